@@ -1,15 +1,15 @@
-# Everything a person needs: `make run` and `make test` do all the set-up.
-# PYTHON=python3.13 is another interpreter, with environments of its own: .venv-3.13.
+# The entry point for people: `make run` and `make test` set up everything they need.
+# PYTHON=python3.13 selects another interpreter, with its own environments, such as .venv-3.13.
 PYTHON ?=
 VENV ?= .venv$(patsubst python%,-%,$(notdir $(PYTHON)))
 COMPILED ?= $(VENV)-compiled
 SEEDS ?= 100000
 PY := $(VENV)/bin/python
 export PYTHON VENV COMPILED
-# Processes of tests share what the first one has compiled.
+# Let test processes share compiled bytecode.
 export PYTHONDONTWRITEBYTECODE =
 
-# What of the tests has to do with what is compiled; the rest is the same in both forms.
+# The tests of compiled modules; everything else is the same in both builds.
 COMPILED_TESTS = tests/sim --ignore=tests/sim/test_audit.py \
 	$(addprefix tests/unit/,aof bananaq cluster eventlog node process protocol resp respserver) \
 	$(addprefix tests/live/,cluster eventlog node \
@@ -17,48 +17,60 @@ COMPILED_TESTS = tests/sim --ignore=tests/sim/test_audit.py \
 IN_COMPILED = cd $(COMPILED)/tree && DISQUE_TRIO_FORM=compiled \
 	../bin/python -m pytest -p no:cacheprovider
 
-# Most tests wait for most of their time, so there are more processes of them than CPUs.
+# Tests mostly wait, so run more processes than there are CPUs.
 WORKERS ?= 3
 PARALLEL = -n $(WORKERS) --dist loadgroup
 
+# What codespell checks.
+PROSE = $(wildcard *.md *.py) Makefile config disque_trio docs examples tests tools
+
 TYPED = disque_trio.client disque_trio.tasks disque_trio.bananaq.client
 
-.PHONY: help run test types check check-tests collect test-pure test-pressure test-bananaq test-spark \
+.PHONY: help run test types check check-tests collect note-audit test-pure test-pressure test-bananaq test-spark \
 	test-spark-versions test-stores test-interop test-django test-compiled lint format bench guard guard-pure guard-compiled profile \
-	simulate soak compiled wheels docs clean
+	simulate soak compiled wheels deb test-deb test-sdist audit docs pictures clean
 
 help:
 	@echo "make run    set up and start a node on port 7711 with config/disque.yaml"
 	@echo "make test   set up, lint and run all tests"
-	@echo "make check  what takes less than a minute of it: lint, unit tests, a hundred simulated clusters"
-	@echo "make test-spark  the tests that start a Spark (SPARK=4.2: with that PySpark);"
-	@echo "            make test-spark-versions: with the newest PySpark and the one before"
-	@echo "make test-stores  those of files on Azurite and HDFS; installs both (400 MB)"
-	@echo "make test-interop  those of clients in other languages; installs Node, PHP, Ruby, Go"
-	@echo "make test-django  those of Django's tasks, on Django 6 with a Python 3.12 or later"
-	@echo "make test-compiled  those of the compiled form"
-	@echo "make test-pressure, make test-bananaq  those of pressure and of bananaq, on a redis-server"
-	@echo "make lint   ruff, mypy --strict, import-linter"
-	@echo "make types  pyright: that all types of the clients are known to who uses them"
+	@echo "make check  the fast part, under a minute: lint, unit tests, a hundred simulated clusters"
+	@echo "make test-spark  the tests that start Spark (SPARK=4.2: with that PySpark version);"
+	@echo "            make test-spark-versions: with the two newest PySpark versions"
+	@echo "make test-stores  the tests of files on Azurite and HDFS; installs both (400 MB)"
+	@echo "make test-interop  the tests of clients in other languages; installs Node, PHP, Ruby, Go"
+	@echo "make test-django  the tests of Django's tasks, on Django 6 with Python 3.12 or later"
+	@echo "make test-compiled  the tests of the compiled build"
+	@echo "make test-pressure, make test-bananaq  the tests of pressure and bananaq, on a redis-server"
+	@echo "make lint   ruff, mypy --strict, import-linter, codespell, and the phrases of tools/english.yaml"
+	@echo "make types  pyright: check that users of the clients see all their types"
 	@echo "make format let ruff rewrite the sources"
-	@echo "make bench  measure beside redis-server (ARGS=--write-docs: into docs/performance.md)"
-	@echo "make guard  count the instructions of the hot paths in both forms (ARGS=--update: write the"
-	@echo "            baseline); make guard-pure, make guard-compiled: of one form"
-	@echo "make profile  where the time of a loaded node goes, into docs/"
-	@echo "make simulate  whole clusters in one process, one for each seed (ARGS=\"--seed 17\")"
-	@echo "make soak   simulate 100000 clusters (SEEDS=...), start on 10000 damaged nodes.conf, let"
-	@echo "            faults happen to real clusters, then"
-	@echo "            kill a loaded node 50 times and compare (ARGS=\"--rounds 500 --policy always\"),"
-	@echo "            audit clusters in faults, kill workers and nodes while they run 5000 tasks, also"
-	@echo "            those of Dramatiq and Django, and kill all that takes part in a Spark pipeline"
-	@echo "make compiled  install the form compiled by mypyc into .venv-compiled"
-	@echo "make wheels  build the wheels of both forms into dist/"
-	@echo "make docs   write the generated pages of docs/"
-	@echo "make clean  remove the virtual environment and caches"
+	@echo "make bench  compare with redis-server (ARGS=--write-docs: update docs/performance.md)"
+	@echo "make guard  count the instructions of the hot paths in both builds (ARGS=--update: write the"
+	@echo "            baseline); make guard-pure, make guard-compiled: in one build"
+	@echo "make profile  profile a loaded node, and write the result into docs/"
+	@echo "make simulate  run whole clusters in one process, one for each seed (ARGS=\"--seed 17\")"
+	@echo "make soak   simulate 100000 clusters (SEEDS=...), start with 10000 damaged nodes.conf files,"
+	@echo "            inject faults into real clusters, kill a loaded node 50 times and compare"
+	@echo "            (ARGS=\"--rounds 500 --policy always\"), audit faulty clusters, kill workers and"
+	@echo "            nodes while they run 5000 tasks, also with Dramatiq and Django, and kill every"
+	@echo "            part of a Spark pipeline"
+	@echo "make compiled  install the build compiled by mypyc into .venv-compiled"
+	@echo "make wheels  build a source distribution and wheels of both builds into dist/"
+	@echo "            (PYTHONS=\"python3.11 python3.12\": compiled wheels for these)"
+	@echo "make test-sdist  unpack the source distribution, and lint and test it"
+	@echo "make deb    build a Debian package into dist/; make test-deb: install, run, upgrade, remove"
+	@echo "            and purge it in a separate Debian (needs mmdebstrap and root)"
+	@echo "make audit  check the installed Python packages for known vulnerabilities, and list them"
+	@echo "            with their licences in dist/sbom.json"
+	@echo "make docs   write the generated pages of docs/, and build the site into build/site"
+	@echo "make pictures  take the pictures of docs/console.md"
+	@echo "make clean  remove virtual environments, builds and caches"
 
 run:
 	@tools/setup.sh run
 	@mkdir -p data
+	@echo "make run: running the sources. A compiled build is twice as fast: make compiled, then" \
+		"$(COMPILED)/bin/disque-server config/disque.yaml --dir data" >&2
 	@exec $(VENV)/bin/disque-server config/disque.yaml --dir data $(ARGS)
 
 test:
@@ -67,11 +79,12 @@ ifdef ARGS
 	@$(MAKE) --no-print-directory lint
 	$(PY) -m pytest $(ARGS)
 else
-	@$(MAKE) --no-print-directory -j2 -Otarget compiled lint guard-pure collect
+	@$(MAKE) --no-print-directory -j2 -Otarget compiled lint guard-pure collect note-audit
 	@$(MAKE) --no-print-directory -j2 -Otarget test-pure test-compiled guard-compiled
+	@cat build/vulnerable
 endif
 
-# All seeds are run in the compiled form, which takes less than half of the time for one.
+# The compiled build runs all seeds, in less than half the time.
 test-pure:
 	SIM_SEEDS=200 $(PY) -m pytest $(PARALLEL)
 
@@ -79,7 +92,7 @@ check:
 	@tools/setup.sh check
 	@$(MAKE) --no-print-directory -j2 -Otarget lint check-tests
 
-# Before the processes of tests do: what one has compiled the others need not.
+# Compile bytecode once, before the test processes start.
 collect:
 	@$(PY) -m pytest --collect-only -qq >/dev/null || $(PY) -m pytest --collect-only -qq
 
@@ -94,7 +107,7 @@ test-bananaq:
 	@tools/setup.sh test
 	$(PY) -m pytest tests/unit/bananaq tests/live/bananaq $(ARGS)
 
-# SPARK=4.2 is another PySpark, in an environment of its own: .venv-spark-4.2.
+# SPARK=4.2 selects another PySpark, in its own environment, .venv-spark-4.2.
 test-spark:
 ifdef SPARK
 	@VENV=$(VENV)-spark-$(SPARK) tools/setup.sh test
@@ -106,24 +119,24 @@ else
 	$(PY) -m pytest tests/unit/spark tests/live/spark $(ARGS)
 endif
 
-# The newest and the one before, as pyproject.toml has them in the extra `spark`.
+# The newest version and the one before it, as in the extra `spark` in pyproject.toml.
 test-spark-versions:
 	$(MAKE) test-spark SPARK=4.2
 	$(MAKE) test-spark SPARK=4.3
 
-# Here the tools of a language must be there; `make test` does without those that are not.
 STORES = tests/unit/spark/test_files.py tests/unit/spark/test_far_files.py
 
 test-stores:
 	@tools/setup.sh stores
 	DISQUE_STORES=1 $(PY) -m pytest $(STORES) $(ARGS)
 
+# It requires the tools of every language; `make test` skips missing ones.
 test-interop:
 	@tools/setup.sh test
 	@tools/setup.sh interop
 	DISQUE_INTEROP=1 $(PY) -m pytest tests/interop $(or $(ARGS),$(PARALLEL))
 
-# Django has tasks of its own since 6.0, which needs Python 3.12; `make test` has django-tasks.
+# Django has tasks since 6.0, which needs Python 3.12; `make test` uses django-tasks.
 test-django:
 	@python="$(PYTHON)"; \
 	for name in python3.14 python3.13 python3.12; do \
@@ -138,8 +151,8 @@ test-django:
 	$$venv/bin/python -m pytest tests/live/integrations/test_django.py \
 		tests/live/integrations/test_django_faults.py $(ARGS)
 
-# The compiled package, and a copy of the tree without the sources that it could be mistaken for.
-# The pure part goes first, as it takes longer: the tests that share a Spark run one after another.
+# Run the compiled package in a copy of the tree without sources, so that no source is imported.
+# The pure part gets priority because it takes longer: tests that share a Spark run one by one.
 test-compiled:
 	@tools/setup.sh compiled
 	@rm -rf $(COMPILED)/tree && mkdir $(COMPILED)/tree
@@ -157,8 +170,10 @@ lint:
 	$(VENV)/bin/ruff format --check .
 	$(VENV)/bin/mypy
 	$(VENV)/bin/lint-imports
+	$(VENV)/bin/codespell $(PROSE)
+	$(PY) -m tools.english
 
-# pyright fetches itself with npm when it first runs. It looks for packages with the python of PATH.
+# pyright installs itself with npm on its first run, and finds packages with the python in PATH.
 types:
 	@tools/setup.sh check
 	for package in $(TYPED); do PATH="$(abspath $(VENV))/bin:$$PATH" PYTHONPATH=. \
@@ -195,7 +210,7 @@ simulate:
 	@tools/setup.sh check
 	$(PY) -m tools.simulate $(ARGS)
 
-# The first thousand seeds are in `make test`.
+# `make test` runs the first thousand seeds.
 soak:
 	@tools/setup.sh test
 	$(PY) -m tools.simulate --first 1000 --seeds $(SEEDS)
@@ -215,16 +230,48 @@ soak:
 	DISQUE_LEASE_SEEDS=5000 $(PY) -m pytest tests/unit/spark/test_lease_model.py
 	DISQUE_SPARK_CRASHES=1 DISQUE_SPARK_LONG=1 $(PY) -m pytest tests/live/spark
 
-# The compiled form in an environment of its own, so that the sources stay what runs elsewhere.
+# The compiled build has its own environment, so that everything else keeps using the sources.
 compiled:
 	@tools/setup.sh compiled
 
 wheels:
 	@tools/setup.sh wheels
 
+# The unpacked tree has its own environments.
+test-sdist:
+	@ls dist/disque_trio-*.tar.gz >/dev/null 2>&1 || $(MAKE) --no-print-directory wheels
+	rm -rf build/sdist && mkdir -p build/sdist
+	tar -xzf dist/disque_trio-*.tar.gz -C build/sdist --strip-components=1
+	$(MAKE) -C build/sdist check VENV=.venv
+
+deb:
+	@tools/setup.sh deb
+	@tools/packaging/deb.sh
+
+test-deb:
+	@ls dist/disque-trio_*.deb >/dev/null 2>&1 || $(MAKE) --no-print-directory deb
+	@tools/setup.sh test-deb
+	DISQUE_DEB="$$(ls $(CURDIR)/dist/disque-trio_*.deb)" $(PY) -m pytest tests/deb $(ARGS)
+
+# Without a network there is nothing to compare with; that is not a failure.
+audit:
+	@tools/setup.sh audit
+	@$(PY) -m tools.packages $(PY) --sbom dist/sbom.json
+
+# A vulnerability that became known today is no fault of the change that is tested, so it does not
+# fail `make test`, which only reports it, now and at the end.
+note-audit:
+	@$(PY) -m tools.packages $(PY) --limit 60 --note build/vulnerable
+
 docs:
 	@tools/setup.sh check
 	$(PY) tools/make_docs.py
+	NO_MKDOCS_2_WARNING=1 $(PY) -m mkdocs build --strict
+
+# The pictures in docs/console.md, compressed with pngquant.
+pictures:
+	@tools/setup.sh test
+	$(PY) -m tools.console_pictures $(ARGS)
 
 clean:
 	rm -rf $(VENV) $(COMPILED) examples/node/node_modules .pytest_cache .mypy_cache .ruff_cache .import_linter_cache build dist *.egg-info

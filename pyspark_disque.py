@@ -1,7 +1,7 @@
-"""Makes the data source ``disque`` known to PySpark without ``register``.
+"""Lets PySpark find the data source ``disque`` without a call of ``register``.
 
-PySpark imports what is called ``pyspark_*`` when a session first asks for a data source in Python,
-and takes the class ``DefaultSource`` of it: one a module. So each source has a module of its own.
+When a session first looks up a Python data source, PySpark imports all modules named ``pyspark_*``
+and takes the class ``DefaultSource`` from each. So each source needs a module of its own.
 """
 
 from disque_trio.spark.datasources.queues import DisqueSource as DefaultSource

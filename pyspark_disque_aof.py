@@ -1,4 +1,4 @@
-"""Makes ``disque-aof`` known to PySpark without ``register``, see ``pyspark_disque``."""
+"""Lets PySpark find ``disque-aof`` without a call of ``register``; see ``pyspark_disque``."""
 
 from disque_trio.spark.datasources.aof import AofSource as DefaultSource
 

@@ -1,4 +1,4 @@
-"""Makes ``disque-events`` known to PySpark without ``register``, see ``pyspark_disque``."""
+"""Lets PySpark find ``disque-events`` without a call of ``register``; see ``pyspark_disque``."""
 
 from disque_trio.spark.events import EventsSource as DefaultSource
 

@@ -1,4 +1,4 @@
-"""Makes ``disque-jobs`` known to PySpark without ``register``, see ``pyspark_disque``."""
+"""Lets PySpark find ``disque-jobs`` without a call of ``register``; see ``pyspark_disque``."""
 
 from disque_trio.spark.datasources.tables import JobsSource as DefaultSource
 

@@ -1,4 +1,4 @@
-"""Makes ``disque-queues`` known to PySpark without ``register``, see ``pyspark_disque``."""
+"""Lets PySpark find ``disque-queues`` without a call of ``register``; see ``pyspark_disque``."""
 
 from disque_trio.spark.datasources.tables import QueuesSource as DefaultSource
 

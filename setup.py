@@ -1,15 +1,16 @@
-"""Compiles the state machine, the protocol, the commands and the engine with mypyc, if told to.
+"""Compiles the state machine, the protocol, the commands and the engine with mypyc, if asked to.
 
-Whether it is told to is decided by the build backend (tools/packaging/disque_build.py): where a C
-compiler and Python's headers are there, unless ``DISQUE_TRIO_COMPILE=0`` forbids it. The same
-sources run uncompiled as well: about 2.5 times slower in the state machine, the same in every other
-way. All else about the distribution is in pyproject.toml.
+The build backend (tools/packaging/disque_build.py) asks for it if there are a C compiler and
+Python's headers, unless ``DISQUE_TRIO_COMPILE=0`` forbids it. The same sources also run uncompiled:
+the state machine is then about 2.5 times slower, and everything else is the same. The rest of the
+distribution is described in pyproject.toml.
 """
 
 import os
 from pathlib import Path
 
 from setuptools import Extension, setup
+from setuptools.command.build_ext import build_ext
 
 PACKAGES = (
     "resp",
@@ -43,9 +44,9 @@ MORE = (
     "disque_trio/respserver/io/tls_connection.py",
     "disque_trio/respserver/io/turns.py",
 )
-# Interpreted classes derive from these, which a compiled class does not allow; or the other way;
-# or they wait for sockets, files and settings, where there is nothing to gain; or the command line
-# imports them, which starts 10 ms earlier without the compiled library.
+# Modules that stay interpreted: interpreted classes derive from theirs, or theirs from interpreted
+# ones, which compiled classes do not allow; or they mostly wait for sockets and files; or the
+# command line imports them, and starts 10 ms faster without the compiled library.
 PURE = {
     "disque_trio/resp/__init__.py",
     "disque_trio/resp/command.py",
@@ -65,7 +66,7 @@ PURE = {
 
 
 def modules() -> list[str]:
-    """The files to compile, as mypyc wants them named."""
+    """The files to compile, as mypyc names them."""
     found = [
         path.as_posix()
         for package in PACKAGES
@@ -74,8 +75,20 @@ def modules() -> list[str]:
     return [path for path in [*found, *MORE] if path not in PURE]
 
 
+class BuildExtensions(build_ext):
+    """Compiles what has changed, and removes what earlier builds have compiled and this one has
+    not."""
+
+    def run(self) -> None:
+        super().run()
+        outputs = {Path(name) for name in self.get_outputs()}
+        for library in Path(self.build_lib).rglob("*.so"):
+            if library not in outputs:
+                library.unlink()
+
+
 if os.environ.get("DISQUE_TRIO_COMPILE") == "1":
-    # Not the cache of who works on the sources: what they ask mypy for is something else.
+    # Do not share the developers' mypy cache: its options differ.
     os.environ.setdefault("MYPY_CACHE_DIR", "build/mypy-cache")
     from mypyc.build import mypycify
 
@@ -83,12 +96,14 @@ if os.environ.get("DISQUE_TRIO_COMPILE") == "1":
         Extension(name, [name.replace(".", "/") + ".c"], depends=["disque_trio/resp/_cut.h"])
         for name in ("disque_trio.resp._cut", "disque_trio.respserver.io._sockets")
     ]
-    # With more optimization it takes twice as long to compile, and the node as much time as before.
+    # More optimization doubles the compile time, and the node gets no faster.
     compiled = mypycify(modules(), opt_level="2", debug_level="0")
     for extension in compiled:
-        # Functions that nobody else can replace may be inlined: 3% fewer instructions. To look for
-        # what it might warn of, as Python's own flags ask for, takes gcc as long as all the rest.
+        # Allow inlining of functions that cannot be interposed: 3% fewer instructions. The warnings
+        # in Python's own flags would double gcc's time.
         extension.extra_compile_args += ["-fvisibility=hidden", "-Wno-all"]
-    setup(ext_modules=[*in_c, *compiled])
+    for extension in [*in_c, *compiled]:
+        extension.depends += ["setup.py", "build/compiled-by", "build/compiled-for"]
+    setup(ext_modules=[*in_c, *compiled], cmdclass={"build_ext": BuildExtensions})
 else:
     setup()

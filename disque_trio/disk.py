@@ -1,4 +1,4 @@
-"""Brings files and the names of files to the disk, so that they survive a crash."""
+"""Writes files and the names of files to disk, so that they survive a crash."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from pathlib import Path
 
 def replace_file(path: str, data: bytes) -> None:
     """Replace the contents of a file so that a crash leaves either the old or the new ones, never
-    a part. A symlink is followed and stays one.
+    a part. Follows a symlink, which stays one.
 
-    Keeps mode and owner as far as the process may. Raises OSError, and then leaves the old file as
-    it was and no temporary one behind.
+    Keeps mode and owner as far as the process may. Raises ``OSError``; then the old file is
+    unchanged, and no temporary one is left.
     """
     real = Path(path).resolve()
     descriptor, temporary = tempfile.mkstemp(".tmp", f".{real.name}.", real.parent)
@@ -35,7 +35,7 @@ def _copy_owner_and_mode(source: Path, descriptor: int) -> None:
     try:
         old = source.stat()
     except FileNotFoundError:
-        return  # a new file stays readable by its owner only: it may hold the password
+        return  # a new file stays readable only by its owner: it may contain the password
     # One at a time: a process that may not give a file away may still set a group it is in.
     for user, group in ((-1, old.st_gid), (old.st_uid, -1)):
         with contextlib.suppress(PermissionError):
@@ -44,12 +44,12 @@ def _copy_owner_and_mode(source: Path, descriptor: int) -> None:
 
 
 def sync_file(path: Path) -> None:
-    """Bring what is in a file to the disk. Raises OSError."""
+    """Sync the contents of a file. Raises ``OSError``."""
     _sync(path, os.O_RDONLY)
 
 
 def sync_directory(path: Path) -> None:
-    """Bring the names in a directory to the disk. Raises OSError."""
+    """Sync the names in a directory. Raises ``OSError``."""
     _sync(path, os.O_RDONLY | os.O_DIRECTORY)
 
 

@@ -1,4 +1,4 @@
-"""What to type to get an extra that is not installed."""
+"""Tells how to install an extra that is missing."""
 
 import shlex
 import sys
@@ -7,8 +7,8 @@ from pathlib import Path
 
 
 def how_to_install(extra: str) -> str:
-    """The command, for the Python that is running: from the checkout, where there is one. The
-    package is in no registry, so its name alone would not be found."""
+    """Return the command that installs ``extra`` for the running Python, from the checkout if there
+    is one. The package is in no registry, so its name alone would not be found."""
     pip = f"{shlex.quote(sys.executable)} -m pip install"
     root = Path(__file__).resolve().parents[1]
     if (root / "pyproject.toml").exists():

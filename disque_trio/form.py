@@ -1,11 +1,11 @@
-"""Which of its two forms is installed: compiled by mypyc, or as it was written."""
+"""Which build is installed: compiled by mypyc, or pure Python."""
 
 from importlib.util import find_spec
 
 
 def form() -> str:
-    """The form that runs. All that can be compiled is, or nothing: so one module tells, and need
-    not be loaded for it."""
+    """Return the build that is running. Either everything that can be compiled is, or nothing is,
+    so one module tells, without being loaded."""
     spec = find_spec("disque_trio.resp.reply")
     assert spec is not None
     assert spec.origin is not None

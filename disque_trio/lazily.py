@@ -1,7 +1,7 @@
-"""Imports that wait until somebody needs them, for libraries that import more than we use.
+"""Imports that wait until they are needed, for libraries that import more than we use.
 
-``importlib.util.LazyLoader`` does the same until another import names the module: that asks it for
-its ``__spec__``, which loads it. Trio names ``ssl`` twice.
+``importlib.util.LazyLoader`` does the same, but only until another import names the module: that
+reads its ``__spec__``, which loads it. Trio imports ``ssl`` twice.
 """
 
 import sys
@@ -17,13 +17,13 @@ _loading = threading.RLock()
 
 
 class _Waiting(ModuleType):
-    """A module that has loaded nothing yet. It does when it is asked for what it does not have."""
+    """A module that is not loaded yet. Accessing an attribute that it lacks loads it."""
 
     def __getattr__(self, name: str) -> Any:
         with _loading:
             spec = self.__spec__
             assert spec is not None
-            # What it asks itself for while it loads is there, or not, as in any module.
+            # While loading, attributes that the module reads exist or not, as in any module.
             if isinstance(spec.loader, _Later):
                 spec.loader = self.__loader__ = spec.loader_state
                 spec.loader.exec_module(self)
@@ -39,7 +39,7 @@ class _Later(LazyLoader):
 
 
 class _Finder:
-    """Finds modules as ever, but those that are named wait."""
+    """Finds modules as usual, but makes the named ones wait."""
 
     def __init__(self, names: Sequence[str]) -> None:
         self._names = names
@@ -56,10 +56,10 @@ class _Finder:
 
 @contextmanager
 def lazily(*names: str) -> Iterator[None]:
-    """Within the block an import of one of the modules ``names`` (full names) does not load it:
-    it loads when an attribute of it is first used, in the block or later.
+    """Within the block, importing one of the modules ``names`` (full names) does not load it.
 
-    Not for modules that may be missing: that would only be found out then.
+    It is loaded when one of its attributes is first used, in the block or later. Do not use this
+    for modules that may be missing, since that would only be noticed then.
     """
     finder = _Finder(names)
     sys.meta_path.insert(0, finder)

@@ -1,7 +1,7 @@
-"""What can be said to the compiler about a class, and means nothing without it.
+"""Hints for the compiler about a class, which have no effect without it.
 
-This module is not compiled itself: the compiler's own package is needed where the node is built,
-and not where it runs.
+This module itself is not compiled: the compiler's package is needed where the node is built, not
+where it runs.
 """
 
 from typing import TYPE_CHECKING

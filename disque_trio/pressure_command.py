@@ -1,6 +1,6 @@
-"""Where the command ``pressure`` begins: it reads its arguments before it loads anything else.
+"""The entry point of the command ``pressure``: parses its arguments before it loads anything else.
 
-Help, the version and wrong arguments need neither Trio nor a connection.
+Help, the version and errors in arguments need neither Trio nor a connection.
 """
 
 import sys

@@ -1,7 +1,7 @@
-"""Fixtures of pytest for programs that use a node: ``disque_node`` and ``disque_url``.
+"""pytest fixtures for programs that use a node: ``disque_node`` and ``disque_url``.
 
-pytest finds them where disque-trio is installed. Each test gets a node of its own; with
-``disque_scope = session`` in pytest's settings all share one.
+pytest finds them if disque-trio is installed. Each test gets its own node, unless pytest's setting
+``disque_scope = session`` makes all tests share one.
 """
 
 import random
@@ -15,10 +15,10 @@ from pathlib import Path
 
 import pytest
 
-_PORTS = range(20_000, 30_000)  # those of the bus, 10,000 above, are free for servers as well
+_PORTS = range(20_000, 30_000)  # the bus ports, 10,000 above, are free for servers as well
 _BUS = 10_000
 _SECONDS = 30.0
-"""How long a node may take to start, and to end."""
+"""Seconds that a node may take to start, and to end."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,8 +27,9 @@ class DisqueNode:
 
     Attributes:
         host, port: where it listens.
-        directory: where it works. log: the file with its output.
-        process: may be killed by a test; it is not started again.
+        directory: its working directory.
+        log: the file with its output.
+        process: the process. A test may kill it; it is not restarted.
     """
 
     host: str
@@ -39,7 +40,7 @@ class DisqueNode:
 
     @property
     def url(self) -> str:
-        """For ``Disque``."""
+        """The URL of the node, for ``Disque``."""
         return f"disque://{self.host}:{self.port}"
 
 
@@ -59,7 +60,7 @@ def _scope(fixture_name: str, config: pytest.Config) -> str:
 
 @pytest.fixture(scope=_scope)  # type: ignore[arg-type]
 def disque_node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DisqueNode]:
-    """A node on a free port of this machine, which answers; it ends with the test."""
+    """A running node on a free port of this machine. It ends with the test."""
     node = _start(tmp_path_factory.mktemp("disque"))
     yield node
     node.process.terminate()
@@ -77,9 +78,9 @@ def disque_url(disque_node: DisqueNode) -> str:
 
 
 def _start(directory: Path) -> DisqueNode:
-    """Start a node. Raises RuntimeError, with what it wrote."""
+    """Start a node. Raises RuntimeError with the node's output if that fails."""
     log = directory / "node.log"
-    for _ in range(5):  # somebody else may be faster to take the port
+    for _ in range(5):  # another program may take the port first
         port = _free_port()
         command = [sys.executable, "-m", "disque_trio.server", "--port", str(port)]
         command += ["--bind", "127.0.0.1", "--dir", str(directory)]
@@ -104,7 +105,7 @@ def _free_port() -> int:
 
 
 def _answers(node: DisqueNode) -> bool:
-    """Wait until it answers; False: it has ended, or takes too long, and has ended then."""
+    """Wait until the node answers. Returns False if it ended, or took too long and was killed."""
     deadline = time.monotonic() + _SECONDS
     while node.process.poll() is None and time.monotonic() < deadline:
         try:

@@ -1,4 +1,4 @@
-"""What the state machines ask of a generator of random numbers: the driver gives them one."""
+"""The random number generator that a driver passes to a state machine."""
 
 from collections.abc import Sequence
 from typing import Protocol, TypeVar
@@ -7,7 +7,7 @@ T = TypeVar("T")
 
 
 class Rng(Protocol):
-    """The methods of ``random.Random`` that are used."""
+    """The methods of ``random.Random`` that state machines use."""
 
     def random(self) -> float: ...
     def getrandbits(self, k: int, /) -> int: ...

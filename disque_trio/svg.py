@@ -1,4 +1,4 @@
-"""SVG as text: elements with their attributes, and whole pictures."""
+"""Builds SVG as text: elements with attributes, and whole pictures."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from html import escape
 
 
 def tag(name: str, content: str | None = None, /, **attributes: object) -> str:
-    """An element; ``content`` is markup, None: it has none.
+    """An element; ``content`` is markup, or None.
 
-    Underscores in the names of attributes are hyphens, one at the end is left out (``class_``).
-    Floats have one digit after the point; an attribute that is None is left out.
+    Underscores in the names of attributes become hyphens; one at the end is dropped (``class_``).
+    Floats get one decimal. An attribute that is None is left out.
     """
     words = [name]
     for key, value in attributes.items():
@@ -22,14 +22,14 @@ def tag(name: str, content: str | None = None, /, **attributes: object) -> str:
 
 
 def text(x: float, y: float, words: str, **attributes: object) -> str:
-    """A text at a place."""
+    """Text at a position."""
     return tag("text", escape(words), x=float(x), y=float(y), **attributes)
 
 
 def picture(
     width: int, height: int, label: str, parts: Iterable[str], *, style: str = "", fill: str = ""
 ) -> str:
-    """A whole file: ``label`` says what it shows, ``fill`` colours the background."""
+    """A whole SVG file: ``label`` describes it, ``fill`` is the colour of the background."""
     ground = [tag("rect", width=width, height=height, fill=fill)] if fill else []
     sheet = [tag("style", style)] if style else []
     body = "\n".join([*sheet, *ground, *parts])

@@ -1,1 +1,1 @@
-"""Programs for maintainers and operators that are run from a checkout."""
+"""Programs for maintainers and operators, run from a checkout."""

@@ -1,9 +1,8 @@
 #!/usr/bin/env python3
-"""Writes the tables of docs/ that follow from those in the code.
+"""Writes the tables in docs/ that are generated from the code.
 
-Owns ``PAGES``: which page has the tables of which parameters. They stand at its end, below a
-comment that says so. ``make docs`` writes them all; a test checks that what is checked in is up to
-date.
+Owns ``PAGES``: which page has the tables of which parameters. They are at its end, after a comment.
+``make docs`` writes them all; a test checks that the committed pages are up to date.
 """
 
 from __future__ import annotations
@@ -24,14 +23,15 @@ PAGES = {
         bananaq.TABLE,
     ),
 }
-"""Of each page: the module of its tables, the introductions of the sections, and the parameters."""
+"""For each page: the module with its tables, the introductions of the sections, and the
+parameters."""
 
 
 def page(path: str) -> str:
-    """The text that the page at ``path`` has to have: its own up to the comment, and the tables.
+    """The complete text of the page at ``path``: its own text up to the comment, and the tables.
 
     Raises:
-        ValueError: it has no such comment.
+        ValueError: the comment is missing.
     """
     source, sections, table = PAGES[path]
     comment = f"<!-- `make docs` writes all below from {source}. -->\n"

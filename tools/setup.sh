@@ -1,20 +1,21 @@
 #!/bin/sh
-# Sets up what `make run` and `make test` need on a bare Debian: the Python
-# virtual environment and, for the tests, redis-server (a foreign program that
-# the interop tests and the benchmarks run beside the node), PostgreSQL (for the
-# outbox; tests that need it are skipped without it), Prometheus (likewise, for
-# alerts), chromium (likewise, for the pages of the console), a Java runtime (Spark
-# is a Java program), and valgrind and a C compiler (instructions are counted and the
-# compiled form is tested as well).
+# Sets up what a target of the Makefile needs, on a bare Debian: Debian packages, and a virtual
+# environment for Python ($VENV, or $COMPILED). `make` calls it; it does nothing if all is there.
 #
-#   tools/setup.sh run|check|test|stores|django|interop|profile|compiled|wheels
+#   tools/setup.sh PURPOSE
 #
-# `check` is what ruff, mypy and the unit tests need: Python packages only.
-# `interop` is what the examples in other languages need besides. `stores` is what
-# `make stores` needs besides: Azurite (of npm) and a Hadoop, in $VENV.
+#   run       to start a node: Python with its venv module
+#   check     for ruff, mypy and the unit tests: Python packages only
+#   test      for all tests: redis-server, which the node is compared with; PostgreSQL, for the
+#             outbox; Prometheus, for alerts; chromium, axe-core and nginx, for the console; Java,
+#             for Spark; valgrind, which counts instructions; curl, jq, openssl and procps, which
+#             pages of docs/ use; and what `compiled` needs
+#   compiled  for the compiled build, which it makes and installs: a C compiler, Python's headers
+#   profile, django, stores, interop, deb, test-deb, wheels, audit: for the targets of these names
+#             (`stores` is test-stores, and so on)
 #
-# It installs Debian packages only when they are missing and only as root;
-# otherwise it says which command the operator has to run.
+# It installs Debian packages only as root, and first says which. To anybody else it says what to
+# ask an administrator for, all at once.
 set -eu
 
 cd "$(dirname "$0")/.."
@@ -23,144 +24,215 @@ venv=${VENV:-.venv}
 [ "$what" != compiled ] || venv=${COMPILED:-.venv-compiled}
 python=${PYTHON:-$(command -v python3.11 || command -v python3 || true)}
 
-apt_install() {
-    if [ "$(id -u)" != 0 ]; then
-        echo "setup: missing Debian packages, please run: sudo apt-get install $*" >&2
-        exit 1
-    fi
-    export DEBIAN_FRONTEND=noninteractive
-    apt-get install -y --no-install-recommends "$@" >/dev/null 2>&1 || {
-        apt-get update >/dev/null
-        apt-get install -y --no-install-recommends "$@" >/dev/null
-    }
-}
-
-if [ -z "$python" ]; then
-    apt_install python3 python3-venv
-    python=$(command -v python3)
-fi
-"$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' || {
-    echo "setup: $python is too old, Python 3.11 or later is needed (set PYTHON=...)" >&2
+fail() {
+    echo "setup: $1" >&2
     exit 1
 }
-if [ ! -x "$venv/bin/python" ] || ! "$venv/bin/python" -m pip --version >/dev/null 2>&1; then
-    # Debian splits ensurepip from python3: without it a venv has no pip.
-    "$python" -c 'import ensurepip, venv' 2>/dev/null || apt_install python3-venv
-    "$python" -m venv --clear "$venv"
+missing=
+need() { # PACKAGES CHECK...: the packages are missing if the check fails.
+    packages=$1
+    shift
+    "$@" >/dev/null 2>&1 || missing="$missing $packages"
+}
+have() { command -v "$1"; }
+has_postgresql() { have postgres || ls /usr/lib/postgresql/*/bin/postgres; }
+# A compiler may be there without Python's headers.
+has_headers_of() {
+    include=$("$1" -c 'import sysconfig; print(sysconfig.get_path("include"))')
+    [ -e "$include/Python.h" ]
+}
+need_compiler() {
+    need 'gcc libc6-dev' have cc
+    need "libc6-dev $debian_python-dev" has_headers_of "${base:-$python}"
+}
+
+# What a wheel is made of, with checksums: git changes the times of files whose contents stay.
+sources() {
+    find config disque_trio tools/packaging pyproject.toml setup.py ./pyspark_disque*.py \
+        -type f ! -name '*.pyc' -exec cksum {} + | LC_ALL=C sort
+}
+is_compiled() { sources | cmp -s - "$venv/.installed-compiled"; }
+
+# Debian's python3-dev and python3-venv may be those of an older Python than python3.12.
+case ${python##*/} in
+    python3.*) debian_python=${python##*/} ;;
+    *) debian_python=python3 ;;
+esac
+# The programs of an environment name the place where it was made: in a checkout that was moved or
+# copied, they are not found, or are those of the original.
+was_moved() {
+    case $venv in /*) return 1 ;; esac
+    place=$(cd "$venv" && pwd -P)
+    grep -qs '^command = ' "$venv/pyvenv.cfg" && ! grep -qF " $place" "$venv/pyvenv.cfg"
+}
+
+base=$venv/bin/python # empty: the environment is still to be made
+if ! "$base" -c 'import pip' 2>/dev/null || was_moved; then base=; fi
+if [ -z "$base" ] && [ -z "$python" ]; then
+    missing='python3 python3-venv'
+elif [ -z "$base" ]; then
+    have "$python" >/dev/null || fail "there is no $python"
+    "$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' ||
+        fail "$python is too old: Python 3.11 or later is needed (make PYTHON=python3.13 ...)"
+    # Debian has ensurepip in a package of its own: without it, an environment has no pip.
+    need "$debian_python-venv" "$python" -c 'import ensurepip, venv'
 fi
+case $what in
+    wheels) need_compiler ;;
+    deb)
+        need 'debhelper dpkg-dev' have dh
+        need 'python3 python3-dev libc6-dev' has_headers_of /usr/bin/python3
+        need 'gcc libc6-dev' have cc
+        ;;
+    test-deb)
+        need mmdebstrap have mmdebstrap
+        need systemd-container have systemd-nspawn
+        need lintian have lintian
+        ;;
+    compiled) is_compiled || need_compiler ;;
+    test)
+        need 'redis-server redis-tools' have redis-server
+        need curl have curl
+        need jq have jq
+        need openssl have openssl
+        need procps have pgrep
+        need postgresql has_postgresql
+        need prometheus have promtool
+        need 'chromium chromium-driver' have chromedriver
+        need nginx have nginx
+        # Spark needs Java 17 or later, which is the default in Debian 12 and 13.
+        need default-jre-headless "${JAVA_HOME:+$JAVA_HOME/bin/}java" -version
+        need valgrind have valgrind
+        need_compiler
+        ;;
+    interop)
+        need redis-tools have redis-cli
+        need 'php-cli php-redis' php -r 'new Redis(); pcntl_alarm(0);'
+        need 'ruby ruby-redis' ruby -e 'require "redis"'
+        need 'gcc libc6-dev' have cc
+        need libhiredis-dev test -d /usr/include/hiredis
+        need golang-go have go
+        need golang-github-gomodule-redigo-dev \
+            test -d /usr/share/gocode/src/github.com/gomodule/redigo
+        need 'nodejs npm' have npm
+        ;;
+    stores)
+        need 'nodejs npm' have npm
+        need default-jre-headless java -version
+        ;;
+esac
+
+if [ -n "$missing" ]; then
+    missing=$(echo "$missing" | tr ' ' '\n' | sort -u | xargs)
+    if [ "$(id -u)" != 0 ] || ! have apt-get >/dev/null; then
+        echo "setup: Debian packages are missing. Ask an administrator to run:" >&2
+        echo "  apt-get install --no-install-recommends $missing" >&2
+        exit 1
+    fi
+    echo "setup: installing these Debian packages: $missing"
+    # Some packages start a service when they are installed. The tests start their own.
+    policy=${POLICY:-/usr/sbin/policy-rc.d}
+    [ ! -e "$policy" ] || policy=
+    if [ -n "$policy" ]; then
+        trap 'rm -f "$policy"' EXIT
+        trap 'exit 1' HUP INT TERM # after which dash runs no EXIT trap otherwise
+        printf '#!/bin/sh\nexit 101\n' >"$policy"
+        chmod +x "$policy"
+    fi
+    export DEBIAN_FRONTEND=noninteractive
+    # shellcheck disable=SC2086
+    apt-get install -y --no-install-recommends $missing >/dev/null 2>&1 || {
+        apt-get update >/dev/null
+        # shellcheck disable=SC2086
+        apt-get install -y --no-install-recommends $missing >/dev/null
+    }
+    # Not only at the end: an exec below runs no trap.
+    rm -f "$policy"
+    trap - EXIT HUP INT TERM
+    python=${python:-$(command -v python3)}
+fi
+[ -n "$base" ] || "$python" -m venv --clear "$venv"
 
 pip="$venv/bin/python -m pip --disable-pip-version-check"
 
-# A compiler can be there without Python's headers.
-need_compiler() {
-    command -v cc >/dev/null || apt_install gcc libc6-dev
-    include=$("$venv/bin/python" -c 'import sysconfig; print(sysconfig.get_path("include"))')
-    [ -e "$include/Python.h" ] || apt_install libc6-dev python3-dev
-}
-
-# wheel FORM DIRECTORY: builds one from the sources as they are now.
+# wheel COMPILE DIRECTORY [PYTHON]: builds a wheel of the sources (COMPILE 1: compiled).
 wheel() {
-    DISQUE_TRIO_COMPILE=$1 $pip wheel --quiet --no-deps --wheel-dir "$2" .
+    DISQUE_TRIO_COMPILE=$1 $pip ${3:+--python "$3"} wheel --quiet --no-deps --wheel-dir "$2" .
 }
-
-if [ "$what" = wheels ]; then
-    need_compiler
-    rm -rf dist
-    wheel 0 dist
-    wheel 1 dist
-    exec ls dist/*-py3-none-any.whl dist/*-cp3*.whl
-fi
 
 if [ "$what" = compiled ]; then
     stamp=$venv/.installed-compiled
-    newer=new
-    if [ -e "$stamp" ]; then
-        newer=$(find disque_trio setup.py pyproject.toml tools/packaging -newer "$stamp" \
-            \( -name '*.py' -o -name '*.[ch]' -o -name '*.toml' \) -print)
-    fi
-    if [ -n "$newer" ]; then
-        rm -f "$stamp"
-        need_compiler
-        touch "$venv/.built"
-        rm -rf "$venv/wheel"
+    if ! is_compiled; then
+        echo "setup: compiling into $venv, which takes a few minutes" >&2
+        rm -rf "$stamp" "$venv/wheel"
+        sources >"$venv/.built" # now: what is edited meanwhile may not be in the wheel
         wheel 1 "$venv/wheel"
         $pip uninstall --quiet --yes disque-trio
         $pip install --quiet "$(echo "$venv"/wheel/*.whl)[console,cron,redis,test]"
         cp build/compiled-by "$venv/compiled-by"
-        # What was edited meanwhile is not in the wheel.
         mv "$venv/.built" "$stamp"
     fi
     exec "$venv/bin/disque-server" --version
 fi
 
-# One stamp a purpose, renewed when pyproject.toml changes.
 case $what in
-    check | interop | stores) stamp=$venv/.installed-test ;;
-    *) stamp=$venv/.installed-$what ;;
+    check | interop | stores | test | test-deb | audit) extras=dev ;;
+    deb | wheels) extras=release ;;
+    profile) extras=dev,profile ;;
+    django) extras=django,test ;;
+    *) extras=console,cron ;;
 esac
-if [ ! -e "$stamp" ] || [ pyproject.toml -nt "$stamp" ]; then
-    case $what in
-        check | interop | stores | test) extras='dev' ;;
-        profile) extras='dev,profile' ;;
-        django) extras='django,test' ;;
-        *) extras='console,cron' ;;
-    esac
-    $pip install --quiet -e ".[$extras]"
-    # Or the first start would, and each where PYTHONDONTWRITEBYTECODE is set.
+# A copy of pyproject.toml tells what is installed; `dev` includes all that `run` needs.
+is_installed() { cmp -s pyproject.toml "$venv/.installed-$1"; }
+if ! is_installed "$extras" && ! { [ "$what" = run ] && is_installed dev; }; then
+    echo "setup: installing Python packages into $venv" >&2
+    $pip install --quiet -e ".[$extras]" || fail "pip cannot install them: is there a network?"
+    # Otherwise the first start would do it, or each if PYTHONDONTWRITEBYTECODE is set.
     "$venv/bin/python" -m compileall -q disque_trio
-    touch "$stamp"
+    cp pyproject.toml "$venv/.installed-$extras"
 fi
 
-servers=
-command -v redis-server >/dev/null 2>&1 || servers="redis-server redis-tools"
-ls /usr/lib/postgresql/*/bin/postgres >/dev/null 2>&1 || servers="$servers postgresql"
-command -v promtool >/dev/null 2>&1 || servers="$servers prometheus"
-command -v chromedriver >/dev/null 2>&1 || servers="$servers chromium chromium-driver"
-if [ "$what" = test ] && [ -n "$servers" ]; then
-    # The packages start system services; the tests start their own processes.
-    if [ "$(id -u)" = 0 ] && [ ! -e /usr/sbin/policy-rc.d ]; then
-        printf '#!/bin/sh\nexit 101\n' >/usr/sbin/policy-rc.d
-        chmod +x /usr/sbin/policy-rc.d
-        trap 'rm -f /usr/sbin/policy-rc.d' EXIT
+# Those tests of the console that need axe-core, which is one file, are skipped without it.
+if [ "$what" = test ] && [ ! -e "$venv/axe/node_modules/axe-core/axe.min.js" ]; then
+    if command -v npm >/dev/null 2>&1; then
+        npm install --silent --no-audit --no-fund --prefix "$venv/axe" axe-core@4.14.1 ||
+            echo "setup: npm cannot install axe-core; tests of accessibility are skipped" >&2
+    else
+        echo "setup: there is no npm to install axe-core; tests of accessibility are skipped" >&2
     fi
-    # shellcheck disable=SC2086
-    apt_install $servers
 fi
 
-# Spark runs on Java 17 or later, which is what Debian 12 and 13 have as their default.
-if [ "$what" = test ] && ! "${JAVA_HOME:+$JAVA_HOME/bin/}java" -version >/dev/null 2>&1; then
-    apt_install default-jre-headless
-fi
-
-if [ "$what" = test ]; then
-    command -v valgrind >/dev/null || apt_install valgrind
-    need_compiler
+# A compiled wheel is for one minor version of Python. So there is one for each that is here.
+if [ "$what" = wheels ]; then
+    rm -f dist/*.whl dist/*.tar.gz
+    rm -rf "$venv/wheels"
+    "$venv/bin/python" -m build --sdist --outdir dist . >/dev/null
+    wheel 0 dist
+    for other in ${PYTHONS:-python3.11 python3.12 python3.13 python3.14}; do
+        if "$other" -c '' 2>/dev/null && has_headers_of "$other"; then
+            wheel 1 "$venv/wheels" "$(command -v "$other")"
+        else
+            echo "setup: no compiled wheel for $other: it is not here, or has no headers" >&2
+        fi
+    done
+    # Names them after the oldest C library that they run with: PyPI takes no others.
+    for built in "$venv"/wheels/*.whl; do
+        [ ! -e "$built" ] || PATH="$venv/bin:$PATH" auditwheel repair --wheel-dir dist "$built"
+    done
+    exec ls dist/*.tar.gz dist/*.whl
 fi
 
 if [ "$what" = interop ]; then
-    command -v redis-cli >/dev/null || apt_install redis-tools
-    php -r 'new Redis(); pcntl_alarm(0);' >/dev/null 2>&1 || apt_install php-cli php-redis
-    ruby -e 'require "redis"' 2>/dev/null || apt_install ruby ruby-redis
-    command -v cc >/dev/null || apt_install gcc libc6-dev
-    [ -d /usr/include/hiredis ] || apt_install libhiredis-dev
-    command -v go >/dev/null || apt_install golang-go
-    [ -d /usr/share/gocode/src/github.com/gomodule/redigo ] ||
-        apt_install golang-github-gomodule-redigo-dev
-    command -v npm >/dev/null || apt_install nodejs npm
-    node -e 'process.exit(process.versions.node.split(".")[0] < 20 ? 1 : 0)' || {
-        echo "setup: node $(node --version) is too old, Node 20 or later is needed" >&2
-        exit 1
-    }
+    node -e 'process.exit(process.versions.node.split(".")[0] < 20 ? 1 : 0)' ||
+        fail "node $(node --version) is too old: Node 20 or later is needed"
     stamp=examples/node/node_modules/.package-lock.json # npm writes it
     if [ ! -e "$stamp" ] || [ examples/node/package-lock.json -nt "$stamp" ]; then
         npm ci --prefix examples/node --no-audit --no-fund
     fi
 fi
 
-# An old PySpark has the jars of a NameNode and a DataNode; later ones have those of clients only.
+# An old PySpark has the jars of a NameNode and a DataNode; newer ones have only those of clients.
 if [ "$what" = stores ]; then
-    command -v npm >/dev/null || apt_install nodejs npm
-    java -version >/dev/null 2>&1 || apt_install default-jre-headless
     [ -e "$venv/azurite/node_modules/.bin/azurite-blob" ] ||
         npm install --silent --no-audit --no-fund --prefix "$venv/azurite" azurite@3.37.0
     if [ ! -d "$venv/hadoop" ]; then

@@ -1,11 +1,11 @@
-"""Simulate whole clusters, each from one seed, and check that no promise to a client is broken.
+"""Simulate whole clusters, each from a seed, and check that no promise to a client is broken.
 
     python -m tools.simulate [--seeds 1000] [--first 0] [--jobs 2] [--mode safety|liveness|calm]
     python -m tools.simulate --seed 17 [--full]
 
-The first form prints the seeds that failed and the command that repeats each; the second is that
-command: it shows what happened to the jobs that the failure is about. The exit status is 1 when a
-run failed. The simulator is in ``tests/simulator``.
+The first form prints the seeds that failed and the command to repeat each; the second is that
+command: it shows what happened to the jobs involved in the failure. The exit status is 1 if a run
+failed. The simulator is in ``tests/simulator``.
 """
 
 import sys

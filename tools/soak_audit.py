@@ -1,9 +1,9 @@
-"""Let faults happen to a cluster that writes event logs, and compare the audit with its clients.
+"""Inject faults into a cluster that writes event logs, and compare the audit with the clients.
 
     python -m tools.soak_audit [--rounds 5] [--faults 6] [--nodes 3] [--seed N]
 
-What happens is in ``tests/support/soak_of_audits.py``. The
-exit status is 1 when the audit was wrong.
+The implementation is in ``tests/support/soak_of_audits.py``. The exit status is 1 if the audit was
+wrong.
 """
 
 from tests.support.soak_of_audits import main

@@ -1,9 +1,9 @@
-"""Faults of every kind on a loaded cluster of real nodes, at random; then nothing may be lost.
+"""Inject random faults into a loaded cluster of real nodes, and check that nothing is lost.
 
     python -m tools.soak_cluster [--rounds 10] [--faults 8] [--nodes 5] [--seed N]
 
-What happens is in ``tests/support/soak_of_clusters.py``. The
-exit status is 1 when something was lost.
+The implementation is in ``tests/support/soak_of_clusters.py``. The exit status is 1 if something
+was lost.
 """
 
 from tests.support.soak_of_clusters import main

@@ -1,8 +1,8 @@
-"""Let faults happen to a watch of nodes that write event logs, and compare it with an audit.
+"""Inject faults into a watch of nodes that write event logs, and compare it with an audit.
 
     python -m tools.soak_watch [--seconds 180] [--seed N]
 
-What happens is in ``tests/support/soak_of_watches.py``. The exit status is 1 when the watch was
+The implementation is in ``tests/support/soak_of_watches.py``. The exit status is 1 if the watch was
 wrong.
 """
 

@@ -1,9 +1,8 @@
 """``disque-check-aof``: checks an append-only file, truncates it, or salvages its good records.
 
-Owns the command line, what is printed, and the order of system calls by which no byte of the file
-is lost: ``--fix`` has a copy of it on the disk before it cuts, ``--salvage`` writes a new file
-only. The lines and exit codes of Disque's own tool are kept; what this one adds is printed before
-them.
+Owns the command line, the output, and the order of system calls by which no byte of the file is
+lost: ``--fix`` first saves a copy of it to disk, and ``--salvage`` only writes a new file. The
+lines and exit codes of Disque's own tool are kept; what this one adds is printed before them.
 """
 
 import argparse
@@ -35,7 +34,7 @@ Checks an append-only file of Disque: every record, and every job in it.
 """
 EPILOG = """\
 exit status: 0 the file is valid, or was fixed or salvaged; 1 otherwise; 130 interrupted.
-Stop the node first: what it writes meanwhile looks like damage, and --fix would cut it off.
+Stop the server first: a record that it is writing looks like damage, and --fix would remove it.
 """
 
 
@@ -54,11 +53,13 @@ def run(
     """Run a tool for files of one kind.
 
     Args:
-        program: its name. description: what it is for. kind: what knows the records.
-        arguments: the command line without the program's name; default: that of the process.
+        program: its name.
+        description: what it is for.
+        kind: knows the records.
+        arguments: the command line without the program's name; default: the process's.
 
     Returns:
-        The exit status: 0 for a valid, fixed or salvaged file, 130 when interrupted, else 1.
+        The exit status: 0 for a valid, fixed or salvaged file, 130 when interrupted, otherwise 1.
     """
     options = _parse(program, description, kind, sys.argv[1:] if arguments is None else arguments)
     options.kind = kind
@@ -68,7 +69,7 @@ def run(
     except Refused as error:
         print(error)
     except BrokenPipeError:
-        # The reader of our output is gone; without this Python complains once more at exit.
+        # Nobody reads our output any more; without this, Python complains again at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except OSError as error:
         print(f"Failed: {error}")
@@ -81,7 +82,7 @@ class _Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         self.print_usage(sys.stdout)
         print(f"Invalid arguments: {message}")
-        sys.exit(1)  # as Disque's tool; argparse has 2
+        sys.exit(1)  # like Disque's tool; argparse uses 2
 
 
 def _parse(
@@ -98,21 +99,21 @@ def _parse(
     what.add_argument(
         "--fix",
         action="store_true",
-        help="cut the file off at the first bad record, after a copy of it was made beside it",
+        help="cut the file off at the first bad record, after copying it to a file beside it",
     )
     what.add_argument(
         "--salvage",
         metavar="OUT",
         type=Path,
-        help="write all good records into the new file OUT, also those behind damage",
+        help="write all good records to the new file OUT, including those after damage",
     )
-    parser.add_argument("--yes", action="store_true", help="--fix without asking")
+    parser.add_argument("--yes", action="store_true", help="do not ask before --fix")
     parser.set_defaults(trailers=False)
     if kind.can_list:
         parser.add_argument(
             "--trailers",
             action="store_true",
-            help="list the jobs with a trailer: names of headers, keys, where letters come from",
+            help="list the jobs with a trailer: names of headers, keys, origins of dead letters",
         )
     parser.add_argument("--version", action="version", version=f"%(prog)s {VERSION}")
     parser.add_argument("file", metavar="FILE", type=Path)
@@ -157,7 +158,7 @@ def _run(path: Path, options: argparse.Namespace) -> int:
 
 def _open(path: Path, write: bool) -> BinaryIO:
     try:
-        if not stat.S_ISREG(path.stat().st_mode):  # before it is opened: a pipe would block
+        if not stat.S_ISREG(path.stat().st_mode):  # check before opening: a pipe would block
             raise OSError("Not a regular file")
         return path.open("r+b" if write else "rb", buffering=0)
     except OSError as error:
@@ -171,7 +172,7 @@ def _agreed() -> bool:
     return sys.stdin.readline().strip().lower() in ("y", "yes")
 
 
-# ---- what is found -------------------------------------------------------------------------------
+# ---- scanning ------------------------------------------------------------------------------------
 
 
 def _print_trailer(at: int, job: SerialJob, trailer: Trailer) -> None:
@@ -196,7 +197,7 @@ def _look(
 
 @contextlib.contextmanager
 def _progress(size: int) -> Iterator[Callable[[int], object]]:
-    """Shows on a terminal how far the check is, if it takes more than a second."""
+    """Show on a terminal how far the check is, if it takes more than a second."""
     start = shown = time.monotonic()
 
     def show(at: int) -> None:
@@ -219,14 +220,14 @@ def _progress(size: int) -> Iterator[Callable[[int], object]]:
             print("\r\x1b[K", end="", file=sys.stderr, flush=True)
 
 
-# ---- what is changed -----------------------------------------------------------------------------
+# ---- changing files ------------------------------------------------------------------------------
 
 
 def _salvage(file: BinaryIO, out: Path, kind: type[Scanner], listing: bool) -> Findings:
-    """Write the good records into ``out``, which is there whole or not at all.
+    """Write the good records to ``out``, which is either complete or does not exist afterwards.
 
     Raises:
-        Refused: it exists, or nothing is good.
+        Refused: it exists already, or there is no good record.
         OSError: it could not be written.
     """
     _refuse_existing(out)
@@ -259,10 +260,10 @@ def _refuse_existing(out: Path) -> None:
 
 
 def _truncate(file: BinaryIO, path: Path, before: os.stat_result, length: int) -> None:
-    """Cut the file, but first copy it.
+    """Copy the file, then cut it.
 
     Raises:
-        Refused: it could not be copied, or somebody has written to it; it is as it was.
+        Refused: it could not be copied, or somebody has written to it; it is unchanged.
         OSError: it could not be cut.
     """
     backup = path.with_name(path.name + time.strftime(".bak-%Y%m%d-%H%M%S"))
@@ -283,7 +284,7 @@ def _truncate(file: BinaryIO, path: Path, before: os.stat_result, length: int) -
 
 
 def _back_up(file: BinaryIO, backup: Path, size: int) -> None:
-    """Copy the file to ``backup``, which must not exist. Raises OSError."""
+    """Copy the file to ``backup``, which must not exist. Raises ``OSError``."""
     disk = os.statvfs(backup.parent)
     if disk.f_bavail * disk.f_frsize < size:
         raise OSError(f"No room for {size} bytes")
@@ -299,7 +300,7 @@ def _back_up(file: BinaryIO, backup: Path, size: int) -> None:
 
 
 def _keep_owner_and_mode(file: BinaryIO, target: BinaryIO) -> None:
-    """As root, make a file that the node may open."""
+    """Make sure that the node may open ``target``, even if root runs this."""
     old = os.fstat(file.fileno())
     os.fchmod(target.fileno(), stat.S_IMODE(old.st_mode))
     with contextlib.suppress(PermissionError):

@@ -2,14 +2,14 @@
 
     python -m disque_trio.aof.compact FILE UPTO OUT NOW NODE
 
-Reads FILE up to the offset UPTO, where a record ends, and writes into OUT, in the order of the
-file, the records of the jobs that loading it would leave, neither ended nor expired at NOW (s since
-the epoch), of the queues that would be paused, and of the keys that would be taken. OUT is on the
-disk when the exit status is 0; after any other there is no OUT. NODE is the process id of the node
-that wants OUT: when it ends, this process fails, since nobody would use OUT or remove it. FILE
-is only read. What the node appends behind UPTO meanwhile is the node's to copy.
+Reads FILE up to the offset UPTO, where a record ends. Writes to OUT, in the order of the file, the
+records that loading would leave: of jobs that have neither ended nor expired at NOW (s since the
+epoch), of paused queues, and of keys in use. OUT is on disk if the exit status is 0; otherwise
+there is no OUT. NODE is the process id of the node that wants OUT: when it ends, this process
+fails, since nobody would use or remove OUT. FILE is only read. The node itself copies what it
+appends after UPTO meanwhile.
 
-In memory is the place of each living job, not the job.
+Memory holds the offset of each living job, not the job.
 """
 
 import argparse
@@ -26,14 +26,14 @@ from disque_trio.protocol.keyrecord import read_key
 from disque_trio.protocol.serialjob import is_job_id, read_pause
 from disque_trio.protocol.trailer import FLAG_TRAILER
 
-NICE = 10  # the node goes first
-_SYNC_EVERY = 32 << 20  # bytes; one sync of all at the end would keep the disk from the node
+NICE = 10  # the node takes precedence
+_SYNC_EVERY = 32 << 20  # bytes; a single sync at the end would keep the disk from the node
 _LENGTH_BITS = 34  # of a record
 _LENGTH = (1 << _LENGTH_BITS) - 1
 _HEAD = Struct("<I40s4xI")  # length, id, state to copies, expiry
 _FLAGS_AT = 45
 _WRITE = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
-_RECORDS_A_LOOK = 4096  # between looks at whether the node is still there
+_RECORDS_A_LOOK = 4096  # between checks whether the node is still there
 
 
 class Counts(NamedTuple):
@@ -47,21 +47,21 @@ class Counts(NamedTuple):
 def compact(
     file: BinaryIO, upto: int, out: BinaryIO, now: int, go_on: Callable[[], object] = lambda: None
 ) -> Counts:
-    """Write the living jobs and the pauses of ``file`` into ``out``, which is empty, and sync it.
+    """Write the living jobs, pauses and keys of ``file`` to ``out``, which is empty, and sync it.
 
     Args:
         file: an AOF, at its beginning.
         upto: where to stop reading.
         now: s since the epoch.
-        go_on: called now and then; raises to end this.
+        go_on: called now and then; raises to stop this.
 
     Raises:
         AofError: the file is damaged before ``upto``, or no record ends there.
-        OSError: of either file.
+        OSError: from either file.
     """
-    places: dict[bytes, int] = {}  # where a job's record is, and how long, in one number
-    pauses: dict[bytes, int] = {}  # likewise, of paused queues
-    keys: dict[tuple[bytes, bytes], int] = {}  # likewise, of keys of a queue
+    places: dict[bytes, int] = {}  # offset and length of a job's record, in one number
+    pauses: dict[bytes, int] = {}  # likewise, of a paused queue's
+    keys: dict[tuple[bytes, bytes], int] = {}  # likewise, of a queue's key's
     reader = RecordReader(file)
     records = start = 0
     while start < upto:
@@ -73,7 +73,7 @@ def compact(
         if name == b"LOADJOB" and len(command) == 2:
             id, expiry = _id_and_expiry(command[1], start)
             if command[1][_FLAGS_AT] & FLAG_TRAILER:
-                places.pop(id, None)  # it may say what became of the job
+                places.pop(id, None)  # this record may say what became of the job
             if expiry > now and id not in places:
                 places[id] = start << _LENGTH_BITS | end - start
         elif name == b"DELJOB" and all(map(is_job_id, command[1:])):
@@ -103,7 +103,7 @@ def compact(
 
 
 def _id_and_expiry(job: bytes, offset: int) -> tuple[bytes, int]:
-    """The id of a serialised job and when it expires, s. Raises AofError."""
+    """The id of a serialised job, and when it expires (s). Raises ``AofError``."""
     if len(job) >= _HEAD.size:
         length, id, expiry = _HEAD.unpack_from(job)
         if length == len(job) - 4 and is_job_id(id):
@@ -112,7 +112,7 @@ def _id_and_expiry(job: bytes, offset: int) -> tuple[bytes, int]:
 
 
 def _copy(file: BinaryIO, places: Iterable[int], out: BinaryIO, go_on: Callable[[], object]) -> int:
-    """Copy the records at ``places``; returns how many bytes they have."""
+    """Copy the records at ``places``; return how many bytes they have."""
     size = synced = 0
     for start, end in _stretches(places):
         file.seek(start)
@@ -132,7 +132,7 @@ def _copy(file: BinaryIO, places: Iterable[int], out: BinaryIO, go_on: Callable[
 
 
 def _stretches(places: Iterable[int]) -> Iterator[tuple[int, int]]:
-    """Merge adjacent records into stretches; yields the begin and end of each."""
+    """Merge adjacent records; yields the begin and end of each stretch."""
     start = end = 0
     for place in places:
         offset = place >> _LENGTH_BITS
@@ -153,7 +153,7 @@ class _NodeGoneError(Exception):
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """The command line of this module; returns the exit status."""
+    """Run the command line of this module; return the exit status."""
     parser = argparse.ArgumentParser("python -m disque_trio.aof.compact", description=__doc__)
     parser.add_argument("file", type=Path)
     parser.add_argument("upto", type=int)
@@ -176,7 +176,7 @@ def main(arguments: list[str] | None = None) -> int:
             options.file.open("rb", buffering=CHUNK) as file,
             os.fdopen(os.open(options.out, _WRITE, 0o600), "wb", buffering=CHUNK) as out,
         ):
-            # OUT exists now: a node that starts from here on removes it.
+            # OUT exists now; a node that starts later removes it.
             go_on()
             counts = compact(file, options.upto, out, options.now, go_on)
         done = True

@@ -1,5 +1,5 @@
-"""The node's side of a compaction: it runs ``disque_trio.aof.compact`` and copies what the node
-appends meanwhile behind the result."""
+"""The node's side of a compaction: runs ``disque_trio.aof.compact``, and appends to the result what
+the node has written meanwhile."""
 
 import os
 import subprocess
@@ -21,13 +21,13 @@ class Compaction(NewFile):
     """Makes a new file from the old one, which the node keeps appending to.
 
     Args:
-        disk: the real one; the process does not know another.
-        path: the old file and the name of the new one.
-        upto: what the process reads of it: where a record ends.
-        now: s since the epoch; what has expired by then is left out.
+        disk: the real one; the process knows no other.
+        path: the old file, and the name of the new one.
+        upto: offset up to which the process reads it, where a record ends.
+        now: s since the epoch; leaves out what has expired by then.
 
     Attributes:
-        copied: what the new file has of the old: all before this offset.
+        copied: the new file has everything before this offset of the old one.
     """
 
     def __init__(self, disk: Disk, path: str, upto: int, now: int) -> None:
@@ -44,7 +44,7 @@ class Compaction(NewFile):
         self._command += [files[0], str(upto), files[1], str(now), str(os.getpid())]
 
     async def run(self) -> str:
-        """Run the process; returns what it says about its work. Raises OSError if it failed."""
+        """Run the process; return its report. Raises ``OSError`` if it failed."""
         process = self._process = await trio.lowlevel.open_process(
             self._command,
             stdin=subprocess.DEVNULL,
@@ -68,7 +68,7 @@ class Compaction(NewFile):
                     with trio.CancelScope(shield=True):
                         await process.wait()
         if self._abandoned:
-            # The process may have made it again before it was ended.
+            # The process may have created it again before it was killed.
             self._disk.remove(self.temporary)
         lines = message.decode(errors="replace").splitlines() or [f"ended with status {status}"]
         if status != 0:
@@ -87,12 +87,12 @@ class Compaction(NewFile):
             self.copied += len(data)
 
     def close_old(self) -> None:
-        """To be called in another thread once the new file has the name: the kernel frees the old
-        one when its last descriptor closes, which takes 200 ms a GB."""
+        """Close the old file, once the new one has the name. Call it in another thread: the kernel
+        frees the old file when its last descriptor closes, which takes 200 ms per GB."""
         os.close(self._old)
 
     def abandon(self) -> None:
-        """Give up; also ends the process."""
+        """Give up, and end the process."""
         if self._process is not None and self._process.returncode is None:
             self._process.kill()
         super().abandon()

@@ -1,6 +1,6 @@
 """The disk operations that an append-only file needs.
 
-``Disk`` is the real one. Tests put one in its place that forgets what was not synced and fails on
+``Disk`` is the real one. Tests use one that forgets what was not synced, and that fails on
 purpose.
 """
 
@@ -13,10 +13,10 @@ from disque_trio.process.files import Files
 
 
 class Disk(Files):
-    """Operations on an append-only file by its descriptor. All of them raise OSError."""
+    """Operations on an append-only file by its descriptor. All of them raise ``OSError``."""
 
     def open_append(self, path: str, fresh: bool = False) -> int:
-        """Open ``path`` for appending; it is made if need be, and emptied if ``fresh``."""
+        """Open ``path`` for appending; creates it if missing, empties it if ``fresh``."""
         flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
         return os.open(path, flags | (os.O_TRUNC if fresh else 0), 0o600)
 
@@ -29,13 +29,13 @@ class Disk(Files):
         return os.write(fd, data)
 
     def sync(self, fd: int) -> None:
-        """Return when everything written is on the disk."""
+        """Return once everything written is on disk."""
         os.fdatasync(fd)
 
     def start_writing(self, fd: int, start: int, end: int) -> None:
-        """Let the disk begin with what is between two offsets, without waiting for it. It is not
-        promised to be there before a ``sync``, which has less to do then."""
-        # Linux begins to write what is not to be kept in memory, and drops only what was written
+        """Make the disk begin to write what is between two offsets, without waiting. Only a
+        ``sync`` guarantees that it is there, but then has less to do."""
+        # Linux begins to write data that need not stay in memory, and drops only what was written
         # before.
         os.posix_fadvise(fd, start, end - start, os.POSIX_FADV_DONTNEED)
 
@@ -45,8 +45,8 @@ class Disk(Files):
 
 
 class TimedDisk(Disk):
-    """A disk that measures how long syncs of files take, also those in threads. syncs: what they
-    took."""
+    """A disk that measures how long syncs of files take, including those in threads. syncs: the
+    times."""
 
     def __init__(self) -> None:
         self.syncs = Histogram(DISK_TIMES, NS)

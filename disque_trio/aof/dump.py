@@ -1,10 +1,10 @@
 """Writes a new append-only file from memory while the node continues.
 
-The jobs are written shard by shard. What happens meanwhile is in the node's journal, which goes to
-the new file as well, in between: a job that is added is there once, since the dump leaves it out,
-and the end of a job is there behind the job itself, or for a job that the file never had, which
-loading takes as nothing. The new file gets its name only when it is complete and on the disk; until
-then the old one stays what it was.
+The jobs are written shard by shard. What happens meanwhile is in the node's journal, which also
+goes to the new file, in between. A job that is added meanwhile is there once, since the dump omits
+it. The end of a job comes after the job itself; or the file never had the job, and loading ignores
+its end. The new file gets its name only when it is complete and on disk; until then, the old one
+stays as it was.
 """
 
 import os
@@ -14,14 +14,14 @@ from itertools import count
 from disque_trio.aof.dataset import Dataset
 from disque_trio.aof.disk import Disk
 
-TEMPORARY = ".rewrite-"  # behind the name of the file; the process and a number follow
-PIECE = 1 << 20  # bytes of records that are written at once
+TEMPORARY = ".rewrite-"  # follows the name of the file; process id and a number come next
+PIECE = 1 << 20  # bytes of records to write at once
 _numbers = count(1)
-STEP_BYTES = 1 << 20  # of a dump; what one step holds twice
+STEP_BYTES = 1 << 20  # of a dump; a step holds twice as many
 
 
 def pieces(records: list[bytes]) -> Iterator[memoryview]:
-    """``records`` in pieces that can be written at once; what is large is not copied."""
+    """``records`` in pieces to be written at once; large ones are not copied."""
     few: list[bytes] = []
     size = 0
     for record in records:
@@ -42,8 +42,8 @@ def pieces(records: list[bytes]) -> Iterator[memoryview]:
 class NewFile:
     """A file under construction that will replace the append-only file.
 
-    ``hold`` and ``release`` surround work on it in another thread: ``abandon`` then leaves the
-    descriptors open as long as that needs them.
+    ``hold`` and ``release`` surround work on it in another thread: until ``release``, ``abandon``
+    leaves the descriptors open.
 
     Args:
         disk: where it is.
@@ -53,7 +53,7 @@ class NewFile:
         size: bytes written.
 
     Raises:
-        OSError: from all methods; the file is then to be given up with ``abandon``.
+        OSError: from all methods; then call ``abandon``.
     """
 
     def __init__(self, disk: Disk, path: str) -> None:
@@ -61,7 +61,7 @@ class NewFile:
         self.temporary = f"{path}{TEMPORARY}{os.getpid()}-{next(_numbers)}"
         self._disk = disk
         self._path = path
-        self._held = 0  # by how many threads
+        self._held = 0  # number of threads
         self._abandoned = False
         self._fd = disk.open_append(self.temporary, fresh=True)
 
@@ -78,8 +78,8 @@ class NewFile:
         self._disk.sync(self._fd)
 
     def take_name(self, sync: bool = True) -> int:
-        """Bring the rest to the disk, if ``sync``, take the name, and return the file's descriptor.
-        The name is not safe before the directory was synced."""
+        """Write the rest to disk, if ``sync``, take the name, and return the file's descriptor. The
+        name is not safe until the directory is synced."""
         if sync:
             self._disk.sync(self._fd)
         self._disk.replace(self.temporary, self._path)
@@ -130,7 +130,7 @@ def dump_all(disk: Disk, path: str, dataset: Dataset) -> Dump:
     """Make a complete dump at once, while nothing else happens. It has yet to take its name.
 
     Raises:
-        OSError: it cannot be written; nothing is left of it.
+        OSError: it cannot be written; nothing of it is left.
     """
     dump = Dump(disk, path, dataset)
     try:

@@ -1,6 +1,6 @@
 """The append-only file of a running process: its name, lock, writer, replacement and errors.
 
-What is here is shared by ``persistence``, ``rewriting`` and ``loading``.
+``persistence``, ``rewriting`` and ``loading`` share it.
 """
 
 import fcntl
@@ -30,17 +30,17 @@ class FileSettings(Protocol):
 
 
 class AofFile:
-    """The append-only file of ``dataset``, set up according to ``config``.
+    """The append-only file of ``dataset``, as ``config`` sets it up.
 
     Args:
-        allowed: there may be a file at all.
+        allowed: whether there may be a file at all.
 
     Attributes:
         writer: writes to the file; None: the file is off, or not open yet.
-        new: what a rewrite is making.
-        known: what the file has is in memory, or was written from it.
+        new: the file that a rewrite is making.
+        known: what the file contains is in memory, or was written from it.
         switch_problem: why the file cannot be switched on, or empty.
-        failed_at: when a write failed last, Trio's time.
+        failed_at: when a write last failed, in Trio's time.
         storing: bytes that a thread is writing.
     """
 
@@ -58,7 +58,7 @@ class AofFile:
         self.failed_at = 0.0
         self.storing = 0
         self._allowed = allowed
-        self._stored = trio.Event()  # it has ended
+        self._stored = trio.Event()  # that thread has ended
         self._lock_fd = -1
 
     @property
@@ -74,7 +74,7 @@ class AofFile:
     # ---- the file itself --------------------------------------------------------------------
 
     def lock(self) -> None:
-        """Lock the file against other processes. Raises OSError: another one has it."""
+        """Lock the file against other processes. Raises ``OSError`` if one has it."""
         if self._lock_fd < 0:
             fd = os.open(f"{self.path}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
             try:
@@ -91,7 +91,7 @@ class AofFile:
             self._lock_fd = -1
 
     def open(self) -> None:
-        """Begin to write to the file. Raises OSError."""
+        """Begin to write to the file. Raises ``OSError``."""
         self.lock()
         self._remove_leftovers()
         self.writer = self.make_writer()
@@ -99,7 +99,7 @@ class AofFile:
         self.dataset.journaling = True
 
     def make_writer(self) -> AofWriter:
-        """A writer that appends to the file. Raises OSError."""
+        """Return a writer that appends to the file. Raises ``OSError``."""
         return AofWriter(self.disk, self.path, self.config.appendfsync)
 
     def _remove_leftovers(self) -> None:
@@ -111,14 +111,14 @@ class AofFile:
                 self.disk.remove(str(other))
 
     def set_aside(self) -> None:
-        """Rename the loaded file: it is not written to, gets out of date at once and must not be
-        loaded again. Raises OSError."""
+        """Rename the loaded file: it is not written to, so it is soon outdated and must not be
+        loaded again. Raises ``OSError``."""
         if os.path.exists(self.path):  # noqa: PTH110
             self.disk.replace(self.path, self.path + ".loaded")
 
     def keep_unknown(self) -> None:
         """Rename a file with jobs that this process has never loaded, instead of replacing it.
-        Raises OSError."""
+        Raises ``OSError``."""
         path = Path(self.path)
         if not self.known and path.is_file() and path.stat().st_size:
             self.disk.replace(self.path, f"{self.path}.old")
@@ -150,6 +150,6 @@ class AofFile:
         self._stored = trio.Event()
 
     async def until_stored(self) -> None:
-        """Return when no thread writes records, at once if none does."""
+        """Wait until no thread writes records."""
         while self.storing:
             await self._stored.wait()

@@ -1,4 +1,4 @@
-"""What ``disque-check-aof`` has found in a file, and how it says so."""
+"""The findings of ``disque-check-aof`` in a file, and its report."""
 
 import os
 import shlex
@@ -7,18 +7,18 @@ from pathlib import Path
 from disque_trio.aof.format import AofError
 from disque_trio.aof.scanner import MAX_QUEUES, Scanner, Stretch
 
-_LISTED = 20  # damaged places that are listed one by one
+_LISTED = 20  # damaged places to list one by one
 
 
 class Findings:
     """The result of checking a file.
 
     Attributes:
-        damage: the first of the damaged stretches.
+        damage: the first few damaged stretches.
         places: how many there are.
         bad: bytes in all of them.
-        first: what is wrong with the first, None: the file is valid.
-        before: jobs, deletes, pauses, keys before the first.
+        first: what is wrong with the first one; None: the file is valid.
+        before: numbers of jobs, deletes, pauses and keys before the first one.
     """
 
     def __init__(self, scanner: Scanner) -> None:
@@ -51,7 +51,7 @@ class Findings:
             self.damage.append(stretch)
 
     def show(self, path: Path, out: Path | None, program: str) -> None:
-        """Print everything but the lines that Disque's tool prints as well."""
+        """Print everything except the lines that Disque's tool prints too."""
         scanner = self.scanner
         queues = f"{scanner.queues}{' or more' if scanner.queues == MAX_QUEUES else ''}"
         print(
@@ -97,10 +97,10 @@ class Findings:
 
 
 def _more(pauses: int, keys: int) -> str:
-    """Most files have none of these."""
+    """The counts that are 0 for most files."""
     return (f", pauses={pauses}" if pauses else "") + (f", keys={keys}" if keys else "")
 
 
 def shown_path(path: Path) -> str:
-    """``path`` as it is printed, whatever bytes it has."""
+    """``path`` for printing, whatever bytes it contains."""
     return os.fsencode(path).decode("utf-8", "backslashreplace")

@@ -16,12 +16,14 @@ class Loader:
 
     Args:
         path: the file; it need not exist.
-        dataset: where its records go; its ``now`` has to be set.
+        dataset: gets its records; its ``now`` has to be set.
         queue_jobs: queue the jobs that were queued (aof-enqueue-jobs-once).
 
     Attributes:
-        total: bytes in the file. loaded: bytes done with. records: commands. jobs: jobs, or events,
-            taken.
+        total: bytes in the file.
+        loaded: bytes processed.
+        records: commands.
+        jobs: jobs, or events, taken.
     """
 
     def __init__(self, path: str, dataset: Dataset, queue_jobs: bool) -> None:
@@ -35,12 +37,12 @@ class Loader:
         self._now = dataset.now
 
     def steps(self) -> Iterator[None]:
-        """Load; yields now and then.
+        """Load the file; yields now and then.
 
         Raises:
-            AofError: the file is damaged or ends inside of a record; what is before is loaded, and
-                ``loaded`` is where that ends.
-            OSError: it cannot be read.
+            AofError: the file is damaged or ends inside a record; everything before that is loaded,
+                and ``loaded`` is where it ends.
+            OSError: the file cannot be read.
         """
         if self.total == 0:
             return
@@ -67,4 +69,4 @@ class Loader:
                     self.records += 1
                 if self.records % RECORDS_A_STEP == 0:
                     yield
-                    dataset.now = self._now  # whatever was served meanwhile
+                    dataset.now = self._now  # requests served meanwhile may have changed it

@@ -1,7 +1,7 @@
 """Loads the append-only file at the start, while clients get -LOADING.
 
-Owns the decision whether a damaged file can be used: an end that a crash left is cut off, anything
-else is for the operator to look at.
+Decides whether a damaged file can be used: an end torn by a crash is cut off, anything else is left
+to the operator.
 """
 
 import os
@@ -29,22 +29,22 @@ class Loading:
 
     Args:
         scanner: the class that knows the records of the file.
-        checker: the command that looks at it.
+        checker: the command that checks it.
     """
 
     def __init__(self, file: AofFile, scanner: type[Scanner], checker: str) -> None:
         self._file = file
         self._scanner = scanner
         self._checker = checker
-        self._loader: Loader | None = None  # while it is under way
+        self._loader: Loader | None = None  # while loading
         self._since = 0.0
 
     async def load(self, queue_jobs: bool, notifier: Notifier, stopped: Callable[[], bool]) -> int:
-        """Load the file, unless ``stopped`` meanwhile. Returns the number of jobs, or events, held
-        then.
+        """Load the file, unless ``stopped`` meanwhile. Return the number of jobs, or events, held
+        afterwards.
 
         Raises:
-            LoadError: the file is damaged, or ends inside of a record and aof-load-truncated is no.
+            LoadError: the file is damaged, or ends inside a record and aof-load-truncated is no.
             OSError: it cannot be read or written.
         """
         file = self._file
@@ -58,7 +58,7 @@ class Loading:
             for _ in loader.steps():
                 await trio.lowlevel.checkpoint()
                 if stopped():
-                    # Half of the jobs are no node: it goes on being loaded until its end.
+                    # A partly loaded node must not answer: it stays in this state until it stops.
                     return dataset.held()
                 percent = 100 * loader.loaded // loader.total
                 if percent > told:
@@ -81,7 +81,7 @@ class Loading:
         size = os.stat(path).st_size  # noqa: PTH116
         lost = size - damage.offset
         with Path(path).open("rb", buffering=0) as content:
-            # A damaged length looks like the end of the file, but good records follow.
+            # A damaged length looks like the end of the file, but then good records follow.
             scanner = self._scanner(content)
             more = (
                 not scanner.begins_whole(damage.offset)
@@ -98,7 +98,7 @@ class Loading:
                 f"aof-load-truncated is no. Cut the end off with: "
                 f"{self._checker} --fix {path}"
             )
-        file.log.warning("the file ends inside of a record, cut off", bytes=lost)
+        file.log.warning("the file ended inside a record, which was cut off", bytes=lost)
         fd = file.disk.open_append(path)
         try:
             file.disk.truncate(fd, damage.offset)

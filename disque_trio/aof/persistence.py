@@ -1,8 +1,8 @@
 """The append-only file of a running process as a whole: appends each turn's records, syncs them,
 retries after disk errors, and closes the file.
 
-The engine calls ``turn`` before replies leave. Everything that takes long (syncing once a second,
-the last sync of a rewrite) happens in a thread.
+The engine calls ``turn`` before replies are sent. Anything slow (the sync every second, the last
+sync of a rewrite) happens in a thread.
 """
 
 from collections.abc import Callable
@@ -20,23 +20,23 @@ from disque_trio.aof.scanner import Scanner
 from disque_trio.aof.writer import EVERYSEC, NO, AofWriter, LargeAppend, is_large
 from disque_trio.process.logs import Log
 
-TICK = 0.1  # s between looks at what has to be done
+TICK = 0.1  # s between checks for work
 SYNC_SECONDS = 1.0
 SLOW_SYNC_SECONDS = 2.0
 
 
 class Replies(Protocol):
-    """The interface that holds back replies while a thread writes the records they depend on."""
+    """Interface that holds back replies while a thread writes the records they depend on."""
 
     def hold_replies(self) -> None:
-        """Called between turns: what earlier turns noted is on its way to the file, and nobody may
-        hear of it before ``stored``."""
+        """Called between turns: records of earlier turns are on their way to the file, and nobody
+        may hear of them before ``stored``."""
 
     def stored(self, good: bool) -> None:
         """Called when the thread has written the records, or, if not ``good``, has failed to."""
 
     def when_stirred(self, wake: Callable[[], None]) -> None:
-        """Call ``wake`` after the next turn that may have noted something."""
+        """Call ``wake`` after the next turn that may have made records."""
 
 
 class Persistence:
@@ -44,12 +44,13 @@ class Persistence:
 
     Args:
         scanner: the class that knows the records of the file.
-        checker: the command that looks at it.
-        allowed: there may be a file at all.
+        checker: the command that checks it.
+        allowed: whether there may be a file at all.
 
     Attributes:
-        file: the file itself. loading: loads it. rewriting: rewrites it, and switches it on and
-            off.
+        file: the file itself.
+        loading: loads it.
+        rewriting: rewrites it, and switches it on and off.
     """
 
     def __init__(
@@ -72,20 +73,23 @@ class Persistence:
 
     @property
     def active(self) -> bool:
-        """Whether there is a file that is written to, or is going to be."""
+        """Whether there is a file that is, or will be, written to."""
         return self.file.writer is not None or self.rewriting.under_way or self.file.wanted
 
     @property
     def storing(self) -> bool:
-        """Whether a thread writes records."""
+        """Whether a thread is writing records."""
         return self.file.storing > 0
 
     # ---- turns ------------------------------------------------------------------------------
 
     def turn(self) -> bool:
-        """Put what was noted into the file. False: it is not there, and nothing of the turn may be
-        confirmed; or, if ``file.storing``, it is so much that a thread writes it: until
-        ``Replies.stored`` nobody may hear of it, and nothing more may be noted."""
+        """Append the turn's records to the file. Return whether they are in the file.
+
+        If not, nothing of the turn may be confirmed; or, if ``file.storing``, a thread is writing
+        a large amount: until ``Replies.stored`` no reply may reveal the records, and no more may
+        be made.
+        """
         file = self.file
         assert not file.storing
         dataset = file.dataset
@@ -136,8 +140,8 @@ class Persistence:
         large: LargeAppend | None,
         dump: Dump | None,
     ) -> None:
-        """Have a thread put ``records`` into the file, if there is ``large`` for that, and into
-        the ``dump``."""
+        """Make a thread write ``records`` to the file, using ``large`` if given, and to the
+        ``dump``."""
         self.file.store_begins(sum(map(len, records)))
         if dump is not None:
             dump.hold()
@@ -150,7 +154,7 @@ class Persistence:
         large: LargeAppend | None,
         dump: Dump | None,
     ) -> None:
-        """See ``_begin_large``; nothing keeps them from being written to the end."""
+        """See ``_begin_large``. Cannot be cancelled before everything is written."""
         with trio.CancelScope(shield=True):
             failure = await trio.to_thread.run_sync(_write_large, records, large, dump)
         file = self.file
@@ -160,7 +164,7 @@ class Persistence:
                 self.rewriting.give_up(failure)
         writer = file.writer
         if writer is None:
-            good = True  # it is being switched on; nothing relies on it yet
+            good = True  # the file is being switched on; nothing relies on it yet
         elif large is not None:
             good = writer.append_ended(large)
         else:
@@ -198,7 +202,7 @@ class Persistence:
                     self._retry(background, writer)
                 policy = file.config.appendfsync
                 if (writer.unnamed and not writer.distrusted) or (
-                    # With "always" only what an earlier setting left behind.
+                    # With "always", only what an earlier setting left unsynced.
                     writer.unsynced and policy != NO and now - self._synced_at >= SYNC_SECONDS
                 ):
                     await self._sync(writer)
@@ -211,7 +215,7 @@ class Persistence:
                 await stirred.wait()
 
     def _may_rest(self) -> bool:
-        """Whether there is nothing to look after before something happens."""
+        """Whether there is nothing to do before something happens."""
         writer = self.file.writer
         if self.storing or self.rewriting.under_way or self.rewriting.is_due():
             return False
@@ -249,19 +253,19 @@ class Persistence:
         self.file.tell_trouble()
 
     async def _begin_early(self, writer: AofWriter) -> None:
-        """Start writing to the disk early, so that the next sync is short: turns that write may
-        have to wait for it."""
+        """Start writing to disk early, so that the next sync is short: turns may have to wait for
+        it."""
         begin = writer.early_call()
         if begin is not None:
             try:
                 await trio.to_thread.run_sync(begin)
             except OSError:
-                pass  # the sync will tell
+                pass  # the sync will report it
             finally:
                 writer.sync_ended(None)
 
     async def _tell_slow_sync(self) -> None:
-        """Log a sync that takes long. Cancelled when the sync is over."""
+        """Log a slow sync. Cancelled when the sync is over."""
         await trio.sleep(SLOW_SYNC_SECONDS)
         self._slow_syncs += 1
         self.file.log.warning("the disk is slow, the file is behind", seconds=SLOW_SYNC_SECONDS)
@@ -269,8 +273,8 @@ class Persistence:
     # ---- all of it --------------------------------------------------------------------------
 
     def dump_now(self) -> str:
-        """SHUTDOWN REWRITE-AOF, RESTART: write all jobs into a new file at once. Returns "", or the
-        reason why not."""
+        """SHUTDOWN REWRITE-AOF, RESTART: write all jobs to a new file at once. Returns "", or the
+        reason for failure."""
         file = self.file
         try:
             self.rewriting.dump_now()
@@ -281,7 +285,7 @@ class Persistence:
         file.dataset.journaling = file.wanted
         if problem:
             file.log.warning("the jobs could not be written", reason=problem)
-            self.rewriting.apply()  # the node goes on: without the file, if it is off
+            self.rewriting.apply()  # the node continues: without the file, if it is off
         return problem
 
     def close(self) -> None:
@@ -298,7 +302,7 @@ class Persistence:
         file.unlock()
 
     def behind(self) -> float:
-        """For how long the present sync of the file has been running, s; 0: there is none."""
+        """Return how long the current sync of the file has been running, in s; 0: there is none."""
         return trio.current_time() - self._synced_at if self._syncing else 0.0
 
     def info(self) -> dict[str, str | int | float]:
@@ -328,7 +332,7 @@ class Persistence:
 
 
 class _Background(NamedTuple):
-    """The state of a running ``run``: its nursery, and the replies that wait."""
+    """The state of ``run`` while it runs: its nursery, and the replies that wait."""
 
     nursery: trio.Nursery
     replies: Replies
@@ -337,7 +341,7 @@ class _Background(NamedTuple):
 def _write_large(
     records: list[bytes], large: LargeAppend | None, dump: Dump | None
 ) -> OSError | None:
-    """For a thread; returns what went wrong with the dump."""
+    """Write ``records``, in a thread; return what went wrong with the dump."""
     if large is not None:
         large.run()
     if dump is not None:

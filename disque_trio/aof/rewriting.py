@@ -1,7 +1,8 @@
 """Rewrites the append-only file, and switches it on and off.
 
-A rewrite is done by a process that compacts the old file; where there is no old file to be trusted,
-it is a dump from memory, in small steps between turns. The file is switched on by such a dump.
+A process rewrites the file by compacting the old one. If there is no trustworthy old file, the
+rewrite is a dump from memory instead, in small steps between turns. Such a dump also switches the
+file on.
 """
 
 import errno
@@ -19,24 +20,24 @@ from disque_trio.aof.writer import ALWAYS, AofWriter
 RETRY_SECONDS = 1.0
 MAX_BACKOFF_SECONDS = 60.0
 JOBS_A_STEP = 200
-LAST_COPY = 1 << 20  # bytes that are copied between two turns, at the end of a compaction
-FRESH_SECONDS = 0.5  # how old what a new file has not on the disk may be when it takes its name
-MAX_ROUNDS = 50  # of copying what came meanwhile; a disk that is slower than the node never ends
+LAST_COPY = 1 << 20  # bytes to copy between two turns, at the end of a compaction
+FRESH_SECONDS = 0.5  # maximum age of unsynced data when a new file takes its name
+MAX_ROUNDS = 50  # of copying what came meanwhile: never ends if the disk is too slow
 
 
 class Rewriting:
     """Runs the rewrites of ``file``.
 
     Attributes:
-        under_way: the task of a rewrite is there, perhaps to find out that it was given up.
-        wanted: a client asked for one.
+        under_way: there is a task for a rewrite, even if it was given up and has yet to notice.
+        wanted: a client asked for a rewrite.
     """
 
     def __init__(self, file: AofFile) -> None:
         self.under_way = False
         self.wanted = False
         self._file = file
-        self._switching_on = False  # the one under way began when the file was to be on
+        self._switching_on = False  # the current one began when the file was to be switched on
         self._ok = True
         self._not_before = 0.0
         self._backoff = RETRY_SECONDS
@@ -107,7 +108,7 @@ class Rewriting:
             self.under_way = False
 
     async def _compact(self, new: Compaction, writer: AofWriter) -> bool:
-        """Let a process compact the file. False: given up meanwhile. Raises OSError."""
+        """Make a process compact the file. False: given up meanwhile. Raises ``OSError``."""
         file = self._file
         file.log.notice("append-only file compacted", result=await new.run())
         synced = False
@@ -121,7 +122,7 @@ class Rewriting:
                 break
             started = trio.current_time()
             await _in_thread(new, partial(new.copy, writer.size))
-            # Much came while that was copied: first the next round, then the sync.
+            # If much came during the copy, do another round before the sync.
             synced = behind <= LAST_COPY
             if synced:
                 await _in_thread(new, new.sync)
@@ -137,7 +138,7 @@ class Rewriting:
         return True
 
     async def _dump(self, new: Dump) -> bool:
-        """Dump everything from memory. False: given up meanwhile. Raises OSError."""
+        """Dump everything from memory. False: given up meanwhile. Raises ``OSError``."""
         file = self._file
         file.dataset.journaling = True
         while not new.complete:
@@ -159,20 +160,20 @@ class Rewriting:
         return True
 
     def dump_now(self) -> None:
-        """Replace the file by a dump from memory, at once. Raises OSError."""
+        """Replace the file with a dump from memory, at once. Raises ``OSError``."""
         self.drop_new()
         file = self._file
         self._adopt(dump_all(file.disk, file.path, file.dataset))
 
     def _adopt(self, new: NewFile, go_on: bool = True, synced: bool = False) -> None:
-        """Let ``new``, which is complete, be the file, and write to it unless the file is off.
-        ``synced``: but for what is so new that nobody may rely on it, all of it is on the disk.
-        Raises OSError, and then leaves nothing of it."""
+        """Replace the file with ``new``, which is complete, and write to it unless the file is off.
+        ``synced``: all of it is on disk, except what is so new that nobody may rely on it. Raises
+        ``OSError``, and then leaves nothing of it."""
         file = self._file
         dataset = file.dataset
         writer = file.writer
-        # Two syncs keep all clients waiting. Where the file is to be as good as the old one only
-        # in a second, they can follow in a thread.
+        # Two syncs keep all clients waiting. If the old file, too, would only have been safe in a
+        # second, they can follow in a thread.
         soon = (
             synced
             and go_on
@@ -209,7 +210,7 @@ class Rewriting:
             file.new = None
 
     def give_up(self, failure: OSError) -> None:
-        """Note that a rewrite failed and schedule the next try, later each time."""
+        """Note that a rewrite failed, and schedule the next attempt, later each time."""
         file = self._file
         self.drop_new()
         if file.writer is None:
@@ -221,7 +222,7 @@ class Rewriting:
         self._ok = False
         self._not_before = trio.current_time() + self._backoff
         if file.writer is not None and not file.writer.distrusted:
-            # The node can do without it. Else it waits for this to serve writes.
+            # The node can do without it. Otherwise it refuses writes until a rewrite succeeds.
             self._backoff = min(2 * self._backoff, MAX_BACKOFF_SECONDS)
         file.log.warning("rewriting failed", reason=failure.strerror or str(failure))
 
@@ -230,7 +231,7 @@ class Rewriting:
     def apply(self) -> None:
         """Apply changes of appendonly and appendfsync."""
         file = self._file
-        # What a thread writes goes to where it was begun.
+        # A thread that is writing has to finish with the old settings.
         self._apply_again = file.storing > 0
         if self._apply_again:
             return
@@ -256,7 +257,7 @@ class Rewriting:
             dataset.set_trouble(dataset.loading, "")
 
     def apply_if_put_off(self) -> None:
-        """Apply the settings that had to wait for a thread that was writing."""
+        """Apply settings that had to wait for a thread that was writing."""
         if self._apply_again:
             self.apply()
 
@@ -273,12 +274,12 @@ class Rewriting:
 
 
 def _is_fresh(since: float) -> bool:
-    """Whether what was written since then is too new to be on the disk in any case."""
+    """Whether what was written since ``since`` may be missing on disk in any case."""
     return trio.current_time() - since <= FRESH_SECONDS
 
 
 async def _in_thread(new: NewFile, work: Callable[[], None]) -> None:
-    """Do ``work`` on ``new`` in a thread. Raises OSError."""
+    """Do ``work`` on ``new`` in a thread. Raises ``OSError``."""
     new.hold()
     try:
         await trio.to_thread.run_sync(work)

@@ -1,18 +1,18 @@
 """Finds the good and the damaged parts of an append-only file.
 
-Owns the search for good records behind damage. Reads the file once, in chunks, and holds no more
-than a chunk, one record and the hashes of queue names.
+Searches for good records behind damage. Reads the file once, in chunks, and holds no more than a
+chunk, one record and the hashes of queue names.
 
-Rule 1: a record is good when its frame is whole and what it says can be loaded: LOADJOB with a
+Rule 1: a record is good if its frame is complete and its contents can be loaded: LOADJOB with a
         serialised job, DELJOB with ids, PAUSE with a queue and a state, UNIQUE with a key and a
         job.
-Rule 2: what is in a good record is never looked into: a body may hold the text of a record.
-Rule 3: a record that is bad although its frame and the length inside of its job agree is given up
-        alone. Behind any other nothing can be said about where the next begins, so the bytes that
-        begin a record are searched for, until a good one stands there.
+Rule 2: the inside of a good record is never searched: a body may contain the text of a record.
+Rule 3: a record that is bad although its frame and the length inside its job agree is given up
+        alone. After any other bad record, nobody knows where the next one begins. So the bytes that
+        begin a record are searched for, until there is a good one.
 
-The usual records, nearly all, are recognised by one regular expression and a few numbers; that
-makes it twice as fast as reading and decoding them. All others, good or bad, take the careful way.
+Nearly all records have the usual form, which one regular expression and a few numbers recognise;
+this is twice as fast as reading and decoding them. All others, good or bad, are parsed carefully.
 """
 
 import os
@@ -33,7 +33,7 @@ from disque_trio.protocol.serialjob import (
 )
 from disque_trio.protocol.trailer import FLAG_TRAILER, Trailer, split_body
 
-MAX_QUEUES = 250_000  # told apart; more are counted as so many
+MAX_QUEUES = 250_000  # distinct ones to count; more are reported as this many
 
 # A record as nodes write it, up to the state of the job, or to its end for DELJOB.
 _ID = rb"D-.{8}-.{24}-.{4}"
@@ -54,7 +54,7 @@ _LENGTH_AND_QUEUE = Struct("<I68xI")
 _U32 = Struct("<I")
 _HEAD = _LENGTH_AND_QUEUE.size
 _FLAGS_AT = 45  # in a serialised job
-_NEAR = 4096  # read at once where a single record is looked at
+_NEAR = 4096  # bytes to read at once when looking at a single record
 
 _LOADJOB_HEAD = re.compile(rb"\*2\r\n\$7\r\nLOADJOB\r\n\$([0-9]{1,10})\r\n")
 
@@ -72,17 +72,18 @@ class Scanner:
 
     Attributes:
         can_list: jobs may have trailers.
-        taken, ended: what good records are counted as that bring something, and that end it.
-        marker: what begins a record. longest_marker: bytes of it at most.
-        size: bytes of the file when it was opened; what is appended later is not looked at.
-        jobs, deletes, pauses, keys: good records seen so far, also those behind damage.
+        taken, ended: names for the counts of records that bring something, and that end it.
+        marker: matches the start of a record.
+        longest_marker: its maximum length in bytes.
+        size: bytes in the file when it was opened; later additions are ignored.
+        jobs, deletes, pauses, keys: good records seen so far, including those after damage.
         trailers: how many of these jobs have a trailer.
         each_trailer: called with the offset, the job and the trailer of each of them.
-        queues: distinct queues of these jobs, not more than MAX_QUEUES.
+        queues: distinct queues of these jobs, at most MAX_QUEUES.
 
     Args:
         file: the AOF, opened unbuffered.
-        progress: called now and then with the offset that is reached.
+        progress: called now and then with the current offset.
     """
 
     can_list = True
@@ -99,11 +100,11 @@ class Scanner:
         self.keys = 0
         self.trailers = 0
         self.each_trailer: Callable[[int, SerialJob, Trailer], object] = lambda at, job, trailer: 0
-        self._with_trailer: tuple[SerialJob, Trailer] | None = None  # the job examined last
+        self._with_trailer: tuple[SerialJob, Trailer] | None = None  # if the last job has one
         self._file = file
         self._progress = progress
         self._queues: set[int] = set()
-        self._names: set[bytes] = set()  # of queues, in the current chunk
+        self._names: set[bytes] = set()  # of queues in the current chunk
         self._buffer = b""
         self._base = 0  # where the buffer begins
 
@@ -112,8 +113,8 @@ class Scanner:
         return min(len(self._queues), MAX_QUEUES)
 
     def stretches(self) -> Iterator[Stretch]:
-        """Yield the whole file in order. Good stretches are not longer than a chunk or a record;
-        damaged ones reach up to the next good record.
+        """Yield the whole file in order. Good stretches are no longer than a chunk or a record;
+        damaged ones extend to the next good record.
 
         Raises:
             OSError: the file cannot be read.
@@ -126,7 +127,7 @@ class Scanner:
                 if error is not None:
                     end = self.find_record(resume)
                     if error.truncated and end < self.size:
-                        # A file that was cut has nothing behind the cut: the length is wrong.
+                        # Nothing follows in a file that was cut off, so the length must be wrong.
                         error = AofError(at, "a length that goes past the end of the file", False)
                     yield Stretch(at, end, error)
                     at = end
@@ -139,7 +140,7 @@ class Scanner:
         self._count_names()
 
     def find_record(self, at: int) -> int:
-        """The offset of the first good record at or behind ``at``; the file's size if there is
+        """The offset of the first good record at or after ``at``; the file's size if there is
         none."""
         while at < self.size:
             self._load(at, self.longest_marker)
@@ -155,13 +156,14 @@ class Scanner:
         return self.size
 
     def _load(self, at: int, size: int) -> None:
-        """Have ``size`` bytes, a chunk at most, from ``at`` in the buffer, or all that are left."""
+        """Load ``size`` bytes from ``at``, or all that are left, into the buffer; a chunk at
+        most."""
         behind = self._base + len(self._buffer)
         if self._base <= at and (at + size <= behind or (behind == self.size and at < behind)):
             return
         self._progress(at)
         self._count_names()
-        # A short read can only be where the file ends: this is a regular file and no long piece.
+        # In a regular file, a read this short is incomplete only at the end of the file.
         self._buffer = os.pread(self._file.fileno(), min(CHUNK, self.size - at), at)
         self._base = at
         if len(self._buffer) < min(size, self.size - at):
@@ -174,12 +176,12 @@ class Scanner:
         self._names.clear()
 
     def _skim(self, at: int) -> int:
-        """Count usual records from ``at`` on; returns where they end."""
+        """Count usual records from ``at`` on; return where they end."""
         self._load(at, 1)
         start = at - self._base
         end, jobs, deletes = skim(self._buffer, start, len(self._buffer), self._names)
         if end == start and len(self._buffer) - start < CHUNK // 2:
-            # Perhaps a good record of which not all is in the buffer.
+            # It may be a good record that is only partly in the buffer.
             self._load(at, CHUNK)
             start = at - self._base
             end, jobs, deletes = skim(self._buffer, start, len(self._buffer), self._names)
@@ -188,7 +190,7 @@ class Scanner:
         return self._base + end
 
     def _is_good(self, at: int) -> bool:
-        """Whether a good record, as nodes write them, stands at ``at``. Does not count it."""
+        """Whether there is a good record at ``at``, as nodes write them. Does not count it."""
         self._load(at, _NEAR)
         start = at - self._base
         record = _RECORD.match(self._buffer, start)
@@ -198,8 +200,8 @@ class Scanner:
         elif skim(self._buffer, start, start + 1, set())[0] > start:
             return True
         else:
-            # Bad, or too long for what is in the buffer. The job must know of its length; else any
-            # number that looks like one would have us read on.
+            # Bad, or longer than the buffer. The job has to know its length too, or any number that
+            # looks like a length would make us read on.
             job = record.end(1) + 2
             length = int(record[1])
             whole = job + length + 2 <= len(self._buffer)
@@ -215,7 +217,7 @@ class Scanner:
     def _examine(self, at: int) -> tuple[int, AofError | None, int]:
         """Parse the record at ``at`` in full.
 
-        Returns where it ends, what is wrong with it, and where to search on if it is bad.
+        Returns where it ends, what is wrong with it, and where to continue the search if it is bad.
         """
         self._with_trailer = None
         self._file.seek(at)
@@ -230,8 +232,8 @@ class Scanner:
         return reader.offset, None, reader.offset
 
     def begins_whole(self, at: int) -> bool:
-        """Whether a LOADJOB begins at ``at`` whose two lengths agree and go past the end of the
-        file: a record that was torn, whatever its body looks like."""
+        """Whether a LOADJOB begins at ``at`` whose two lengths agree and exceed the file: a record
+        that was torn, whatever its body looks like."""
         self._file.seek(0, os.SEEK_END)
         size = self._file.tell()
         self._file.seek(at)
@@ -244,11 +246,11 @@ class Scanner:
         return own == length - 4 and at + match.end() + length + 2 > size
 
     def classify(self, args: list[bytes]) -> tuple[str, bool]:
-        """Count the record ``args``, or say why it is bad, and whether it is bad alone, so that
+        """Count the record ``args``, or return why it is bad and whether it is bad alone, so that
         the next one begins where it ends."""
         reason = ""
         alone = False
-        name = args[0].upper()  # as the loader takes it
+        name = args[0].upper()  # like the loader
         if name == b"LOADJOB" and len(args) == 2:
             try:
                 job = decode_job(args[1])
@@ -275,10 +277,10 @@ class Scanner:
 
 
 def skim(buffer: bytes, at: int, limit: int, names: set[bytes]) -> tuple[int, int, int]:
-    """Go through usual good records that begin at ``at`` and before ``limit``.
+    """Skim usual good records that begin at or after ``at`` and before ``limit``.
 
-    Stops at what is unusual, bad or not all in the buffer. Finds nothing good that ``decode_job``
-    would refuse. The queues are added to ``names``.
+    Stops at anything unusual, bad or incomplete in the buffer. Accepts nothing that ``decode_job``
+    would refuse. Adds the queues to ``names``.
 
     Returns:
         where the records end, the number of jobs, the number of deletes.
@@ -319,5 +321,5 @@ def skim(buffer: bytes, at: int, limit: int, names: set[bytes]) -> tuple[int, in
 
 
 def _length_at(data: bytes, at: int) -> int:
-    """The length that a serialised job says it has behind this field, -1 if that is cut off."""
+    """The length that the serialised job at ``at`` states, or -1 if that is cut off."""
     return int.from_bytes(data[at : at + 4], "little") if at + 4 <= len(data) else -1

@@ -1,4 +1,4 @@
-"""What ``disque-check-aof --trailers`` prints of a job with a trailer.
+"""The output of ``disque-check-aof --trailers`` for a job with a trailer.
 
 Values of headers are left out: they may be long, and secret.
 """
@@ -8,7 +8,7 @@ from disque_trio.protocol.trailer import DEATH_NAMES, ENDING_NAMES, Trailer
 
 
 def trailer_line(at: int, job: SerialJob, trailer: Trailer) -> str:
-    """The line about the trailer of ``job``, whose record begins at the offset ``at``."""
+    """The line for the trailer of ``job``, whose record begins at the offset ``at``."""
     found = [f"offset={at}", f"id={_shown(job.id)[1:-1]}", f"queue={_shown(job.queue)}"]
     if trailer.whole is not None:
         data, version = trailer.whole
@@ -42,5 +42,5 @@ def trailer_line(at: int, job: SerialJob, trailer: Trailer) -> str:
 
 
 def _shown(text: bytes) -> str:
-    """``text`` quoted, so that nothing in it moves the cursor of a terminal."""
+    """``text`` quoted, so that it contains no control characters for a terminal."""
     return ascii(text.decode("utf-8", "backslashreplace"))

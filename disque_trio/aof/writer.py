@@ -1,16 +1,16 @@
 """Writes records to the append-only file.
 
-Rule 1: what a turn has to have in the file is appended before the turn's replies leave, with
-        ``appendfsync always`` also synced.
-Rule 2: when that fails, the caller is told, confirms nothing and refuses writes until ``retry``
+Rule 1: the records of a turn are appended before its replies are sent; with ``appendfsync always``
+        they are synced as well.
+Rule 2: if that fails, the caller is told, confirms nothing and refuses writes until ``retry``
         succeeds. What could not be written is kept and goes first.
-Rule 3: a failed write may have left half a record: the file is cut back to the last whole one.
-Rule 4: after a failed sync nobody knows what is on the disk, and asking again may say yes to what
-        is lost. So the file is not written to any more until it was replaced by a dump from memory
-        (``distrusted``).
+Rule 3: a failed write may have left half a record: the file is cut back to the last complete one.
+Rule 4: after a failed sync nobody knows what is on disk, and another sync may report success
+        although data is lost. So the file is not written to again until a dump from memory has
+        replaced it (``distrusted``).
 
-Much at once is written by another thread (``LargeAppend``), since the disk may take seconds for it.
-Nothing else is written to the file before that has ended, so the rules are the same.
+Large amounts are written by another thread (``LargeAppend``), since the disk may take seconds.
+Nothing else is written to the file until that has ended, so the rules are the same.
 """
 
 from collections.abc import Callable
@@ -22,12 +22,12 @@ from disque_trio.aof.dump import NewFile, pieces
 ALWAYS = "always"
 EVERYSEC = "everysec"
 NO = "no"
-# A sync of much keeps writers waiting for as long as that takes: 16 ms with 25 MB/s. So the disk
-# begins with it before. Only whole pages: the last one is still written to.
+# A sync keeps writers waiting for as long as it takes: 16 ms with 25 MB/s. So writing begins
+# earlier, and only in whole pages: the last one is still written to.
 EARLY_BYTES = 64 << 10
 _PAGE = 4096
-# Records that another thread should write: a large one, or very many; and those that it should sync
-# as well, for a later sync of so much would keep the writes of other turns waiting.
+# Records that another thread should write: a large one, or very many; and from which size on it
+# should sync them too, since a later sync of so much would keep the writes of other turns waiting.
 LARGE = 1 << 20  # bytes
 MANY = 16 << 20
 SYNC_AT_ONCE = 8 << 20
@@ -44,7 +44,8 @@ class LargeAppend:
 
     Attributes:
         size: bytes.
-        written: they are in the file. synced: and on the disk.
+        written: they are in the file.
+        synced: they are also on disk.
         failure: what went wrong, or None.
     """
 
@@ -60,7 +61,7 @@ class LargeAppend:
         self._sync = policy == ALWAYS or (policy == EVERYSEC and self.size > SYNC_AT_ONCE)
 
     def run(self) -> None:
-        """Write the records, and let the disk begin to store them."""
+        """Write the records, and make the disk begin to store them."""
         try:
             for piece in pieces(self.records):
                 rest = piece
@@ -81,7 +82,7 @@ class LargeAppend:
             try:
                 self._disk.start_writing(self._fd, start, end)
             except OSError:
-                pass  # the sync will tell
+                pass  # the sync will report it
         return done
 
 
@@ -96,10 +97,10 @@ class AofWriter:
     Attributes:
         size: bytes in the file.
         base_size: its size after the last rewrite, or at the start.
-        problem: why nothing can be written, empty: it can.
+        problem: why nothing can be written; empty: it can.
         distrusted: a sync failed: only a new file helps.
-        unsynced: there is something that was written and not synced.
-        unnamed: the file has taken the name from another one, and the directory is not synced.
+        unsynced: something was written and not synced.
+        unnamed: the file has taken over the name, and the directory is not synced yet.
 
     Raises:
         OSError: the file cannot be opened.
@@ -114,12 +115,12 @@ class AofWriter:
         self.unnamed = False
         self._disk = disk
         self._fd = disk.open_append(path)
-        self._syncing = -1  # descriptor that another thread syncs
+        self._syncing = -1  # descriptor that another thread is syncing
         self._naming = False  # and it syncs the directory, too
         self._kept: list[bytes] = []
         self.size = disk.size(self._fd)
         self.base_size = self.size
-        self._begun = self.size  # the disk was told to begin with what is before this offset
+        self._begun = self.size  # the disk was told to begin writing up to this offset
 
     @property
     def kept(self) -> list[bytes]:
@@ -127,14 +128,14 @@ class AofWriter:
         return list(self._kept)
 
     def append(self, records: list[bytes]) -> bool:
-        """Write ``records``; False when they are not where ``policy`` wants them."""
+        """Write ``records``; return False if they are not where ``policy`` wants them."""
         if self.problem:
             self._kept += records
             return False
         return self._write(records)
 
     def retry(self) -> bool:
-        """Retry what failed; returns True when no problem is left."""
+        """Retry what failed; return True if no problem is left."""
         if self.distrusted:
             return False
         if self.problem:
@@ -161,18 +162,18 @@ class AofWriter:
         return True
 
     def large_append(self, records: list[bytes]) -> LargeAppend:
-        """What writes ``records``, for another thread to run; ``append_ended`` has to be called
-        when it is done, and nothing else that writes before. There must be no ``problem``."""
+        """Return an object that writes ``records`` in another thread. Call ``append_ended`` when it
+        is done, and write nothing else before. There must be no ``problem``."""
         return LargeAppend(self._disk, self._fd, records, self.size, self.policy)
 
     def large_retry(self) -> LargeAppend:
-        """As ``large_append``, of what was kept; there is a ``problem``, but it is not
+        """Like ``large_append``, for the kept records. There is a ``problem``, but the file is not
         ``distrusted``."""
         kept, self._kept = self._kept, []
         return self.large_append(kept)
 
     def append_ended(self, large: LargeAppend) -> bool:
-        """Called when the other thread is done; returns as ``append``."""
+        """Called when the other thread is done; returns the same as ``append``."""
         if self.distrusted:
             self._kept = [*large.records, *self._kept]  # a sync failed meanwhile
             return False
@@ -191,15 +192,15 @@ class AofWriter:
         return True
 
     def _cut_back(self) -> None:
-        """Cut off what a failed write has left behind the last whole record."""
+        """Cut off what a failed write has left after the last complete record."""
         try:
             self._disk.truncate(self._fd, self.size)
         except OSError as failure:
-            # Half a record stays in the file; nothing may be written behind it.
+            # Half a record stays in the file; nothing may be written after it.
             self.distrust(failure)
 
     def sync(self) -> bool:
-        """Sync the file. Blocks; returns False if it failed."""
+        """Sync the file. Blocks; return False if it failed."""
         if not (self.unsynced or self.unnamed):
             return not self.distrusted
         try:
@@ -214,8 +215,8 @@ class AofWriter:
         return True
 
     def sync_call(self) -> Callable[[], None]:
-        """What brings to the disk all that is written now, for another thread to call; it raises
-        OSError. ``sync_ended`` has to be called when it is done."""
+        """Return a function that syncs everything written so far, for another thread to call. It
+        raises ``OSError``. Call ``sync_ended`` when it is done."""
         self.unsynced = False
         self._naming = self.unnamed
         fd = self._syncing = self._fd
@@ -227,8 +228,8 @@ class AofWriter:
             self._disk.sync_directory(self.path)
 
     def early_call(self) -> Callable[[], None] | None:
-        """What lets the disk begin with what was written, for another thread to call, as with
-        ``sync_call``; its OSError means nothing. None: there is too little."""
+        """Return a function that makes the disk begin to write, to be used like ``sync_call``,
+        except that its ``OSError`` can be ignored. None: there is too little."""
         start, end = self._begun & -_PAGE, self.size & -_PAGE
         if end - start < EARLY_BYTES:
             return None
@@ -238,7 +239,8 @@ class AofWriter:
         return partial(self._disk.start_writing, fd, start, end)
 
     def sync_ended(self, failure: OSError | None) -> None:
-        """The other thread is done. The failure of a file that was replaced meanwhile is none."""
+        """Called when the other thread is done. A failure of a file since replaced does not
+        matter."""
         fd, self._syncing = self._syncing, -1
         if fd != self._fd:
             self._disk.close(fd)
@@ -258,16 +260,16 @@ class AofWriter:
     def take_over(self, new: NewFile, soon: bool = False) -> None:
         """Continue with the file ``new``, which has everything that this node holds.
 
-        A directory that cannot be synced then leaves the file distrusted: after a crash the old
-        file could have the name again.
+        If the directory cannot be synced, the file is distrusted: after a crash, the name could
+        again stand for the old file.
 
         Args:
-            soon: do not wait for the disk: the caller has synced ``new`` just before, and will sync
-                this writer soon. Until then a crash can bring the old file back, or cut off the end
-                of the new one. Not for ``always``.
+            soon: do not wait for the disk: the caller has just synced ``new``, and will soon sync
+                this writer. Until then, a crash can bring the old file back, or cut off the end of
+                the new one. Not for ``always``.
 
         Raises:
-            OSError: it could not take the name; everything is as before.
+            OSError: it could not take the name; nothing has changed.
         """
         fd = new.take_name(not soon)
         old, self._fd = self._fd, fd
@@ -287,7 +289,7 @@ class AofWriter:
             self.distrust(failure)
 
     def close(self) -> bool:
-        """Write and sync everything; False when that failed."""
+        """Write and sync everything; return False if that failed."""
         good = self.retry() and self.sync()
         fd, self._fd = self._fd, -1
         if fd != self._syncing:

@@ -1,5 +1,5 @@
-"""``bananaq-check-aof``: does for bananaq's append-only files what ``disque-check-aof`` does for
-Disque's."""
+"""``bananaq-check-aof``: checks append-only files of bananaq, as ``disque-check-aof`` checks those
+of Disque."""
 
 import re
 import sys
@@ -13,7 +13,7 @@ DESCRIPTION = """\
 Checks an append-only file of bananaq.
 """
 
-# Arguments that are numbers, and how many arguments there are, by name.
+# For each record: the positions of its numeric arguments, and how many arguments it may have.
 _SHAPES = {
     records.QEVENT: ((2, 3), (5, 6)),
     records.QGET: ((3, 4), (5,)),
@@ -28,7 +28,7 @@ _LONGEST_NAME = max(map(len, _SHAPES))
 
 
 class EventScanner(Scanner):
-    """Scans an append-only file of bananaq. jobs: events; deletes: all other records."""
+    """Scans an append-only file of bananaq. ``jobs`` counts events, ``deletes`` other records."""
 
     can_list = False
     taken = "events"

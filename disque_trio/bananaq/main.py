@@ -1,6 +1,7 @@
 """``bananaq``: the entry point of the command. Its options are in ``options``.
 
-What runs is imported when the settings are read: --help and what is wrong in them need none of it.
+The server is imported only after the settings were read: --help and errors in settings do not need
+it.
 """
 
 import os
@@ -13,7 +14,7 @@ from disque_trio.process.imports import to_stay
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Run bananaq; returns the exit status: 0, 1 when it cannot start, 2 for wrong options."""
+    """Run bananaq. Returns the exit status: 0, 1 if it cannot start, 2 for wrong options."""
     environ = dict(os.environ)
     try:
         settings = settings_or_exit(argv, environ)
@@ -22,7 +23,7 @@ def main(argv: list[str] | None = None) -> int:
     arguments = sys.argv[1:] if argv is None else argv
 
     def load() -> BananaSettings:
-        # The process has gone to its ``dir`` since.
+        # The process has changed to its ``dir`` since it started.
         with chdir(settings.started_in):
             return parse(arguments, environ)
 

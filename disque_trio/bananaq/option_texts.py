@@ -16,26 +16,26 @@ Usage: bananaq [--config FILE] [--name value | --name=value | --switch ...]
        bananaq --version
        bananaq -h | --help
 
-Queues of events with consumer groups; any Redis client talks to it.
+Queues of events with consumer groups, for any Redis client.
 
   bananaq                                  events in this process, on port 4777
   bananaq --store redis --redis-addr redis.example.com:6379
-  bananaq --example > bananaq.conf         a file with all settings, to be changed
+  bananaq --example > bananaq.conf         a file with all settings, to be edited
   bananaq --config bananaq.conf --listen-addr 127.0.0.1:4777
 
-What is on the command line wins over the environment, and that over the file:
---listen-addr, or BANANAQ_LISTEN_ADDR (bananaq_LISTEN_ADDR as well), or a line
+The command line overrides the environment, and that overrides the file:
+--listen-addr, or BANANAQ_LISTEN_ADDR (or bananaq_LISTEN_ADDR), or a line
 "listen-addr: ..." in the file. The file is YAML, "name: value", with # comments.
-Switches that are yes or no can stand without a value, for yes.
+A switch without a value means yes.
 
   --config FILE
-      Read this file (BANANAQ_CONFIG). CONFIG REWRITE writes it.
+      Read this file (or that of BANANAQ_CONFIG). CONFIG REWRITE writes it.
   --example
       Print a file with all settings and their defaults.
   --version
       Print the version.
   -h, --help
-      Print this.
+      Print this help.
 """
 
 _EXAMPLE = """\
@@ -51,7 +51,7 @@ _EXAMPLE = """\
 
 
 def usage() -> str:
-    """Give what ``--help`` prints: every option by section."""
+    """Return the text of ``--help``: every option, by section."""
     lines = [_USAGE]
     for section, intro in SECTIONS.items():
         lines.append("\n")
@@ -65,7 +65,7 @@ def usage() -> str:
 
 
 def example() -> str:
-    """Give what ``--example`` prints: a file that loads to the defaults."""
+    """Return the text of ``--example``: a file with the default settings."""
     lines = [_EXAMPLE]
     for section, intro in SECTIONS.items():
         lines.append(f"\n{'#' * 20} {section.upper()} {'#' * (_WIDTH - 22 - len(section))}\n\n")
@@ -91,7 +91,7 @@ def _placeholder(param: Param) -> str:
 
 
 def _explained(param: Param) -> str:
-    """What it does and what it takes."""
+    """Describe what the parameter does and which values it takes."""
     takes = param.type.expected
     if param.unit and param.unit not in takes and param.unit != "bytes":
         takes += f", {param.unit}"
@@ -103,7 +103,7 @@ def _described(param: Param) -> str:
 
 
 def _yaml(text: str) -> str:
-    """A text as a YAML value: as it is if it reads back as it is, else in quotes."""
+    """Write a text as a YAML value, in quotes only if necessary."""
     import yaml
 
     from disque_trio.config.yaml_edit import quote_yaml

@@ -1,8 +1,8 @@
-"""From command line, environment and file to the settings of bananaq, and back into the file.
+"""Reads the settings of bananaq from command line, environment and file, and writes the file.
 
-Owns the precedence: the command line wins over the environment, that over the file, that over the
-defaults. The file is YAML of any name, one ``name: value`` a line. All that is wrong is reported
-together. What ``--help`` and ``--example`` print is in ``option_texts``.
+Owns the precedence: the command line overrides the environment, that overrides the file, and that
+overrides the defaults. The file is YAML, with any name, and one ``name: value`` per line. All
+errors are reported together. The texts of ``--help`` and ``--example`` are in ``option_texts``.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from disque_trio.disk import replace_file
 from disque_trio.form import form
 from disque_trio.version import VERSION
 
-PREFIXES = ("bananaq_", "BANANAQ_")  # the later wins
+PREFIXES = ("bananaq_", "BANANAQ_")  # the last one wins
 _TLS_OF_REDIS = ("redis-tls-ca-cert-file", "redis-tls-cert-file", "redis-tls-key-file")
 _YES_NO = {"true": "yes", "on": "yes", "false": "no", "off": "no", "yes": "yes", "no": "no"}
 
 
 class Exit(Exception):
-    """The command line asks for a text instead of a server. Holds the ``text`` to print."""
+    """The command line asks for a text instead of a server. ``text`` is what to print."""
 
     def __init__(self, text: str) -> None:
         super().__init__(text)
@@ -40,10 +40,10 @@ class Exit(Exception):
 def settings_or_exit(
     argv: Sequence[str] | None = None, environ: Mapping[str, str] | None = None
 ) -> BananaSettings:
-    """Give the settings that the process was started with.
+    """Return the settings that the process was started with.
 
-    Raises SystemExit: with 0 after a text that was asked for, with 2 after saying all that is
-    wrong, a line each, on the standard error.
+    Raises SystemExit: with 0 after printing a text that was asked for, with 2 after printing all
+    errors on standard error, one per line.
     """
     try:
         return parse(
@@ -59,13 +59,13 @@ def settings_or_exit(
 
 
 def parse(argv: Sequence[str], environ: Mapping[str, str]) -> BananaSettings:
-    """Give the settings of these arguments and this environment.
+    """Return the settings from these arguments and this environment.
 
     Relative paths are relative to the current directory.
 
     Raises:
         Exit: for --help, --version and --example.
-        ConfigErrors: with everything that is wrong, also when the file cannot be read.
+        ConfigErrors: has all errors, including that the file cannot be read.
     """
     errors: list[ConfigError] = []
     given = _arguments(argv, errors)
@@ -89,14 +89,15 @@ def parse(argv: Sequence[str], environ: Mapping[str, str]) -> BananaSettings:
 
 
 def rewrite(settings: BananaSettings) -> None:
-    """Do CONFIG REWRITE: write the settings into the file that --config named.
+    """Carry out CONFIG REWRITE: write the settings into the file named by --config.
 
-    Comments, order and all lines that still mean the same stay. What the command line or the
-    environment says is not written, unless it was SET since. The file is replaced in one step.
+    Keeps comments, order, and all lines that still mean the same. Values from the command line or
+    the environment are not written, unless changed by CONFIG SET since. The file is replaced
+    atomically.
 
     Raises:
         ConfigError: there is no file (the text is the error reply), or it cannot be edited.
-        OSError: it cannot be read or written.
+        OSError: the file cannot be read or written.
     """
     from disque_trio.config.yaml_format import read_yaml
 
@@ -107,9 +108,9 @@ def rewrite(settings: BananaSettings) -> None:
         try:
             text = to_text(path.read_bytes())
         except FileNotFoundError:
-            text = ""  # the operator has removed it: write what is not the default
+            text = ""  # the operator removed it: write all values that differ from the defaults
         wanted = settings.written()
-        wanted.file = "bananaq.yaml"  # any name will do that says which syntax it is
+        wanted.file = "bananaq.yaml"  # any name that implies the syntax will do
         try:
             new = rewritten(wanted, text)
             again = BananaSettings(evaluate(TABLE, read_yaml(new, settings.file, TABLE, []), []))
@@ -161,8 +162,8 @@ def _arguments(argv: Sequence[str], errors: list[ConfigError]) -> _Given:
 
 
 def _implied(levels: Sequence[Sequence[Setting]]) -> list[Setting]:
-    """The setting that the address of a Redis implies: who says where it is wants it to be used,
-    unless the same level or a later one says where to keep events."""
+    """Return the setting implied by the address of a Redis: use that Redis as the store, unless
+    the same level or a later one sets ``store``."""
     for level in reversed(levels):
         names = {setting.name for setting in level}
         if "store" in names:
@@ -174,10 +175,10 @@ def _implied(levels: Sequence[Sequence[Setting]]) -> list[Setting]:
 
 
 def _words_of(name: str, rest: list[str]) -> list[str]:
-    """Take the words that belong to ``--name`` away from ``rest``."""
+    """Remove the words that belong to ``--name`` from ``rest`` and return them."""
     param = TABLE.get(name)
     if param is not None and param.type.boolean:
-        # A switch stands for itself, and may have its value behind it.
+        # A switch may stand alone or be followed by its value.
         return [rest.pop(0)] if rest and _is_value(param, rest[0]) else ["yes"]
     words: list[str] = []
     several = param is not None and param.type.several
@@ -199,7 +200,7 @@ def _is_value(param: Param, word: str) -> bool:
 def _take(
     given: _Given, name: str, words: list[str], one_text: bool, errors: list[ConfigError]
 ) -> None:
-    """Add what the command line says of ``name``."""
+    """Add what the command line says about ``name``."""
     if not words:
         setting = name or "--"
         known = name == "config" or name in TABLE
@@ -214,8 +215,11 @@ def _take(
 
 
 def _environment(environ: Mapping[str, str], errors: list[ConfigError]) -> list[Setting]:
-    """What the environment says. Other names in it are others' business: a container that is
-    called bananaq has a BANANAQ_PORT, for instance, from those who run it."""
+    """Return the settings in the environment.
+
+    Variables with other names are ignored, since they may not be meant for bananaq: a container
+    called bananaq has a BANANAQ_PORT, for example.
+    """
     settings: list[Setting] = []
     for name in TABLE:
         for prefix in reversed(PREFIXES):
@@ -229,7 +233,7 @@ def _environment(environ: Mapping[str, str], errors: list[ConfigError]) -> list[
 def _override(
     settings: list[Setting], name: str, text: str, place: str, errors: list[ConfigError]
 ) -> None:
-    """Add a setting that is one text."""
+    """Add a setting given as one text."""
     param = TABLE.get(name)
     if param is None:
         words = [text]
@@ -246,7 +250,7 @@ def _override(
 
 
 def _read(path: str, errors: list[ConfigError]) -> list[Setting]:
-    """The settings of the file."""
+    """Return the settings in the file."""
     from disque_trio.config.yaml_format import read_yaml
 
     try:
@@ -262,12 +266,12 @@ def _read(path: str, errors: list[ConfigError]) -> list[Setting]:
 
 
 def _check(settings: BananaSettings, given: Sequence[Setting]) -> None:
-    """Refuse what does not go together. Raises ConfigErrors."""
+    """Refuse settings that contradict each other. Raises ConfigErrors."""
     errors: list[ConfigError] = []
     if settings.redis_cluster and settings.redis_db:
         errors.append(_about("redis-db", "a cluster has only database 0", given))
     if len(settings.redis_addr) > 1 and not settings.redis_cluster and not settings.redis_service:
-        errors.append(_about("redis-addr", "several are only for a cluster", given))
+        errors.append(_about("redis-addr", "only a cluster may have several", given))
     if settings.redis_cluster and settings.redis_service:
         errors.append(_about("redis-service", "a cluster has no sentinels", given))
     if settings.redis_tls_key_file and not settings.redis_tls_cert_file:
@@ -277,13 +281,13 @@ def _check(settings: BananaSettings, given: Sequence[Setting]) -> None:
 
 
 def _about(name: str, reason: str, given: Sequence[Setting]) -> ConfigError:
-    """An error at the place that gave the parameter its value."""
+    """Return an error that points to where the parameter got its value."""
     *_, last = (setting for setting in given if setting.name == name)
     return ConfigError(reason, file=last.file, line=last.line or None, setting=name)
 
 
 def _warnings(settings: BananaSettings, overriding: Sequence[Setting]) -> list[str]:
-    """Name the options about a Redis, or about TLS with it, that were given where there is none."""
+    """Warn about options for Redis, or for TLS with it, that have no effect."""
     if settings.store == "redis":
         named = [name for name in _TLS_OF_REDIS if settings.get(name)]
         unused = [] if settings.redis_tls else named

@@ -1,4 +1,4 @@
-"""The process of bananaq: from its settings to its exit status."""
+"""Runs the process of bananaq, from its settings to its exit status."""
 
 import os
 import sys
@@ -15,7 +15,7 @@ from disque_trio.respserver.io.listeners import ListenError
 
 
 def run(settings: BananaSettings, load: Callable[[], BananaSettings]) -> int:
-    """Run the daemon to its end. Returns the exit status: 0, or 1 when it cannot start.
+    """Run the daemon until it ends. Returns the exit status: 0, or 1 if it cannot start.
 
     Args:
         load: reads the settings again.

@@ -1,4 +1,4 @@
-"""A running bananaq: assembles its parts, and adds the store of events to the generic daemon."""
+"""A running bananaq: assembles its parts, and adds the event store to the generic daemon."""
 
 import os
 import secrets
@@ -78,15 +78,15 @@ class Server(Product):
     """The bananaq that runs in this process.
 
     Args:
-        settings: CONFIG SET changes them.
+        settings: the settings, which CONFIG SET changes.
         logging: where the log goes.
-        notifier: tells systemd how the daemon is.
-        activated: listening sockets that somebody else opened.
-        load: reads the settings again, for a reload; None: they cannot be read twice.
+        notifier: tells systemd about the state of the daemon.
+        activated: listening sockets opened by somebody else, such as systemd.
+        load: reads the settings again, for a reload; None: they cannot be read again.
 
     Raises:
-        StartError: the users are declared wrongly, or the store cannot be used (from ``run``).
-        ListenError: a socket cannot be listened on (from ``run``).
+        StartError: the users are not valid, or the store cannot be used (from ``run``).
+        ListenError: it cannot listen on a socket (from ``run``).
     """
 
     def __init__(
@@ -137,7 +137,7 @@ class Server(Product):
             self.log,
             persistence,
             on_wake=timer.wake_at,
-            # The tasks that talk to a Redis get their turns at once.
+            # Tasks that talk to a Redis get their turns at once.
             linger=LINGER if self._remote is None else 0.0,
             others_wait=OTHERS_WAIT if self._remote is None else 0,
         )
@@ -212,7 +212,7 @@ class Server(Product):
     # ---- the rest ---------------------------------------------------------------------------
 
     def _take_answers(self) -> None:
-        """Handle what the store in a Redis has come up with."""
+        """Handle the results of the store in a Redis."""
         engine = self.daemon.engine
         self.broker.take_answers(engine.clock.now())
         engine.after_node()
@@ -235,7 +235,7 @@ class Server(Product):
 
 
 def _redis_store(settings: BananaSettings, log: Log, on_news: Callable[[], None]) -> "RedisStore":
-    # Here, because most daemons keep their events themselves and start sooner without.
+    # Imported here, since daemons with an embedded store do not need it and start sooner.
     from disque_trio.bananaq.redis_store.health import Line
     from disque_trio.bananaq.redis_store.store import RedisStore
     from disque_trio.redis.servers import Options

@@ -1,8 +1,8 @@
-"""The configuration of bananaq: its parameters, and the values they have.
+"""The configuration of bananaq: its parameters and their values.
 
-Owns the table. A parameter that the node has as well is the node's row, with other words where the
-node's speak of jobs; so the parts that both share find the same attributes. How the values come in,
-from command line, environment and file, is in ``options``.
+Owns the table. A parameter that the node also has is the node's row, with other words if the node's
+speak of jobs; so code shared by both finds the same attributes. ``options`` reads the values from
+command line, environment and file.
 """
 
 from __future__ import annotations
@@ -39,21 +39,21 @@ ADVANCED = "Advanced"
 
 SECTIONS = {
     NETWORK: "Where bananaq listens, and how it treats connections.",
-    TLS: "Encryption of what clients say, as in Redis 7.",
+    TLS: "Encryption of client connections, as in Redis 7.",
     GENERAL: "The process: where it works and where it logs.",
     EVENTS: "Where events are kept, and which commands there are for them.",
-    AOF: "Events on disk, with `store embedded`. A Redis has settings of its own for that.",
+    AOF: "Events on disk, with `store embedded`. A Redis has its own settings for that.",
     REDIS: "The Redis that keeps the events, with `store redis`.",
     SECURITY: "Who may use bananaq.",
     LIMITS: "What bananaq and a single client may hold.",
     OBSERVE: "What bananaq remembers about slow commands and stalls.",
-    METRICS: "Figures for Prometheus: docs/monitoring.md.",
+    METRICS: "Metrics for Prometheus: docs/monitoring.md.",
     ADVANCED: "Timing and tuning that hardly anyone needs to change.",
 }
 
 
 def _same(name: str, section: str, help: str = "", default: str | None = None) -> Param:
-    """The node's parameter, in a section of this table."""
+    """Return the node's parameter, for a section of this table."""
     row = NODE[name]
     return replace(
         row,
@@ -74,8 +74,8 @@ TABLE = make_table(
             "listen-addr",
             ListenAddress(),
             ":4777",
-            "Where clients connect. Without a host on all addresses of the machine, IPv6 and IPv4; "
-            "see `protected-mode` for what that means without a password.",
+            "Where clients connect. Without a host, on all addresses of the machine, IPv6 and "
+            "IPv4; see `protected-mode` for what that means without a password.",
         ),
         _same("tcp-backlog", NETWORK),
         _same("unixsocket", NETWORK),
@@ -83,7 +83,7 @@ TABLE = make_table(
         _same(
             "timeout",
             NETWORK,
-            "Close a client that has been idle for this long; 0 never does. Clients that wait in "
+            "Close a client that has been idle for this long; 0: never. Clients that wait in "
             "QGET BLOCK or QNOTIFY are not idle.",
         ),
         _same("tcp-keepalive", NETWORK),
@@ -106,7 +106,7 @@ TABLE = make_table(
         _same(
             "tls-ca-cert-file",
             TLS,
-            "Certificates (PEM) of the authorities that sign those of clients, with "
+            "Certificates (PEM) of the authorities that sign client certificates, with "
             "`tls-auth-clients`.",
         ),
         *(
@@ -125,22 +125,20 @@ TABLE = make_table(
             _same(
                 "dir",
                 GENERAL,
-                "Working directory; files are written there. The default is the directory in which "
+                "Working directory, where files are written. The default is the directory in which "
                 "bananaq is started.",
             ),
             settable=False,
             protected=False,
             always_rewritten=False,
         ),
-        _same(
-            "pidfile", GENERAL, "File for the process id, removed at the end; empty for none.", ""
-        ),
+        _same("pidfile", GENERAL, "File for the process id, removed on exit; empty for none.", ""),
         _general(
             "log-level",
             Choice("debug", "info", "warn", "error", "fatal"),
             "info",
-            "The least important messages to log. There are no degrees above warn: error and fatal "
-            "are taken as warn.",
+            "The least important messages to log. There are no levels above warn: error and fatal "
+            "are treated as warn.",
             settable=True,
         ),
         _same("logfile", GENERAL),
@@ -150,35 +148,35 @@ TABLE = make_table(
             Choice("embedded", "redis"),
             "embedded",
             "What keeps the events: bananaq itself (embedded), or a Redis that other bananaqs may "
-            "use at the same time (redis). `redis-addr` or `redis-cluster` mean redis where "
-            "`store` is not given, or is given in what they override, such as the file when they "
-            "are options.",
+            "use at the same time (redis). `redis-addr` and `redis-cluster` imply redis, unless "
+            "`store` is given at the same level or at one that overrides it (file, environment, "
+            "command line).",
         ),
         _events(
             "bg-qadd-pool-size",
             Int(1),
             "128",
-            "QADD NOBLOCK is refused when ten times as many of them wait to be stored.",
+            "QADD NOBLOCK is refused when ten times as many of them are waiting to be stored.",
             settable=True,
         ),
         _events(
             "okq-compat",
             YesNo(),
             "yes",
-            "Take the commands of okq as well: QLPUSH, QRPUSH, QRPOP, QLPEEK, QRPEEK, QREGISTER, "
+            "Also accept the commands of okq: QLPUSH, QRPUSH, QRPOP, QLPEEK, QRPEEK, QREGISTER, "
             "and QACK and QNOTIFY with its arguments.",
         ),
         _events(
             "okq-group",
             Text("the name of a group", 512),
             "okq",
-            "The consumer group that the commands of okq work for.",
+            "The consumer group used by the commands of okq.",
         ),
         _events(
             "okq-expire",
             Int(1),
             "604800",
-            "How long an event exists that QLPUSH or QRPUSH added.",
+            "How long events added by QLPUSH or QRPUSH exist.",
             unit="seconds",
             settable=True,
         ),
@@ -192,8 +190,8 @@ TABLE = make_table(
         _same(
             "appendfsync",
             AOF,
-            "When what was written is forced to the disk: every second, before each reply, or when "
-            "the kernel likes.",
+            "When to force written data to disk: every second, before each reply, or when the "
+            "kernel chooses.",
         ),
         _same("auto-aof-rewrite-percentage", AOF),
         _same("auto-aof-rewrite-min-size", AOF),
@@ -202,35 +200,35 @@ TABLE = make_table(
             "redis-addr",
             RedisAddresses(),
             f"127.0.0.1:{REDIS_PORT}",
-            "Where the Redis is. Of a cluster one node is enough; of several the first is asked. "
-            "With `redis-service`: where its sentinels are.",
+            "Where the Redis is. One node of a cluster is enough; if there are several, the first "
+            "is asked. With `redis-service`: where its sentinels are.",
         ),
         _redis("redis-cluster", YesNo(), "no", "The Redis is a Redis Cluster."),
         _redis(
             "redis-password",
             Text("text of at most 512 bytes", 512),
             "",
-            "Password of the Redis; empty gives none.",
+            "Password of the Redis; empty for none.",
             secret=True,
         ),
         _redis(
             "redis-username",
             Text("text of at most 512 bytes", 512),
             "",
-            "User of the Redis whose password is given; empty for the default user.",
+            "User of the Redis that the password belongs to; empty for the default user.",
         ),
-        _redis("redis-tls", YesNo(), "no", "Connect to the Redis, and to sentinels, by TLS."),
+        _redis("redis-tls", YesNo(), "no", "Connect to the Redis, and to sentinels, with TLS."),
         _redis(
             "redis-tls-ca-cert-file",
             Text("a file", 4096),
             "",
-            "Certificates of the authorities to trust (PEM); empty trusts those of the system.",
+            "Certificates (PEM) of the authorities to trust; empty for those of the system.",
         ),
         _redis(
             "redis-tls-cert-file",
             Text("a file", 4096),
             "",
-            "Our certificate (PEM), for a Redis that wants one; empty shows none.",
+            "Our certificate (PEM), for a Redis that requires one; empty for none.",
         ),
         _redis(
             "redis-tls-key-file",
@@ -242,27 +240,27 @@ TABLE = make_table(
             "redis-tls-check-hostname",
             YesNo(),
             "yes",
-            "The certificate of a Redis has to name the host that is connected to.",
+            "The certificate of a Redis must name the host that is connected to.",
         ),
         _redis(
             "redis-service",
             Text("the name of a service", 512),
             "",
-            "Name of the Redis with sentinels: `redis-addr` are these then, and the primary is "
-            "where they say, also after a failover. Empty: there are no sentinels.",
+            "Name of the Redis, as its sentinels know it. `redis-addr` are then the sentinels, "
+            "which say where the primary is, also after a failover. Empty: no sentinels.",
         ),
         _redis(
             "redis-sentinel-username",
             Text("text of at most 512 bytes", 512),
             "",
-            "User of the sentinels; empty for the default user.",
+            "User for the sentinels; empty for the default user.",
         ),
         replace(
             _redis(
                 "redis-sentinel-password",
                 Text("text of at most 512 bytes", 512),
                 "",
-                "Password of the sentinels; empty gives none.",
+                "Password for the sentinels; empty for none.",
             ),
             secret=True,
         ),
@@ -270,21 +268,21 @@ TABLE = make_table(
             "redis-db",
             Int(0),
             "0",
-            "Number of the database. A cluster has only 0.",
+            "Number of the database. A cluster only has 0.",
         ),
         _redis(
             "redis-prefix",
             KeyPrefix(),
             "bananaq",
-            "How the names of all keys begin. bananaqs with the same prefix share their events.",
+            "Prefix of the names of all keys. bananaqs with the same prefix share their events.",
         ),
         _redis("redis-pool-size", Int(1), "10", "Connections to each Redis for events."),
         _redis(
             "redis-timeout",
             Int(1, 3600),
             "5",
-            "A Redis that has not replied for so long is given up: whoever waits for it gets an "
-            "error, and what was asked for may have happened.",
+            "Give up on a Redis that has not replied for this long: clients that wait for it get "
+            "an error, and what they asked for may have happened.",
             unit="seconds",
         ),
         _same("requirepass", SECURITY),
@@ -292,24 +290,24 @@ TABLE = make_table(
             "aclfile",
             SECURITY,
             "File with users, each in a line like `user alice on >password ~mail.* +@all`; "
-            "relative to `dir`. It has to be there and right, or bananaq does not start. ACL LOAD "
+            "relative to `dir`. If it is missing or invalid, bananaq does not start. ACL LOAD "
             "reads it again, ACL SAVE writes it. Empty: users are in `user` settings.",
         ),
         _same(
             "user",
             SECURITY,
-            "A user and its rules, as ACL SETUSER has them: a list of lines, or a mapping of names "
-            "to rules. Not together with `aclfile`. CONFIG REWRITE writes the users that there "
-            "are.",
+            "A user and its rules, in the form of ACL SETUSER: a list of lines, or a mapping of "
+            "names to rules. Not together with `aclfile`. CONFIG REWRITE writes the existing "
+            "users.",
         ),
         _same("acllog-max-len", SECURITY, "Entries that ACL LOG keeps. As in Redis."),
         _same(
             "auth-failures-per-minute",
             SECURITY,
-            "Wrong passwords that may be tried from one IP address (or one /64 network of IPv6) in "
-            "a minute; who tries more has to wait, and is told so (TRYAGAIN). The same wrong "
-            "password again costs nothing. Clients on the unix socket are not limited; 0 limits "
-            "nobody.",
+            "How many wrong passwords may be tried from one IP address (or one /64 network of "
+            "IPv6) in a minute. Clients that try more must wait, and get the error TRYAGAIN. The "
+            "same wrong password again does not count. Clients on the Unix socket are not limited; "
+            "0 sets no limit.",
         ),
         _same(
             "protected-mode",
@@ -320,34 +318,34 @@ TABLE = make_table(
         _same(
             "enable-protected-configs",
             SECURITY,
-            "Who may CONFIG SET what names a file, which are those of TLS: nobody (no), every "
-            "client (yes), or those on this machine, over loopback or the unix socket (local). As "
-            "in Redis 7.",
+            "Who may CONFIG SET the settings that name files, which are those of TLS: nobody (no), "
+            "every client (yes), or clients on this machine, over loopback or the Unix socket "
+            "(local). As in Redis 7.",
         ),
         _same(
             "enable-debug-command",
             SECURITY,
-            "Who may use DEBUG. As in Redis 7, but without effect: there is no DEBUG here.",
+            "Who may use DEBUG. As in Redis 7, but without effect, since there is no DEBUG here.",
         ),
         _same(
             "maxmemory",
             LIMITS,
             "Memory for events and groups, with `store embedded`; 0 sets no limit. When it is "
-            "reached QADD is refused, and everything else goes on.",
+            "reached, QADD is refused, and everything else continues.",
         ),
         _same(
             "maxmemory-clients",
             LIMITS,
-            "What all clients together may make bananaq hold beside events: requests that are not "
-            "complete or not served yet, and replies that are not read. Beyond it those that hold "
-            "most are disconnected, unless they said CLIENT NO-EVICT ON. A percentage is one of "
-            "`maxmemory`, or of 32mb where that is less; 0 sets no limit.",
+            "How much memory all clients together may use besides events: for requests that are "
+            "incomplete or not served yet, and for replies that are not read. Beyond it, those "
+            "that use most are disconnected, except after CLIENT NO-EVICT ON. A percentage is one "
+            "of `maxmemory`, or of 32mb if that is less; 0 sets no limit.",
         ),
         _same("client-output-buffer-limit", LIMITS),
         _same(
             "client-query-buffer-limit",
             LIMITS,
-            "Input of one client that is held before the connection is closed.",
+            "The most input of one client that is held before its connection is closed.",
         ),
         _same(
             "proto-max-bulk-len",
@@ -361,18 +359,21 @@ TABLE = make_table(
         _same(
             "metrics-port",
             METRICS,
-            "TCP port for Prometheus, which finds the figures of bananaq at `/metrics` there; 0: "
-            "there is none. Needs the extra `metrics`.",
+            "TCP port for Prometheus, which finds the metrics of bananaq at `/metrics` there; 0 "
+            "for none. Needs the extra `metrics`.",
         ),
         _same("metrics-bind", METRICS),
         _same(
             "metrics-max-queues",
             METRICS,
-            "Queues whose figures are shown by their names, with "
-            "at most ten times as many groups: the first ones that bananaq sees. The others are "
-            "added up.",
+            "How many queues have their metrics shown by name, with at most ten times as many "
+            "groups: the first ones that bananaq sees. The others are added up.",
         ),
-        _same("hz", ADVANCED, "How often a second background work runs: idle clients, statistics."),
+        _same(
+            "hz",
+            ADVANCED,
+            "How many times per second background work runs: idle clients, statistics.",
+        ),
         _same("max-commands-per-turn", ADVANCED),
     ]
 )
@@ -384,10 +385,10 @@ class BananaSettings(Settings):
     """Every parameter of bananaq as an attribute; see the table for units and meaning.
 
     Attributes:
-        below: of the parameters that the command line or the environment has overridden, the
-            values that the file and the defaults give. CONFIG REWRITE writes those. A parameter
-            that is SET leaves it.
-        warnings: what is strange about the options and yet no error, a line each.
+        below: for parameters overridden by the command line or the environment, the values from
+            the file and the defaults, which CONFIG REWRITE writes. CONFIG SET of a parameter
+            removes it.
+        warnings: warnings about the options, one per line.
     """
 
     table: ClassVar[Table] = TABLE
@@ -477,31 +478,31 @@ class BananaSettings(Settings):
 
     @property
     def bind(self) -> tuple[str, ...]:
-        """The addresses to listen on, none for all: the node's name for it."""
+        """The addresses to listen on; empty for all. Named as in the node's settings."""
         return (self.listen_addr.host,) if self.listen_addr.host else ()
 
     @property
     def port(self) -> int:
-        """The TCP port, 0 for none: the node's name for it."""
+        """The TCP port; 0 for none. Named as in the node's settings."""
         return self.listen_addr.port
 
     @property
     def tls_cluster(self) -> bool:
-        """There are no other nodes: the node's name for it."""
+        """False, since there are no other nodes. Named as in the node's settings."""
         return False
 
     @property
     def loglevel(self) -> str:
-        """``log_level`` in the node's words: debug, notice or warning."""
+        """``log_level`` in the node's terms: debug, notice or warning."""
         return _NODE_LEVELS.get(self.log_level, "warning")
 
     def config_set(self, pairs: Sequence[tuple[bytes, bytes]]) -> list[str]:
-        """As ``Settings.config_set``. What is SET counts from now on as if the file had it."""
+        """Like ``Settings.config_set``. From then on, the new value counts as if from the file."""
         changed = super().config_set(pairs)
         for name, _ in pairs:
             self.below.pop(name.decode().lower(), None)
         return changed
 
     def written(self) -> BananaSettings:
-        """What CONFIG REWRITE has to write: these settings without what overrides the file."""
+        """Return what CONFIG REWRITE writes: these settings without overrides of the file."""
         return BananaSettings({**self.values(), **self.below}, file=self.file)

@@ -10,7 +10,7 @@ REDIS_PORT = 6379
 
 
 class Endpoint(NamedTuple):
-    """A TCP address. host: name or address, without brackets; empty for all of this machine."""
+    """A TCP address. ``host`` is a name or an address without brackets; empty for all addresses."""
 
     host: str
     port: int
@@ -20,8 +20,11 @@ class Endpoint(NamedTuple):
 
 
 def parse_endpoint(word: str, port: int | None = None, lowest: int = 1) -> Endpoint:
-    """Read ``host:port``, ``[ipv6]:port`` or ``:port``; without a port it is ``port``. None that is
-    there may be below ``lowest``.
+    """Parse ``host:port``, ``[ipv6]:port`` or ``:port``.
+
+    Args:
+        port: the default port; None: a port is required.
+        lowest: the lowest port allowed.
 
     Raises:
         BadValue: it is none of these.
@@ -41,7 +44,7 @@ def parse_endpoint(word: str, port: int | None = None, lowest: int = 1) -> Endpo
 
 
 class ListenAddress(Word[Endpoint]):
-    """Where to listen. Port 0: there is only the one for TLS; without a host, too, it is empty."""
+    """Where to listen. With port 0 there is only the TLS port; empty also means no host."""
 
     quoted = True
     expected = (
@@ -80,7 +83,7 @@ class RedisAddresses(ParamType[tuple[Endpoint, ...]]):
 
 
 class KeyPrefix(Text):
-    """The beginning of the names of keys. Braces would decide about the slot in a cluster."""
+    """The prefix of keys. May have no braces, which would determine the slot in a cluster."""
 
     def __init__(self) -> None:
         super().__init__("text without braces, not empty", 256)

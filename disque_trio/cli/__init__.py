@@ -1,1 +1,1 @@
-"""The ``disque`` command: one command, commands from a file, an interactive prompt, live rates."""
+"""The ``disque`` command: runs a command, commands from a file or a prompt; shows live rates."""

@@ -1,4 +1,4 @@
-"""The commands known to the prompt: those of the node, with the built-in table as a fallback."""
+"""The commands known to the prompt: those of the node, or else the built-in table."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ CommandTable: TypeAlias = "dict[str, CommandDoc]"
 
 
 def table_from_docs(reply: Reply) -> CommandTable:
-    """Read COMMAND DOCS, whether its maps came as maps or as flat arrays. Else: an empty table."""
+    """Read COMMAND DOCS, with maps or flat arrays. An invalid reply gives an empty table."""
     table: CommandTable = {}
     for name, fields in _entries(reply):
         values = {key: _text(value) for key, value in _entries(fields)}
@@ -35,7 +35,7 @@ def table_from_docs(reply: Reply) -> CommandTable:
 
 
 def built_in_table() -> CommandTable:
-    """The table of the node that is installed along with us; empty if there is none."""
+    """The table of the node installed with this client; empty if there is none."""
     try:
         from disque_trio.node.commands.table import build_table
     except ImportError:

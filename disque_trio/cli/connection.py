@@ -1,7 +1,7 @@
 """The command line client's connection: a plain blocking socket.
 
 Owns the socket, AUTH and the protocol version. A person waits for one reply at a time, and Ctrl-C
-interrupts a blocking read; nothing asynchronous is needed.
+interrupts a blocking read, so there is no need for anything asynchronous.
 """
 
 import os
@@ -12,21 +12,25 @@ from disque_trio.cli.options import Options
 from disque_trio.cli.resp import Kind, Reply, ReplyFormatError, read_reply
 from disque_trio.resp.command import encode_command
 
+TYPE_CHECKING = False  # typing is slow to import; see main
+if TYPE_CHECKING:
+    from disque_trio.respclient.tls import Tls
+
 HANDSHAKE_SECONDS = 10.0
-"""In which a node has to take a connection by TLS."""
+"""For the TLS handshake."""
 
 
 class ConnectionFailed(Exception):
-    """The node cannot be reached; the text is meant for the user."""
+    """The node cannot be reached; the text is for the user."""
 
 
 class Disconnected(Exception):
-    """The node closed the connection or sent something that is not RESP; the text is meant for the
+    """The node closed the connection or sent something that is not RESP; the text is for the
     user."""
 
 
 class Connection:
-    """A connection that is ready for commands.
+    """A connection, ready for commands.
 
     Attributes:
         complaints: what went wrong with AUTH or HELLO, for the user.
@@ -52,6 +56,9 @@ class Connection:
                 self._prepare("AUTH", b"AUTH", *[os.fsencode(word) for word in words])
             if options.resp3:
                 self._prepare("HELLO 3", b"HELLO", b"3")
+            if options.client_name is not None:
+                # A user who may not run this does without a name.
+                self.execute(b"CLIENT", b"SETNAME", options.client_name.encode())
         except Disconnected as error:
             self.close()
             raise ConnectionFailed(
@@ -62,7 +69,7 @@ class Connection:
         """Send a command.
 
         Raises:
-            Disconnected: the connection is broken.
+            Disconnected: the connection is lost.
         """
         try:
             self._socket.sendall(encode_command(command))
@@ -73,7 +80,7 @@ class Connection:
         """Wait for the next reply.
 
         Raises:
-            Disconnected: the connection ended, or this is not RESP.
+            Disconnected: the connection ended, or the reply is not RESP.
         """
         try:
             return read_reply(self._stream)
@@ -85,14 +92,14 @@ class Connection:
             raise Disconnected(f"Error: Protocol error, {error}") from error
 
     def execute(self, *command: bytes) -> Reply:
-        """Send a command and wait for its reply; raises as these do."""
+        """Send a command and wait for its reply. Raises the same errors."""
         self.send(command)
         return self.read()
 
     def is_stale(self) -> bool:
-        """The node has hung up since the last reply (or says something that nobody asked for)."""
+        """Whether the node has hung up since the last reply, or sent something unexpected."""
         try:
-            # Of TLS, what travels: a connection for it knows no such flags.
+            # Peek at the raw socket: SSL sockets do not take flags.
             socket.socket.recv(self._socket, 1, socket.MSG_PEEK | socket.MSG_DONTWAIT)
         except BlockingIOError:
             return False
@@ -118,6 +125,21 @@ class Connection:
             self.complaints.append(f"{what} failed: {reply.text.decode(errors='replace')}")
 
 
+def tls_of(options: Options) -> "Tls":
+    """The TLS settings in the options."""
+    from disque_trio.respclient.tls import Tls
+
+    return Tls(
+        ca_file=options.cacert,
+        ca_dir=options.cacertdir,
+        cert_file=options.cert,
+        key_file=options.key,
+        server_name=options.sni,
+        check_hostname=options.check_hostname,
+        verify=not options.insecure,
+    )
+
+
 def _connect(options: Options) -> socket.socket:
     if options.socket is None:
         connected = socket.create_connection((options.host, options.port))
@@ -133,21 +155,12 @@ def _connect(options: Options) -> socket.socket:
 
 
 def _encrypted(options: Options, connected: socket.socket) -> socket.socket:
-    # Most connections do without, and OpenSSL takes a while to load.
-    from disque_trio.respclient.tls import Encryption, Tls
+    # Imported here: most connections do not need it, and OpenSSL is slow to load.
+    from disque_trio.respclient.tls import Encryption
 
     with connected:  # unless it is taken over
-        tls = Tls(
-            ca_file=options.cacert,
-            ca_dir=options.cacertdir,
-            cert_file=options.cert,
-            key_file=options.key,
-            server_name=options.sni,
-            check_hostname=options.check_hostname,
-            verify=not options.insecure,
-        )
         connected.settimeout(HANDSHAKE_SECONDS)
-        secure = Encryption(tls).wrap(connected, options.host)
+        secure = Encryption(tls_of(options)).wrap(connected, options.host)
         secure.settimeout(None)
         return secure
 
@@ -157,7 +170,7 @@ def _why(options: Options, error: OSError | ValueError) -> str:
         from disque_trio.respclient.tls import refusal
 
         if isinstance(error, TimeoutError):
-            return "no answer in the handshake of TLS"
+            return "no answer during the TLS handshake"
         if text := refusal(error):
             return text
     return getattr(error, "strerror", None) or str(error)

@@ -31,20 +31,20 @@ _BEFORE = {Kind.INTEGER: b"(integer) ", Kind.DOUBLE: b"(double) ", Kind.ERROR: b
 
 
 def quote(text: bytes) -> bytes:
-    """In double quotes, with everything escaped that is not printable ASCII."""
-    # Here, since scripts print replies raw: they need not wait for the compiled library.
+    """Quote with double quotes, and escape everything but printable ASCII."""
+    # Imported here: scripts print replies raw, and need not wait for the compiled library.
     from disque_trio.resp.inline import quote
 
     return quote(text)
 
 
 def format_reply(reply: Reply, output: Output, *, is_text: bool = False) -> bytes:
-    """What to print for a reply, the final newline included.
+    """The text to print for a reply, with its final newline.
 
     Args:
         reply: the reply.
         output: the format.
-        is_text: the reply is a text made for reading (INFO, CLIENT LIST): printed as it is.
+        is_text: the reply is a text for people (INFO, CLIENT LIST) and is printed unchanged.
     """
     if is_text:
         return _raw(reply)
@@ -80,12 +80,12 @@ def _standard_aggregate(reply: Reply, prefix: bytes) -> bytes:
     inner = prefix + b" " * (width + 2)
     lines = []
     for index, row in enumerate(rows, 1):
-        # The first row continues the line of its parent, which wrote the prefix already.
+        # The first row continues the line of its parent, which has already written the prefix.
         start = b"" if index == 1 else prefix
         line = start + str(index).rjust(width).encode() + mark + b" "
         if is_map:
             key, value = row
-            # An aggregate of more than one element begins on a line of its own.
+            # An aggregate of more than one element starts on its own line.
             separator = b"\n" + inner if len(value.elements) > 1 else b""
             line += _standard(key, inner)[:-1] + b" => " + separator + _standard(value, inner)
         else:

@@ -15,7 +15,7 @@ To get help about Disque commands type:
 
 
 def help_text(table: CommandTable, topics: Sequence[str]) -> str:
-    """The answer to ``help`` with these words after it."""
+    """The answer to ``help`` followed by these words."""
     if not topics:
         groups = sorted({doc.group for doc in table.values() if doc.group})
         listed = "".join(f"      help @{group}\n" for group in groups)
@@ -26,7 +26,7 @@ def help_text(table: CommandTable, topics: Sequence[str]) -> str:
     else:
         found = [table[topic]] if topic in table else []
     if not found:
-        return f'No help for "{" ".join(topics)}". Type "help" for what there is.\n'
+        return f'No help for "{" ".join(topics)}". Type "help" for the topics.\n'
     return "\n" + "\n".join(_entry(doc) for doc in found) + "\n"
 
 

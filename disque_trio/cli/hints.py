@@ -1,8 +1,8 @@
 """Derives hints and completions from a command's syntax line.
 
-A syntax line consists of parts: ``queue`` (an argument), ``[COUNT count]`` (optional, begins with a
-word in capitals), ``[queue ...]`` (repeatable), ``FROM`` (a word to be typed as it is), ``all|id``
-(choices), ``(in, out)`` (a remark that lists values), and `` | `` between whole alternatives.
+A syntax line consists of parts: ``queue`` (an argument), ``[COUNT count]`` (optional, starting with
+a keyword), ``[queue ...]`` (repeatable), ``FROM`` (a keyword), ``all|id``
+(choices), ``(in, out)`` (a note that lists values), and `` | `` between whole alternatives.
 """
 
 import re
@@ -13,14 +13,14 @@ _REMARK = re.compile(r"\(([a-z, ]+)\)\s*$")
 
 
 def hint(syntax: str, typed: Sequence[str]) -> str:
-    """What of ``syntax`` is still to come after the arguments ``typed``."""
+    """The part of ``syntax`` that remains after the arguments ``typed``."""
     parts = _parts(_alternative(_REMARK.sub("", syntax), typed))
     pending: list[str] = []
     for argument in typed:
         match = _keyword_at(parts, argument)
         if match is not None:
             _, *pending = parts[match].strip("[]").split()
-            # Options before a bare word such as FROM cannot come after it.
+            # Options before a bare keyword such as FROM cannot follow it.
             start = 0 if not parts[match].startswith("[") else match
             del parts[start : match + 1]
         elif pending:
@@ -32,7 +32,7 @@ def hint(syntax: str, typed: Sequence[str]) -> str:
 
 
 def words(syntax: str) -> list[str]:
-    """The words of ``syntax`` that are typed as they are, in order, each once."""
+    """The keywords in ``syntax``, in order, each once."""
     found: list[str] = []
     remark = _REMARK.search(syntax)
     if remark:
@@ -46,7 +46,7 @@ def words(syntax: str) -> list[str]:
 
 
 def _parts(syntax: str) -> list[str]:
-    """Split at spaces outside of brackets."""
+    """Split at spaces outside brackets."""
     parts: list[str] = []
     depth = 0
     for token in syntax.split():
@@ -59,7 +59,7 @@ def _parts(syntax: str) -> list[str]:
 
 
 def _alternative(syntax: str, typed: Sequence[str]) -> str:
-    """Choose the alternative that begins as what is typed does; all of them while none does."""
+    """The alternative that begins like the typed arguments; all of them if none does."""
     inner = syntax
     if syntax.startswith("[") and syntax.endswith("]") and len(_parts(syntax)) == 1:
         inner = syntax[1:-1]
@@ -79,12 +79,12 @@ def _keyword_at(parts: Sequence[str], argument: str) -> int | None:
         if is_keyword and argument.lower() in [choice.lower() for choice in choices]:
             return index
         if not part.startswith("[") and not is_keyword:
-            return None  # a plain argument comes first, whatever is typed is that
+            return None  # a plain argument comes first, and takes whatever is typed
     return None
 
 
 def _drop_argument(parts: list[str]) -> None:
-    """Take away the first plain argument, unless it may be repeated."""
+    """Remove the first plain argument, unless it may be repeated."""
     for index, part in enumerate(parts):
         inner = part.strip("[]")
         if inner.endswith("..."):

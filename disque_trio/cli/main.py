@@ -1,7 +1,7 @@
 """The entry point of ``disque``: reads the command line and dispatches.
 
-Scripts run one command at a time, so what one command does not need is not imported: most of its
-time would be that.
+Scripts run one command at a time, and imports would take most of that time, so modules are imported
+only where they are needed.
 """
 
 import os
@@ -12,7 +12,7 @@ from disque_trio.cli.options import USAGE, Options, UsageError, parse_options
 from disque_trio.cli.runner import Runner, complain
 from disque_trio.version import VERSION
 
-TYPE_CHECKING = False  # typing takes a while to load
+TYPE_CHECKING = False  # typing is slow to import
 if TYPE_CHECKING:
     from disque_trio.cli.repl import Repl
 
@@ -38,8 +38,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _run(options)
     except KeyboardInterrupt:
         return _INTERRUPTED
-    except BrokenPipeError:
-        # The reader of our output is gone; without this Python complains once more at exit.
+    except OSError as error:
+        # The reader of our output is gone, or the disk is full.
+        if not isinstance(error, BrokenPipeError):
+            complain(f"disque: {error.strerror or error}")
+        # Without this, Python complains again at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
 
@@ -60,6 +63,10 @@ def _run(options: Options) -> int:
         from disque_trio.cli.stat import run_stat
 
         return run_stat(options)
+    if options.top:
+        from disque_trio.cli.top.running import run_top
+
+        return run_top(options)
     if options.command:
         command = options.command
         if options.last_from_stdin:
@@ -76,7 +83,7 @@ def _run(options: Options) -> int:
 
 
 def _prompt(repl: "Repl") -> None:
-    """Show a prompt: with history, completion and hints where prompt-toolkit is installed."""
+    """Show a prompt, with history, completion and hints if prompt-toolkit is installed."""
     try:
         from disque_trio.cli.prompt import line_reader
     except ImportError:

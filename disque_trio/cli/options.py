@@ -1,8 +1,8 @@
 """The options of the ``disque`` command.
 
-Owns their names and defaults. They are read by hand and not by argparse, since they must end at
-the first word of the command (whose own arguments may begin with a dash) and be redis-cli's, where
-``-h`` is the host and ``-r -1`` repeats for ever.
+Owns their names and defaults. They are parsed by hand and not by argparse, because options must end
+at the first word of the command (whose arguments may begin with a dash) and match redis-cli's,
+where ``-h`` is the host and ``-r -1`` repeats forever.
 """
 
 import os
@@ -17,57 +17,64 @@ Usage: disque [OPTIONS] [cmd [arg [arg ...]]]
   -s <socket>        Unix socket of the node (overrides hostname and port).
   -u <uri>           URL of the node: disque://user:password@host:port, or
                      disques:// for TLS.
-  --user <name>      User whose password is given; without it the default user.
+  --user <name>      User to log in as (default: the default user).
   -a <password>      Password. The environment variable DISQUECLI_AUTH (or
-                     REDISCLI_AUTH) does the same without showing it to others.
+                     REDISCLI_AUTH) does the same without exposing it.
   --no-auth-warning  Do not warn about a password on the command line.
-  --tls              Connect by TLS.
-  --sni <name>       Name to ask the node for, and to look for in its certificate.
-  --cacert <file>    Certificates of authorities to trust (default: the system's).
-  --cacertdir <dir>  Directory of such certificates.
+  --tls              Connect over TLS.
+  --sni <name>       Server name to send, and to expect in the certificate.
+  --cacert <file>    CA certificates to trust (default: the system's).
+  --cacertdir <dir>  Directory of CA certificates to trust.
   --insecure         Trust any certificate.
   --no-check-hostname
-                     Trust certificates for other hosts, too, as redis-cli does.
-  --cert <file>      Our certificate, for nodes that want one.
-  --key <file>       Its key, if it is not in the same file.
-  -r <repeat>        Run the command that many times, -1 for ever.
-  -i <interval>      Seconds between two of them, and between the lines of
-                     --stat; fractions are allowed.
-  -n <db>            Taken for the sake of redis-cli's users, without effect.
+                     Accept certificates for other hosts, as redis-cli does.
+  --cert <file>      Client certificate, for nodes that require one.
+  --key <file>       Key of the client certificate, if in another file.
+  -r <repeat>        Run the command this many times; -1 for forever.
+  -i <interval>      Seconds between repetitions, lines of --stat, and pages
+                     of --top; fractions are allowed.
+  -n <db>            Accepted for compatibility with redis-cli; no effect.
   -2, -3             Protocol version to use, RESP2 (default) or RESP3.
   -x                 Read the last argument of the command from stdin.
-  -e                 Taken likewise: an error reply always makes the exit
-                     status 1.
-  --raw              Print replies raw (the default when stdout is no terminal).
-  --no-raw           Print replies for people even if stdout is no terminal.
+  -e                 Accepted for compatibility with redis-cli; the exit
+                     status is always 1 after an error reply.
+  --raw              Print raw replies (default if stdout is not a terminal).
+  --no-raw           Format replies even if stdout is not a terminal.
   --csv              Print replies as CSV.
-  --json             Print replies as JSON (RESP3 unless -2 is given).
-  --stat             Print a line of counters and rates every second (-i), for
-                     ever or as often as -r says.
-  --help             Print this and exit.
+  --json             Print replies as JSON (uses RESP3 unless -2 is given).
+  --stat             Print a line of counters and rates every second, or
+                     every -i seconds; forever, or -r times.
+  --top              Show all queues of the cluster with live rates; press ?
+                     for the keys. Without a terminal: print them once, or
+                     every -i seconds, -r times.
+  --help             Print this help and exit.
   --version          Print the version and exit.
 
-Without a command: an interactive prompt, or, when stdin is no terminal, the
-commands are read from there, one a line.
+Without a command, show a prompt; or, if stdin is not a terminal, read
+commands from stdin, one per line.
 
 Examples:
   disque addjob greetings world 0
   disque getjob timeout 1000 from greetings
   disque --stat -i 5
+  disque --top
 """
 
 
 class UsageError(Exception):
-    """The command line cannot be understood; the text says why."""
+    """The command line is invalid; the text says why."""
 
 
 class Options:
-    """The options of the command line, with their defaults. ``output`` None means: depends on
-    whether stdout is a terminal."""
+    """The options of the command line, with their defaults. If ``output`` is None, the format
+    depends on whether stdout is a terminal. ``nodes``: all nodes in the URL; ``host`` and ``port``
+    are those of the first."""
 
     host: str = "127.0.0.1"
     port: int = 7711
     socket: str | None = None
+    nodes: tuple[str, ...] = ()
+    client_name: str | None = None
     user: str | None = None
     password: str | None = None
     password_in_argv: bool = False
@@ -87,6 +94,7 @@ class Options:
     cert: str | None = None
     key: str | None = None
     stat: bool = False
+    top: bool = False
     help: bool = False
     version: bool = False
 
@@ -95,7 +103,7 @@ class Options:
 
     @property
     def where(self) -> str:
-        """The node in messages and in the prompt."""
+        """The node, for messages and the prompt."""
         if self.socket is not None:
             return self.socket
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
@@ -115,6 +123,7 @@ _FLAGS = {  # attribute and value
     "-x": ("last_from_stdin", True),
     "--no-auth-warning": ("warn", False),
     "--stat": ("stat", True),
+    "--top": ("top", True),
     "--tls": ("tls", True),
     "--insecure": ("insecure", True),
     "--no-check-hostname": ("check_hostname", False),
@@ -134,7 +143,7 @@ def parse_options(arguments: Sequence[str], environment: Mapping[str, str]) -> O
     """Read the command line, without the program's name.
 
     Raises:
-        UsageError: an option is unknown, lacks its value, or has a bad one.
+        UsageError: an option is unknown, or its value is missing or invalid.
     """
     options = Options()
     options.password = environment.get("DISQUECLI_AUTH") or environment.get("REDISCLI_AUTH")
@@ -155,15 +164,17 @@ def parse_options(arguments: Sequence[str], environment: Mapping[str, str]) -> O
         elif word != "-e":
             raise UsageError(f"unknown option {word}")
     if not options.tls and any(getattr(options, name) for name in _OF_TLS):
-        raise UsageError("--sni, --cacert, --cacertdir, --cert, --key and --insecure are for --tls")
+        raise UsageError("--sni, --cacert, --cacertdir, --cert, --key and --insecure need --tls")
     if options.tls and options.socket is not None:
-        raise UsageError("a socket knows no TLS")
+        raise UsageError("TLS is not available on a Unix socket")
     options.resp3 = version == 3 or (version is None and options.output is Output.JSON)
     options.command = [os.fsencode(word) for word in words]
     return options
 
 
 def _set_value(options: Options, word: str, value: str) -> None:
+    if word in ("-h", "-p", "-s"):
+        options.nodes = ()
     if word in _TEXTS:
         setattr(options, _TEXTS[word], value)
     elif word == "-u":
@@ -187,17 +198,18 @@ def _set_value(options: Options, word: str, value: str) -> None:
 
 
 def _set_url(options: Options, url: str) -> None:
-    # They take a while to load.
+    # Imported here because they are slow to load.
     from disque_trio.client.nodes import parse_address
     from disque_trio.client.urls import Cluster
     from disque_trio.respclient.tls import Tls
 
     try:
-        found = Cluster.parse([url])
+        found = Cluster.parse(url)
     except ValueError as error:
         raise UsageError(str(error)) from None
     node = parse_address(found.nodes[0])
     options.host, options.port, options.socket = node.host, node.port, node.path or None
+    options.nodes, options.client_name = found.nodes, found.client_name
     if found.password is not None:
         options.user, options.password = found.username, found.password
         options.password_in_argv = True

@@ -26,12 +26,12 @@ _STYLE = Style.from_dict({"hint": "ansibrightblack"})
 def line_reader(
     repl: Repl, input: Input | None = None, output: Output | None = None
 ) -> Callable[[str], str]:
-    """A function that shows a prompt and lets the user edit a line.
+    """Returns a function that shows a prompt and lets the user edit a line.
 
     Args:
-        repl: whose command table is used.
-        input: in place of the terminal, for tests.
-        output: likewise.
+        repl: for its command table.
+        input: replaces the terminal, for tests.
+        output: replaces the terminal, for tests.
     """
     session: PromptSession[str] = PromptSession(
         history=_history(),
@@ -47,7 +47,7 @@ def line_reader(
 
 
 def hint_for(table: CommandTable, line: str) -> str:
-    """The grey text behind a line: the arguments that are still to come."""
+    """The grey text after a line: the remaining arguments."""
     words = line.split()
     if len(words) > 1 and words[0].isdigit():
         words = words[1:]
@@ -67,7 +67,7 @@ class CommandCompleter(Completer):
     def get_completions(
         self, document: Document, complete_event: CompleteEvent
     ) -> Iterable[Completion]:
-        """What the word before the cursor can become, in the case in which it is typed."""
+        """Completions of the word before the cursor, in the case in which it is typed."""
         before = document.text_before_cursor
         words = before.split()
         current = "" if not words or before[-1:].isspace() else words.pop()
@@ -100,7 +100,7 @@ class _HintProcessor(Processor):
     def apply_transformation(self, transformation_input: TransformationInput) -> Transformation:
         document = transformation_input.document
         fragments = transformation_input.fragments
-        # A line that was entered stays on the screen as it was typed.
+        # An entered line stays on the screen as typed.
         if document.is_cursor_at_the_end and not get_app().is_done:
             hint = hint_for(self._repl.table, document.text)
             if hint:
@@ -109,7 +109,7 @@ class _HintProcessor(Processor):
 
 
 class _DiscreetHistory(FileHistory):
-    """A history that leaves out passwords."""
+    """A history without passwords."""
 
     def store_string(self, string: str) -> None:
         if string.split()[:1] not in (["auth"], ["AUTH"]):
@@ -120,7 +120,7 @@ def _history() -> History:
     path = os.environ.get("DISQUECLI_HISTFILE")
     if path is None:
         path = str(Path("~/.disquecli_history").expanduser())
-    # Any failure to write it would end the prompt.
+    # Otherwise a failure to write the history would end the prompt.
     if path == os.devnull or not os.access(Path(path).parent, os.W_OK):
         return InMemoryHistory()
     return _DiscreetHistory(path)

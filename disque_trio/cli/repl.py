@@ -1,4 +1,4 @@
-"""Runs lines of commands, typed at the prompt or read from stdin."""
+"""Runs command lines, typed at the prompt or read from stdin."""
 
 from collections.abc import Callable
 from typing import BinaryIO
@@ -13,16 +13,16 @@ _CLEAR_SCREEN = "\x1b[H\x1b[2J"
 
 
 class Repl:
-    """Runs lines with a ``Runner``, and its own commands help, clear, quit and exit."""
+    """Runs lines with a ``Runner``, and handles help, clear, quit and exit itself."""
 
     def __init__(self, runner: Runner) -> None:
         self.runner = runner
         self.table: CommandTable = {}
 
     def learn_commands(self) -> None:
-        """Ask the node for its commands, for help and hints; if it is down, take our own table.
+        """Ask the node for its commands, for help and hints; if it is down, use the built-in table.
 
-        Raises nothing: a node that is down is told when a command is run.
+        Raises nothing: the user learns that a node is down when a command runs.
         """
         try:
             self.table = table_from_docs(self.runner.connect().execute(b"COMMAND", b"DOCS"))
@@ -33,7 +33,7 @@ class Repl:
         self.table = self.table or built_in_table()
 
     def run_line(self, line: bytes) -> bool | None:
-        """Run one line. True if all went well, False if not, None if the user wants to leave."""
+        """Run one line. Returns whether it succeeded; None if the user wants to leave."""
         arguments = split_inline(line)
         if arguments is None:
             print("Invalid argument(s)", flush=True)
@@ -56,7 +56,7 @@ class Repl:
         return self.runner.run(arguments, repeat)
 
     def run_stream(self, lines: BinaryIO) -> bool:
-        """Run all lines of a file; returns whether all went well."""
+        """Run all lines of a file; returns whether all succeeded."""
         fine = True
         for line in lines:
             outcome = self.run_line(line)
@@ -78,7 +78,7 @@ class Repl:
                 if self.run_line(line.encode("utf-8", "surrogateescape")) is None:
                     return
             except KeyboardInterrupt:
-                # It ended the line being typed, or the command: its connection is closed already.
+                # It cancelled the typed line, or the command, whose connection is already closed.
                 continue
             except EOFError:
                 print()

@@ -1,20 +1,20 @@
 """Reads RESP2 and RESP3 for display to a person.
 
 Owns the reader of replies. It keeps the type of every element, because a status is printed
-differently from a string; that is why it is not hiredis, which gives bytes for both.
+differently from a string; hiredis returns bytes for both.
 """
 
 from __future__ import annotations
 
 from enum import Enum
 
-TYPE_CHECKING = False  # typing takes a while to load; see main
+TYPE_CHECKING = False  # typing is slow to import; see main
 if TYPE_CHECKING:
     from typing import BinaryIO
 
 
 class Kind(Enum):
-    """The type of a reply, with the byte that it begins with. Nulls of all three forms are NIL."""
+    """The type of a reply, with its first byte. All three kinds of null are NIL."""
 
     STATUS = b"+"
     ERROR = b"-"
@@ -41,8 +41,7 @@ class Reply:
 
     Attributes:
         kind: its type.
-        text: of everything that is no aggregate; numbers as they were sent, booleans
-            ``t`` or ``f``.
+        text: of everything but aggregates; numbers as sent, booleans ``t`` or ``f``.
         elements: of an aggregate; a map's keys and values alternate.
     """
 
@@ -54,7 +53,7 @@ class Reply:
         self.elements = elements
 
     def pairs(self) -> list[tuple[Reply, Reply]]:
-        """The elements two by two: a map's entries, or those of a flat array."""
+        """The elements in pairs: the entries of a map, or of a flat array."""
         return list(zip(self.elements[::2], self.elements[1::2], strict=False))
 
 
@@ -87,7 +86,7 @@ def read_reply(stream: BinaryIO) -> Reply:
     if not is_bulk:
         return Reply(kind, elements=_elements(stream, length * (2 if kind is Kind.MAP else 1)))
     text = _exactly(stream, length + 2)[:-2]
-    # A verbatim string carries a three letter format and a colon in front.
+    # A verbatim string begins with a three-letter format and a colon.
     return Reply(kind, text[4:] if kind is Kind.VERBATIM else text)
 
 

@@ -1,6 +1,6 @@
-"""Running commands for a person: send, wait, print; reconnect when needed.
+"""Runs commands for a person: sends, waits and prints; reconnects when needed.
 
-Owns the connection of the process and where replies are printed.
+Owns the connection of the process, and the output of replies.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from disque_trio.cli.format import Output, format_reply
 from disque_trio.cli.options import Options
 from disque_trio.cli.resp import Kind
 
-TYPE_CHECKING = False  # typing takes a while to load; see main
+TYPE_CHECKING = False  # typing is slow to import; see main
 if TYPE_CHECKING:
     from typing import BinaryIO
 
@@ -22,12 +22,12 @@ _SLOW_SECONDS = 0.5
 
 
 def complain(text: str) -> None:
-    """A message for the user that is no reply."""
+    """Print a message for the user that is not a reply."""
     print(text, file=sys.stderr, flush=True)
 
 
 def connected(options: Options) -> Connection:
-    """A new connection; tells the user what went wrong with AUTH or HELLO."""
+    """A new connection. Tells the user about errors in AUTH or HELLO."""
     connection = Connection(options)
     for complaint in connection.complaints:
         complain(complaint)
@@ -38,9 +38,9 @@ class Runner:
     """Runs commands one after the other.
 
     Args:
-        options: where and how.
+        options: of the command line.
         out: where replies go.
-        interactive: tell how long slow commands took, as in redis-cli's prompt.
+        interactive: print the duration of slow commands, like redis-cli's prompt.
     """
 
     def __init__(self, options: Options, out: BinaryIO, *, interactive: bool = False) -> None:
@@ -52,11 +52,11 @@ class Runner:
 
     @property
     def connected(self) -> bool:
-        """There is a connection, as far as we know."""
+        """Whether there is a connection, as far as we know."""
         return self._connection is not None
 
     def connect(self) -> Connection:
-        """The connection; opens one if there is none or the node has hung up on it.
+        """The connection; opens one if there is none, or if the node has hung up.
 
         Raises:
             ConnectionFailed: the node cannot be reached.
@@ -74,10 +74,10 @@ class Runner:
             self._connection = None
 
     def run(self, command: Sequence[bytes], repeat: int = 1) -> bool:
-        """Run a command ``repeat`` times (negative: for ever) and print the replies.
+        """Run a command ``repeat`` times (negative: forever) and print the replies.
 
         Returns:
-            Whether all went well: no error reply, and the node was there.
+            Whether all went well: no error reply, and no connection failure.
         """
         fine = True
         while repeat != 0:
@@ -102,7 +102,7 @@ class Runner:
         except Disconnected as error:
             self.disconnect()
             if name == b"shutdown":
-                return True  # it is answered by silence
+                return True  # it gets no reply
             complain(str(error))
             return False
         except KeyboardInterrupt:
@@ -137,6 +137,6 @@ _TEXTS = {
 
 
 def _answers_text(command: Sequence[bytes]) -> bool:
-    """The reply is a text of several lines for people, not to be quoted."""
+    """Whether the reply is a text of several lines for people, to print unquoted."""
     words = tuple(word.lower() for word in command[:2])
     return words[:1] in _TEXTS or words in _TEXTS

@@ -32,12 +32,12 @@ def parse_info(text: str) -> dict[str, str]:
 
 
 def stat_line(now: Mapping[str, str], before: Mapping[str, str] | None, seconds: float) -> str:
-    """One line: counters as they are, rates since ``before``, ``-`` for what is not known."""
+    """One line: current counters, rates since ``before``, and ``-`` for unknown values."""
     cells = [now.get(name, "-").ljust(width) for _, width, name in _COUNTERS]
     for _, width, name in _RATES:
         rate = "-"
         if before is not None and name in now and name in before and seconds > 0:
-            # A node that was restarted counts from zero again.
+            # A restarted node counts from zero again.
             rate = str(round(max(0, int(now[name]) - int(before[name])) / seconds))
         cells.append(rate.ljust(width))
     return "".join(cells).rstrip()
@@ -46,7 +46,7 @@ def stat_line(now: Mapping[str, str], before: Mapping[str, str] | None, seconds:
 def run_stat(options: Options) -> int:
     """Print lines until interrupted, or as many as ``-r`` says. Returns the exit status.
 
-    A node that is down when we begin ends it; one that goes down later is waited for.
+    Fails if the node is down at the start; if it goes down later, waits for it.
     """
     interval = options.interval or 1.0
     remaining = options.repeat if options.repeat_given else -1

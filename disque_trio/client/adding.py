@@ -1,4 +1,4 @@
-"""ADDJOBs, told to whoever traces them."""
+"""ADDJOBs that are reported to the tracer, if there is one."""
 
 from functools import partial
 
@@ -10,10 +10,10 @@ from disque_trio.respclient.errors import DisqueError
 
 
 async def add_one(router: Router, command: list[Argument], *, repeat: bool) -> Reply:
-    """Run an ADDJOB, and return its reply. ``repeat``: as of ``Router.run``.
+    """Run an ADDJOB and return its reply. ``repeat`` is that of ``Router.run``.
 
     Raises:
-        DisqueError: the error that remained.
+        DisqueError: the command failed for good.
     """
     tracer = tracing.seeing()
     if tracer is None:
@@ -26,7 +26,7 @@ async def add_one(router: Router, command: list[Argument], *, repeat: bool) -> R
 
 
 async def add_all(router: Router, commands: list[list[Argument]], *, repeat: bool) -> list[Reply]:
-    """Run ADDJOBs as one pipeline, and return the replies, errors among them."""
+    """Run ADDJOBs as one pipeline and return the replies, which may include errors."""
     tracer = tracing.seeing()
     if tracer is None:
         return await router.run("adds", commands, repeat=repeat)

@@ -1,4 +1,4 @@
-"""Jobs of several queues, each with options of its own, added as one pipeline."""
+"""Add jobs of several queues, each with options of its own, as one pipeline."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ from disque_trio.respclient.values import Name, text
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewJob:
-    """A job to add, with the arguments of ``Client.add``. ``unique`` is its key."""
+    """A job to add, described by arguments of ``Client.add``. ``unique`` is its key."""
 
     queue: Name
     body: Name
@@ -39,16 +39,15 @@ async def add_each(
     timeout: float,  # noqa: ASYNC109 - the node's
     unique_for: float,
 ) -> list[str | DisqueError]:
-    """Add the jobs in their order, as one pipeline; like any ADDJOB with a key it is repeated after
-    a lost connection.
+    """Add the jobs in order, as one pipeline. All have keys, so they are safe to repeat.
 
     Args:
-        timeout: seconds to wait for the copies of each.
-        unique_for: seconds for which the keys are kept.
+        timeout: seconds to wait for the copies of each job.
+        unique_for: seconds to keep the keys.
 
     Returns:
-        For each job its id, or the error; for a job of a topic the ids of all that were added, with
-        spaces between them.
+        For each job its id or the error. For a job of a topic: the ids of all jobs that were added,
+        separated by spaces.
     """
     commands = [
         requests.addjob(

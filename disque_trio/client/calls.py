@@ -1,9 +1,9 @@
 """Calls: a request goes into a queue, and its answer comes to a queue of the caller.
 
-Requests and answers of all calls of a client go over one connection, on which the answers are
-pushed. A call whose connection is lost goes on at another node: answers come there from wherever
-they are. If it was not the connection but the node that was lost, the request is added once more,
-for it may have been nowhere else.
+Requests and answers of all calls of a client share one connection, on which the answers are
+pushed. If that connection is lost, calls continue at another node, where the answers arrive from
+wherever they are. If the node itself was lost, the request is added again, since no other node may
+have had it.
 """
 
 import time
@@ -24,16 +24,17 @@ from disque_trio.respclient.errors import ConnectionLost, DisqueError, LeavingEr
 from disque_trio.respclient.values import Name, text
 
 _ANSWERS: Final = 1000
-"""Answers that may be on their way here and are not acknowledged."""
+"""How many unacknowledged answers the node may push."""
 
 
 class _Call:
-    """A call that is not answered.
+    """A call that has not been answered yet.
 
     Attributes:
-        answer: to it, if it is there.
-        news: set when it is, or when the connection is lost.
-        jobs: the ids of its requests. node: the one that the last was added at.
+        answer: its answer, once that has arrived.
+        news: set when the answer arrives or the connection is lost.
+        jobs: the ids of its requests.
+        node: the node at which the last request was added.
     """
 
     def __init__(self) -> None:
@@ -47,7 +48,7 @@ class _Line:
     """A connection on which requests are added and answers are pushed. Run by ``InFlight``.
 
     Args:
-        calls: those that are not answered, by id.
+        calls: the unanswered calls, by id.
     """
 
     def __init__(self, connection: Connection, session: Session, calls: dict[str, _Call]) -> None:
@@ -60,7 +61,7 @@ class _Line:
 
     @property
     def over(self) -> bool:
-        """No more answers come here."""
+        """Whether no more answers arrive on this connection."""
         return self._retired.is_set() or self.connection.closed
 
     def _pushed(self, message: list[Reply]) -> None:
@@ -71,13 +72,13 @@ class _Line:
             if call is not None and call.answer is None:
                 call.answer = answer
                 call.news.set()
-            # One that is late, or comes twice, is done with, too.
+            # Acknowledge late and repeated answers, too.
             self.connection.submit([["ACKJOB", job.id]])
         elif message[0] == b"stopped":
             self.retire()
 
     async def add(self, command: list[Argument]) -> Reply:
-        """Add a request; returns the reply. Raises ReplyError, ConnectionLost."""
+        """Add a request and return the reply. Raises ReplyError, ConnectionLost."""
         tracer = tracing.tracer
         if tracer is None:
             return await self.connection.execute(*command)
@@ -88,13 +89,13 @@ class _Line:
         return reply
 
     def retire(self) -> None:
-        """No more answers come here: those on their way come again, at another node."""
+        """Take no more answers here: those on their way will come again, at another node."""
         self._retired.set()
         for call in self._calls.values():
             call.news.set()
 
     async def run(self) -> None:
-        """Serve it until it is retired, or the connection is lost."""
+        """Run the connection until it is retired or lost."""
         try:
             async with library().open_nursery() as nursery:
                 nursery.start_soon(self._wind_up)
@@ -107,7 +108,7 @@ class _Line:
 
     async def _wind_up(self) -> None:
         await self._retired.wait()
-        # When it is answered, all that was sent before has reached the node.
+        # Once this is answered, the node has received everything sent before it.
         stop: list[list[Argument]] = [["CONSUME", "STOP"]]
         await self.connection.execute_many(stop)
         self.connection.close()
@@ -117,7 +118,7 @@ class Calls:
     """The calls of a client.
 
     Args:
-        router: finds the node.
+        router: chooses the node.
         in_flight: runs the connection.
     """
 
@@ -172,7 +173,7 @@ class Calls:
         return answer.body
 
     async def _open(self, session: Session) -> _Line:
-        """The connection to this node."""
+        """Return the connection to this node; open it if necessary."""
         async with self._opening:
             line = self._line
             if line is not None:
@@ -197,7 +198,7 @@ class Calls:
 
 
 async def _answered(call: _Call, line: _Line) -> Answer:
-    """Wait for the answer. Raises ConnectionLost: the line is lost before it came."""
+    """Wait for the answer. Raises ConnectionLost if the connection is lost first."""
     while call.answer is None:
         if line.over:
             raise ConnectionLost(f"{line.session.address}: connection lost", maybe_executed=True)

@@ -25,13 +25,13 @@ S = TypeVar("S", bound=Source)
 class Client(Commands):
     """A client of a Disque cluster, made by ``connect``. Any number of tasks may share it.
 
-    Queue names and bodies may be ``str`` (sent as UTF-8) or bytes. Times are in seconds. Unless a
-    method says otherwise it repeats its command after a lost connection, for up to ``retry_for``
-    seconds. All methods raise
+    Queue names and bodies are ``str`` (sent as UTF-8) or bytes. Times are in seconds. Unless a
+    method says otherwise, it repeats its command after a lost connection, for up to ``retry_for``
+    seconds. All methods raise:
 
-    - ``ReplyError`` or the subclass of the code, when the node answers with an error,
-    - ``ConnectionLost``, when no node could be reached in time or the fate of a command that is not
-      safe to repeat is unknown.
+    - ``ReplyError``, or the subclass for the error code, if the node replies with an error;
+    - ``ConnectionLost``, if no node could be reached in time, or if a command that is not safe to
+      repeat may or may not have been executed.
     """
 
     def __init__(self, router: Router, in_flight: InFlight) -> None:
@@ -41,12 +41,12 @@ class Client(Commands):
 
     @property
     def address(self) -> str | None:
-        """The node in use, such as ``127.0.0.1:7711``; None while there is none."""
+        """The address of the node in use, such as ``127.0.0.1:7711``; None if there is none."""
         address = self._router.address
         return None if address is None else str(address)
 
     def run_source(self, make: Callable[[Router], S]) -> S:
-        """Make a source of deliveries, and run it until it ends, or the client closes."""
+        """Make a source of deliveries, and run it until it ends or the client is closed."""
         source = make(self._router)
         self._in_flight.serve(source)
         return source
@@ -76,36 +76,38 @@ class Client(Commands):
         """Add a job (ADDJOB) and return its id.
 
         Args:
-            queue: name of the queue.
-            body: the job, up to 512 MiB.
-            timeout: seconds to wait for ``replicate`` nodes to have it; None waits for ever.
-            replicate: number of nodes that must hold it; the node's default is 3 or, if it knows
-                fewer, all.
-            delay: seconds before it is queued.
-            at: when it is queued instead: a ``datetime`` with a time zone, or seconds since the
-                epoch.
-            retry: seconds after which an unacknowledged delivery is repeated; 0 for at most once.
-            ttl: seconds of its life; the node's default is a day after ``delay``.
-            maxlen: refuse the job if the queue is already that long, on all nodes together.
-            priority: 0 to 7; the jobs of a queue are delivered by it, 7 first, then by age.
-            group: that the job belongs to; see ``set_policy``.
-            headers: names and values that go with the body; pairs, if a name comes twice.
-            unique: a key: if the queue has a job with it, that one's id is returned and nothing is
-                added. True makes a new key. With a key the command is repeated after a lost
-                connection, at another node if need be, since that adds nothing a second time.
-            unique_for: seconds for which the key is kept, whatever becomes of the job. By default
-                a key that is given is kept as long as the job lives, and one that is made for a
+            queue: the name of the queue.
+            body: the body of the job, up to 512 MiB.
+            timeout: seconds to wait until ``replicate`` nodes have the job; None waits forever.
+            replicate: how many nodes must hold the job. The node's default is 3, or all nodes if it
+                knows fewer.
+            delay: seconds before the job is queued.
+            at: when the job is queued, instead of ``delay``: a ``datetime`` with a time zone, or
+                seconds since the epoch.
+            retry: seconds after which an unacknowledged job is delivered again; 0 delivers it at
+                most once.
+            ttl: the job's time to live in seconds. The node's default is ``delay`` plus a day.
+            maxlen: refuse the job if the queue already has this many jobs, on all nodes together.
+            priority: 0 to 7. Jobs with a higher priority are delivered first; jobs with the same
+                priority are delivered oldest first.
+            group: the group that the job belongs to; see ``set_policy``.
+            headers: names and values to send with the body; pass pairs if a name occurs twice.
+            unique: a key. If the queue has a job with this key, nothing is added and the id of
+                that job is returned. True generates a key. A command with a key is repeated after
+                a lost connection, at another node if need be, since that cannot add a second job.
+            unique_for: seconds to keep the key, whatever becomes of the job. By default, a key
+                that you pass is kept as long as the job lives, and a generated key is kept a
                 minute longer than the command may be repeated.
-            async_: do not wait for the replication.
-            retry_lost: what to do without a key when the connection is lost and the node may or may
+            async_: return without waiting for the replication.
+            retry_lost: what to do, without a key, if the connection is lost and the node may or may
                 not have taken the job: True adds it again, perhaps a second time; False raises.
-
         Raises:
-            NoReplError: not replicated in time.
-            MaxLenError, PausedError, OOMError: refused by the queue or the node.
-            NoExtError, NoUniqueError: headers or keys are not possible now.
-            ConnectionLost: see ``retry_lost``; ``maybe_executed`` tells which case it is.
-            ValueError: the timeout is not positive; a time without a time zone, or with a delay.
+            NoReplError: the job was not replicated in time.
+            MaxLenError, PausedError, OOMError: the queue or the node refused the job.
+            NoExtError, NoUniqueError: headers or keys are not possible at the moment.
+            ConnectionLost: see ``retry_lost``; ``maybe_executed`` tells the two cases apart.
+            ValueError: ``timeout`` is not positive, ``at`` has no time zone, or both ``at`` and
+                ``delay`` were given.
         """
         key, kept = self._key(unique, unique_for, timeout)
         command = addjob(
@@ -140,14 +142,16 @@ class Client(Commands):
         retry_lost: bool = False,
     ) -> list[str]:
         """Add a job to each queue that is bound to a matching topic (ADDJOB @topic; see ``bind``).
-        Arguments as for ``add``; with ``unique`` it can be repeated, and adds what is missing.
+
+        The arguments are those of ``add``. With ``unique`` the call can be repeated, and adds only
+        the jobs that are missing.
 
         Returns:
-            The ids of the jobs, in the order of the names of their queues.
+            The job ids, ordered by the names of their queues.
 
         Raises:
-            AddManyError: some were not added; its ``results`` say which were.
-            ReplyError: none was, all for the same reason, or the arguments are wrong.
+            AddManyError: some jobs were not added; its ``results`` say which ones were.
+            ReplyError: no job was added, all for the same reason, or the arguments are wrong.
             ConnectionLost, ValueError: as for ``add``.
         """
         key, kept = self._key(unique, unique_for, timeout)
@@ -167,7 +171,7 @@ class Client(Commands):
     def _key(
         self, unique: Name | bool, unique_for: float | None, timeout: float | None
     ) -> tuple[Name | None, float | None]:
-        """The key of an ADDJOB, and for how long (s) it is to be kept, as ``add`` is told."""
+        """Return the key of an ADDJOB and how long to keep it (s), given arguments of ``add``."""
         if unique is False:
             return None, unique_for
         if unique is not True:
@@ -196,12 +200,14 @@ class Client(Commands):
         async_: bool = False,
         retry_lost: bool = False,
     ) -> list[str]:
-        """Add jobs as one pipeline and return their ids in order. Arguments as for ``add``;
-        ``unique`` True makes a key for each, or has one for each.
+        """Add jobs as one pipeline and return their ids in order.
+
+        The arguments are those of ``add``. ``unique`` is either True, which generates a key for
+        each job, or a sequence of keys, one for each job.
 
         Raises:
-            AddManyError: some were not added; its ``results`` say which were.
-            ValueError: as for ``add``; there are more or fewer keys than bodies.
+            AddManyError: some jobs were not added; its ``results`` say which ones were.
+            ValueError: as for ``add``, or the number of keys is not that of the bodies.
         """
         bodies = list(bodies)
         keys: Sequence[Name | None] = [None] * len(bodies)
@@ -240,25 +246,25 @@ class Client(Commands):
         withheaders: bool = False,
         pattern: bool = False,
     ) -> list[Job]:
-        """Fetch jobs (GETJOB) from the queues, those named first preferred.
+        """Fetch jobs (GETJOB) from the queues, preferring those named first.
 
-        A call that has to wait uses a connection of its own. When it is cancelled, the connection
-        is closed, and a job that was just on its way here is queued again with ENQUEUE (unless its
-        retry is 0: such a job is then lost, as at most once implies).
+        A call that has to wait uses a connection of its own. If the call is cancelled, this
+        connection is closed, and a job that was already on its way is queued again with ENQUEUE. A
+        job with a retry time of 0 is lost instead, as at-most-once delivery implies.
 
         Args:
-            queues: names, one at least.
-            timeout: seconds to wait for the first job; None waits for ever, 0 not at all.
-            count: how many to take if so many are there. A call that waited gets one.
+            queues: names of queues, at least one.
+            timeout: seconds to wait for the first job; None waits forever, 0 does not wait.
+            count: how many jobs to take, if there are that many. A call that had to wait gets one.
             nohang: do not wait.
-            withcounters: fill the job's ``nacks``, ``additional_deliveries``, ``priority`` and
+            withcounters: fill in the job's ``nacks``, ``additional_deliveries``, ``priority`` and
                 ``letter``.
-            withheaders: fill its ``headers``. C nodes do not know that.
-            pattern: the names are patterns (``mail.*``), and jobs come from all queues that match,
-                also from those that are made only while it waits. C nodes do not know that.
+            withheaders: fill in the job's ``headers``. C nodes do not support this.
+            pattern: treat the names as patterns (``mail.*``) and take jobs from all queues that
+                match, including queues created during the wait. C nodes do not support this.
 
         Returns:
-            The jobs, none when there was none in time. The caller must ``ack`` each.
+            The jobs; empty if none arrived in time. The caller must ``ack`` each of them.
         """
         fetching = partial(
             fetch,
@@ -278,16 +284,20 @@ class Client(Commands):
         return jobs
 
     def jobs(self, *queues: Name, withheaders: bool = False, pattern: bool = False) -> Jobs:
-        """The worker loop over the jobs of the queues, with their headers if wanted: see
-        ``Jobs``. ``pattern``: as of ``get``."""
+        """Return the worker loop over the jobs of the queues; see ``Jobs``.
+
+        ``withheaders`` and ``pattern`` are those of ``get``.
+        """
         supply = Supply(self._router, self._in_flight, queues, withheaders, pattern)
         return Jobs(self._in_flight, supply.take, leave=supply.pause)
 
     def loops(
         self, *queues: Name, count: int, withheaders: bool = False, pattern: bool = False
     ) -> list[Jobs]:
-        """``count`` loops as of ``jobs``, which share a connection. When one is stopped the others
-        go on, but take their next jobs on a new one."""
+        """Return ``count`` loops like that of ``jobs``, which share a connection.
+
+        When one loop is stopped, the others continue, but take their next jobs on a new connection.
+        """
         supply = Supply(self._router, self._in_flight, queues, withheaders, pattern)
         return [Jobs(self._in_flight, supply.take, leave=supply.pause) for _ in range(count)]
 
@@ -299,12 +309,12 @@ class Client(Commands):
         withheaders: bool = False,
         pattern: bool = False,
     ) -> None:
-        """Run ``handler`` on each job of the queues, for ever, ``concurrency`` jobs at a time, with
-        their headers if wanted. ``pattern``: as of ``get``.
+        """Run ``handler`` on each job of the queues, ``concurrency`` jobs at a time, forever.
 
-        A job is acknowledged when the handler returns and given back with NACK, with a line in the
-        log, when it raises an ``Exception``; unless the handler settled it. No job is fetched
-        before there is a handler free for it. Cancel the call to stop: current jobs are given back.
+        A job is acknowledged when its handler returns. If the handler raises an ``Exception``, the
+        exception is logged and the job is given back with NACK. A job that the handler settled
+        itself is left alone. No job is fetched before a handler is free to take it. To stop, cancel
+        the call: current jobs are given back. ``withheaders`` and ``pattern`` are those of ``get``.
 
         Raises:
             ConnectionLost: no node could be reached within ``retry_for``.
@@ -325,18 +335,18 @@ class Client(Commands):
     ) -> bytes:
         """Send a request to whoever serves the queue, and return the answer.
 
-        The request may be served twice: when its server, or a node, dies, or a connection is lost.
-        The first answer counts. When the time is over, or the call is cancelled, the request is
-        cancelled, if possible.
+        A request may be served twice if its server or a node dies, or a connection is lost; the
+        first answer counts. If the call times out or is cancelled, its request is cancelled too, if
+        possible.
 
         Args:
-            timeout: seconds until nobody waits for the answer any more.
-            headers: of the request, beside those of the call.
-            replicate: number of nodes that must have the request. With one, as by default, it is
+            timeout: seconds to wait for the answer.
+            headers: headers of the request, besides those that the call itself needs.
+            replicate: how many nodes must hold the request. With the default of 1, the request is
                 lost if that node dies, unless it is the node that this client uses.
 
         Raises:
-            TooSlowError: there was no answer in time. It is a ``trio.TooSlowError`` and a
+            TooSlowError: no answer arrived in time. It is both a ``trio.TooSlowError`` and a
                 ``TimeoutError``.
             CallError: the handler raised an exception.
             NoExtError: the node cannot push answers.
@@ -352,11 +362,13 @@ class Client(Commands):
         *,
         concurrency: int = 1,
     ) -> None:
-        """Serve calls to the queue, for ever, ``concurrency`` at a time: what ``handler`` returns
-        is the answer, and an ``Exception`` that it raises is raised by the caller, as its text.
+        """Serve calls to the queue, ``concurrency`` at a time, forever.
 
-        Requests whose callers do not wait any more are dropped. Cancel it to stop: others get the
-        current requests.
+        The return value of ``handler`` is the answer. If it raises an ``Exception``, the caller
+        gets the text of that exception as a ``CallError``.
+
+        Requests whose callers no longer wait are dropped. To stop, cancel the call: the current
+        requests go to other servers.
 
         Raises:
             ConnectionLost: no node could be reached within ``retry_for``.

@@ -1,4 +1,4 @@
-"""Disque's commands as methods with types, on the node in use."""
+"""Disque's commands as typed methods, run on the node in use."""
 
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
@@ -18,10 +18,10 @@ from disque_trio.respclient.values import Name, elements, integer, text
 
 
 class Commands:
-    """The commands about jobs by their ids and about queues: what needs no worker loop.
+    """The commands about jobs by id and about queues: all that need no worker loop.
 
     Attributes:
-        schedules: jobs that the cluster adds by itself.
+        schedules: the jobs that the cluster adds by itself; see ``Schedules``.
     """
 
     def __init__(self, router: Router) -> None:
@@ -31,31 +31,32 @@ class Commands:
     # Settling jobs by id
 
     async def ack(self, *ids: str, result: Name | None = None) -> int:
-        """Acknowledge jobs (ACKJOB); returns how many the node knew as not yet acknowledged.
+        """Acknowledge jobs (ACKJOB) and return how many of them the node knew as unacknowledged.
 
-        ``result`` is what ``wait`` gives for each of them.
+        Whoever waits for one of these jobs with ``wait`` gets ``result``.
         """
         return integer(await self._control(*requests.ackjob(ids, result)))
 
     async def fastack(self, *ids: str) -> int:
-        """Acknowledge jobs at less cost and with less guarantee; returns how many it deleted."""
+        """Acknowledge jobs at less cost, with weaker guarantees (FASTACK); return how many the node
+        deleted."""
         return integer(await self._control("FASTACK", *ids))
 
     async def nack(self, *ids: str, delay: float | None = None, reason: Name | None = None) -> int:
-        """Give jobs back, counting that; returns how many.
+        """Give jobs back as failed (NACK) and return how many were given back.
 
         Args:
-            delay: seconds until they are queued; None: at once, or as the policy of their queue
-                says.
-            reason: why, which SHOW shows.
+            delay: seconds until the jobs are queued again; None: at once, or as the policies of
+                their queues say.
+            reason: why; SHOW reports it.
         """
         return integer(await self._control(*requests.nack(ids, delay, reason)))
 
     async def dead(self, *ids: str, reason: Name | None = None) -> int:
-        """Refuse jobs for good: they go to the dead letters of their queues. Returns how many.
+        """Refuse jobs for good, so that they become dead letters; return how many were refused.
 
         Raises:
-            ReplyError: there are no dead letters for a queue.
+            ReplyError: a queue has no dead letters.
         """
         return integer(await self._control(*requests.dead(ids, reason)))
 
@@ -64,12 +65,10 @@ class Commands:
         ids: str | Sequence[str],
         timeout: float | None = None,  # noqa: ASYNC109 - the node's
     ) -> list[replies.Outcome]:
-        """Wait until all the jobs have ended, and tell how, in the order of ``ids`` (WAITJOB).
+        """Wait until all the jobs have ended, and return how, in the order of ``ids`` (WAITJOB).
 
-        It uses a connection of its own. Those that had not ended in time are ``pending``.
-
-        Args:
-            timeout: seconds; None waits for ever.
+        Uses a connection of its own. Jobs that have not ended after ``timeout`` seconds are
+        ``pending``; None waits forever.
         """
         if isinstance(ids, str):
             ids = [ids]
@@ -93,9 +92,9 @@ class Commands:
         )
 
     async def cancel(self, *ids: str) -> int:
-        """End jobs, so that nobody gets them any more (CANCEL); returns how many the node held.
+        """End jobs, so that nobody gets them any more (CANCEL); return how many the node held.
 
-        A worker that has one of them finds it ``lost`` at its next WORKING.
+        A worker that is processing such a job finds it ``lost`` at its next WORKING.
         """
         return integer(await self._control("CANCEL", *ids))
 
@@ -109,7 +108,7 @@ class Commands:
         retry: int | None = None,
         queue: Name | None = None,
     ) -> None:
-        """Change a job that is not delivered (UPDATEJOB); what is None stays as it is.
+        """Change a job that is not delivered (UPDATEJOB). None leaves a field as it is.
 
         Raises:
             ReplyError: the job cannot be changed.
@@ -119,53 +118,55 @@ class Commands:
         await self._control("UPDATEJOB", id, *changes)
 
     async def working(self, id: str) -> int:
-        """Postpone the job's next delivery; returns its retry time in seconds.
+        """Postpone the job's next delivery (WORKING) and return its retry time in seconds.
 
         Raises:
             NoJobError: the node does not know the job.
-            TooLateError: half of its TTL is over.
+            TooLateError: half of the job's TTL is over.
         """
         return integer(await self._control("WORKING", id))
 
     async def enqueue(self, *ids: str) -> int:
-        """Queue jobs now; returns how many were queued."""
+        """Queue jobs now (ENQUEUE) and return how many were queued."""
         return integer(await self._control("ENQUEUE", *ids))
 
     async def promote(self, *ids: str) -> int:
-        """Queue now what is delayed or pauses (PROMOTE); returns how many went."""
+        """Queue delayed and pausing jobs now (PROMOTE) and return how many were queued."""
         return integer(await self._control("PROMOTE", *ids))
 
     async def dequeue(self, *ids: str) -> int:
-        """Take jobs out of their queue; they come back after their retry time. Returns how many."""
+        """Take jobs out of their queues, to which they return after their retry times (DEQUEUE);
+        return how many were taken."""
         return integer(await self._control("DEQUEUE", *ids))
 
     async def deljob(self, *ids: str) -> int:
-        """Delete jobs on the node in use, and only there; returns how many."""
+        """Delete jobs on the node in use, and only there (DELJOB); return how many were deleted."""
         return integer(await self._control("DELJOB", *ids))
 
-    # Looking
+    # Inspection
 
     async def show(self, id: str) -> replies.Record | None:
-        """All fields of a job under the names that SHOW uses; None if the node does not know it.
+        """Return all fields of a job by the names that SHOW uses; None if the node has no such job.
 
-        The body is bytes, other texts are str, times are as SHOW gives them.
+        The body is bytes, other texts are str, and times are as SHOW reports them.
         """
         return replies.record(await self._control("SHOW", id))
 
     async def qlen(self, queue: Name) -> int:
-        """How many jobs are queued, on the node in use."""
+        """Return the number of jobs queued on the node in use (QLEN)."""
         return integer(await self._control("QLEN", queue))
 
     async def qpeek(self, queue: Name, count: int) -> list[Job]:
-        """The first ``count`` jobs of a queue, the newest first if negative; none is taken."""
+        """Return the first ``count`` jobs of a queue without taking them, or the newest ones if
+        ``count`` is negative (QPEEK)."""
         return replies.jobs(await self._control("QPEEK", queue, count))
 
     async def qstat(self, queue: Name, *, full: bool = False) -> replies.Record | None:
-        """The fields of QSTAT; None if the node does not know the queue.
+        """Return the fields of QSTAT; None if the node does not know the queue.
 
         Args:
-            full: also how many jobs are delayed, in hand and dead letters, for which the node looks
-                at all that it has.
+            full: also count the queue's delayed jobs, jobs in hand and dead letters, for which the
+                node looks at all its jobs.
         """
         return replies.record(await self._control("QSTAT", queue, *(["FULL"] if full else [])))
 
@@ -178,10 +179,15 @@ class Commands:
         importrate: int | None = None,
         match: Name | None = None,
     ) -> AsyncGenerator[str]:
-        """All queues of a node with ``minlen`` to ``maxlen`` jobs and at least that import rate,
-        whose name matches the pattern ``match`` (``mail.*``).
+        """Yield the queues of a node that match all the filters (QSCAN).
 
-        A name may come twice; what is there throughout comes at least once.
+        A name may come twice. A queue that exists during the whole scan comes at least once.
+
+        Args:
+            count: about how many queues each step looks at.
+            minlen, maxlen: the least and the greatest number of queued jobs.
+            importrate: the least import rate.
+            match: a pattern for the name (``mail.*``).
         """
         filters = requests.options(COUNT=count, MINLEN=minlen, MAXLEN=maxlen, IMPORTRATE=importrate)
         filters += requests.options(MATCH=match)
@@ -201,16 +207,16 @@ class Commands:
         group: Name | None = None,
         headers: Headers | None = None,
     ) -> AsyncGenerator[str]:
-        """The ids of all jobs of a node, of one queue or of some states if given.
+        """Yield the ids of the jobs of a node that match all the filters (JSCAN).
 
-        An id may come twice; what is there throughout comes at least once.
+        An id may come twice. A job that exists during the whole scan comes at least once.
 
         Args:
-            count: about so many jobs are looked at in a step.
-            min_age, max_age: seconds since they were added.
-            min_returns: how often they were queued again, at least.
-            group: that they belong to.
-            headers: names and values that they have.
+            count: about how many jobs each step looks at.
+            queue, states, group: the queue of the jobs, the states they may be in, their group.
+            min_age, max_age: seconds since the job was added.
+            min_returns: the least number of times that the job was queued again.
+            headers: names and values that the job must have.
         """
         more = (min_age, max_age, min_returns, group, headers)
         filters = requests.jscan(count, queue, states, *more)
@@ -230,7 +236,7 @@ class Commands:
         group: Name | None = None,
         headers: Headers | None = None,
     ) -> AsyncGenerator[replies.Record]:
-        """Like ``jscan``, but yields what ``show`` says of each job."""
+        """Like ``jscan``, but yield the fields that ``show`` returns for each job."""
         more = (min_age, max_age, min_returns, group, headers)
         filters = requests.jscan(count, queue, states, *more)
         async with aclosing(scan(self._router, "JSCAN", [*filters, "REPLY", "all"])) as found:
@@ -239,31 +245,29 @@ class Commands:
                 if record is not None:
                     yield record
 
-    # The rest
+    # Nodes
 
     async def pause(self, queue: Name, *options: str) -> str:
-        """Pause a queue (``in``, ``out``, ``all``, ``none``, ``state``, ``bcast``).
-
-        Returns:
-            Its new state.
-        """
+        """Pause a queue (PAUSE) and return its new state. The options are ``in``, ``out``, ``all``,
+        ``none``, ``state`` and ``bcast``."""
         return text(await self._control("PAUSE", queue, *options))
 
     async def info(self, section: str | None = None) -> dict[str, str]:
-        """The fields of INFO."""
+        """Return the fields of INFO."""
         arguments = [] if section is None else [section]
         return replies.info(await self._control("INFO", *arguments))
 
     async def hello(self) -> Hello:
-        """The nodes that the node in use knows."""
+        """Return the nodes that the node in use knows (HELLO)."""
         used = (await self._router.session(self._router.retry())).address
         return parse_hello(await self._control("HELLO"), used)
 
     async def execute(self, *arguments: Argument) -> Reply:
-        """Run any other command that does not block, and return its reply as it is.
+        """Run any other command that does not block, and return its raw reply.
 
-        It is not repeated when the connection is lost and it may have run. MONITOR cannot be used,
-        and a blocking command would hold up everything else: ``get`` and ``add`` are for these.
+        The command is not repeated if the connection is lost and it may have run. Do not use it for
+        MONITOR, nor for blocking commands, which would hold up everything else: use ``get`` and
+        ``add`` for these.
         """
         return await self._router.run_one("control", arguments, repeat=False)
 
@@ -287,24 +291,27 @@ class Commands:
         active: int | None = None,
         groups: str | None = None,
     ) -> None:
-        """Set options of the policy of a queue, a pattern (``mail.*``) or all queues (``*``).
+        """Set options in the policy of a queue, a pattern (``mail.*``) or all queues (``*``).
 
-        What is None stays as it was. 0 unsets an option, the empty name ``dead``, -1 ``retry``.
+        None leaves an option as it is. To unset an option, pass 0; for ``dead`` pass an empty name,
+        for ``retry`` -1.
 
         Args:
             attempts: how often a job is delivered before it goes to the queue ``dead``.
-            backoff: the shortest and the longest pause before a job is queued again, s.
-            dead_ttl: how long a dead letter lives, s.
-            ttl, retry, replicate, maxlen: what ``add`` takes where it is not told.
-            maxbytes: how many bytes the bodies of queued jobs may have.
-            rate: how many jobs are delivered in a time, as ``50/s``, ``300/m`` or ``1000/h``.
-            burst: how many of these at once, after a pause.
-            active: how many jobs may be delivered and not acknowledged at once.
-            groups: ``fair``: the groups of jobs are served in turn; ``fifo``: and one job of a
-                group at a time.
+            dead: the queue for dead letters.
+            backoff: the shortest and the longest pause before a job is queued again, in seconds.
+            dead_ttl: the time to live of a dead letter, in seconds.
+            ttl, retry, replicate, maxlen: defaults for ``add``.
+            maxbytes: the limit for the bodies of all queued jobs, in bytes.
+            rate: how many jobs are delivered per second, minute or hour: ``50/s``, ``300/m`` or
+                ``1000/h``.
+            burst: how many of these jobs may be delivered at once after a pause.
+            active: how many jobs may be delivered but unacknowledged at any time.
+            groups: ``fair`` serves the groups of jobs in turn; ``fifo`` also delivers only one job
+                of a group at a time.
 
         Raises:
-            NoExtError: a node of the cluster does not know this.
+            NoExtError: a node of the cluster does not support policies.
         """
         command: list[Argument] = ["QSET", queue]
         command += requests.options(ATTEMPTS=attempts, DEAD=dead, DEADTTL=dead_ttl)
@@ -315,49 +322,49 @@ class Commands:
         await self._control(*command, *requests.backoff(backoff))
 
     async def purge(self, queue: Name) -> int:
-        """Cancel all that is queued (QPURGE); returns how many jobs."""
+        """Cancel all queued jobs (QPURGE) and return how many there were."""
         return integer(await self._control("QPURGE", queue))
 
     async def move(self, source: Name, target: Name, *, count: int | None = None) -> int:
-        """Move what is queued, at most ``count`` jobs, to the queue ``target`` (QMOVE); returns how
-        many went.
+        """Move queued jobs, at most ``count``, to the queue ``target`` (QMOVE) and return how many
+        were moved.
 
         Raises:
-            ConnectionLost: some may have gone. Without ``count`` it is sent again instead, and
-                tells how many went then.
+            ConnectionLost: some jobs may have been moved. Without ``count``, the command is
+                repeated instead, and the result counts only the jobs moved by the last attempt.
         """
         command = ["QMOVE", source, target, *requests.options(COUNT=count)]
         return integer(await self._router.run_one("control", command, repeat=count is None))
 
     async def policy(self, queue: Name) -> replies.Policy | None:
-        """The policy that applies to a queue (QGET); None: none does."""
+        """Return the policy that applies to a queue (QGET); None if there is none."""
         return replies.policy(await self._control("QGET", queue))
 
     async def policies(self) -> list[replies.Policy]:
-        """All policies, by name."""
+        """Return all policies, by name."""
         found = map(replies.policy, elements(await self._control("QGET")))
         return [policy for policy in found if policy is not None]
 
     async def delete_policy(self, queue: Name) -> bool:
-        """Delete the policy of just this name (QDEL); returns whether there was one."""
+        """Delete the policy with exactly this name (QDEL); return whether there was one."""
         return integer(await self._control("QDEL", queue)) > 0
 
     # Topics
 
     async def bind(self, topic: Name, queue: Name) -> None:
-        """Let a queue get a job for each ``publish`` to a topic (BIND): words with dots between
-        them, where ``*`` stands for one word and ``#`` for any number."""
+        """Bind a queue to a topic (BIND): it gets a job for each ``publish`` to a matching topic. A
+        topic is words with dots between them; ``*`` stands for one word, ``#`` for any number."""
         await self._control("BIND", topic, queue)
 
     async def unbind(self, topic: Name, queue: Name) -> bool:
-        """Take back a ``bind`` (UNBIND); returns whether there was one."""
+        """Remove a binding (UNBIND); return whether there was one."""
         return integer(await self._control("UNBIND", topic, queue)) > 0
 
     async def bindings(
         self, *, queue: Name | None = None, topic: Name | None = None
     ) -> list[tuple[str, str]]:
-        """Topics and queues that are bound (BINDINGS): all, those of one queue, or those that a
-        ``publish`` to ``topic`` would take."""
+        """Return bindings as pairs of topic and queue (BINDINGS): all of them, those of ``queue``,
+        or those that a ``publish`` to ``topic`` would match."""
         options = requests.options(QUEUE=queue, MATCH=topic)
         return replies.bindings(await self._control("BINDINGS", *options))
 
@@ -371,16 +378,14 @@ class Commands:
         count: int | None = None,
         ids: Sequence[str] = (),
     ) -> int:
-        """Send dead letters back to where they come from, with counters at zero (REDRIVE).
+        """Send dead letters back to the queues they came from, with counters at zero (REDRIVE);
+        return how many were sent.
 
         Args:
-            dead: the queue that they are in.
+            dead: the queue that holds the dead letters.
             to: send them to this queue instead.
-            count: so many at most.
-            ids: only these.
-
-        Returns:
-            How many went.
+            count: the most jobs to send.
+            ids: only these jobs.
         """
         match = ["MATCH", *ids] if ids else []
         options = requests.options(TO=to, COUNT=count)
@@ -391,4 +396,4 @@ class Commands:
 
 
 async def _ignore(reply: Reply) -> None:
-    """Nothing is lost with a reply that nobody waits for any more."""
+    """Drop a reply that nobody waits for any more; nothing is lost with it."""

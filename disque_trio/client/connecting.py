@@ -24,33 +24,38 @@ async def connect(
     username: str | None = None,
     password: str | None = None,
     tls: TlsOption = None,
+    client_name: str | None = None,
     retry_for: float = 30.0,
     connect_timeout: float = 5.0,
 ) -> AsyncIterator[Client]:
     """Connect to a cluster: ``async with connect(["10.0.0.1:7711", "10.0.0.2:7711"]) as client``.
 
-    Any reachable node of the list will do: HELLO tells the others, and the client moves to the
+    Any reachable node of the list will do: HELLO names the others, and the client moves to the
     node with the best priority. When it loses its node, or the node is leaving the cluster, it
-    goes on with another one, whether that was in the list or not.
+    continues with another node, whether or not that was in the list.
 
-    At the end of the block jobs that are still held are given back.
+    At the end of the block, jobs that are still held are given back.
 
     Args:
-        nodes: ``host:port``, ``[ipv6]:port`` or ``unix:/path`` of one or some nodes; or their URLs,
-            such as ``disques://user:password@host:7711``, which say the next three as well.
-        username, password: for AUTH, sent to every node. Without a name it is the default user.
-        tls: encrypt what goes over the network: a ``Tls``, an ``ssl.SSLContext``, or True for the
-            authorities of the system.
-        retry_for: seconds to go on trying to reach a node, at the start as well as later.
-        connect_timeout: seconds for one attempt to connect to one node.
+        nodes: one or more nodes, as ``host:port``, ``[ipv6]:port`` or ``unix:/path``; or their
+            URLs, such as ``disques://user:password@host:7711``, which can also carry the next four
+            arguments.
+        username, password: for AUTH, sent to every node. Without a username, the default user.
+        tls: how to encrypt connections: a ``Tls``, an ``ssl.SSLContext``, or True to trust the
+            system's certificate authorities.
+        client_name: the name of the connections in CLIENT LIST and in the console. If a node
+            refuses it, connections to that node have no name.
+        retry_for: seconds to keep trying to reach a node, both at the start and later.
+        connect_timeout: seconds for each attempt to connect to a node.
 
     Raises:
-        ConnectionLost: no node could be reached. TlsError, at once: TLS failed with all of them.
+        ConnectionLost: no node could be reached.
+        TlsError: TLS failed with all nodes; raised at once.
         AuthError: the user or the password was refused.
-        ValueError: an address cannot be read, or there is none; a file of certificates cannot be
-            used.
+        ValueError: an address is malformed or there is none; a certificate file cannot be used; or
+            no node would accept the client name.
     """
-    cluster = Cluster.of(nodes, username, password, tls)
+    cluster = Cluster.of(nodes, username, password, tls, client_name)
     async with connect_to(cluster, retry_for, connect_timeout) as client:
         yield client
 
@@ -59,7 +64,7 @@ async def connect(
 async def connect_to(
     cluster: Cluster, retry_for: float, connect_timeout: float = 5.0
 ) -> AsyncIterator[Client]:
-    """``connect`` to nodes that are known with all that they want to hear."""
+    """Like ``connect``, but takes the nodes and their credentials as a ``Cluster``."""
     directory = Directory([parse_address(node) for node in cluster.nodes])
     async with background() as nursery:
         connector = Connector(nursery, cluster.login, connect_timeout)

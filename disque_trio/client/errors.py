@@ -9,8 +9,8 @@ class AddManyError(DisqueError):
     """Some jobs of an ``add_many`` or ``publish`` were not added.
 
     Attributes:
-        results: one entry per body, or per queue of a topic, in order: the job id, or the exception
-            of that job.
+        results: one entry for each body, or for each queue of the topic, in order: the job id, or
+            the error of that job.
     """
 
     def __init__(self, results: "list[str | DisqueError]") -> None:
@@ -25,9 +25,9 @@ class AddManyError(DisqueError):
 
     @property
     def first(self) -> DisqueError:
-        """The exception of the first job that was not added."""
+        """The error of the first job that was not added."""
         return next(result for result in self.results if isinstance(result, DisqueError))
 
 
 class CallError(DisqueError):
-    """The handler that served a ``call`` raised an exception; the text says which."""
+    """The handler that served a ``call`` raised an exception, whose text this error carries."""

@@ -1,11 +1,11 @@
-"""Jobs that one node pushes on a connection of their own (CONSUME), for tasks that wait for them.
+"""Jobs that a node pushes on a connection of their own (CONSUME), for tasks that wait for them.
 
-Jobs come only as tasks wait for them. The credit that the node gives is the number of these tasks
-and of the jobs that they have: a task that asks for its next job acknowledges the one before by
-that, so the credit stays as it is, and the next job comes with the answer to the ACKJOB. Where the
-number changes, CREDIT goes out first, on the same connection.
+The node pushes only as many jobs as tasks wait for. The credit given to it is the number of tasks
+that wait, plus the number of jobs that tasks hold. A task that asks for its next job acknowledges
+the previous one by that, so the credit stays the same and the next job comes with the reply to the
+ACKJOB. When the number changes, a CREDIT goes out first, on the same connection.
 
-A job that comes although nobody waits, since its task was cancelled meanwhile, is put back with
+If a job arrives although nobody waits any more, because its task was cancelled, it is put back with
 ENQUEUE.
 """
 
@@ -25,7 +25,7 @@ from disque_trio.respclient.values import Name
 
 
 class _Taker:
-    """A task that waits for a job; ``job`` is there when ``woken`` is set, unless none will be."""
+    """A task that waits for a job. When ``woken`` is set, ``job`` is the job, or None."""
 
     __slots__ = ("job", "woken")
 
@@ -35,19 +35,19 @@ class _Taker:
 
 
 class Feed:
-    """The jobs that are pushed on ``connection``. To be run by ``in_flight``.
+    """The jobs that are pushed on ``connection``. Run by ``in_flight``.
 
-    It is made for a first task, which will ``begin`` it and ``take`` a job.
+    A feed is made for a first task, which then calls ``begin`` and ``take``.
 
     Args:
-        router, session: where commands about its jobs go when the connection is lost.
+        router, session: where commands about the jobs go when the connection is lost.
         in_flight: the jobs that are not settled.
-        queues: that are consumed.
+        queues: the queues to consume.
 
     Attributes:
         over: no more jobs come.
         ended: set when the connection is closed.
-        let_go: a job was released: it must not be queued again before its retry time.
+        let_go: a job was released, and must not be queued again before its retry time.
     """
 
     def __init__(
@@ -67,13 +67,13 @@ class Feed:
         self._in_flight = in_flight
         self._queues = queues
         self._takers: dict[_Taker, None] = {}
-        self._coming = 1  # tasks that will wait: who acknowledges a job to have the next one
-        self._ready: deque[Job] = deque()  # for these
+        self._coming = 1  # tasks about to wait: those whose ACKJOB also asks for the next job
+        self._ready: deque[Job] = deque()  # for the tasks in ``_coming``
         self._jobs: set[HeldJob] = set()
-        self._in_hand = 0  # of these, and of what was handed to a task, what still takes credit
-        self._ended_elsewhere = 0  # of these: the node does not count them any more
+        self._in_hand = 0  # jobs held, or handed to a task, that use up credit
+        self._ended_elsewhere = 0  # those among them that the node no longer counts
         self._credit = 1
-        self._last = Batch([], 0, library().Event())  # the last command that nobody waits for
+        self._last = Batch([], 0, library().Event())  # the last command whose reply is not awaited
         self._last.done.set()
         self._retired = library().Event()
         self._unused = library().Event()
@@ -83,7 +83,7 @@ class Feed:
     # ---- tasks that want a job --------------------------------------------------------------
 
     async def begin(self, withheaders: bool) -> bool:
-        """Let the node push jobs, with their headers if wanted. False if it cannot.
+        """Ask the node to push jobs, with their headers if wanted. Return False if it cannot.
 
         Raises:
             ConnectionLost, ReplyError: see ``Session.asks``.
@@ -101,14 +101,14 @@ class Feed:
         return begun
 
     async def take(self) -> HeldJob | None:
-        """Wait for a job and keep hold of it. None when the feed was retired.
+        """Wait for a job and keep hold of it. Return None if the feed was retired.
 
-        There is no checkpoint before this task counts as one that waits, nor between the arrival of
-        the job and the return.
+        There is no checkpoint before this task counts as waiting, nor between the arrival of the
+        job and the return.
 
         Raises:
             ConnectionLost: the connection broke.
-            LeavingError: the node leaves the cluster.
+            LeavingError: the node is leaving the cluster.
         """
         if self._coming:
             self._coming -= 1
@@ -146,7 +146,7 @@ class Feed:
         self._in_flight.add(held)
         return held
 
-    # ---- jobs that come ---------------------------------------------------------------------
+    # ---- jobs that arrive -------------------------------------------------------------------
 
     def _pushed(self, message: list[Reply]) -> None:
         if message[0] == b"job":
@@ -155,7 +155,7 @@ class Feed:
             self._end(lambda: LeavingError("LEAVING", f"{self.session.address} stopped pushing"))
 
     def _offer(self, job: Job) -> None:
-        """Give ``job`` to a task, or put it back where there is none for it."""
+        """Give ``job`` to a task, or put it back if no task wants it."""
         if self._takers:
             taker = next(iter(self._takers))
             del self._takers[taker]
@@ -166,14 +166,14 @@ class Feed:
             self._ready.append(job)
         else:
             if self._last.done.is_set():
-                # The node knows how many are wanted: it counts a job less than is in hand here,
-                # one that it has queued again, say.
+                # The node knows how many are wanted, so it counts fewer jobs than are in hand
+                # here: it may have queued one of them again.
                 self._ended_elsewhere += 1
             self._update_credit()
             self._submit("ENQUEUE", job.id)
 
     def _update_credit(self) -> None:
-        """Tell the node how many jobs are wanted here, if that has changed."""
+        """Tell the node how many jobs are wanted here, if that number has changed."""
         self._ended_elsewhere = min(self._ended_elsewhere, self._in_hand)
         credit = len(self._takers) + self._coming + self._in_hand - self._ended_elsewhere
         if credit != self._credit and not self.over:
@@ -186,12 +186,13 @@ class Feed:
     # ---- jobs that end ----------------------------------------------------------------------
 
     async def settle(self, job: HeldJob, commands: list[list[Argument]]) -> list[Reply]:
-        """Send commands of which the last one ends the delivery of ``job``, and return the replies.
-        If it is ``processed`` or ``goes_on``, its task takes the next one then.
+        """Send commands, the last of which ends the delivery of ``job``, and return the replies.
+
+        If the job is ``processed`` or ``goes_on``, its task will take the next one.
 
         Raises:
-            ConnectionLost, LeavingError: as one of them was answered.
-            ReplyError: as the last one was.
+            ConnectionLost, LeavingError: the reply to one of the commands.
+            ReplyError: the reply to the last command.
         """
         next_ones = 1 if (job.processed or job.goes_on) and not self.over else 0
         self._in_hand -= 1
@@ -215,7 +216,7 @@ class Feed:
             raise
 
     async def execute(self, *command: Argument) -> Reply:
-        """Send a command about one of its jobs, and return the reply. Raises ReplyError,
+        """Send a command about one of the feed's jobs and return the reply. Raises ReplyError,
         ConnectionLost."""
         return await self._connection.execute(*command)
 
@@ -226,19 +227,21 @@ class Feed:
         self._unused.set()
 
     def released(self) -> None:
-        """Somebody else takes care of a job. It goes on to count at the node, nobody knows for how
-        long, so no more are taken here."""
+        """Note that somebody else takes care of a job, and take no more jobs.
+
+        The node goes on counting that job against the credit, for an unknown time.
+        """
         self.let_go = True
         self.retire()
 
     # ---- the end ----------------------------------------------------------------------------
 
     def retire(self) -> None:
-        """Take no more jobs, and close the connection when those in hand are settled."""
+        """Take no more jobs, and close the connection once those in hand are settled."""
         self._end(None)
 
     def _end(self, failure: Callable[[], DisqueError] | None) -> None:
-        """No more jobs come. Tasks that wait get the exception, or nothing if there is none."""
+        """Take no more jobs. Waiting tasks raise ``failure()``, or get None without ``failure``."""
         if self.over:
             return
         self.over = True
@@ -251,7 +254,7 @@ class Feed:
         self._retired.set()
 
     async def run(self) -> None:
-        """Serve the feed until it is retired and its jobs are settled, or the connection breaks."""
+        """Run the feed until it is retired and its jobs are settled, or the connection breaks."""
         connection = self._connection
         try:
             async with library().open_nursery() as nursery:
@@ -263,7 +266,7 @@ class Feed:
             address = self.session.address
             self._end(lambda: ConnectionLost(f"{address}: connection lost", maybe_executed=True))
             for job in self._jobs:
-                # The node queues it again: say that somebody has it, before another one does.
+                # The node queues the job again: send WORKING before another consumer gets it.
                 job.hurry()
             self.ended.set()
 
@@ -275,7 +278,7 @@ class Feed:
             self._unused = library().Event()
             await self._unused.wait()
         if self.let_go:
-            # Whoever closes a connection gives its jobs back, unless it says this.
+            # Closing a connection gives its jobs back, unless the client asks for this.
             calm: list[Argument] = ["CONSUME", *self._queues, "CREDIT", 1, "ONLOSS", "retry"]
             await self._connection.execute_many([calm, *stop])
         while not self._last.done.is_set():

@@ -1,7 +1,7 @@
 """GETJOB, which may block for a long time.
 
-A job that is on its way when the caller is cancelled is put back with ENQUEUE, since no consumer
-has seen it.
+If the caller is cancelled while a job is on its way, the job is put back with ENQUEUE, since no
+consumer has seen it.
 """
 
 import time
@@ -32,9 +32,10 @@ async def fetch(
     withheaders: bool = False,
     pattern: bool = False,
 ) -> tuple[Session, list[Job]]:
-    """Fetch jobs, and say which node gave them. Arguments and errors as for ``Client.get``.
+    """Fetch jobs and return them with the session of the node that gave them.
 
-    Between the arrival of the reply and the return there is no checkpoint.
+    Arguments and errors are those of ``Client.get``. There is no checkpoint between the arrival of
+    the reply and the return.
     """
     if not queues:
         raise ValueError("at least one queue is needed")
@@ -79,7 +80,7 @@ async def fetch_traced(
     queues: tuple[Name, ...],
     fetching: Callable[[], Awaitable[tuple[Session, list[Job]]]],
 ) -> list[Job]:
-    """Fetch jobs, and tell the tracer."""
+    """Fetch jobs, and report them to the tracer."""
     began = time.time_ns()
     try:
         session, jobs = await fetching()
@@ -97,7 +98,7 @@ async def take(
     withheaders: bool = False,
     pattern: bool = False,
 ) -> HeldJob:
-    """Wait for a job and keep hold of it. No checkpoint between its arrival and the return."""
+    """Wait for a job and hold it. There is no checkpoint between its arrival and the return."""
     while True:
         session, jobs = await fetch(
             router, queues, timeout=None, withheaders=withheaders, pattern=pattern

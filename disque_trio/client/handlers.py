@@ -1,4 +1,4 @@
-"""Handlers of jobs, and of calls, whose answers go to the queue that the request names."""
+"""Handlers for jobs and for calls. The answer to a call goes to the queue named in its request."""
 
 import sys
 import time
@@ -25,7 +25,7 @@ async def handle(
     handler: Callable[[HeldJob], Awaitable[object]],
     concurrency: int,
 ) -> None:
-    """Run ``handler`` on each job of ``supply``, as ``Client.work`` says.
+    """Run ``handler`` on each job of ``supply``; see ``Client.work``.
 
     Raises:
         DisqueError: no job could be taken.
@@ -46,15 +46,17 @@ async def _failed(job: HeldJob) -> None:
 
 
 def _trace_failure(job: HeldJob) -> None:
-    """Tell whoever traces the exception that is being handled."""
+    """Report the exception being handled to the job's span, if there is one."""
     error = sys.exception()
     if job.processing is not None and error is not None:
         job.processing.failed(error)
 
 
 async def serve_one(handler: Handler, job: HeldJob) -> None:
-    """Run ``handler`` on the request ``job``, and answer it with what it returns or raises. A
-    request for which nobody waits any more is dropped."""
+    """Answer the request ``job`` with what ``handler`` returns or raises.
+
+    A request that nobody waits for any more is dropped.
+    """
     request = read_request(job)
     if request.deadline is not None and request.deadline < time.time():
         return

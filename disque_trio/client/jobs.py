@@ -1,7 +1,7 @@
 """Jobs as the client returns them.
 
-Owns ``Job`` (what GETJOB says), ``HeldJob`` (a job that is being worked on, kept from being
-delivered again by WORKING in the background) and the loop over these, ``Jobs``.
+Owns ``Job`` (what GETJOB returns), ``HeldJob`` (a job in progress, which WORKING in the background
+keeps from being delivered again) and ``Jobs``, the loop over held jobs.
 """
 
 from collections.abc import Callable
@@ -27,22 +27,22 @@ from disque_trio.respclient.errors import (
 from disque_trio.respclient.values import Name
 
 HEARTBEAT_GRACE = 0.05
-"""Seconds before the first WORKING: a handler that is done sooner costs no extra command."""
+"""Seconds before the first WORKING. A handler that finishes sooner costs no extra command."""
 
 HEARTBEAT_FRACTION = 0.5
-"""How much of the job's retry time passes between two WORKING."""
+"""The fraction of the job's retry time that passes between two WORKING commands."""
 
 
 @dataclass(frozen=True, slots=True)
 class Letter:
-    """Where a dead letter comes from.
+    """Where a dead letter came from.
 
     Attributes:
         queue: the queue of the job that died.
         why: ``attempts``, ``expired`` or ``refused``.
-        attempts: how often it was delivered, as far as is known.
-        reason: what the worker that refused it last said.
-        first_id: the id that the job had at first.
+        attempts: how often the job was delivered, as far as is known.
+        reason: the reason given by the last worker that refused the job.
+        first_id: the original id of the job.
     """
 
     queue: str
@@ -57,14 +57,14 @@ class Job:
     """A job as GETJOB delivers it.
 
     Attributes:
-        id: 40 characters, to be used with ``Client.ack`` and the others.
-        queue: name of its queue; bytes that are not UTF-8 appear as surrogate escapes.
-        body: what was added.
-        nacks: how often a consumer gave it back with NACK, 0 without counters.
-        additional_deliveries: how often it was queued again otherwise, 0 without counters.
-        header_pairs: names and values, in their order; empty if it was not asked for them.
-        letter: where it comes from if it is a dead letter; None without counters.
-        priority: as it was added with; 0 without counters.
+        id: 40 characters, for ``Client.ack`` and similar methods.
+        queue: the name of the queue; bytes that are not UTF-8 appear as surrogate escapes.
+        body: the body of the job.
+        nacks: how often consumers gave the job back with NACK; 0 without counters.
+        additional_deliveries: how often it was queued again for other reasons; 0 without counters.
+        header_pairs: header names and values, in order; empty if headers were not requested.
+        letter: if the job is a dead letter, where it came from; None without counters.
+        priority: the priority given when the job was added; 0 without counters.
     """
 
     id: str
@@ -78,78 +78,82 @@ class Job:
 
     @property
     def headers(self) -> dict[str, bytes]:
-        """The headers by name; of a name that comes several times the first."""
+        """The headers by name; if a name occurs several times, its first value."""
         return dict(reversed(self.header_pairs))
 
 
 class JobFields:
-    """What can be read of a delivered job, besides what any message has; ``_job`` has it."""
+    """The fields of a delivered job, besides those of any message. Subclasses set ``_job``."""
 
     _job: "Job | JobFields"
 
     @property
     def nacks(self) -> int:
-        """How often a consumer gave it back with NACK."""
+        """How often consumers gave the job back with NACK."""
         return self._job.nacks
 
     @property
     def additional_deliveries(self) -> int:
-        """How often it was queued again for another reason."""
+        """How often the job was queued again for other reasons."""
         return self._job.additional_deliveries
 
     @property
     def headers(self) -> dict[str, bytes]:
-        """Its headers, if the loop was told to ask for them; see ``Job.headers``."""
+        """The headers, if the loop was told to request them; see ``Job.headers``."""
         return self._job.headers
 
     @property
     def header_pairs(self) -> tuple[tuple[str, bytes], ...]:
-        """Its headers in their order."""
+        """The header names and values, in order."""
         return self._job.header_pairs
 
     @property
     def letter(self) -> Letter | None:
-        """Where it comes from if it is a dead letter."""
+        """If the job is a dead letter, where it came from."""
         return self._job.letter
 
     @property
     def priority(self) -> int:
-        """The priority that it was added with."""
+        """The priority given when the job was added."""
         return self._job.priority
 
 
 class Origin(Protocol):
-    """The connection that a job was pushed on."""
+    """The connection on which a job was pushed."""
 
     async def settle(self, job: "HeldJob", commands: list[list[Argument]]) -> list[Reply]:
-        """Send commands, of which the last one ends the delivery, and return the replies."""
+        """Send commands, the last of which ends the delivery, and return the replies."""
 
     async def execute(self, *command: Argument) -> Reply:
-        """Send a command about one of its jobs, and return the reply. Raises ReplyError;
-        ConnectionLost: the connection is of no more use."""
+        """Send a command about one of the connection's jobs and return the reply.
+
+        Raises:
+            ReplyError: the node replied with an error.
+            ConnectionLost: the connection can no longer be used.
+        """
 
     def released(self) -> None:
-        """Somebody else takes care of one of its jobs."""
+        """Note that somebody else now takes care of one of the connection's jobs."""
 
 
 class HeldJob(JobFields, Delivery):
-    """A job that this client works on.
+    """A job that this client is working on.
 
-    Until it is settled by ``ack``, ``fastack``, ``nack``, ``requeue`` or ``release``, WORKING is
-    sent in the background at half of its retry time, so that the node does not deliver it to
-    somebody else. It is ``lost`` when WORKING is answered with TOOLATE (half of the TTL is over),
-    NOJOB, ACKED or CANCELLED.
+    Until the job is settled by ``ack``, ``fastack``, ``nack``, ``requeue``, ``dead`` or
+    ``release``, WORKING is sent in the background at half of its retry time, so that the node does
+    not deliver it to somebody else. The job is ``lost`` if the node answers WORKING with TOOLATE
+    (half of the TTL is over), NOJOB, ACKED or CANCELLED.
 
     Args:
-        router, session: where its commands go, to the session first.
-        job: as delivered.
-        on_settled: called with it when it is settled.
-        origin: where it was pushed; None: it was fetched.
+        router, session: where the job's commands go, to the session first.
+        job: the job as delivered.
+        on_settled: called with this object when the job is settled.
+        origin: the connection on which the job was pushed; None if the job was fetched.
 
     Attributes:
-        goes_on: its task will take the next job from the same loop, and so may have it pushed with
-            the answer to what settles this one, a round trip earlier.
-        processing: its span, if somebody traces; None: nobody does.
+        goes_on: the task will take its next job from the same loop. So the node may push that job
+            with the reply to the command that settles this one, which saves a round trip.
+        processing: the span of the job; None if nobody traces.
     """
 
     def __init__(
@@ -168,14 +172,15 @@ class HeldJob(JobFields, Delivery):
         self.goes_on = False
         self._outcome = "release"
         self._reason: Name | None = None
-        # A job is made by the task that will process it.
+        # The task that will process the job creates this object.
         self.processing: tracing.Processing | None = (
             None if tracing.tracer is None else tracing.tracer.processing(job, session.address)
         )
 
     async def ack(self, result: Name | None = None) -> None:
-        """Acknowledge it (ACKJOB) and leave ``result`` for who waits for it. Does nothing if it is
-        settled.
+        """Acknowledge the job (ACKJOB) and leave ``result`` for anyone who waits for it.
+
+        Does nothing if the job is already settled.
 
         Raises:
             ConnectionLost: no node took the acknowledgement within ``retry_for``.
@@ -184,10 +189,10 @@ class HeldJob(JobFields, Delivery):
         await self._settle(lambda: self._send(requests.ackjob([self.id], result)))
 
     async def ack_behind(self, addjob: list[Argument]) -> None:
-        """Add a job, and acknowledge this one. Does nothing if it is settled.
+        """Add a job, and acknowledge this one. Does nothing if this one is already settled.
 
         Raises:
-            ReplyError: the job could not be added; this one is acknowledged.
+            ReplyError: the other job could not be added; this one is acknowledged.
             ConnectionLost: as for ``ack``.
         """
         added: list[Reply] = []
@@ -200,13 +205,13 @@ class HeldJob(JobFields, Delivery):
         try:
             await self._settle(send)
         except BaseException:
-            self.processed = False  # without its answer it is not
+            self.processed = False  # without the answer it is not done
             raise
         if added and isinstance(added[0], DisqueError):
             raise added[0]
 
     async def fastack(self) -> None:
-        """Acknowledge it with FASTACK: cheaper in a cluster, with less guarantee.
+        """Acknowledge the job with FASTACK: cheaper in a cluster, with weaker guarantees.
 
         Raises:
             ConnectionLost: as for ``ack``.
@@ -215,11 +220,12 @@ class HeldJob(JobFields, Delivery):
         await self._settle(lambda: self._send(["FASTACK", self.id]))
 
     async def nack(self, *, delay: float | None = None, reason: Name | None = None) -> None:
-        """Give it back, and count that (NACK). Does nothing if it is settled.
+        """Give the job back as failed (NACK). Does nothing if it is already settled.
 
         Args:
-            delay: seconds until it is queued; None: at once, or as the policy of its queue says.
-            reason: why, for who looks at it later.
+            delay: seconds until the job is queued again; None: at once, or as the policy of its
+                queue says.
+            reason: why, for whoever looks at the job later.
 
         Raises:
             ConnectionLost: as for ``ack``.
@@ -229,8 +235,10 @@ class HeldJob(JobFields, Delivery):
         await self._settle(lambda: self._send(command), back=True)
 
     async def requeue(self) -> None:
-        """Let somebody else have it now (ENQUEUE): nothing went wrong. It counts as a delivery
-        more, not as a NACK. Does nothing if it is settled.
+        """Hand the job to another consumer now, although nothing went wrong (ENQUEUE).
+
+        This counts as an additional delivery, not as a NACK. Does nothing if the job is already
+        settled.
 
         Raises:
             ConnectionLost: as for ``ack``.
@@ -239,12 +247,13 @@ class HeldJob(JobFields, Delivery):
         await self._settle(lambda: self._send(["ENQUEUE", self.id]), back=True)
 
     async def dead(self, *, reason: Name | None = None) -> None:
-        """Refuse it for good: it goes to the dead letters of its queue. Does nothing if it is
-        settled.
+        """Refuse the job for good: it goes to the dead letters of its queue.
+
+        Does nothing if the job is already settled.
 
         Raises:
-            ReplyError: its queue has no dead letters; it is not settled then, and no WORKING is
-                sent any more.
+            ReplyError: the queue has no dead letters. The job is then not settled, and no further
+                WORKING is sent for it.
             ConnectionLost: as for ``ack``.
         """
         command = requests.dead([self.id], reason)
@@ -252,25 +261,28 @@ class HeldJob(JobFields, Delivery):
         await self._settle(lambda: self._send(command), back=True)
 
     def release(self) -> None:
-        """Send nothing more for it. The caller takes care of it by its id, or the server delivers
-        it again when its time is over."""
+        """Send nothing more for the job.
+
+        The caller takes care of the job by its id, or the server delivers it again after its retry
+        time.
+        """
         if self._origin is not None and not self.settled:
             self._origin.released()
         super().release()
 
     def end(self) -> None:
-        """Send nothing more for it: it was settled, or could not be."""
+        """Send nothing more for the job: it was settled, or could not be."""
         super().end()
         if self.processing is not None:
             self.processing.end(self._outcome, self._reason)
 
     def left(self) -> None:
-        """Its loop is left, by the task that has processed it."""
+        """Note that the task that processed the job has left the loop."""
         if self.processing is not None:
             self.processing.leave()
 
     async def finish(self) -> None:
-        """Settle it as its loop was left: ACKJOB if the body had ended normally, else NACK."""
+        """Settle the job when its loop is left: ACKJOB if the body ended normally, else NACK."""
         await (self.ack() if self.processed else self.nack())
 
     async def _heartbeat(self) -> float | None:
@@ -280,31 +292,33 @@ class HeldJob(JobFields, Delivery):
             self._lost = True
             return None
         except ConnectionLost:
-            return 0  # it has tried for ``retry_for`` seconds, with pauses
+            return 0  # it was tried for ``retry_for`` seconds, with pauses
         except DisqueError:
             return None
-        # With a retry time of 0 it is never delivered again.
+        # A job with a retry time of 0 is never delivered again.
         return retry * HEARTBEAT_FRACTION if isinstance(retry, int) and retry > 0 else None
 
     async def _working(self) -> Reply:
         if self._origin is not None:
             try:
-                # Where a NACK will be sent, too. On another connection it might overtake this one,
-                # which would take the job back out of its queue then.
+                # A NACK will be sent on this connection, too. From another connection, WORKING
+                # could arrive after the NACK and take the job back out of its queue.
                 return await self._origin.execute("WORKING", self.id)
             except ConnectionLost:
                 pass
         return await self._control(["WORKING", self.id])
 
     async def _send(self, *commands: list[Argument]) -> list[Reply]:
-        """Send commands, of which the last one ends its delivery, and return the replies. The
-        others may run on any node."""
+        """Send commands, the last of which ends the job's delivery, and return the replies.
+
+        The other commands may run on any node.
+        """
         try:
             if self._origin is not None:
                 try:
                     return await self._origin.settle(self, list(commands))
                 except (ConnectionLost, LeavingError):
-                    pass  # what was fetched goes another way
+                    pass  # send it as for a job that was fetched
             *before, last = commands
             answers: list[Reply] = []
             if before:
@@ -321,12 +335,12 @@ class HeldJob(JobFields, Delivery):
 class Jobs(DeliveryLoop[HeldJob]):
     """The worker loop: ``async for job in client.jobs("queue")``.
 
-    - Asking for the next job acknowledges the one before, unless it is settled.
-    - Leaving the loop by ``break``, an exception or cancellation gives the current job back (NACK):
-      at the end of the ``async with`` block if the loop is in one (``async with client.jobs("q") as
-      jobs: async for job in jobs: ...``), else in the background as soon as Python disposes of the
-      loop, at the latest when the client closes.
-    - To leave after a job that is done: ``await job.ack()``, then ``break``; or ``stop()``.
+    - Asking for the next job acknowledges the previous one, unless it is already settled.
+    - Leaving the loop by ``break``, an exception or cancellation gives the current job back (NACK).
+      If the loop is in a block (``async with client.jobs("q") as jobs: async for job in jobs:
+      ...``), this happens at the end of the block. Otherwise it happens in the background as soon
+      as Python disposes of the loop, or at the latest when the client is closed.
+    - To leave after finishing a job, call ``await job.ack()`` and then ``break``, or call ``stop``.
 
-    Fetching raises what ``Client.get`` raises.
+    Fetching a job raises the same exceptions as ``Client.get``.
     """

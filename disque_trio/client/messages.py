@@ -1,5 +1,7 @@
-"""The jobs of a call: the request, and its answer. Their headers are described in docs/client.md,
-for clients in other languages."""
+"""The jobs of a call: the request and its answer.
+
+docs/client.md describes their headers, for clients in other languages.
+"""
 
 import math
 from dataclasses import dataclass
@@ -29,14 +31,19 @@ def request(
     reply_to: str,
     id: str,
 ) -> list[Argument]:
-    """The ADDJOB of the request ``id``, which is to be answered to the queue ``reply_to`` within
-    ``limit`` seconds; ``now`` in s since the epoch."""
+    """Return the ADDJOB for the request ``id``.
+
+    Args:
+        limit: seconds until nobody waits for the answer any more.
+        now: the current time in seconds since the epoch.
+        reply_to: the queue for the answer.
+    """
     pairs = [*pairs_of(headers), (REPLY_TO, reply_to), (CORRELATION_ID, id)]
     return addjob(
         *(queue, body, limit, replicate),
-        # So that a request is served by another one in time, when the node of its server dies.
+        # So that another server gets the request in time if its server's node dies.
         retry=max(1, math.ceil(limit / 4)),
-        # WORKING is refused when half of it is over.
+        # WORKING is refused once half of the TTL is over.
         ttl=math.ceil(2 * limit) + 1,
         headers=[*pairs, (DEADLINE, str(round((now + limit) * 1000)))],
     )
@@ -44,12 +51,12 @@ def request(
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What a server has to know of a request.
+    """What a server needs to know about a request.
 
     Attributes:
-        reply_to: the queue for the answer; None: no answer is wanted.
-        id: for the answer.
-        deadline: when nobody waits for it any more, s since the epoch; None: never.
+        reply_to: the queue for the answer; None if no answer is wanted.
+        id: the correlation id, to be repeated in the answer.
+        deadline: when the caller stops waiting, in seconds since the epoch; None: never.
     """
 
     reply_to: bytes | None
@@ -57,7 +64,7 @@ class Request:
     deadline: float | None
 
     def answer(self, body: Name, status: bytes, now: float) -> list[Argument]:
-        """The ADDJOB of its answer, at ``now``; there is a ``reply_to``."""
+        """Return the ADDJOB for the answer, at ``now``. ``reply_to`` must not be None."""
         assert self.reply_to is not None
         left = 60.0 if self.deadline is None else self.deadline - now
         ttl = max(1, math.ceil(left)) + 1
@@ -70,7 +77,7 @@ class Request:
 
 
 def read_request(job: HeldJob) -> Request:
-    """The request that ``job`` is."""
+    """Read the request in ``job``."""
     headers = job.headers
     deadline = headers.get(DEADLINE, b"")
     return Request(
@@ -82,7 +89,7 @@ def read_request(job: HeldJob) -> Request:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """The answer to the request ``id``; ``failed``: the handler has raised what ``body`` says."""
+    """The answer to the request ``id``. If ``failed``, ``body`` is the text of the exception."""
 
     id: str
     body: bytes
@@ -90,7 +97,7 @@ class Answer:
 
 
 def read_answer(job: Job) -> Answer:
-    """The answer that ``job`` is."""
+    """Read the answer in ``job``."""
     headers = job.headers
     return Answer(
         as_text(headers.get(CORRELATION_ID, b"")), job.body, headers.get(STATUS, OK) != OK

@@ -1,23 +1,23 @@
 """The known nodes: their addresses and priorities, and the order in which to try them.
 
-Owns the directory of known nodes. No I/O: time and randomness come from the caller.
+Does no I/O; callers pass in the time.
 """
 
-import random
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
 from disque_trio.respclient.addresses import Address
 from disque_trio.respclient.errors import ProtocolError
+from disque_trio.respclient.randomness import RANDOM
 
 DEFAULT_PORT = 7711
 
 LEAVING_PRIORITY = 100
-"""The priority under which nodes announce a failed or leaving node; 1 is the best."""
+"""The priority with which nodes announce a failed or leaving node; 1 is the best."""
 
 AVOID_SECONDS = 30.0
-"""How long a node's own -LEAVING outweighs what the others, who hear of it later, say of it."""
+"""How long a node's own -LEAVING outweighs what other nodes, which learn of it later, announce."""
 
 
 def parse_address(text: str) -> Address:
@@ -52,8 +52,8 @@ class Node:
     """One entry of HELLO's list.
 
     Attributes:
-        id: the node's 40 characters.
-        address: where clients reach it.
+        id: 40 characters.
+        address: where clients reach the node.
         priority: 1 is the best; 100 means failed or leaving.
     """
 
@@ -67,9 +67,9 @@ class Hello:
     """A node's reply to HELLO.
 
     Attributes:
-        version: of the format of the answer, 1.
-        node_id: the id of the node that answers.
-        nodes: all nodes that it knows, itself included.
+        version: the version of the reply's format, always 1.
+        node_id: the id of the node that replied.
+        nodes: all nodes that this node knows, itself included.
     """
 
     version: int
@@ -78,13 +78,13 @@ class Hello:
 
 
 def parse_hello(reply: Any, used: Address) -> Hello:
-    """Read HELLO's reply, given by the node that was reached at ``used``.
+    """Parse the HELLO reply of the node that was reached at ``used``.
 
-    For that node itself the address that worked is kept, whatever it calls itself (it may sit
-    behind a port mapping, or not know its own address yet).
+    That node itself gets the address ``used``, whatever it calls itself: it may be behind a port
+    mapping, or not know its own address yet.
 
     Raises:
-        ProtocolError: this is not what a Disque node answers.
+        ProtocolError: a Disque node would not reply this.
     """
     try:
         version, raw_id, *entries = reply
@@ -103,9 +103,9 @@ def parse_hello(reply: Any, used: Address) -> Hello:
 
 
 class Directory:
-    """The nodes to choose from: the given seeds and all nodes that HELLO has named.
+    """The nodes to choose from: the seeds, and all nodes that HELLO named.
 
-    A node that others no longer name is forgotten, the seeds never.
+    A node that HELLO no longer names is forgotten; seeds never are.
     """
 
     def __init__(self, seeds: Iterable[Address]) -> None:
@@ -116,7 +116,7 @@ class Directory:
             raise ValueError("at least one node address is needed")
 
     def learn(self, hello: Hello) -> None:
-        """Take over the list of a node, which replaces the one before."""
+        """Replace the known nodes by those of ``hello``."""
         self._nodes = {node.id: node for node in hello.nodes}
         if self._nodes.get(hello.node_id, None) is not None:
             own = self._nodes[hello.node_id]
@@ -124,30 +124,31 @@ class Directory:
                 self._avoid_until.pop(own.id, None)
 
     def avoid(self, node_id: str, now: float) -> None:
-        """The node said -LEAVING at ``now`` (seconds): come back to it only if no other will do."""
+        """Try a node only after all others for a while: it said -LEAVING at ``now`` (seconds)."""
         self._avoid_until[node_id] = now + AVOID_SECONDS
 
     def candidates(self, now: float, prefer: Address | None = None) -> list[Address]:
-        """All addresses, the one to try first in front.
+        """Return all addresses, in the order in which to try them.
 
-        Known nodes by priority, at random among equals (but ``prefer`` before its equals); seeds
-        that no known node accounts for follow; nodes to be avoided come last.
+        Known nodes come first, by priority. Equals are in random order, except that ``prefer``
+        comes first among them. Then come seeds that are not the address of a known node, and
+        finally nodes to avoid.
         """
         ranked = [(self._rank(node, now), node.address) for node in self._nodes.values()]
         known = {address for _, address in ranked}
         ranked += [(float(LEAVING_PRIORITY - 1), seed) for seed in self._seeds if seed not in known]
-        random.shuffle(ranked)
+        RANDOM.shuffle(ranked)
         ranked.sort(key=lambda entry: (entry[0], entry[1] != prefer))
         return list(dict.fromkeys(address for _, address in ranked))
 
     def better_than(self, node_id: str, now: float) -> list[Address]:
-        """Addresses of the nodes with a lower priority number than ``node_id``, best first."""
+        """Return the addresses of nodes that rank above ``node_id``, best first."""
         own = self._nodes.get(node_id)
         if own is None:
             return []
         limit = self._rank(own, now)
         better = [node for node in self._nodes.values() if self._rank(node, now) < limit]
-        random.shuffle(better)
+        RANDOM.shuffle(better)
         better.sort(key=lambda node: self._rank(node, now))
         return [node.address for node in better]
 

@@ -1,6 +1,6 @@
 """Decodes replies into the values that the client returns.
 
-All functions raise ``ProtocolError`` on a reply of another shape.
+All functions raise ``ProtocolError`` if a reply has an unexpected shape.
 """
 
 from collections.abc import Iterable
@@ -14,18 +14,18 @@ from disque_trio.respclient.errors import DisqueError
 from disque_trio.respclient.values import elements, integer, pairs, text, unexpected
 
 Record: TypeAlias = dict[str, int | str | bytes | list[str] | None]
-"""Fields of SHOW or QSTAT by name; only ``body`` is bytes."""
+"""The fields of SHOW or QSTAT by name; only ``body`` is bytes."""
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What WAITJOB says of a job.
+    """How a job ended, as WAITJOB reports it.
 
     Attributes:
-        id: of the job.
-        state: ``acked``, ``dead``, ``expired``, ``cancelled``, ``gone`` (nothing is known of it) or
-            ``pending`` (it has not ended).
-        result: what its worker left; None: nothing.
+        id: the id of the job.
+        state: ``acked``, ``dead``, ``expired``, ``cancelled``, ``gone`` (nothing is known of the
+            job) or ``pending`` (it has not ended).
+        result: the result that its worker left; None if there is none.
     """
 
     id: str
@@ -35,17 +35,19 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """The policy of a queue, of a pattern, or of all queues; times in s, None: not set.
+    """The policy of a queue, of a pattern or of all queues. Times are in seconds; None: not set.
 
     Attributes:
-        name: what it was set for.
-        attempts: deliveries before a job goes to the dead letters. dead: the queue of these.
-        backoff: shortest and longest pause before a job is queued again.
-        dead_ttl: how long a dead letter lives.
-        ttl, retry, replicate, maxlen: what ADDJOB takes where it is not told.
-        maxbytes: of the bodies of queued jobs.
-        rate: how many jobs are delivered in a time, as ``50/s``. burst: how many of them at once.
-        active: jobs that may be delivered and not acknowledged at once.
+        name: the queue or pattern that the policy was set for.
+        attempts: how often a job is delivered before it becomes a dead letter.
+        dead: the queue for dead letters.
+        backoff: the shortest and the longest pause before a job is queued again.
+        dead_ttl: the time to live of a dead letter.
+        ttl, retry, replicate, maxlen: defaults for ADDJOB.
+        maxbytes: the limit for the bodies of all queued jobs, in bytes.
+        rate: how many jobs are delivered in a time, such as ``50/s``.
+        burst: how many of these jobs may be delivered at once.
+        active: how many jobs may be delivered but unacknowledged at any time.
         groups: ``fair`` or ``fifo``.
     """
 
@@ -67,16 +69,19 @@ class Policy:
 
 @dataclass(frozen=True, slots=True)
 class Schedule:
-    """Jobs that are added again and again; moments are ms since the epoch.
+    """A schedule by which jobs are added. Moments are in milliseconds since the epoch.
 
     Attributes:
-        name: of the schedule.
-        times, tz: when, and in which time zone.
-        queue: of the jobs. body: of them; None in a list of schedules.
-        options: of ADDJOB.
-        catchup: the last job that was missed is made up. paused: none are added.
-        done_until: all up to this moment is done. next: when the next job is added; None: never.
-        problem: why the last one was not added; empty: it was.
+        name: the name of the schedule.
+        times, tz: when jobs are added, and the time zone of these times.
+        queue: the queue of the jobs.
+        body: the body of the jobs; None in a list of schedules.
+        options: the options of ADDJOB.
+        catchup: whether the last missed job is made up for.
+        paused: whether the schedule is paused, and adds no jobs.
+        done_until: all times up to this moment are done.
+        next: when the next job is added; None: never.
+        problem: why the last job could not be added; empty if it was added.
     """
 
     name: str
@@ -93,7 +98,7 @@ class Schedule:
 
 
 def record(reply: Reply) -> Record | None:
-    """A flat array of names and values; None for a null."""
+    """Decode a flat array of names and values; null becomes None."""
     if reply is None:
         return None
     fields: Record = {}
@@ -110,7 +115,7 @@ def record(reply: Reply) -> Record | None:
 
 
 def ids(answers: Iterable[Reply]) -> list[str]:
-    """The ids in the answers to several ADDJOBs. Raises AddManyError: there are errors."""
+    """Return the ids in the replies to several ADDJOBs. Raises AddManyError if any is an error."""
     results: list[str | DisqueError] = []
     found: list[str] = []
     for answer in answers:
@@ -125,18 +130,18 @@ def ids(answers: Iterable[Reply]) -> list[str]:
 
 
 def bindings(reply: Reply) -> list[tuple[str, str]]:
-    """BINDINGS's array of topics and queues."""
+    """Decode the array of topics and queues that BINDINGS returns."""
     found = [elements(entry, 2) for entry in elements(reply)]
     return [(text(topic), text(queue)) for topic, queue in found]
 
 
 def jobs(reply: Reply) -> list[Job]:
-    """GETJOB's or QPEEK's array of jobs; a null is none."""
+    """Decode the array of jobs that GETJOB or QPEEK returns; null becomes an empty list."""
     return [] if reply is None else [job(entry) for entry in elements(reply)]
 
 
 def job(entry: Reply) -> Job:
-    """One of these."""
+    """Decode one job of such an array."""
     fields = elements(entry)
     if len(fields) < 3 or not isinstance(fields[2], bytes):
         unexpected(entry)
@@ -163,12 +168,12 @@ def job(entry: Reply) -> Job:
 
 
 def _data(reply: Reply) -> bytes:
-    """A string as bytes."""
+    """Return a string reply as bytes."""
     return reply if isinstance(reply, bytes) else unexpected(reply)
 
 
 def outcomes(reply: Reply) -> list[Outcome]:
-    """WAITJOB's array of [id, state, result]."""
+    """Decode the array of [id, state, result] that WAITJOB returns."""
     found = []
     for entry in elements(reply):
         id, state, result = elements(entry, 3)
@@ -177,7 +182,7 @@ def outcomes(reply: Reply) -> list[Outcome]:
 
 
 def policy(reply: Reply) -> Policy | None:
-    """QGET's names and values; None for a null."""
+    """Decode the names and values that QGET returns; null becomes None."""
     if reply is None:
         return None
     fields = dict(pairs(reply))
@@ -205,7 +210,7 @@ def policy(reply: Reply) -> Policy | None:
 
 
 def schedule(reply: Reply) -> Schedule | None:
-    """CRON GET's names and values; None for a null."""
+    """Decode the names and values that CRON GET returns; null becomes None."""
     if reply is None:
         return None
     fields = dict(pairs(reply))
@@ -226,7 +231,7 @@ def schedule(reply: Reply) -> Schedule | None:
 
 
 def _number(reply: Reply) -> float:
-    """A number, which may have decimals and is a string then."""
+    """Decode a number, which is a string if it has decimals."""
     if isinstance(reply, int):
         return reply
     try:
@@ -236,7 +241,7 @@ def _number(reply: Reply) -> float:
 
 
 def page(reply: Reply) -> tuple[bytes, list[Reply]]:
-    """The next cursor and the elements of one step of a scan."""
+    """Decode one step of a scan: the next cursor and the elements."""
     cursor, found = elements(reply, 2)
     if not isinstance(cursor, bytes):
         unexpected(reply)
@@ -244,7 +249,7 @@ def page(reply: Reply) -> tuple[bytes, list[Reply]]:
 
 
 def info(reply: Reply) -> dict[str, str]:
-    """INFO's lines ``name:value``, the section titles left out."""
+    """Decode the ``name:value`` lines of INFO, without the section titles."""
     fields = {}
     for line in text(reply).splitlines():
         name, colon, value = line.partition(":")

@@ -10,33 +10,33 @@ from disque_trio.resp.command import Argument
 from disque_trio.respclient.values import Name
 
 Headers: TypeAlias = Mapping[str, Name] | Iterable[tuple[Name, Name]]
-"""Names and values; pairs where a name comes several times."""
+"""Names and values; pass pairs if a name occurs several times."""
 
 KEPT = 60.0
-"""Seconds that a key is kept beyond the time for which its ADDJOB is repeated."""
+"""Seconds to keep a key beyond the time for which its ADDJOB is repeated."""
 
 LONGEST_REPEATED = 86_400.0
-"""Seconds for which keys are kept, beside ``KEPT``, where an ADDJOB is repeated longer, or for
-ever."""
+"""The most seconds, without ``KEPT``, to keep a key, even if its ADDJOB is repeated for longer, or
+forever."""
 
 
 def kept_for(repeated: float) -> float:
-    """How long (s) to keep the key of an ADDJOB that is repeated for so many seconds."""
+    """Return how long to keep the key of an ADDJOB that is repeated for ``repeated`` (both s)."""
     return min(repeated, LONGEST_REPEATED) + KEPT
 
 
 def milliseconds(seconds: float) -> int:
-    """A time limit for the wire, where 0 means for ever: at least 1."""
+    """Convert seconds to the milliseconds of a timeout: at least 1, since 0 means forever."""
     return max(1, math.ceil(seconds * 1000))
 
 
 def seconds(value: float) -> Argument:
-    """A time in s, with up to three decimals where it has any."""
+    """Convert a time in seconds to an argument, with three decimals unless it is a whole number."""
     return int(value) if value == int(value) else f"{value:.3f}"
 
 
 def unix_ms(at: datetime | float) -> int:
-    """A time of day in ms since the epoch.
+    """Convert a point in time to milliseconds since the epoch.
 
     Raises:
         ValueError: it is a ``datetime`` without a time zone.
@@ -49,12 +49,12 @@ def unix_ms(at: datetime | float) -> int:
 
 
 def options(**values: Argument | None) -> list[Argument]:
-    """The options that are given, each with its value."""
+    """Return names and values of those options that are not None."""
     return [part for name, value in values.items() if value is not None for part in (name, value)]
 
 
 def new_key() -> str:
-    """A key that no other job has."""
+    """Generate a key that no other job has."""
     return uuid4().hex
 
 
@@ -76,9 +76,9 @@ def addjob(
     key: Name | None = None,
     kept: float | None = None,
 ) -> list[Argument]:
-    """The arguments of ADDJOB; see ``Client.add``. ``kept`` is how long the ``key`` is, in s."""
+    """Return the arguments of ADDJOB; see ``Client.add``. ``kept``: seconds to keep ``key``."""
     if timeout is not None and timeout <= 0:
-        raise ValueError("the timeout must be positive; None waits for ever")
+        raise ValueError("the timeout must be positive; None waits forever")
     if at is not None and delay is not None:
         raise ValueError("give either a delay or a time")
     command: list[Argument] = ["ADDJOB", queue, body]
@@ -103,29 +103,29 @@ def addjob(
 
 
 def cron(name: Name, times: str, tz: str | None, catchup: bool) -> list[Argument]:
-    """The arguments of CRON SET up to the queue; see ``Schedules.set``."""
+    """Return the arguments of CRON SET up to the queue; see ``Schedules.set``."""
     command: list[Argument] = ["SET", name, times, *options(TZ=tz)]
     return [*command, "CATCHUP"] if catchup else command
 
 
 def backoff(value: tuple[float, float] | None) -> list[Argument]:
-    """The option BACKOFF of QSET."""
+    """Return the BACKOFF option of QSET."""
     return [] if value is None else ["BACKOFF", seconds(value[0]), seconds(value[1])]
 
 
 def nack(ids: Sequence[str], delay: float | None, reason: Name | None) -> list[Argument]:
-    """The arguments of NACK; see ``Client.nack``."""
+    """Return the arguments of NACK; see ``Client.nack``."""
     wait = None if delay is None else seconds(delay)
     return ["NACK", *ids, *options(DELAY=wait, REASON=reason)]
 
 
 def dead(ids: Sequence[str], reason: Name | None) -> list[Argument]:
-    """The arguments of NACK that make dead letters of jobs."""
+    """Return the arguments of the NACK that turns jobs into dead letters."""
     return ["NACK", *ids, "DEAD", *options(REASON=reason)]
 
 
 def ackjob(ids: Sequence[str], result: Name | None) -> list[Argument]:
-    """The arguments of ACKJOB; see ``Client.ack``."""
+    """Return the arguments of ACKJOB; see ``Client.ack``."""
     return ["ACKJOB", *ids, *options(RESULT=result)]
 
 
@@ -139,7 +139,7 @@ def jscan(
     group: Name | None = None,
     headers: Headers | None = None,
 ) -> list[Argument]:
-    """The options of JSCAN; see ``Client.jscan``."""
+    """Return the options of JSCAN; see ``Client.jscan``."""
     command = options(COUNT=count, QUEUE=queue)
     command += options(MINAGE=min_age, MAXAGE=max_age, MINRETURNS=min_returns, GROUP=group)
     for state in states:
@@ -150,7 +150,7 @@ def jscan(
 
 
 def pairs_of(headers: Headers | None) -> list[tuple[Name, Name]]:
-    """The names and values."""
+    """Return headers as a list of names and values."""
     if headers is None:
         return []
     return list(headers.items() if isinstance(headers, Mapping) else headers)

@@ -1,7 +1,7 @@
-"""Chooses the node to talk to, and moves to another one when it fails.
+"""Chooses the node to talk to, and moves to another one when that fails.
 
-Owns the current session. Chooses a node by HELLO's priorities, moves on when the node is lost or
-says -LEAVING, and repeats commands where that is safe, within a time limit.
+Owns the current session. Chooses a node by the priorities in HELLO, moves on when the node is lost
+or says -LEAVING, and repeats commands where that is safe, within a time limit.
 """
 
 from collections.abc import Sequence
@@ -26,11 +26,11 @@ from disque_trio.respclient.errors import (
 from disque_trio.respclient.retry import Retry
 
 REFUSED: Final = (AuthError, NoPermError)
-"""What a node says who does not let us in."""
+"""The errors with which a node refuses to let us in."""
 
 
 _TLS_ONLY: Final = "this port is for TLS only"
-"""What a node says at its port for TLS to who comes without."""
+"""The error with which a TLS port answers a client without TLS."""
 
 
 class Router:
@@ -41,7 +41,7 @@ class Router:
         directory: the nodes to choose from.
 
     Attributes:
-        retry_for: seconds to go on trying after a failure.
+        retry_for: seconds to keep trying after a failure.
     """
 
     def __init__(self, connector: Connector, directory: Directory, *, retry_for: float) -> None:
@@ -57,29 +57,29 @@ class Router:
 
     @property
     def address(self) -> Address | None:
-        """Of the node in use, None between two."""
+        """The address of the node in use; None while there is none."""
         session = self._session
         return session.address if session is not None and session.current else None
 
     def retry(self) -> Retry:
-        """A fresh time limit for one request."""
+        """Return a fresh time limit for one request."""
         return Retry(self.retry_for)
 
     async def session(self, retry: Retry) -> Session:
-        """The session with the current node; finds a node if there is none.
+        """Return the session with the current node; find a node if there is none.
 
         Raises:
-            ConnectionLost: no node could be reached before the time was over. TlsError, at once:
-                none ever was, as TLS failed with all of them.
-            AuthError, NoPermError: the password was refused, or the user may not say HELLO.
+            ConnectionLost: no node could be reached in time.
+            TlsError: no node was ever reached, since TLS failed with all of them; raised at once.
+            AuthError, NoPermError: the password was refused, or the user may not run HELLO.
         """
         while True:
             if self._session is not None and self._session.current and not self._closed:
                 return self._session
             attempts = self._attempts
             async with self._choosing:
-                # Who waited here while another task tried in vain takes that for an answer, so
-                # that many tasks do not try the same dead nodes one after the other.
+                # If another task tried in vain while this one waited for the lock, count that as
+                # an attempt of this task. Else many tasks would try the same dead nodes in turn.
                 if self._attempts == attempts:
                     await self._choose()
             if self._session is not None and self._session.current:
@@ -88,12 +88,12 @@ class Router:
                 raise ConnectionLost(self._failure)
 
     def leave(self, session: Session) -> None:
-        """The node of this session said -LEAVING: look for another one."""
+        """Look for another node, since the one of this session said -LEAVING."""
         self._directory.avoid(session.node_id, library().current_time())
         session.leave()
 
     def close(self) -> None:
-        """Close the current session; no other will be opened."""
+        """Close the current session and open no other."""
         self._closed = True
         if self._session is not None:
             self._session.close()
@@ -108,9 +108,9 @@ class Router:
     ) -> list[Reply]:
         """Run commands as one pipeline, on the current node or, while it lives, on ``pinned``.
 
-        Commands that certainly did not run, or were refused with -LEAVING, are sent again; those
-        that may have run only if ``repeat`` says that this does no harm. Errors that remain stand
-        in the list in place of the reply.
+        Commands that certainly did not run, or were refused with -LEAVING, are sent again. Those
+        that may have run are sent again only if ``repeat`` is set. In the returned list, a command
+        that failed for good has its error in place of the reply.
         """
         results: list[Reply] = [None] * len(commands)
         todo = list(range(len(commands)))
@@ -121,7 +121,7 @@ class Router:
                 session = session or await self.session(retry)
                 connection = await session.connection(role)
             except (ConnectionLost, *REFUSED) as error:
-                # The loss of a command that may have run says more than that no node is left.
+                # That a command may have run says more than that no node is left: keep it.
                 for index in todo:
                     before = results[index]
                     if not (isinstance(before, ConnectionLost) and before.maybe_executed):
@@ -155,7 +155,7 @@ class Router:
         """Run one command as ``run`` does, and return its reply.
 
         Raises:
-            DisqueError: the error that remained.
+            DisqueError: the command failed for good.
         """
         [reply] = await self.run(role, [command], repeat=repeat, pinned=pinned)
         if isinstance(reply, DisqueError):
@@ -166,7 +166,7 @@ class Router:
         if self._closed:
             raise ConnectionLost("the client is closed")
         failures: list[str] = []
-        lasting = self._session is None  # later certificates may be renewed
+        lasting = self._session is None  # certificates may be renewed later on
         refused: AuthError | NoPermError | None = None
         for address in self._directory.candidates(library().current_time(), self._prefer):
             try:

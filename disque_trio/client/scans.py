@@ -11,8 +11,10 @@ from disque_trio.respclient.errors import ConnectionLost
 
 
 async def scan(router: Router, command: str, options: list[Argument]) -> AsyncGenerator[Reply]:
-    """All that a scan gives, page by page. If the client goes on at another node meanwhile, it
-    begins again there: cursors mean nothing to that.
+    """Yield all elements of a scan, page by page.
+
+    If the client moves to another node meanwhile, the scan begins again there, since a cursor is
+    only valid on its own node.
 
     Raises:
         ConnectionLost: no node could be reached in time.

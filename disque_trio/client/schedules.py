@@ -1,4 +1,4 @@
-"""Jobs that the cluster adds by itself, again and again."""
+"""Schedules: jobs that the cluster adds by itself, again and again."""
 
 from disque_trio.client import replies, requests
 from disque_trio.client.requests import Headers
@@ -36,17 +36,17 @@ class Schedules:
         """Let the cluster add a job at certain times, again and again (CRON SET).
 
         Args:
-            name: of the schedule; one with this name is replaced.
-            times: five fields as in cron, ``@daily`` and its like, or ``@every 10s``.
-            queue, body: of each job.
-            tz: the fields are of this time zone (``Europe/Berlin``); None: UTC.
-            catchup: make up the last job that was missed while no node was there.
-            replicate, delay, retry, ttl, maxlen, priority, group, headers, async_: of each job, as
-                for ``Client.add``.
+            name: the name of the schedule; replaces any schedule of this name.
+            times: five fields as in cron, ``@daily`` and the like, or ``@every 10s``.
+            queue, body: the queue and the body of each job.
+            tz: the time zone of ``times``, such as ``Europe/Berlin``; None: UTC.
+            catchup: if jobs were missed while no node was up, add the last of them later.
+            replicate, delay, retry, ttl, maxlen, priority, group, headers, async_: options of each
+                job, as for ``Client.add``.
 
         Raises:
-            NoExtError: a node of the cluster does not know this.
-            ReplyError: times or zone make no sense, or the node has no cronsim.
+            NoExtError: a node of the cluster does not support schedules.
+            ReplyError: the times or the time zone are invalid, or the node has no cronsim.
         """
         options = (replicate, delay, retry, ttl, maxlen, async_)
         more = requests.addjob(
@@ -55,30 +55,37 @@ class Schedules:
         await self._cron(*requests.cron(name, times, tz, catchup), queue, body, *more)
 
     async def get(self, name: Name) -> replies.Schedule | None:
-        """The schedule with this name (CRON GET); None: there is none."""
+        """Return the schedule with this name (CRON GET); None if there is none."""
         return replies.schedule(await self._cron("GET", name))
 
     async def all(self) -> list[replies.Schedule]:
-        """All schedules by name, without the bodies of their jobs (CRON LIST)."""
+        """Return all schedules by name, without the bodies of their jobs (CRON LIST)."""
         found = map(replies.schedule, elements(await self._cron("LIST")))
         return [schedule for schedule in found if schedule is not None]
 
     async def delete(self, name: Name) -> bool:
-        """Delete a schedule (CRON DEL); returns whether there was one."""
+        """Delete a schedule (CRON DEL); return whether there was one."""
         return integer(await self._cron("DEL", name)) > 0
 
     async def pause(self, name: Name) -> None:
-        """Let no jobs of a schedule be added until ``resume``. Raises ReplyError: there is
-        none with this name."""
+        """Add no jobs of a schedule until ``resume`` (CRON PAUSE). Raises ReplyError if there is no
+        schedule of this name."""
         await self._cron("PAUSE", name)
 
     async def resume(self, name: Name) -> None:
-        """Let jobs be added again, and none for the time that it was paused. Raises ReplyError."""
+        """Add jobs again, but none for the pause (CRON RESUME). Raises ReplyError as ``pause``."""
         await self._cron("RESUME", name)
 
     async def run(self, name: Name) -> str | list[str]:
-        """Add a job of a schedule now, whatever its times say; returns its id, or, where the queue
-        is a topic, those of all its jobs. Raises ReplyError, and AddManyError as ``publish``."""
+        """Add a job of a schedule now, whatever its times are (CRON RUN).
+
+        Returns:
+            The id of the job; if the queue is a topic, the ids of all its jobs.
+
+        Raises:
+            ReplyError: there is no schedule of this name, or the job was refused.
+            AddManyError: as for ``Client.publish``.
+        """
         reply = await self._router.run_one("adds", ["CRON", "RUN", name], repeat=False)
         return replies.ids(reply) if isinstance(reply, list) else text(reply)
 

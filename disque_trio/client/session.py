@@ -1,13 +1,13 @@
 """The connections to one node.
 
-Owns three kinds of them, all opened when first needed:
+Owns three kinds of connections, all opened when first needed:
 
 - the ``control`` connection, shared by all quick commands;
-- the ``adds`` connection, shared by ADDJOB, which may wait for its replicas and must not hold up
-  the WORKING and ACKJOB of the control connection meanwhile;
-- connections that are lent for one blocking GETJOB at a time.
+- the ``adds`` connection, shared by ADDJOBs: they may wait for replicas, and must not hold up
+  WORKING and ACKJOB on the control connection meanwhile;
+- connections for GETJOB, each lent to one blocking call at a time.
 
-Opens those on which jobs are pushed, too, which belong to their ``Feed``.
+Also opens the connections on which jobs are pushed; these belong to their ``Feed``.
 """
 
 from typing import Final, Literal, TypeAlias
@@ -23,18 +23,19 @@ from disque_trio.respclient.pool import ConnectionPool
 Role: TypeAlias = Literal["control", "adds"]
 
 _NOT_KNOWN: Final = ("ERR", "NOPROTO")
-"""The codes of a node that does not know HELLO 3, or CONSUME."""
+"""Error codes of a node that does not know HELLO 3 or CONSUME."""
 
 
 class Session:
-    """The connections to one node. It ends with its control connection, or when the client leaves
-    the node.
+    """The connections to one node.
+
+    A session ends when its control connection does, or when the client leaves the node.
 
     Attributes:
-        node_id, address: of the node.
+        node_id, address: the id and the address of the node.
         blocking: the connections for GETJOB.
-        pushes: the node pushes jobs, as far as is known.
-        knows_headers: it knows WITHHEADERS, as far as is known.
+        pushes: whether the node can push jobs, as far as is known.
+        knows_headers: whether the node knows WITHHEADERS, as far as is known.
     """
 
     def __init__(self, hello: Hello, control: Connection, connector: Connector) -> None:
@@ -51,19 +52,19 @@ class Session:
 
     @property
     def alive(self) -> bool:
-        """The node can still be talked to."""
+        """Whether the node can still be talked to."""
         return not self._shared["control"].closed
 
     @property
     def current(self) -> bool:
-        """The node can serve new requests: it is alive and was not left."""
+        """Whether to make new requests here: the node is alive and was not left."""
         return self.alive and not self._left
 
     async def connection(self, role: Role) -> Connection:
-        """The shared connection of that role.
+        """Return the shared connection for ``role``.
 
         Raises:
-            ConnectionLost: it cannot be opened; the session is over then.
+            ConnectionLost: it cannot be opened; the session has then ended.
         """
         connection = self._shared.get(role)
         if connection is not None and (role == "control" or not connection.closed):
@@ -75,10 +76,11 @@ class Session:
             return connection
 
     async def open_for_pushes(self) -> Connection | None:
-        """Open a connection that speaks RESP3. None if the node does not; ``pushes`` is unset then.
+        """Open a connection that speaks RESP3. If the node cannot, return None and unset
+        ``pushes``.
 
         Raises:
-            ConnectionLost: it cannot be opened; the session is over then.
+            ConnectionLost: it cannot be opened; the session has then ended.
         """
         connection = await self._open()
         speaks = False
@@ -90,12 +92,13 @@ class Session:
         return connection if speaks else None
 
     async def asks(self, connection: Connection, *command: Argument) -> bool:
-        """Send what a node that cannot push does not know; returns whether this one does, and
-        unsets ``pushes`` if not.
+        """Send a command that only nodes that can push know, and return whether this one does.
+
+        Unsets ``pushes`` if not.
 
         Raises:
-            ConnectionLost: the connection is lost, or there was no answer in time.
-            ReplyError: the node refuses it now.
+            ConnectionLost: the connection is lost, or there was no reply in time.
+            ReplyError: the node refuses the command for another reason.
         """
         try:
             with fail_after(self._connector.timeout):
@@ -110,16 +113,16 @@ class Session:
         return self.pushes
 
     def job_taken(self) -> None:
-        """A job of this node is in flight: its WORKING and ACKJOB belong here."""
+        """Note that a job of this node is in flight: its WORKING and ACKJOB belong here."""
         self._jobs += 1
 
     def job_settled(self) -> None:
-        """The job is done with. A node that was left is hung up on after the last one."""
+        """Note that such a job is settled. After the last one, a node that was left is closed."""
         self._jobs -= 1
         self._close_if_unused()
 
     def leave(self) -> None:
-        """Make no new requests here; what is held from here can still be settled."""
+        """Make no new requests here; jobs that are held from here can still be settled."""
         self._left = True
         self.blocking.close()
         self._close_if_unused()

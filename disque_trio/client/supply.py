@@ -1,4 +1,4 @@
-"""The jobs of a worker: pushed by whichever node serves, or fetched where a node cannot push."""
+"""The jobs of a worker: pushed by the node in use, or fetched if that cannot push."""
 
 from disque_trio.client.feed import Feed
 from disque_trio.client.fetch import take
@@ -12,14 +12,16 @@ from disque_trio.respclient.values import Name
 
 
 class Supply:
-    """The jobs of some queues, for any number of tasks. It begins when the first one takes a job.
+    """The jobs of some queues, for any number of tasks.
+
+    Opens a connection only when a task first takes a job.
 
     Args:
-        router: finds the node.
+        router: chooses the node.
         in_flight: the jobs that are not settled.
-        queues: names; those that come first are preferred.
-        withheaders: the jobs come with their headers.
-        pattern: the names are patterns. No node pushes by these: the jobs are fetched.
+        queues: the names of the queues, preferred ones first.
+        withheaders: whether to get jobs with their headers.
+        pattern: whether the names are patterns. Nodes do not push by pattern, so jobs are fetched.
 
     Raises:
         ValueError: there are no queues.
@@ -49,7 +51,7 @@ class Supply:
         There is no checkpoint between its arrival and the return.
         """
         job: HeldJob | None = None
-        # Jobs that are released take credit, so whoever releases them fetches the others.
+        # A released job uses up credit of the feed, so fetch jobs once any was released.
         if not self._pattern and (self._feed is None or not self._feed.let_go):
             retry = self._router.retry()
 
@@ -66,12 +68,12 @@ class Supply:
         return job
 
     def pause(self) -> None:
-        """Take no jobs until a task wants one; those in hand can be settled."""
+        """Take no jobs until a task asks for one; those in hand can be settled."""
         if self._feed is not None:
             self._feed.retire()
 
     async def _pushed(self, session: Session) -> HeldJob | None:
-        """The next job that this node pushes; None if it cannot."""
+        """Return the next job that this node pushes; None if it cannot push."""
         try:
             feed = self._feed
             if feed is None or feed.over or feed.session is not session:
@@ -82,7 +84,7 @@ class Supply:
             raise
 
     async def _open(self, session: Session) -> Feed | None:
-        """A feed at this node; None if it cannot push."""
+        """Return a feed at this node; None if it cannot push."""
         async with self._opening:
             feed = self._feed
             if feed is not None:

@@ -1,6 +1,6 @@
-"""What a client tells whoever traces it: that jobs are sent, received and processed.
+"""How a client tells a tracer that jobs are sent, received and processed.
 
-No library is known here. ``disque_trio.otel`` sets ``tracer``; while nobody does, nothing is told.
+Knows no tracing library: ``disque_trio.otel`` sets ``tracer``. Nothing is traced until then.
 """
 
 from collections.abc import Awaitable, Callable, Iterator, Sequence
@@ -17,11 +17,11 @@ from disque_trio.respclient.values import Name
 R = TypeVar("R")
 
 Pairs: TypeAlias = Sequence[tuple[Name, Name]]
-"""Headers of a job: names and values."""
+"""Headers of a job, as names and values."""
 
 
 class Received(Protocol):
-    """What is read of a job that was delivered."""
+    """The fields of a delivered job that tracers read."""
 
     @property
     def id(self) -> str: ...
@@ -39,49 +39,54 @@ class Sending(Protocol):
     """Jobs that are being added.
 
     Attributes:
-        more: for each job the headers that it gets besides its own.
+        more: for each job, the headers to add to its own.
     """
 
     more: Sequence[Pairs]
 
     def answered(self, replies: Sequence[Reply]) -> None:
-        """Say what the node has answered, errors included."""
+        """Note the replies of the node, which may include errors."""
 
 
 class Processing(Protocol):
     """A job that is being processed."""
 
     def activate(self) -> None:
-        """Let what this task or thread does from now on belong to the job."""
+        """Make whatever this task or thread does from now on part of this job's trace."""
 
     def leave(self) -> None:
-        """Undo ``activate``, where this is the same task or thread."""
+        """Undo ``activate``, if this is still the same task or thread."""
 
     def describe(self, name: str, value: str | int) -> None:
-        """Say more of the job: ``task``, for example."""
+        """Set an attribute of the job, such as ``task``."""
 
     def failed(self, error: BaseException) -> None:
-        """Say that its handler has raised an exception."""
+        """Note that the job's handler raised an exception."""
 
     def end(self, outcome: str, reason: Name | None = None) -> None:
-        """Say what became of it: ``ack``, ``nack``, ``dead``, ``requeue``, ``release``, ``lost``;
-        and why. Leaves it, too. Does nothing the second time."""
+        """Note what became of the job, and leave it. Does nothing the second time.
+
+        Args:
+            outcome: ``ack``, ``nack``, ``dead``, ``requeue``, ``release`` or ``lost``.
+            reason: why.
+        """
 
 
 class Tracer(Protocol):
-    """Whoever traces clients."""
+    """Traces what clients do."""
 
     def sending(
         self, queues: Sequence[Name], headers: Sequence[Pairs], address: Address | None, batch: bool
     ) -> AbstractContextManager[Sending]:
-        """Jobs are being added, one for each of ``queues`` and ``headers``.
+        """Return a context for adding jobs, one for each of ``queues`` and ``headers``.
 
         Args:
-            address: of the node. batch: the program adds several by one call.
+            address: the address of the node.
+            batch: whether the program adds several jobs by one call.
         """
 
     def creating(self, queue: Name, headers: Pairs) -> Pairs:
-        """A job was made that is added later. Returns the headers that it gets besides its own."""
+        """Note a job that will be added later. Returns the headers to add to its own."""
 
     def received(
         self,
@@ -91,21 +96,21 @@ class Tracer(Protocol):
         began: int,
         error: BaseException | None = None,
     ) -> None:
-        """The program has got jobs for which it has asked at ``began`` (ns since the epoch), or an
-        error."""
+        """Note that the program received jobs, or an error, for a request made at ``began`` (ns
+        since the epoch)."""
 
     def processing(self, job: Received, address: Address) -> Processing:
-        """This task has got a job to process, and ``activate`` was done."""
+        """Note that this task got a job to process. The result is already activated."""
 
     def current(self) -> Processing | None:
-        """The job that this task or thread is processing."""
+        """Return the job that this task or thread is processing."""
 
     def carried(self, function: Callable[[], Awaitable[R]]) -> Callable[[], Awaitable[R]]:
-        """``function``, to be called in another task or thread as if it were called here."""
+        """Return a function that calls ``function`` elsewhere as part of the trace of this task."""
 
 
 tracer: Tracer | None = None
-"""Looked at with each operation; None: nobody traces."""
+"""The tracer, read at each operation; None: nobody traces."""
 
 
 def use(new: Tracer | None) -> None:
@@ -119,7 +124,7 @@ _unseen: ContextVar[bool] = ContextVar("disque_unseen", default=False)
 
 @contextmanager
 def unseen() -> Iterator[None]:
-    """Trace nothing that this task does within the block: jobs that only we know of."""
+    """Trace nothing that this task does within the block, for jobs that are internal."""
     token = _unseen.set(True)
     try:
         yield
@@ -128,18 +133,18 @@ def unseen() -> Iterator[None]:
 
 
 def seeing() -> Tracer | None:
-    """``tracer``, unless this is within ``unseen``."""
+    """Return ``tracer``; None inside of ``unseen``."""
     return None if tracer is None or _unseen.get() else tracer
 
 
 def carried(function: Callable[[], Awaitable[R]]) -> Callable[[], Awaitable[R]]:
-    """``function``, to be called in another task or thread, where it belongs to the trace of this
-    one."""
+    """Return a function that calls ``function`` in another task or thread as part of the trace of
+    this one."""
     return function if tracer is None else tracer.carried(function)
 
 
 def current() -> Processing | None:
-    """The job that this task or thread is processing, if it is traced."""
+    """Return the job that this task or thread is processing, if it is traced."""
     return None if tracer is None else tracer.current()
 
 
@@ -151,14 +156,15 @@ async def send(
     *,
     batch: bool = False,
 ) -> list[Reply]:
-    """Send ADDJOBs, and tell ``tracer``.
+    """Send ADDJOBs and report them to ``tracer``.
 
-    A node that knows no headers gets jobs without, where these have none of their own.
+    If a node does not know headers, jobs with no headers of their own are sent again without those
+    of the tracer.
 
     Args:
-        run: sends commands and returns the replies, errors among them.
-        commands: as ``requests.addjob`` makes them.
-        address: of the node.
+        run: sends commands and returns their replies, which may include errors.
+        commands: commands made by ``requests.addjob``.
+        address: the address of the node.
     """
     queues = [_name(command[1]) for command in commands]
     headers = [headers_of(command) for command in commands]
@@ -183,14 +189,14 @@ async def send(
 
 
 def _name(argument: Argument) -> Name:
-    """An argument that is a name."""
+    """Convert an argument that is a name to str or bytes."""
     if isinstance(argument, str | bytes):
         return argument
     return str(argument) if isinstance(argument, int) else bytes(argument)
 
 
 def headers_of(command: list[Argument]) -> Pairs:
-    """The headers in an ADDJOB; they are the last of its arguments."""
+    """Return the headers of an ADDJOB, which are its last arguments."""
     at = 4
     while at < len(command):
         if command[at] == "HEADERS":
@@ -201,7 +207,7 @@ def headers_of(command: list[Argument]) -> Pairs:
 
 
 def with_headers(command: list[Argument], had: int, more: Pairs) -> list[Argument]:
-    """An ADDJOB with ``more`` headers; it has ``had`` of them at its end."""
+    """Append the headers ``more`` to an ADDJOB that has ``had`` headers at its end."""
     if not more:
         return command
     new: list[Argument] = [text for pair in more for text in pair]

@@ -1,32 +1,34 @@
-"""Where a cluster is, as a URL says it: ``disque://user:password@host:7711,host2:7711``, or
-``disques://`` for TLS."""
+"""URLs of clusters: ``disque://user:password@host:7711,host2:7711``, or ``disques://`` for TLS."""
 
+import os
+import re
+import socket
 import ssl
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final, Self
 from urllib.parse import parse_qsl, unquote
 
 from disque_trio.client.nodes import parse_address
-from disque_trio.respclient.login import Login
+from disque_trio.respclient.login import Login, check_client_name
 from disque_trio.respclient.tls import Tls, TlsOption
 
 DEFAULT = "disque://127.0.0.1:7711"
 
 _FORM = (
-    "the URL of a node has to be like disque://user:password@host:7711, or disques:// for TLS, with"
-    " percent signs for what is special in a password"
+    "the URL of a node must look like disque://user:password@host:7711, or disques:// for TLS, with"
+    " special characters in a password percent-encoded"
 )
 _TRUTH: Final = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
-_CHECKS: Final = {  # kombu knows both
+_CHECKS: Final = {  # the names in kombu and in Python's ssl
     "required": True,
-    "optional": True,  # of a server one always comes
+    "optional": True,  # a server always sends a certificate
     "none": False,
     "cert_required": True,
     "cert_optional": True,
     "cert_none": False,
 }
-_OPTIONS: Final = {  # what they are for ``Tls``; named as in the URLs of redis-py and kombu
+_OPTIONS: Final = {  # attributes of ``Tls`` by their names in URLs of redis-py and kombu
     "ssl_ca_certs": "ca_file",
     "ssl_ca_path": "ca_dir",
     "ssl_certfile": "cert_file",
@@ -35,35 +37,45 @@ _OPTIONS: Final = {  # what they are for ``Tls``; named as in the URLs of redis-
     "ssl_check_hostname": "check_hostname",
     "ssl_cert_reqs": "verify",
 }
+_CLIENT_NAME: Final = "client_name"  # as for redis-py
 
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
-    """Some nodes of a cluster, and what they want to hear.
+    """Some nodes of a cluster, and how to log in to them.
 
     Attributes:
-        nodes: addresses as ``connect`` takes them.
-        password: for AUTH; None: there is none. username: of it; None: the default user.
-        tls: None: without TLS.
+        nodes: addresses, as ``connect`` takes them.
+        password: for AUTH; None if there is none.
+        username: the user with this password; None: the default user.
+        tls: how to encrypt connections; None: not at all.
+        client_name: the name of the connections in CLIENT LIST; None: no name.
+
+    Raises:
+        ValueError: no node would accept the client name.
     """
 
     nodes: tuple[str, ...]
     password: str | None = field(default=None, repr=False)
     username: str | None = None
     tls: Tls | ssl.SSLContext | bool | None = None
+    client_name: str | None = None
+
+    def __post_init__(self) -> None:
+        check_client_name(self.client_name)
 
     @classmethod
     def parse(cls, urls: str | Sequence[str]) -> Self:
-        """The cluster behind ``disque://[[USER]:PASSWORD@]HOST[:PORT]`` or
-        ``disque://unix:/PATH``; with ``disques://`` its nodes speak TLS.
+        """Parse ``disque://[[USER]:PASSWORD@]HOST[:PORT]`` or ``disque://unix:/PATH``.
 
-        Several nodes have commas or semicolons between them, or are a list; the scheme, and user
-        and password, may be left out but for the first. Percent signs are understood. The URL for
-        TLS may end in options such as ``?ssl_ca_certs=FILE``; see docs/client.md.
+        ``disques://`` means that the nodes speak TLS. Several nodes are separated by commas or
+        semicolons, or given as a list; only the first needs the scheme, user and password.
+        Percent-encoding is decoded. A URL may end in ``?client_name=NAME``, and one for TLS in
+        options such as ``?ssl_ca_certs=FILE``; see docs/client.md.
 
         Raises:
-            ValueError: there is none, it cannot be read, or the nodes have several passwords. The
-                text does not tell the password.
+            ValueError: there is no URL, one is malformed, or the nodes have different passwords.
+                The message does not reveal the password.
         """
         if isinstance(urls, str):
             urls = urls.replace(";", ",").split(",")
@@ -87,7 +99,7 @@ class Cluster:
             try:
                 nodes.append(str(parse_address(place)))
             except ValueError:
-                # Which says the address, and that may be half a password with a comma in it.
+                # The message quotes the address, which may be half of a password with a comma.
                 raise ValueError(_FORM) from None
             if question:
                 _take_options(options, query, "disques" in schemes)
@@ -95,16 +107,18 @@ class Cluster:
                 user, _, word = secret.partition(":")
                 logins.add((unquote(user) or None, unquote(word)))
         if not nodes:
-            raise ValueError("there is no URL of a node")
+            raise ValueError("no URL of a node was given")
         if len(logins) > 1:
-            raise ValueError("the nodes of a cluster have one user and one password")
+            raise ValueError("all nodes of a cluster must have the same user and password")
         if len(schemes) > 1:
-            raise ValueError("either all nodes of a cluster speak TLS, or none: disques or disque")
+            raise ValueError("all nodes of a cluster must use TLS, or none: disques or disque")
         encrypted = "disques" in schemes
         if encrypted and any(node.startswith("unix:") for node in nodes):
-            raise ValueError("a socket of a node knows no TLS: disque://unix:/path")
+            raise ValueError("a Unix socket of a node has no TLS: use disque://unix:/path")
         username, password = next(iter(logins), (None, None))
-        return cls(tuple(nodes), password, username, _tls(options) if encrypted else None)
+        name = options.pop(_CLIENT_NAME, None)
+        tls = _tls(options) if encrypted else None
+        return cls(tuple(nodes), password, username, tls, name)
 
     @classmethod
     def of(
@@ -113,12 +127,14 @@ class Cluster:
         username: str | None = None,
         password: str | None = None,
         tls: TlsOption = None,
+        client_name: str | None = None,
     ) -> Self:
-        """The cluster behind URLs, or behind addresses as ``parse_address`` reads them. What is
-        given beside a URL stands in for what it does not say.
+        """Return the cluster with the given nodes: URLs, or addresses for ``parse_address``.
+
+        The other arguments are used for whatever the URLs do not specify.
 
         Raises:
-            ValueError: as ``parse``.
+            ValueError: as for ``parse``.
         """
         if isinstance(nodes, str):
             nodes = [nodes]
@@ -126,37 +142,45 @@ class Cluster:
             said = cls.parse(nodes[0] if len(nodes) == 1 else nodes)
             if said.password is not None:
                 username, password = said.username, said.password
-            return cls(said.nodes, password, username, said.tls or tls or None)
+            name = said.client_name or client_name
+            return cls(said.nodes, password, username, said.tls or tls or None, name)
         known = [str(parse_address(node)) for node in nodes]
-        return cls(tuple(known), password, username, tls or None)
+        return cls(tuple(known), password, username, tls or None, client_name)
 
     @property
     def login(self) -> Login:
-        """How to get into its nodes."""
-        return Login(self.username, self.password, self.tls)
+        """How to log in to the nodes."""
+        return Login(self.username, self.password, self.tls, self.client_name)
 
     def only(self, node: str) -> Self:
-        """One node of it, by its address."""
-        return type(self)((node,), self.password, self.username, self.tls)
+        """Return this cluster with only one of its nodes, by address."""
+        return replace(self, nodes=(node,))
+
+    def named_after(self, program: str) -> Self:
+        """Return this cluster with connections named ``program:host:pid``, unless already named."""
+        if self.client_name is not None:
+            return self
+        host = re.sub("[^!-~]", "?", socket.gethostname())
+        return replace(self, client_name=f"{program}:{host}:{os.getpid()}")
 
     @property
     def urls(self) -> list[str]:
-        """URLs of its nodes, without what is secret."""
+        """URLs of the nodes, without secrets."""
         scheme = "disques" if self.tls else "disque"
         return [f"{scheme}://{node}" for node in self.nodes]
 
 
 def _take_options(options: dict[str, str], query: str, encrypted: bool) -> None:
-    """Add what a URL says behind its question mark. Raises ValueError."""
+    """Add the options after a URL's question mark to ``options``. Raises ValueError."""
     try:
         found = parse_qsl(query, keep_blank_values=True, strict_parsing=True)
     except ValueError:
         raise ValueError(_FORM) from None
     for name, value in found:
-        if name not in _OPTIONS:
-            known = ", ".join(_OPTIONS)
-            raise ValueError(f"the URL of a node has no option {name!r}; there are {known}")
-        if not encrypted:
+        if name not in _OPTIONS and name != _CLIENT_NAME:
+            known = ", ".join([_CLIENT_NAME, *_OPTIONS])
+            raise ValueError(f"the URL of a node has no option {name!r}; the options are {known}")
+        if not encrypted and name != _CLIENT_NAME:
             raise ValueError(f"the option {name} is for nodes with TLS: disques://")
         if not value or options.setdefault(name, value) != value:
             raise ValueError(f"{name} needs one value in the URL of a cluster")
@@ -171,5 +195,5 @@ def _tls(options: Mapping[str, str]) -> Tls:
         elif text.lower() in words:
             values[_OPTIONS[name]] = words[text.lower()]
         else:
-            raise ValueError(f"{name} in the URL of a node is one of {', '.join(words)}")
+            raise ValueError(f"{name} in the URL of a node must be one of {', '.join(words)}")
     return Tls(**values)

@@ -1,7 +1,7 @@
 """Remembers forgotten nodes for a minute, so that gossip does not bring them back.
 
-CLUSTER FORGET has to be said to every node. Until the last one has heard it, the ones that still
-know the node would bring it back to those that do not.
+CLUSTER FORGET has to be sent to every node. Until the last one has it, the nodes that still know
+the forgotten node would bring it back to the others.
 """
 
 FORGOTTEN_FOR = 60_000  # ms
@@ -12,14 +12,14 @@ class Blacklist:
     """The ids that this node ignores in gossip, each for a minute."""
 
     def __init__(self) -> None:
-        self._ends: dict[bytes, int] = {}  # in the order of their ends
+        self._ends: dict[bytes, int] = {}  # in order of expiry
 
     def __len__(self) -> int:
         return len(self._ends)
 
     def add(self, id: bytes, time: int) -> None:
-        """Ignore ``id`` for a minute from ``time``, ms. The oldest entry is dropped early if there
-        are too many."""
+        """Ignore ``id`` for a minute from ``time`` (ms). If there are too many entries, the oldest
+        is dropped early."""
         self._clean(time)
         self._ends.pop(id, None)
         if len(self._ends) >= MAX_FORGOTTEN:

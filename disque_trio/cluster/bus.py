@@ -1,8 +1,8 @@
 """The cluster bus: receives and sends the packets of other nodes in each turn.
 
-Packets about nodes go to the membership, those about jobs to the node. What is given to ``send``
-of a link leaves at the end of the turn, in one call of the system for each link, and only when what
-the turn noted is on disk. So one GOTJOB or ten thousand cost the same trip through the kernel.
+Packets about nodes go to the membership, those about jobs to the node. What is passed to ``send``
+of a link is sent at the end of the turn, with one system call per link, once the records of the
+turn are on disk. So one GOTJOB costs the same trip through the kernel as ten thousand.
 """
 
 import errno
@@ -31,7 +31,7 @@ from disque_trio.protocol.seal import SealError
 from disque_trio.respserver.io.links import Links
 from disque_trio.respserver.io.stats import Stats
 
-PATIENCE = 10_000  # ms that a new connection has until it is known to be that of a member
+PATIENCE = 10_000  # ms for a new connection to show that it is a member's
 MOST_UNPROVEN = 64  # connections of strangers at a time
 
 _READ = select.EPOLLIN
@@ -44,11 +44,11 @@ class Bus(Links):
 
     Args:
         links: the connections to other nodes.
-        membership: the other nodes; is told what happens.
-        deliver: gets sender, packet and time of each packet about jobs.
+        membership: the other nodes; receives the events of links.
+        deliver: called with sender, packet and time for each packet about jobs.
         wants_copy: whether the node would hold a copy of the job with this id.
-        changed: called at the end of a turn when what nodes.conf says has changed.
-        config: limits, read when they matter.
+        changed: called at the end of a turn in which the contents of nodes.conf have changed.
+        config: limits, read when they are needed.
     """
 
     def __init__(
@@ -87,7 +87,7 @@ class Bus(Links):
         links = self.links
         if exposed and not links.guarded and self._config.protected_mode and not is_local(ip):
             links.tell_once(
-                "a node of another machine was refused (protected-mode). To let it in, name the "
+                "a node on another machine was refused (protected-mode). To let it in, name the "
                 "addresses to listen on with bind, or use tls-cluster or cluster-secret",
                 ip,
             )
@@ -130,7 +130,7 @@ class Bus(Links):
             self._shake_hands(link, now)
 
     def _shake_hands(self, link: BusLink, now: int) -> None:
-        """Go on with the handshakes of ``link``: TLS, cluster-secret."""
+        """Continue the handshakes of ``link``: TLS, cluster-secret."""
         try:
             wants = link.shake_hands()
         except OSError as failure:
@@ -151,7 +151,7 @@ class Bus(Links):
             self._read(link, now)
 
     def _refuse(self, link: BusLink, problem: SealError) -> None:
-        """Close ``link``: the other side is no node with the same secret."""
+        """Close ``link``, because the other side does not have the same secret."""
         self._stats.cluster_links_refused += 1
         self.links.tell_once(f"a node was refused: {problem}", link.remote_ip)
         self.links.break_off(link, str(problem))
@@ -188,14 +188,14 @@ class Bus(Links):
                 self._write_rest(link)
 
     def _read(self, link: BusLink, now: int) -> None:
-        """Read what has come over ``link`` and handle the whole packets in it."""
+        """Read what has arrived on ``link`` and handle the complete packets."""
         links = self.links
         try:
             data = link.receive()
         except OSError as failure:
             links.break_off(link, str(failure))
             return
-        except SealError as refusal:  # mypyc: a name has one type
+        except SealError as refusal:  # another name, since mypyc gives a name one type
             self._refuse(link, refusal)
             return
         if data is None:
@@ -227,7 +227,7 @@ class Bus(Links):
                 if packets and self._membership.knows(packet_sender(packets[-1])):
                     del links.unproven[link]
                 elif link.parser.pending > MAX_CONTROL_PACKET:
-                    raise PacketError("a large packet of a stranger")
+                    raise PacketError("a large packet from a stranger")
         except SealError as refusal:
             self._refuse(link, refusal)
         except PacketError as problem:
@@ -245,21 +245,21 @@ class Bus(Links):
 
     def roll_back(self) -> None:
         """Discard this turn's packets about jobs, because its records are not on disk. It is as if
-        the packets were lost. Those of the membership promise nothing."""
+        these packets were lost. Packets of the membership promise nothing, so they stay."""
         for link in self.links.dirty:
             link.queue = [packet for packet in link.queue if packet_type(packet) <= FAIL]
 
     def hold(self) -> None:
-        """Neither send nor accept packets about jobs before ``release`` and ``take_held``, while
-        the turn's records are on their way to the disk. Heartbeats continue."""
+        """Neither send nor accept packets about jobs before ``release`` and ``take_held``: the
+        turn's records are being written. Heartbeats continue."""
         self._hold.begin()
 
     def release(self) -> None:
-        """Let packets leave again."""
+        """Allow packets to be sent again."""
         self._hold.out = False
 
     def take_held(self, now: int) -> None:
-        """Handle the packets that came meanwhile, and from now on each as it arrives."""
+        """Handle the packets that arrived meanwhile; from now on, handle each as it arrives."""
         was_full = self._hold.is_full()
         held = self._hold.end()
         if was_full:
@@ -268,7 +268,7 @@ class Bus(Links):
         for link, packet in held:
             if link not in failed:
                 try:
-                    # Also if the link was closed since: the packet came before that.
+                    # Even if the link was closed since: the packet came before that.
                     self._take(link, packet, now)
                 except Exception:
                     failed.add(link)
@@ -314,22 +314,22 @@ class Bus(Links):
                 links.watch(link)
 
     def _keep(self, link: BusLink, data: bytes) -> None:
-        """Send ``data`` when what waits already is sent. A packet larger than the limit must get
-        through, so the largest that waits does not count."""
+        """Append ``data`` to what is unsent. A packet larger than the limit must get through, so
+        the largest piece does not count."""
         link.unsent += data
         link.largest = max(link.largest, len(data))
         limit = self._config.cluster_link_sendbuf_limit
         if limit and len(link.unsent) - link.largest > limit:
             self._stats.cluster_overruns += 1
             self._log.warning(
-                "a node does not take what is sent to it, connection dropped",
+                "connection dropped: the node does not read what is sent to it",
                 node=link.remote_ip,
                 unsent=len(link.unsent),
             )
-            self.links.break_off(link, "too much waits for it")
+            self.links.break_off(link, "too much is unsent")
 
     def _write_rest(self, link: BusLink) -> None:
-        """Send what is unsent as far as the socket takes it."""
+        """Send as much of what is unsent as the socket takes."""
         unsent = link.unsent
         if unsent:
             self._stats.cluster_sends += 1

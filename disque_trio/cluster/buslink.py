@@ -1,7 +1,7 @@
 """One connection of the cluster bus, as bytes: plain, sealed, over TLS, or both.
 
-Owns the socket and what is on its way; when it is read and written is the ``bus``'s. A TLS socket
-says that it would have to wait with exceptions of its own, and gives one record at a time.
+Owns the socket and its buffers; ``bus`` decides when to read and write. A TLS socket has its own
+exceptions for "would block", and returns one record at a time.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from disque_trio.cluster.tls import BusTls
 from disque_trio.protocol.packet_parser import PacketParser
 from disque_trio.protocol.seal import Seal, SealError
 
-# Bytes a turn. More would not come from the heap: the memory would be mapped anew for each read.
+# Bytes per turn. Larger buffers would not come from the heap, but be mapped again for each read.
 READ_SIZE = 64 * 1024
 BROKEN = -1
-_RECORD = 16 * 1024  # the most that TLS gives at a time
+_RECORD = 16 * 1024  # the largest TLS record
 
 _READ = select.EPOLLIN
 _WRITE = select.EPOLLOUT
@@ -30,21 +30,21 @@ class BusLink(Link):
 
     Args:
         dirty: links with packets of this turn.
-        drop: closes a link, which may be closed.
+        drop: closes a link, even if it is closed already.
 
     Attributes:
-        fd: of the socket, -1: there is none.
-        connected: the TCP connection is there; it is ``up`` when TLS is, too, and the other side
-            has shown that it knows the secret.
-        closed: it is over.
-        given_up: it was the membership that closed it.
-        heard: a packet came.
-        half: a part of one came, the rest of which did not.
+        fd: of the socket; -1: there is none.
+        connected: the TCP connection exists; it is ``up`` once TLS is too, and the other side has
+            shown that it knows the secret.
+        closed: it is closed.
+        given_up: the membership closed it.
+        heard: a packet has arrived.
+        half: the last packet is incomplete.
         queue: packets of this turn.
         unsent: what the socket did not take.
-        largest: bytes of the largest piece in ``unsent``.
-        seal: of what is sent and received, or None.
-        early: came with the end of the handshake; the next ``receive`` gives it.
+        largest: size of the largest piece in ``unsent``, in bytes.
+        seal: seals and opens what is sent and received, or None.
+        early: data that came with the end of the handshake; the next ``receive`` returns it.
     """
 
     def __init__(
@@ -58,7 +58,7 @@ class BusLink(Link):
         self.given_up = False
         self.heard = False
         self.half = False
-        self.parser = PacketParser()  # until the connection is there
+        self.parser = PacketParser()  # replaced once the connection exists
         self.queue: list[bytes] = []
         self.unsent = bytearray()
         self.largest = 0
@@ -68,7 +68,7 @@ class BusLink(Link):
         self.early = b""
         self._tls: ssl.SSLSocket | None = None
         self._encrypted = False  # the TLS handshake is done
-        self._bare = True  # neither TLS nor seal
+        self._bare = True  # neither TLS nor a seal
 
     def send(self, packet: bytes) -> None:
         if self.up:
@@ -85,13 +85,13 @@ class BusLink(Link):
         self._drop(self)
 
     def take(self, sock: socket.socket) -> None:
-        """Use ``sock``, which does not block."""
+        """Use ``sock``, which is non-blocking."""
         self.sock = sock
         self.fd = sock.fileno()
 
     def secure(self, tls: BusTls | None, seal: Seal | None) -> None:
-        """Begin to protect the connection by what there is of these; without any it is ``up``.
-        Raises OSError."""
+        """Begin to protect the connection by those of the two that are given; with neither it is
+        ``up``. Raises ``OSError``."""
         self.seal = seal
         self._bare = self.up = tls is None and seal is None
         if tls is None:
@@ -103,13 +103,13 @@ class BusLink(Link):
         self.sock = self._tls
 
     def shake_hands(self) -> int:
-        """Go on with the handshakes as far as possible now; when they are done it is ``up``.
+        """Continue the handshakes as far as possible now; when they are done, the link is ``up``.
 
         Returns the events to wait for.
 
         Raises:
             OSError: there is no TLS with the other side.
-            SealError: it does not know the secret, or says that this side does not.
+            SealError: the other side does not know the secret, or says that this one does not.
         """
         tls, seal = self._tls, self.seal
         if tls is not None and not self._encrypted:
@@ -134,7 +134,7 @@ class BusLink(Link):
         return _READ
 
     def _read_raw(self, seal: Seal) -> bytes | None:
-        """What has come of the other side's handshake; None: nothing. Raises SealError."""
+        """Return the next bytes of the peer's handshake; None: none yet. Raises ``SealError``."""
         try:
             data = self._receive()
         except OSError:
@@ -144,13 +144,13 @@ class BusLink(Link):
         return data
 
     def _say(self, seal: Seal, data: bytes) -> None:
-        """Send ``data``, a part of the handshake, to an empty socket. Raises SealError."""
+        """Send ``data``, a part of the handshake, to an empty socket. Raises ``SealError``."""
         if data and self.write(data) != len(data):
             raise SealError(seal.ended)
 
     def receive(self) -> bytes | None:
-        """What has come; None: nothing that is complete, b"": the other side has closed. Raises
-        OSError, SealError."""
+        """Return what has arrived. None: nothing that is complete; b"": the other side has closed.
+        Raises ``OSError``, ``SealError``."""
         if self._bare:
             try:
                 return self.sock.recv(READ_SIZE)
@@ -165,7 +165,7 @@ class BusLink(Link):
         return received
 
     def _receive(self) -> bytes | None:
-        """As ``receive``, before it is opened."""
+        """Like ``receive``, but still sealed."""
         try:
             if self._tls is None:
                 return self.sock.recv(READ_SIZE)
@@ -174,24 +174,24 @@ class BusLink(Link):
             return None
 
     def _receive_records(self, tls: ssl.SSLSocket) -> bytes | None:
-        """As ``receive``, over TLS."""
+        """Like ``receive``, over TLS."""
         parts: list[bytes] = []
         size = 0
-        # What TLS holds decrypted, epoll does not know of: it must not be left there.
+        # epoll does not see data that TLS has already decrypted, so leave none.
         while size < READ_SIZE or tls.pending():
             try:
                 data = tls.recv(_RECORD)
             except (ssl.SSLWantReadError, ssl.SSLWantWriteError):
                 break
             if not data:
-                # The end comes again with the next call.
+                # The next call sees the end again.
                 return b"".join(parts)
             parts.append(data)
             size += len(data)
         return b"".join(parts) if parts else None
 
     def write(self, data: bytes | memoryview) -> int:
-        """Send ``data`` as far as the socket takes it now; returns how many bytes, or BROKEN."""
+        """Send as much of ``data`` as the socket takes; return the number of bytes, or BROKEN."""
         sent = 0
         try:
             if self._tls is None:

@@ -1,7 +1,7 @@
 """Opens and closes the links of the cluster bus, and owns their sockets.
 
-The links live in the epoll descriptor of the engine. The membership learns of what happens to them
-at the beginning of a turn, never from within a call that it makes itself.
+The links live in the engine's epoll descriptor. The membership hears of their events at the
+beginning of a turn, never from within a call that it makes itself.
 """
 
 import os
@@ -23,8 +23,8 @@ from disque_trio.protocol.seal import NONCE_SIZE, Seal, master_key
 from disque_trio.respserver.io.poller import Poller
 from disque_trio.respserver.io.stats import Stats
 
-MOST_TOLD = 100  # lines about strangers, and about nodes that do not fit
-KEEPALIVE = 30  # s until the kernel asks whether a silent node is still there
+MOST_TOLD = 100  # log lines about strangers and mismatched nodes
+KEEPALIVE = 30  # s of silence until the kernel checks whether a node is still there
 
 _READ = select.EPOLLIN
 _WRITE = select.EPOLLOUT
@@ -34,20 +34,20 @@ class BusLinks:
     """All links of one node.
 
     Args:
-        poller: says what happens to their sockets.
+        poller: reports the events of their sockets.
 
     Attributes:
-        tls: how links are encrypted and checked, None: not at all.
-        sources: addresses that the node listens on, wildcards left out; links go out from the one
-            that fits.
+        tls: encrypts and checks links; None: nothing does.
+        sources: addresses that the node listens on, without wildcards; links go out from the
+            matching one.
         enabled: whether there is a bus at all.
         by_fd: the links by file descriptor.
         dirty: links with packets of this turn.
-        broken: links of which the membership has not been told that they broke.
+        broken: links that broke, of which the membership does not know yet.
         behind: links whose socket did not take everything.
-        unproven: links on which nothing valid has come yet, and until when it may, in ms.
-        halves: what the links hold of packets that are not whole.
-        hold: what waits while the turn's records are on their way into the file.
+        unproven: links without a valid packet so far, and until when they have time, in ms.
+        halves: the incomplete packets of all links.
+        hold: holds packets back while the turn's records are being written.
         reading_stopped: nothing is read any more.
         hurry: called when ``cron`` may be due earlier than ``next_due`` said.
     """
@@ -69,7 +69,7 @@ class BusLinks:
         self._log = log
         self._poller = poller
         self._epoll = poller.epoll
-        self._told: set[tuple[str, str]] = set()  # what was said in the log once, of whom
+        self._told: set[tuple[str, str]] = set()  # texts that were logged, with their addresses
 
     @property
     def count(self) -> int:
@@ -78,12 +78,13 @@ class BusLinks:
 
     @property
     def guarded(self) -> bool:
-        """Whether strangers who reach the bus are kept out, by TLS or a secret."""
+        """Whether TLS or a secret keeps out strangers who reach the bus."""
         return self.tls is not None or len(self._masters) > 0
 
     def use_secrets(self, secrets: Sequence[str]) -> None:
-        """Take only nodes that know one of ``secrets``, and show them that this one knows the
-        first; empty: any node. Links that do not fit are closed, to be opened again."""
+        """Accept only nodes that know one of ``secrets``, and show them that this one knows the
+        first;
+        empty: accept any node. Links that do not conform are closed, to be opened again."""
         masters = [master_key(secret.encode("utf-8", "surrogateescape")) for secret in secrets]
         if masters == self._masters:
             return
@@ -95,7 +96,7 @@ class BusLinks:
 
     @property
     def memory(self) -> int:
-        """The bytes that all links hold: packets that are incomplete, unsent, or put by."""
+        """The bytes that all links hold: incomplete, unsent and held packets."""
         unsent = sum(len(link.unsent) for link in self.behind)
         return self.halves.holdings.total + self.hold.size + unsent
 
@@ -127,16 +128,15 @@ class BusLinks:
         return link
 
     def _source(self, ip: str) -> str:
-        """The address to connect from; empty: the kernel knows best. Others learn from it where
-        this node is, so it has to be one that the node listens on."""
+        """The address to connect from; empty: let the kernel choose. Others learn from it where
+        this node is, so it has to be an address that the node listens on."""
         for source in self.sources:
             if (":" in source) == (":" in ip) and is_loopback(source) == is_loopback(ip):
                 return source
         return ""
 
     def take_in(self, sock: socket.socket, until: int) -> BusLink:
-        """Make a link of the connection ``sock`` of a stranger, who has time until ``until``
-        (ms)."""
+        """Make a link of ``sock``, a stranger's connection, which has time until ``until`` (ms)."""
         link = BusLink(False, self.dirty, self.drop)
         self._add(link, sock, _READ)
         self.doubt(link, until)
@@ -144,18 +144,18 @@ class BusLinks:
 
     @property
     def strangers(self) -> int:
-        """The number of links that others have opened and on which nothing valid has come yet."""
+        """The number of links that others have opened and that have no valid packet so far."""
         return sum(not link.outgoing for link in self.unproven)
 
     def strangest(self) -> BusLink:
-        """The link of a stranger, if there is one, that makes room for another one: who is slow,
-        since a node needs a moment only, and who has not shown a certificate or the secret, where
-        that is asked for."""
+        """The stranger's link that makes room for another one. Prefers one that has not shown a
+        certificate or the secret, if that is required; then the oldest, since a node needs only a
+        moment."""
         strangers = [link for link in self.unproven if not link.outgoing]
         return next((link for link in strangers if not link.up), strangers[0])
 
     def doubt(self, link: BusLink, until: int) -> None:
-        """Give ``link`` until then (ms) to bring something valid."""
+        """Give ``link`` until ``until`` (ms) to send something valid."""
         self.unproven[link] = until
         self.hurry()
 
@@ -165,8 +165,8 @@ class BusLinks:
         self._epoll.register(link.fd, mask)
 
     def prepare(self, link: BusLink, parser: PacketParser) -> None:
-        """The TCP connection is there; what comes over it is for ``parser``. Raises OSError: it is
-        gone again."""
+        """Set ``link`` up on its TCP connection; ``parser`` gets what arrives. Raises ``OSError``
+        if the connection is gone again."""
         link.parser = parser
         sock = link.sock
         link.local_ip = plain_ip(sock.getsockname()[0])
@@ -178,21 +178,21 @@ class BusLinks:
         seal = Seal(masters, os.urandom(NONCE_SIZE), link.outgoing) if masters else None
         link.secure(self.tls, seal)
 
-    # ---- what is waited for ------------------------------------------------------------------
+    # ---- events ----------------------------------------------------------------------------
 
     def wait_for(self, link: BusLink, mask: int) -> None:
-        """Have ``link`` handled when one of the events ``mask`` happens."""
+        """Wait for one of the events ``mask`` of ``link``."""
         self._epoll.modify(link.fd, mask)
 
     def watch(self, link: BusLink) -> None:
-        """Read from ``link``, which is up, and write what is unsent, as far as that may be."""
+        """Read from ``link``, which is up, and write what is unsent, as far as permitted."""
         mask = 0 if self.reading_stopped or self.hold.is_full() else _READ
         if link.unsent:
             mask |= _WRITE
         self._epoll.modify(link.fd, mask)
 
     def watch_all(self) -> None:
-        """See ``watch``."""
+        """Call ``watch`` for all links that are up."""
         for link in self.by_fd.values():
             if link.up:
                 self.watch(link)
@@ -208,8 +208,8 @@ class BusLinks:
     # ---- the end of links --------------------------------------------------------------------
 
     def break_off(self, link: BusLink, reason: str) -> None:
-        """Give ``link`` up; the membership learns of it in the next turn, if it knows the link at
-        all."""
+        """Close ``link`` because of ``reason``. If the membership knows the link, it hears of it in
+        the next turn."""
         if link.closed:
             return
         self._log.debug("bus link lost", node=link.remote_ip, reason=reason)
@@ -220,7 +220,7 @@ class BusLinks:
             self._poller.ask_turn()
 
     def drop(self, link: BusLink) -> None:
-        """Close ``link``, which may be closed."""
+        """Close ``link``, unless it is closed already."""
         if link.closed:
             return
         link.closed = True
@@ -232,23 +232,23 @@ class BusLinks:
         self.unproven.pop(link, None)
         if link.fd >= 0:
             del self.by_fd[link.fd]
-            if link.sock.fileno() == link.fd:  # else a TLS that failed to begin has closed it
+            if link.sock.fileno() == link.fd:  # otherwise a failed start of TLS has closed it
                 self._epoll.unregister(link.fd)
             link.sock.close()
 
     def close_largest(self) -> None:
-        """Close the links that hold the most, while all of them hold too much."""
+        """Close the links that hold the most, while all together hold too much."""
         if self.halves.holdings.over:
             for link in self.halves.excess():
                 self.break_off(link, "too much is held")
 
     def next_due(self) -> int:
-        """When ``cron`` is due, ms; 0: not before something happens."""
+        """Return when ``cron`` is due, in ms; 0: not before something happens."""
         return min(self.unproven.values()) + 1 if self.unproven else 0
 
     def cron(self, now: int) -> None:
-        """Drop strangers that had all their time, and those that hold too much since less is
-        allowed; to be called when ``next_due`` says."""
+        """Drop strangers whose time is over, and links that hold too much after the limit was
+        lowered. Call it when ``next_due`` says."""
         self.close_largest()
         if self.unproven:
             for link, deadline in list(self.unproven.items()):
@@ -261,11 +261,11 @@ class BusLinks:
             self.drop(link)
 
     def tell_once(self, text: str, ip: str) -> None:
-        """Whatever it is comes again each second: say it once of each."""
+        """Log ``text`` once per address, since the same thing would happen again every second."""
         if (text, ip) not in self._told and len(self._told) < MOST_TOLD:
             self._told.add((text, ip))
             self._log.warning(text, address=ip)
 
 
 def _nobody() -> None:
-    """``hurry`` of links that nobody looks after."""
+    """Default of ``hurry``."""

@@ -1,7 +1,7 @@
 """Assembles the node's part in its cluster: its id, the other members and the bus.
 
-Owns nodes.conf while the process lives, and when it is written: away from the turns, since a disk
-may take its time, one write at a time, and never an older text over a newer one.
+Owns nodes.conf while the process lives. Writes it outside the turns, since a disk may be slow; one
+write at a time, and never an older text over a newer one.
 """
 
 import math
@@ -41,11 +41,11 @@ class Cluster:
     """The cluster state that a node needs before it starts: its own id and the known members.
 
     Args:
-        other_workers: the other processes of this server: where each can be met, and then under
-            which address it may be known.
+        other_workers: the other processes of this server: for each, the address at which to meet
+            it, then one by which it may be known.
 
     Attributes:
-        names: finds the addresses of hosts.
+        names: looks up the addresses of hosts.
     """
 
     def __init__(
@@ -62,7 +62,7 @@ class Cluster:
         self._log = log
         self._port = config.known_port
         self._dumps = 0  # texts that were made for the file so far
-        self._written = 0  # the number of the one that is in it
+        self._written = 0  # the number of the one that is in the file
         self._writing = threading.Lock()
         self._changed = trio.Event()
         self._other_workers = other_workers
@@ -84,36 +84,36 @@ class Cluster:
         self.apply()
 
     def _load(self) -> None:
-        """Load nodes.conf, or write the first one. Raises ClusterError."""
+        """Load nodes.conf, or write the first one. Raises ``ClusterError``."""
         text = self._file.load()
         if text.strip():
             try:
                 self.membership.load_conf(text, self._clock.now())
             except NodesConfError as damage:
                 raise ClusterError(
-                    f"{self._path}: {damage}. Mend the file, or remove it: then the node starts "
+                    f"{self._path}: {damage}. Repair the file, or remove it: then the node starts "
                     "with a new id and has to be met again"
                 ) from damage
             return
-        # Jobs on disk name their holders: the id must be there before the first of them.
+        # Jobs on disk name their holders, so the id must be on disk before the first of them.
         problem = self.membership.save()
         if problem:
             raise ClusterError(f"{self._path} cannot be written: {problem}")
 
     def listens(self, listeners: Sequence[socket.socket], bus: Sequence[socket.socket]) -> None:
-        """Set where the node listens: for clients, and for other nodes."""
+        """Set where the node listens for clients and for other nodes."""
         known = known_listeners(listeners, self._config.tls_port)
         self._port = next((port for _, port in tcp_endpoints(known)), 0)
         self.links.enabled = len(bus) > 0
         named = [listener for listener in bus if not on_all_interfaces(listener)]
         families = {listener.family for listener in bus if listener not in named}
-        # Where all addresses of a family are listened on, the kernel chooses best.
+        # If all addresses of a family are listened on, the kernel's choice is best.
         self.links.sources = [
             listener.getsockname()[0] for listener in named if listener.family not in families
         ]
         self.apply()
         if families and self._config.protected_mode and not self.links.guarded:
-            self._log.notice("the cluster bus serves nodes of this machine only (protected-mode)")
+            self._log.notice("the cluster bus serves nodes on this machine only (protected-mode)")
 
     def apply(self) -> None:
         """Apply changed settings."""
@@ -136,7 +136,7 @@ class Cluster:
             nursery.start_soon(self._keep_saved)
             nursery.start_soon(self.names.run, engine)
             meet_at = 0
-            # The first time at once: after a restart the others wait to hear from this node.
+            # Start at once: after a restart, the others wait to hear from this node.
             while not engine.halted:
                 now = self._clock.now()
                 if self._other_workers and now >= meet_at:
@@ -154,7 +154,7 @@ class Cluster:
                     await self._hurried.wait()
 
     def _hurry(self) -> None:
-        """What is due may be due earlier."""
+        """Check again what is due: something may have become due earlier."""
         self._hurried.set()
 
     def _meet_other_workers(self) -> None:
@@ -166,7 +166,7 @@ class Cluster:
     # ---- nodes.conf -----------------------------------------------------------------------------
 
     def _write(self, number: int, text: str) -> str | None:
-        """Put ``text`` into the file, unless a later one is there; may be called in a thread."""
+        """Write ``text`` to the file, unless a later one is there. May be called in a thread."""
         with self._writing:
             if number < self._written:
                 return None
@@ -176,8 +176,8 @@ class Cluster:
             return problem
 
     def changed(self) -> None:
-        """A turn changed what nodes.conf says: write it now. A node that is killed before that
-        comes back without those that it just met."""
+        """Write nodes.conf now: a turn has changed its contents. A node that is killed before that
+        forgets the nodes that it just met."""
         self._changed.set()
 
     async def _keep_saved(self) -> None:
@@ -192,7 +192,7 @@ class Cluster:
         self._dumps += 1
         problem: str | None = "the node ended"
         text = membership.dump_conf()
-        membership.config_changed = False  # what changes from here on is not in the text
+        membership.config_changed = False  # later changes are not in the text
         try:
             problem = await trio.to_thread.run_sync(self._write, self._dumps, text)
         finally:
@@ -211,15 +211,15 @@ class Cluster:
         self._log.warning("nodes.conf cannot be written", file=self._path, reason=problem)
 
     def save_changes(self) -> None:
-        """Write changes at once: the process is about to end, and with it the thread that may be
-        about to write."""
+        """Write changes now: the process is about to end, and with it the thread that may be about
+        to write."""
         if self.membership.config_changed or self._written < self._dumps:
             problem = self.membership.save()
             if problem:
                 self._tell(problem)
 
     def move_problem(self, directory: str) -> str | None:
-        """Why nodes.conf cannot follow the node to ``directory``, or None."""
+        """Return why nodes.conf cannot follow the node to ``directory``, or None."""
         name = self._config.cluster_config_file
         path = os.path.realpath(os.path.join(directory, name))  # noqa: PTH118
         if path == self._path or not os.path.exists(path):  # noqa: PTH110
@@ -231,7 +231,7 @@ class Cluster:
         try:
             text = there.load()
             if not text.strip() or parse_nodes(text).myself.id == self.packets.id:
-                return None  # nobody's, or left behind when the node went away from there
+                return None  # empty, or left behind when the node went away from there
         except NodesConfError as problem:
             return f"there is a damaged {name}: {problem}"
         except OSError as problem:
@@ -241,7 +241,7 @@ class Cluster:
         return f"there is a {name} of another node"
 
     def move(self) -> None:
-        """Follow a change of the working directory: nodes.conf belongs where the next start looks
+        """Follow a change of the working directory: nodes.conf has to be where the next start looks
         for it."""
         path = os.path.realpath(self._config.cluster_config_file)
         if path == self._path:

@@ -1,9 +1,9 @@
 """Failure detection: decides from own and reported observations whether a node is down.
 
-One node that gets no answer in time only suspects the other (PFAIL). If more than half of all
-nodes do so at about the same time it is taken to be down (FAIL), and that is told to everyone. A
-cluster of two never gets that far. Nothing depends on the verdict being right: a node that fails is
-only passed over when copies are placed, and any PONG from it ends both states.
+A single node that gets no answer in time only suspects the other (PFAIL). If more than half of all
+nodes do so at about the same time, it is considered down (FAIL), and all are told.
+A cluster of two never gets that far. Nothing depends on the verdict being right: a failing node is
+only avoided when copies are placed, and any PONG from it ends both states.
 """
 
 from disque_trio.cluster.members import Member
@@ -14,8 +14,8 @@ REPORTS_COUNT_FOR = 2  # node timeouts
 
 
 def is_down(member: Member, size: int, time: int, node_timeout: int) -> bool:
-    """Whether this node suspects ``member`` and, it included, most of the ``size`` nodes do;
-    drops reports that are too old to count."""
+    """Whether most of the ``size`` nodes, including this one, suspect ``member``. Drops reports
+    that are too old to count."""
     if not member.flags & NODE_PFAIL or member.flags & NODE_FAIL:
         return False
     oldest = time - REPORTS_COUNT_FOR * node_timeout
@@ -25,5 +25,5 @@ def is_down(member: Member, size: int, time: int, node_timeout: int) -> bool:
 
 
 def mark_down(member: Member) -> None:
-    """Change the state of a member, suspected or not, to down."""
+    """Mark ``member`` as down, suspected or not."""
     member.flags = member.flags & ~NODE_PFAIL | NODE_FAIL

@@ -1,7 +1,7 @@
 """Chooses which third nodes a PING or PONG mentions.
 
-A few at random, so that after some rounds everyone has heard of everyone, and all that this node
-suspects, so that a verdict does not have to wait for chance.
+A few random ones, so that after some rounds everyone has heard of everyone; and all that this node
+suspects, so that a verdict does not depend on chance.
 """
 
 from disque_trio.cluster.failure import FAILING
@@ -10,14 +10,14 @@ from disque_trio.protocol.bus import NODE_NOADDR, Gossip
 from disque_trio.rng import Rng
 
 MIN_ENTRIES = 3
-SHARE = 10  # of so many nodes, one is told of
+SHARE = 10  # one out of this many nodes is mentioned
 MAX_SUSPECTS = 100
 
 
 def choose_entries(members: Members, rng: Rng, recipient: bytes, wall_offset: int) -> list[Gossip]:
-    """Entries for a packet to the node ``recipient``.
+    """Choose the entries for a packet to the node ``recipient``.
 
-    ``wall_offset`` is what to add to the membership's time for the time of day, in ms.
+    ``wall_offset``: ms to add to the membership's time to get the time of day.
     """
     wanted = max(MIN_ENTRIES, (len(members) + 1) // SHARE)
     chosen = _sample(members.everyone, rng, wanted + 1)
@@ -52,7 +52,8 @@ def _entries(
 
 
 def _worth_telling(member: Member) -> bool:
-    """An address without a connection may be a wrong one; but that a node fails has to be told."""
+    """Whether to mention ``member``. An address without a connection may be wrong; but a failing
+    node has to be mentioned."""
     if member.flags & NODE_NOADDR:
         return False
     return member.connected() or member.flags & FAILING != 0

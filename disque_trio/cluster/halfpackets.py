@@ -1,7 +1,7 @@
-"""Limits the memory that incomplete packets take on the links of the bus.
+"""Limits the memory of incomplete packets on the links of the bus.
 
-Only packets with jobs can be large. Those are judged by their first bytes, before the rest of them
-has come.
+Only packets with jobs can be large. They are judged by their first bytes, before the rest has
+arrived.
 """
 
 from collections.abc import Callable
@@ -22,7 +22,7 @@ from disque_trio.protocol.bus import (
 from disque_trio.respserver.holdings import Holdings
 from disque_trio.respserver.io.stats import Stats
 
-LEAST = 4 * MAX_CONTROL_PACKET  # bytes: a lower limit would cut links for what is no attack
+LEAST = 4 * MAX_CONTROL_PACKET  # bytes: a lower limit would close links that do no harm
 
 
 class HalfPackets:
@@ -32,7 +32,7 @@ class HalfPackets:
         config: limits.
 
     Attributes:
-        holdings: what each link holds.
+        holdings: the bytes that each link holds.
     """
 
     def __init__(self, config: Config, stats: Stats, log: Log) -> None:
@@ -43,12 +43,12 @@ class HalfPackets:
         self.apply()
 
     def apply(self) -> None:
-        """Follow the settings. Packets that are not judged by their first bytes have to fit."""
+        """Apply the settings. Packets that are not judged by their first bytes have to fit."""
         limit = self._config.maxmemory_bus.of(self._config.maxmemory)
         self.holdings.limit = max(limit, LEAST) if limit else 0
 
     def excess(self) -> list[BusLink]:
-        """The links to close because the sum is too large: those that hold most."""
+        """The links to close because the sum is too large: those that hold the most."""
         chosen = self.holdings.excess()
         for link in chosen:
             self._stats.evicted_cluster_links += 1
@@ -65,10 +65,10 @@ class LargePackets:
     """Decides which large packets to accept.
 
     Args:
-        halves: what packets may take.
+        halves: have the limit.
         knows: whether the node with this id is a member of the cluster.
         wants_copy: whether the node would hold a copy of the job with this id.
-        tell_once: puts a text, with who it is about, into the log, once.
+        tell_once: logs a text once per node.
     """
 
     def __init__(
@@ -88,14 +88,14 @@ class LargePackets:
         self._tell_once = tell_once
 
     def wants(self, start: bytes) -> bool:
-        """Whether a large packet that begins with ``start`` is to be held.
+        """Whether to hold a large packet that begins with ``start``.
 
         Raises:
-            PacketError: its sender is no member of the cluster.
+            PacketError: its sender is not a member of the cluster.
         """
         sender = packet_sender(start)
         if not self._knows(sender):
-            raise PacketError("a large packet of a stranger")
+            raise PacketError("a large packet from a stranger")
         most = self._holdings.limit
         if packet_type(start) in (REPLJOB, UPDATEJOB):
             if not self._wants_copy(first_job_id(start)):
@@ -106,8 +106,8 @@ class LargePackets:
         if most and packet_length(start) > most:
             self._stats.cluster_packets_refused += 1
             self._tell_once(
-                "another node sent a job that is larger than maxmemory-bus or proto-max-bulk-len "
-                "allows, it was not taken",
+                "a job from another node was refused: it is larger than maxmemory-bus or "
+                "proto-max-bulk-len allows",
                 sender.decode("latin-1"),
             )
             return False

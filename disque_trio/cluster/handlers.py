@@ -25,7 +25,7 @@ from disque_trio.protocol.bus import (
     sender_tls_port,
 )
 
-MAX_HANDSHAKES = 100  # that other nodes may cause at a time
+MAX_HANDSHAKES = 100  # at a time, caused by other nodes
 
 
 class PacketHandlers:
@@ -33,9 +33,9 @@ class PacketHandlers:
 
     Args:
         me: this node.
-        members: the other ones.
+        members: the other nodes.
         heartbeat: links to them.
-        blacklist: those that are not to come back.
+        blacklist: those that must not come back.
     """
 
     def __init__(
@@ -43,24 +43,24 @@ class PacketHandlers:
     ) -> None:
         self._me = me
         self._members = members
-        self._known = members.known  # the same dict throughout
+        self._known = members.known  # always the same dict
         self._heartbeat = heartbeat
         self._blacklist = blacklist
 
     def handle_ping(self, link: Link, type: int, sender: bytes, packet: bytes) -> None:
-        """Handle a PING, PONG or MEET. Raises PacketError."""
+        """Handle a PING, PONG or MEET. Raises ``PacketError``."""
         entries = read_gossip(packet)
         if not is_node_id(sender):
             raise PacketError("the sender has no id")
-        itself = sender == self._me.packets.id  # through a loop, or somebody copied its nodes.conf
+        itself = sender == self._me.packets.id  # through a loop, or a copy of its nodes.conf
         if type != PONG:
             if not itself:
                 if self._me.learn(link.local_ip, type == MEET):
-                    self._members.update()  # and which nodes are on this host
+                    self._members.update()  # also which nodes are on this host
                 if type == MEET and sender not in self._known:
                     self._greet(link, packet)
             # A stranger that was forgotten but goes on pinging must not hear of nodes that it does
-            # not know: it would meet them, and through them come back.
+            # not know: it would meet them, and come back through them.
             gossip = type == MEET or sender in self._known
             self._heartbeat.tell(link, PONG, sender, gossip)
         member = self._members.owner(link)
@@ -85,18 +85,18 @@ class PacketHandlers:
         self._hear_gossip(known, entries)
 
     def _greet(self, link: Link, packet: bytes) -> None:
-        """Answer the MEET of an unknown node by meeting it, too."""
+        """Respond to the MEET of an unknown node by meeting it, too."""
         ip, port = _address(link, packet)
         if len(self._members.handshakes) < MAX_HANDSHAKES:
             self._heartbeat.begin_handshake(ip, port, 0)
 
     def _identify(self, member: Member, link: Link, sender: bytes, packet: bytes) -> bool:
-        """Check which node answers on the link to ``member``. Returns whether it is the expected
+        """Check which node answers on the link to ``member``. Return whether it is the expected
         one."""
         if not member.flags & NODE_HANDSHAKE:
             if member.id == sender:
                 return True
-            # Another node is at that address now. This one will say where it is when it pings.
+            # Another node has that address now. The expected one will tell its own when it pings.
             self._heartbeat.unlink(member)
             member.flags |= NODE_NOADDR
             member.ip = ""
@@ -130,7 +130,7 @@ class PacketHandlers:
         """Update the address of ``member`` if the ``link`` that it opened shows another one."""
         ip, port = _address(link, packet)
         if usefulness(ip) < usefulness(member.ip) and port == member.port and member.connected():
-            return  # it is on this machine, and was met by an address that others can use, too
+            return  # it is on this machine, and known by an address that others can use, too
         self._move(member, link, ip, port)
 
     def _move(self, member: Member, link: Link, ip: str, port: int) -> None:
@@ -144,7 +144,7 @@ class PacketHandlers:
             self._members.update()
 
     def _hear_gossip(self, sender: Member, entries: list[Gossip]) -> None:
-        """Handle what ``sender`` says of third nodes."""
+        """Handle what ``sender`` says about third nodes."""
         for entry in entries:
             if entry.id == self._me.packets.id or entry.id == sender.id:
                 continue
@@ -163,7 +163,7 @@ class PacketHandlers:
             elif member.reports:
                 member.reports.pop(sender.id, None)
             if member.flags & (FAILING | NODE_NOADDR):
-                # It may be well, at another address: whoever answers there says who it is.
+                # It may be well, at another address: the node that answers there says which it is.
                 self._hear_address(entry, member)
 
     def _hear_address(self, entry: Gossip, member: Member | None = None) -> None:
@@ -173,7 +173,7 @@ class PacketHandlers:
             self._heartbeat.begin_handshake(told_ip(entry.ip), entry.port, NODE_MEET, hearsay=True)
 
     def handle_fail(self, link: Link, type: int, sender: bytes, packet: bytes) -> None:
-        """Handle FAIL: most nodes have lost a node. Raises PacketError."""
+        """Handle FAIL: most nodes have lost a node. Raises ``PacketError``."""
         if sender not in self._known:
             return
         member = self._known.get(read_fail(packet))
@@ -183,10 +183,10 @@ class PacketHandlers:
 
 
 def _address(link: Link, packet: bytes) -> tuple[str, int]:
-    """The address of the sender of ``packet``: ip (maybe empty) and port of its clients.
+    """The address of the sender of ``packet``: ip (maybe empty) and port for clients.
 
-    What it announces counts more than what the connection shows, which may have been through a
-    translator of addresses. C nodes announce nothing.
+    The address that it announces takes precedence over that of the connection, which may have
+    passed through address translation. C nodes announce nothing.
     """
     announced, port = sender_address(packet)
     return (told_ip(announced) if announced else "") or plain_ip(link.remote_ip), port

@@ -1,8 +1,8 @@
 """The heartbeat: keeps links to the other nodes, sends PINGs and detects nodes that do not answer.
 
-Time: limits are measured on a time of the membership's own, which goes with the clock but never
-back and never forward by more than ``MAX_STEP`` beyond what it waits for. So neither a clock that
-is set nor a process that stood still makes all others seem dead at once.
+Time limits are measured by the membership's own time. It follows the clock, but never goes back,
+and never advances by more than ``MAX_STEP`` beyond what it waits for. So neither a clock that was
+set nor a process that was stopped makes all others seem dead at once.
 """
 
 from collections.abc import Callable
@@ -26,12 +26,12 @@ from disque_trio.rng import Rng
 
 NODE_TIMEOUT = 15_000  # ms
 MIN_HANDSHAKE_TIME = 1000  # ms
-PING_PERIOD = 1000  # ms between pings of the stalest of a few
+PING_PERIOD = 1000  # ms between pings to the stalest of a few
 PING_SAMPLE = 5
-RETRY_STEP, MAX_RETRY_WAIT = 100, 1000  # ms before a link that failed is tried again
-SHORTEST_WAIT = 50  # ms between two tries, however often the member speaks
+RETRY_STEP, MAX_RETRY_WAIT = 100, 1000  # ms before a failed link is tried again
+SHORTEST_WAIT = 50  # ms between two attempts, however often the member pings
 MAX_STEP = 500  # ms; see above
-MAX_MEMBERS = 1000  # handshakes included
+MAX_MEMBERS = 1000  # including handshakes
 NEVER = 1 << 62  # ms
 
 
@@ -40,13 +40,13 @@ class Heartbeat:
 
     Args:
         me: this node.
-        members: the other ones.
+        members: the other nodes.
         connect: begins to open a link.
-        rng: which members are pinged and told of; made-up ids of handshakes.
+        rng: chooses the members to ping and to mention, and made-up ids for handshakes.
         transmit: sends a packet over a link that is up.
 
     Attributes:
-        node_timeout: ms without an answer after which a node is suspected.
+        node_timeout: ms without an answer until a node is suspected.
         now: the driver's time, ms since the epoch.
         time: the membership's own, ms.
         hurry: called when ``cron`` may be due earlier than ``next_due`` said.
@@ -65,19 +65,18 @@ class Heartbeat:
         self.time = 0
         self._me = me
         self._members = members
-        self._known = members.known  # the same dict throughout
+        self._known = members.known  # always the same dict
         self._connect = connect
         self._rng = rng
         self._transmit = transmit
         self._ping_at = 0
-        self._due = 0  # when ``cron`` is due, by the driver's time; 0: it was not asked
+        self._due = 0  # when ``cron`` is due, by the driver's time; 0: nobody has asked
         self.hurry: Callable[[], None] = _nobody
 
     # ---- time and links -------------------------------------------------------------------------
 
     def cron(self, now: int) -> None:
-        """Keep links and failure states up to date; to be called when ``next_due`` says, or every
-        100 ms."""
+        """Update links and failure states. Call it when ``next_due`` says, or every 100 ms."""
         self.pass_time(now)
         time = self.time
         timeout = self.node_timeout
@@ -100,7 +99,7 @@ class Heartbeat:
                 if time - member.pong_received > timeout // 2:
                     self.ping(member)
             elif time - member.ping_sent > timeout // 2 and time - member.link_since > timeout:
-                # The node may be well and only the connection dead.
+                # The node may be well, and only the connection dead.
                 self.unlink(member)
             if (
                 member.ping_sent
@@ -112,7 +111,7 @@ class Heartbeat:
                 self.judge(member)
 
     def next_due(self) -> int:
-        """When ``cron`` is due, by the driver's time, ms; 0: not before something happens."""
+        """Return when ``cron`` is due, by the driver's time, in ms; 0: not before an event."""
         time = self.time
         timeout = self.node_timeout
         due = NEVER
@@ -184,20 +183,20 @@ class Heartbeat:
         member.link = link
         member.link_since = self.time
         self.hurry()
-        # The wait for an answer begins now, or it would never end if no link can be opened.
+        # The wait for an answer begins now: it must end even if no link can be opened.
         if not member.ping_sent:
             member.ping_sent = self.time
 
     def link_back(self, member: Member) -> None:
-        """``member`` has just pinged over a link of its own, so it is up: connect to it now rather
-        than when the next try is due."""
+        """Connect to ``member`` now rather than when the next attempt is due: it has just pinged
+        over its own link, so it is up."""
         if member.flags & NODE_NOADDR:
             return
         link = member.link
         if link is not None:
             if link.local_ip or self.time - member.link_since <= MAX_RETRY_WAIT:
                 return
-            # Nothing answered when it was begun, and TCP asks again ever more rarely.
+            # There was no answer to the first SYN, and TCP repeats it at growing intervals.
             self.unlink(member)
         member.retry_at = min(member.retry_at, member.link_since + SHORTEST_WAIT)
         if self.time >= member.retry_at:
@@ -205,7 +204,7 @@ class Heartbeat:
         self.hurry()
 
     def unlink(self, member: Member) -> None:
-        """Close the link to ``member``; a new one may be begun at once."""
+        """Close the link to ``member``; a new one may be opened at once."""
         if member.link is not None:
             member.link.close()
             member.link = None
@@ -213,7 +212,7 @@ class Heartbeat:
         self.hurry()
 
     def _ping_stalest(self) -> None:
-        """Ping the one of a few members that was silent for the longest time."""
+        """Ping the one of a few members that has been silent for the longest time."""
         ids = self._members.everyone
         if len(ids) > PING_SAMPLE:
             ids = self._rng.sample(ids, PING_SAMPLE)
@@ -230,21 +229,22 @@ class Heartbeat:
             self.ping(stalest)
 
     def ping(self, member: Member) -> None:
-        """Send ``member`` a PING, or a MEET if it is still to be met."""
+        """Send ``member`` a PING, or a MEET if it has yet to be met."""
         if member.link is not None:
             if not member.ping_sent:
                 member.ping_sent = self.time
             self.tell(member.link, MEET if member.flags & NODE_MEET else PING, member.id)
 
     def tell(self, link: Link, type: int, recipient: bytes, gossip: bool = True) -> None:
-        """Send a packet of ``type`` to ``recipient``; ``gossip``: with what is known of others."""
+        """Send a packet of ``type`` to ``recipient``; ``gossip``: mention other nodes."""
         entries: list[Gossip] = []
         if gossip:
             entries = choose_entries(self._members, self._rng, recipient, self.now - self.time)
         self._transmit(link, self._me.packets.gossip(type, entries))
 
     def begin_handshake(self, ip: str, port: int, flags: int, hearsay: bool = False) -> None:
-        """Find out who is at this address, unless that is known or makes no sense."""
+        """Find out which node is at this address, unless that is known or the address is
+        invalid."""
         if (
             not ip
             or not is_port(port)
@@ -254,8 +254,8 @@ class Heartbeat:
         ):
             return
         id = b"%040x" % self._rng.getrandbits(160)
-        # Its time begins with the next ``cron``, which is due now: where nothing was due for long,
-        # as with a node that is alone, ``time`` is that of long ago.
+        # Its time begins at the next ``cron``, which is due now: if nothing has been due for long,
+        # as on a node that is alone, ``time`` is long past.
         member = Member(id, ip, port, NODE_HANDSHAKE | flags, 0)
         member.hearsay = hearsay
         self._members.handshakes[id] = member
@@ -274,4 +274,4 @@ class Heartbeat:
 
 
 def _nobody() -> None:
-    """``hurry`` where ``cron`` is called every 100 ms."""
+    """Default of ``hurry``, if ``cron`` is called every 100 ms."""

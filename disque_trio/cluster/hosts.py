@@ -1,8 +1,8 @@
 """Groups nodes by host, so that the copies of a job can survive the loss of a whole host.
 
-A host is an address: nodes that others know under the same one are on the same host. An address
-of the own machine, which may have several, is that of this node's host. All of it is computed when
-the table of nodes changes, not when it is asked for.
+A host is an address: nodes with the same address are on the same host. Any address of this machine,
+which may have several, counts as this node's host. Everything is computed when the table of nodes
+changes, not when it is needed.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -14,11 +14,11 @@ class Hosts:
     """The hosts of a cluster, as one node sees them.
 
     Attributes:
-        here: this node's own; empty until its address is known.
-        of: by the id of another node.
-        partners: of each other host the reachable node that gets this node's copies: the first
-            node of a host has the first of the others, and so on.
-        count: of all hosts, this node's own included.
+        here: this node's own host; empty until its address is known.
+        of: the host of another node, by id.
+        partners: for each other host, the reachable node that gets this node's copies: the first
+            node on a host uses the first on each other one, and so on.
+        count: number of hosts, including this node's own.
     """
 
     def __init__(self) -> None:
@@ -37,8 +37,8 @@ class Hosts:
         reachable: Sequence[bytes],
         is_own: Callable[[str], bool],
     ) -> None:
-        """Take in the table: this node's own address, and the other nodes. ``is_own`` says whether
-        an address is one of this machine's."""
+        """Compute everything from this node's own address and the other nodes. ``is_own`` tells
+        whether an address is one of this machine's."""
         self.here = ip
         of: dict[bytes, str] = {}
         for id, member in known.items():
@@ -52,12 +52,14 @@ class Hosts:
             if place:
                 by_host.setdefault(place, []).append((known[id].port, id))
         self._shared = by_host.pop(ip, None) is not None
-        # As long as it is not known which nodes are on this host, none counts as elsewhere.
+        # Until it is known which nodes are on this host, none counts as elsewhere.
         self._others = len(by_host) if ip else 0
         mine = sum(1 for id, place in of.items() if place == ip and known[id].port < port)
         self.partners = [sorted(nodes)[mine % len(nodes)][1] for nodes in by_host.values()]
 
     def room(self, external: bool) -> int:
-        """How many hosts can take a copy. ``external``: this node holds none itself, so another
-        one on its host can."""
+        """Return how many hosts can take a copy.
+
+        ``external``: this node holds none itself, so another node on its host can.
+        """
         return self._others + (external and self._shared)

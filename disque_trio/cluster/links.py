@@ -1,8 +1,8 @@
 """The interface of the connections that the membership uses.
 
-Sockets implement it in the server, a model of a network in simulations. Between two nodes there are
-two links: each node sends all it has to say over the one that it opened; only a PONG goes back over
-the link that the PING came on.
+The server implements it with sockets, simulations with a model of a network. Between two nodes
+there are two links: each node sends everything over the link that it opened, except that a PONG
+goes back over the link on which the PING came.
 """
 
 from collections.abc import Callable
@@ -18,8 +18,8 @@ class Link:
     Attributes:
         outgoing: this node opened it.
         up: packets can be sent over it.
-        local_ip, remote_ip: text; empty as long as the other side has not answered at all.
-        node_id: id of the member it belongs to, for the membership; None for an incoming one.
+        local_ip, remote_ip: text; empty until the other side has answered.
+        node_id: id of the member it belongs to, for the membership; None for an incoming link.
     """
 
     def __init__(self, outgoing: bool) -> None:
@@ -30,26 +30,26 @@ class Link:
         self.node_id: bytes | None = None
 
     def send(self, packet: bytes) -> None:
-        """Send ``packet`` with the others of this turn. Nothing happens unless it is ``up``."""
+        """Send ``packet`` with the others of this turn. Does nothing unless the link is ``up``."""
         raise NotImplementedError
 
     def behind(self) -> bool:
-        """Whether what was sent in earlier turns still waits at this side."""
+        """Whether what was sent in earlier turns still waits on this side."""
         return False
 
     def close(self) -> None:
-        """Drop the connection, at once and silently: ``lost`` is not called for it."""
+        """Close the connection at once and silently: ``lost`` is not called for it."""
         raise NotImplementedError
 
 
 Connect: TypeAlias = Callable[[str, int], Link]
-"""Begins to open a link to the bus at an ip and a port (of the bus, not of clients). The
+"""Begins to open a link to the bus at an ip and a port (of the bus, not for clients). The
 membership's ``opened`` is called when it is up and ``lost`` when it fails or breaks, never from
 within this call."""
 
 
 class LinkOwner(Protocol):
-    """Receives the events of links: the membership, whose methods these are."""
+    """Receives the events of links; the membership implements it."""
 
     config_changed: bool
 

@@ -18,12 +18,12 @@ from disque_trio.respserver.io.listeners import (
 
 
 def open_bus_listeners(config: Places, listeners: Sequence[socket.socket]) -> list[socket.socket]:
-    """Listen for other nodes wherever ``listeners`` listen on TCP for clients, 10000 ports above:
-    above ``tls-port`` only where clients have no other port.
+    """Listen for other nodes wherever ``listeners`` listen on TCP for clients, 10000 ports above;
+    above ``tls-port`` only if clients have no other port.
 
     Raises:
         ListenError: a port cannot be used. A node without all of its bus would be deaf to others
-            and seem well.
+            and still seem well.
     """
     opened: list[socket.socket] = []
     try:
@@ -51,7 +51,7 @@ def open_bus_listeners(config: Places, listeners: Sequence[socket.socket]) -> li
 
 
 async def accept_nodes(listener: socket.socket, engine: Engine, bus: Bus) -> None:
-    """Take in connections of other nodes from ``listener`` until cancelled."""
+    """Accept connections of other nodes on ``listener`` until cancelled."""
     exposed = on_all_interfaces(listener)
 
     def admit(sock: socket.socket, ip: str, port: int) -> None:

@@ -1,8 +1,8 @@
 """The table of the other nodes.
 
 ``known`` are the members of the cluster. ``handshakes`` are addresses that somebody named and whose
-node has not answered yet: they have made-up ids and take no part in anything. What the jobs ask
-for (``everyone``, ``reachable``) is computed when the table changes, not when it is asked for.
+node has not answered yet: they have made-up ids and take no part in anything. The lists for the
+jobs (``everyone``, ``reachable``) are computed when the table changes, not when they are needed.
 """
 
 from collections.abc import Callable
@@ -31,19 +31,20 @@ class Member:
 
     Attributes:
         id: 40 bytes; made up while it is a handshake.
-        ip, port: of its clients; empty and 0 while it has NODE_NOADDR.
+        ip, port: for clients; empty and 0 while it has NODE_NOADDR.
         flags: NODE_* bits; NODE_MEET: the first packet to it is a MEET.
-        hearsay: a handshake that began because another node told of it.
-        since: when it came into the table; 0: that is to be noted.
-        link: the outgoing one, also while it is not up yet.
-        link_since: when that one was begun, then when it came up.
-        retry_at: no new link before that time. attempts: links that failed since the last PONG.
-        ping_sent: of the first PING that has no PONG yet (or when a link for it was begun); 0:
-            none is awaited.
+        hearsay: a handshake that began because another node mentioned it.
+        since: when it came into the table; 0: not set yet.
+        link: the outgoing one, even before it is up.
+        link_since: when that was begun, then when it came up.
+        retry_at: no new link before that time.
+        attempts: failed links since the last PONG.
+        ping_sent: when the first PING without a PONG was sent (or a link for it begun); 0: no PONG
+            is awaited.
         pong_received: 0: never.
-        extensions: what it announces beyond C Disque; 0: nothing, or it was not heard yet.
-        tls_port: of its clients with TLS; 0: it has none, or it was not heard yet.
-        reports: ids of the members that say that it fails, and when they last said so.
+        extensions: what it announces beyond C Disque; 0: nothing, or not heard yet.
+        tls_port: for clients with TLS; 0: none, or not heard yet.
+        reports: ids of the members that say that it is failing, and when they last said so.
     """
 
     def __init__(self, id: bytes, ip: str, port: int, flags: int, since: int) -> None:
@@ -73,12 +74,12 @@ class Members:
 
     Attributes:
         known, handshakes: by id.
-        everyone: ids of all in ``known``, sorted, so that a simulation repeats.
+        everyone: ids of all in ``known``, sorted, so that a simulation can be repeated.
         reachable: those that can take a copy of a job now, sorted.
-        suspects: those that this node alone holds to be failing, sorted.
+        suspects: those that only this node considers failing, sorted.
 
     Args:
-        changed: called when the lists are new; with whether that is worth a write to the disk.
+        changed: called after the lists have changed, with whether that is worth a write to disk.
     """
 
     def __init__(self, changed: Callable[[bool], None] = lambda matters: None) -> None:
@@ -97,10 +98,10 @@ class Members:
         return [*(self.known[id] for id in self.everyone), *self.handshakes.values()]
 
     def update(self, matters: bool = True) -> None:
-        """Compute the lists; to be called when ``known`` or a flag in it has changed. ``matters``:
-        in a way that is worth a write to the disk.
+        """Compute the lists. Call it when ``known`` or a flag in it has changed. ``matters``:
+        whether that is worth a write to disk.
 
-        New lists are made: whoever walks over an old one is not disturbed.
+        Makes new lists, so that code that iterates over an old one is not disturbed.
         """
         self.everyone = sorted(self.known)
         self.reachable = [i for i in self.everyone if not self.known[i].flags & _NOT_REACHABLE]
@@ -108,8 +109,7 @@ class Members:
         self._changed(matters)
 
     def owner(self, link: Link) -> Member | None:
-        """The member whose outgoing link it is; None if it is an incoming one or one that was given
-        up."""
+        """The member whose outgoing link it is; None if it is incoming or was given up."""
         if link.node_id is None:
             return None
         member = self.known.get(link.node_id) or self.handshakes.get(link.node_id)

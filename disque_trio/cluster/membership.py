@@ -1,13 +1,13 @@
 """Membership: keeps track of the nodes in the cluster and of those that are alive.
 
-A state machine: the driver opens links, passes the time in, and brings packets. ``heartbeat`` is
-its part that follows the time, ``handlers`` the one that follows what other nodes say; here is what
-jobs and commands ask for and what is kept on disk.
+A state machine: the driver opens links, passes in the time, and brings packets. ``heartbeat`` is
+the part driven by time, ``handlers`` the part driven by other nodes; this module has what jobs and
+commands need, and what is kept on disk.
 
 How a node gets in: a handshake begins with an address, from CLUSTER MEET, from the MEET of a
-stranger, or from what a member tells of others. A link is opened to it and a MEET sent (a PING to
-one that sent a MEET itself). Its PONG says the id, which ends the handshake. A MEET makes the other
-side begin a handshake in return; a PING of a stranger is answered and changes nothing.
+stranger, or because a member mentioned it. A link to it is opened and a MEET sent (or a PING, if it
+sent a MEET itself). Its PONG tells its id, which ends the handshake. A MEET makes the other side
+begin a handshake in return; a PING from a stranger is answered and changes nothing.
 """
 
 from collections.abc import Callable, Sequence
@@ -53,16 +53,16 @@ class Membership(Peers):
     Args:
         packets: makes this node's packets; has its id, port and announced ip.
         connect: begins to open a link.
-        rng: which members are pinged and told of; made-up ids of handshakes.
-        saver: writes the text of nodes.conf to disk, returns why that failed or None.
+        rng: chooses the members to ping and to mention, and made-up ids for handshakes.
+        saver: writes the text of nodes.conf to disk; returns why that failed, or None.
         is_own_address: whether an address is one of this machine's.
 
     Attributes:
-        config_changed: what ``dump_conf`` gives has changed in a way that matters since ``save``
-            worked last.
-        malformed: packets that were ignored because of what is in them.
+        config_changed: whether what ``dump_conf`` returns has changed in a way that matters since
+            ``save`` last succeeded.
+        malformed: number of packets that were ignored because of their contents.
         leaving: this node is about to leave; kept over restarts.
-        extensions_heard: called when a member announces others than before, or is new or gone.
+        extensions_heard: called when a member is new or gone, or announces other extensions.
     """
 
     def __init__(
@@ -82,7 +82,7 @@ class Membership(Peers):
         self._extensions = "auto"
         self._announced: dict[bytes, int] = {}
         self._members = Members(self._changed)
-        self._known = self._members.known  # the same dict throughout
+        self._known = self._members.known  # always the same dict
         self.heartbeat = Heartbeat(self.me, self._members, connect, rng, self._transmit)
         self._blacklist = Blacklist()
         handlers = PacketHandlers(self.me, self._members, self.heartbeat, self._blacklist)
@@ -98,7 +98,7 @@ class Membership(Peers):
         self._is_own_address = is_own_address
 
     def _changed(self, matters: bool) -> None:
-        """The table has changed; ``matters``: in a way that is worth a write to the disk."""
+        """Handle a change of the table; ``matters``: it is worth a write to disk."""
         self.reachable = self._members.reachable
         self.size = 1 + len(self._known)
         self._hosts_stale = True
@@ -118,11 +118,11 @@ class Membership(Peers):
             self.extensions_heard()
 
     def extensions(self) -> dict[bytes, int]:
-        """What the members announce beyond C Disque, by id; C nodes are not in it."""
+        """Return the extensions that the members announce, by ID; without C nodes."""
         return self._announced
 
     def remember_extensions(self, announced: dict[bytes, int]) -> None:
-        """Take over what members announced before this process began; they may be down now."""
+        """Take over what members announced before this process started; they may be down now."""
         for id, extensions in announced.items():
             member = self._known.get(id)
             if member is not None:
@@ -130,7 +130,7 @@ class Membership(Peers):
         self._judge_extensions()
 
     def set_extensions(self, wanted: str) -> None:
-        """The setting cluster-extensions: "auto", "yes" or "no"."""
+        """Set cluster-extensions: "auto", "yes" or "no"."""
         self._extensions = wanted
         self.plain = wanted == "no"
         self.packets.extensions = 0 if wanted == "no" else EXTENDED
@@ -144,7 +144,7 @@ class Membership(Peers):
     # ---- for the driver -------------------------------------------------------------------------
 
     def cron(self, now: int) -> None:
-        """Keep links and failure states up to date; to be called every 100 ms."""
+        """Update links and failure states. Call it every 100 ms."""
         self.heartbeat.cron(now)
 
     def accepted(self, link: Link, now: int) -> None:
@@ -160,8 +160,8 @@ class Membership(Peers):
         self.heartbeat.lost(link, now)
 
     def receive(self, link: Link, packet: bytes, now: int) -> bytes:
-        """Handle one whole ``packet`` from ``link``. Returns its sender if that is a member and the
-        packet is about jobs, for the node; otherwise nothing."""
+        """Handle a complete ``packet`` from ``link``. Return its sender if that is a member and
+        the packet is about jobs, and so for the node; otherwise nothing."""
         self.heartbeat.pass_time(now)
         self.messages_received += 1
         if packet[8] << 8 | packet[9] != VERSION:
@@ -170,7 +170,8 @@ class Membership(Peers):
         sender = packet_sender(packet)
         if type > FAIL:
             member = self._known.get(sender)
-            # Its own id, not what was cut out: who compares ids has mostly the same object then.
+            # The member's own id object, not a slice: comparing ids is then mostly comparing
+            # objects.
             return b"" if member is None or type > BINDINGS else member.id
         try:
             self._handlers[type](link, type, sender, packet)
@@ -178,7 +179,7 @@ class Membership(Peers):
             self.malformed += 1
         return b""
 
-    # ---- what the jobs ask for ------------------------------------------------------------------
+    # ---- for the jobs ---------------------------------------------------------------------------
 
     def places(self) -> int:
         return self._placed().count if self.by_host else self.size
@@ -227,8 +228,11 @@ class Membership(Peers):
                 self.messages_sent += 1
 
     def _placed(self) -> Hosts:
-        """Which nodes are on which host. That asks the system about each address, so it is done
-        when somebody wants to know, not at each of a thousand changes that come at once."""
+        """Return which nodes run on which host.
+
+        This asks the system about each address, so it is done when needed, not after each of a
+        thousand changes.
+        """
         if self._hosts_stale:
             self._hosts_stale = False
             self._hosts.compute(
@@ -253,7 +257,7 @@ class Membership(Peers):
         return self.me.endpoint()
 
     def states(self) -> dict[str, int]:
-        """How many nodes are in which state, this one included."""
+        """Return the number of nodes in each state, including this one."""
         states = {"ok": 1, "pfail": 0, "fail": 0, "handshake": len(self._members.handshakes)}
         for member in self._known.values():
             fails, suspected = member.flags & NODE_FAIL, member.flags & NODE_PFAIL
@@ -261,7 +265,7 @@ class Membership(Peers):
         return states
 
     def links_up(self) -> int:
-        """How many nodes this one is connected to."""
+        """Return the number of nodes this one is connected to."""
         return len([member for member in self._known.values() if member.connected()])
 
     def describe(self) -> str:
@@ -271,7 +275,7 @@ class Membership(Peers):
         self.heartbeat.begin_handshake(ip, port, NODE_MEET)
 
     def has(self, places: Sequence[tuple[str, int]]) -> bool:
-        """Whether a member is at one of these addresses."""
+        """Whether a member has one of these addresses."""
         return any((m.ip, m.port) in places for m in self._known.values())
 
     def forget(self, id: bytes) -> bool:
@@ -292,7 +296,7 @@ class Membership(Peers):
         self._members.update()
 
     def spread(self, by_host: bool) -> None:
-        """Whether copies of a job are to be on different hosts."""
+        """Set whether copies of a job have to be on different hosts."""
         self.by_host = by_host
         self._members.update(False)
 
@@ -307,7 +311,7 @@ class Membership(Peers):
             self.config_changed = True
             for member in self._known.values():
                 if member.connected():
-                    self.heartbeat.ping(member)  # or some would hear of it seconds later
+                    self.heartbeat.ping(member)  # otherwise some would hear of it seconds later
 
     # ---- nodes.conf -----------------------------------------------------------------------------
 
@@ -318,21 +322,21 @@ class Membership(Peers):
         return problem
 
     def dump_conf(self) -> str:
-        """The text of nodes.conf: this node and the members, no handshakes."""
+        """The text of nodes.conf: this node and the members, without handshakes."""
         known = [self._line(self._known[id]) for id in self._members.everyone]
         return format_nodes([self._my_line(), *known])
 
     def load_conf(self, text: str, now: int) -> None:
-        """Load a nodes.conf, this node's id (into ``packets``) and LEAVING included. To be called
+        """Load a nodes.conf, including this node's id (into ``packets``) and LEAVING. Call it
         before anything else.
 
         Raises:
-            NodesConfError: it says nothing; nothing was taken over.
+            NodesConfError: it is invalid; nothing has changed.
         """
         conf = parse_nodes(text)
         count = len(conf.others)
         if count > MAX_MEMBERS:
-            raise NodesConfError(f"{count} other nodes, there cannot be more than {MAX_MEMBERS}")
+            raise NodesConfError(f"{count} other nodes, but there can be at most {MAX_MEMBERS}")
         self.heartbeat.pass_time(now)
         self.packets.id = conf.myself.id
         self.packets.flags = NODE_MYSELF | (conf.myself.flags & NODE_LEAVING)
@@ -369,7 +373,7 @@ def _nobody() -> None:
 
 
 def _priority(member: Member) -> int:
-    """How good a node is to talk to, for HELLO; the worst rule that holds."""
+    """Return the priority of a node in HELLO: that of the worst rule that applies."""
     if member.flags & (NODE_FAIL | NODE_LEAVING):
         return PRIORITY_BAD
     if member.flags & NODE_PFAIL:

@@ -9,7 +9,7 @@ class Myself:
 
     Attributes:
         packets: makes its packets; has its id, port and announced ip.
-        ip: its own, as other nodes reach it; empty until learned.
+        ip: its own address, as other nodes reach it; empty until learned.
     """
 
     def __init__(self, packets: PacketWriter) -> None:
@@ -18,7 +18,7 @@ class Myself:
         self._ip_from_file = False
 
     def endpoint(self) -> tuple[str, int]:
-        """Its ip (empty until it is learned) and the port of its clients."""
+        """Its ip (empty until it is learned) and its port for clients."""
         return self.packets.ip or self.ip, self.packets.port
 
     def remember(self, ip: str) -> None:
@@ -27,12 +27,12 @@ class Myself:
         self._ip_from_file = True
 
     def learn(self, ip: str, met: bool) -> bool:
-        """Another node used the address ``ip`` for this one, in a MEET if ``met``. Returns whether
-        that changes anything.
+        """Note that another node used the address ``ip`` for this one, in a MEET if ``met``.
+        Returns whether that changes anything.
 
-        A MEET counts more than a PING, as C nodes have it, and both more than what was so before
-        the node was restarted. But an address that only this machine can use does not replace one
-        that all can: clients get it from HELLO.
+        A MEET takes precedence over a PING, as on C nodes, and both over the address from before
+        the restart. But an address that only this machine can use does not replace one that all
+        can: clients get it from HELLO.
         """
         ip = plain_ip(ip)
         better = usefulness(ip) - usefulness(self.ip)

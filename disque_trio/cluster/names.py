@@ -1,4 +1,4 @@
-"""Finds the IP addresses of hosts by their names, in threads, while clients are served."""
+"""Looks up the IP addresses of hosts by name, in threads, while clients are served."""
 
 import math
 import socket
@@ -10,12 +10,12 @@ from disque_trio.process.addresses import told_ip
 from disque_trio.respserver.io.engine import Engine
 
 LONGEST = 10.0  # s that an answer may take
-AT_ONCE = 4  # threads; those of the disk are others
+AT_ONCE = 4  # threads, apart from those for the disk
 MOST_ADDRESSES = 8
 
 
 class NameLookups:
-    """Looks names up for the state machine."""
+    """Looks up names for the state machine."""
 
     def __init__(self) -> None:
         self._wishes, self._wanted = trio.open_memory_channel[
@@ -24,12 +24,12 @@ class NameLookups:
         self._limiter = trio.CapacityLimiter(AT_ONCE)
 
     def look_up(self, name: str, found: Callable[[list[str]], None]) -> None:
-        """Call ``found`` between two turns with the addresses of the host ``name``, at most
-        ``MOST_ADDRESSES``: none where there is no such host, or nobody who knows answers."""
+        """Call ``found`` between two turns with at most ``MOST_ADDRESSES`` addresses of the host
+        ``name``: none if there is no such host, or no server answers."""
         self._wishes.send_nowait((name, found))
 
     async def run(self, engine: Engine) -> None:
-        """Look up what is asked for until cancelled."""
+        """Look up the requested names until cancelled."""
         async with trio.open_nursery() as nursery:
             async for name, found in self._wanted:
                 nursery.start_soon(self._look_up, name, found, engine)

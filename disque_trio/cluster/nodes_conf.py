@@ -1,8 +1,8 @@
 """Parses and writes the text of nodes.conf and of CLUSTER NODES.
 
-One line a node: ``ID IP:PORT FLAGS PING-SENT PONG-RECEIVED connected|disconnected``, this node
-among them with the flag ``myself``. Lines of handshakes are not written, empty lines and ``vars``
-lines not read. It is the format of the C program, in both directions.
+One line per node: ``ID IP:PORT FLAGS PING-SENT PONG-RECEIVED connected|disconnected``, including
+this node, with the flag ``myself``. Handshakes are not written; empty lines and ``vars`` lines are
+ignored. It is the format of the C program, in both directions.
 """
 
 from dataclasses import dataclass
@@ -28,7 +28,7 @@ _WORDS = (
 )
 _FLAGS = {word: flag for flag, word in _WORDS} | {"noflags": 0}
 _FIELDS = 6
-_SHOWN = 80  # characters of a field in a message
+_SHOWN = 80  # characters of a field in an error
 
 
 class NodesConfError(ValueError):
@@ -40,8 +40,11 @@ class NodeLine:
     """One node.
 
     Attributes:
-        id: 40 bytes. ip: text, may be empty. port: of its clients, 0 to 65535.
-        flags: NODE_* bits. ping_sent, pong_received: ms since the epoch, 0: never.
+        id: 40 bytes.
+        ip: text, may be empty.
+        port: for clients, 0 to 65535.
+        flags: NODE_* bits.
+        ping_sent, pong_received: ms since the epoch; 0: never.
     """
 
     id: bytes
@@ -55,7 +58,7 @@ class NodeLine:
 
 @dataclass(slots=True)
 class NodesConf:
-    """The whole file: this node and the other ones."""
+    """The whole file: this node and the others."""
 
     myself: NodeLine
     others: list[NodeLine]
@@ -76,10 +79,10 @@ def _flag_words(flags: int) -> str:
 
 
 def parse_nodes(text: str) -> NodesConf:
-    """Read a nodes.conf.
+    """Parse a nodes.conf.
 
     Raises:
-        NodesConfError: a line is not as it has to be, or not exactly one is about this node.
+        NodesConfError: a line is invalid, or not exactly one is about this node.
     """
     myself: NodeLine | None = None
     others: dict[bytes, NodeLine] = {}
@@ -138,5 +141,5 @@ def _number(text: str, limit: int, what: str) -> int:
 
 
 def _shown(text: str) -> str:
-    """``text`` as a message quotes it: a damaged file may have a field of megabytes."""
+    """``text`` for use in a message: a damaged file may have a field of megabytes."""
     return repr(text if len(text) <= _SHOWN else text[:_SHOWN] + "...")

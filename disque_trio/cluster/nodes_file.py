@@ -1,8 +1,8 @@
 """The file nodes.conf: locked while the process lives, replaced as a whole.
 
-The lock is on the file itself (``flock``), as the C program has it, so that neither of the two
-starts on a nodes.conf that is in use. As every save puts a new file in the place of the old one,
-the new one is locked before it gets the name.
+The lock is on the file itself (``flock``), as in the C program, so neither program starts on a
+nodes.conf that is in use. Since every save replaces the file, the new one is locked before it gets
+the name.
 """
 
 import fcntl
@@ -16,15 +16,15 @@ class NodesFileError(OSError):
 
 
 class NodesDisk(Files):
-    """The file operations that ``NodesFile`` needs. All methods raise OSError."""
+    """The file operations that ``NodesFile`` needs. All methods raise ``OSError``."""
 
     def open(self, path: str, fresh: bool = False) -> int:
-        """Open ``path`` for reading and writing; it is made if need be, emptied if ``fresh``."""
+        """Open ``path`` for reading and writing; creates it if missing, empties it if ``fresh``."""
         flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | (os.O_TRUNC if fresh else 0)
         return os.open(path, flags, 0o644)
 
     def lock(self, fd: int) -> None:
-        """Lock the file against other processes. Raises BlockingIOError: one has it."""
+        """Lock the file against other processes. Raises ``BlockingIOError`` if one has it."""
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
     def names(self, path: str, fd: int) -> bool:
@@ -40,11 +40,11 @@ class NodesDisk(Files):
         return os.pread(fd, os.fstat(fd).st_size, 0)
 
     def write(self, fd: int, data: bytes) -> int:
-        """Write at the current place; returns how many bytes were."""
+        """Write at the current position; return the number of bytes written."""
         return os.write(fd, data)
 
     def sync(self, fd: int) -> None:
-        """Return when all that was written is on the disk."""
+        """Return once everything written is on disk."""
         os.fsync(fd)
 
 
@@ -66,7 +66,7 @@ class NodesFile:
             self._fd = self._open_locked()
         except BlockingIOError:
             raise NodesFileError(
-                f"{path} is in use by another node: each needs a nodes.conf of its own"
+                f"{path} is in use by a node that is running: each needs a nodes.conf of its own"
             ) from None
         except OSError as failure:
             raise NodesFileError(f"cannot use {path}: {failure.strerror}") from failure
@@ -81,7 +81,7 @@ class NodesFile:
             except BaseException:
                 self._disk.close(fd)
                 raise
-            # Its owner put a new one in its place after it was opened here.
+            # Its owner replaced it after it was opened here.
             self._disk.close(fd)
 
     def load(self) -> str:
@@ -96,8 +96,8 @@ class NodesFile:
             raise NodesFileError(f"cannot read {self._path}: {failure.strerror}") from failure
 
     def save(self, text: str) -> str | None:
-        """Replace the file; a crash leaves the old or the new one. Returns why it failed or None:
-        the old file is in place then, unless only the sync of the directory failed."""
+        """Replace the file; after a crash, it is the old or the new one. Return why it failed, or
+        None. Then the old file is in place, unless only the sync of the directory failed."""
         temporary = self._path + ".tmp"
         try:
             fd = self._disk.open(temporary, fresh=True)

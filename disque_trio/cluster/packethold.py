@@ -1,22 +1,22 @@
 """Holds back packets about jobs while a thread writes what the node did.
 
-Those that it has for others stay in the queues of their links. Those that come are put by, and
-taken later, in their order. What is about the nodes themselves passes.
+Outgoing ones stay in the queues of their links. Incoming ones are stored, and handled later in
+order. Packets about nodes pass.
 """
 
 from disque_trio.cluster.buslink import BusLink
 from disque_trio.protocol.bus import FAIL, packet_type
 
-MOST_HELD = 32 << 20  # bytes of packets that are put by
+MOST_HELD = 32 << 20  # bytes of stored packets
 
 
 class PacketHold:
     """Delays packets about jobs in both directions until the records are in the file.
 
     Attributes:
-        out: packets about jobs must not leave.
-        back: those that come are put by.
-        size: bytes that are put by.
+        out: packets about jobs must not be sent.
+        back: incoming ones are stored.
+        size: bytes that are stored.
     """
 
     def __init__(self) -> None:
@@ -26,23 +26,23 @@ class PacketHold:
         self._packets: list[tuple[BusLink, bytes]] = []
 
     def begin(self) -> None:
-        """Nothing about jobs may leave, or be taken."""
+        """Start to hold back packets about jobs in both directions."""
         self.out = True
         self.back = True
 
     def put_by(self, link: BusLink, packet: bytes) -> bool:
-        """Keep ``packet``, which came from ``link``; whether that is what makes it full."""
+        """Store ``packet``, which came from ``link``; return whether that makes it full."""
         was_full = self.is_full()
         self._packets.append((link, packet))
         self.size += len(packet)
         return self.is_full() and not was_full
 
     def is_full(self) -> bool:
-        """Whether so much is put by that nothing more may come, not even signs of life."""
+        """Whether so much is stored that nothing more may arrive, not even heartbeats."""
         return self.size > MOST_HELD
 
     def end(self) -> list[tuple[BusLink, bytes]]:
-        """What was put by, in its order; what comes from now on is not."""
+        """Return the stored packets in order; later ones are not stored."""
         packets = self._packets
         self._packets = []
         self.size = 0
@@ -50,7 +50,7 @@ class PacketHold:
         return packets
 
     def pick(self, link: BusLink) -> list[bytes]:
-        """Take those packets from the queue of ``link`` that may leave nevertheless."""
+        """Take the packets that may be sent all the same from the queue of ``link``."""
         queue = link.queue
         link.queue = [packet for packet in queue if packet_type(packet) > FAIL]
         return [packet for packet in queue if packet_type(packet) <= FAIL]

@@ -1,8 +1,8 @@
 """The rest of the cluster as the state machine of the jobs sees it.
 
-``Peers`` is the interface; a node that runs alone uses it as it is. ``cluster.membership`` is the
-one with other nodes in it. Sending is an effect: packets leave at the end of the turn, when what
-the node noted is in its append-only file, and may be lost.
+``Peers`` is the interface; a node that runs alone uses it as it is, and ``cluster.membership``
+implements it for other nodes. Sending is an effect: packets leave at the end of the turn, when the
+node's records are in its append-only file, and may be lost.
 """
 
 from typing import NamedTuple
@@ -14,8 +14,11 @@ class Peer(NamedTuple):
     """A node as HELLO lists it.
 
     Attributes:
-        id: 40 bytes. ip: text, empty until learned. port: of its clients.
-        priority: lower is better. tls_port: of its clients with TLS; 0: none, or not known.
+        id: 40 bytes.
+        ip: text, empty until learned.
+        port: for clients.
+        priority: lower is better.
+        tls_port: for clients with TLS; 0: none, or unknown.
     """
 
     id: bytes
@@ -27,15 +30,15 @@ class Peer(NamedTuple):
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class Peers:
-    """The interface to the other nodes; used as it is, a cluster of one.
+    """The interface to the other nodes; by itself, a cluster of one.
 
     Attributes:
-        size: nodes known, this one included, handshakes not.
+        size: number of known nodes, including this one, without handshakes.
         reachable: ids of the other nodes that can take a copy now (not failing, not leaving).
-        by_host: copies are to be on different hosts, and several nodes of one count as one.
+        by_host: copies have to be on different hosts, and several nodes on one count as one.
         extended: jobs may have trailers: all nodes know them, or the settings say so.
         plain: cluster-extensions is no: there are no trailers in files and packets.
-        messages_sent, messages_received: packets of the bus.
+        messages_sent, messages_received: number of packets on the bus.
     """
 
     def __init__(self) -> None:
@@ -52,20 +55,20 @@ class Peers:
 
     @property
     def leaving(self) -> bool:
-        """Whether this node is about to leave the cluster: it takes no new jobs."""
+        """Whether this node is about to leave the cluster: then it takes no new jobs."""
         return self._leaving
 
     @property
     def tls_port(self) -> int:
-        """The port of this node for clients with TLS, as others are told it; 0: none."""
+        """The port of this node for clients with TLS, as announced to others; 0: none."""
         return 0
 
     def everyone(self) -> list[bytes]:
-        """Ids of all other nodes that are known, handshakes not."""
+        """Ids of all other known nodes, without handshakes."""
         return []
 
     def knows(self, id: bytes) -> bool:
-        """Whether ``id`` is another node that is known, no handshake."""
+        """Whether ``id`` is another known node, not a handshake."""
         return False
 
     def understands(self, id: bytes) -> bool:
@@ -74,26 +77,28 @@ class Peers:
         return False
 
     def places(self) -> int:
-        """How many copies of a job there could be where all nodes are well: nodes, or hosts."""
+        """Return how many copies a job could have if all nodes were well: nodes, or hosts."""
         return self.size
 
     def room(self, external: bool) -> int:
-        """How many copies other nodes can take now. ``external``: this one holds none, so that
-        another node of its host counts, too."""
+        """Return how many copies other nodes can take now.
+
+        ``external``: this node holds none, so another node on its host counts as well.
+        """
         return len(self.reachable)
 
     def place(self, id: bytes) -> str:
-        """The host of the node ``id``, where ``by_host`` holds; this node's own is ``here``.
-        Empty: it is not known."""
+        """The host of the node ``id``, if ``by_host``; that of this node's host is ``here``. Empty:
+        it is not known."""
         return ""
 
     def here(self) -> str:
-        """This node's own host, where ``by_host`` holds; empty until it is known."""
+        """This node's own host, if ``by_host``; empty until it is known."""
         return ""
 
     def partners(self) -> list[bytes]:
-        """One reachable node of each other host, to have this node's copies, where ``by_host``
-        holds: few pairs that have much to tell each other are cheaper than many."""
+        """One reachable node on each other host to have this node's copies, if ``by_host``: few
+        pairs that talk much are cheaper than many."""
         return []
 
     def linked(self, id: bytes) -> bool:
@@ -101,16 +106,16 @@ class Peers:
         return False
 
     def behind(self, id: bytes) -> bool:
-        """Whether the node ``id`` has not taken yet what was sent to it in earlier turns."""
+        """Whether the node ``id`` has not yet taken what was sent to it in earlier turns."""
         return False
 
     def send(self, id: bytes, packet: bytes) -> None:
-        """Send ``packet`` to the node ``id``; it is lost where there is no connection."""
+        """Send ``packet`` to the node ``id``; it is lost if there is no connection."""
 
     # ---- for HELLO, CLUSTER and INFO -----------------------------------------------------------
 
     def others(self) -> list[Peer]:
-        """The other nodes, those in handshake included, for HELLO."""
+        """The other nodes, including handshakes, for HELLO."""
         return []
 
     def endpoint(self) -> tuple[str, int]:
@@ -125,16 +130,16 @@ class Peers:
         """Begin a handshake with the node at ``ip`` and client port ``port``, both valid."""
 
     def forget(self, id: bytes) -> bool:
-        """Forget the node ``id`` and do not take it in again for a minute. False: unknown."""
+        """Forget the node ``id`` and do not accept it again for a minute. False: unknown."""
         return False
 
     def reset(self, id: bytes) -> None:
-        """Forget all other nodes; this one goes on as ``id``."""
+        """Forget all other nodes; this node continues as ``id``."""
 
     def set_leaving(self, leaving: bool) -> None:
         """Say, here and to the others, whether this node is about to leave."""
         self._leaving = leaving
 
     def save(self) -> str | None:
-        """Write what is known of the cluster to disk. Returns why that failed, or None."""
+        """Write what is known of the cluster to disk. Return why that failed, or None."""
         return None

@@ -1,7 +1,7 @@
 """TLS for the cluster bus.
 
-Nodes are known by their addresses, which change, so no name in a certificate is looked at: what
-counts is that the authority of the cluster signed it.
+Nodes are known by their addresses, which change, so the names in certificates are ignored: what
+counts is that the cluster's authority has signed them.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def bus_tls(settings: TlsSettings) -> BusTls | None:
     """Read the certificates; None when the bus is not encrypted.
 
     Raises:
-        TlsError: one is missing or no good.
+        TlsError: a certificate is missing or unusable.
     """
     if not settings.tls_cluster:
         return None

@@ -1,8 +1,8 @@
 """Configuration: the table of parameters, files in two syntaxes, CONFIG GET, SET and REWRITE.
 
-Owns everything between what an operator writes and the typed values the server uses. Knows no
-Trio, no sockets, and of the other parts only the quoting of ``resp``; files are only read by the
-loading functions and written by ``rewrite``. The machinery takes the table from the ``Settings``
+Owns everything between what an operator writes and the typed values that the server uses. Knows no
+Trio, no sockets, and of the other packages only the quoting in ``resp``. Only the loading functions
+read files, and only ``rewrite`` writes them. All code takes the table from the ``Settings``
 subclass it is given; ``Config`` is that of a Disque node.
 """
 

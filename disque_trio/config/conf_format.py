@@ -1,7 +1,7 @@
 """disque.conf syntax: reading its lines, and editing them for CONFIG REWRITE.
 
-Owns the line format (``name value...``, ``#`` comments on lines of their own) and nothing of what
-the names mean. Both directions work on text; files are the business of ``load`` and ``rewrite``.
+Knows the line format (``name value...``, ``#`` comments on lines of their own), but not what the
+names mean. Both directions work on text; ``load`` and ``rewrite`` handle the files.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _BLANK = " \t\r\n"
 
 
 def read_conf(text: str, file: str, errors: list[ConfigError]) -> list[Setting]:
-    """Give the settings of a file in disque.conf syntax; what is wrong goes to ``errors``."""
+    """Return the settings of a file in disque.conf syntax; errors are appended to ``errors``."""
     settings = []
     for number, line in enumerate(text.split("\n"), 1):
         line = line.strip(_BLANK)
@@ -38,7 +38,7 @@ def read_conf(text: str, file: str, errors: list[ConfigError]) -> list[Setting]:
 
 
 def is_generated(text: str, line: int) -> bool:
-    """Tell whether the line (from 1) stands below the mark that REWRITE has set."""
+    """Tell whether the line (from 1) comes after the mark that REWRITE sets."""
     return any(before.strip(_BLANK) == GENERATED for before in text.split("\n")[: line - 1])
 
 

@@ -1,6 +1,6 @@
-"""The configuration of a Disque node: the machinery of this package with the table of the node.
+"""The configuration of a Disque node: ``Settings`` with the node's table.
 
-Another program does the same with a table of its own: a subclass of ``Settings``.
+Other programs have a subclass of ``Settings`` with a table of their own.
 """
 
 from __future__ import annotations
@@ -110,6 +110,6 @@ class Config(Settings):
 
     @property
     def known_port(self) -> int:
-        """The port by which others know this node: ``port``, or ``tls-port`` where there is none;
-        0: it has no TCP port."""
+        """The port by which others know this node: ``port`` or, if there is none, ``tls-port``; 0:
+        it has no TCP port."""
         return self.port or self.tls_port

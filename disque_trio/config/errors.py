@@ -1,7 +1,7 @@
-"""The errors of a configuration, worded so that an operator can repair it.
+"""The errors of a configuration, worded so that an operator can fix it.
 
-Owns the exceptions of the package. They carry where the bad setting stands and what was
-expected there; everything else in the package raises or collects them.
+Has the exceptions of the package. They tell where the bad setting is and what was expected there;
+the other modules raise or collect them.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from dataclasses import KW_ONLY, dataclass
 
 
 class BadValue(ValueError):
-    """A value that a parameter does not take. Holds the reason when ``expected`` says too
-    little."""
+    """A value that a parameter does not accept. Contains a reason if ``expected`` does not say
+    enough."""
 
     def __init__(self, reason: str = "") -> None:
         super().__init__(reason)
@@ -30,8 +30,8 @@ class ConfigError(Exception):
         reason: the message without its place.
         file: the file as the operator named it, "command line", or None for a command.
         line: the line in that file, from 1, or None.
-        setting: the name of the parameter as it was written, or None.
-        expected: what the parameter takes ("an integer from 1 to 500"), or None.
+        setting: the name of the parameter as written, or None.
+        expected: what the parameter accepts ("an integer from 1 to 500"), or None.
     """
 
     reason: str
@@ -50,7 +50,7 @@ class ConfigError(Exception):
 
 
 class ConfigErrors(ConfigError):
-    """Everything that is wrong with a configuration; ``errors`` has them in order, at least one.
+    """All errors of a configuration: ``errors`` lists them in order, at least one.
 
     The attributes are those of the first error; ``str()`` gives one line per error.
     """

@@ -1,7 +1,7 @@
 """Loads a configuration from files and the command line.
 
-Owns the order of things: included files, the file, then the command line, the later overriding the
-earlier; and that all that is wrong is reported together, with file and line.
+Included files come first, then the file, then the command line; later settings override earlier
+ones. All errors are reported together, with file and line.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ S = TypeVar("S", bound=Settings)
 
 
 def is_yaml(path: str) -> bool:
-    """Tell the format by the extension: .yaml and .yml are YAML, all else is disque.conf syntax."""
+    """Tell the format by the extension: .yaml and .yml are YAML, the rest is disque.conf syntax."""
     return Path(path).suffix.lower() in (".yaml", ".yml")
 
 
@@ -35,12 +35,12 @@ def load_settings(kind: type[S], path: str | None, overrides: Iterable[tuple[str
 
     Args:
         kind: the class of the settings, with their table.
-        path: a file, in YAML when it ends in .yaml or .yml, else in disque.conf syntax; None for
-            the defaults.
-        overrides: what ``parse_arguments`` gives; these win over the file.
+        path: a file, in YAML if it ends in .yaml or .yml, otherwise in disque.conf syntax; None
+            for the defaults.
+        overrides: from ``parse_arguments``; they override the file.
 
     Raises:
-        ConfigErrors: with everything that is wrong, also when the file cannot be read.
+        ConfigErrors: with everything that is wrong, even if the file cannot be read.
     """
     errors: list[ConfigError] = []
     settings = [] if path is None else read_file(kind.table, path, errors)
@@ -50,7 +50,7 @@ def load_settings(kind: type[S], path: str | None, overrides: Iterable[tuple[str
 
 
 def load_settings_text(kind: type[S], text: str, overrides: Iterable[tuple[str, str]] = ()) -> S:
-    """Load text in disque.conf syntax, as from the standard input. Raises ConfigErrors."""
+    """Load text in disque.conf syntax, as from standard input. Raises ``ConfigErrors``."""
     errors: list[ConfigError] = []
     settings = read_text(kind.table, text, STANDARD_INPUT, errors)
     values = evaluate(kind.table, settings, errors, overrides)
@@ -58,7 +58,7 @@ def load_settings_text(kind: type[S], text: str, overrides: Iterable[tuple[str, 
 
 
 def check_settings_file(kind: type[Settings], path: str) -> list[ConfigError]:
-    """Give all that is wrong with a file; nothing when it loads."""
+    """Return everything that is wrong with a file; empty if it loads."""
     try:
         load_settings(kind, path)
     except ConfigErrors as error:
@@ -73,8 +73,8 @@ def read_file(
     above: tuple[str, ...] = (),
     origin: Setting | None = None,
 ) -> list[Setting]:
-    """Give the settings of a file and of those it includes, in the order of effect. ``origin``: the
-    line in the last of the files ``above`` that includes it."""
+    """Return the settings of a file and of those it includes, in the order of effect. ``origin``:
+    the line that includes it, in the last of the files ``above``."""
     file, line = (path, None) if origin is None else (origin.file, origin.line)
     setting = None if origin is None else origin.name
     if _identity(path) in above:
@@ -82,7 +82,7 @@ def read_file(
         return []
     try:
         data = Path(path).read_bytes()
-        # YAML is Unicode; in disque.conf a password may be any bytes.
+        # YAML is Unicode; in disque.conf a password may have any bytes.
         text = data.decode(ENCODING, "strict" if is_yaml(path) else ERRORS)
     except OSError as error:
         reason = f"cannot read {path}: {error.strerror}" if origin else f"{error.strerror}"
@@ -102,9 +102,9 @@ def read_text(
     errors: list[ConfigError],
     above: tuple[str, ...] = (),
 ) -> list[Setting]:
-    """Like ``read_file``, with the text that the file has or is going to have."""
+    """Like ``read_file``, for the text that the file has or is going to have."""
     if is_yaml(path):
-        # Here, since PyYAML takes a while to load and many nodes have no file, or none in YAML.
+        # Imported here, since PyYAML is slow to load and many nodes have no file in YAML.
         from disque_trio.config.yaml_format import read_yaml
 
         found = read_yaml(text, path, table, errors)
@@ -137,9 +137,9 @@ def evaluate(
     errors: list[ConfigError],
     overrides: Iterable[tuple[str, str]] = (),
 ) -> dict[str, Any]:
-    """Give the values that the settings, then the overrides, make. Raises ConfigErrors.
+    """Return the values that result from the settings, then the overrides. Raises ``ConfigErrors``.
 
-    ``errors`` is what reading has found before; whatever is wrong is raised together.
+    ``errors``: found while reading; everything that is wrong is raised together.
     """
     values: dict[str, Any] = {}
     for setting in chain(settings, _from_command_line(table, overrides, errors)):
@@ -180,10 +180,10 @@ def _from_command_line(
 
 
 def parse_arguments(table: Table, argv: Sequence[str]) -> list[tuple[str, str]]:
-    """Read ``--port 7712 --bind 127.0.0.1 ::1`` into overrides for ``load_settings``.
+    """Parse ``--port 7712 --bind 127.0.0.1 ::1`` into overrides for ``load_settings``.
 
-    Raises ConfigErrors for anything that is not such a pair, for unknown names, and for more
-    values than the parameter takes; the values themselves are checked by the loader.
+    Raises ``ConfigErrors`` for anything that is not such a pair, for unknown names, and for more
+    values than the parameter accepts; the loader checks the values themselves.
     """
     errors: list[ConfigError] = []
     groups: list[tuple[str, list[str]]] = []

@@ -1,4 +1,4 @@
-"""Sizes that may be given as a part of maxmemory."""
+"""Sizes that may be given as a percentage of maxmemory."""
 
 from __future__ import annotations
 
@@ -6,26 +6,26 @@ from typing import Final, NamedTuple
 
 from disque_trio.config.types import Word, format_size, parse_integer, parse_size
 
-LEAST_WHOLE: Final = 32 << 20  # bytes: what a node may make for one client in one turn
+LEAST_WHOLE: Final = 32 << 20  # bytes: what a node may create for one client in one turn
 
 
 class MemoryLimit(NamedTuple):
-    """A number of bytes, or a percentage of another size, which counts as ``LEAST_WHOLE`` if it is
-    less: or a lone client with an ordinary batch would be too much for it. 0 of either is no
+    """A number of bytes, or a percentage of another size. That size counts as ``LEAST_WHOLE`` if it
+    is less, or a lone client with an ordinary batch would exceed the limit. 0 of either means no
     limit."""
 
     size: int = 0
     percent: int = 0
 
     def of(self, whole: int) -> int:
-        """Give the bytes where the other size is ``whole`` bytes; 0, no limit, where that is 0."""
+        """Return the bytes if the other size is ``whole`` bytes; 0, no limit, if that is 0."""
         if self.percent and whole:
             return max(whole, LEAST_WHOLE) * self.percent // 100
         return self.size
 
 
 class MemoryOrPercent(Word[MemoryLimit]):
-    """A number of bytes as ``Memory`` takes it, or a percentage of maxmemory."""
+    """A number of bytes like ``Memory``, or a percentage of maxmemory."""
 
     expected = "a size such as 100mb, or a percentage of maxmemory such as 5%"
 

@@ -1,7 +1,7 @@
 """Parameters: the rows of a configuration table.
 
-Owns ``Param`` (one row) and the rules that hold for every row: how words become a value, and what a
-version does not support. A program brings its own table; nothing here knows a name.
+Has ``Param`` (one row) and the rules for every row: how words become a value, and errors for
+unknown names. A program brings its own table; this module knows no names.
 """
 
 from __future__ import annotations
@@ -20,23 +20,23 @@ class Param:
     """One parameter.
 
     Attributes:
-        name: as in the files, in CONFIG and, with ``--`` before it, on the command line.
-        type: what it takes.
-        default: the default as it would stand in a file; for a list the words in one text.
+        name: in the files, in CONFIG and, after ``--``, on the command line.
+        type: what it accepts.
+        default: the default as in a file; for a list, the words in one text.
         help: one or two sentences for the operator.
-        section: the heading it is documented under.
-        unit: of a bare number ("seconds"); empty where it has none or the type says it.
-        settable: CONFIG SET takes it.
-        protected: CONFIG SET takes it only from those whom ``enable-protected-configs`` lets.
-        reread: names a file, which SET to the same path reads again. That is open to all, even
-            where ``protected`` keeps them from another path.
-        immutable: CONFIG SET refuses it in Redis's words; to other names that it does not take
-            it says that it does not know them, as Disque does.
+        section: the heading under which it is documented.
+        unit: of a bare number ("seconds"); empty if it has none or the type says it.
+        settable: CONFIG SET accepts it.
+        protected: CONFIG SET accepts it only from clients that ``enable-protected-configs`` allows.
+        reread: names a file, which SET to the same path reads again. Every client may do that, even
+            if it is ``protected`` against other paths.
+        immutable: CONFIG SET refuses it in Redis's words; for other names that it does not accept,
+            it says that they are unknown, like Disque.
         file_only: CONFIG GET does not show it.
         secret: no error and no log shows its value.
-        masked: nor does CONFIG GET, which says only whether it is set.
-        always_rewritten: REWRITE writes it whether it is the default or not.
-        attribute: its name on the configuration object; made from the name when empty.
+        masked: nor does CONFIG GET, which only says whether it is set.
+        always_rewritten: REWRITE writes it even if it is the default.
+        attribute: its name in the configuration object; derived from the name if empty.
     """
 
     name: str
@@ -60,15 +60,15 @@ class Param:
             object.__setattr__(self, "attribute", self.name.replace("-", "_"))
 
     def parse(self, words: Sequence[str]) -> Any:
-        """Give the value of these words; raises BadValue."""
+        """Return the value of these words; raises ``BadValue``."""
         return self.type.parse(words)
 
     def parse_text(self, text: str) -> Any:
-        """Give the value of one text, as CONFIG SET has it; raises BadValue."""
+        """Return the value of a single text, as in CONFIG SET; raises ``BadValue``."""
         return self.parse(self.split(text))
 
     def split(self, text: str) -> list[str]:
-        """Give the words of one text; raises BadValue."""
+        """Split one text into words; raises ``BadValue``."""
         if not self.type.several:
             return [text]
         try:
@@ -77,21 +77,21 @@ class Param:
             raise BadValue(str(error)) from error
 
     def default_value(self) -> Any:
-        """Give the default as a value (``dir`` depends on the current directory)."""
+        """Return the default as a value (``dir`` depends on the current directory)."""
         return self.parse_text(self.default)
 
     def got(self, text: str) -> str:
-        """Give ``text``, which it does not take, for an error."""
+        """Return ``text``, which it does not accept, for an error."""
         return "(redacted)" if self.secret else text
 
     def told(self, value: Any) -> str:
-        """Give the text that CONFIG GET answers with."""
+        """Return the text that CONFIG GET replies."""
         text = self.type.show(value)
         return "(redacted)" if self.masked and text else text
 
     @property
     def stored(self) -> bool:
-        """Whether the configuration object holds it; ``include`` is used up by reading the file."""
+        """Whether the configuration object has it; reading the file consumes ``include``."""
         return not isinstance(self.type, Includes)
 
 
@@ -99,7 +99,7 @@ Table = Mapping[str, Param]
 
 
 def make_table(params: Sequence[Param]) -> Table:
-    """Index the parameters by name, in order. Raises ValueError when a name comes twice."""
+    """Index the parameters by name, in order. Raises ``ValueError`` if a name occurs twice."""
     table = {param.name: param for param in params}
     if len(table) != len(params):
         raise ValueError("a parameter is in the table twice")
@@ -107,7 +107,7 @@ def make_table(params: Sequence[Param]) -> Table:
 
 
 def unknown_parameter(table: Table, name: str) -> str:
-    """Say that the name is unknown and which known one it looks like."""
+    """Return the error for an unknown name, with a known one that is similar."""
     import difflib
 
     near = difflib.get_close_matches(name.lower(), table, 1)

@@ -1,8 +1,7 @@
 """The configuration of a running program: values, CONFIG GET and CONFIG SET.
 
-Owns ``Settings``, which a program subclasses with its own table. It does no I/O; what a change
-means for sockets, logs or limits is the business of the server, which ``set`` tells the changed
-names.
+Has ``Settings``, which a program subclasses with its own table. It does no I/O: the server gets the
+changed names from ``config_set``, and applies them to sockets, logs or limits.
 """
 
 from __future__ import annotations
@@ -18,11 +17,11 @@ from disque_trio.glob import glob_match
 
 
 class Settings:
-    """Holds one attribute per parameter of ``table``, with the value in its own type.
+    """Has one attribute per parameter of ``table``, with the value in its own type.
 
     A subclass sets ``table`` and declares the attributes, so that type checkers know them. Only
-    ``config_set`` changes values, and ``put`` what clients cannot. Two objects are equal
-    when all their values are.
+    ``config_set`` changes values, and ``put`` those that clients cannot change. Two objects are
+    equal if all their values are.
 
     Attributes:
         file: absolute path of the file it was loaded from, None without one.
@@ -39,7 +38,7 @@ class Settings:
         file: str | None = None,
         started_in: str = "",
     ) -> None:
-        """Hold ``values`` (by parameter name, in their own types) and else the defaults."""
+        """Use ``values`` (by parameter name, in their own types), and defaults for the rest."""
         self.file = file
         self.started_in = started_in
         given = values or {}
@@ -64,23 +63,23 @@ class Settings:
 
     @classmethod
     def stored(cls) -> list[Param]:
-        """Give the parameters that have a value, in the order of the table."""
+        """Return the parameters that have a value, in the order of the table."""
         return [param for param in cls.table.values() if param.stored]
 
     def get(self, name: str) -> Any:
-        """Give the value of a parameter. Raises KeyError for an unknown name."""
+        """Return the value of a parameter. Raises ``KeyError`` for an unknown name."""
         return getattr(self, self.table[name].attribute)
 
     def put(self, name: str, value: Any) -> None:
-        """Set a parameter that the program itself keeps, and CONFIG SET does not take."""
+        """Set a parameter that the program itself maintains, and CONFIG SET does not accept."""
         setattr(self, self.table[name].attribute, value)
 
     def values(self) -> dict[str, Any]:
-        """Give all values by parameter name."""
+        """Return all values by parameter name."""
         return {param.name: self.get(param.name) for param in self.stored()}
 
     def secrets(self) -> set[str]:
-        """Give the passwords and the like that are set, as they may stand on a command line."""
+        """Return the passwords and the like that are set, as they may appear on a command line."""
         return {
             word
             for param in self.stored()
@@ -90,7 +89,8 @@ class Settings:
         }
 
     def config_get(self, patterns: Sequence[bytes]) -> list[tuple[bytes, bytes]]:
-        """Answer CONFIG GET: names that match any of the globs, each once, with their texts."""
+        """The reply of CONFIG GET: names that match any of the globs, each once, with their
+        texts."""
         return [
             (name.encode(), to_bytes(param.told(self.get(name))))
             for name, param in self.table.items()
@@ -99,10 +99,10 @@ class Settings:
         ]
 
     def config_set(self, pairs: Sequence[tuple[bytes, bytes]]) -> list[str]:
-        """Do CONFIG SET: all of the pairs, or none when one is bad.
+        """CONFIG SET: set all pairs, or none if one is bad.
 
-        Returns the names whose value changed, in the order given. Raises ConfigError, whose text
-        is the error reply.
+        Returns the names whose value changed, in the order given. Raises ``ConfigError``, whose
+        text is the error reply.
         """
         values = self.read_pairs(pairs)
         changed = [name for name, value in values.items() if value != self.get(name)]
@@ -111,7 +111,7 @@ class Settings:
         return changed
 
     def with_values(self, values: Mapping[str, Any]) -> Self:
-        """Give a copy in which the parameters ``values`` (by name) are different."""
+        """Return a copy in which the parameters in ``values`` (by name) differ."""
         other = copy(self)
         for name, value in values.items():
             setattr(other, self.table[name].attribute, value)
@@ -120,8 +120,8 @@ class Settings:
     def read_pairs(
         self, pairs: Sequence[tuple[bytes, bytes]], trusted: bool = True
     ) -> dict[str, Any]:
-        """Give the values that CONFIG SET would set, by name, without setting them. ``trusted``:
-        whoever asks may change protected parameters. Raises ConfigError as ``config_set``."""
+        """Return the values that CONFIG SET would set, by name, without setting them. ``trusted``:
+        the caller may change protected parameters. Raises ``ConfigError`` like ``config_set``."""
         values: dict[str, Any] = {}
         for raw_name, raw_text in pairs:
             name, text = to_text(raw_name).lower(), to_text(raw_text)
@@ -153,7 +153,7 @@ class Settings:
         return values
 
     def _refusal(self, param: Param, text: str, trusted: bool) -> str | None:
-        """Why nobody, or nobody who is not ``trusted``, may SET ``param`` to ``text``."""
+        """Return why nobody, or nobody who is not ``trusted``, may SET ``param`` to ``text``."""
         if param.immutable:
             return "can't set immutable config"
         if trusted or not param.protected:

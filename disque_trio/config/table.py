@@ -1,8 +1,8 @@
 """The table of parameters of a Disque node, each declared once.
 
-Owns names, types, defaults, what CONFIG SET takes and the help texts. Loading, CONFIG GET, SET and
-REWRITE, the checks and docs/configuration.md all follow from it. Names, defaults and what can be
-SET are Disque's; the parameters that Disque does not have say so in their help.
+Has names, types, defaults, what CONFIG SET accepts and the help texts. Loading, CONFIG GET, SET and
+REWRITE, the checks and docs/configuration.md are all derived from it. Names, defaults and what can
+be SET are Disque's; the help says which parameters Disque does not have.
 """
 
 from __future__ import annotations
@@ -51,14 +51,15 @@ SECTIONS = {
     LIMITS: "What the node and a single client may hold.",
     AOF: ("Jobs on disk: docs/durability.md says what each appendfsync promises."),
     CLUSTER: (
-        "Several nodes together. They talk over the cluster bus: the port of the clients plus "
-        "10000, on the same addresses. A node that is in no cluster listens there as well, so "
-        "that others can meet it. With `port 0` it is the port of `tls-port` plus 10000; with "
-        "neither there is no bus."
+        "Several nodes together. They talk over the cluster bus, which is on the port for clients "
+        "plus 10000, on the same addresses. A node that is in no cluster listens there as well, so "
+        "that others can meet it. With `port 0`, the bus is on `tls-port` plus 10000; with "
+        "neither, there is no bus."
     ),
     TLS: (
-        "Encryption of what clients and other nodes say: docs/operations.md shows how to make "
-        "certificates, and how to change them. Both use the same. As in Redis 7; not in Disque."
+        "Encryption for clients and the cluster bus, with the same certificates: "
+        "docs/operations.md shows how to make them, and how to change them. As in Redis 7; not in "
+        "Disque."
     ),
     EVENTS: "What happened to which job, as JSON lines in files: docs/eventlog.md. Not in Disque.",
     OBSERVE: "What the node remembers about slow commands and stalls.",
@@ -89,22 +90,23 @@ TABLE = make_table(
             "bind",
             Addresses(16),
             "",
-            "Addresses to listen on. Without any the node listens on all of them, IPv6 and IPv4; "
+            "Addresses to listen on. Without any, the node listens on all of them, IPv6 and IPv4; "
             "see `protected-mode` for what that means without a password. The cluster bus listens "
-            "on the same addresses, and connects to other nodes from the one that fits them.",
+            "on the same addresses, and connects to other nodes from the matching one.",
         ),
         _network(
             "port",
             Int(0, 55535),
             "7711",
-            "TCP port for clients; 0 listens on no TCP port. The cluster bus takes this port plus "
-            "10000, hence the upper bound.",
+            "TCP port for clients; 0: no TCP port. The cluster bus uses this port plus 10000, "
+            "hence the upper bound.",
         ),
         _network(
             "tcp-backlog",
             Int(1),
             "511",
-            "Connections that may wait to be accepted. The kernel cuts it to `net.core.somaxconn`.",
+            "Connections that may wait to be accepted. The kernel limits it to "
+            "`net.core.somaxconn`.",
         ),
         _network(
             "unixsocket",
@@ -122,8 +124,8 @@ TABLE = make_table(
             "timeout",
             Int(0),
             "0",
-            "Close a client that has been idle for this long; 0 never does. Clients blocked in "
-            "GETJOB are not idle.",
+            "Close a client that has been idle for this long; 0: never. Clients blocked in GETJOB "
+            "are not idle.",
             unit="seconds",
             settable=True,
         ),
@@ -140,24 +142,25 @@ TABLE = make_table(
             "maxclients",
             Int(1),
             "10000",
-            "Clients connected at the same time; one more gets an error and is closed.",
+            "Clients connected at the same time; further ones get an error and are closed.",
             settable=True,
         ),
         _network(
             "maxclients-per-ip",
             Int(0),
             "0",
-            "Clients connected at the same time from one IP address; one more gets an error and is "
-            "closed. Of an IPv6 address the first 64 bits count. Clients of the unix socket are "
-            "not limited; 0 limits nobody. Not in Disque.",
+            "Clients connected at the same time from one IP address; further ones get an error "
+            "and are closed. For an IPv6 address, the first 64 bits count. Clients on the unix "
+            "socket are not limited; 0: no limit. Not in Disque.",
             settable=True,
         ),
         _general(
             "dir",
             Directory(),
             ".",
-            "Working directory; files are written there. The default is the directory the node "
-            "is started in. CONFIG GET shows the absolute path and REWRITE always writes it.",
+            "Working directory; files are written there. The default is the directory in which "
+            "the node is started. CONFIG GET shows the absolute path, and REWRITE always writes "
+            "it.",
             settable=True,
             protected=True,
             always_rewritten=True,
@@ -173,10 +176,10 @@ TABLE = make_table(
             "processes",
             Int(1, 64),
             "1",
-            "How many processes serve, each a node of one cluster, to use as many cores. The first "
-            "one has `port` and `dir`, the next ones the ports behind it and the directories 1, 2 "
-            "... in `dir`; every other setting holds for each. docs/operations.md tells more. "
-            "Not in Disque.",
+            "Number of processes, each a node of one cluster, to use that many cores. The first "
+            "one has `port` and `dir`; each further one has the next port, and a directory 1, 2 "
+            "... in `dir`; all other settings apply to each. docs/operations.md has more. Not in "
+            "Disque.",
         ),
         _general(
             "pidfile",
@@ -195,13 +198,13 @@ TABLE = make_table(
             "logfile",
             Text("a path, or an empty text for the standard output"),
             "",
-            "File to append the log to; empty logs to the standard output.",
+            "File to append the log to; empty: standard output.",
         ),
         _general(
             "log-format",
             Choice("auto", "console", "json"),
             "auto",
-            "How log lines look: auto is console on a terminal and json otherwise. Not in Disque.",
+            "Format of log lines: auto is console on a terminal and json otherwise. Not in Disque.",
         ),
         _general(
             "syslog-enabled",
@@ -214,7 +217,7 @@ TABLE = make_table(
             "syslog-ident",
             Text(),
             "disque",
-            "The name syslog shows for this node.",
+            "The name of this node in syslog.",
             file_only=True,
         ),
         _general(
@@ -228,7 +231,7 @@ TABLE = make_table(
             Includes(),
             "",
             "Another file to read, relative to this one. In disque.conf it is read in place, so "
-            "later lines override it; in YAML included files are read first and the file's own "
+            "later lines override it; in YAML, included files are read first, and the file's own "
             "settings override them.",
             file_only=True,
         ),
@@ -236,7 +239,7 @@ TABLE = make_table(
             "requirepass",
             Text("text of at most 512 bytes", 512),
             "",
-            "Password that clients give with AUTH; empty asks for none.",
+            "Password that clients give with AUTH; empty: none is needed.",
             settable=True,
             secret=True,
         ),
@@ -245,18 +248,18 @@ TABLE = make_table(
             Text("a path, or an empty text for no file"),
             "",
             "File with users, each in a line like `user alice on >password ~mail.* +@all`; "
-            "relative to `dir`. It has to be there and right, or the node does not start. ACL LOAD "
-            "reads it again, ACL SAVE writes it. Empty: users are in `user` settings. As in Redis; "
-            "not in Disque.",
+            "relative to `dir`. It has to exist and be valid, or the node does not start. ACL "
+            "LOAD reads it again, ACL SAVE writes it. Empty: users are in `user` settings. As in "
+            "Redis; not in Disque.",
             immutable=True,
         ),
         _security(
             "user",
             UserLines(),
             "",
-            "A user and its rules, as ACL SETUSER has them: in disque.conf one line each, in YAML "
-            "a list of lines, or a mapping of names to rules. Not together with `aclfile`. CONFIG "
-            "REWRITE writes the users that there are. As in Redis; not in Disque.",
+            "A user and its rules, as in ACL SETUSER: in disque.conf one line per user, in YAML a "
+            "list of lines, or a mapping of names to rules. Not together with `aclfile`. CONFIG "
+            "REWRITE writes the current users. As in Redis; not in Disque.",
             file_only=True,
             secret=True,
         ),
@@ -271,10 +274,10 @@ TABLE = make_table(
             "auth-failures-per-minute",
             Int(0),
             "10",
-            "Wrong passwords that may be tried from one IP address (or one /64 network of IPv6) in "
-            "a minute; who tries more has to wait, and is told so (TRYAGAIN). The same wrong "
-            "password again costs nothing. Clients on the unix socket are not limited; 0 limits "
-            "nobody. Not in Disque.",
+            "Wrong passwords that may be tried from one IP address (or one /64 network of IPv6) "
+            "per minute; after that, clients have to wait, and are told so (TRYAGAIN). The same "
+            "wrong password again costs nothing. Clients on the unix socket are not limited; 0: "
+            "no limit. Not in Disque.",
             settable=True,
         ),
         _security(
@@ -282,17 +285,17 @@ TABLE = make_table(
             YesNo(),
             "yes",
             "Without a password and without `bind`, serve only clients on this machine. Without "
-            "`bind`, `tls-cluster` and `cluster-secret`, take only nodes on this machine into the "
-            "cluster, password or not: the bus asks for none. To let others in name addresses with "
-            "`bind`, or use `cluster-secret` or `tls-cluster`. Not in Disque.",
+            "`bind`, `tls-cluster` and `cluster-secret`, accept only nodes on this machine into "
+            "the cluster, password or not: the bus asks for none. To admit others, name addresses "
+            "with `bind`, or use `cluster-secret` or `tls-cluster`. Not in Disque.",
             settable=True,
         ),
         _security(
             "enable-protected-configs",
             Choice("no", "yes", "local"),
             "no",
-            "Who may CONFIG SET `dir` and `event-log-dir`, and so have files written anywhere, and "
-            "files of TLS at another path: nobody (no), every client (yes), or those on this "
+            "Who may CONFIG SET `dir` and `event-log-dir`, and so write files anywhere, and the "
+            "TLS files to other paths: nobody (no), every client (yes), or clients on this "
             "machine, over loopback or the unix socket (local). As in Redis 7; not in Disque.",
             immutable=True,
         ),
@@ -300,17 +303,17 @@ TABLE = make_table(
             "enable-debug-command",
             Choice("no", "yes", "local"),
             "no",
-            "Who may use DEBUG, which can stop or crash the node and remove all jobs: nobody (no), "
-            "every client (yes), or those on this machine (local). As in Redis 7; Disque lets "
-            "every client.",
+            "Who may use DEBUG, which can stop or crash the node and remove all jobs: nobody "
+            "(no), every client (yes), or clients on this machine (local). As in Redis 7; Disque "
+            "allows every client.",
             immutable=True,
         ),
         _security(
             "rename-command",
             Renames(),
             "",
-            "Give a command another name, or take it away with an empty one. In disque.conf one "
-            "line each, in YAML a mapping.",
+            "Give a command another name, or remove it with an empty one. In disque.conf one line "
+            "per command, in YAML a mapping.",
             file_only=True,
             attribute="rename_commands",
         ),
@@ -318,9 +321,8 @@ TABLE = make_table(
             "maxmemory",
             Memory(),
             "1gb",
-            "Memory for jobs and queues; 0 sets no limit. Eviction and refusals begin below it: "
-            "from 95% on jobs that can be spared are evicted, and when there are none new "
-            "ones are refused.",
+            "Memory for jobs and queues; 0: no limit. Eviction begins below it: from 95% on, jobs "
+            "that can be spared are evicted, and if there are none, new ones are refused.",
             unit="bytes",
             settable=True,
         ),
@@ -337,9 +339,9 @@ TABLE = make_table(
             Int(0),
             "60",
             "How long the results of jobs (ACKJOB with RESULT) are kept for WAITJOB, by each node "
-            "that held the job. They may take a tenth of maxmemory, or 64 MiB without one; then "
-            "the oldest go. 0 keeps none: only those hear of a result who wait for it. "
-            "Not in Disque.",
+            "that held the job. They may take a tenth of maxmemory, or 64 MiB if that is not set; "
+            "then the oldest are dropped. 0 keeps none: only clients that are already waiting get "
+            "a result. Not in Disque.",
             unit="seconds",
             settable=True,
         ),
@@ -347,16 +349,16 @@ TABLE = make_table(
             "maxmemory-samples",
             Int(1),
             "5",
-            "Accepted for files of the C server and without effect: eviction here knows what may "
-            "go and needs no samples.",
+            "Accepted so that files of the C server load; it has no effect: eviction here knows "
+            "what may go and needs no samples.",
             settable=True,
         ),
         _limits(
             "queue-max-idle-time",
             Int(1),
             "300",
-            "How long an empty queue that nobody uses is kept, with the counters of QSTAT. At most "
-            "10 seconds when 75% of `maxmemory` are used, 2 at 95%. A paused queue stays. Not in "
+            "How long an empty, unused queue is kept, with the counters of QSTAT. At most 10 "
+            "seconds when 75% of `maxmemory` are used, 2 at 95%. A paused queue stays. Not in "
             "Disque, which has 300 built in.",
             unit="seconds",
             settable=True,
@@ -365,12 +367,11 @@ TABLE = make_table(
             "maxmemory-clients",
             MemoryOrPercent(),
             "100%",
-            "What all clients together may make the node hold beside jobs: requests that are not "
+            "What all clients together may make the node hold besides jobs: requests that are not "
             "complete or not served yet, and replies that are not read. Above that, the clients "
             "that hold the most are disconnected, unless they said CLIENT NO-EVICT ON. A "
-            "percentage is one of `maxmemory`, or of 32mb where that is less, and 100% lets any "
-            "job through that fits into it; 0 sets no limit. Not in Disque; Redis has 0 by "
-            "default.",
+            "percentage is of `maxmemory`, or of 32mb if that is more; 100% admits any job that "
+            "fits into it. 0: no limit. Not in Disque; Redis has 0 by default.",
             unit="bytes",
             settable=True,
         ),
@@ -379,15 +380,15 @@ TABLE = make_table(
             OutputLimit(),
             "normal 0 0 0",
             "Close a client that does not read its replies: at once beyond the hard limit, or "
-            "after being beyond the soft limit for so many seconds. 0 switches a limit off.",
+            "after that many seconds beyond the soft limit. 0 switches a limit off.",
             settable=True,
         ),
         _limits(
             "client-query-buffer-limit",
             Memory(KB),
             "1gb",
-            "Input of one client that the node holds before it closes the connection. "
-            "Not in Disque, which has 1gb built in.",
+            "Input of one client that the node holds before it closes the connection. Not in "
+            "Disque, which has 1gb built in.",
             unit="bytes",
             settable=True,
         ),
@@ -432,21 +433,21 @@ TABLE = make_table(
             "appendfsync",
             Choice("everysec", "always", "no"),
             "everysec",
-            "When written jobs are forced to the disk: every second, before each reply, or when "
-            "the kernel likes.",
+            "When written jobs are forced to disk: every second, before each reply (always), or "
+            "when the kernel chooses (no).",
             settable=True,
         ),
         _aof(
             "no-appendfsync-on-rewrite",
             YesNo(),
             "no",
-            "Accepted for files of the C server and without effect.",
+            "Accepted so that files of the C server load; it has no effect.",
         ),
         _aof(
             "auto-aof-rewrite-percentage",
             Int(0),
             "100",
-            "Compact the file when it has grown by this much; 0 never does.",
+            "Compact the file when it has grown by this much; 0: never.",
             unit="percent",
             settable=True,
         ),
@@ -462,22 +463,22 @@ TABLE = make_table(
             "aof-rewrite-incremental-fsync",
             YesNo(),
             "yes",
-            "Accepted for files of the C server and without effect.",
+            "Accepted so that files of the C server load; it has no effect.",
             settable=True,
         ),
         _aof(
             "aof-load-truncated",
             YesNo(),
             "yes",
-            "Start although the end of the file is cut off.",
+            "Start even if the end of the file is cut off.",
             settable=True,
         ),
         _aof(
             "aof-enqueue-jobs-once",
             YesNo(),
             "no",
-            "Put jobs back into their queues at the next start, once; loads the file "
-            "even if appendonly is no. The node sets it back to no.",
+            "Put jobs back into their queues at the next start, once; loads the file even if "
+            "appendonly is no. The node sets it back to no.",
             settable=True,
         ),
         _cluster(
@@ -485,16 +486,16 @@ TABLE = make_table(
             FileName(),
             "nodes.conf",
             "File in `dir` in which the node remembers its own id and the other nodes. Nobody "
-            "else may use it: a second node that names the same file does not start. Policies of "
-            "queues, schedules and bindings are kept in files with .policies, .schedules and "
-            ".bindings behind its name.",
+            "else may use it: a second node with the same file does not start. Policies of "
+            "queues, schedules and bindings are kept in files of the same name plus .policies, "
+            ".schedules and .bindings.",
             file_only=True,
         ),
         _cluster(
             "cluster-node-timeout",
             Int(1, LONG_MAX),
             "15000",
-            "A node that does not answer for this long is held to be failing.",
+            "A node that does not answer for this long is considered failing.",
             unit="milliseconds",
             settable=True,
         ),
@@ -502,56 +503,53 @@ TABLE = make_table(
             "cluster-failure-domain",
             Choice("auto", "node", "host"),
             "auto",
-            "What fails at once: node places the copies of a job on different nodes, host on nodes "
-            "with different IP addresses, so that REPLICATE counts hosts. auto is host where "
-            "`processes` is more than 1, else node. All nodes of a cluster should agree on it. "
-            "Not in Disque.",
+            "What may fail as a unit: node places the copies of a job on different nodes, host on "
+            "nodes with different IP addresses, so that REPLICATE counts hosts. auto is host if "
+            "`processes` is more than 1, otherwise node. All nodes of a cluster should agree on "
+            "it. Not in Disque.",
             settable=True,
         ),
         _cluster(
             "cluster-extensions",
             Choice("auto", "yes", "no"),
             "auto",
-            "Whether jobs may have what C Disque has no fields for: headers, keys, where a dead "
-            "letter comes from. It goes into files and to other nodes in a trailer behind the "
-            "body, which C nodes carry but do not take off. auto: while all nodes of the cluster "
-            "know trailers. With no this node does not even say that it does. Not in Disque.",
+            "Whether jobs may have what C Disque has no fields for: headers, keys, the origin of "
+            "a dead letter. Files and other nodes get it in a trailer after the body, which C "
+            "nodes carry but do not remove. auto: if all nodes of the cluster know trailers. With "
+            "no, this node does not even announce that it knows them. Not in Disque.",
             settable=True,
         ),
         _cluster(
             "cluster-announce-ip",
             IpAddress(),
             "",
-            "The address under which others reach this node, where it is not the one that its "
-            "connections come from (NAT, containers); empty lets them see for themselves. "
-            "Not in Disque.",
+            "The address under which others reach this node, if its connections come from another "
+            "one (NAT, containers); empty lets them see for themselves. Not in Disque.",
             settable=True,
         ),
         _cluster(
             "cluster-announce-port",
             Int(0, 55535),
             "0",
-            "The port for clients that others are told, where it is not `port`; 0 tells `port`, or "
-            "`tls-port` with `port 0`. "
-            "Others expect the bus at this plus 10000. Not in Disque.",
+            "The port for clients to announce to other nodes, if it is not `port`; 0: `port`, or "
+            "`tls-port` with `port 0`. Others expect the bus on this port plus 10000. Not in "
+            "Disque.",
             settable=True,
         ),
         _cluster(
             "cluster-announce-tls-port",
             Int(0, 65535),
             "0",
-            "The port for clients with TLS that others are told, where it is not `tls-port`; 0 "
-            "tells `tls-port`. HELLO lists it for clients that speak TLS. As in Redis 7; not in "
-            "Disque.",
+            "The port for clients with TLS to announce to other nodes, if it is not `tls-port`; 0: "
+            "`tls-port`. HELLO lists it for clients that speak TLS. As in Redis 7; not in Disque.",
             settable=True,
         ),
         _cluster(
             "cluster-link-sendbuf-limit",
             Memory(),
             "256mb",
-            "What may wait to be sent to one other node before the connection to it is dropped, "
-            "with what waits; 0 sets no limit. A single larger job is sent all the same. "
-            "Not in Disque.",
+            "What may wait to be sent to one other node before the connection is dropped, with "
+            "what waits; 0: no limit. A single larger job is still sent. Not in Disque.",
             unit="bytes",
             settable=True,
         ),
@@ -559,11 +557,11 @@ TABLE = make_table(
             "maxmemory-bus",
             MemoryOrPercent(),
             "100%",
-            "What the packets of other nodes that have not come whole yet may take together. "
-            "Beyond it the connections that hold most of it are closed, to be opened again; a "
-            "packet that is larger by itself, as one with a very large job, is passed over. A "
-            "percentage is one of `maxmemory`, or of 32mb where that is less; 0 sets no limit, and "
-            "below 4 MB it is 4 MB. Not in Disque.",
+            "What incomplete packets of other nodes may take together. Beyond it, the connections "
+            "that hold the most are closed, to be opened again; a packet that is larger by "
+            "itself, such as one with a very large job, is skipped. A percentage is of "
+            "`maxmemory`, or of 32mb if that is more; 0: no limit; less than 4 MB counts as 4 MB. "
+            "Not in Disque.",
             unit="bytes",
             settable=True,
         ),
@@ -571,11 +569,11 @@ TABLE = make_table(
             "cluster-secret",
             Secrets(),
             "",
-            "A secret that all nodes of the cluster have, and nobody else: packets of others are "
-            "then worthless. It encrypts nothing. All nodes have to agree on it; a node without "
-            "one is refused. With two, the node shows that it knows the first, and takes nodes "
-            "that know either, so that it can be changed node by node: docs/cluster.md. CONFIG "
-            "GET does not show it. Not in Disque.",
+            "A secret that all nodes of the cluster have, and nobody else: packets from anyone "
+            "else are then ignored. It encrypts nothing. All nodes have to agree on it; a node "
+            "without one is refused. With two, the node shows that it knows the first, and "
+            "accepts nodes that know either, so that it can be changed node by node: "
+            "docs/cluster.md. CONFIG GET does not show it. Not in Disque.",
             settable=True,
             secret=True,
             masked=True,
@@ -584,8 +582,8 @@ TABLE = make_table(
             "tls-port",
             Int(0, 65535),
             "0",
-            "TCP port for clients that speak TLS; 0 for none. With `port 0` it is the only one, "
-            "and the cluster bus takes it plus 10000, so that it is 55535 at most.",
+            "TCP port for clients that speak TLS; 0: none. With `port 0` it is the only one, and "
+            "the cluster bus uses it plus 10000, so it is 55535 at most.",
         ),
         _tls(
             "tls-cert-file",
@@ -593,9 +591,9 @@ TABLE = make_table(
             "",
             "The certificate of this server (PEM), followed by those between it and the "
             "authority. CONFIG SET and SIGHUP read it and the other files again, for new "
-            "connections; those that exist go on with what they began with. CONFIG SET to the same "
-            "path is for everybody, to another one for those whom `enable-protected-configs` lets. "
-            "The key has to fit: to change both paths, SET them in one command.",
+            "connections; existing ones continue as they began. Every client may SET it to the "
+            "same path; `enable-protected-configs` says who may SET it to another one. The key "
+            "has to match: to change both paths, SET them in one command.",
             settable=True,
             protected=True,
             reread=True,
@@ -613,7 +611,7 @@ TABLE = make_table(
             "tls-key-file-pass",
             Text("text of at most 1024 bytes", 1024),
             "",
-            "What the private key is encrypted with; empty if it is not.",
+            "The password of the private key; empty if it is not encrypted.",
             settable=True,
             secret=True,
             protected=True,
@@ -623,8 +621,8 @@ TABLE = make_table(
             Text("a path, or an empty text for no authority"),
             "",
             "Certificates (PEM) of the authorities that sign those of clients, with "
-            "`tls-auth-clients`, and those of nodes, with `tls-cluster`: whoever has one of theirs "
-            "can join the cluster then, so it should be an authority of your own.",
+            "`tls-auth-clients`, and those of nodes, with `tls-cluster`: then everybody with such "
+            "a certificate can join the cluster, so it should be an authority of your own.",
             settable=True,
             protected=True,
             reread=True,
@@ -643,32 +641,32 @@ TABLE = make_table(
             "tls-auth-clients",
             Choice("yes", "no", "optional"),
             "yes",
-            "Whether clients that speak TLS have to show a certificate that one of the authorities "
-            "has signed: all of them (yes), none of them (no), or only those that show one at all "
-            "(optional).",
+            "Whether clients that speak TLS have to show a certificate signed by one of the "
+            "authorities: all of them (yes), none of them (no), or only those that show one at "
+            "all (optional).",
             settable=True,
         ),
         _tls(
             "tls-protocols",
             TlsProtocols(),
             "",
-            'Versions of TLS: "TLSv1.2 TLSv1.3", or one of them. Empty for both. Unlike with '
-            "Redis, older ones cannot be had.",
+            'Versions of TLS: "TLSv1.2 TLSv1.3", or one of them. Empty for both. Unlike in Redis, '
+            "older ones are not available.",
             settable=True,
         ),
         _tls(
             "tls-ciphers",
             Text("a list of ciphers as in openssl ciphers"),
             "",
-            "Ciphers for TLS 1.2; empty for those that Python holds to be good.",
+            "Ciphers for TLS 1.2; empty: those that Python considers good.",
             settable=True,
         ),
         _tls(
             "tls-ciphersuites",
             Text("a list of cipher suites"),
             "",
-            "Cipher suites for TLS 1.3; empty for those of OpenSSL. Others can only be had where "
-            "the ssl module of Python can choose them, from 3.15 on. Before, they are refused, and "
+            "Cipher suites for TLS 1.3; empty: those of OpenSSL. Others are only possible if "
+            "Python's ssl module can choose them, from 3.15 on. Before, they are refused, but "
             "OpenSSL's own configuration file (OPENSSL_CONF) can choose.",
             settable=True,
         ),
@@ -676,15 +674,15 @@ TABLE = make_table(
             "tls-prefer-server-ciphers",
             YesNo(),
             "no",
-            "Take the first cipher of the server that the client has, not the reverse.",
+            "Use the first cipher of the server that the client has, instead of the reverse.",
             settable=True,
         ),
         _tls(
             "tls-session-caching",
             YesNo(),
             "yes",
-            "Let clients that come again go on with what they agreed on before, which is quicker. "
-            "They keep it themselves (tickets), so there is nothing whose size could be set.",
+            "Let returning clients resume what they agreed on before, which is faster. They keep "
+            "it themselves (tickets), so there is no cache size to set.",
             settable=True,
         ),
         _tls(
@@ -693,7 +691,7 @@ TABLE = make_table(
             "no",
             "Encrypt the cluster bus. Both sides have to show a certificate of an authority in "
             "`tls-ca-cert-file` or `tls-ca-cert-dir`, so all nodes of a cluster have to agree on "
-            "this. Without it, and without `cluster-secret`, whoever reaches the bus is taken for "
+            "this. Without it, and without `cluster-secret`, anyone who reaches the bus counts as "
             "a node.",
         ),
         _events(
@@ -707,7 +705,7 @@ TABLE = make_table(
             "event-log-dir",
             Text("a path"),
             "events",
-            "Directory of the files, relative to `dir`; made if there is none. Nodes may share it.",
+            "Directory of the files, relative to `dir`; created if missing. Nodes may share it.",
             settable=True,
             protected=True,
         ),
@@ -715,7 +713,7 @@ TABLE = make_table(
             "event-log-segment-size",
             Memory(KB),
             "64mb",
-            "Close a file, and begin another one, when it has this size.",
+            "Close a file and begin another one when it reaches this size.",
             unit="bytes",
             settable=True,
         ),
@@ -723,7 +721,7 @@ TABLE = make_table(
             "event-log-segment-seconds",
             Int(0),
             "300",
-            "Close a file when it is so old; 0 never does. Readers of the log see closed files.",
+            "Close a file when it is this old; 0: never. Readers of the log see closed files.",
             unit="seconds",
             settable=True,
         ),
@@ -738,7 +736,7 @@ TABLE = make_table(
             "event-log-keep-hours",
             Int(0),
             "0",
-            "Remove closed files of this node that are older; 0 never does.",
+            "Remove closed files of this node when they are older; 0: never.",
             unit="hours",
             settable=True,
         ),
@@ -746,8 +744,8 @@ TABLE = make_table(
             "event-log-max-size",
             Memory(),
             "0",
-            "Remove the oldest closed files of this node when all of them are larger than this "
-            "together; 0 sets no limit.",
+            "Remove the oldest closed files of this node when all together are larger; 0: no "
+            "limit.",
             unit="bytes",
             settable=True,
         ),
@@ -755,7 +753,7 @@ TABLE = make_table(
             "slowlog-log-slower-than",
             Int(-1, LONG_MAX),
             "10000",
-            "Remember commands that ran longer than this; 0 remembers all, -1 none.",
+            "Remember commands that ran longer than this; 0: all, -1: none.",
             unit="microseconds",
             settable=True,
         ),
@@ -763,14 +761,14 @@ TABLE = make_table(
             "slowlog-max-len",
             Int(0),
             "128",
-            "Commands the slow log holds.",
+            "Commands that the slow log holds.",
             settable=True,
         ),
         _observe(
             "latency-monitor-threshold",
             Int(0, LONG_MAX),
             "0",
-            "Sample events that took at least this long for LATENCY; 0 switches it off.",
+            "Sample events that took at least this long, for LATENCY; 0 switches it off.",
             unit="milliseconds",
             settable=True,
         ),
@@ -786,22 +784,22 @@ TABLE = make_table(
             "metrics-port",
             Int(0, 65535),
             "0",
-            "TCP port for Prometheus, which finds the figures of the node at `/metrics` there; 0: "
-            "there is none. Needs the extra `metrics`. Each of several `processes` has a port of "
-            "its own, this one and the next ones.",
+            "TCP port for Prometheus, which gets the figures of the node from `/metrics`; 0: "
+            "none. Needs the extra `metrics`. Each of several `processes` has a port of its own: "
+            "this one and the following ones.",
         ),
         _metrics(
             "metrics-bind",
             Addresses(16),
             "127.0.0.1",
-            "Addresses for `metrics-port`. Whoever reaches them can read the names of queues, and "
-            "all figures: there is no password. Without any it is all of the machine.",
+            "Addresses for `metrics-port`. Anyone who reaches them can read the names of queues, "
+            "and all figures: there is no password. Without any: all addresses of the machine.",
         ),
         _metrics(
             "metrics-max-queues",
             Int(0),
             "1000",
-            "Queues whose figures are shown by their names: the first ones that the node sees. The "
+            "Queues whose figures are shown by name: the first ones that the node sees. The "
             "others are added up.",
             settable=True,
         ),
@@ -809,7 +807,7 @@ TABLE = make_table(
             "hz",
             Int(1, 500),
             "10",
-            "How often a second background work runs: idle clients and queues, statistics.",
+            "How often per second background work runs: idle clients and queues, statistics.",
             settable=True,
         ),
         _advanced(

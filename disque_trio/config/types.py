@@ -1,10 +1,10 @@
 """The types of parameters: from words to a value and back.
 
-Owns the syntax of single values: integers, sizes, yes/no, choices, text, directories, octal modes,
-addresses, output limits. A type knows nothing of files, of names or of the other parameters.
+Has the syntax of single values: integers, sizes, yes/no, choices, text, directories, octal modes,
+addresses, output limits. A type knows nothing of files, names or other parameters.
 
-Every way in (both file formats, the command line, CONFIG SET) hands a value over as a list of
-words, so that all of them take and refuse the same.
+All inputs (both file formats, the command line, CONFIG SET) pass a value as a list of words, so
+that all of them accept and refuse the same.
 """
 
 from __future__ import annotations
@@ -43,14 +43,14 @@ class ParamType(ABC, Generic[T]):
     """The syntax of a parameter's values.
 
     Attributes:
-        expected: what it takes, to follow "expected" in an error and to stand in a table.
-        several: it takes several words; one text from CONFIG SET or the command line is split.
+        expected: what it accepts, to follow "expected" in an error and to appear in a table.
+        several: it takes several words; a single text from CONFIG SET or the command line is split.
         listed: in YAML it may be a list.
         boolean: in YAML it may be true or false.
         quoted: REWRITE always puts it in quotes.
-        adds_up: the lines of a file with this setting add up instead of replacing each other.
+        adds_up: several lines of a file with this setting add up instead of replacing each other.
         whole: of those that add up: REWRITE replaces all lines together, and a reload leaves them
-            to whom they are about.
+            to the code that they concern.
     """
 
     expected: str
@@ -63,18 +63,19 @@ class ParamType(ABC, Generic[T]):
 
     @abstractmethod
     def parse(self, words: Sequence[str]) -> T:
-        """Give the value of these words; raises BadValue."""
+        """Return the value of these words; raises ``BadValue``."""
 
     @abstractmethod
     def show(self, value: T) -> str:
-        """Give the text that CONFIG GET answers with."""
+        """Return the text that CONFIG GET replies."""
 
     def words(self, value: T) -> list[str]:
-        """Give the words that REWRITE puts into a file; ``parse`` gives the same value for them."""
+        """Return the words that REWRITE puts into a file; ``parse`` turns them into the same
+        value."""
         return [self.show(value)]
 
     def merge(self, old: T, new: T) -> T:
-        """Give what an earlier and a later line of a file mean together."""
+        """Return what an earlier and a later line of a file mean together."""
         return new
 
 
@@ -91,18 +92,18 @@ class Word(ParamType[T]):
 
     @abstractmethod
     def parse_word(self, word: str) -> T:
-        """Give the value of the word; raises BadValue."""
+        """Return the value of the word; raises ``BadValue``."""
 
 
 def parse_integer(word: str, low: int, high: int) -> int:
-    """Read a decimal integer within bounds; raises BadValue."""
+    """Parse a decimal integer within bounds; raises ``BadValue``."""
     if not _INTEGER.fullmatch(word) or not low <= int(word) <= high:
         raise BadValue
     return int(word)
 
 
 def parse_size(word: str, low: int = 0, high: int = LONG_MAX) -> int:
-    """Read a number of bytes with an optional unit, within bounds; raises BadValue."""
+    """Parse a number of bytes with an optional unit, within bounds; raises ``BadValue``."""
     found = _SIZE.fullmatch(word.lower())
     if found is None or found[2] not in _UNITS:
         raise BadValue
@@ -189,7 +190,7 @@ class KeepAlive(Word[int]):
 
 
 class Choice(Word[str]):
-    """One of a few words, in lower case; any case is taken."""
+    """One of a few words, in lower case; accepts any case."""
 
     def __init__(self, *choices: str) -> None:
         self.choices = choices
@@ -219,7 +220,7 @@ class Text(Word[str]):
 
 
 class TlsProtocols(Word[tuple[str, ...]]):
-    """Versions of TLS in one text; none means all that there are."""
+    """Versions of TLS in one text; none means all."""
 
     quoted = True
     versions = ("TLSv1.2", "TLSv1.3")
@@ -305,7 +306,7 @@ class Addresses(ParamType[tuple[str, ...]]):
 
 
 class Secrets(ParamType[tuple[str, ...]]):
-    """A secret, maybe with another one that is good as well; a single empty word means none."""
+    """A secret, maybe with a second one that is also valid; a single empty word means none."""
 
     several = True
     listed = True
@@ -349,9 +350,11 @@ class IpAddress(Word[str]):
 
 
 class OutputBufferLimit(NamedTuple):
-    """When to drop a client that does not read its replies; 0 switches a limit off.
+    """The limits for a client that does not read its replies; 0 switches a limit off.
 
-    hard: bytes, at once. soft: bytes, when exceeded for ``seconds`` on end.
+    Attributes:
+        hard: bytes at which it is dropped at once.
+        soft: bytes at which it is dropped if they are exceeded for ``seconds`` without a break.
     """
 
     hard: int
@@ -380,7 +383,7 @@ class OutputLimit(ParamType[OutputBufferLimit]):
 
 
 class Includes(ParamType[tuple[str, ...]]):
-    """Other files to read in place. Reading them uses the setting up: it is never a value."""
+    """Other files to read in place. Reading them consumes the setting: it never has a value."""
 
     several = True
     listed = True
@@ -396,14 +399,14 @@ class Includes(ParamType[tuple[str, ...]]):
 
 
 class Renames(ParamType[dict[str, str]]):
-    """Commands to rename (old name in lower case: new name) or, with an empty name, to take away.
+    """Commands to rename (old name in lower case: new name) or, with an empty name, to remove.
 
     The lines of a file add up.
     """
 
     several = True
     adds_up = True
-    expected = 'OLD NEW, or OLD "" to take the command away'
+    expected = 'OLD NEW, or OLD "" to remove the command'
 
     def parse(self, words: Sequence[str]) -> dict[str, str]:
         if not words:

@@ -1,7 +1,7 @@
-"""Splitting a line of disque.conf into words, and writing words so that they split back.
+"""Splits a line of disque.conf into words, and joins words so that they can be split again.
 
-The quoting rules are those of Redis (``split_inline``). Text is UTF-8; bytes that are not are kept
-as surrogate escapes, so that a password of any bytes survives.
+The quoting rules are those of Redis (``split_inline``). Text is UTF-8; other bytes are kept as
+surrogate escapes, so that a password of any bytes survives.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _PLAIN = re.compile(r"[A-Za-z0-9_./:*@%+,=~-]+")
 
 
 def to_bytes(text: str) -> bytes:
-    """Give the bytes that ``to_text`` was given."""
+    """Return the bytes that ``to_text`` was given."""
     return text.encode(ENCODING, ERRORS)
 
 
@@ -28,7 +28,7 @@ def to_text(data: bytes) -> str:
 
 
 def split_words(line: str) -> list[str]:
-    """Split a line into words. Raises ValueError when its quotes do not balance."""
+    """Split a line into words. Raises ``ValueError`` if its quotes are unbalanced."""
     words = split_inline(to_bytes(line))
     if words is None:
         raise ValueError("unbalanced quotes")
@@ -36,7 +36,7 @@ def split_words(line: str) -> list[str]:
 
 
 def quote_word(word: str, *, always: bool = False) -> str:
-    """Write one word for a line: as it is where that is safe, else in double quotes."""
+    """Return one word for a line: unchanged if that is safe, otherwise in double quotes."""
     if not always and _PLAIN.fullmatch(word):
         return word
     return in_double_quotes(
@@ -45,12 +45,12 @@ def quote_word(word: str, *, always: bool = False) -> str:
 
 
 def in_double_quotes(text: str, escape: Callable[[str], str]) -> str:
-    """Write ``text`` in double quotes; ``escape`` writes a character that is not printable."""
+    """Return ``text`` in double quotes; ``escape`` converts a character that is not printable."""
     escaped = re.sub(r'["\\]', r"\\\g<0>", text)
     quoted = "".join(char if char.isprintable() else escape(char) for char in escaped)
     return f'"{quoted}"'
 
 
 def join_words(words: Iterable[str]) -> str:
-    """Write words so that ``split_words`` gives them back."""
+    """Join words so that ``split_words`` restores them."""
     return " ".join(quote_word(word) for word in words)

@@ -1,8 +1,8 @@
 """YAML syntax: editing a file for CONFIG REWRITE.
 
-Owns the edits. PyYAML tells where every node begins and ends in the text; only those spans are
-replaced, so comments, order, indentation and quoting of everything else stay as they are, to the
-byte. The same holds inside a list or a mapping: its items are edited one by one.
+PyYAML tells where every node begins and ends in the text. Only those spans are replaced, so
+comments, order, indentation and quoting of everything else stay as they are, to the byte. The same
+applies inside a list or a mapping: its items are edited one by one.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from disque_trio.config.yaml_format import compose, leaves_of, line_of
 
 _PLAIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*(?: [A-Za-z0-9_.-]+)*")
 _NULL = ("null", "Null", "NULL")
-# From the end of an item to the next dash or comma there may be comments.
+# Between the end of an item and the next dash or comma there may be comments.
 _DASH = re.compile(r"(?:[ \t]*(?:#[^\n]*)?\r?\n)*[ \t]*(-)")
 _COMMA = re.compile(r"(?:\s|(?<=\s)#[^\n]*)*(,)")
 
@@ -34,7 +34,7 @@ class _Edit(NamedTuple):
 
 
 def edit_yaml(text: str, changes: Sequence[Change], file: str) -> str:
-    """Apply the changes to the text. Raises ConfigError where the file cannot be edited."""
+    """Apply the changes to the text. Raises ``ConfigError`` if the file cannot be edited."""
     root = compose(text, file)
     if root is not None and root.flow_style:
         raise ConfigError(
@@ -49,7 +49,7 @@ def edit_yaml(text: str, changes: Sequence[Change], file: str) -> str:
 
 
 def quote_yaml(word: str, *, always: bool = False) -> str:
-    """Write a scalar: plain where it is safe everywhere, else in double quotes."""
+    """Return a scalar: plain if that is safe everywhere, otherwise in double quotes."""
     if not always and _PLAIN.fullmatch(word) and word not in _NULL:
         return word
     return in_double_quotes(word, _unicode_escape)
@@ -79,7 +79,7 @@ class _Editor:
             lines = self.added
             if not any(line.strip() == GENERATED for line in self.text.splitlines()):
                 lines = [GENERATED, *lines]
-            # Separated from the file's last line, should that be without its end.
+            # On a line of its own, even if the file's last line has no line end.
             before = self.newline if self.text[: self.end].rstrip(" ")[-1:] not in "\n" else ""
             body = "".join(self.indent + line + self.newline for line in lines)
             self.edits.append(_Edit(self.end, self.end, before + body))
@@ -136,7 +136,7 @@ class _Editor:
     def replace_whole(
         self, param: Param, key: Node | None, value: Node | None, lines: Sequence[Sequence[str]]
     ) -> None:
-        """Write ``lines`` as a list, in one line, instead of what is there."""
+        """Write ``lines`` as a list, in one line, in place of the current value."""
         items = ", ".join(in_double_quotes(join_words(line), _unicode_escape) for line in lines)
         if key is None or value is None:
             if lines:
@@ -149,7 +149,7 @@ class _Editor:
         self.edits.append(_Edit(node.start_mark.index, node.end_mark.index, text))
 
     def insert(self, parent: Node, last: Node | None, items: Sequence[str]) -> None:
-        """Add items behind the last one of a list or mapping."""
+        """Add items after the last one of a list or mapping."""
         if last is None:
             at = parent.end_mark.index - 1  # before the closing bracket
             text = ", ".join(items)
@@ -157,7 +157,7 @@ class _Editor:
             at = last.end_mark.index
             text = "".join(f", {item}" for item in items)
         else:
-            # Behind the comment on the last item's line, in the same column.
+            # After the comment on the last item's line, in the same column.
             at = self.line_end(last.end_mark.index)
             before = self.newline + " " * parent.start_mark.column
             text = "".join(before + item for item in items)
@@ -184,7 +184,7 @@ class _Editor:
             self.edits.append(_Edit(line_start, self.after_line(line_end), ""))
 
     def remove_line(self, key: Node, value: Node) -> bool:
-        """Remove a setting that has one line for itself; tells whether that could be done."""
+        """Remove a setting that has a line to itself; return whether that was possible."""
         end = value.end_mark.index
         line_end = self.line_end(end)
         if key.start_mark.line != value.end_mark.line or self.text[end:line_end].strip():
@@ -194,7 +194,7 @@ class _Editor:
         return True
 
     def line_end(self, index: int) -> int:
-        """Give where the line with this index ends, before its line break."""
+        """Return where the line with this index ends, before its line break."""
         found = re.compile(r"\r?\n|\Z").search(self.text, index)
         return len(self.text) if found is None else found.start()
 
@@ -208,7 +208,7 @@ def _pair(old: str, new: str) -> str:
 
 
 def _end_of(node: Node) -> int:
-    """Where the text of a value ends: that of a block without the empty lines behind it."""
+    """Return where the text of a value ends; for a block, before the empty lines after it."""
     if not isinstance(node, CollectionNode) or node.flow_style or not node.value:
         return int(node.end_mark.index)
     last = node.value[-1]

@@ -1,9 +1,9 @@
 """YAML syntax: reading a mapping of settings.
 
-Owns how values in YAML become the words that the types take. It works on the nodes that PyYAML
-composes and on the text of their scalars: what YAML would make of ``0700`` or ``1_000`` is nobody's
-intention, so those are read (or refused) like the same words in disque.conf. Only booleans are
-taken as YAML understands them. ``yaml_edit`` writes.
+Converts values in YAML to the words that the types take. It works on the nodes that PyYAML composes
+and on the text of their scalars: nobody wants what YAML would make of ``0700`` or ``1_000``, so
+those are read (or refused) like the same words in disque.conf. Only booleans are taken as YAML
+understands them. ``yaml_edit`` writes.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ _LIMIT_KEYS = ["hard", "soft", "seconds"]
 
 
 def line_of(node: Node) -> int:
-    """Give the line a node begins on, from 1."""
+    """Return the line a node begins on, from 1."""
     return int(node.start_mark.line) + 1
 
 
 def compose(text: str, file: str) -> MappingNode | None:
-    """Give the top mapping of a YAML text, None when there is nothing in it.
+    """Return the top mapping of a YAML text, None if it is empty.
 
-    Raises ConfigError for what is not YAML, and for YAML that cannot be edited in place.
+    Raises ``ConfigError`` for text that is not YAML, and for YAML that cannot be edited in place.
     """
     try:
         for event in yaml.parse(text, Loader=yaml.SafeLoader):
@@ -69,7 +69,7 @@ def _not_editable(event: yaml.Event) -> str | None:
 
 
 def read_yaml(text: str, file: str, table: Table, errors: list[ConfigError]) -> list[Setting]:
-    """Give the settings of a file in YAML; what is wrong goes to ``errors``."""
+    """Return the settings of a file in YAML; errors are appended to ``errors``."""
     try:
         root = compose(text, file)
     except ConfigError as error:
@@ -95,7 +95,7 @@ def read_yaml(text: str, file: str, table: Table, errors: list[ConfigError]) -> 
         is_renames = isinstance(param.type, Renames)
         try:
             if is_renames:
-                settings.extend(_renames(name, value, file))  # those before a bad one as well
+                settings.extend(_renames(name, value, file))  # including those before a bad one
             elif isinstance(param.type, UserLines):
                 settings.extend(_users(name, value, file))
             else:
@@ -117,7 +117,7 @@ def read_yaml(text: str, file: str, table: Table, errors: list[ConfigError]) -> 
 
 
 def words_of(param: Param, node: Node) -> list[str]:
-    """Give the words of a value. Raises BadValue, whose reason says what stands there instead."""
+    """Return the words of a value. Raises ``BadValue``, whose reason says what is there instead."""
     if isinstance(node, ScalarNode):
         word = _scalar(node)
         if param.type.boolean and node.tag == _BOOL_TAG:
@@ -127,7 +127,7 @@ def words_of(param: Param, node: Node) -> list[str]:
 
 
 def leaves_of(param: Param, node: Node) -> list[ScalarNode]:
-    """Give the scalars of a list or mapping in the order of the words; raises BadValue."""
+    """Return the scalars of a list or mapping in the order of the words; raises ``BadValue``."""
     if isinstance(node, SequenceNode) and param.type.listed:
         leaves = node.value
     elif isinstance(node, MappingNode) and isinstance(param.type, OutputLimit):
@@ -151,7 +151,7 @@ def _limit_leaves(node: MappingNode) -> list[Node]:
 
 
 def _renames(name: str, node: Node, file: str) -> Iterator[Setting]:
-    """Read ``OLD: NEW`` pairs, a setting each. Raises BadValue behind those that are good."""
+    """Read ``OLD: NEW`` pairs, one setting each. Raises ``BadValue`` after the good ones."""
     if not isinstance(node, MappingNode):
         raise BadValue(_kind(node))
     commands = set()
@@ -163,8 +163,8 @@ def _renames(name: str, node: Node, file: str) -> Iterator[Setting]:
 
 
 def _users(name: str, node: Node, file: str) -> Iterator[Setting]:
-    """Read one line, a list of lines, or ``NAME: RULES`` pairs. Raises BadValue behind those that
-    are good."""
+    """Read one line, a list of lines, or ``NAME: RULES`` pairs. Raises ``BadValue`` after the good
+    ones."""
     if isinstance(node, MappingNode):
         lines = [(key, [_scalar(key), *_words(rules)]) for key, rules in node.value]
     else:
@@ -175,7 +175,7 @@ def _users(name: str, node: Node, file: str) -> Iterator[Setting]:
 
 
 def _words(node: Node) -> list[str]:
-    """The words of a line of rules. Raises BadValue."""
+    """The words of a line of rules. Raises ``BadValue``."""
     try:
         return split_words(_scalar(node))
     except ValueError as error:

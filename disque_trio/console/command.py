@@ -19,10 +19,11 @@ if TYPE_CHECKING:
 
 FAILED = 1
 _EXTRA = ("starlette", "hypercorn", "jinja2", "markupsafe", "itsdangerous")
+_SCHEMES = {"": "", "bananaq": "disque://", "bananaqs": "disques://"}
 EPILOG = """\
-The password of the nodes is in --password-file, or in the environment variable DISQUECLI_AUTH.
+Put the password of the nodes in --password-file or in the environment variable DISQUECLI_AUTH.
 
-Exit status: 0 ended by SIGTERM or SIGINT; 1 failed; 2 wrong arguments.
+Exit status: 0 stopped by SIGTERM or SIGINT; 1 failed; 2 wrong arguments.
 
 examples:
   disque-console --nodes 10.0.0.1:7711
@@ -44,8 +45,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except ModuleNotFoundError as missing:
         if (missing.name or "").partition(".")[0] not in _EXTRA:
             raise
-        return _fail(f"it needs the extra web: {how_to_install('web')}")
+        return _fail(f"the extra web is missing: {how_to_install('web')}")
     from disque_trio.process.logs import Logging
+    from disque_trio.respclient.errors import first_of
 
     if options.hash_password:
         print(hash_password(_new_password()))
@@ -64,30 +66,24 @@ def main(arguments: Sequence[str] | None = None) -> int:
             secret=options.secret_file,
             events=options.events,
             audit=options.audit_log,
-            bananaq=options.bananaq,
+            bananaq=_bananaq(options.bananaq) if options.bananaq else None,
         )
     except (OSError, ValueError) as error:
         parser.error(str(error))
     log = Logging(options.log_level, options.log_format).log
     if not (options.users or options.acl):
-        log.warning("nobody has to log in: all who reach it may do everything (see --users)")
+        log.warning("no login required: anyone who can connect may do anything (see --users)")
     problems: list[str] = []
     try:
         trio.run(partial(run, settings, log))
     except* (OSError, ValueError) as group:
-        problems.append(str(_first(group)))
+        problems.append(str(first_of(group)))
     return _fail(problems[0]) if problems else 0
 
 
 def _fail(text: str) -> int:
     print(f"disque-console: {text}", file=sys.stderr)
     return FAILED
-
-
-def _first(error: BaseException) -> BaseException:
-    while isinstance(error, BaseExceptionGroup):
-        error = error.exceptions[0]
-    return error
 
 
 def _new_password() -> str:
@@ -109,18 +105,34 @@ def _cluster(options: argparse.Namespace) -> "Cluster":
 
     tls = of_arguments(options)
     if not options.tls and tls != Tls():
-        raise ValueError("--cacert, --cert, --key, --sni and --insecure are for --tls")
+        raise ValueError("--cacert, --cert, --key, --sni and --insecure need --tls")
     password = os.environ.get("DISQUECLI_AUTH")
     if options.password_file:
         password = Path(options.password_file).read_text(encoding="utf-8").rstrip("\r\n")
     nodes = [node for word in options.nodes for node in word.split(",") if node]
     found = Cluster.of(nodes, options.user, password, tls if options.tls else None)
-    hide([word for word in options.nodes if "@" in word])
+    hide([word for word in [*options.nodes, options.bananaq] if "@" in word])
+    return found.named_after("disque-console")
+
+
+def _bananaq(text: str) -> "Cluster":
+    """The address of a bananaq, and how to log in to it. Raises ValueError."""
+    from disque_trio.client.urls import Cluster
+
+    form = "--bananaq: use host:port, bananaq://user:password@host:port, or bananaqs:// for TLS"
+    scheme, _, rest = text.rpartition("://")
+    try:
+        found = Cluster.of(_SCHEMES[scheme] + rest)
+    except (KeyError, ValueError):
+        # The reason may contain part of a password.
+        raise ValueError(form) from None
+    if len(found.nodes) > 1:
+        raise ValueError(form)
     return found
 
 
 def _listen(options: argparse.Namespace) -> str:
-    """What to bind to. Raises ValueError."""
+    """The address to bind to. Raises ValueError."""
     listen: str = options.listen
     if listen.startswith("/"):
         listen = f"unix:{listen}"
@@ -128,8 +140,8 @@ def _listen(options: argparse.Namespace) -> str:
     if guarded or listen.startswith("unix:") or _is_loopback(listen):
         return listen
     raise ValueError(
-        f"--listen {listen}: without --users or --acl all who reach it may do everything, so it"
-        " listens on a loopback address only; --no-login says that this is wanted"
+        f"--listen {listen}: without --users or --acl anyone who can connect may do anything, so"
+        " the address must be a loopback address; pass --no-login to listen here anyway"
     )
 
 
@@ -148,14 +160,14 @@ def _is_loopback(listen: str) -> bool:
 def _prefix(text: str) -> str:
     """Raises ValueError."""
     if text and not re.fullmatch(r"(/[A-Za-z0-9._~-]+)+/?", text):
-        raise ValueError(f"--prefix {text}: a path like /disque")
+        raise ValueError(f"--prefix {text}: use a path like /disque")
     return text.rstrip("/")
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="disque-console",
-        description="Show a cluster in the browser, and act on it.",
+        description="Show a cluster in the browser and operate it.",
         epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -167,63 +179,75 @@ def _parser() -> argparse.ArgumentParser:
         default=["127.0.0.1:7711"],
         metavar="HOST:PORT",
         help="some nodes of the cluster, or their URLs, such as disques://user:password@host:7711"
-        " for TLS; the others are found (default: 127.0.0.1:7711)",
+        " for TLS; the console finds the others (default: 127.0.0.1:7711)",
     )
-    add("--user", metavar="NAME", help="whose password that of the nodes is")
-    add("--password-file", metavar="FILE", help="the password of the nodes")
-    add("--tls", action="store_true", help="connect to the nodes by TLS")
+    add("--user", metavar="NAME", help="the user to log in to the nodes as")
+    add("--password-file", metavar="FILE", help="file with the password of the nodes")
+    add("--tls", action="store_true", help="connect to the nodes over TLS")
     add_certificate_options(parser.add_argument)
     add(
         "--listen",
         default="127.0.0.1:8711",
         metavar="HOST:PORT",
-        help="where browsers reach it, or the path of a unix socket (default: 127.0.0.1:8711)",
+        help="address to serve, or the path of a Unix socket (default: 127.0.0.1:8711)",
     )
-    add("--certificate", default="", metavar="FILE", help="serve HTTPS with this (PEM)")
+    add("--certificate", default="", metavar="FILE", help="serve HTTPS with this certificate (PEM)")
     add(
         "--certificate-key",
         default="",
         metavar="FILE",
-        help="its key, if it is not in the same file",
+        help="the key of the certificate, if it is not in the same file",
     )
-    add("--prefix", default="", metavar="/PATH", help="of all pages, behind a proxy")
+    add("--prefix", default="", metavar="/PATH", help="path prefix of all pages, behind a proxy")
     add(
         "--trusted-proxy",
         action="append",
         default=[],
         metavar="ADDRESS",
-        help="a proxy whose X-Forwarded-For, -Proto and -Host count",
+        help="a proxy whose X-Forwarded-For, -Proto and -Host to trust",
     )
     who = parser.add_mutually_exclusive_group()
     who.add_argument(
-        "--users", default="", metavar="FILE", help="who may log in: lines name:role:hash"
+        "--users",
+        default="",
+        metavar="FILE",
+        help="file with the users who may log in: lines name:role:hash",
     )
-    who.add_argument(
-        "--acl", action="store_true", help="log in with the users of the cluster (ACL)"
-    )
+    who.add_argument("--acl", action="store_true", help="log in as users of the cluster (ACL)")
     who.add_argument(
         "--no-login",
         action="store_true",
-        help="nobody has to log in, wherever it listens: all who reach it may do everything",
+        help="require no login at any address: anyone who can connect may do anything",
     )
     add(
         "--host",
         action="append",
         default=[],
         metavar="NAME",
-        help="a name by which browsers call it, where nobody has to log in",
+        help="a host name that browsers use for the console, if no login is required",
     )
     add(
         "--secret-file",
         default="",
         metavar="FILE",
-        help="signs sessions, and is made if it is not there; without it all have to log in again"
-        " after a restart",
+        help="secret that signs sessions, created if it does not exist; without it everybody has to"
+        " log in again after a restart",
     )
-    add("--hash-password", action="store_true", help="ask for a password, print its hash and end")
-    add("--events", default="", metavar="DIR", help="the event logs of the nodes, for timelines")
-    add("--audit-log", default="", metavar="FILE", help="who did what (default: in the log)")
-    add("--bananaq", default="", metavar="HOST:PORT", help="a bananaq to show as well")
+    add("--hash-password", action="store_true", help="ask for a password, print its hash and exit")
+    add("--events", default="", metavar="DIR", help="event logs of the nodes, for job histories")
+    add(
+        "--audit-log",
+        default="",
+        metavar="FILE",
+        help="record who did what in this file (default: the log)",
+    )
+    add(
+        "--bananaq",
+        default="",
+        metavar="HOST:PORT",
+        help="a bananaq to show as well, or its URL: bananaq://user:password@host:port, or bananaqs://"
+        " for TLS",
+    )
     add("--log-level", choices=("debug", "verbose", "notice", "warning"), default="notice")
     add("--log-format", choices=("auto", "console", "json"), default="auto")
     return parser

@@ -1,4 +1,4 @@
-"""Runs the console: the web server, and what asks the nodes, until a signal."""
+"""Runs the console, the web server and the poller of the nodes, until a signal."""
 
 import os
 import secrets
@@ -10,37 +10,37 @@ from typing import Any
 
 import trio
 from hypercorn.config import Config
-from hypercorn.trio import serve
 
 from disque_trio.client.nodes import parse_address
 from disque_trio.client.urls import Cluster as ClusterAddress
 from disque_trio.console.io.accounts import Accounts, AclAccounts, Everybody, FileAccounts
 from disque_trio.console.io.audit import Audit
 from disque_trio.console.io.calls import Calls
-from disque_trio.console.io.looks import Looks
-from disque_trio.console.io.poller import Poller
+from disque_trio.console.io.connections import serve_browsers
 from disque_trio.console.io.timelines import Timelines
-from disque_trio.console.model.cluster import Cluster
-from disque_trio.console.model.nodes import Nodes
 from disque_trio.console.model.sessions import Attempts, Sessions
 from disque_trio.console.web.app import application
 from disque_trio.console.web.console import Console
+from disque_trio.overview.cluster import Cluster
+from disque_trio.overview.looks import Looks
+from disque_trio.overview.nodes import Nodes
+from disque_trio.overview.poller import Poller
 from disque_trio.process.logs import Log
-from disque_trio.respclient.login import Login
 from disque_trio.respclient.tls import Tls
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What the command line says.
+    """The settings from the command line.
 
     Attributes:
-        cluster: nodes, and how to get in.
-        listen: as Hypercorn binds: ``host:port`` or ``unix:/path``.
-        certificate, key: files (PEM); empty: without TLS.
-        users: file; empty: none. acl: log in with users of the cluster.
-        hosts: names by which it may be called where nobody logs in.
-        secret: file; empty: a new one each time. audit: file; empty: the log.
+        cluster: nodes and login.
+        listen: in Hypercorn's form, ``host:port`` or ``unix:/path``.
+        certificate, key: PEM files; empty for no TLS.
+        users: file, or empty. acl: log in as users of the cluster.
+        hosts: host names to accept if no login is required.
+        secret: file; empty for a new secret each time. audit: file; empty for the log.
+        bananaq: address and login of a bananaq to show, or None.
     """
 
     cluster: ClusterAddress
@@ -55,14 +55,14 @@ class Settings:
     secret: str = ""
     events: str = ""
     audit: str = ""
-    bananaq: str = ""
+    bananaq: ClusterAddress | None = None
 
 
 def read_secret(path: str) -> bytes:
-    """The secret in a file, which is made if it is not there; without a file a new one.
+    """The secret in a file, which is created if it does not exist; without a file, a new secret.
 
     Raises:
-        OSError: the file cannot be read or made. ValueError: it is too short.
+        OSError: the file cannot be read or created. ValueError: the secret is too short.
     """
     if not path:
         return secrets.token_bytes(32)
@@ -71,7 +71,7 @@ def read_secret(path: str) -> bytes:
     except FileExistsError:
         secret = Path(path).read_bytes().strip()
         if len(secret) < 32:
-            raise ValueError(f"{path}: a secret has 32 bytes at least") from None
+            raise ValueError(f"{path}: a secret needs at least 32 bytes") from None
         return secret
     secret = secrets.token_hex(32).encode()
     with os.fdopen(descriptor, "wb") as file:
@@ -97,9 +97,9 @@ async def run(settings: Settings, log: Log) -> None:
             with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
                 nursery.start_soon(_stop_at_signal, signals, console.stopping)
                 binds = await nursery.start(_serve, console, config)
-                log.notice("listens", addresses=" ".join(binds), prefix=settings.prefix)
+                log.notice("listening", addresses=" ".join(binds), prefix=settings.prefix)
                 await console.stopping.wait()
-            log.notice("stops")
+            log.notice("stopping")
             nursery.cancel_scope.deadline = trio.current_time() + config.graceful_timeout + 1
             await console.ended.wait()
             nursery.cancel_scope.cancel()
@@ -110,13 +110,7 @@ async def run(settings: Settings, log: Log) -> None:
 async def _serve(console: Console, config: Config, task_status: trio.TaskStatus[list[str]]) -> None:
     app: Any = application(console)
     try:
-        await serve(
-            app,
-            config,
-            shutdown_trigger=console.stopping.wait,
-            task_status=task_status,
-            mode="asgi",
-        )
+        await serve_browsers(app, config, console.stopping.wait, console.log, task_status)
     finally:
         console.ended.set()
 
@@ -148,8 +142,8 @@ def _make(settings: Settings, nursery: trio.Nursery, audit: Audit, log: Log) -> 
         trusted=settings.trusted,
         hosts=None if accounts.wanted else settings.hosts,
         timelines=Timelines(settings.events) if settings.events else None,
-        bananaq=settings.bananaq,
-        bananaq_calls=Calls(nursery, Nodes(), Login()) if settings.bananaq else None,
+        bananaq=settings.bananaq.nodes[0] if settings.bananaq else "",
+        bananaq_calls=Calls(nursery, Nodes(), settings.bananaq.login) if settings.bananaq else None,
     )
 
 
@@ -157,7 +151,7 @@ def _config(settings: Settings) -> Config:
     config = Config()
     config.bind = [settings.listen]
     config.accesslog = None
-    config.errorlog = None  # pages that fail are in our own log
+    config.errorlog = None  # failing pages are in our own log
     config.graceful_timeout = 3
     config.include_server_header = False
     if settings.certificate:

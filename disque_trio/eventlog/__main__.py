@@ -12,12 +12,12 @@ from disque_trio.eventlog.child import Child
 from disque_trio.eventlog.closing import Closer, Policy
 from disque_trio.eventlog.segments import Naming
 
-NICE = 5  # the node goes first
+NICE = 5  # the node has priority
 _COLLECT_EVERY = 100_000  # objects; a batch has thousands, none of them in a cycle
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run until the standard input ends; the exit status is 1 if something could not be written."""
+    """Run until standard input ends. The exit status is 1 if something could not be written."""
     parser = argparse.ArgumentParser("python -m disque_trio.eventlog", description=__doc__)
     parser.add_argument("node")
     parser.add_argument("directory", type=Path)
@@ -27,7 +27,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--keep-hours", type=int, default=0)
     parser.add_argument("--max-size", type=int, default=0)
     parser.add_argument("--resume", default="", help="the file of the process before this one")
-    parser.add_argument("--known", type=int, default=0, help="how many bytes of that file count")
+    parser.add_argument("--known", type=int, default=0, help="how many bytes of it are valid")
     options = parser.parse_args(arguments)
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
@@ -56,7 +56,7 @@ def main(arguments: list[str] | None = None) -> int:
         try:
             child.recover(options.resume, options.known)
         except OSError as failure:
-            # The leftover has to wait; what happens now has not.
+            # The leftover can wait; current events cannot.
             child.tell_trouble(f"{options.directory}: {failure.strerror or failure}")
         complete = child.run()
     finally:

@@ -1,16 +1,15 @@
-"""The process that writes the event log of a node: batches from the standard input, lines into
-files, and an answer for each batch on the standard output.
+"""The process that writes the event log of a node: it reads batches from standard input, writes
+lines to files, and answers each batch on standard output.
 
-A batch is its length (4 bytes, little-endian) and a marshalled list of events. The answers are
-lines:
+A batch is its length (4 bytes, little-endian) and a marshalled list of events. Answers are lines:
 
-- ``ok BATCHES EVENTS SIZE NAME``: so many batches with so many events are in files since the start,
-  and the last of these, NAME, has SIZE bytes. So the node knows what to repeat, and behind which
+- ``ok BATCHES EVENTS SIZE NAME``: the number of batches and of events written to files since the
+  start; the last file is NAME, with SIZE bytes. This tells the node what to repeat, and after which
   byte, if this process dies.
-- ``err TEXT``: the files cannot be written. The process keeps trying; meanwhile it reads no more.
+- ``err TEXT``: the files cannot be written. The process keeps trying, and reads nothing meanwhile.
 
-The end of the input is the end of the node: the last file is closed then. No signal ends the
-process before, since those that are for the node come here, too.
+The end of the input means the end of the node: the last file is then closed. No signal ends the
+process before that, since signals for the node reach this process, too.
 """
 
 import errno
@@ -36,12 +35,12 @@ class Child:
     """Writes batches of events into files.
 
     Args:
-        node: id of the node, 40 hex characters.
-        size: close a file when it has so many bytes.
-        age: close a file when it is so old (ms); 0: however old.
-        closer: closes them.
-        source, answers: descriptors.
-        clock: ms since the epoch.
+        node: the id of the node, 40 hex characters.
+        size: close a file when it has this many bytes.
+        age: close a file when it is this old (ms); 0: at no age.
+        closer: closes the files.
+        source, answers: the descriptors for input and answers.
+        clock: returns ms since the epoch.
     """
 
     def __init__(
@@ -65,19 +64,19 @@ class Child:
         self._answers = answers
         self._clock = clock
         self._segment: Segment | None = None
-        self._before: tuple[str, int] | None = None  # the last one, and how many lines it has
-        self._count = 0  # lines of the present one but for its first
+        self._before: tuple[str, int] | None = None  # the previous file, and its number of lines
+        self._count = 0  # lines in the current file, without the first
         self._batches = 0
         self._events = 0
         self._input = bytearray()
 
     def recover(self, resumed: str, known: int) -> None:
-        """Close what processes before this one left; see ``leftovers``. Raises OSError."""
+        """Close files that earlier processes left behind; see ``leftovers``. Raises OSError."""
         for segment in leftovers(self._directory, self._naming, resumed, known):
             self._closer.close(segment)
 
     def run(self) -> bool:
-        """Until the node ends. False: something of what it sent is in no file."""
+        """Run until the node ends. Returns False if some of what it sent is in no file."""
         poll = select.poll()
         poll.register(self._source, select.POLLIN)
         complete = True
@@ -98,8 +97,8 @@ class Child:
         return complete
 
     def _take_batches(self) -> bool:
-        """Put those that have come whole into files. False: given up at one of them. The node
-        counts them, so none behind it may be written."""
+        """Write complete batches to files. Returns False if it gave up at one of them: since the
+        node counts them, no later batch may be written."""
         start = 0
         data = self._input
         while len(data) - start >= HEAD.size:
@@ -118,8 +117,8 @@ class Child:
         return True
 
     def _write(self, lines: bytes, time: int) -> bool:
-        """Put ``lines``, of which the first is of ``time``, into a file, however long it takes.
-        False: the node ended meanwhile, and the disk still refuses."""
+        """Write ``lines`` to a file, however long that takes. ``time`` is that of the first line.
+        Returns False if the node has ended meanwhile and the disk still refuses."""
         gone = select.poll()
         gone.register(self._source, 0)
         told = ""
@@ -128,7 +127,7 @@ class Child:
             try:
                 if self._segment is None:
                     self._segment = create(self._directory, self._naming, self._clock())
-                    # Before anything is in it: what will be there is not confirmed yet.
+                    # Confirm it while it is empty: its future content is not confirmed yet.
                     self._confirm()
                 segment = self._segment
                 segment.append(lines if segment.size else self._head(segment, time) + lines)
@@ -146,13 +145,13 @@ class Child:
                 return True
 
     def _head(self, segment: Segment, time: int) -> bytes:
-        """The first line of a segment."""
+        """Return the first line of a segment."""
         if self._before is None:
             self._before = (latest(self._directory, self._naming, segment.name), -1)
         return self._lines.head(time, segment.name, *self._before)
 
     def _rotate(self) -> None:
-        """Close the present file when it is large or old enough."""
+        """Close the current file when it is large or old enough."""
         segment = self._segment
         if segment is not None and segment.due(self._clock(), self._size, self._age):
             self._segment = None
@@ -161,18 +160,18 @@ class Child:
             self._closer.close(segment)
 
     def _confirm(self) -> None:
-        """Tell the node what is in files."""
+        """Tell the node what has been written to files."""
         segment = self._segment
         if segment is not None:
             self._answer(f"ok {self._batches} {self._events} {segment.size} {segment.name}\n")
 
     def tell_trouble(self, text: str) -> None:
-        """Let the node say it; may be called in a thread."""
+        """Report a problem to the node. May be called in a thread."""
         self._answer(f"err {text.replace(chr(10), ' ')[:500]}\n")
 
     def _answer(self, line: str) -> None:
         try:
             os.write(self._answers, line.encode("utf-8", "backslashreplace"))
         except OSError as failure:
-            if failure.errno != errno.EPIPE:  # the node is gone; what it sent is still here
+            if failure.errno != errno.EPIPE:  # the node is gone, but what it sent is still here
                 raise

@@ -1,9 +1,9 @@
 """Closes the files of the event log in a thread: syncs, compresses and renames them, and removes
 old ones.
 
-A file has its final name when all of it is on the disk. The process that owns it keeps its lock
-until then, so that a crash anywhere on the way leaves it, under the name of an open file, to the
-next one.
+A file gets its final name when all of it is on disk. Until then, the process that owns it holds its
+lock. So after a crash at any point, the file still has the name of an open one, and the next
+process takes care of it.
 """
 
 import gzip
@@ -17,19 +17,19 @@ from typing import NamedTuple
 from disque_trio.disk import sync_directory
 from disque_trio.eventlog.segments import OPEN, PACKED, Naming, Segment
 
-_LEVEL = 6  # of gzip; a tenth of the size, at some 60 MB/s
+_LEVEL = 6  # of gzip; a tenth of the size, at about 60 MB/s
 _CHUNK = 1 << 20
 _FILE_MODE = 0o640
-_MOST_WAITING = 8  # files; who writes faster than the disk takes has to wait
+_MOST_WAITING = 8  # files; beyond this, a writer faster than the disk has to wait
 
 
 class Policy(NamedTuple):
     """The policy for closed files.
 
     Attributes:
-        compress: whether complete ones are compressed.
-        keep: remove complete ones that are older than this (s); 0: no.
-        most: remove the oldest while there are more bytes than this; 0: no.
+        compress: whether to compress complete files.
+        keep: remove complete files older than this (s); 0: never.
+        most: remove the oldest files while there are more bytes than this; 0: never.
     """
 
     compress: bool = False
@@ -41,9 +41,9 @@ class Closer:
     """Closes files one by one while others are written.
 
     Args:
-        clock: s since the epoch.
-        trouble: called in the thread with the reason why a file could not be closed, or old ones
-            not be removed. The file keeps its name then, for the next process.
+        clock: returns s since the epoch.
+        trouble: called in the thread with the reason if a file could not be closed, or old ones not
+            removed. The file then keeps its name, for the next process.
     """
 
     def __init__(
@@ -64,11 +64,11 @@ class Closer:
         self._thread.start()
 
     def close(self, segment: Segment) -> None:
-        """Close ``segment`` soon; nobody else may use it any more. Waits when many do."""
+        """Close ``segment`` soon; nobody else may use it. Waits if there are many."""
         self._waiting.put(segment)
 
     def finish(self) -> None:
-        """Wait until all are closed, and end the thread."""
+        """Wait until all files are closed, and end the thread."""
         self._waiting.put(None)
         self._thread.join()
 
@@ -89,15 +89,15 @@ class Closer:
 
 
 def close_segment(segment: Segment, compress: bool) -> None:
-    """Put all of ``segment`` on the disk, then give it its name, and the lock back. One without a
-    line is removed. Raises OSError; the file is given up then."""
+    """Write all of ``segment`` to disk, then give it its final name and release the lock. A segment
+    without lines is removed. Raises OSError; the file is then given up."""
     path = segment.path
     final = path.with_name(segment.name)
     packed = path.with_name(segment.name + PACKED)
     temporary = path.with_name(segment.name + PACKED + OPEN)
     try:
         if segment.size == 0 or packed.exists():
-            # The latter: the process before this one died after the last step but one.
+            # If it exists, the previous process died after the last step but one.
             path.unlink()
             return
         os.ftruncate(segment.fd, segment.size)
@@ -115,7 +115,7 @@ def close_segment(segment: Segment, compress: bool) -> None:
 
 
 def _compress(segment: Segment, path: Path) -> bool:
-    """False: there is no room for it. The file is complete as it is, too."""
+    """Compress the segment. Returns False if there is no room; the file is complete without it."""
     try:
         fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, _FILE_MODE)
         with (
@@ -126,7 +126,7 @@ def _compress(segment: Segment, path: Path) -> bool:
             while data := os.pread(segment.fd, _CHUNK, offset):
                 out.write(data)
                 offset += len(data)
-            out.close()  # writes the end, which has to be synced, too
+            out.close()  # writes the end, which must be synced, too
             raw.flush()
             os.fsync(fd)
     except OSError:
@@ -135,12 +135,12 @@ def _compress(segment: Segment, path: Path) -> bool:
 
 
 def prune(directory: Path, naming: Naming, policy: Policy, now: float) -> None:
-    """Remove the complete files of the node that ``policy`` does not keep at ``now`` (s)."""
+    """Remove the node's complete files that ``policy`` no longer keeps at ``now`` (s)."""
     if not (policy.keep or policy.most) or not directory.is_dir():
         return
     names = sorted(entry.name for entry in directory.iterdir())
     total = 0
-    for name in reversed(names):  # the youngest first
+    for name in reversed(names):  # the newest first
         if not naming.closed.fullmatch(name):
             continue
         path = directory / name

@@ -1,8 +1,8 @@
 """The queue of events between the node and the process that writes them.
 
-Owns the order, the bound and the counts. A batch is kept until the process says that it is in a
-file: if it dies the next one gets it again. When too much waits, events are dropped and counted;
-the log itself says how many are missing, and where.
+Owns the order, the limit and the counts. A batch is kept until the process reports that it is in a
+file; if the process dies, the next one gets the batch again. If too much is waiting, events are
+dropped and counted; the log itself says how many are missing, and where.
 """
 
 import marshal
@@ -13,19 +13,19 @@ from disque_trio.eventlog.child import HEAD
 from disque_trio.eventlog.lines import count
 from disque_trio.eventlog.schema import DROPPED, Event, LogKind
 
-LIMIT = 16 << 20  # bytes that wait
+LIMIT = 16 << 20  # bytes that may wait
 
 
 class Feed:
     """Batches of events that are not confirmed yet, in order.
 
     Args:
-        limit: bytes that may wait; the last batch may go beyond. Once events were dropped half of
-            that has to be free before more are taken.
+        limit: bytes that may wait; the last batch may exceed it. Once events were dropped, half of
+            this must be free before more are accepted.
 
     Attributes:
-        written: events that are in files.
-        dropped: events that never will be.
+        written: how many events are in files.
+        dropped: how many events never will be.
         waiting: bytes that are not in files yet.
     """
 
@@ -34,26 +34,26 @@ class Feed:
         self.dropped = 0
         self.waiting = 0
         self._limit = limit
-        self._missing = 0  # dropped, and the log does not say so yet
+        self._missing = 0  # dropped events that the log does not mention yet
         self._written_before = 0  # by earlier processes
         self._unsent: deque[bytes] = deque()  # batches
-        self._sent = 0  # bytes of the first of them
+        self._sent = 0  # bytes sent of the first of them
         self._unconfirmed: deque[bytes] = deque()
-        self._confirmed = 0  # batches, by the present process
+        self._confirmed = 0  # batches confirmed by the current process
 
     @property
     def unsent(self) -> bool:
-        """Whether something still has to go to the process."""
+        """Whether something still has to be sent to the process."""
         return len(self._unsent) > 0
 
     @property
     def busy(self) -> bool:
-        """Whether something is not in files yet, or the log does not say yet what is missing."""
+        """Whether something is not in files yet, or dropped events are not in the log yet."""
         return self.waiting > 0 or self._missing > 0
 
     def add(self, events: list[Event], now: int) -> None:
-        """Take ``events``, which are to be one batch, or drop them; ``now`` (ms) is when the log
-        says so."""
+        """Take ``events`` as one batch, or drop them. ``now`` (ms) is the time of a line about
+        dropped events."""
         if self.waiting <= self._limit // 2:
             self._say_dropped(now)
         if not events:
@@ -64,7 +64,7 @@ class Feed:
             self._queue(events)
 
     def mark(self, event: LogKind, now: int) -> None:
-        """Something happened at ``now`` that has to be in the log, however much waits."""
+        """Note an event at ``now`` that must be in the log, however much is waiting."""
         self._say_dropped(now)
         self._queue([(now, event)])
 
@@ -85,7 +85,7 @@ class Feed:
         self.waiting += len(batch)
 
     def push(self, fd: int) -> None:
-        """Write what the pipe takes at once. A broken one is not noticed here."""
+        """Write what the pipe accepts at once. Does not notice if the pipe is broken."""
         unsent = self._unsent
         try:
             while unsent:
@@ -99,8 +99,8 @@ class Feed:
             pass
 
     def confirm(self, batches: int, events: int) -> bool:
-        """So many batches, with so many events, are in files since the last ``rewind``. Whether
-        that is news."""
+        """Note that this many batches and events are in files since the last ``rewind``. Returns
+        whether that is news."""
         before = self._confirmed
         while self._confirmed < batches and self._unconfirmed:
             self.waiting -= len(self._unconfirmed.popleft())
@@ -109,7 +109,7 @@ class Feed:
         return self._confirmed > before
 
     def rewind(self) -> None:
-        """The process is gone: what it has not confirmed is for the next one."""
+        """Prepare for a new process, which gets everything that the last one did not confirm."""
         self._unsent.extendleft(reversed(self._unconfirmed))
         self._unconfirmed.clear()
         self._sent = 0
@@ -117,7 +117,7 @@ class Feed:
         self._written_before = self.written
 
     def give_up(self) -> int:
-        """Drop what waits; returns how many events that were."""
+        """Drop everything that is waiting; return how many events that were."""
         before = self.dropped
         for batch in (*self._unconfirmed, *self._unsent):
             self._drop(marshal.loads(batch[HEAD.size :]))

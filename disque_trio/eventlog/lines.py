@@ -1,4 +1,4 @@
-"""Converts the events of the node into the lines of the event log."""
+"""Converts events of the node to lines of the event log."""
 
 from collections.abc import Sequence
 from functools import lru_cache
@@ -16,18 +16,18 @@ from disque_trio.eventlog.schema import (
     Event,
 )
 
-_ALONE = 3  # the most fields of an event that is of no job
+_ALONE = 3  # the most fields of an event without a job
 _EVENT = FIELDS.index("event")
 _REASON = FIELDS.index("reason")
 _SIZE = len(FIELDS)
 _CTIME = _SIZE + NEW_JOB_FIELDS.index("ctime")
-_FACTS = tuple(f',"{name}":' for name in NEW_JOB_FIELDS[:-1])  # the ctime is another one a line
+_FACTS = tuple(f',"{name}":' for name in NEW_JOB_FIELDS[:-1])  # the ctime differs in each line
 _PRIORITY, _GROUP, _UNTIL = (_CTIME + 1 + place for place in range(len(RARE_FIELDS) + 1))
-_MOST_TEXTS = 10_000  # remembered; clients without a name come and go
+_MOST_TEXTS = 10_000  # to cache; clients without a name come and go
 
 
 def count(events: Sequence[Event]) -> int:
-    """How many events of jobs ``events`` stand for."""
+    """Count the events of jobs that ``events`` stand for."""
     total = 0
     each = 1
     for event in events:
@@ -39,33 +39,33 @@ def count(events: Sequence[Event]) -> int:
 
 
 def first_time(events: Sequence[Event]) -> int:
-    """When the first of ``events`` happened; 0: they are none."""
+    """Return when the first of ``events`` happened; 0 if there are none."""
     times = (event[0] for event in events if isinstance(event, tuple))
     return next((time for time in times if isinstance(time, int)), 0)
 
 
 def _is_queued(event: tuple[Any, ...]) -> bool:
-    """Whether jobs are added and queued as well."""
+    """Return whether the event means that jobs are both added and queued."""
     return event[_EVENT] == ADDED and len(event) > _ALONE and event[_REASON] != ""
 
 
 class LineWriter:
-    """Makes log lines of one node's events.
+    """Makes log lines from one node's events.
 
     Args:
-        node: its id, 40 hex characters.
+        node: the id of the node, 40 hex characters.
     """
 
     def __init__(self, node: str) -> None:
         self._node = f',"node":{quote(node)},"event":'
 
     def lines(self, events: Sequence[str | tuple[Any, ...] | bytes]) -> bytes:
-        """One line for each event, each with its line feed."""
+        """Return one line for each event, each ending in a line feed."""
         lines: list[str] = []
         client = ""
         what: tuple[Any, ...] = ()
         ctime = -1
-        around: tuple[str, ...] = ()  # an id
+        around: tuple[str, ...] = ()  # text before and after an id
         for event in events:
             if isinstance(event, bytes):
                 around = around or self._around(what, client)
@@ -92,8 +92,11 @@ class LineWriter:
         return "".join(lines).encode("ascii")
 
     def head(self, time: int, name: str, after: str, count: int) -> bytes:
-        """The first line of the segment ``name``: what it is called, which one was before it and
-        how many lines that has (-1: not known), so that one that gets lost is missed."""
+        """Return the first line of the segment ``name``.
+
+        It contains the name of the previous segment and its number of lines (-1: not known), so
+        that a lost segment can be noticed.
+        """
         text = f'{self._begin(time, SEGMENT)},"name":{quote(name)}'
         if after:
             text += f',"after":{quote(after)}' + _numbers((',"events":',), (count,))
@@ -103,7 +106,7 @@ class LineWriter:
         self, time: int, kind: str, name: bytes, tick: int, queue: bytes, why: str, until: int,
         id: bytes,
     ) -> str:  # fmt: skip
-        """The line of a tick of a schedule."""
+        """Return the line of a tick of a schedule."""
         text = self._begin(time, kind)
         if id:
             text += ',"id":' + quote(id.decode("ascii"))
@@ -118,7 +121,7 @@ class LineWriter:
         return f'{{"time":{time}{self._node}"{event}"'
 
     def _around(self, what: tuple[Any, ...], client: str) -> tuple[str, ...]:
-        """What is before an id and behind it, but for the ctime; in one line or in two."""
+        """Return the text before and after an id, without the ctime, for one line or for two."""
         time, name, queue, reason, *others = what[:_SIZE]
         begin = self._begin(time, name) + ',"id":"'
         facts = _numbers(_FACTS, what[_SIZE:_CTIME])
@@ -138,7 +141,7 @@ class LineWriter:
         )
 
 
-@lru_cache(_MOST_TEXTS)  # mostly the fields have been there before
+@lru_cache(_MOST_TEXTS)  # most combinations repeat
 def _text(
     queue: bytes,
     reason: str,
@@ -147,7 +150,7 @@ def _text(
     nacks: int = -1,
     deliveries: int = -1,
 ) -> str:
-    """The fields behind the id, of those that apply, and what ends that."""
+    """Format those fields after the id that apply, beginning with the id's closing quote."""
     text = '"'
     if queue:
         text += ',"queue":' + quote(queue.decode("utf-8", "backslashreplace"))
@@ -161,7 +164,7 @@ def _text(
 
 
 def _numbers(names: Sequence[str], values: Sequence[int]) -> str:
-    """Fields that are numbers, of those that apply."""
+    """Format those numeric fields that apply."""
     text = ""
     for name, value in zip(names, values, strict=False):
         if value >= 0:

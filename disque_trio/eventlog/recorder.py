@@ -1,8 +1,8 @@
 """The node's side of the event log: collects the events of its turns, runs the process that writes
-them, and restarts it when it ends.
+them, and restarts that process when it ends.
 
-What the settings say holds from the next tick on; a process that was started with others ends in
-good order first.
+Settings apply from the next tick on; a process that was started with other settings ends cleanly
+first.
 """
 
 import fcntl
@@ -23,21 +23,21 @@ TICK = 0.1  # s
 STOP_SECONDS = 2.0  # for a process to write and close what it has
 FIRST_BACKOFF = 0.1  # s before the next process
 MAX_BACKOFF = 30.0
-LONG_LIFE = 10.0  # s; a process that lived longer may be followed at once
+LONG_LIFE = 10.0  # s; after a process that lived longer, the backoff starts over
 
 _PACKAGES = Path(disque_trio.__file__).parent.parent
 _PIPE_SIZE = 1 << 20
 _READ_SIZE = 1 << 16
-_LOOK = 0.01  # s, while a process is to end
+_LOOK = 0.01  # s between checks while a process is ending
 
 
 class Source(Protocol):
-    """The interface of the node: where events come from.
+    """The node, from which events come.
 
     Attributes:
-        eventing: whether it does.
-        events: what has happened since somebody took them.
-        now: its time, ms.
+        eventing: whether it records events.
+        events: what has happened since they were last taken.
+        now: its time in ms.
     """
 
     eventing: bool
@@ -48,7 +48,7 @@ class Source(Protocol):
 
 
 class Log(Protocol):
-    """The interface of the log for errors."""
+    """The log for errors."""
 
     def notice(self, event: str, **fields: object) -> None: ...
 
@@ -56,7 +56,7 @@ class Log(Protocol):
 
 
 WhenStirred = Callable[[Callable[[], None]], None]
-"""Calls what it is given, once, when the node has done something that may be an event."""
+"""Calls the given function once, when the node has done something that may be an event."""
 
 
 class Settings(NamedTuple):
@@ -75,7 +75,7 @@ class EventLog:
 
     Args:
         source: makes the events.
-        id: of the node, 40 hex characters.
+        id: the id of the node, 40 hex characters.
         feed: for tests.
     """
 
@@ -85,30 +85,30 @@ class EventLog:
         self._log = log
         self._feed = feed or Feed()
         self._wanted: Settings | None = None
-        self._last: Settings | None = None  # that were wanted
-        self._running: Settings | None = None  # what the process was started with
+        self._last: Settings | None = None  # the last settings that were wanted
+        self._running: Settings | None = None  # the settings that the process was started with
         self._process: trio.Process | None = None
-        self._input = -1  # of the process
+        self._input = -1  # the input of the process
         self._answers = -1
-        self._answer = b""  # the beginning of one
-        self._segment = ""  # that is written to, and how long it is
+        self._answer = b""  # an incomplete answer
+        self._segment = ""  # the file being written, and its size
         self._size = 0
         self._problem = ""
         self._changed = trio.Event()
         self._stirred = trio.Event()  # the node has done something
         self._stirred.set()
-        self._beginning = False  # events are noted, and the log does not say so yet
+        self._beginning = False  # events are recorded, but the log does not say so yet
 
     # ---- turns ------------------------------------------------------------------------------
 
     def turn(self) -> None:
-        """Hand over what the node did. To be called when there is a batch; never waits."""
+        """Pass on what the node did. Call this when there is a batch; never waits."""
         source = self._source
         events = source.events
         if events:
             source.events = []
         if self._beginning and source.now:
-            # The clock of the node stands still until its first turn.
+            # The node's clock stands still until its first turn.
             first = events[0] if events else b""
             began = first[0] if isinstance(first, tuple) else source.now
             self._feed.mark(STARTED, began if isinstance(began, int) else source.now)
@@ -120,7 +120,7 @@ class EventLog:
     # ---- settings ---------------------------------------------------------------------------
 
     def apply(self, settings: Settings | None) -> None:
-        """Write the log as ``settings`` say from now on; None: write none."""
+        """Write the log according to ``settings`` from now on; None: write none."""
         self._wanted = settings
         if settings is not None:
             self._beginning = self._beginning or not self._source.eventing
@@ -131,14 +131,14 @@ class EventLog:
         self._changed.set()
 
     def _end(self) -> None:
-        """No more events are noted: say that the log is complete up to here."""
+        """Stop recording events, and note that the log is complete up to here."""
         self.turn()
         if not self._beginning:
             self._feed.mark(STOPPED, self._source.now)
         self._beginning = False
 
     def info(self) -> dict[str, str | int | float]:
-        """The part of INFO persistence."""
+        """Return the fields for INFO persistence."""
         self.turn()
         process = self._process
         alive = process is not None and process.returncode is None
@@ -160,14 +160,14 @@ class EventLog:
     # ---- the process ------------------------------------------------------------------------
 
     async def run(self, when_stirred: WhenStirred) -> None:
-        """Keep the process running until cancelled. The process outlives that: see ``close``."""
+        """Keep the process running until cancelled. The process outlives that; see ``close``."""
         backoff = FIRST_BACKOFF
         while True:
             self._changed = trio.Event()
             self.turn()
             settings = self._wanted
             if settings is None and self._feed.waiting:
-                settings = self._last  # switched off at once: what happened meanwhile counts
+                settings = self._last  # switched off quickly: events from meanwhile still count
             if settings is None:
                 await self._changed.wait()
                 continue
@@ -223,10 +223,10 @@ class EventLog:
         try:
             fcntl.fcntl(self._input, fcntl.F_SETPIPE_SZ, _PIPE_SIZE)
         except OSError:
-            pass  # others of this user have used up what there is
+            pass  # other pipes of this user have used up the limit
 
     async def _tend(self, when_stirred: WhenStirred) -> None:
-        """Feed the process until it dies, or is to be another one."""
+        """Feed the process until it dies, or should be replaced."""
         while self._wanted == self._running:
             self.turn()
             self._read_answers()
@@ -240,8 +240,7 @@ class EventLog:
                 await self._rest(self._process, when_stirred)
 
     async def _rest(self, process: trio.Process, when_stirred: WhenStirred) -> None:
-        """Wait until the node does something, is to do it in another way, or the process says
-        something or dies."""
+        """Wait until the node does something, settings change, or the process answers or dies."""
         if self._stirred.is_set():
             self._stirred = trio.Event()
             when_stirred(self._stirred.set)
@@ -257,14 +256,14 @@ class EventLog:
             nursery.start_soon(first, partial(trio.lowlevel.wait_readable, self._answers))
 
     async def _wait(self, seconds: float) -> None:
-        """Go on without a process. A node that does much must not pile up all of it meanwhile."""
+        """Go on without a process, but do not let events of a busy node pile up meanwhile."""
         end = trio.current_time() + seconds
         while trio.current_time() < end and self._wanted == self._running:
             self.turn()
             await trio.sleep(min(TICK, seconds))
 
     def _bury(self) -> None:
-        """The process has ended: close what leads to it; the next one gets what it left."""
+        """Clean up after a process that has ended; the next one gets what it left."""
         process = self._process
         if process is None:
             return
@@ -313,9 +312,11 @@ class EventLog:
     # ---- the end ----------------------------------------------------------------------------
 
     async def _finish(self, seconds: float, kill: bool) -> None:
-        """Let the process write what there is, close its files and end. It has ``seconds``, and
-        half of that more to take what does not fit into the pipe. If it needs longer it is killed,
-        or else left alone: it ends by itself when it is done."""
+        """Let the process write everything, close its files and end.
+
+        It has ``seconds``, plus half of that to take what does not fit into the pipe. If it needs
+        longer, it is killed, or else left alone to end by itself when it has finished.
+        """
         process = self._process
         if process is None:
             return
@@ -340,14 +341,14 @@ class EventLog:
             self._size = 0
 
     async def close(self, seconds: float = STOP_SECONDS) -> None:
-        """The node has done its last turn: bring everything into files, in ``seconds`` or a bit
-        more. Must not be called while ``run`` runs."""
+        """Write everything to files after the node's last turn, within ``seconds`` or a bit more.
+        Must not be called while ``run`` runs."""
         if self._source.eventing:
             self._end()
         self.turn()
         await self._finish(seconds, False)
         if self._process is None and self._feed.waiting and self._last is not None:
-            # The last one had died, or there was none yet.
+            # The last process had died, or there was none yet.
             try:
                 await self._start(self._last)
             except OSError as failure:
@@ -362,7 +363,7 @@ class EventLog:
             self._log.warning("the end of the event log may be missing", events=lost)
 
     def abandon(self) -> None:
-        """The node ends somehow: the process sees that, and ends as well."""
+        """Let go of the process, since the node ends abnormally: it notices that, and ends."""
         self._close_input()
         if self._answers >= 0:
             os.close(self._answers)

@@ -1,8 +1,8 @@
 """The vocabulary of the event log: kinds of events, their reasons, and the record of an event.
 
-The node's core notes events with these names, ``lines`` makes JSON of the records, the audit in
-``disque_trio.spark`` reads that, and a test holds docs/eventlog.md against it. Imports nothing of
-this package, so that all of them can.
+The node's core records events with these names, ``lines`` converts the records to JSON, and the
+audit in ``disque_trio.spark`` reads that. A test compares docs/eventlog.md with it. Imports nothing
+from this package, so that all of them can import it.
 """
 
 from collections.abc import Mapping, Sequence
@@ -49,18 +49,18 @@ CANCELLED: Final[Kind] = "cancelled"
 UPDATED: Final[Kind] = "updated"
 PAUSED: Final[Kind] = "paused"
 
-# Kinds of lines about the log itself; they have no job.
+# Kinds of lines about the log itself, without a job.
 LogKind: TypeAlias = Literal["dropped", "segment", "started", "stopped"]
 DROPPED: Final[LogKind] = "dropped"  # events before this line are missing
 SEGMENT: Final[LogKind] = "segment"  # a file begins
-STARTED: Final[LogKind] = "started"  # the node notes events from now on
-STOPPED: Final[LogKind] = "stopped"  # the log is complete up to here, but for what was dropped
+STARTED: Final[LogKind] = "started"  # the node records events from now on
+STOPPED: Final[LogKind] = "stopped"  # the log is complete up to here, except for dropped events
 LOG_KINDS: Final[Sequence[LogKind]] = (DROPPED, SEGMENT, STARTED, STOPPED)
 
 # Kinds of lines about the ticks of schedules.
 TickKind: TypeAlias = Literal["ticked", "missed"]
 TICKED: Final[TickKind] = "ticked"  # the job was added, by this node or another one
-MISSED: Final[TickKind] = "missed"  # nobody added one in time, as this node sees it
+MISSED: Final[TickKind] = "missed"  # nobody added one in time, as far as this node knows
 
 # ---- reasons ----------------------------------------------------------------------------------
 
@@ -109,7 +109,7 @@ BY_DISCONNECT: Final[Reason] = "disconnect"
 BY_QUEUE: Final[Reason] = "queue"
 BY_ABSENCE: Final[Reason] = "down"
 
-# The reasons of each kind. The tables of an audit hold their places in these tuples: add new ones
+# The reasons of each kind. The tables of an audit store positions in these tuples, so add new ones
 # at the end.
 REASONS: Final[Mapping[Kind, tuple[Reason, ...]]] = {
     ADDED: (),
@@ -150,32 +150,32 @@ TICK_REASONS: Final[Mapping[TickKind, tuple[Reason, ...]]] = {
 # ---- the record -------------------------------------------------------------------------------
 
 # The fields of an event of a job: time in ms since the epoch, kind, queue (bytes), reason, id of
-# the peer (bytes), NACKs and additional deliveries of the job.
+# the peer (bytes), and the job's numbers of NACKs and additional deliveries.
 FIELDS: Final = ("time", "event", "queue", "reason", "peer", "nacks", "deliveries")
-# Further fields where the job is new to the node, or was changed: bytes of the body, copies wanted,
+# Further fields if the job is new to the node, or was changed: bytes of the body, copies wanted,
 # copies, retry, time to live and delay in s, and the ctime in ns.
 NEW_JOB_FIELDS: Final = ("size", "repl", "copies", "retry", "ttl", "delay", "ctime")
-# Behind them, of a job that has a priority or a group: its priority, and its group (bytes).
+# After those, if the job has a priority or a group: its priority, and its group (bytes).
 RARE_FIELDS: Final = ("priority", "group")
-# Behind all of them, of a job that pauses: until when, ms since the epoch.
+# After all those, if the job pauses: until when, in ms since the epoch.
 PAUSE_FIELDS: Final = ("until",)
-# The fields of a tick: schedule and queue are bytes, the moment and until when all were missed are
-# ms since the epoch (-1: just this one), the id of the job is bytes.
+# The fields of a tick: schedule and queue are bytes; the moment, and until when all ticks were
+# missed, are ms since the epoch (-1: only this one); the id of the job is bytes.
 TICK_FIELDS: Final = ("time", "event", "schedule", "tick", "queue", "reason", "until", "id")
-# The keys of a line, in their order.
+# The keys of a line, in order.
 KEYS: Final = (
     *("time", "node", "event", "id", "queue", "reason", "client", "peer", "nacks", "deliveries"),
     *("size", "repl", "copies", "retry", "ttl", "delay", "priority", "group", "until", "ctime"),
     *("schedule", "tick"),
 )
 
-# What happens in a row is noted once for many jobs. So a list of events holds three types:
-# - str: a client, on whose behalf all that follows happens; empty: nobody's, as at the beginning;
-# - tuple: what happens: FIELDS, and where the jobs are new NEW_JOB_FIELDS, and RARE_FIELDS where
-#   they have one of these. What does not apply is empty or -1, and fields behind the reason may be
-#   left out. The ctime is that of the first job; each further one's is higher by one. An "added"
-#   with a reason stands for two events: the job was also queued, for that reason;
-# - bytes: the id of a job to which that happens.
-# A tuple of two or three is of no job: time, one of LOG_KINDS, and how many events ("dropped"). One
-# with a kind of TICK_REASONS has TICK_FIELDS, and is followed by no id.
+# An event that happens to many jobs in a row is recorded once. So a list of events has three types:
+# - str: the client on whose behalf all that follows happens; empty: nobody's, as at the beginning;
+# - tuple: what happens: FIELDS, plus NEW_JOB_FIELDS if the jobs are new, plus RARE_FIELDS if they
+#   have one of these. Fields that do not apply are empty or -1, and those after the reason may be
+#   left out. The ctime is that of the first job; that of each further job is higher by one. An
+#   "added" with a reason stands for two events: the job was also queued, for that reason;
+# - bytes: the id of a job to which it happens.
+# A tuple of two or three elements has no job: time, one of LOG_KINDS, and the number of events
+# ("dropped"). One with a kind of TICK_REASONS has TICK_FIELDS, and no ids follow it.
 Event: TypeAlias = "str | tuple[int | str | bytes, ...] | bytes"

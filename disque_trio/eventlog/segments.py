@@ -1,8 +1,8 @@
 """The files of the event log: their names, the open one, and files left over from a crash.
 
-``events-<node>-<start>-<number>.jsonl.open`` is being written to, by the process that has a lock on
+``events-<node>-<start>-<number>.jsonl.open`` is being written by the process that holds a lock on
 it. Without the suffix it is complete and will not change (``closing``). Several processes may work
-in one directory at the same time, also for the same node: who has the lock owns the file.
+in one directory at the same time, even for the same node: whoever has the lock owns the file.
 """
 
 import fcntl
@@ -25,7 +25,7 @@ class Naming:
 
     Attributes:
         left: matches the names of files that are open, or were when their process died.
-        closed: matches the names of complete ones.
+        closed: matches the names of complete files.
     """
 
     def __init__(self, node: str) -> None:
@@ -36,8 +36,8 @@ class Naming:
         self._any = re.compile(f"({name})(?:{re.escape(PACKED)})?(?:{re.escape(OPEN)})?")
 
     def order(self, file: str) -> tuple[int, int, str]:
-        """Where a file belongs among those of the node, and the name that it gets when it is
-        complete; that is empty if it is none of them."""
+        """Return the position of a file among those of the node, and the name that it has when it
+        is complete; the name is empty if the file is not one of them."""
         found = self._any.fullmatch(file)
         if found is None:
             return 0, 0, ""
@@ -45,18 +45,19 @@ class Naming:
         return int(start), int(number), found[1]
 
     def name(self, start: int, number: int) -> str:
-        """Of a complete file that begins at ``start`` (ms); ``number`` makes it unique."""
+        """Return the name of a complete file that begins at ``start`` (ms), made unique by
+        ``number``."""
         return f"{self._begin}{start:013d}-{number}.jsonl"
 
 
 class Segment:
-    """A file that this process has the lock on.
+    """A file on which this process holds the lock.
 
     Attributes:
-        name: the one it gets when it is closed.
+        name: its name once it is closed.
         path: where it is now.
-        size: bytes of it that count; there may be the beginning of a failed write behind them.
-        started: ms since the epoch, by the clock of whoever opened it.
+        size: the bytes that are valid; the beginning of a failed write may follow them.
+        started: when it was opened, in ms since the epoch, by the clock of whoever opened it.
     """
 
     def __init__(self, fd: int, path: Path, started: int) -> None:
@@ -67,7 +68,7 @@ class Segment:
         self.started = started
 
     def append(self, data: bytes) -> None:
-        """All of ``data``, or nothing. Raises OSError."""
+        """Append all of ``data``, or nothing. Raises OSError."""
         rest = memoryview(data)
         end = self.size
         while rest:
@@ -77,13 +78,13 @@ class Segment:
         self.size = end
 
     def due(self, now: int, size: int, age: int) -> bool:
-        """Whether it has ``size`` bytes, or is ``age`` ms old (0: however old). One that is to
-        begin later than now is due as well: somebody has set the clock back."""
+        """Return whether it has ``size`` bytes or is ``age`` ms old (0: at no age). Also if it
+        begins later than now, since somebody has then set the clock back."""
         return self.size >= size or (age > 0 and not 0 <= now - self.started < age)
 
 
 def create(directory: Path, naming: Naming, now: int) -> Segment:
-    """A new file, and the directory if there is none. Raises OSError."""
+    """Create a new file, and the directory if there is none. Raises OSError."""
     directory.mkdir(_DIRECTORY_MODE, parents=True, exist_ok=True)
     number = -1
     while True:
@@ -105,8 +106,8 @@ def create(directory: Path, naming: Naming, now: int) -> Segment:
 
 
 def latest(directory: Path, naming: Naming, but: str) -> str:
-    """The last segment of the node that is there and has a line, by the name it has when it is
-    complete; not the one called ``but``. Empty: there is none. Raises OSError."""
+    """Return the node's last segment that has a line, by its name when complete, except the one
+    called ``but``. Empty if there is none. Raises OSError."""
     found = [
         order
         for entry in os.scandir(directory)
@@ -119,17 +120,17 @@ def _size_of(entry: "os.DirEntry[str]") -> int:
     try:
         return entry.stat().st_size
     except FileNotFoundError:
-        return 0  # it has got its name meanwhile, or was removed
+        return 0  # it was renamed or removed meanwhile
 
 
 def leftovers(
     directory: Path, naming: Naming, resumed: str = "", known: int = 0
 ) -> Iterator[Segment]:
-    """The files whose process has died, cut to whole lines.
+    """Yield the files whose process has died, cut to whole lines.
 
     Args:
-        resumed: the name of the file of which the first ``known`` bytes count, because the node is
-            going to repeat what is behind them.
+        resumed: the name of the file of which only the first ``known`` bytes are valid, since the
+            node will repeat what follows them.
 
     Raises:
         OSError: a file cannot be opened or cut.
@@ -137,7 +138,7 @@ def leftovers(
     try:
         entries = sorted(entry.name for entry in directory.iterdir())
     except (FileNotFoundError, NotADirectoryError):
-        return  # who wants to write there is going to say so
+        return  # whoever wants to write there will report it
     for name in entries:
         if not naming.left.fullmatch(name):
             continue
@@ -161,7 +162,7 @@ def leftovers(
 
 
 def _lock(fd: int, path: Path) -> bool:
-    """Own the file that is open as ``fd``. False: another process does, or did and closed it."""
+    """Lock the file open as ``fd``. Returns False if another process owns or already closed it."""
     try:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         return os.path.samestat(os.fstat(fd), path.stat())
@@ -170,8 +171,7 @@ def _lock(fd: int, path: Path) -> bool:
 
 
 def _whole_lines(fd: int, size: int) -> int:
-    """Where the last line ends that is whole; what a machine that lost its power leaves behind
-    that may be anything."""
+    """Return where the last whole line ends. After a power failure, anything may follow."""
     end = _line_feed(fd, size) + 1
     while end:
         start = _line_feed(fd, end - 1) + 1
@@ -185,7 +185,7 @@ def _whole_lines(fd: int, size: int) -> int:
 
 
 def _line_feed(fd: int, end: int) -> int:
-    """The offset of the last line feed before ``end``; -1: there is none."""
+    """Return the offset of the last line feed before ``end``; -1 if there is none."""
     while end > 0:
         start = max(end - _CHUNK, 0)
         found = os.pread(fd, end - start, start).rfind(b"\n")

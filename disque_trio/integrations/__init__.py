@@ -1,1 +1,1 @@
-"""Disque under other people's frameworks. Each module needs the extra of its name."""
+"""Disque for other frameworks. Each module needs the extra of the same name."""

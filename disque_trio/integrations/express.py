@@ -1,8 +1,8 @@
-"""Commands on a socket of the thread that sends them.
+"""Sends commands over a socket in the calling thread.
 
-The client's loop is in another thread: the way there and back takes longer than all else that a
-short command needs. So what may be sent twice goes this way first, while all is well. Where it is
-not, the client is asked to do the same: it knows other nodes, pauses and errors.
+The client's loop is in another thread: going there and back takes longer than everything else that
+a short command needs. So commands that are safe to send twice are sent this way first. If that
+fails, the client gets the same command: it handles other nodes, pauses and errors.
 """
 
 import os
@@ -22,19 +22,20 @@ from disque_trio.respclient.login import Login
 from disque_trio.respclient.values import Name
 
 ADD_TIMEOUT: Final = 5.0
-"""Seconds in which the nodes make the copies of a job."""
+"""Seconds that nodes have to copy a job."""
 
 _RECEIVE_BYTES: Final = 65_536
 _MARGIN: Final = 1.0
-"""Seconds beyond those that a command may take."""
+"""Seconds added to the timeout of a command."""
 
 
 class Express:
-    """A connection to the node that a client uses. One thread at a time has it.
+    """A connection to the node that a client uses, for one thread at a time.
 
     Args:
-        find: gives the client.
-        login: as the client's. timeout: seconds that a command may take.
+        find: returns the client.
+        login: the client's login.
+        timeout: seconds that a command may take.
     """
 
     def __init__(self, find: Callable[[], Client], login: Login, timeout: float) -> None:
@@ -48,7 +49,7 @@ class Express:
         self._reader = hiredis.Reader()
 
     def ask(self, command: Sequence[Argument]) -> object:
-        """The reply; None: the client has to be asked. The command may have been executed then."""
+        """Return the reply; None: ask the client, although the command may have been executed."""
         if os.getpid() != self._pid:
             self._forked()
         if not self._busy.acquire(blocking=False):
@@ -63,7 +64,7 @@ class Express:
             self._close()
             return None
         except BaseException:
-            self._close()  # the reply is still to come
+            self._close()  # the reply is still on its way
             raise
         finally:
             self._busy.release()
@@ -82,6 +83,10 @@ class Express:
                 connected.sendall(encode_command(command))
                 if isinstance(self._receive(connected), hiredis.ReplyError):
                     self._close()
+                    return None
+            if (command := self._login.naming) is not None:
+                connected.sendall(encode_command(command))
+                self._receive(connected)  # it also works without a name
         return self._socket
 
     def _open(self, address: str) -> socket.socket:
@@ -106,13 +111,13 @@ class Express:
         return reply
 
     def _forked(self) -> None:
-        """Begin anew, in a child; the connection is the parent's."""
+        """Start over in a forked child; the connection belongs to the parent."""
         self._pid = os.getpid()
         self._busy = threading.Lock()
         self._close()
 
     def close(self) -> None:
-        """Close the connection; the next command opens another one."""
+        """Close the connection. The next command opens another one."""
         with self._busy:
             self._close()
 
@@ -128,11 +133,11 @@ class Express:
 def add_once(
     express: Express, client: Client, retry_for: float, queue: Name, body: Name, **options: Any
 ) -> str:
-    """Add a job as ``client.add(..., unique=True)`` does, which goes on trying for ``retry_for``
-    seconds, and return its id. ``express`` has to wait for ``ADD_TIMEOUT``.
+    """Add a job like ``client.add(..., unique=True)``, for a client with the given ``retry_for``,
+    and return its id. ``express`` must have a timeout of ``ADD_TIMEOUT``.
 
     Raises:
-        DisqueError, ValueError: as ``Client.add``.
+        DisqueError, ValueError: as for ``Client.add``.
     """
     key, kept = new_key(), kept_for(retry_for + 2 * ADD_TIMEOUT)
     if tracing.tracer is None:

@@ -1,6 +1,8 @@
-"""Results that are kept for a while: a job each, in a queue of its own, that is looked at and put
-back. So they live as long as they shall, over restarts of nodes that have a file, and whoever waits
-for one waits in GETJOB."""
+"""Results that are kept for a while, each as a job in a queue of its own.
+
+Readers look at the job and put it back. So a result lives as long as it should, even across
+restarts of nodes with an append-only file, and whoever waits for one waits in GETJOB.
+"""
 
 import math
 
@@ -9,43 +11,43 @@ from disque_trio.client.client import Client
 from disque_trio.respclient.values import Name
 
 NEARBY = 0.1
-"""Seconds in which another node of the cluster hands over a result that is there."""
+"""Seconds in which another node of the cluster hands over an existing result."""
 
 RETRY = 30
-"""Seconds until a result can be had again whose reader was killed while it read."""
+"""Seconds after which a result is available again if its reader was killed while reading."""
 
 
 async def keep(
     client: Client, queue: str, result: Name, seconds: float, replicate: int | None
 ) -> None:
-    """Keep ``result`` in ``queue`` for so many seconds, at least one, on ``replicate`` nodes. The
-    first one that is kept there stays.
+    """Keep ``result`` in ``queue`` for ``seconds``, at least one, on ``replicate`` nodes. If the
+    queue already has a result, that one stays.
 
     Raises:
-        DisqueError: as ``Client.add``.
+        DisqueError: as for ``Client.add``.
     """
     ttl = max(1, math.ceil(seconds))
-    # RETRY has to be shorter than the life of the job.
+    # RETRY must be shorter than the life of the job.
     retry = min(RETRY, max(1, ttl // 2))
     with tracing.unseen():
         await client.add(queue, result, retry=retry, ttl=ttl, replicate=replicate, unique="result")
 
 
 async def peek(client: Client, queue: str) -> bytes | None:
-    """The result in ``queue`` if the node in use has it.
+    """Return the result in ``queue`` if the node in use has it.
 
     Raises:
-        DisqueError: as ``Client.qpeek``.
+        DisqueError: as for ``Client.qpeek``.
     """
     found = await client.qpeek(queue, 1)
     return found[0].body if found else None
 
 
 async def read(client: Client, queue: str, wait: float) -> bytes | None:
-    """The result in ``queue``, None if none came within ``wait`` seconds.
+    """Return the result in ``queue``; None if none arrives within ``wait`` seconds.
 
     Raises:
-        DisqueError: as ``Client.get``.
+        DisqueError: as for ``Client.get``.
     """
     here = await peek(client, queue)
     if here is not None:

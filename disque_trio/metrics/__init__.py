@@ -1,1 +1,1 @@
-"""Figures for Prometheus: a small web server, and what makes pages of figures."""
+"""Metrics for Prometheus: a small web server, and code that makes the pages."""

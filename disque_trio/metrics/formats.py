@@ -1,4 +1,4 @@
-"""The formats of a page of figures: what prometheus-client writes, and when it is asked for."""
+"""The formats of a page of metrics: what prometheus-client writes, and which one to choose."""
 
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -24,14 +24,14 @@ _FAMILIES = {
 
 
 class Format:
-    """A format.
+    """A format of the page.
 
     Args:
-        encode: of prometheus-client.
+        encode: the encoder of prometheus-client.
 
     Attributes:
-        content_type: its name.
-        end: what a page ends with.
+        content_type: the content type.
+        end: the end of a page.
     """
 
     def __init__(self, content_type: str, encode: Callable[[Collector], bytes]) -> None:
@@ -41,7 +41,7 @@ class Format:
         self.end = encode(_Collected([]))
 
     def head(self, family: Family) -> bytes:
-        """What stands before the samples of ``family``."""
+        """Return the lines before the samples of ``family``."""
         head = self._heads.get(family.name)
         if head is None:
             empty: Metric = _FAMILIES[family.kind](family.name, family.text)
@@ -51,17 +51,17 @@ class Format:
 
 
 class Formats:
-    """The formats that have been asked for."""
+    """The formats that were requested so far."""
 
     def __init__(self) -> None:
         self._plain = Format(CONTENT_TYPE_LATEST, generate_latest)
         self._known = {CONTENT_TYPE_LATEST: self._plain}
 
     def of(self, accept: str) -> Format:
-        """The one that suits a header "Accept" best."""
+        """Return the format that suits an Accept header best."""
         try:
             encode, content_type = choose_encoder(accept)
-        except (ValueError, IndexError):  # it is no such header
+        except (ValueError, IndexError):  # malformed header
             return self._plain
         known = self._known.get(content_type)
         if known is None:
@@ -72,29 +72,29 @@ class Formats:
 
 
 class _ProcessCollector(ProcessCollector):
-    """Needs no /proc/stat, which a service with ProcSubset=pid does not see."""
+    """Works without /proc/stat, which a service with ProcSubset=pid cannot see."""
 
     def _boot_time(self) -> float:
         return time.time() - time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
 class Process:
-    """The figures of this process, which the system has: ``process_*``.
+    """The metrics of this process from the operating system: ``process_*``.
 
     Args:
-        proc: where the system shows processes.
+        proc: where the system's proc file system is.
     """
 
     def __init__(self, proc: str = "/proc") -> None:
         self._collector = _ProcessCollector(proc=proc, registry=None)
 
     def read(self) -> list[Metric]:
-        """Ask the system; a thread may do that, as it takes a while with many open files."""
+        """Read the metrics. Call it in a thread, since many open files make it slow."""
         return list(self._collector.collect())
 
 
 def add_metrics(sheet: Sheet, metrics: Iterable[Metric]) -> None:
-    """Write what prometheus-client has collected into ``sheet``."""
+    """Write metrics collected by prometheus-client into ``sheet``."""
     for metric in metrics:
         if metric.type == "counter":
             family = sheet.counter(f"{metric.name}_total", metric.documentation)
@@ -105,7 +105,7 @@ def add_metrics(sheet: Sheet, metrics: Iterable[Metric]) -> None:
 
 
 class _Collected(Collector):
-    """What prometheus-client takes for a collector."""
+    """A collector of given metrics, for prometheus-client."""
 
     def __init__(self, metrics: list[Metric]) -> None:
         self._metrics = metrics

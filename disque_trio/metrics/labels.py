@@ -1,9 +1,9 @@
-"""Names that clients chose, as values of labels.
+"""Converts names that clients chose to label values.
 
-A name that is text and not too long is its own label. Any other one (bytes that are no UTF-8,
-control characters, which no line of a page may have, very long ones, the empty one) is shown as far
-as it can be, and ends with a hash of the whole name, so that no two names have one label. No name's
-label is empty: that stands for all names that are not shown.
+A name that is text and not too long is its own label. Other names (bytes that are not UTF-8,
+control characters, which no line of a page may have, very long names, and the empty name) are shown
+as far as possible, and end with a hash of the whole name, so that different names have different
+labels. No name has an empty label, since that stands for all names that are not shown.
 """
 
 import hashlib
@@ -11,12 +11,12 @@ import re
 
 MOST = 200  # bytes of a name that are shown
 _HASHED = re.compile(r"#[0-9a-f]{32}\Z")
-# What splits lines in some programs, or ends a text, as NUL does in Prometheus.
+# Characters that split lines in some programs, or end a text, as NUL does in Prometheus.
 _UNFIT = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029]")
 
 
 def label_value(name: bytes) -> str:
-    """The label of what is called ``name``; not yet escaped."""
+    """Return the label for ``name``, not yet escaped."""
     try:
         text = name.decode()
     except UnicodeDecodeError:
@@ -29,7 +29,7 @@ def label_value(name: bytes) -> str:
 
 
 def escape(value: str) -> str:
-    """``value`` as it stands between the quotes of a label."""
+    """Escape ``value`` for the quotes of a label."""
     if "\\" in value or '"' in value or "\n" in value:
         return value.replace("\\", "\\\\").replace("\n", "\\n").replace('"', '\\"')
     return value

@@ -1,7 +1,7 @@
-"""Answers scrapes: collects a sheet of figures, and makes pages of it.
+"""Answers scrapes: collects a sheet of metrics, and makes pages of it.
 
-All of it is done in slices, between which other tasks run. Scrapes that come while one is under way
-get the same page; what takes long is not done again at once.
+All of this is done in slices, between which other tasks run. Scrapes that arrive during one get the
+same page, and expensive work is not repeated immediately.
 """
 
 import time
@@ -16,14 +16,14 @@ from disque_trio.metrics.sheet import BLOCK, Sheet, Source
 from disque_trio.metrics.web import Reply, Request
 
 SLICE = 0.0003  # s
-_LONG = 0.05  # s; what takes longer than that
-_REST = 5  # is not done again before this multiple of it
+_LONG = 0.05  # s; work that takes longer than this
+_REST = 5  # is not repeated before this multiple of its time has passed
 _GZIP = 31  # of zlib's window: with the head of gzip
 
 
 async def in_slices(steps: Iterator[None], slice_seconds: float = SLICE) -> float:
-    """Take all ``steps``, and let other tasks run after each slice of time. Returns the processor
-    time that it took, s."""
+    """Take all ``steps``, letting other tasks run after each slice of time. Returns the CPU time
+    that they took, in seconds."""
     spent = 0.0
     started, began = time.perf_counter(), time.thread_time()
     for _ in steps:
@@ -38,9 +38,9 @@ class Collection:
     """A sheet, and the pages that were made of it.
 
     Attributes:
-        cost: processor time, s.
-        ended: when it was complete, s.
-        pages: by format, and whether it is compressed.
+        cost: the CPU time it took, in seconds.
+        ended: when it was complete, in seconds.
+        pages: pages by format and whether they are compressed.
     """
 
     def __init__(self, sheet: Sheet, cost: float, ended: float) -> None:
@@ -50,7 +50,7 @@ class Collection:
         self.pages: dict[tuple[str, bool], list[bytes]] = {}
 
     def free(self) -> Iterator[None]:
-        """Forget it bit by bit: many megabytes take 10 ms to be freed."""
+        """Free the memory bit by bit, since freeing many megabytes takes 10 ms."""
         for page in self.pages.values():
             while page:
                 page.pop()
@@ -66,8 +66,8 @@ class Scrapes:
     """Answers the scrapes of one process.
 
     Args:
-        prefix: what the names of its own figures begin with.
-        sources: have the figures.
+        prefix: the prefix of its own metrics' names.
+        sources: provide the metrics.
     """
 
     def __init__(self, prefix: str, sources: Sequence[Source]) -> None:
@@ -81,7 +81,7 @@ class Scrapes:
         self._cost = 0.0
 
     async def page(self, request: Request) -> Reply:
-        """The page with all figures."""
+        """Return the page with all metrics."""
         form = self._formats.of(request.headers.get("accept", ""))
         compressed = "gzip" in request.headers.get("accept-encoding", "").lower()
         self._count += 1
@@ -108,23 +108,23 @@ class Scrapes:
             cost += await in_slices(source.collect(sheet))
         self._cost += cost
         prefix = self._prefix
-        sheet.counter(f"{prefix}_metrics_scrapes_total", "Scrapes answered", self._count)
+        sheet.counter(f"{prefix}_metrics_scrapes_total", "Scrapes answered.", self._count)
         sheet.counter(
-            f"{prefix}_metrics_cpu_seconds_total", "Processor time of scrapes", self._cost
+            f"{prefix}_metrics_cpu_seconds_total", "Total CPU time spent on scrapes.", self._cost
         )
         add_metrics(sheet, await trio.to_thread.run_sync(self._process.read))
         return Collection(sheet, cost, trio.current_time())
 
 
 def _serves(last: Collection, arrived: float) -> bool:
-    """Whether ``last`` will do for a scrape that arrived at this time."""
+    """Return whether ``last`` will do for a scrape that arrived at the time ``arrived``."""
     return last.ended >= arrived or (last.cost > _LONG and arrived < last.ended + _REST * last.cost)
 
 
 def write_page(
     sheet: Sheet, form: Format, compressed: bool, send: Callable[[bytes], None]
 ) -> Iterator[None]:
-    """Make a page of ``sheet``, in chunks for ``send``."""
+    """Make a page of ``sheet``, passing it to ``send`` in chunks."""
     zipper = zlib.compressobj(1, zlib.DEFLATED, _GZIP) if compressed else None
     waiting: list[bytes] = []
     size = 0

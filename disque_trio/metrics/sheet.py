@@ -1,9 +1,9 @@
-"""A sheet of figures: what one scrape collects.
+"""A sheet of metrics: what one scrape collects.
 
-Lines of samples are the same in both of Prometheus's formats, and are written here, since
-prometheus-client takes 4 µs for each and this a tenth of that: a node with thousands of queues has
-hundreds of thousands of them. All else of a page is made by prometheus-client (``formats``), whose
-parser checks the whole in tests.
+Sample lines are the same in both of Prometheus's formats. They are written here, since
+prometheus-client takes 4 µs for each and this code a tenth of that: a node with thousands of queues
+has hundreds of thousands of them. Everything else on a page is made by prometheus-client
+(``formats``), whose parser checks the whole page in tests.
 """
 
 from collections.abc import Iterator, Mapping
@@ -12,16 +12,16 @@ from typing import Literal, Protocol
 from disque_trio.histogram import Histogram
 from disque_trio.metrics.labels import escape
 
-BLOCK = 16 << 10  # bytes of lines that are kept, and sent, as one
+BLOCK = 16 << 10  # bytes of lines that are kept and sent together
 Kind = Literal["gauge", "counter", "histogram"]
 
 
 class Family:
-    """The samples of one name.
+    """The samples of one metric.
 
     Attributes:
-        name: of a counter it ends with _total.
-        kind, text: what it is, and means.
+        name: its name; that of a counter ends with _total.
+        kind, text: its type and its help text.
     """
 
     __slots__ = ("_blocks", "_lines", "_size", "kind", "name", "text")
@@ -30,13 +30,13 @@ class Family:
         self.name = name
         self.kind: Kind = kind
         self.text = text
-        # Many small objects would take long to be freed, all at once.
+        # Freeing many small objects at once would take long.
         self._blocks: list[bytes] = []
         self._lines: list[str] = []
         self._size = 0
 
     def write(self, lines: str) -> None:
-        """Add samples, as lines."""
+        """Add samples as lines of text."""
         self._lines.append(lines)
         self._size += len(lines)
         if self._size >= BLOCK:
@@ -48,13 +48,13 @@ class Family:
         self._size = 0
 
     def blocks(self) -> list[bytes]:
-        """All lines."""
+        """Return all lines, in blocks."""
         if self._lines:
             self._close_block()
         return self._blocks
 
     def add(self, value: float, labels: str = "") -> None:
-        """Add a sample. ``labels``: as ``pairs`` makes them."""
+        """Add a sample. ``labels`` are made by ``pairs``."""
         name = f"{self.name}{{{labels}}}" if labels else self.name
         self.write(f"{name} {number(value)}\n")
 
@@ -79,7 +79,7 @@ class Family:
 
 
 class Sheet:
-    """What one scrape has collected. families: in the order of the page."""
+    """What one scrape has collected. ``families`` are in the order of the page."""
 
     def __init__(self) -> None:
         self.families: list[Family] = []
@@ -89,7 +89,7 @@ class Sheet:
         return self._family(name, "gauge", text, value)
 
     def counter(self, name: str, text: str, value: float | None = None) -> Family:
-        """Add a counter; ``name`` ends with _total."""
+        """Add a counter; ``name`` must end with _total."""
         return self._family(name, "counter", text, value)
 
     def histogram(self, name: str, text: str, value: Histogram | None = None) -> Family:
@@ -108,20 +108,20 @@ class Sheet:
 
 
 class Source(Protocol):
-    """Something that has figures."""
+    """Something that provides metrics."""
 
     def collect(self, sheet: Sheet) -> Iterator[None]:
-        """Write them into ``sheet``. Each step takes well below a millisecond; what is told of may
-        change between two of them."""
+        """Write the metrics into ``sheet``. Each step takes well below a millisecond; the things
+        measured may change between steps."""
 
 
 def pairs(labels: Mapping[str, str]) -> str:
-    """``labels`` as they stand in a sample."""
+    """Format ``labels`` for a sample."""
     return ",".join(f'{name}="{escape(value)}"' for name, value in labels.items())
 
 
 def number(value: float) -> str:
-    """``value`` as Prometheus writes it."""
+    """Format ``value`` as Prometheus writes it."""
     if value != value:
         return "NaN"
     if value in (float("inf"), float("-inf")):

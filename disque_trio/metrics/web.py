@@ -1,8 +1,8 @@
-"""Serves pages over HTTP: just so much of it that Prometheus and probes can read them.
+"""Serves pages over HTTP: only as much of it as Prometheus and probes need.
 
-One request a connection, GET or HEAD. Whoever sends no request, too much of one or none at all, or
-does not read the answer, is cut off; there is a limit of how many are served at once. What they do
-reaches nobody else.
+One request a connection, GET or HEAD. Clients that send no request, a malformed or too long one, or
+do not read the answer, are cut off. The number of clients served at once is limited. No client
+affects another.
 """
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -14,15 +14,15 @@ import trio
 
 MOST_AT_ONCE = 128  # connections
 _MOST = 16 << 10  # bytes of a request
-_PATIENCE = 5.0  # s for a request
-_READING = 30.0  # s for the answer to be read
-_LINGER = 1.0  # s that what comes behind a refused request is read, or it would not be seen
+_PATIENCE = 5.0  # s to receive a request
+_READING = 30.0  # s for the client to read the answer
+_LINGER = 1.0  # s to read the rest of a refused request; else the client would not see the answer
 _FREED_AT_ONCE = 16  # chunks
 PLAIN = "text/plain; charset=utf-8"
 
 
 class Request(NamedTuple):
-    """A request. headers: by their names in lower case."""
+    """A request. ``headers`` are by name, in lower case."""
 
     method: str
     path: str
@@ -30,7 +30,7 @@ class Request(NamedTuple):
 
 
 class Reply(NamedTuple):
-    """An answer. encoding: of the ``chunks`` of the body, such as gzip."""
+    """An answer. ``encoding`` is that of the body's ``chunks``, such as gzip."""
 
     status: HTTPStatus
     chunks: Sequence[bytes]
@@ -42,7 +42,7 @@ Page = Callable[[Request], Awaitable[Reply]]
 
 
 class BadRequest(Exception):
-    """It is no request. status: what to answer."""
+    """This is not a valid request. ``status``: what to answer."""
 
     def __init__(self, status: HTTPStatus) -> None:
         super().__init__(status.phrase)
@@ -50,7 +50,7 @@ class BadRequest(Exception):
 
 
 def text_page(text: Callable[[], tuple[HTTPStatus, str]], content_type: str = PLAIN) -> Page:
-    """The page that shows what ``text`` returns."""
+    """Make a page that shows what ``text`` returns."""
 
     async def page(request: Request) -> Reply:
         status, body = text()
@@ -63,9 +63,9 @@ class Web:
     """Serves pages.
 
     Args:
-        pages: by their paths.
-        failed: is told of an exception that a page has raised; the client gets status 500.
-        most: connections that are served at once; more are refused.
+        pages: the pages, by path.
+        failed: called with an exception that a page raised; the client gets status 500.
+        most: how many connections to serve at once; others are refused.
     """
 
     def __init__(
@@ -80,11 +80,11 @@ class Web:
         self._count = 0
 
     async def serve(self, listeners: Sequence[trio.SocketListener]) -> None:
-        """Serve all who connect to ``listeners``, until cancelled."""
+        """Serve all clients that connect to ``listeners``, until cancelled."""
         await trio.serve_listeners(self.answer, list(listeners))
 
     async def answer(self, stream: trio.abc.HalfCloseableStream) -> None:
-        """Serve the client at the other end of ``stream``, and close it."""
+        """Serve the client at the other end of ``stream``, then close the stream."""
         self._count += 1
         try:
             async with stream:
@@ -93,7 +93,7 @@ class Web:
                 else:
                     await self._serve(stream)
         except (trio.BrokenResourceError, trio.ClosedResourceError):
-            pass  # it is gone
+            pass  # the client is gone
         finally:
             self._count -= 1
 
@@ -105,7 +105,7 @@ class Web:
             except BadRequest as problem:
                 await self._refuse(stream, problem.status)
                 return
-        if request is None:  # it is too slow, or has sent nothing
+        if request is None:  # the client is too slow, or has sent nothing
             return
         if request.method not in ("GET", "HEAD"):
             await self._refuse(stream, HTTPStatus.METHOD_NOT_ALLOWED)
@@ -124,7 +124,7 @@ class Web:
             await _send(stream, reply, with_body=request.method == "GET")
 
     async def _refuse(self, stream: trio.abc.HalfCloseableStream, status: HTTPStatus) -> None:
-        """Answer ``status`` to a request that is not read to its end."""
+        """Answer ``status`` to a request that is not read completely."""
         with trio.move_on_after(_LINGER):
             await _send(stream, _plain(status), with_body=True)
             await stream.send_eof()
@@ -134,10 +134,10 @@ class Web:
 
 
 def parse(head: bytes) -> Request | None:
-    """The request with this ``head``; None: nothing was sent.
+    """Parse the ``head`` of a request; None if nothing was sent.
 
     Raises:
-        BadRequest: it is none.
+        BadRequest: this is not a valid request.
     """
     if not head:
         return None
@@ -160,16 +160,16 @@ def parse(head: bytes) -> Request | None:
 
 
 async def _head(stream: trio.abc.HalfCloseableStream) -> bytes:
-    """The lines of a request before the empty one; empty: there are none.
+    """Read the lines of a request before the empty line; empty if there are none.
 
     Raises:
-        BadRequest: it is none, or too long.
+        BadRequest: this is not a valid request, or it is too long.
     """
     head = b""
     while True:
         data = await stream.receive_some(_MOST)
         head += data
-        if not head[:1].isalpha() and head:  # somebody speaks TLS, or RESP
+        if not head[:1].isalpha() and head:  # the client speaks TLS, or RESP
             raise BadRequest(HTTPStatus.BAD_REQUEST)
         ends = [end for end in (head.find(b"\n\r\n"), head.find(b"\n\n")) if end >= 0]
         if ends and min(ends) < _MOST:
@@ -196,14 +196,14 @@ async def _send(stream: trio.abc.SendStream, reply: Reply, with_body: bool) -> N
     if reply.encoding:
         lines.append(f"Content-Encoding: {reply.encoding}")
     lines += ["Vary: Accept, Accept-Encoding", "", ""]
-    # Whoever has made the page may take it apart as soon as others run.
+    # The owner of the page may take its list apart as soon as other tasks run.
     left = list(reversed(reply.chunks)) if with_body else []
     try:
         await stream.send_all("\r\n".join(lines).encode("latin-1"))
         while left:
             await stream.send_all(left.pop())
     finally:
-        # Nobody else may have them any more. Many megabytes take 10 ms to be freed.
+        # We may hold the last reference to the chunks, and freeing many megabytes takes 10 ms.
         with trio.CancelScope(shield=True):
             while left:
                 del left[-_FREED_AT_ONCE:]

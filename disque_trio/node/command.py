@@ -1,5 +1,5 @@
-"""``disque-server``: the entry point of the command. It answers at once what needs no node, and
-imports the rest only when a node is to run.
+"""``disque-server``: the entry point of the command. It immediately handles whatever needs no node,
+and imports the rest only to run one.
 """
 
 import sys
@@ -10,7 +10,7 @@ from disque_trio.version import VERSION
 
 
 def main() -> int:
-    """Run the command; returns the exit status."""
+    """Run the command; return the exit status."""
     args = sys.argv[1:]
     if args and args[0] in ("-h", "--help"):
         print(USAGE, end="")

@@ -23,19 +23,19 @@ class NodeProgram(Program, Protocol):
     event_log: EventLog
 
     def restart_problem(self) -> str | None:
-        """Why a new process could not go on for this one, or None."""
+        """Return why a new process could not take over from this one, or None."""
 
 
 class NodeHost(ProcessHost):
     """Gives the commands of a node access to its process.
 
     Args:
-        program: what is around the node; not used before it is whole.
+        program: owns the node; not used before it is complete.
         config: CONFIG SET changes it.
-        run_id: 40 hex characters, of this process.
+        run_id: of this process, 40 hex characters.
         cluster: the node's part in its cluster.
-        worker: which of the processes of a server this is, if it has several.
-        notifier: tells systemd how the node is.
+        worker: which process of the server this is, if there are several.
+        notifier: tells systemd the state of the node.
         activated: listening sockets that are not the node's own; a new process cannot open them.
     """
 

@@ -4,7 +4,7 @@ import os
 import signal
 import sys
 from collections.abc import Callable
-from contextlib import chdir
+from contextlib import chdir, nullcontext
 from pathlib import Path
 
 import trio
@@ -39,14 +39,14 @@ from disque_trio.respserver.user_file import UserFileError, check_users
 
 
 def main(args: list[str]) -> int:
-    """Run the node, or what else the command line asks for; returns the exit status."""
+    """Run the node, or do what else the command line asks for; return the exit status."""
     if args and args[0] == "--check-config":
         return _check(args[1:])
     if args == ["--install-hints"]:
         print(INSTALL_HINTS, end="")
         return 0
-    # Until it is listened to, SIGHUP would end the process, and at a RESTART as well: what holds
-    # now holds again when the node has stopped, and goes over to the program that replaces it.
+    # Before there is a handler, SIGHUP would end the process, also during a RESTART: this setting
+    # applies again when the node has stopped, and is inherited by the program that replaces it.
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     worker = take_worker(os.environ)
     load = _loader(args, Path.cwd(), worker)
@@ -65,7 +65,7 @@ def main(args: list[str]) -> int:
     handover = take_handover(os.environ)
     several = worker is None and config.processes > 1
     if several and args[:1] == ["-"]:
-        print("disque-server: with processes the settings have to be in a file", file=sys.stderr)
+        print("disque-server: with processes, the settings have to be in a file", file=sys.stderr)
         return 1
     if config.daemonize and handover is None:
         _daemonize(config.logfile)
@@ -86,7 +86,7 @@ def main(args: list[str]) -> int:
 
 
 def _check(args: list[str]) -> int:
-    """``--check-config``: print what is wrong with a file; returns the exit status."""
+    """``--check-config``: print what is wrong with a file; return the exit status."""
     if len(args) != 1:
         print(USAGE, end="", file=sys.stderr)
         return 1
@@ -111,11 +111,12 @@ def _check(args: list[str]) -> int:
 
 
 def _loader(args: list[str], directory: Path, worker: Worker | None) -> Callable[[], Config]:
-    """Loads the settings now and at a reload, when the node has gone to its ``dir``: arguments
-    and file may name things relative to where it was started."""
+    """Return a function that loads the settings, now and at each reload. The node has by then
+    changed to its ``dir``, while arguments and file may name paths relative to where it started."""
 
     def load() -> Config:
-        with chdir(directory):
+        # The first time, the process is still there, and may lack the permission to enter it again.
+        with nullcontext() if Path.cwd() == directory else chdir(directory):
             config = _load(args)
         return config if worker is None else worker.settings(config)
 
@@ -123,7 +124,7 @@ def _loader(args: list[str], directory: Path, worker: Worker | None) -> Callable
 
 
 def _load(args: list[str]) -> Config:
-    """The settings of the file, if one is named, and of the options behind it."""
+    """Load the settings of the file, if one is named, and of the options that follow it."""
     if args and not args[0].startswith("--"):
         overrides = parse_arguments(TABLE, args[1:])
         if args[0] == "-":
@@ -147,7 +148,7 @@ def _daemonize(logfile: str) -> None:
 
 
 def _run_several(config: Config, logging: Logging) -> int:
-    """Run several processes to their end."""
+    """Run several processes until they end."""
     from disque_trio.node.supervisor import Supervisor
 
     notifier = Notifier(os.environ)
@@ -186,10 +187,10 @@ def _run(
     handover: Handover | None,
     worker: Worker | None,
 ) -> int:
-    """Run the node to its end, or until another process takes the place of this one."""
+    """Run the node until it ends, or until another process takes its place."""
     notifier = Notifier(os.environ)
     if worker is not None and "LISTEN_FDS" in os.environ:
-        os.environ["LISTEN_PID"] = str(os.getpid())  # who started it could not know
+        os.environ["LISTEN_PID"] = str(os.getpid())  # its parent could not know
     try:
         activated = adopt_sockets(os.environ)
         server = Server(config, logging, notifier, activated, load, handover, worker)

@@ -1,7 +1,7 @@
 """The figures of a node for Prometheus: jobs, queues, cluster, event log.
 
-What is told of each queue, and what takes a look at all jobs, is collected in steps of some tens of
-microseconds, while jobs and queues come and go.
+The figures of each queue, and those that require a look at all jobs, are collected in steps of some
+tens of microseconds, while jobs and queues come and go.
 """
 
 import time
@@ -22,18 +22,18 @@ from disque_trio.respserver.io.stats import Stats
 
 _JOBS_A_STEP = 256
 _QUEUES_A_STEP = 64
-_QUICK = 0.01  # s; a walk over all jobs that takes longer
-_REST = 20  # is not taken again before this multiple of it
+_QUICK = 0.01  # s; a walk over all jobs that takes longer ...
+_REST = 20  # ... is repeated only after this multiple of its duration
 _COUNTERS = (
-    ("added", "Jobs that were added at this node"),
-    ("delivered", "Deliveries to clients of this node"),
-    ("acked", "Jobs that clients of this node acknowledged"),
-    ("requeued", "Jobs that were queued again"),
-    ("nacked", "Deliveries that were handed back with NACK"),
-    ("expired", "Jobs that nobody processed in time"),
-    ("evicted", "Jobs forgotten to make room"),
-    ("dead", "Jobs that became dead letters"),
-    ("cancelled", "Jobs that clients of this node cancelled"),
+    ("added", "Jobs added at this node."),
+    ("delivered", "Deliveries to clients of this node."),
+    ("acked", "Jobs acknowledged by clients of this node."),
+    ("requeued", "Times that jobs were requeued."),
+    ("nacked", "Deliveries returned with NACK."),
+    ("expired", "Jobs that expired unprocessed."),
+    ("evicted", "Jobs evicted to free memory."),
+    ("dead", "Jobs that became dead letters."),
+    ("cancelled", "Jobs cancelled by clients of this node."),
 )
 _QUEUE_STATES = ("queued", "active", "delayed", "dead")
 
@@ -42,9 +42,9 @@ class Walk:
     """A walk over all jobs.
 
     Attributes:
-        states: how many are in which state.
-        queues: what was counted of each queue that is shown; of all others under the empty name.
-        ended: when it ended, s; cost: the time that it took.
+        states: how many jobs are in which state.
+        queues: the counts of each queue that is shown; those of all others under the empty name.
+        ended: when it ended, in s; cost: how long it took, in s.
     """
 
     def __init__(self) -> None:
@@ -71,7 +71,7 @@ class Walk:
         self.ended = time.monotonic()
 
     def free(self) -> Iterator[None]:
-        """Forget it bit by bit: thousands of objects take a millisecond to be freed."""
+        """Free it bit by bit: freeing thousands of objects takes a millisecond."""
         while self.queues:
             for name in list(islice(self.queues, _QUEUES_A_STEP)):
                 del self.queues[name]
@@ -82,8 +82,9 @@ class _QueueFigures:
     """The figures of a queue, or of several.
 
     Attributes:
-        length, waiters: added up. oldest: when the oldest queued job was made, ms times a million;
-            0: there is none. paused: bits of all.
+        length, waiters: sums.
+        oldest: when the oldest queued job was made, in ms times a million; 0: there is none.
+        paused: bits of all.
     """
 
     __slots__ = ("length", "oldest", "paused", "waiters")
@@ -95,7 +96,7 @@ class _QueueFigures:
         self.paused = 0
 
     def add(self, queue: Queue) -> Iterator[None]:
-        """Add those of ``queue``. It may have very many groups."""
+        """Add those of ``queue``, which may have very many groups."""
         self.length += queue.length
         self.waiters += len(queue.waiters)
         self.paused |= queue.paused
@@ -113,23 +114,28 @@ class _QueueFigures:
 
 
 class _QueueFamilies:
-    """The families with a line, or some, for each queue."""
+    """The families with one or more lines for each queue."""
 
     def __init__(self, sheet: Sheet) -> None:
-        self._jobs = sheet.gauge("disque_queue_jobs", "Jobs of the queue, by state")
+        self._jobs = sheet.gauge("disque_queue_jobs", "Jobs of the queue, by state.")
         self._age = sheet.gauge(
-            "disque_queue_oldest_job_age_seconds", "For how long its oldest queued job has existed"
+            "disque_queue_oldest_job_age_seconds", "Age of the oldest queued job of the queue."
         )
-        self._paused = sheet.gauge("disque_queue_paused", "1: the queue is paused")
+        self._paused = sheet.gauge(
+            "disque_queue_paused", "Whether the queue is paused, by direction (1 for yes)."
+        )
         self._blocked = sheet.gauge(
-            "disque_queue_blocked_clients", "Clients that wait for jobs of the queue"
+            "disque_queue_blocked_clients", "Clients waiting for jobs of the queue."
         )
         self._counters: list[tuple[str, Family]] = [
             (name, sheet.counter(f"disque_jobs_{name}_total", text)) for name, text in _COUNTERS
         ]
-        self._wait = sheet.histogram("disque_job_wait_seconds", "From being queued to the delivery")
+        self._wait = sheet.histogram(
+            "disque_job_wait_seconds", "Time from queueing a job to its delivery."
+        )
         self._processing = sheet.histogram(
-            "disque_job_processing_seconds", "From the delivery to the acknowledgement here"
+            "disque_job_processing_seconds",
+            "Time from the delivery of a job to its acknowledgement at this node.",
         )
 
     def add(
@@ -174,7 +180,7 @@ class JobFigures:
         self._walk: Walk | None = None
 
     def collect(self, sheet: Sheet) -> Iterator[None]:
-        """Write them into ``sheet``, in short steps."""
+        """Write the figures to ``sheet``, in short steps."""
         self._about_node(sheet)
         yield
         walk = self._walk
@@ -184,19 +190,19 @@ class JobFigures:
             self._walk = walk
             if last is not None:
                 yield from last.free()
-        jobs = sheet.gauge("disque_jobs", "Jobs, by state")
+        jobs = sheet.gauge("disque_jobs", "Jobs in the node's memory, by state.")
         for state, number in walk.states.items():
             jobs.add(number, pairs({"state": state}))
         sheet.gauge(
             "disque_jobs_counted_age_seconds",
-            "Since when jobs were counted by their states",
+            "Time since jobs were last counted by state.",
             time.monotonic() - walk.ended,
         )
         yield from self._queues(sheet, walk)
         yield from self._tidy(walk)
 
     def _will_do(self, walk: Walk) -> bool:
-        """Whether ``walk``, which is over, is still good enough."""
+        """Whether ``walk``, which is over, is still recent enough."""
         return walk.cost > _QUICK and time.monotonic() - walk.ended < _REST * walk.cost
 
     def _queues(self, sheet: Sheet, walk: Walk) -> Iterator[None]:
@@ -223,7 +229,7 @@ class JobFigures:
                 if reason:
                     held[reason] += 1
                 yield
-        # A queue that is forgotten, since nothing is queued, may have jobs in the hands of clients.
+        # A queue that was forgotten, because nothing is queued, may have jobs in clients' hands.
         for name in list(counts.by_queue):
             tally_of_gone = walk.queues.get(name)
             if name not in shown and tally_of_gone is not None:
@@ -232,14 +238,14 @@ class JobFigures:
             yield
         if added_up or b"" in walk.queues or counts.rest.added or counts.rest.delivered:
             families.add("", rest, walk.queues.get(b"") or Tally(), counts.rest, node.now)
-        sheet.gauge("disque_queues", "Queues of the node", index.count)
-        sheet.gauge("disque_queues_added_up", 'Queues that are added up in queue=""', added_up)
-        family = sheet.gauge("disque_queues_held", "Queues held back, by what holds them")
+        sheet.gauge("disque_queues", "Queues on the node.", index.count)
+        sheet.gauge("disque_queues_added_up", 'Queues added up in queue="".', added_up)
+        family = sheet.gauge("disque_queues_held", "Queues held back, by what holds them back.")
         for reason, number in held.items():
             family.add(number, pairs({"by": reason.decode()}))
 
     def _held_back(self, queue: Queue) -> bytes:
-        """Why clients wait in vain for jobs of ``queue``; empty: they do not."""
+        """Return why clients wait in vain for jobs of ``queue``; empty: they do not."""
         if not queue.length or not queue.waiters or queue.paused & PAUSED_OUT:
             return b""
         limit = self._node.limits.by_name.get(queue.name)
@@ -258,22 +264,26 @@ class JobFigures:
     def _about_node(self, sheet: Sheet) -> None:
         node = self._node
         for name, text, value in (
-            ("registered_jobs", "Jobs of all states", node.store.jobs.count),
-            ("consuming_clients", "Clients that jobs are pushed to", node.consumers.count),
-            ("policies", "Policies of queues", node.policies.count),
-            ("schedules", "Schedules", node.ticks.schedules.count),
-            ("unique_keys", "Keys of jobs that are held", node.store.uniques.entries.count),
+            ("registered_jobs", "Jobs in the node's memory, in all states.", node.store.jobs.count),
+            ("consuming_clients", "Clients that have jobs pushed to them.", node.consumers.count),
+            ("policies", "Queue policies.", node.policies.count),
+            ("schedules", "Schedules.", node.ticks.schedules.count),
+            ("unique_keys", "Reserved keys of jobs.", node.store.uniques.entries.count),
         ):
             sheet.gauge(f"disque_{name}", text, value)
         for name, text, value in (
-            ("schedule_ticks", "Jobs that schedules added here", node.ticks.total),
-            ("schedule_ticks_missed", "Jobs that they should have added", node.ticks.missed),
+            ("schedule_ticks", "Jobs added at this node by schedules.", node.ticks.total),
+            (
+                "schedule_ticks_missed",
+                "Scheduled times at which no job was added.",
+                node.ticks.missed,
+            ),
         ):
             sheet.counter(f"disque_{name}_total", text, value)
 
 
 class ClusterFigures:
-    """The figures of what is around a node: its cluster and its event log."""
+    """The figures of a node's surroundings: its cluster and its event log."""
 
     def __init__(self, cluster: Cluster, event_log: EventLog, stats: Stats) -> None:
         self._cluster = cluster
@@ -281,7 +291,7 @@ class ClusterFigures:
         self._stats = stats
 
     def collect(self, sheet: Sheet) -> Iterator[None]:
-        """Write them into ``sheet``, in short steps."""
+        """Write the figures to ``sheet``, in short steps."""
         self._about_cluster(sheet)
         yield
         self._about_event_log(sheet)
@@ -289,20 +299,28 @@ class ClusterFigures:
 
     def _about_cluster(self, sheet: Sheet) -> None:
         membership, stats = self._cluster.membership, self._stats
-        nodes = sheet.gauge("disque_cluster_nodes", "Nodes of the cluster, by state")
+        nodes = sheet.gauge("disque_cluster_nodes", "Nodes in the cluster, by state.")
         for state, number in membership.states().items():
             nodes.add(number, pairs({"state": state}))
         for name, text, value in (
-            ("links_up", "Nodes that this one is connected to", membership.links_up()),
-            ("leaving", "1: the node is leaving the cluster", int(membership.leaving)),
-            ("memory_bytes", "What connections to nodes hold", self._cluster.links.memory),
+            ("links_up", "Nodes that this node is connected to.", membership.links_up()),
+            (
+                "leaving",
+                "Whether the node is leaving the cluster (1 for yes).",
+                int(membership.leaving),
+            ),
+            (
+                "memory_bytes",
+                "Memory used by connections to other nodes.",
+                self._cluster.links.memory,
+            ),
         ):
             sheet.gauge(f"disque_cluster_{name}", text, value)
         dropped = stats.cluster_overruns + stats.evicted_cluster_links
         for name, text, value in (
-            ("network_input_bytes", "Bytes read from other nodes", stats.cluster_input_bytes),
-            ("network_output_bytes", "Bytes sent to other nodes", stats.cluster_output_bytes),
-            ("links_dropped", "Connections to nodes dropped: too much waited", dropped),
+            ("network_input_bytes", "Bytes received from other nodes.", stats.cluster_input_bytes),
+            ("network_output_bytes", "Bytes sent to other nodes.", stats.cluster_output_bytes),
+            ("links_dropped", "Connections to nodes dropped: too much data waited.", dropped),
         ):
             sheet.counter(f"disque_cluster_{name}_total", text, value)
 
@@ -310,8 +328,10 @@ class ClusterFigures:
         info = self._event_log.info()
         good = int(info["event_log_last_write_status"] == "ok")
         on = int(info["event_log_enabled"])
-        sheet.gauge("disque_event_log_enabled", "1: events are logged", on)
-        sheet.gauge("disque_event_log_last_write_ok", "0: it cannot be written", good)
+        sheet.gauge("disque_event_log_enabled", "Whether events are logged (1 for yes).", on)
+        sheet.gauge(
+            "disque_event_log_last_write_ok", "Whether the last write succeeded (1 for yes).", good
+        )
         for word in ("written", "dropped"):
             count = int(info[f"event_log_events_{word}"])
-            sheet.counter(f"disque_event_log_{word}_total", f"Events that were {word}", count)
+            sheet.counter(f"disque_event_log_{word}_total", f"Events {word}.", count)

@@ -62,15 +62,15 @@ class Server(Product):
     Args:
         config: the settings; CONFIG SET changes them.
         logging: where the log goes.
-        notifier: tells systemd how the node is.
+        notifier: tells systemd the state of the node.
         passed: listening sockets that the process was given.
         load: reads the configuration again; None: it cannot be read twice.
-        handover: from the process that this one goes on for. Jobs and queues then come from the
-            file, whether it is on or not.
-        worker: which of the processes of a server this is, if it has several.
+        handover: from the process that this one replaces. Jobs and queues then come from the file,
+            whether it is on or not.
+        worker: which process of the server this is, if there are several.
 
     Raises:
-        StartError: a command that is renamed does not exist, or there is something wrong with
+        StartError: rename-command names a command that does not exist, or something is wrong with
             nodes.conf, the policies beside it or the certificates of the cluster.
         OSError: nodes.conf is in use by another process, or cannot be written.
         ListenError: a socket cannot be listened on (from ``run``).
@@ -190,10 +190,12 @@ class Server(Product):
             raise StartError(str(problem)) from problem
 
     def restart_problem(self) -> str | None:
-        """The reason why a new process could not continue for this one, or None. Checked while the
-        node still runs, as far as it can be known."""
+        """Return why a new process could not take over from this one, or None.
+
+        Checked while the node still runs, as far as possible.
+        """
         if self._load is None:
-            return "the configuration came from the standard input"
+            return "the configuration came from standard input"
         try:
             new = self._load()
             _rename(build_table(), new.rename_commands)
@@ -203,12 +205,12 @@ class Server(Product):
         config = self.config
         for name in ("dir", "appendfilename", "cluster-config-file", "tls-port"):
             if new.get(name) != config.get(name):
-                return f"{name} is not the same in the configuration"
+                return f"{name} has changed in the configuration"
         if not os.access(sys.executable, os.X_OK):
             return f"{sys.executable} cannot be run"
         return None
 
-    # ---- what the daemon asks for -----------------------------------------------------------
+    # ---- called by the daemon ---------------------------------------------------------------
 
     def listen(self, listeners: Sequence[socket.socket]) -> Doors:
         bus = self._bus_listeners = open_bus_listeners(self.config, listeners)
@@ -242,7 +244,7 @@ class Server(Product):
             self._reset_once()
 
     def serve(self, nursery: trio.Nursery) -> None:
-        # Other nodes wait, too, until all is loaded: half of the jobs is no node.
+        # Other nodes wait, too: this one must not answer before it has loaded all jobs.
         nursery.start_soon(self.cluster.run, self.engine)
         for file in self._shared_files:
             nursery.start_soon(file.run)
@@ -296,12 +298,13 @@ class Server(Product):
     # ---- the rest ---------------------------------------------------------------------------
 
     async def _watch_supervisor(self) -> None:
-        """Who started this process holds the other end of its standard input."""
+        """Stop when the supervisor, which holds the other end of standard input, is gone."""
         await trio.lowlevel.wait_readable(0)
-        self.daemon.stop("the process that looks after this one is gone")
+        self.daemon.stop("the supervisor is gone")
 
     def _reset_once(self) -> None:
-        """Reset the setting that restored the queues: the next start must not do it again."""
+        """Reset the setting that restored the queues, so that the next start does not do it
+        again."""
         config = self.config
         was_set = config.aof_enqueue_jobs_once
         config.aof_enqueue_jobs_once = False
@@ -355,7 +358,7 @@ class Server(Product):
 def _rename(
     commands: dict[bytes, Command[Node]], renamed: dict[str, str]
 ) -> dict[bytes, Command[Node]]:
-    """The table with ``rename-command`` carried out; an empty new name removes the command.
+    """Apply ``rename-command`` to the table; an empty new name removes the command.
 
     Raises:
         StartError: there is no such command, or the new name is taken.

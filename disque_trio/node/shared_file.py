@@ -1,7 +1,7 @@
-"""Keeps what all nodes know by name (policies, schedules, bindings) in files beside nodes.conf.
+"""Keeps what all nodes share by name (policies, schedules, bindings) in files beside nodes.conf.
 
-What a client changes is written before it is answered, so that OK means that it is on the disk.
-What other nodes tell is written away from the turns: those nodes have it, too.
+A client's change is written before the reply, so that OK means that it is on disk. Other nodes'
+changes are written outside the turns: those nodes have them, too.
 """
 
 import os
@@ -33,14 +33,14 @@ class SharedFile:
     """A file of one node. The lock of nodes.conf keeps other processes away.
 
     Args:
-        config: where nodes.conf is.
-        what: is in it; also the end of its name.
-        sharing: knows when that changes.
-        dump: makes the text of the file; empty: there need be none.
-        load: takes a text over; raises SharedError.
+        config: says where nodes.conf is.
+        what: its contents; also the end of its name.
+        sharing: knows when the contents change.
+        dump: makes the text of the file; empty: no file is needed.
+        load: takes a text; raises ``SharedError``.
 
     Raises:
-        SharedFileError: it is damaged, or cannot be read.
+        SharedFileError: the file is damaged, or cannot be read.
     """
 
     def __init__(
@@ -81,7 +81,7 @@ class SharedFile:
             load(text)
         except SharedError as damage:
             raise SharedFileError(
-                f"{self._path}: {damage}. Mend the file, or remove it: then the node has the "
+                f"{self._path}: {damage}. Repair the file, or remove it: then the node has the "
                 f"{self._what} that the other nodes of its cluster know"
             ) from damage
 
@@ -90,7 +90,7 @@ class SharedFile:
         return self._dumps, self._dump()
 
     def _write(self, number: int, text: bytes) -> str | None:
-        """Put ``text`` into the file, unless a later one is there; may be called in a thread.
+        """Write ``text`` to the file, unless a later one is there. May be called in a thread.
         Returns why that failed, or None."""
         with self._writing:
             if number < self._written:
@@ -104,19 +104,18 @@ class SharedFile:
             return None
 
     def save(self) -> str | None:
-        """Write what is known now; the caller waits for the disk. Returns why that failed, or
-        None."""
+        """Write what is known now, and wait for the disk. Return why that failed, or None."""
         return self._write(*self._text())
 
     def changed(self) -> None:
-        """What is to be in the file has changed."""
+        """Note that the contents of the file have changed."""
         self._stale.set()
 
     async def run(self) -> None:
         """Write the file whenever it is stale, until cancelled."""
         while True:
             await self._stale.wait()
-            self._stale = trio.Event()  # what changes from here on is not in the text
+            self._stale = trio.Event()  # later changes are not in the text
             problem: str | None = "the node ended"
             number, text = self._text()
             try:
@@ -151,8 +150,8 @@ class SharedFile:
 
 
 def policies_file(config: Config, node: Node, membership: Membership, log: Log) -> SharedFile:
-    """That of the policies of ``node``, and of the extensions that other nodes announce. Raises
-    SharedFileError."""
+    """The file of the policies of ``node``, and of the extensions that other nodes announce. Raises
+    ``SharedFileError``."""
 
     def dump() -> bytes:
         return policy_words.format_file(node.policies, membership.extensions())
@@ -166,7 +165,7 @@ def policies_file(config: Config, node: Node, membership: Membership, log: Log) 
 
 
 def schedules_file(config: Config, node: Node, log: Log) -> SharedFile:
-    """That of the schedules of ``node``. Raises SharedFileError."""
+    """The file of the schedules of ``node``. Raises ``SharedFileError``."""
 
     def dump() -> bytes:
         return schedule_words.format_file(node.ticks.schedules)
@@ -179,7 +178,7 @@ def schedules_file(config: Config, node: Node, log: Log) -> SharedFile:
 
 
 def bindings_file(config: Config, node: Node, log: Log) -> SharedFile:
-    """That of the bindings that ``node`` knows. Raises SharedFileError."""
+    """The file of the bindings that ``node`` knows. Raises ``SharedFileError``."""
     topics = node.topics
 
     def dump() -> bytes:

@@ -1,16 +1,16 @@
 """The supervisor: starts the workers of a server with several processes and restarts those that
 fail.
 
-It serves nobody. Each worker is a node of its own, started with the same command line; they find
-each other (``cluster``). Here they are started, listened to, and started again; signals are
-passed on, and systemd is told how all of them are. A process that ends in good order, by SHUTDOWN
-or a signal of its own, ends all of them. If this process is killed, or fails, the others see the
-end of their standard input, and stop.
+It serves no clients. Each worker is a node of its own, started with the same command line; the
+workers find each other (``cluster``). The supervisor starts them, listens to them and restarts
+them; it passes signals on, and tells systemd the state of all of them. A process that ends cleanly,
+by SHUTDOWN or a signal of its own, ends all of them. If the supervisor is killed, or fails, the
+workers see the end of their standard input, and stop.
 
-They say how they are as a service says it to systemd, to a socket with an abstract name: there is
-no file that could be removed, or be left over.
+Workers report their state as a service does to systemd, to a socket with an abstract name: there is
+no file that could be removed or left over.
 
-One task a process, one for the signals, one for the watchdogs.
+There is one task per process, one for the signals and one for the watchdogs.
 """
 
 import os
@@ -30,8 +30,8 @@ from disque_trio.process.process import make_directory, remove_pidfile, write_pi
 from disque_trio.process.systemd import Notifier
 
 FIRST_PAUSE, LAST_PAUSE = 0.1, 10.0  # s before a process that ended is started again
-LONG_RUN = 60.0  # s after which the pauses are short again
-_LAST_WAIT = 30.0  # s that the processes have to stop when this one fails
+LONG_RUN = 60.0  # s of running after which the pauses are short again
+_LAST_WAIT = 30.0  # s that the processes have to stop when the supervisor fails
 _CREDENTIALS = struct.Struct("3i")  # process, user and group that sent a message
 _SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGCHLD)
 
@@ -41,12 +41,15 @@ class Process:
 
     Attributes:
         number: counted from 0.
-        messages: where it says how it is.
-        ready: it has served. rests: it says that it stops, starts anew or reads its settings,
-            which may take a while. stops: it says that it stops.
-        told: a signal has told it to stop. hangup: it is to get SIGHUP when it serves.
+        messages: the socket to which it reports.
+        ready: it has reported ready.
+        rests: it reported that it is stopping, restarting or reading its settings, which may take a
+            while.
+        stops: it reported that it is stopping.
+        told: a signal has told it to stop.
+        hangup: it gets SIGHUP as soon as it serves.
         hung: how often the watchdog has tried to end it.
-        heard: when it last said that it is well (trio's time), or became ready.
+        heard: when it last reported to be well, or became ready (trio's time).
         ended: set when it is gone.
     """
 
@@ -60,7 +63,7 @@ class Process:
         self.number = number
         self.popen = popen
         self.messages = messages
-        self._lifeline = lifeline  # the end of its standard input that is held open here
+        self._lifeline = lifeline  # our end of its standard input, held open
         self.ready = False
         self.rests = False
         self.stops = False
@@ -82,11 +85,11 @@ class Supervisor:
 
     Args:
         command: starts one, in the directory ``cwd``.
-        count: how many.
-        directory: of the first one; the others have directories in it.
-        once: jobs are to be put back into their queues at the first start.
-        passed: listening sockets that the first one gets.
-        pidfile: gets the id of this process while they serve; empty: there is none.
+        count: how many to start.
+        directory: of the first one; those of the others are in it.
+        once: put jobs back into their queues at the first start.
+        passed: listening sockets for the first one.
+        pidfile: contains the id of this process while they serve; empty: there is none.
     """
 
     def __init__(
@@ -110,19 +113,19 @@ class Supervisor:
         self._notifier = notifier
         self._log = log
         self._running: dict[int, Process] = {}
-        self._served: set[int] = set()  # those that have been ready
+        self._served: set[int] = set()  # those that were ever ready
         self._stopping = trio.Event()
         self._interrupted = False  # a signal has told this process to stop
         self._status = 0
-        self._problem: OSError | None = None  # what they could not start for
+        self._problem: OSError | None = None  # why they could not start
         self._pidfile = Path(pidfile).absolute() if pidfile else None
 
     async def run(self) -> int:
-        """Run the workers until all have ended; returns the exit status.
+        """Run the workers until all have ended; return the exit status.
 
         Raises:
             OSError: a directory or the pidfile cannot be written, or the program cannot be
-                started. All that had been started have ended.
+                started. Everything that had been started has ended.
         """
         for number in range(1, self._count):
             make_directory(self._directory / str(number))
@@ -150,8 +153,8 @@ class Supervisor:
             self._stopping.set()
             self._status = status
         for process in self._running.values():
-            # What it says may have come, but not have been read: one that stops already would
-            # take the signal as the second one, and not wait for anything.
+            # Read its last messages first: a worker that is already stopping would take the signal
+            # as the second one, and not wait for anything.
             self._take_in(process)
             if not (process.told or process.stops):
                 self._tell_to_stop(process)
@@ -166,8 +169,8 @@ class Supervisor:
         self._stop(str(problem), 1)
 
     def _reload(self, process: Process) -> None:
-        """Pass SIGHUP on to each worker as soon as it handles the signal: before, it would end the
-        worker."""
+        """Pass SIGHUP on to a worker as soon as it handles the signal, which would end it before
+        that."""
         process.hangup = not process.ready or process.rests
         if not process.hangup:
             process.popen.send_signal(signal.SIGHUP)
@@ -192,14 +195,14 @@ class Supervisor:
                     self._interrupted = True
                     self._stop(signal.Signals(number).name)
                 else:
-                    # A second one is the processes' business, too: they end at once then.
+                    # A second signal goes to the processes, too: it makes them end at once.
                     for process in self._running.values():
                         self._tell_to_stop(process)
 
     # ---- one process ----------------------------------------------------------------------------
 
     async def _keep(self, number: int) -> None:
-        """Run worker ``number``, and restart it until all are to end."""
+        """Run worker ``number``, and restart it until all have to end."""
         pause = FIRST_PAUSE
         while not self._stopping.is_set():
             started = trio.current_time()
@@ -208,26 +211,26 @@ class Supervisor:
             try:
                 status = await self._run(number)
             except OSError as problem:
-                # The system has no room for one more, say. That may pass.
+                # For example, the system has no room for another process. That may pass.
                 if number not in self._served and not self._stopping.is_set():
                     self._fail(problem)
                 reason = str(problem)
             if self._stopping.is_set():
-                if status not in (None, 0, -signal.SIGTERM):  # it came before the process listened
+                if status not in (None, 0, -signal.SIGTERM):  # it had no handler yet
                     self._status = 1
                 return
             if status == 0:
                 self._stop(f"process {number} was stopped")
                 return
             if number not in self._served:
-                # It never worked: its own words are in the log, and trying again mends nothing.
+                # It never worked: the log has its reason, and trying again does not help.
                 self._stop(f"process {number} cannot start", 1)
                 self._notifier.status(f"process {number} cannot start: see the log")
                 return
             if trio.current_time() - started > LONG_RUN:
                 pause = FIRST_PAUSE
             self._log.warning(
-                "a process has ended and is started again",
+                "a process has ended and is restarted",
                 process=number,
                 status=status,
                 reason=reason,
@@ -239,14 +242,14 @@ class Supervisor:
             pause = min(2 * pause, LAST_PAUSE)
 
     async def _run(self, number: int) -> int:
-        """Start process ``number`` and wait for its end; returns its exit status.
+        """Start process ``number`` and wait for its end; return its exit status.
 
         Raises:
             OSError: it cannot be started.
         """
         with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as messages:
             messages.setblocking(False)
-            # Others can see the name, and send to it: who has sent a message is asked for.
+            # Others can see the name, and send to it: so ask for the sender of each message.
             messages.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
             name = f"disque-{os.getpid()}-{number}-{secrets.token_hex(8)}"
             messages.bind("\0" + name)
@@ -255,19 +258,19 @@ class Supervisor:
             try:
                 async with trio.open_nursery() as nursery:
                     nursery.start_soon(self._hear, process)
-                    # It may have ended before it was known here.
+                    # It may have ended before it was registered.
                     if process.popen.poll() is None:
                         await process.ended.wait()
                     nursery.cancel_scope.cancel()
-                self._take_in(process)  # its last words
+                self._take_in(process)  # its last messages
             finally:
                 self._give_up(process)
                 del self._running[number]
         return process.popen.returncode
 
     def _give_up(self, process: Process) -> None:
-        """Let ``process`` go. If it still runs, this one fails: all are to stop in good order, for
-        which they need no signal."""
+        """Give up ``process``. If it still runs, this process is failing: all workers have
+        to stop cleanly, for which they need no signal."""
         if process.popen.poll() is None:
             for other in self._running.values():
                 other.let_go()
@@ -278,7 +281,7 @@ class Supervisor:
         process.let_go()
 
     def _start(self, number: int, address: str, messages: socket.socket) -> Process:
-        """Start worker ``number``, which sends its messages to ``address``. Raises OSError."""
+        """Start worker ``number``, which sends its messages to ``address``. Raises ``OSError``."""
         once = self._once and number not in self._served
         environ = {**os.environ, VARIABLE: announce(number, once), "NOTIFY_SOCKET": address}
         if self._notifier.watchdog:
@@ -286,8 +289,8 @@ class Supervisor:
         passed = [] if number else [sock.fileno() for sock in self._passed]
         if passed:
             environ["LISTEN_FDS"] = str(len(passed))
-        # A process of its own, not a thread's child: its end must not hang on a thread's. And not
-        # in this process's group, so that Ctrl-C reaches it through here, once.
+        # Not the child of a thread: its end must not depend on that of a thread. And not in this
+        # process's group, so that Ctrl-C reaches it once, through this process.
         source, lifeline = os.pipe()
         try:
             popen = subprocess.Popen(
@@ -312,13 +315,13 @@ class Supervisor:
             self._take_in(process)
 
     def _take_in(self, process: Process) -> None:
-        """Handle a message of ``process``, in the protocol of systemd."""
+        """Handle the pending messages of ``process``, in the protocol of systemd."""
         while True:
             try:
                 text, extras, _, _ = process.messages.recvmsg(
                     4096, socket.CMSG_SPACE(_CREDENTIALS.size)
                 )
-            except OSError:  # there is no more
+            except OSError:  # there are no more
                 return
             if not any(_sender(extra) == process.popen.pid for extra in extras):
                 continue
@@ -347,7 +350,7 @@ class Supervisor:
         self._served.add(process.number)
         if first_time and len(self._served) == self._count:
             self._log.notice("all processes serve", processes=self._count)
-            # Now that nothing is missing it is known that no other server has the ports.
+            # Now that all are there, no other server can have the ports.
             try:
                 if self._pidfile:
                     write_pidfile(self._pidfile)
@@ -363,7 +366,7 @@ class Supervisor:
         self._notifier.status(f"{serving} of {self._count} processes serve")
 
     async def _watch_health(self) -> None:
-        """Terminate workers that hang, and tell systemd that the supervisor does not."""
+        """End workers that hang, and tell systemd that the supervisor does not."""
         limit = self._notifier.watchdog
         if not limit:
             return
@@ -372,8 +375,8 @@ class Supervisor:
             now = trio.current_time()
             for process in self._running.values():
                 if process.ready and not process.rests and now - process.heard > limit:
-                    self._log.warning("a process hangs and is ended", process=process.number)
-                    # The first signal makes it say where it stood, the second one cannot be held.
+                    self._log.warning("a process hangs and is being ended", process=process.number)
+                    # SIGABRT makes it log where it was; SIGKILL cannot be held up.
                     process.popen.send_signal(signal.SIGKILL if process.hung else signal.SIGABRT)
                     process.hung += 1
                     process.heard = now
@@ -381,7 +384,7 @@ class Supervisor:
 
 
 def _sender(extra: tuple[int, int, bytes]) -> int:
-    """The id of the process that sent a message, by what came with it; 0: that is not said."""
+    """The id of the process that sent a message, from its ancillary data; 0: it does not tell."""
     level, kind, data = extra
     if (level, kind) != (socket.SOL_SOCKET, socket.SCM_CREDENTIALS):
         return 0

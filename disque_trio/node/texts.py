@@ -8,7 +8,7 @@ Usage: disque-server [FILE | -] [--name value ...]
        disque-server -h | --help
 
 Starts a Disque node. FILE holds the settings, in YAML (.yaml, .yml) or in the syntax of
-disque.conf; "-" reads the latter from the standard input. Without FILE the defaults hold.
+disque.conf; "-" reads the latter from standard input. Without FILE, the defaults apply.
 Every setting can be given as an option and then overrides the file:
 
   disque-server
@@ -17,8 +17,8 @@ Every setting can be given as an option and then overrides the file:
   disque-server --port 7712 --bind 127.0.0.1 ::1 --maxmemory 2gb
   disque-server --processes 2
 
---check-config FILE reads the file, says all that is wrong with it, and starts nothing.
-The exit status is 0, or 1 where something is wrong.
+--check-config FILE reads the file, reports everything that is wrong with it, and starts nothing.
+The exit status is 0, or 1 if something is wrong.
 
 --install-hints shows the commands that install the node as a systemd service.
 """
@@ -50,4 +50,4 @@ systemctl enable --now disque.socket disque.service
 systemctl status disque.service
 {PLACE}/bin/disque -h 127.0.0.1 -p 7711 ping
 """
-"""The commands that make the node a systemd service, with a word of explanation for each step."""
+"""The commands that make the node a systemd service, each step with a short explanation."""

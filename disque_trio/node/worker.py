@@ -1,8 +1,8 @@
 """A worker: one process of a server that has several, with its own number and settings.
 
-Owns the environment variable by which the ``supervisor`` tells a worker its number,
-and the rules for what each has for itself: ports, directory, unix socket, log file. The first one
-has what is configured, so a server that had one process keeps its jobs, its id and its port.
+Owns the environment variable by which the ``supervisor`` tells a worker its number, and the rules
+for what differs between workers: ports, directory, unix socket, log file. The first one has what is
+configured, so a server that had one process keeps its jobs, its id and its port.
 """
 
 import socket
@@ -24,7 +24,7 @@ PORTS = (
     "cluster-announce-tls-port",
 )
 TLS_FILES = ("tls-cert-file", "tls-key-file", "tls-ca-cert-file", "tls-ca-cert-dir")
-# Settings that differ. What is SET is that of one process and is not written to the file.
+# Settings that differ. Setting one changes a single process, and is not written to the file.
 OWN = (
     *PORTS,
     "dir",
@@ -41,14 +41,17 @@ class WorkerError(ValueError):
 
 
 def announce(number: int, once: bool) -> str:
-    """What ``VARIABLE`` says to process ``number``. ``once``: jobs are to be put back into their
-    queues at this start, whatever the file says by the time the process reads it."""
+    """The value of ``VARIABLE`` for process ``number``. ``once``: put jobs back into their queues
+    at this start, whatever the file says by the time the process reads it."""
     return f"{number} {_ONCE}" if once else str(number)
 
 
 def take_worker(environ: MutableMapping[str, str]) -> "Worker | None":
-    """Which process this is; None: the only one. What holds for this start alone is taken out of
-    ``environ``, the rest stays for a process that replaces this one."""
+    """Return which process this is; None: the only one.
+
+    Remove from ``environ`` what is meant for this start alone; the rest stays for a process that
+    replaces this one.
+    """
     words = environ.get(VARIABLE, "").split()
     if not words or not words[0].isdigit():
         return None
@@ -57,7 +60,7 @@ def take_worker(environ: MutableMapping[str, str]) -> "Worker | None":
 
 
 def check_workers(config: Config) -> None:
-    """Raises WorkerError where the settings leave no place for all processes."""
+    """Raise ``WorkerError`` if the settings leave no room for all processes."""
     last = config.known_port + config.processes - 1
     if not config.known_port:
         raise WorkerError("processes: they talk over the cluster bus, so they need a port")
@@ -78,7 +81,7 @@ class Worker:
     """The settings of worker ``number``, counted from 0.
 
     Args:
-        once: jobs are to be put back into their queues at this start.
+        once: put jobs back into their queues at this start.
     """
 
     def __init__(self, number: int, once: bool = False) -> None:
@@ -122,8 +125,10 @@ class Worker:
         return Config(values, file=running.file, started_in=running.started_in)
 
     def other_workers(self, own: Config) -> list[list[tuple[str, int]]]:
-        """Where the other processes are, given the settings of this one: the address at which each
-        can be met, then the one that it announces, if it does."""
+        """Return the addresses of the other processes, given the settings of this one.
+
+        For each: the address at which to meet it, then the one that it announces.
+        """
         ip = meeting_ip(own)
         first = own.known_port - self.number
         announced = own.cluster_announce_port - self.number if own.cluster_announce_port else first
@@ -135,19 +140,19 @@ class Worker:
 
 
 def meeting_ip(config: Config) -> str:
-    """The address at which the processes meet, and which others hear of: one that is of use to
-    other machines, if there is one and they may use it."""
+    """The address at which the processes meet, and which other nodes hear of: one that other
+    machines can use, if there is one and they may."""
     named = [ip for ip in map(_resolved, config.bind) if ip]
     beyond = [ip for ip in named if not is_loopback(ip)]
     if beyond or (named and len(named) == len(config.bind)):
         return beyond[0] if beyond else named[0]
     if config.protected_mode and not config.tls_cluster:
-        return "127.0.0.1"  # the bus takes nobody else
+        return "127.0.0.1"  # the bus accepts no others
     return _outward() or "127.0.0.1"
 
 
 def _resolved(name: str) -> str:
-    """The ip of a ``bind``; empty where it stands for all, or for nothing."""
+    """The IP address of a ``bind``; empty if it stands for all, or for none."""
     if name in _ANYWHERE:
         return ""
     try:
@@ -157,7 +162,7 @@ def _resolved(name: str) -> str:
 
 
 def _outward() -> str:
-    """The address that connections to other machines come from; empty without a network."""
+    """The source address of connections to other machines; empty without a network."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         try:
             probe.connect(("192.0.2.1", 9))  # sends nothing

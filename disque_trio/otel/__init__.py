@@ -1,7 +1,7 @@
 """Traces jobs with OpenTelemetry: ``disque_trio.otel.instrument()``; see docs/tracing.md.
 
-It needs the extra ``otel``, which is OpenTelemetry's API. What becomes of spans and metrics is up
-to the SDK, and to the providers that the program sets up with it.
+Needs the extra ``otel``, which installs OpenTelemetry's API. What happens to spans and metrics is
+up to the SDK, and to the providers that the program sets up with it.
 """
 
 from disque_trio.extras import how_to_install
@@ -33,38 +33,38 @@ def instrument(
     meter_provider: MeterProvider | None = None,
     parents: Parents = "alone",
 ) -> None:
-    """Trace all clients of this process, those of tasks, workers and the outbox included, from now
-    on. Called again, it replaces what was said before.
+    """Trace all clients of this process from now on, including those of tasks, workers and the
+    outbox. Another call replaces the settings of the previous one.
 
     Args:
-        tracer_provider, meter_provider: None: the global ones, also if they are set later.
-        parents: where the span that adds a job is the parent of those that receive and process it:
-            ``alone``, where no other span is current; ``always``, also where one is, which is
-            linked then; ``never``: it is linked only. It is always linked.
+        tracer_provider, meter_provider: None means the global ones, even if they are set later.
+        parents: when the span that adds a job becomes the parent of the spans that receive and
+            process it: ``alone``, if there is no other current span; ``always``, even then, and the
+            other span is linked; ``never``. In any case, the span that adds the job is linked.
 
     Raises:
-        ValueError: ``parents`` is none of these.
+        ValueError: ``parents`` is not one of these.
     """
     if parents not in get_args(Parents):
-        raise ValueError(f"parents is {', '.join(get_args(Parents))}, not {parents!r}")
+        raise ValueError(f"parents must be one of {', '.join(get_args(Parents))}, not {parents!r}")
     tracer = trace.get_tracer(_SCOPE, VERSION, tracer_provider, _SCHEMA)
     meter = metrics.get_meter(_SCOPE, VERSION, meter_provider, _SCHEMA)
     tracing.use(Spans(tracer, Instruments(meter), parents))
 
 
 def uninstrument() -> None:
-    """Trace no more. Spans that have begun are ended in their time."""
+    """Stop tracing. Spans that have begun still end normally."""
     tracing.use(None)
 
 
 class Instrumentor:
-    """What ``opentelemetry-instrument`` finds by the entry point ``opentelemetry_instrumentor``."""
+    """The instrumentor that ``opentelemetry-instrument`` finds by its entry point."""
 
     def instrument(self, **options: Any) -> None:
-        """As the function; options of OpenTelemetry that mean nothing here are passed over."""
+        """Like the function ``instrument``. Ignores OpenTelemetry's other options."""
         providers = ("tracer_provider", "meter_provider")
         instrument(**{name: options[name] for name in providers if options.get(name) is not None})
 
     def uninstrument(self, **options: Any) -> None:
-        """As the function."""
+        """Like the function ``uninstrument``."""
         uninstrument()

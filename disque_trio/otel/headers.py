@@ -1,4 +1,4 @@
-"""The trace context in the headers of a job, by whatever propagators the program has set."""
+"""The trace context in the headers of a job, using the program's propagators."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -12,14 +12,14 @@ from disque_trio.client.tracing import Pairs
 from disque_trio.respclient.values import Name, as_text
 
 MOST: Final = 1000
-"""Headers that a job may have."""
+"""The most headers that a job may have."""
 
 MOST_BYTES: Final = 64 * 1024
-"""Bytes of all their names and values together."""
+"""The most bytes in all their names and values together."""
 
 
 class _FromPairs(Getter[Pairs]):
-    """Reads headers, in whatever case their names are; what is no text in UTF-8 is not there."""
+    """Reads headers, ignoring the case of names and values that are not UTF-8."""
 
     def get(self, carrier: Pairs, key: str) -> list[str] | None:
         values: list[str] = []
@@ -49,29 +49,29 @@ def _lower(name: Name) -> str:
 
 
 def extracted(headers: Pairs, context: Context | None = None) -> Context:
-    """``context``, or an empty one, with what the headers say. What makes no sense says nothing:
-    anybody may have added the job."""
+    """Return ``context``, or an empty one, with what the headers contain. Invalid headers are
+    ignored, since anybody may have added the job."""
     context = Context() if context is None else context
     if not headers:
         return context
     try:
         return propagate.extract(headers, context, _from_pairs)
-    except Exception:  # of a propagator
+    except Exception:  # from a propagator
         return context
 
 
 def span_of(headers: Pairs) -> SpanContext:
-    """The span that the headers name; it is invalid if they name none."""
+    """Return the span named by the headers; an invalid one if there is none."""
     return trace.get_current_span(extracted(headers)).get_span_context()
 
 
 def injected(context: Context, headers: Pairs) -> Pairs:
-    """What to add to the headers of a job, so that they name the span of ``context``: nothing that
-    the program has set itself, and no more than a job may have."""
+    """Return headers to add to a job, so that they name the span of ``context``. Leaves out headers
+    that the program has set itself, and those beyond what a job may have."""
     carrier: dict[str, str] = {}
     try:
         propagate.inject(carrier, context, _into_dict)
-    except Exception:  # of a propagator
+    except Exception:  # from a propagator
         return ()
     taken = {_lower(name) for name, _ in headers}
     room = MOST_BYTES - sum(_size(name) + _size(value) for name, value in headers)
@@ -81,7 +81,7 @@ def injected(context: Context, headers: Pairs) -> Pairs:
             continue
         size = _size(name) + _size(value)
         if size > room or len(headers) + len(more) >= MOST:
-            break  # traceparent comes first: without it the others say nothing
+            break  # traceparent comes first: without it the others mean nothing
         room -= size
         more.append((name, value))
     return more
@@ -92,6 +92,6 @@ def _size(text: Name) -> int:
 
 
 def own_spans(headers: Sequence[Pairs]) -> list[SpanContext | None]:
-    """For each job the span that the program itself has put into its headers; None: none."""
+    """Return for each job the span that the program itself put into its headers, or None."""
     spans = [span_of(pairs) if pairs else trace.INVALID_SPAN_CONTEXT for pairs in headers]
     return [span if span.is_valid else None for span in spans]

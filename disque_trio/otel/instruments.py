@@ -1,4 +1,4 @@
-"""OpenTelemetry's metrics of messaging clients."""
+"""OpenTelemetry's metrics for messaging clients."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -6,13 +6,13 @@ from typing import Final
 from opentelemetry.metrics import Meter
 
 _BUCKETS: Final = (0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1, 2.5, 5, 7.5, 10)
-"""Seconds, as the conventions say."""
+"""Seconds, according to the conventions."""
 
 Attributes = Mapping[str, str | int]
 
 
 class Instruments:
-    """What is counted and measured. Without a meter provider of the program nothing is.
+    """Counters and histograms. They do nothing unless the program has a meter provider.
 
     Args:
         meter: makes them.
@@ -43,19 +43,19 @@ class Instruments:
         )
 
     def operation(self, seconds: float, attributes: Attributes) -> None:
-        """An operation of the client took so long."""
+        """Record the duration of a client operation."""
         self._operations.record(seconds, attributes)
 
     def processed(self, seconds: float, attributes: Attributes) -> None:
-        """A job was processed for so long."""
+        """Record how long a job was processed."""
         self._processing.record(seconds, attributes)
 
     def sent(self, count: int, attributes: Attributes) -> None:
-        """So many jobs were sent to a node."""
+        """Count jobs that were sent to a node."""
         if count:
             self._sent.add(count, attributes)
 
     def consumed(self, count: int, attributes: Attributes) -> None:
-        """So many jobs came to the program."""
+        """Count jobs that were delivered to the program."""
         if count:
             self._consumed.add(count, attributes)

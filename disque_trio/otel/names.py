@@ -1,4 +1,4 @@
-"""Names of OpenTelemetry's conventions for messaging, and what they are for Disque."""
+"""Names from OpenTelemetry's conventions for messaging, and their values for Disque."""
 
 from typing import Final
 
@@ -16,7 +16,7 @@ COUNT: Final = "messaging.batch.message_count"
 ERROR_TYPE: Final = "error.type"
 OUTCOME: Final = "messaging.disque.outcome"
 DELIVERY: Final = "messaging.disque.delivery"
-"""Which delivery of the job this is: 1 is the first."""
+"""The number of this delivery of the job, beginning with 1."""
 
 Attributes = dict[str, str | int]
 
@@ -24,7 +24,7 @@ Attributes = dict[str, str | int]
 def attributes_of(
     operation: str, destination: str | None, address: Address | None, **more: str | int
 ) -> Attributes:
-    """The attributes that are there when a span begins, and those of metrics."""
+    """Return the attributes that a span has when it begins, which are also those of metrics."""
     attributes: Attributes = {SYSTEM: "disque", OPERATION: operation, OPERATION_TYPE: operation}
     if destination is not None:
         attributes[DESTINATION] = destination
@@ -36,11 +36,11 @@ def attributes_of(
 
 
 def error_type(error: BaseException) -> str:
-    """The kind of an error: the code of an error reply, or else the name of its class."""
+    """Return the kind of an error: the code of an error reply, else the name of its class."""
     return error.code if isinstance(error, ReplyError) else type(error).__qualname__
 
 
 def mark_failed(span: Span, kind: str, text: str) -> None:
-    """Say on a span that it failed, and how."""
+    """Mark a span as failed, with the kind and the text of the error."""
     span.set_attribute(ERROR_TYPE, kind)
     span.set_status(Status(StatusCode.ERROR, text))

@@ -19,9 +19,9 @@ class SpanOfJob:
     """A job that is being processed, and its span; see ``Processing``.
 
     Args:
-        span: it has begun.
-        context: that the span was made in.
-        attributes: of the metrics.
+        span: the span, which has begun.
+        context: the context in which the span was made.
+        attributes: the attributes of the metrics.
     """
 
     def __init__(
@@ -37,22 +37,22 @@ class SpanOfJob:
         self._error: str | None = None
 
     def activate(self) -> None:
-        """Let what this task or thread does from now on belong to the job."""
+        """Make whatever this task or thread does from now on part of the job's trace."""
         self.before = unwound()
-        # Left by ``leave``, where that can be: a token would have to be given back in this task.
+        # ``leave`` undoes this if it can. A token could only be given back in this task.
         contexts.attach(self._context)
 
     def leave(self) -> None:
-        """Undo ``activate``, where this is the same task or thread."""
+        """Undo ``activate``, if this is still the same task or thread."""
         if contexts.get_current() is self._context:
             contexts.attach(self.before)
 
     def describe(self, name: str, value: str | int) -> None:
-        """Say more of the job."""
+        """Set an attribute of the job."""
         self._span.set_attribute(f"messaging.disque.{name}", value)
 
     def failed(self, error: BaseException) -> None:
-        """Say that its handler has raised an exception."""
+        """Note that the job's handler raised an exception."""
         self._span.record_exception(error)
         self._fail(names.error_type(error), str(error))
 
@@ -61,7 +61,7 @@ class SpanOfJob:
         names.mark_failed(self._span, kind, text)
 
     def end(self, outcome: str, reason: Name | None = None) -> None:
-        """Say what became of it, and leave it."""
+        """Note what became of the job, and leave it."""
         if self.ended:
             return
         self.ended = True
@@ -77,17 +77,17 @@ class SpanOfJob:
 
 
 FAILURES: Final = ("nack", "dead", "lost")
-"""Outcomes that make a span an error where no exception has."""
+"""Outcomes that make the span an error even without an exception."""
 
 
 def current() -> SpanOfJob | None:
-    """The job that this task or thread is processing."""
+    """Return the job that this task or thread is processing."""
     found = contexts.get_value(_CURRENT)
     return found if isinstance(found, SpanOfJob) and not found.ended else None
 
 
 def unwound() -> Context:
-    """The context of this task or thread, without jobs that were settled elsewhere."""
+    """Return the context of this task or thread, without jobs that were settled elsewhere."""
     context = contexts.get_current()
     while isinstance(job := contexts.get_value(_CURRENT, context), SpanOfJob) and job.ended:
         context = job.before

@@ -1,4 +1,4 @@
-"""OpenTelemetry's SDK, for programs of ours that have no place where a user could set it up."""
+"""Sets up OpenTelemetry's SDK, for our commands, where users have no code to do so."""
 
 import os
 import threading
@@ -13,13 +13,13 @@ _EXPORTERS: Final = ("OTEL_TRACES_EXPORTER", "OTEL_METRICS_EXPORTER")
 
 
 class SetupError(Exception):
-    """The SDK cannot be set up; the text says why, in a line."""
+    """The SDK cannot be set up. The text says why, in one line."""
 
 
 def configure() -> None:
-    """Set the SDK up as the environment says (OTEL_EXPORTER_OTLP_ENDPOINT, OTEL_SERVICE_NAME and
-    the others), with the distribution of OpenTelemetry that is installed, if there is one; then
-    trace. A program that has set a provider keeps it.
+    """Set up the SDK according to the environment (OTEL_EXPORTER_OTLP_ENDPOINT, OTEL_SERVICE_NAME
+    and others), using the installed OpenTelemetry distribution if there is one. Then trace. If the
+    program has already set a provider, it is kept.
 
     Raises:
         SetupError: there is no SDK, or no exporter of that name.
@@ -45,7 +45,7 @@ def _set_up() -> None:
     if distributions:
         distributions[0].load()().configure()
     elif not any(name in os.environ for name in _EXPORTERS):
-        # As a distribution would say.
+        # What a distribution would set.
         os.environ.update(dict.fromkeys(_EXPORTERS, "otlp"))
     configurators = list(entry_points(group="opentelemetry_configurator"))
     kind: Any = configurators[0].load() if configurators else _OTelSDKConfigurator
@@ -53,8 +53,8 @@ def _set_up() -> None:
 
 
 def flush(seconds: float) -> None:
-    """Have what was traced and measured sent, before the process ends at once; at most for so
-    long."""
+    """Send what was traced and measured, before the process exits immediately, for at most
+    ``seconds``."""
 
     def send() -> None:
         for provider in (trace.get_tracer_provider(), metrics.get_meter_provider()):
@@ -62,7 +62,7 @@ def flush(seconds: float) -> None:
             if force_flush is not None:
                 force_flush()
 
-    # It may hang where nobody takes it, whatever time it is told.
+    # It may hang if nobody receives the data, whatever timeout it gets.
     sending = threading.Thread(target=send, name="disque-flush", daemon=True)
     sending.start()
     sending.join(seconds)

@@ -1,4 +1,4 @@
-"""Makes OpenTelemetry's spans of what clients do: send, receive, process."""
+"""Makes OpenTelemetry spans of what clients do: send, receive, process."""
 
 import time
 from collections.abc import Awaitable, Callable, Iterator, Sequence
@@ -23,19 +23,20 @@ from disque_trio.respclient.values import Name, as_text
 R = TypeVar("R")
 
 Parents: TypeAlias = Literal["alone", "always", "never"]
-"""Where the span that added a job is the parent of those that receive and process it.
+"""When the span that added a job is the parent of the spans that receive and process it.
 
-- ``alone``: where no other span is current, as in a worker.
-- ``always``: also where one is, which is linked then.
-- ``never``: it is linked only.
+- ``alone``: if there is no other current span, as in a worker.
+- ``always``: even if there is one, which is then linked.
+- ``never``: it is only linked.
 """
 
 
 class Spans:
-    """Makes spans, and measures; see ``disque_trio.client.tracing.Tracer``.
+    """Makes spans and measures; see ``disque_trio.client.tracing.Tracer``.
 
     Args:
-        tracer: makes the spans. instruments: measure.
+        tracer: makes the spans.
+        instruments: the metrics.
         parents: see ``Parents``.
     """
 
@@ -50,7 +51,7 @@ class Spans:
     ) -> Iterator["_Sending"]:
         attributes = names.attributes_of("send", _one(queues), address)
         own = own_spans(headers)
-        # Who has put a span of its own into a job made the job, and this only sends it.
+        # A program that put a span of its own into a job created the job; this only sends it.
         kind = SpanKind.CLIENT if own and all(own) else SpanKind.PRODUCER
         context = processing.unwound()
         span = self._tracer.start_span(
@@ -140,7 +141,7 @@ class Spans:
         self._instruments.consumed(1, attributes)
         delivery = 1 + job.nacks + job.additional_deliveries
         about: names.Attributes = {names.MESSAGE_ID: job.id, names.DELIVERY: delivery}
-        # It has come already: this says when, and who has got it.
+        # The job has already arrived: this records when, and who received it.
         self._tracer.start_span(
             _name("receive", [job.queue]), context, SpanKind.CLIENT, attributes | about, links
         ).end()
@@ -153,7 +154,7 @@ class Spans:
         return made
 
     def _place(self, jobs: Sequence[Received]) -> tuple[Context, list[Link]]:
-        """The context of a span about jobs that were delivered, and its links to those that added
+        """Return the context of a span about delivered jobs, and its links to the spans that added
         them."""
         context = processing.unwound()
         added = [span_of(job.header_pairs) for job in jobs]
@@ -214,14 +215,14 @@ class _Sending:
 
 
 def _failure(reply: Reply) -> DisqueError | None:
-    """The error in a reply; in that for a topic the first one."""
+    """Return the error in a reply; in the reply for a topic, the first one."""
     if isinstance(reply, list):
         return next(filter(None, map(_failure, reply)), None)
     return reply if isinstance(reply, DisqueError) else None
 
 
 def _one(queues: Sequence[Name]) -> str | None:
-    """The queue that all of them are; None: there are several."""
+    """Return the queue if all are the same; None if there are several."""
     different = {as_text(queue) for queue in queues}
     return different.pop() if len(different) == 1 else None
 

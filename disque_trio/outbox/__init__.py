@@ -1,7 +1,7 @@
-"""Jobs that are added with a transaction of the program's own database.
+"""Jobs that are added in a transaction of the program's own database.
 
 The program writes a row into a table in its transaction (``Outbox`` for SQLAlchemy,
-``disque_trio.outbox.django`` for Django); after the commit ``disque-outbox`` forwards it with
+``disque_trio.outbox.django`` for Django). After the commit, ``disque-outbox`` forwards the row with
 ADDJOB UNIQUE. See docs/outbox.md.
 """
 
@@ -14,7 +14,7 @@ __all__ = ["Outbox"]
 
 
 def __getattr__(name: str) -> object:
-    # Programs with Django need no SQLAlchemy.
+    # Programs that use Django do not need SQLAlchemy.
     if name != "Outbox":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     try:

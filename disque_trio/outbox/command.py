@@ -1,4 +1,4 @@
-"""``disque-outbox``: forwards the rows of an outbox in a database that SQLAlchemy reaches."""
+"""``disque-outbox``: forwards the rows of an outbox in a database that SQLAlchemy supports."""
 
 import argparse
 import os
@@ -10,10 +10,10 @@ from disque_trio.version import VERSION
 
 FAILED = 1
 EPILOG = """\
-The environment variable DISQUE_OUTBOX_DATABASE stands in for --database, which others can see
-in the list of processes; the password of the nodes is in DISQUECLI_AUTH.
+The environment variable DISQUE_OUTBOX_DATABASE replaces --database, which others can see in the
+process list. Put the password of the nodes in DISQUECLI_AUTH.
 
-Exit status: 0 done, or ended by SIGTERM or SIGINT; 1 failed, or with --once: not everything was
+Exit status: 0 done, or stopped by SIGTERM or SIGINT; 1 failed, or with --once, not everything was
 forwarded; 2 wrong arguments.
 
 examples:
@@ -23,17 +23,17 @@ examples:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command; returns its exit status."""
+    """Run the command and return its exit status."""
     options = _parser().parse_args(arguments)
     database = options.database or os.environ.get("DISQUE_OUTBOX_DATABASE")
     if not database:
-        _parser().error("give --database, or DISQUE_OUTBOX_DATABASE")
+        _parser().error("set --database or DISQUE_OUTBOX_DATABASE")
     try:
         from disque_trio.outbox.sql import SqlStore, engine_for
     except ModuleNotFoundError as missing:
         if (missing.name or "").partition(".")[0] != "sqlalchemy":
             raise
-        return _fail("it needs SQLAlchemy: pip install 'disque-trio[outbox]'")
+        return _fail("SQLAlchemy is missing: pip install 'disque-trio[outbox]'")
     from sqlalchemy.exc import SQLAlchemyError
 
     from disque_trio.outbox.running import run
@@ -41,7 +41,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         store = SqlStore(engine_for(database), options.table)
     except ModuleNotFoundError as missing:
-        return _fail(f"the driver of this database is not installed: {missing.name}")
+        return _fail(f"the database driver is not installed: {missing.name}")
     except SQLAlchemyError as error:
         return _fail(f"--database: {error}")
     return run(store, options)
@@ -55,14 +55,17 @@ def _fail(text: str) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="disque-outbox",
-        description="Forward the jobs that programs add with their transactions.",
+        description="Forward the jobs that programs add in their database transactions.",
         epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--version", action="version", version=f"disque-outbox {VERSION}")
-    parser.add_argument("--database", metavar="URL", help="as SQLAlchemy takes it")
+    parser.add_argument("--database", metavar="URL", help="URL of the database, as in SQLAlchemy")
     parser.add_argument(
-        "--table", default="disque_outbox", metavar="[SCHEMA.]NAME", help="(default: disque_outbox)"
+        "--table",
+        default="disque_outbox",
+        metavar="[SCHEMA.]NAME",
+        help="table with the rows (default: disque_outbox)",
     )
     add_options(parser)
     return parser

@@ -1,7 +1,7 @@
 """Forwards rows of an outbox to Disque, each once, in the order in which they were added.
 
-A row is sent with UNIQUE and its key, and deleted then. Who is killed in between leaves a row that
-is sent again: the node answers the id of the job that is there, for as long as it keeps the key.
+A row is sent with UNIQUE and its key, and then deleted. If the forwarder is killed in between, the
+row is sent again: the node returns the id of the existing job, as long as it keeps the key.
 """
 
 import time
@@ -29,14 +29,14 @@ from disque_trio.respclient.errors import (
 )
 
 UNREACHED = (ConnectionLost, ProtocolError, AuthError)
-# What says nothing of the job.
+# Errors that say nothing about the job.
 OF_THE_NODE = (*UNREACHED, LeavingError, LoadingError, MisconfError, NoExtError, OOMError)
-# Too few nodes: for all jobs; or for this one, which wants more copies than there are nodes, or
-# whose node was killed while it added it, so that it ends where its copy is.
+# Too few nodes: for all jobs; or only for a job that wants more copies than there are nodes, or
+# whose node was killed while adding it, so that it ends where its copy is.
 TOO_FEW = (NoReplError, NoUniqueError)
-PAUSES = (0.1, 5.0)  # s between attempts while the nodes or the database are away: first, longest
-ROW_PAUSES = (1.0, 300.0)  # s until a row that was refused is tried again
-# The same where nodes were too few, which they take seconds to say while others wait.
+PAUSES = (0.1, 5.0)  # s between attempts while nodes or database are away: first, longest
+ROW_PAUSES = (1.0, 300.0)  # s until a refused row is tried again
+# The same for rows refused because of too few nodes: the refusal takes seconds, while others wait.
 TOO_FEW_PAUSES = (5.0, 300.0)
 FORGETS_EVERY = 60.0  # s
 PATIENCE = 2  # attempts before an error that all rows of a batch get counts as theirs
@@ -46,35 +46,35 @@ class Sender(Protocol):
     """Adds jobs."""
 
     def send(self, jobs: Sequence[NewJob]) -> list[str | DisqueError]:
-        """Add them in their order with UNIQUE; for each its id, or the error."""
+        """Add jobs in order, with UNIQUE. Return for each its id, or the error."""
 
     def reaches_a_node(self) -> bool:
-        """Whether a node answers now."""
+        """Return whether a node answers now."""
 
 
 class NodesAway(Exception):
-    """No row could be added, for a reason of the nodes."""
+    """No row could be added, for reasons that concern the nodes."""
 
 
 class _TryFewer(Exception):
-    """The nodes close the connection on something in the batch."""
+    """The nodes close the connection because of something in the batch."""
 
 
 @dataclass(slots=True)
 class Counts:
-    """What was done so far: rows that were forwarded, and refusals."""
+    """What was done so far: rows forwarded, and refusals."""
 
     sent: int = 0
     refused: int = 0
 
 
 class Forwarder:
-    """Forwards what is in ``store`` through ``sender``.
+    """Forwards the rows in ``store`` through ``sender``.
 
     Args:
-        batch: rows at a time, at most.
+        batch: the most rows at a time.
         poll: seconds between two looks at a table that had nothing new.
-        keep: seconds for which forwarded rows stay, marked; None: they are deleted.
+        keep: seconds for which forwarded rows are kept and marked; None: they are deleted.
 
     Attributes:
         counts: what was done so far.
@@ -104,7 +104,7 @@ class Forwarder:
         self._impatience = 0
 
     def run(self, stop: Stop) -> None:
-        """Forward until ``stop`` is requested; a batch that was begun is finished."""
+        """Forward rows until ``stop`` is requested. A batch in progress is finished."""
         try:
             while not stop.requested:
                 self._turn(stop)
@@ -112,10 +112,10 @@ class Forwarder:
             self._disconnect()
 
     def once(self, stop: Stop) -> bool:
-        """Forward all that is due; returns whether nothing is left.
+        """Forward all rows that are due. Returns whether nothing is left.
 
         Raises:
-            NodesAway: no node takes the jobs.
+            NodesAway: no node accepts the jobs.
             Exception: one of ``Store.errors``.
         """
         try:
@@ -126,10 +126,10 @@ class Forwarder:
             self._disconnect()
 
     def step(self) -> int:
-        """Forward one batch; returns how many rows it had.
+        """Forward one batch. Returns how many rows it had.
 
         Raises:
-            NodesAway: no row could be added, and all are where they were.
+            NodesAway: no row could be added; all are unchanged.
             Exception: one of ``Store.errors``; rows that were sent may still be in the table.
         """
         now = time.time()
@@ -150,13 +150,13 @@ class Forwarder:
 
     def _turn(self, stop: Stop) -> None:
         try:
-            # Before the look: what is added after it is heard of.
+            # Before looking at the table, so that later rows are heard of.
             if self._listener is None:
                 self._listener = self._store.listen()
             found = self.step()
             if self._failures:
                 self._failures = 0
-                self._log.notice("forwards again")
+                self._log.notice("forwarding again")
             if not found:
                 stop.wait(self._poll, self._listener)
                 if self._listener is not None:
@@ -169,7 +169,7 @@ class Forwarder:
 
     def _pause(self, stop: Stop, event: str, error: Exception) -> None:
         self._failures += 1
-        # The first, and then about every minute.
+        # Log the first failure, and then about one a minute.
         if self._failures % 12 == 1:
             self._log.warning(event, error=str(error), attempts=self._failures)
         stop.wait(_pause(self._failures, PAUSES))
@@ -188,7 +188,7 @@ class Forwarder:
             theirs = self._theirs(answers, fresh)
             results |= {row: answers[n] for n, row in enumerate(jobs) if theirs(answers[n])}
         sent = [(row, id) for row, id in results.items() if isinstance(id, str)]
-        # The answers may have taken longer than a pause, which is to let others pass.
+        # The answers may have taken longer than the pause, which is meant to let other rows pass.
         now = time.time()
         refused = [
             Refusal(row, _readable(error), now + _row_pause(row, error))
@@ -207,13 +207,14 @@ class Forwarder:
     def _theirs(
         self, answers: Sequence[str | DisqueError], fresh: bool
     ) -> Callable[[object], bool]:
-        """Tell which answers settle their rows; the other rows are the first of the next batch.
+        """Return a function that tells which answers settle their rows; the other rows are the
+        first of the next batch.
 
         Args:
-            fresh: some rows were not refused before.
+            fresh: whether some rows were not refused before.
 
         Raises:
-            NodesAway: none does.
+            NodesAway: no answer does.
         """
         if not all(isinstance(answer, OF_THE_NODE + TOO_FEW) for answer in answers):
             self._impatience = 0
@@ -225,7 +226,7 @@ class Forwarder:
         if any(isinstance(answer, TOO_FEW) for answer in answers):
             self._impatience += 1
             if self._impatience > PATIENCE or not fresh:
-                # Others, behind these, may be taken.
+                # Rows after these may be accepted.
                 self._impatience = 0
                 return lambda answer: isinstance(answer, TOO_FEW)
         raise NodesAway(str(answers[0]))
@@ -238,7 +239,7 @@ class Forwarder:
 
 
 def _readable(error: Exception) -> str:
-    """What it says, as any database can keep it."""
+    """Return the error's text in a form that any database can store."""
     text = str(error).replace("\0", r"\0")
     return text.encode(errors="backslashreplace").decode()[:1000]
 
@@ -249,6 +250,6 @@ def _row_pause(row: Row, error: Exception) -> float:
 
 
 def _pause(attempt: int, limits: tuple[float, float]) -> float:
-    """Seconds to wait after so many attempts: each time twice as long, within limits."""
+    """Return the seconds to wait after this many attempts: doubling each time, within limits."""
     first, longest = limits
     return min(longest, first * 2.0 ** min(attempt - 1, 30))

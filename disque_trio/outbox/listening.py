@@ -1,14 +1,14 @@
-"""PostgreSQL's LISTEN, over a connection of psycopg 3 that is used for nothing else."""
+"""PostgreSQL's LISTEN, over a psycopg 3 connection that is used for nothing else."""
 
 from typing import Any
 
 
 class Notifications:
-    """Hears of new rows; see ``Listener``.
+    """Hears about new rows; see ``Listener``.
 
     Args:
-        connection: a ``psycopg.Connection``, which this owns from now on.
-        channel: what ``add`` notifies.
+        connection: a ``psycopg.Connection``, owned by this object from now on.
+        channel: the channel that ``add`` notifies.
     """
 
     def __init__(self, connection: Any, channel: str) -> None:
@@ -28,7 +28,7 @@ class Notifications:
         return number
 
     def drain(self) -> None:
-        """Read what there is. Raises psycopg.Error."""
+        """Read all notifications. Raises psycopg.Error."""
         for _ in self._connection.notifies(timeout=0):
             pass
 

@@ -1,4 +1,4 @@
-"""What ``disque-outbox`` and ``manage.py disque_outbox`` are told."""
+"""The options of ``disque-outbox`` and ``manage.py disque_outbox``."""
 
 import argparse
 import math
@@ -7,13 +7,13 @@ import os
 from disque_trio.respclient.arguments import add_certificate_options
 
 UNIQUE_FOR = 86400  # s
-# s: twice the longest time after which a row whose fate is unknown is sent again.
+# s: twice the maximum time after which a row with an unknown result is sent again.
 LEAST_UNIQUE_FOR = 600
-KEEP_HELP = "let forwarded rows stay for so long, with the id of the job (default: delete them)"
+KEEP_HELP = "keep forwarded rows for this long, with the job id (default: delete them)"
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """The options that do not depend on the kind of the program."""
+    """Add the options that both programs have."""
     parser.add_argument(
         "--nodes",
         nargs="+",
@@ -22,8 +22,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         help="some nodes of the cluster, or their URLs, such as disques://user:password@host:7711"
         " for TLS (default: 127.0.0.1:7711)",
     )
-    parser.add_argument("--user", metavar="NAME", help="whose password that of the nodes is")
-    parser.add_argument("--tls", action="store_true", help="connect to the nodes by TLS")
+    parser.add_argument("--user", metavar="NAME", help="the user to log in to the nodes as")
+    parser.add_argument("--tls", action="store_true", help="connect to the nodes over TLS")
     add_certificate_options(parser.add_argument)
     parser.add_argument(
         "--batch", type=_count, default=100, metavar="N", help="rows at a time (default: 100)"
@@ -33,26 +33,26 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         type=_seconds,
         default=1.0,
         metavar="SECONDS",
-        help="look for new rows so often; with PostgreSQL and psycopg 3 they are forwarded at once"
-        " (default: 1)",
+        help="seconds between polls for new rows (default: 1); PostgreSQL with psycopg 3 does not"
+        " need to poll and forwards them at once",
     )
     parser.add_argument(
         "--unique-for",
         type=_unique_for,
         default=float(UNIQUE_FOR),
         metavar="SECONDS",
-        help="the nodes keep the key of a job for so long: within it a row that was sent, and not"
-        " deleted, does not become a second job (default: 86400, a day)",
+        help="seconds for which the nodes keep the key of a job, so that a row that is sent again"
+        " does not become a second job (default: 86400, a day)",
     )
     parser.add_argument("--keep", type=_seconds, metavar="SECONDS", help=KEEP_HELP)
-    parser.add_argument("--once", action="store_true", help="forward what is there, and end")
+    parser.add_argument("--once", action="store_true", help="forward the existing rows, then exit")
     parser.add_argument(
-        "--check", action="store_true", help="say whether the table and a node can be reached"
+        "--check", action="store_true", help="check that the table and a node can be reached"
     )
     parser.add_argument(
         "--otel",
         action="store_true",
-        help="trace with OpenTelemetry, as the environment says (OTEL_EXPORTER_OTLP_ENDPOINT, ...)",
+        help="trace with OpenTelemetry, configured by OTEL_EXPORTER_OTLP_ENDPOINT and the like",
     )
     parser.add_argument(
         "--log-level", choices=("debug", "verbose", "notice", "warning"), default="notice"
@@ -61,26 +61,26 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def password() -> str | None:
-    """That of the nodes."""
+    """Return the password of the nodes."""
     return os.environ.get("DISQUECLI_AUTH")
 
 
 def _count(text: str) -> int:
     value = int(text)
     if value < 1:
-        raise argparse.ArgumentTypeError("at least 1")
+        raise argparse.ArgumentTypeError("must be at least 1")
     return value
 
 
 def _unique_for(text: str) -> float:
     value = _seconds(text)
     if value < LEAST_UNIQUE_FOR:
-        raise argparse.ArgumentTypeError(f"at least {LEAST_UNIQUE_FOR}")
+        raise argparse.ArgumentTypeError(f"must be at least {LEAST_UNIQUE_FOR}")
     return value
 
 
 def _seconds(text: str) -> float:
     value = float(text)
     if not 0 < value < math.inf:
-        raise argparse.ArgumentTypeError("more than 0")
+        raise argparse.ArgumentTypeError("must be more than 0")
     return value

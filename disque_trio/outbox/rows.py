@@ -1,6 +1,6 @@
-"""A row of the outbox: what ``add`` is told, as values of columns, and back to a job.
+"""A row of the outbox: converts the arguments of ``add`` to values of columns, and a row to a job.
 
-No library for databases is known here.
+Does not know any database library.
 """
 
 import json
@@ -26,7 +26,7 @@ LIMITS: Final[dict[str, tuple[int, int | None]]] = {
     "maxlen": (1, None),
     "replicate": (1, 65_535),
 }
-"""The smallest and the largest numbers that nodes take; None: there is no such limit here."""
+"""The smallest and the largest numbers that nodes accept; None: no limit here."""
 
 
 class Columns(TypedDict):
@@ -44,8 +44,8 @@ class Row:
     """A row that waits to be forwarded.
 
     Attributes:
-        key: the key of UNIQUE.
-        options: of ADDJOB, as JSON.
+        key: the UNIQUE key.
+        options: the options of ADDJOB, as JSON.
         attempts: how often a node has refused it.
     """
 
@@ -56,10 +56,10 @@ class Row:
     attempts: int
 
     def job(self) -> NewJob:
-        """The job to add.
+        """Return the job to add.
 
         Raises:
-            ValueError: the options are none: somebody else wrote the row.
+            ValueError: the options are invalid, because somebody else wrote the row.
         """
         try:
             options = json.loads(self.options)
@@ -99,31 +99,31 @@ def columns(
     headers: Headers | None = None,
     replicate: int | None = None,
 ) -> Columns:
-    """The columns of a new row for a job; see ``Outbox.add``.
+    """Return the columns of a new row for a job; see ``Outbox.add``.
 
     Raises:
-        ValueError: no node would take that.
+        ValueError: no node would accept such a job.
     """
     now = time.time()
     if delay is not None:
         if at is not None:
             raise ValueError("give either a delay or a time")
-        # Counted from here on, also when it is forwarded late.
+        # Counted from now on, even if the row is forwarded late.
         at = now + delay
     body = body.encode() if isinstance(body, str) else bytes(body)
     if len(body) > MAX_BULK:
-        raise ValueError(f"a body has at most {MAX_BULK} bytes, this one has {len(body)}")
+        raise ValueError(f"a body may have at most {MAX_BULK} bytes, this one has {len(body)}")
     try:
         at_ms = None if at is None else unix_ms(at)
     except OverflowError as error:
-        raise ValueError(f"no time: {error}") from error
+        raise ValueError(f"invalid time: {error}") from error
     _numbers(at=at_ms, priority=priority, retry=retry, ttl=ttl, maxlen=maxlen, replicate=replicate)
     pairs = pairs_of(headers)
     if tracing.tracer is not None:
         pairs += tracing.tracer.creating(queue, pairs)
     group = None if group is None else as_text(group)
     if group is not None and not 0 < len(_bytes(group)) <= MAX_GROUP:
-        raise ValueError(f"the name of a group has 1 to {MAX_GROUP} bytes")
+        raise ValueError(f"the name of a group must have 1 to {MAX_GROUP} bytes")
     options: dict[str, Any] = {
         "at_ms": at_ms,
         "retry": retry,
@@ -147,29 +147,29 @@ def columns(
 def _queue(name: Name) -> str:
     text = name if isinstance(name, str) else name.decode()  # UnicodeDecodeError is a ValueError
     if not text or "\0" in text:
-        raise ValueError("the name of a queue is not empty, and has no zero byte here")
+        raise ValueError("the name of a queue must not be empty or contain a zero byte")
     text.encode()
     return text
 
 
 def _numbers(**values: object) -> None:
-    """Raises ValueError: one of the numbers among the options is none, or outside its limits."""
+    """Raise ValueError if a number among the options is not an integer, or exceeds its limits."""
     for name, value in values.items():
         if value is None:
             continue
         if not isinstance(value, int) or isinstance(value, bool):
-            raise ValueError(f"{name} is a whole number, not {value!r}")
+            raise ValueError(f"{name} must be an integer, not {value!r}")
         least, most = LIMITS[name]
         if value < least or (most is not None and value > most):
             limits = f"at least {least}" if most is None else f"from {least} to {most}"
-            raise ValueError(f"{name} is {limits}, not {value}")
+            raise ValueError(f"{name} must be {limits}, not {value}")
 
 
 def _bytes(value: str) -> bytes:
-    """What ``as_text`` made a text of."""
+    """Reverse ``as_text``."""
     return value.encode("utf-8", "surrogateescape")
 
 
 def row_of(key: UUID, queue: str, body: Any, options: str, attempts: int) -> Row:
-    """The row in what a database gives for it; bodies come as one of several kinds of bytes."""
+    """Make a row from what a database returns; the type of bodies depends on the driver."""
     return Row(key, queue, bytes(body), options, attempts)

@@ -1,4 +1,4 @@
-"""Runs a forwarder as a program: until a signal, once, or only to look."""
+"""Runs a forwarder as a program: until a signal, once, or only to check."""
 
 import argparse
 import sys
@@ -17,7 +17,7 @@ FAILED = 1
 
 
 def run(store: Store, options: argparse.Namespace) -> int:
-    """Forward as ``options`` say; returns the exit status."""
+    """Forward according to ``options``. Returns the exit status."""
     if options.otel and (problem := _trace()):
         print(problem, file=sys.stderr)
         return FAILED
@@ -48,19 +48,19 @@ def _forward(store: Store, sender: DisqueSender, options: argparse.Namespace, st
         if options.once:
             empty = forwarder.once(stop)
         else:
-            log.notice("forwards", nodes=" ".join(sender.nodes))
+            log.notice("forwarding", nodes=" ".join(sender.nodes))
             forwarder.run(stop)
     except failures as error:
         log.warning("failed", error=str(error))
         return FAILED
     finally:
         counts = forwarder.counts
-        log.notice("ends", forwarded=counts.sent, refused=counts.refused)
+        log.notice("ended", forwarded=counts.sent, refused=counts.refused)
     return 0 if empty else FAILED
 
 
 def _trace() -> str:
-    """Trace as the environment says; returns what is in the way."""
+    """Set up tracing according to the environment. Returns a problem, or an empty text."""
     try:
         from disque_trio.otel.sdk import SetupError, configure
     except ImportError as error:
@@ -82,8 +82,8 @@ def _check(store: Store, sender: DisqueSender) -> int:
     else:
         age = 0.0 if waiting.oldest is None else time.time() - waiting.oldest
         print(
-            f"{waiting.rows} rows wait, {waiting.refused} of them were refused;"
-            f" the oldest waits for {age:.0f} s"
+            f"{waiting.rows} rows waiting, {waiting.refused} of them refused;"
+            f" the oldest has waited for {age:.0f} s"
         )
     finally:
         store.disconnect()
@@ -96,12 +96,12 @@ def _check(store: Store, sender: DisqueSender) -> int:
 
 
 def _tls(options: argparse.Namespace) -> Tls | None:
-    """What ``options`` say of TLS; None: nothing.
+    """Return the TLS settings in ``options``; None if there are none.
 
     Raises:
-        ValueError: one of them needs --tls.
+        ValueError: an option needs --tls.
     """
     tls = of_arguments(options)
     if not options.tls and tls != Tls():
-        raise ValueError("--cacert, --cert, --key, --sni and --insecure are for --tls")
+        raise ValueError("--cacert, --cert, --key, --sni and --insecure need --tls")
     return tls if options.tls else None

@@ -1,4 +1,4 @@
-"""Adds the jobs of an outbox, through the client for threads."""
+"""Adds the jobs of an outbox, using the client for threads."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -10,21 +10,21 @@ from disque_trio.client.urls import Cluster
 from disque_trio.respclient.errors import DisqueError
 from disque_trio.respclient.tls import Tls
 
-COPIES_WITHIN = 5.0  # s that a node may take for the copies of a job
+COPIES_WITHIN = 5.0  # s that a node may take to copy a job
 # s that a batch, and its transaction, waits for another node; the forwarder tries again anyway.
 RETRY_FOR = 2.0
 
 
 class DisqueSender:
-    """A client of a cluster, which connects when it is first needed; see ``Sender``.
+    """A client of a cluster, connected when first needed; see ``Sender``.
 
     Args:
-        nodes: ``host:port`` of some, or their URLs.
-        unique_for: seconds for which the keys of jobs are kept.
-        password, username, tls: where the URLs say nothing of them.
+        nodes: ``host:port`` of some nodes, or their URLs.
+        unique_for: seconds to keep the keys of jobs.
+        password, username, tls: used if the URLs do not specify them.
 
     Raises:
-        ValueError: an address makes no sense, or a file of certificates cannot be used.
+        ValueError: an address is malformed, or a certificate file cannot be used.
     """
 
     def __init__(
@@ -35,7 +35,8 @@ class DisqueSender:
         username: str | None = None,
         tls: Tls | None = None,
     ) -> None:
-        self._cluster = Cluster.of(nodes, username, password, tls)
+        cluster = Cluster.of(nodes, username, password, tls)
+        self._cluster = cluster.named_after("disque-outbox")
         self._cluster.login.encryption()  # reads the files
         self.nodes = self._cluster.nodes
         self._unique_for = unique_for
@@ -49,7 +50,7 @@ class DisqueSender:
             return [error] * len(jobs)
 
     def node(self) -> str:
-        """The address of a node that answers.
+        """Return the address of a node that answers.
 
         Raises:
             DisqueError: there is none.

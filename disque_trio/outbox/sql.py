@@ -1,4 +1,4 @@
-"""The outbox in a database that SQLAlchemy reaches."""
+"""The outbox in a database supported by SQLAlchemy."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -23,21 +23,21 @@ from disque_trio.outbox.rows import TABLE, Row, row_of
 from disque_trio.outbox.store import Refusal, Waiting
 from disque_trio.outbox.table import table_of
 
-# What programs say that reach the same database under asyncio, or leave open.
+# Drivers for asyncio, and missing drivers, with the driver to use here for the same database.
 _DRIVERS = {
     "postgres": "postgresql+psycopg",
     "postgresql": "postgresql+psycopg",
     "postgresql+asyncpg": "postgresql+psycopg",
     "sqlite+aiosqlite": "sqlite",
 }
-_LOCKING = ("postgresql", "mysql", "mariadb", "oracle")  # those with SKIP LOCKED
+_LOCKING = ("postgresql", "mysql", "mariadb", "oracle")  # databases with SKIP LOCKED
 
 
 def engine_for(url: str) -> Engine:
-    """An engine for a program without asyncio.
+    """Return an engine for a program without asyncio.
 
     Raises:
-        SQLAlchemyError: the URL cannot be read.
+        SQLAlchemyError: the URL is malformed.
         ModuleNotFoundError: the driver is not installed.
     """
     parsed = make_url(url)
@@ -46,14 +46,14 @@ def engine_for(url: str) -> Engine:
 
 
 class SqlStore:
-    """The table ``name`` (``schema.name``) of an outbox; see ``Store``."""
+    """The outbox table ``name`` (or ``schema.name``); see ``Store``."""
 
     def __init__(self, engine: Engine, name: str = TABLE) -> None:
         schema, _, table = name.rpartition(".")
         self._engine = engine
         self._table = table_of(MetaData(), table, schema or None)
         self._locks = engine.dialect.name in _LOCKING
-        # The driver's own are those of the connection that listens.
+        # The driver's own errors come from the connection that listens.
         self.errors = (SQLAlchemyError, engine.dialect.loaded_dbapi.Error)
 
     @contextmanager
@@ -70,8 +70,8 @@ class SqlStore:
         with self._engine.connect() as connection:
             rows = [row_of(*record) for record in connection.execute(due)]
             if not self._locks:
-                # Nobody else could write while the rows are on their way. UNIQUE sees to it that
-                # one that two forwarders read is added once.
+                # A transaction would keep others from writing while rows are sent. If two
+                # forwarders read the same row, UNIQUE makes sure that it is added once.
                 connection.rollback()
             yield SqlBatch(connection, self._table, rows, now)
             connection.commit()

@@ -1,4 +1,4 @@
-"""Waits that a signal ends."""
+"""Waits that signals can interrupt."""
 
 import select
 import signal
@@ -9,13 +9,13 @@ from typing import Protocol
 
 
 class Readable(Protocol):
-    """Something that ``select`` takes."""
+    """An object that ``select`` accepts."""
 
     def fileno(self) -> int: ...
 
 
 class Stop:
-    """Whether to stop, which can be waited for.
+    """A request to stop, which can be waited for.
 
     Attributes:
         requested: whether ``request`` was called.
@@ -27,7 +27,7 @@ class Stop:
         self._writer.setblocking(False)
 
     def request(self, *_: object) -> None:
-        """Stop; a handler of signals, too."""
+        """Request to stop. Can be used as a signal handler."""
         self.requested = True
         try:
             self._writer.send(b"\0")
@@ -35,7 +35,7 @@ class Stop:
             pass
 
     def wait(self, seconds: float, other: Readable | None = None) -> None:
-        """Wait for so long, until ``other`` can be read, or to be stopped."""
+        """Wait for ``seconds``, until ``other`` is readable, or until a stop is requested."""
         files: list[Readable] = [self._reader] if other is None else [self._reader, other]
         select.select(files, [], [], seconds)
 
@@ -46,7 +46,7 @@ class Stop:
 
 @contextmanager
 def stopped_by_signals() -> Iterator[Stop]:
-    """A ``Stop`` that SIGTERM and SIGINT request, within the block; for the main thread."""
+    """Yield a ``Stop`` requested by SIGTERM and SIGINT within the block. Main thread only."""
     stop = Stop()
     numbers = (signal.SIGTERM, signal.SIGINT)
     before = {number: signal.signal(number, stop.request) for number in numbers}

@@ -1,4 +1,4 @@
-"""What the forwarder asks of a database."""
+"""The interface between the forwarder and a database."""
 
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
@@ -10,7 +10,7 @@ from disque_trio.outbox.rows import Row
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """A row that was not taken: why, and when (s since the epoch) it is to be tried again."""
+    """A row that was refused: why, and when to try it again (s since the epoch)."""
 
     row: Row
     error: str
@@ -19,8 +19,8 @@ class Refusal:
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """What is not forwarded: how many rows, how many of them were refused, and when the oldest was
-    added (s since the epoch; None: there is none)."""
+    """What is not forwarded yet: how many rows, how many of them were refused, and when the oldest
+    was added (s since the epoch; None: there are none)."""
 
     rows: int
     refused: int
@@ -28,8 +28,8 @@ class Waiting:
 
 
 class Batch(Protocol):
-    """Rows that are due, the oldest first. Where the database can, they are locked until the end of
-    the block, and other forwarders do not get them."""
+    """Rows that are due, the oldest first. If the database can do that, they are locked until the
+    end of the block, so that other forwarders do not get them."""
 
     @property
     def rows(self) -> Sequence[Row]: ...
@@ -37,17 +37,17 @@ class Batch(Protocol):
     def settle(
         self, sent: Sequence[tuple[Row, str]], refused: Sequence[Refusal], keep: bool
     ) -> None:
-        """Take the rows that were sent (each with the id of its job) out of the table, or mark them
-        if they are to be kept, and write down what was refused."""
+        """Remove the rows that were sent (each with the id of its job) from the table, or mark them
+        if they are to be kept, and record what was refused."""
 
 
 class Listener(Protocol):
-    """Tells when something was added: ``fileno()`` can be read then."""
+    """Reports when something was added: ``fileno()`` then becomes readable."""
 
     def fileno(self) -> int: ...
 
     def drain(self) -> None:
-        """Read what there is. Raises one of ``Store.errors`` if the connection is broken."""
+        """Read all notifications. Raises one of ``Store.errors`` if the connection is broken."""
 
     def close(self) -> None: ...
 
@@ -56,22 +56,22 @@ class Store(Protocol):
     """The table of an outbox in some database.
 
     Attributes:
-        errors: what its methods raise when the database cannot be used now.
+        errors: exceptions that its methods raise if the database cannot be used at the moment.
     """
 
     @property
     def errors(self) -> tuple[type[Exception], ...]: ...
 
     def batch(self, limit: int, now: float) -> AbstractContextManager[Batch]:
-        """Up to ``limit`` rows that are due at ``now`` (s since the epoch)."""
+        """Yield up to ``limit`` rows that are due at ``now`` (s since the epoch)."""
 
     def waiting(self) -> Waiting: ...
 
     def forget(self, before: float) -> int:
-        """Delete the rows that were sent before that time; returns how many."""
+        """Delete the rows that were sent before that time; return how many."""
 
     def listen(self) -> Listener | None:
-        """Begin to hear of new rows; None where the database or its driver cannot tell."""
+        """Start to listen for new rows; None if the database or its driver does not support it."""
 
     def disconnect(self) -> None:
-        """Close all connections; others are opened when they are needed."""
+        """Close all connections; new ones are opened when needed."""

@@ -38,7 +38,7 @@ Transaction: TypeAlias = (
 
 
 def table_of(metadata: MetaData, name: str = TABLE, schema: str | None = None) -> Table:
-    """The table of an outbox. Times are seconds since the epoch."""
+    """Return the table of an outbox. Times are seconds since the epoch."""
     sent = Column("sent", Double)
     id = Column("id", BigInteger().with_variant(Integer, "sqlite"), primary_key=True)
     waits = sent.is_(None)
@@ -65,10 +65,10 @@ class Outbox:
     """A table of jobs to add, written in the program's transactions.
 
     Args:
-        metadata: of the program, which creates its tables (``Base.metadata``).
-        table, schema: where it is.
-        notify: tell ``disque-outbox`` of new rows with PostgreSQL's NOTIFY at the commit, so that
-            it need not wait for its next look.
+        metadata: the program's metadata, which creates its tables (``Base.metadata``).
+        table, schema: the name and the schema of the table.
+        notify: whether to tell ``disque-outbox`` about new rows with PostgreSQL's NOTIFY at the
+            commit, so that it need not wait for its next look.
 
     Attributes:
         table: the ``Table``.
@@ -103,19 +103,21 @@ class Outbox:
         headers: Headers | None = None,
         replicate: int | None = None,
     ) -> UUID:
-        """Add a job when the transaction commits, and only then. The other arguments are those of
-        ``Client.add``; ``delay`` counts from now on, ``ttl`` from when it is forwarded.
+        """Add a job when the transaction commits, and only then.
+
+        The other arguments are those of ``Client.add``; ``delay`` counts from now on, ``ttl`` from
+        when the job is forwarded.
 
         Args:
-            transaction: a session, also one of asyncio, which writes the row with its next flush;
+            transaction: a session, asynchronous or not, which writes the row with its next flush;
                 or a connection, which writes it now. With an ``AsyncConnection``:
                 ``await connection.run_sync(outbox.add, "queue", body)``.
 
         Returns:
-            The key of the row, and of UNIQUE.
+            The key of the row, which is also the job's UNIQUE key.
 
         Raises:
-            ValueError: no node would take such a job.
+            ValueError: no node would accept such a job.
         """
         values = columns(
             queue,
@@ -144,8 +146,8 @@ class Outbox:
 
     def add_task(self, transaction: Transaction, bound: Bound[Any]) -> UUID:
         """Add a job of a task when the transaction commits:
-        ``outbox.add_task(session, send_mail.bind("ann@example.org"))``. Like ``add``; what the task
-        says of ``unique`` does not hold here."""
+        ``outbox.add_task(session, send_mail.bind("ann@example.org"))``. Like ``add``; the task's
+        ``unique`` does not apply."""
         return self.add(transaction, **job_of(bound))
 
     def _notify_after_flush(self, session: Session) -> None:

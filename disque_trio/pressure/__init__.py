@@ -1,6 +1,6 @@
 """pressure: bounded, synchronised, exclusive FIFO queues in any Redis (protocol 0.15).
 
-What is offered here is imported when it is first asked for: the command's --help needs none of it.
+Names are imported when they are first used, since the command's --help needs none of them.
 """
 
 from importlib import import_module

@@ -8,14 +8,14 @@ from disque_trio.respclient.arguments import add_certificate_options
 from disque_trio.version import VERSION
 
 EPILOG = """\
-The environment variables REDIS_SERVER, REDIS_PORT, REDIS_DB and PRESSURE_PREFIX stand in for the
-options that are not given; without either it is 127.0.0.1, 6379, 0 and __pressure__. A password of
-Redis is in REDISCLI_AUTH, that of sentinels in REDISCLI_SENTINEL_AUTH, that of Disque in
-DISQUECLI_AUTH. In a cluster all keys of a queue have to be in one slot: put a part of the prefix or
-the name in braces.
+Options that are not given come from the environment variables REDIS_SERVER, REDIS_PORT, REDIS_DB
+and PRESSURE_PREFIX, or else default to 127.0.0.1, 6379, 0 and __pressure__. Passwords are read
+from REDISCLI_AUTH for Redis, REDISCLI_SENTINEL_AUTH for sentinels and DISQUECLI_AUTH for Disque.
+In a cluster, all keys of a queue must be in one slot: put a part of the prefix or the name in
+braces.
 
-Exit status: 0 done; 1 failed, a line on standard error says why; 2 wrong arguments; 130, 141, 143
-stopped by SIGINT, because nobody reads the output any more, by SIGTERM.
+Exit status: 0 success; 1 failure, explained by a line on standard error; 2 wrong arguments; 130 or
+143 stopped by SIGINT or SIGTERM; 141 nobody reads the output any more.
 
 examples:
   pressure create lines --bound 1000
@@ -25,7 +25,7 @@ examples:
 
 
 def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
-    """The command line as values; ends the program with status 2 if it is wrong."""
+    """Parse the command line. If it is wrong, the program exits with status 2."""
     parser = _parser()
     options = parser.parse_args(arguments)
     if options.command == "pipe":
@@ -37,9 +37,9 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
         if options.close and not to_pressure:
             parser.error("pipe: --close is for --to-pressure")
     if options.command == "put" and options.bound is not None and not options.create:
-        parser.error("put: --bound is for --create")
+        parser.error("put: --bound needs --create")
     if options.command == "doctor" and options.held_by is not None and options.free is None:
-        parser.error("doctor: --held-by is for --free")
+        parser.error("doctor: --held-by needs --free")
     _check_where(parser, options)
     return options
 
@@ -54,30 +54,30 @@ def _check_where(parser: argparse.ArgumentParser, options: argparse.Namespace) -
         others |= {"--db": options.db, "--user": options.user}
     for name, value in others.items():
         if given and value is not None:
-            parser.error(f"{name} cannot be given beside {given[0]}")
+            parser.error(f"{name} cannot be used with {given[0]}")
     if (options.sentinel is None) != (options.service is None):
         parser.error("--sentinel and --service belong together")
     if options.sentinel_user is not None and options.sentinel is None:
-        parser.error("--sentinel-user is for --sentinel")
+        parser.error("--sentinel-user needs --sentinel")
     if options.cluster and (options.sentinel or options.socket or options.db):
-        parser.error("a cluster has no sentinels, no socket and no database but 0")
+        parser.error("a cluster has no sentinels, no socket, and only database 0")
     if options.key is not None and options.cert is None:
-        parser.error("--key is for --cert")
+        parser.error("--key needs --cert")
     tls = options.tls or (options.url is not None and options.url.tls)
     files = (options.cacert, options.cert, options.sni, options.insecure or None)
     if not tls and any(value is not None for value in files):
-        parser.error("--cacert, --cert, --key, --sni and --insecure are for --tls")
+        parser.error("--cacert, --cert, --key, --sni and --insecure need --tls")
     if options.tls and (options.socket is not None or (options.url and options.url.socket)):
-        parser.error("a socket knows no TLS")
+        parser.error("a Unix socket has no TLS")
 
 
 def _parser() -> argparse.ArgumentParser:
-    # An option that is not given behind the command must not overwrite one that is before it.
+    # An option that is absent after the command must not overwrite one given before it.
     common = argparse.ArgumentParser(add_help=False, argument_default=argparse.SUPPRESS)
     _common(common)
     parser = argparse.ArgumentParser(
         prog="pressure",
-        description="Bounded, exclusive FIFO queues in a Redis, for shell pipelines.",
+        description="Bounded, exclusive FIFO queues in Redis, for shell pipelines.",
         epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -89,16 +89,16 @@ def _parser() -> argparse.ArgumentParser:
         return commands.add_parser(name, parents=[common], help=help, description=help)
 
     create = _named(command("create", "Create a queue."))
-    _bound(create, "most elements it may hold (default: no bound)")
+    _bound(create, "the most elements it may hold (default: no bound)")
     create.add_argument(
         "--force",
         action="store_true",
-        help="remove what is left of a queue that was half deleted by a client that died",
+        help="remove the remains of a queue whose deletion a dead client left unfinished",
     )
 
     put = _named(command("put", "Put standard input into a queue, line by line."))
     framing = put.add_mutually_exclusive_group()
-    framing.add_argument("-0", "--null", action="store_true", help="elements end in NUL, not LF")
+    framing.add_argument("-0", "--null", action="store_true", help="elements end with NUL, not LF")
     framing.add_argument(
         "-b",
         "--block",
@@ -107,92 +107,105 @@ def _parser() -> argparse.ArgumentParser:
         help="for binary data: blocks of SIZE bytes (k, m: KiB, MiB)",
     )
     put.add_argument("--create", action="store_true", help="create the queue if there is none")
-    _bound(put, "with --create: most elements it may hold")
+    _bound(put, "with --create: the most elements it may hold")
     put.add_argument("--close", action="store_true", help="close the queue at the end of the input")
     put.add_argument(
         "--hold",
         action="store_true",
-        help="stay the producer all the time: nobody else can put, nor close it, in between",
+        help="remain the producer throughout: nobody else can put or close in between",
     )
 
-    get = _named(command("get", "Take elements out of a queue and write them, one a line."))
+    get = _named(command("get", "Take elements out of a queue and write them, one per line."))
     get.add_argument("-n", "--count", type=_number, metavar="N", help="end after N elements")
     get.add_argument("--no-wait", action="store_true", help="end when the queue is empty")
     framing = get.add_mutually_exclusive_group()
-    framing.add_argument("-0", "--null", action="store_true", help="end elements in NUL, not LF")
-    framing.add_argument("-b", "--block", action="store_true", help="write nothing between them")
+    framing.add_argument("-0", "--null", action="store_true", help="end elements with NUL, not LF")
+    framing.add_argument(
+        "-b", "--block", action="store_true", help="write nothing between elements"
+    )
 
     tail = _named(command("tail", "Show the newest elements without taking them."))
-    tail.add_argument("-n", "--count", type=_number, default=10, metavar="N", help="(default 10)")
-    tail.add_argument("-f", "--follow", action="store_true", help="go on as elements are put in")
-    tail.add_argument("-0", "--null", action="store_true", help="end elements in NUL, not LF")
+    tail.add_argument(
+        "-n",
+        "--count",
+        type=_number,
+        default=10,
+        metavar="N",
+        help="elements to show (default: 10)",
+    )
+    tail.add_argument(
+        "-f", "--follow", action="store_true", help="show new elements as they arrive"
+    )
+    tail.add_argument("-0", "--null", action="store_true", help="end elements with NUL, not LF")
 
     _named(command("length", "Print how many elements a queue holds."))
-    stats = _named(command("stats", "Print the numbers of a queue."))
-    stats.add_argument("--json", action="store_true", help="as one JSON object")
-    _named(command("close", "Close a queue: no more puts, gets until it is empty."))
-    _named(command("delete", "Delete a queue and all that is in it."))
-    listing = command("list", "List all queues with length and bound.")
-    listing.add_argument("--json", action="store_true", help="one JSON object a line")
+    stats = _named(command("stats", "Print the statistics of a queue."))
+    stats.add_argument("--json", action="store_true", help="print one JSON object")
+    _named(command("close", "Close a queue: no more puts; gets work until it is empty."))
+    _named(command("delete", "Delete a queue and all its elements."))
+    listing = command("list", "List all queues with their lengths and bounds.")
+    listing.add_argument("--json", action="store_true", help="print one JSON object per line")
 
     doctor = _named(command("doctor", "Show who holds the roles of a queue and what is wrong."))
     doctor.add_argument(
         "--free",
         choices=("producer", "consumer"),
-        help="give back this role for a holder that is dead. Be sure that it is: if it lives, two"
-        " clients have the role afterwards",
+        help="free this role if its holder is dead. Make sure that it is: if it is alive, two"
+        " clients will have the role",
     )
     doctor.add_argument(
         "--held-by", metavar="ID", help="with --free: only if this client (still) holds the role"
     )
 
     pipe = command("pipe", "Move elements between Disque and pressure.")
-    pipe.add_argument("--from-disque", metavar="QUEUE", help="take jobs from there")
+    pipe.add_argument("--from-disque", metavar="QUEUE", help="take jobs from this queue")
     pipe.add_argument("--to-pressure", metavar="NAME", help="and put them here")
-    pipe.add_argument("--from-pressure", metavar="NAME", help="take elements from there")
+    pipe.add_argument("--from-pressure", metavar="NAME", help="take elements from this queue")
     pipe.add_argument("--to-disque", metavar="QUEUE", help="and add them here")
     pipe.add_argument(
         "--node",
         action="append",
         metavar="HOST:PORT",
-        help="a Disque node, or its URL, such as disques://user:password@host:7711 for TLS; more"
-        " than once for several (default 127.0.0.1:7711); a password for all is in the environment"
-        " variable DISQUECLI_AUTH",
+        help="a Disque node, or its URL, such as disques://user:password@host:7711 for TLS; repeat"
+        " it for several nodes (default: 127.0.0.1:7711). The environment variable DISQUECLI_AUTH"
+        " holds a password for all of them",
     )
     pipe.add_argument("-n", "--count", type=_number, metavar="N", help="end after N elements")
     pipe.add_argument("--no-wait", action="store_true", help="end when there is nothing to take")
     pipe.add_argument("--close", action="store_true", help="close the pressure queue at the end")
     pipe.add_argument("--replicate", type=_number, metavar="N", help="copies of each job")
-    pipe.add_argument("--ttl", type=_number, metavar="S", help="seconds of life of each job")
+    pipe.add_argument(
+        "--ttl", type=_number, metavar="S", help="time to live of each job, in seconds"
+    )
     pipe.add_argument("--retry", type=_natural, metavar="S", help="RETRY of each job, in seconds")
     return parser
 
 
 def _common(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
-    add("--server", metavar="HOST", help="where Redis is")
-    add("--port", type=_port, metavar="PORT", help="its TCP port")
-    add("--db", type=_natural, metavar="N", help="number of its database")
-    add("--prefix", metavar="TEXT", help="what all keys begin with")
+    add("--server", metavar="HOST", help="host of Redis")
+    add("--port", type=_port, metavar="PORT", help="TCP port of Redis")
+    add("--db", type=_natural, metavar="N", help="database number")
+    add("--prefix", metavar="TEXT", help="prefix of all keys")
     add(
         "--timeout",
         type=_seconds,
         metavar="S",
-        help="fail after so many seconds of waiting for a role, room or an element",
+        help="fail after waiting this many seconds for a role, for space or for an element",
     )
-    add("-q", "--quiet", action="store_true", help="no progress line")
-    where = parser.add_argument_group("other ways to a Redis")
+    add("-q", "--quiet", action="store_true", help="do not show a progress line")
+    where = parser.add_argument_group("other ways to connect to Redis")
     add = where.add_argument
-    add("--user", metavar="NAME", help="user of Redis whose password is given")
+    add("--user", metavar="NAME", help="Redis user that the password belongs to")
     add("--url", type=_url, metavar="URL", help="redis://, rediss:// or unix://")
     add("--socket", metavar="PATH", help="the Unix socket of Redis")
-    add("--tls", action="store_true", help="connect by TLS")
+    add("--tls", action="store_true", help="connect with TLS")
     add_certificate_options(add)
-    add("--cluster", action="store_true", help="it is a cluster: list asks all nodes")
+    add("--cluster", action="store_true", help="Redis is a cluster; list asks all of its nodes")
     places = "HOST:PORT[,...]"
     add("--sentinel", type=_sentinels, metavar=places, help="ask these sentinels where Redis is")
-    add("--service", metavar="NAME", help="its name with the sentinels")
-    add("--sentinel-user", metavar="NAME", help="user of the sentinels, where they have users")
+    add("--service", metavar="NAME", help="name of the Redis, as the sentinels know it")
+    add("--sentinel-user", metavar="NAME", help="user for the sentinels, if they have users")
 
 
 def _named(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
@@ -206,7 +219,7 @@ def _bound(parser: argparse.ArgumentParser, help: str) -> None:
 
 def _natural(text: str) -> int:
     if not text.isascii() or not text.isdigit():
-        raise argparse.ArgumentTypeError(f"a number is needed, not {text!r}")
+        raise argparse.ArgumentTypeError(f"expected a number, not {text!r}")
     if len(text) > 30:
         raise argparse.ArgumentTypeError("the number is too large")
     return int(text)
@@ -215,14 +228,14 @@ def _natural(text: str) -> int:
 def _number(text: str) -> int:
     value = _natural(text)
     if value < 1:
-        raise argparse.ArgumentTypeError("a number of 1 or more is needed")
+        raise argparse.ArgumentTypeError("expected a number of 1 or more")
     return value
 
 
 def _port(text: str) -> int:
     value = _number(text)
     if value > 65535:
-        raise argparse.ArgumentTypeError(f"{value} is no TCP port")
+        raise argparse.ArgumentTypeError(f"{value} is not a TCP port")
     return value
 
 
@@ -237,7 +250,7 @@ def _seconds(text: str) -> float:
     except ValueError:
         value = -1.0
     if not 0 <= value < 1e9:
-        raise argparse.ArgumentTypeError(f"a number of seconds is needed, not {text!r}")
+        raise argparse.ArgumentTypeError(f"expected a number of seconds, not {text!r}")
     return value
 
 
@@ -253,6 +266,6 @@ def _sentinels(text: str) -> list[tuple[str, int]]:
     for place in text.split(","):
         host, colon, port = place.rpartition(":")
         if not colon or not host.strip("[]"):
-            raise argparse.ArgumentTypeError(f"HOST:PORT is needed, not {place!r}")
+            raise argparse.ArgumentTypeError(f"expected HOST:PORT, not {place!r}")
         found.append((host.removeprefix("[").removesuffix("]"), _port(port)))
     return found

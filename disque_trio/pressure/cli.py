@@ -1,7 +1,7 @@
 """The command ``pressure``: queues for shell pipelines.
 
-Owns the commands, one function each, and the exit status. What they say goes to standard output;
-what is wrong is one line on standard error.
+Owns the commands, one function each, and the exit status. Results go to standard output; errors are
+one line on standard error.
 """
 
 import argparse
@@ -45,12 +45,12 @@ if TYPE_CHECKING:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run a command. Returns the exit status, see ``arguments``."""
+    """Run a command and return its exit status; see ``arguments``."""
     return run(parse(arguments))
 
 
 def run(options: argparse.Namespace) -> int:
-    """Run the command of these options; returns the exit status."""
+    """Run the command with these options and return its exit status."""
     fill_streams()
     try:
         settings = where(options)
@@ -64,12 +64,12 @@ def run(options: argparse.Namespace) -> int:
         return FAILED
     try:
         return trio.run(_run, options, settings, client)
-    except KeyboardInterrupt:  # before there was anything to give back
+    except KeyboardInterrupt:  # before any role was taken
         return SIGNALLED + signal.SIGINT
 
 
 async def _run(options: argparse.Namespace, settings: Settings, client: Server | Sentinels) -> int:
-    # Where elements are typed or shown, a line that is written over and over is in the way.
+    # Where elements are typed or shown, a progress line would be in the way.
     beside = {"put": sys.stdin, "get": sys.stdout}.get(options.command)
     progress = Progress(quiet=options.quiet or (beside is not None and beside.isatty()))
     signals = Signals()
@@ -87,7 +87,7 @@ async def _run(options: argparse.Namespace, settings: Settings, client: Server |
         progress.end()
         say(_told(failure, options))
         if isinstance(failure, OSError):
-            _forget_output()  # perhaps it is the output that failed
+            _forget_output()  # the failure may be that of the output
     progress.end()
     return status if signals.caught is None else SIGNALLED + signals.caught
 
@@ -101,7 +101,7 @@ def _told(failure: Exception, options: argparse.Namespace) -> str:
 
 
 def _forget_output() -> None:
-    # Nobody reads it: without this Python would complain once more at exit.
+    # Nobody reads it. Without this, Python would complain again at exit.
     os.dup2(os.open(os.devnull, os.O_WRONLY), STDOUT)
 
 
@@ -161,9 +161,9 @@ async def _doctor(run: Run) -> None:
         if options.free is not None:
             blamed = await queue.repair(options.free, options.held_by)
             if blamed is None:
-                print(f"the role of {options.free} was free already")
+                print(f"the role of {options.free} was already free")
             else:
-                who = blamed or "a client that had not given its id"
+                who = blamed or "a client that did not give its id"
                 print(f"freed the role of {options.free}; it was held by {who}")
         diagnosis = await doctor.examine(queue)
     for line in diagnosis.lines:
@@ -175,7 +175,7 @@ async def _doctor(run: Run) -> None:
 
 
 async def _pipe(run: Run) -> None:
-    # Here, because all other commands can do without it and start sooner.
+    # Imported here, since the other commands do not need it and start sooner without it.
     from disque_trio.client import DisqueError, connect
 
     options = run.options

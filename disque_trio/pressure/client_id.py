@@ -1,6 +1,6 @@
-"""Makes unique, readable ids of clients: host, process, thread and task.
+"""Makes unique, readable client ids from host, process, thread and task.
 
-Owns the numbering of tasks, as Trio gives them none.
+Owns the numbering of tasks, since Trio does not number them.
 """
 
 import itertools
@@ -17,9 +17,9 @@ _host = socket.gethostname()
 
 
 def client_id() -> str:
-    """The id of the calling task (or, outside of Trio, thread), as
-    ``host_pid123_thread456_task789``. It stays the same for the life of the task."""
-    # The process is asked each time: a fork changes it.
+    """Return the id of the calling task, such as ``host_pid123_thread456_task789``; outside of
+    Trio, that of the calling thread. A task keeps its id for life."""
+    # Ask for the process each time: a fork changes it.
     base = f"{_host}_pid{os.getpid()}_thread{threading.get_native_id()}"
     try:
         task = trio.lowlevel.current_task()

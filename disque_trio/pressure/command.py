@@ -1,4 +1,4 @@
-"""The environment of the commands of ``pressure``. Owns the handles that they open."""
+"""What a command of ``pressure`` works with. Owns the handles that commands open."""
 
 import argparse
 from typing import NamedTuple
@@ -13,7 +13,9 @@ class Run(NamedTuple):
     """A running command.
 
     Attributes:
-        options: its command line. settings, client: where Redis is. progress: the line that counts.
+        options: its command line.
+        settings, client: how to reach Redis.
+        progress: the progress line.
     """
 
     options: argparse.Namespace
@@ -22,7 +24,7 @@ class Run(NamedTuple):
     progress: Progress
 
     def queue(self, name: str | None = None) -> PressureQueue:
-        """A handle of the queue that the command line names, or of another."""
+        """Return a handle of the queue named ``name``, or else named on the command line."""
         return PressureQueue(
             self.options.name if name is None else name,
             server=self.settings.server,

@@ -1,7 +1,7 @@
-"""Connects the command to its Redis: with a password, TLS, a socket, or sentinels.
+"""Connects the command to its Redis: with a password, TLS, a Unix socket or sentinels.
 
-Owns the translation of options into what ``PressureQueue`` connects to. In a cluster every node
-leads to the right one.
+Owns the translation of options into what ``PressureQueue`` connects to. In a cluster, any node
+redirects to the right one.
 """
 
 import argparse
@@ -14,7 +14,7 @@ from disque_trio.respclient.tls import Encryption, Tls, of_arguments
 
 
 def where(options: argparse.Namespace) -> Settings:
-    """The settings that options, URL and environment amount to. Raises as ``resolve``."""
+    """Return the settings from options, URL and environment. Raises the errors of ``resolve``."""
     url = options.url
     if url is None:
         return resolve(options.server, options.port, options.db, options.prefix)
@@ -22,10 +22,10 @@ def where(options: argparse.Namespace) -> Settings:
 
 
 def client_for(options: argparse.Namespace, settings: Settings) -> Server | Sentinels:
-    """What to connect to, and how.
+    """Return what to connect to, and how.
 
     Raises:
-        ValueError: a file of certificates cannot be used; the text names it.
+        ValueError: a certificate file cannot be used; the text names it.
     """
     url = options.url
     password = (url.password if url else None) or os.environ.get("REDISCLI_AUTH") or None

@@ -1,4 +1,4 @@
-"""Terminal helpers of the commands: progress line, signals, exit statuses."""
+"""Terminal helpers for the commands: progress line, signals, exit statuses."""
 
 import os
 import signal
@@ -12,24 +12,24 @@ import trio
 from disque_trio.pressure.tasks import aside
 
 OK, FAILED, USAGE = 0, 1, 2
-SIGNALLED = 128  # and the number of the signal
+SIGNALLED = 128  # plus the number of the signal
 
 REFRESH = 0.25  # seconds
 
 
 class Failed(Exception):
-    """A command failed; the text says why."""
+    """A command failed; the text explains why."""
 
 
 class Progress:
-    """A line on a terminal that counts elements, written anew four times a second.
+    """A line on a terminal that counts elements, rewritten four times a second.
 
-    It says how many there were in all and how many in each of the last seconds. Nothing is written
-    if standard error is no terminal.
+    Shows the total and the current rate. If standard error is not a terminal, nothing is written.
 
     Attributes:
-        elements: how many there were so far.
-        waits: asked what is waited for while there are no more elements; None: for nothing.
+        elements: the number of elements so far.
+        waits: called while no elements arrive, to describe what the command waits for; None: it
+            waits for nothing.
     """
 
     def __init__(self, *, quiet: bool = False) -> None:
@@ -59,7 +59,7 @@ class Progress:
         await trio.sleep_forever()
 
     def end(self) -> None:
-        """Leave the totals on the terminal, and go to the next line."""
+        """Leave the totals on the terminal and start a new line."""
         if self._shown:
             took = max(time.monotonic() - self._began, 1e-6)
             rate = f"{self.elements / took:,.0f}/s"
@@ -75,10 +75,10 @@ class Progress:
 
 
 class Signals:
-    """Which of SIGINT, SIGTERM and SIGHUP came, if any.
+    """The SIGINT, SIGTERM or SIGHUP that was received, if any.
 
     Attributes:
-        caught: the number of the first, or None.
+        caught: the number of the first signal, or None.
     """
 
     CAUGHT = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -89,10 +89,10 @@ class Signals:
 
 @asynccontextmanager
 async def stopped_by_signals() -> AsyncIterator[Signals]:
-    """Cancels its body when a signal comes, so that roles are given back, and remembers which.
+    """Cancel the block when a signal arrives, so that roles are given back; remember the signal.
 
-    The cancellation ends here. A second signal changes nothing: giving back has limits of its own.
-    A signal that was ignored when the program was started (``nohup``) stays so.
+    The cancellation ends here. A second signal changes nothing, since giving back roles has its own
+    time limits. A signal that was ignored when the program started (``nohup``) remains ignored.
     """
     signals = Signals()
     numbers = [number for number in Signals.CAUGHT if signal.getsignal(number) != signal.SIG_IGN]
@@ -113,16 +113,16 @@ async def stopped_by_signals() -> AsyncIterator[Signals]:
 
 
 def fill_streams() -> None:
-    """See to it that 0, 1 and 2 are open, if only to fail when they are used.
+    """Make sure that descriptors 0, 1 and 2 are open, even if using them only fails.
 
-    A program that is started without them (``<&-``) would give their numbers to its sockets, and
-    take those for its input and output.
+    A program started without them (``<&-``) would otherwise give these numbers to its sockets, and
+    mistake the sockets for its input and output.
     """
     for descriptor, mode in ((0, os.O_WRONLY), (1, os.O_RDONLY), (2, os.O_WRONLY)):
         try:
             os.fstat(descriptor)
         except OSError:
-            os.open(os.devnull, mode)  # the lowest number that is free
+            os.open(os.devnull, mode)  # takes the lowest free number
     if sys.stdout is None:
         sys.stdout = os.fdopen(1, "w", closefd=False)
     if sys.stderr is None:
@@ -130,5 +130,5 @@ def fill_streams() -> None:
 
 
 def say(text: str) -> None:
-    """A line on standard error, after the name of the program."""
+    """Print a line on standard error, after the name of the program."""
     print(f"pressure: {text}", file=sys.stderr, flush=True)

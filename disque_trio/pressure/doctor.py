@@ -1,10 +1,10 @@
 """Diagnoses a queue in plain words.
 
-Owns the judgement. It reads all keys of a queue, says who holds the roles and whether the tokens
-fit together, and changes nothing; ``PressureQueue.repair`` frees a role, when told to.
+Owns the judgement. It reads all keys of a queue, reports who holds the roles and whether the tokens
+are consistent, and changes nothing. ``PressureQueue.repair`` frees a role when asked to.
 
-What cannot be known is said as such: of a client that keeps no lease nobody can tell whether it is
-alive, and while it is at work its tokens are where they look wrong for a moment.
+It says so when something cannot be known: nobody can tell whether a client without a lease is
+alive, and while such a client works, its tokens may look wrong for a moment.
 """
 
 from dataclasses import dataclass
@@ -15,12 +15,12 @@ from disque_trio.pressure.queue import PressureQueue
 from disque_trio.pressure.stats import Stats
 
 Inspection = dict[str, tuple[str, str, float | None]]
-"""Key: its type, its value or length, and the seconds until it expires."""
+"""For each key: its type, its value or length, and the seconds until it expires."""
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """A problem. repair: the role to free if its holder is dead, or None."""
+    """A problem. ``repair``: the role to free if its holder is dead, or None."""
 
     text: str
     repair: str | None = None
@@ -31,7 +31,8 @@ class Diagnosis:
     """The state of a queue at one moment.
 
     Attributes:
-        lines: what there is. findings: what is wrong with it, or may be.
+        lines: a description of the queue.
+        findings: what is wrong with it, or may be.
     """
 
     lines: list[str]
@@ -39,7 +40,7 @@ class Diagnosis:
 
 
 async def examine(queue: PressureQueue) -> Diagnosis:
-    """Look at a queue.
+    """Examine a queue.
 
     Raises:
         QueueDoesNotExistError: none of its keys exists.
@@ -54,7 +55,7 @@ async def examine(queue: PressureQueue) -> Diagnosis:
 
 
 def judge(stats: Stats, keys: Inspection, base: str) -> Diagnosis:
-    """What there is to say of these numbers. ``base``: the name of the key of the elements."""
+    """Diagnose a queue from its statistics and keys. ``base``: the key of its elements."""
     bound = "no bound" if stats.bound is None else f"bound {stats.bound}"
     state = "closed" if stats.closed else "open"
     lines = [f"{state}, {stats.length} elements, {bound}"]
@@ -77,8 +78,8 @@ def judge(stats: Stats, keys: Inspection, base: str) -> Diagnosis:
     if not full and not stats.not_full and stats.producer_free:
         findings.append(
             Finding(
-                "there is room, but no permit: clients that wait for one wait until the next get"
-                " or put of one of ours makes one"
+                "there is room, but no permit: clients that wait for one go on waiting until the"
+                " next get or put of a client like this one makes one"
             )
         )
     if full and stats.not_full and stats.producer_free:
@@ -87,7 +88,7 @@ def judge(stats: Stats, keys: Inspection, base: str) -> Diagnosis:
         findings.append(Finding(f"it is overfilled by {stats.length - stats.bound}"))
     if stats.closed and _length(keys, f"{base}:closed") == 1:
         findings.append(
-            Finding("only one mark of being closed is left: if a client takes it, it is open again")
+            Finding("only one closed mark is left: if a client takes it, the queue is open again")
         )
     return Diagnosis(lines, findings)
 
@@ -95,21 +96,21 @@ def judge(stats: Stats, keys: Inspection, base: str) -> Diagnosis:
 def _role(role: str, free: bool, user: str | None, lease: float | None) -> str:
     if free:
         return f"{role}: free" + (f", last {user}" if user else "")
-    line = f"{role}: held by {user or 'a client that has not given its id'}"
-    return line if lease is None else f"{line}, its lease runs out in {lease:.0f} s unless renewed"
+    line = f"{role}: held by {user or 'a client that did not give its id'}"
+    return line if lease is None else f"{line}; its lease expires in {lease:.0f} s unless renewed"
 
 
 def _unleased(role: str, user: str | None, ours: bool) -> Finding:
     if ours:
         return Finding(
-            f"the {role} {user} is dead, its lease ran out: the next of our clients that wants the"
-            " role takes it over; clients of other kinds wait for that",
+            f"the {role} {user} is dead: its lease expired. The next client like this one that"
+            " wants the role takes it over; clients of other kinds wait until then",
             role,
         )
     who = user or "an unnamed client"
     return Finding(
-        f"the {role} {who} keeps no lease: nobody can know whether it is alive. If it is dead, the"
-        f" role is freed with --free {role}",
+        f"the {role} {who} keeps no lease, so nobody can know whether it is alive. If it is dead,"
+        f" free the role with --free {role}",
         role,
     )
 
@@ -124,7 +125,7 @@ def _remains(queue: PressureQueue, keys: Inspection) -> Diagnosis:
     left = [key for key in (f"{base}{suffix}" for suffix, _ in PROTOCOL) if key in keys]
     if not left:
         raise QueueDoesNotExistError(queue.name)
-    lines = [f"there is no such queue, but {len(left)} of its keys:", *(f"  {k}" for k in left)]
+    lines = [f"no such queue, but {len(left)} of its keys exist:", *(f"  {k}" for k in left)]
     lines += [
         f"{role}: held by {keys[f'{base}:{role}'][1]}"
         for role in (PRODUCER, CONSUMER)
@@ -132,8 +133,8 @@ def _remains(queue: PressureQueue, keys: Inspection) -> Diagnosis:
     ]
     findings = [
         Finding(
-            "a client is deleting it, and waits for the roles, or died doing so. If it died, the"
-            " keys are removed by creating the queue with --force, then deleting it"
+            "a client is deleting it and waits for the roles, or died while deleting it. If it"
+            " died, create the queue with --force and then delete it to remove the keys"
         )
     ]
     return Diagnosis(lines, findings)

@@ -1,6 +1,6 @@
 """Splits standard input into elements, and writes elements to standard output.
 
-Owns the three framings: lines, elements that end in NUL, blocks of a size. No queue is known here.
+Owns the three framings: lines, elements that end in NUL, and blocks. Knows nothing of queues.
 """
 
 import os
@@ -15,7 +15,7 @@ READ_BYTES = 1 << 16
 
 
 class Framing(Enum):
-    """The delimiter of elements in a stream of bytes; blocks have none but their size."""
+    """The delimiter of elements in a stream of bytes; blocks have none."""
 
     LINE = b"\n"
     NUL = b"\0"
@@ -25,24 +25,27 @@ class Framing(Enum):
 class Splitter:
     """Cuts a stream of bytes into elements.
 
-    What follows the last separator is an element too, if it is not empty, and so is a last block
-    that is short.
+    What follows the last separator is also an element, unless it is empty. The last block may be
+    short.
     """
 
     def __init__(self, framing: Framing, size: int = 0) -> None:
-        """``size``: bytes of a block, for ``Framing.BLOCK``; 1 or more.
+        """Create a splitter.
+
+        Args:
+            size: the size of a block in bytes, at least 1; only for ``Framing.BLOCK``.
 
         Raises:
             ValueError: the size of a block is missing.
         """
         if framing is Framing.BLOCK and size < 1:
-            raise ValueError("a block has at least one byte")
+            raise ValueError("a block must have at least one byte")
         self._separator = framing.value
         self._size = size
         self._rest = bytearray()
 
     def feed(self, data: bytes) -> list[bytes]:
-        """The elements that are whole with ``data``. Time is linear however long an element is."""
+        """Return the elements that ``data`` completes. Takes linear time even for long elements."""
         if not self._separator:
             return self._blocks(data)
         first, *others = data.split(self._separator)
@@ -54,7 +57,7 @@ class Splitter:
         return elements
 
     def end(self) -> list[bytes]:
-        """The last element, if there is one, after the end of the stream."""
+        """Return the last element, if any, after the end of the stream."""
         rest, self._rest = bytes(self._rest), bytearray()
         return [rest] if rest else []
 
@@ -69,13 +72,13 @@ class Splitter:
 
 
 def joined(elements: list[bytes], framing: Framing) -> bytes:
-    """Elements as bytes: with a separator behind each, blocks with none."""
+    """Join elements, each followed by its separator; blocks have none."""
     separator = framing.value
     return separator.join([*elements, b""]) if separator else b"".join(elements)
 
 
 def whole(elements: list[bytes], framing: Framing, size: int) -> int:
-    """How many of ``elements`` are within the first ``size`` bytes of them ``joined``."""
+    """Count the ``elements`` that are complete in the first ``size`` bytes of them ``joined``."""
     count = end = 0
     for element in elements:
         end += len(element) + len(framing.value)
@@ -86,9 +89,9 @@ def whole(elements: list[bytes], framing: Framing, size: int) -> int:
 
 
 async def chunks(descriptor: int) -> AsyncGenerator[bytes, None]:
-    """What can be read from a file, pipe, socket or terminal, as it comes, until its end.
+    """Yield what can be read from a file, pipe, socket or terminal, as it arrives, until its end.
 
-    The descriptor is left in the mode it has: it may be shared with other processes.
+    Does not change the descriptor's mode, since other processes may share it.
 
     Raises:
         OSError: it cannot be read.
@@ -99,7 +102,7 @@ async def chunks(descriptor: int) -> AsyncGenerator[bytes, None]:
             try:
                 await trio.lowlevel.wait_readable(descriptor)
             except PermissionError:
-                waits = False  # such as /dev/null: it never has to be waited for
+                waits = False  # such as /dev/null: there is never anything to wait for
         else:
             await trio.lowlevel.checkpoint()
         data = os.read(descriptor, READ_BYTES)
@@ -109,10 +112,10 @@ async def chunks(descriptor: int) -> AsyncGenerator[bytes, None]:
 
 
 async def write_some(descriptor: int, data: bytes, start: int) -> int:
-    """Write some of ``data`` from ``start`` on to a file, pipe, socket or terminal; returns how
-    much.
+    """Write some of ``data`` from ``start`` on to a file, pipe, socket or terminal, and return how
+    many bytes were written.
 
-    Waits until there is room, without the mode of the descriptor being changed.
+    Waits until there is room, without changing the descriptor's mode.
 
     Raises:
         BrokenPipeError: nobody reads the other end.
@@ -124,9 +127,9 @@ async def write_some(descriptor: int, data: bytes, start: int) -> int:
     try:
         await trio.lowlevel.wait_writable(descriptor)
     except PermissionError:
-        pass  # such as /dev/null: it never has to be waited for
-    # A pipe that is writable has room for this much: a write of more would block the process, and
-    # with it the renewal of leases and the signals.
+        pass  # such as /dev/null: there is never anything to wait for
+    # A writable pipe has room for PIPE_BUF bytes. Writing more would block the process, and so the
+    # renewal of leases and the handling of signals.
     return os.write(descriptor, memoryview(data)[start : start + select.PIPE_BUF])
 
 
@@ -138,8 +141,8 @@ async def write(descriptor: int, data: bytes) -> None:
 
 
 async def reader_gone(descriptor: int) -> None:
-    """Wait until nobody reads the other end of a pipe any more; for ever if it is no pipe."""
+    """Wait until nobody reads the other end of a pipe any more; forever if this is not a pipe."""
     if not stat.S_ISFIFO(os.fstat(descriptor).st_mode):
         await trio.sleep_forever()
-    # The end that is written to never is readable: all that wakes this is the error.
+    # The writing end is never readable: only the error wakes this.
     await trio.lowlevel.wait_readable(descriptor)

@@ -1,17 +1,17 @@
 """The errors of queues, one class for each case, named as in other clients of pressure.
 
-Every error knows the queue it is about. All of them mean that the role was given back (or was
-never taken), unless its docstring says otherwise.
+Every error knows its queue. Unless its docstring says otherwise, an error means that the role was
+given back, or never taken.
 """
 
 
 class PressureError(Exception):
-    """Base of all errors of this package.
+    """Base class of all errors of this package.
 
     Attributes:
         queue: the name of the queue.
-        done: how many elements of a ``put_many`` are known to be in the queue nevertheless, the
-            first ones; 0 for other operations.
+        done: how many elements of a ``put_many``, counted from the first, are known to be in the
+            queue nevertheless; 0 for other operations.
     """
 
     def __init__(self, queue: str, message: str) -> None:
@@ -21,73 +21,73 @@ class PressureError(Exception):
 
 
 class QueueAlreadyExistsError(PressureError):
-    """A queue cannot be created twice."""
+    """The queue to be created already exists."""
 
     def __init__(self, queue: str) -> None:
         super().__init__(queue, f"queue {queue!r} already exists")
 
 
 class QueueDoesNotExistError(PressureError):
-    """There is no such queue, or it was deleted meanwhile."""
+    """The queue does not exist, or was deleted meanwhile."""
 
     def __init__(self, queue: str) -> None:
         super().__init__(queue, f"queue {queue!r} does not exist")
 
 
 class QueueClosedError(PressureError):
-    """Nothing can be put into a closed queue; nothing is left to get from it."""
+    """The queue is closed: nothing can be put into it, or nothing is left to get from it."""
 
     def __init__(self, queue: str) -> None:
         super().__init__(queue, f"queue {queue!r} is closed")
 
 
 class QueueFullError(PressureError):
-    """The queue holds as many elements as its bound allows, and so it stayed until the timeout."""
+    """The queue had as many elements as its bound allows, until the timeout."""
 
     def __init__(self, queue: str) -> None:
         super().__init__(queue, f"queue {queue!r} is full")
 
 
 class QueueEmptyError(PressureError):
-    """The queue has no element, and so it stayed until the timeout; it is still open."""
+    """The queue had no elements until the timeout. It is still open."""
 
     def __init__(self, queue: str) -> None:
         super().__init__(queue, f"queue {queue!r} is empty")
 
 
 class QueueInUseError(PressureError):
-    """Another client is the producer (or the consumer), and so it stayed until the timeout.
+    """Another client was the producer (or the consumer) until the timeout.
 
     Attributes:
-        user: the id of that client as it wrote it into the queue; "" if it did not.
+        user: the id that this client wrote into the queue; "" if it wrote none.
         role: "producer" or "consumer".
     """
 
     def __init__(self, queue: str, user: str, role: str) -> None:
-        who = repr(user) if user else "a client that has not given its id"
+        who = repr(user) if user else "a client that did not give its id"
         super().__init__(queue, f"{role} {who} is using queue {queue!r}")
         self.user = user
         self.role = role
 
 
 class QueueBusyError(PressureError):
-    """A queue of this name is just being deleted, or what is left of one is in the way.
+    """A queue of this name is being deleted, or the remains of one are in the way.
 
     Attributes:
-        keys: the keys that are left.
+        keys: the keys that remain.
     """
 
     def __init__(self, queue: str, keys: list[str]) -> None:
         left = ", ".join(keys)
         super().__init__(
             queue,
-            f"queue {queue!r} is being deleted, or was left half deleted; still there: {left}",
+            f"queue {queue!r} is being deleted, or was left half deleted; keys that remain: {left}",
         )
         self.keys = keys
 
 
 class RoleLostError(PressureError):
-    """The role was taken away while we held it: its lease ran out, or somebody repaired the queue.
+    """The role was taken away: its lease expired, or somebody repaired the queue.
 
     Attributes:
         role: "producer" or "consumer".
@@ -99,10 +99,12 @@ class RoleLostError(PressureError):
 
 
 class WrongTypeError(PressureError):
-    """A key of the queue holds something else than the protocol says. Nothing was changed.
+    """A key of the queue does not hold what the protocol says. Nothing was changed.
 
     Attributes:
-        key: the key. found: the type that Redis tells, or the value if only that is wrong.
+        key: the key.
+        expected: what it should hold.
+        found: the type that Redis reports, or the value if only that is wrong.
     """
 
     def __init__(self, queue: str, key: str, expected: str, found: str) -> None:
@@ -113,17 +115,17 @@ class WrongTypeError(PressureError):
 
 
 class InvalidNameError(PressureError, ValueError):
-    """The name cannot be that of a queue: empty, or its data would be a key of another queue."""
+    """A queue cannot have this name: it is empty, or its data would be a key of another queue."""
 
 
 class PressureConnectionError(PressureError):
-    """Redis cannot be reached, or the connection broke while a command was under way.
+    """Redis cannot be reached, or the connection broke during a command.
 
-    Roles that were held are given back by the lease if they cannot be now.
+    If a role that was held cannot be given back now, its lease expires.
 
     Attributes:
-        maybe_executed: the command may have taken effect before the connection broke; then more
-            than ``done`` elements of a ``put_many`` may be in the queue.
+        maybe_executed: whether the command may have taken effect before the connection broke. If
+            so, more than ``done`` elements of a ``put_many`` may be in the queue.
     """
 
     def __init__(self, queue: str, message: str, maybe_executed: bool = False) -> None:
@@ -132,4 +134,4 @@ class PressureConnectionError(PressureError):
 
 
 class ServerRefusedError(PressureError):
-    """Redis refused the command: out of memory, read-only, not permitted... Nothing was changed."""
+    """Redis refused the command (out of memory, read-only, not permitted...). Nothing changed."""

@@ -1,7 +1,7 @@
 """Shows the newest elements of a queue, and those that follow, without taking them.
 
-Owns the position: how many elements had been produced at the last look. New ones are on the left
-of the list, as many as the counter has grown by, unless they were taken since.
+Owns the position: the value of the counter of produced elements at the last look. New elements are
+on the left of the list, as many as the counter has grown by, unless they were taken meanwhile.
 """
 
 from typing import Any, cast
@@ -11,9 +11,9 @@ from disque_trio.pressure.queue import PressureQueue
 from disque_trio.redis.script import Script
 
 MOST = 10_000
-"""Elements of one look."""
+"""The most elements of one look."""
 
-# KEYS: data, bound, closed, produced. ARGV: produced at the last look, else -1; how many; the most.
+# KEYS: data, bound, closed, produced. ARGV: produced at the last look, or -1; how many; the most.
 _LOOK = Script(
     """
 local produced = tonumber(redis.call('GET', KEYS[4]) or 0)
@@ -35,7 +35,7 @@ class Follower:
     """Follows the elements that are put into a queue.
 
     Attributes:
-        over: the queue was closed, or deleted since the first look: nothing will come any more.
+        over: whether the queue was closed, or deleted since the first look: no more will come.
     """
 
     def __init__(self, queue: PressureQueue) -> None:
@@ -44,9 +44,9 @@ class Follower:
         self.over = False
 
     async def look(self, count: int = 0) -> tuple[list[bytes], int]:
-        """The newest elements, oldest first, and how many that came were gone already.
+        """Return new elements, oldest first, and how many others were already taken.
 
-        Shows ``count`` at the first time, later those that came since.
+        The first call returns the newest ``count`` elements, later calls those added since.
 
         Raises:
             QueueDoesNotExistError: there was no such queue at the first look.

@@ -1,4 +1,4 @@
-"""The state of a role that an operation or a context holds, or may hold."""
+"""The state of a role that an operation or a context holds or may hold."""
 
 import secrets
 from dataclasses import dataclass, field
@@ -7,12 +7,16 @@ from functools import partial
 
 @dataclass(eq=False, slots=True)
 class Hold:
-    """A role, as one operation or context has it.
+    """A role, as held by one operation or context.
 
     Attributes:
-        role: "producer" or "consumer". uid: the client's id. number: of this hold, random.
-        held: it is ours between commands. doubtful: it may be; the reply that says so was lost.
-        lost: somebody else took it from us. awaited: what a late reply says of it is waited for.
+        role: "producer" or "consumer".
+        uid: the id of the client.
+        number: the random number of this hold.
+        held: whether the role is ours between commands.
+        doubtful: whether it may be ours; the reply that would say so was lost.
+        lost: whether somebody else took it from us.
+        awaited: whether a late reply, which says more about it, is being waited for.
     """
 
     role: str

@@ -1,11 +1,11 @@
-"""The names of the keys of a queue. Owns nothing else.
+"""The names of the keys of a queue.
 
-Twelve keys are the protocol's. Six are our own beside them (``SIDE``): who of us holds a role or
-deletes the queue (``held``), and that this one was alive a moment ago (``lease``). All six expire
-on their own, because clients that do not know them cannot delete them.
+Twelve keys belong to the protocol. Six more are our own (``SIDE``): ``held`` says which of our
+clients holds a role or deletes the queue, ``lease`` that this client was alive a moment ago. All
+six expire on their own, since clients that do not know them cannot delete them.
 
-On a Redis cluster all keys of a queue have to be in one slot. They are if the prefix or the name
-holds a hash tag, a part in braces; ``tagged_prefix`` makes one of a prefix.
+On a Redis cluster, all keys of a queue must be in one slot. They are if the prefix or the name
+holds a hash tag, which is a part in braces; ``tagged_prefix`` adds one to a prefix.
 """
 
 from disque_trio.pressure.errors import InvalidNameError
@@ -13,7 +13,7 @@ from disque_trio.pressure.errors import InvalidNameError
 PRODUCER = "producer"
 CONSUMER = "consumer"
 
-# Suffix and type of the protocol's keys.
+# Suffixes and types of the protocol's keys.
 PROTOCOL: tuple[tuple[str, str], ...] = (
     ("", "list"),
     (":bound", "string"),
@@ -45,13 +45,13 @@ class Keys:
     """The keys of the queue ``name`` under ``prefix``, as bytes.
 
     Attributes:
-        data, bound, closed, not_full, producer_free, consumer_free: keys that are waited for.
-        every: all keys in the order of PROTOCOL, then SIDE.
-        for_put, for_get: what the scripts of a producer and of a consumer get, in their order.
+        data, bound, closed, not_full, producer_free, consumer_free: the keys that are waited for.
+        every: all keys, in the order of PROTOCOL and then SIDE.
+        for_put, for_get: the keys for the scripts of a producer and of a consumer, in order.
 
     Raises:
-        InvalidNameError: the name is empty or ends like a key that belongs to another queue
-            (``x:bound`` would be the bound of the queue ``x``), or cannot be written as UTF-8.
+        InvalidNameError: the name is empty, cannot be encoded as UTF-8, or ends like a key of
+            another queue (``x:bound`` would be the bound of the queue ``x``).
     """
 
     def __init__(self, prefix: str, name: str) -> None:
@@ -70,9 +70,9 @@ class Keys:
 
 
 def check_name(name: str) -> None:
-    """Raises InvalidNameError if ``name`` cannot be that of a queue, TypeError if it is no text."""
+    """Raise InvalidNameError if no queue can have this name, TypeError if it is not a str."""
     if not isinstance(name, str):
-        raise TypeError(f"the name of a queue is a str, not {type(name).__name__}")
+        raise TypeError(f"the name of a queue must be a str, not {type(name).__name__}")
     if not name:
         raise InvalidNameError(name, "a queue needs a name")
     for suffix in RESERVED:
@@ -87,10 +87,10 @@ def check_name(name: str) -> None:
 
 
 def tagged_prefix(prefix: str) -> str:
-    """``prefix`` with a hash tag, so that all keys under it are in one slot of a cluster."""
+    """Add a hash tag to ``prefix``, so that all its keys are in one slot of a cluster."""
     return prefix if "{" in prefix else f"{{{prefix}}}"
 
 
 def text(value: bytes) -> str:
-    """Bytes of Redis for people."""
+    """Decode bytes from Redis for display."""
     return value.decode("utf-8", "backslashreplace")

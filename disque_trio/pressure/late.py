@@ -1,9 +1,9 @@
-"""Elements whose get had ended before Redis delivered them.
+"""Elements that Redis delivered after their get had ended.
 
-A get takes its elements out of the queue, and a Redis that stalls does so only when it wakes up:
-the get may have ended by then. They cannot go back into the queue, where there may be no room any
-more, others may have got the elements behind them, or its end. So the handle keeps them, and its
-next get returns them. That one waits for those that are under way, so the order remains.
+A get takes its elements out of the queue, but a stalled Redis only does so when it wakes up, when
+the get may have ended. These elements cannot go back into the queue: it may be full by now, and
+others may have got the elements that followed them, or seen its end. So the handle keeps them, and
+its next get returns them. That get waits for late replies first, which preserves the order.
 """
 
 from collections import deque
@@ -19,7 +19,7 @@ from disque_trio.respclient.connection import Reply
 
 
 class LateElements:
-    """The late elements of one handle, which arrive over ``redis``. Tasks of ``nursery`` wait for
+    """The late elements of one handle, which arrive over ``redis``. Tasks in ``nursery`` wait for
     them."""
 
     def __init__(self, nursery: Nursery, redis: RedisConnection) -> None:
@@ -34,7 +34,7 @@ class LateElements:
 
     @property
     def any(self) -> bool:
-        """Whether there are some, or may be soon."""
+        """Whether there are late elements, or may be soon."""
         return bool(self._items) or self._under_way > 0
 
     def expect(
@@ -42,7 +42,7 @@ class LateElements:
         reply: Coroutine[Any, Any, Reply],
         afterwards: Callable[[], Awaitable[None]] | None,
     ) -> None:
-        """Wait for the reply of a get that was given up; call ``afterwards`` then."""
+        """Wait for the reply to a get that was given up, then call ``afterwards``."""
         try:
             self._nursery.start_soon(self._wait, reply, afterwards)
         except RuntimeError:  # the handle is closed
@@ -60,7 +60,7 @@ class LateElements:
                 items = await reply
             except (RedisUnavailable, RedisError):
                 items = None
-            # Else it is empty, or begins with a code and says what was wrong.
+            # Otherwise it is empty, or an error, which begins with a code.
             if isinstance(items, list) and items and isinstance(items[0], bytes):
                 self._items += cast("list[bytes]", items)
                 self._stir()
@@ -75,10 +75,12 @@ class LateElements:
         self._arrived = trio.Event()
 
     async def get(self, count: int, until: float) -> list[bytes]:
-        """The first of them, at most ``count``; waits for those that may come. None: ask Redis.
+        """Return the first late elements, at most ``count``, waiting for those that may come.
+
+        If the list is empty, there are none, and the caller has to ask Redis.
 
         Raises:
-            RedisUnavailable: Redis does not reply until ``until``.
+            RedisUnavailable: Redis does not reply by ``until``.
         """
         with trio.move_on_at(until):
             while self._under_way and not self._items:

@@ -1,4 +1,4 @@
-"""Lists all queues under a prefix, by their keys that end in ``:bound``."""
+"""Lists all queues under a prefix, found by their keys that end in ``:bound``."""
 
 import re
 from typing import Any, NamedTuple, cast
@@ -12,7 +12,7 @@ from disque_trio.respclient.background import background
 from disque_trio.respclient.concurrency import Nursery
 from disque_trio.respclient.connection import Connection
 
-# KEYS: data, bound, closed. A key of the wrong type gives nil.
+# KEYS: data, bound, closed. A key of the wrong type yields nil.
 _NUMBERS = Script(
     """
 local length = redis.pcall('LLEN', KEYS[1])
@@ -26,8 +26,8 @@ return {length, bound, redis.call('EXISTS', KEYS[3])}
 
 
 class Listed(NamedTuple):
-    """A queue. length, bound: None if the key is of the wrong type, or the keys are on several
-    nodes; bound also if there is none."""
+    """A queue. ``length`` and ``bound`` are None if their key has the wrong type, or if the keys
+    are on several nodes; ``bound`` also if the queue has none."""
 
     name: str
     length: int | None
@@ -38,17 +38,17 @@ class Listed(NamedTuple):
 async def queues(
     settings: Settings, client: Client | None = None, *, cluster: bool = False
 ) -> list[Listed]:
-    """All queues under the prefix, by name.
+    """Return all queues under the prefix, by name.
 
-    The whole database is scanned, in steps that hold nobody up.
+    Scans the whole database, in small steps that do not block Redis.
 
     Args:
         client: as for ``PressureQueue``.
-        cluster: ask all nodes that serve slots, not only the one that was named.
+        cluster: whether to ask all nodes that serve slots, instead of only the given one.
 
     Raises:
         RedisUnavailable: Redis cannot be reached.
-        RedisError: it refuses a command.
+        RedisError: Redis refuses a command.
     """
     found: list[Listed] = []
     open_ = servers(settings, client).connect
@@ -58,12 +58,12 @@ async def queues(
             connections = await _nodes(nursery, connections[0], open_)
         for redis in connections:
             found += await _queues(redis, settings.prefix)
-    # A queue that moves to another node meanwhile is seen on both.
+    # A queue that moves to another node meanwhile may be seen on both.
     return sorted({entry.name: entry for entry in found}.values())
 
 
 async def _nodes(nursery: Nursery, redis: RedisConnection, open_: Open) -> list[RedisConnection]:
-    """A connection to each node of the cluster that serves slots."""
+    """Connect to each node of the cluster that serves slots."""
     reply = cast("list[list[Any]]", await redis.command(b"CLUSTER", b"SLOTS"))
     here = redis.host
     places = {((primary[0] or b"").decode() or here, primary[1]) for _, _, primary, *_ in reply}
@@ -96,7 +96,7 @@ async def _queues(redis: RedisConnection, prefix: str) -> list[Listed]:
 
 
 async def _names(redis: RedisConnection, head: bytes, tail: bytes) -> list[bytes]:
-    # Glob characters of the prefix are meant as they are.
+    # Escape the prefix, which may contain glob characters.
     pattern = re.sub(rb"([*?\[\]\\^])", rb"\\\1", head) + b"?*" + tail
     names: set[bytes] = set()
     cursor = b"0"

@@ -1,17 +1,17 @@
 """Runs put, get, close and delete: scripts, waits, timeouts, and giving back roles.
 
-Owns the course of each operation and the errors it ends with. The public face is in ``queue`` and
-``roles``.
+Owns the course of each operation and the errors it ends with. The public interface is in ``queue``
+and ``roles``.
 
-A script may not be interrupted: a cancelled operation waits for its reply (``RedisConnection`` sees
-to it), so it knows whether it has happened. What it then returns is what happened, and the
-cancellation is seen at the next checkpoint, as Trio's own operations do it. Only if Redis does not
-reply is that given up, ``GRACE_SECONDS`` after the cancellation or the end of the timeout. A role
-that a script may have taken then is given back in the background, and the elements of a get are
-kept for the next one (``late``).
+A script must not be interrupted. A cancelled operation therefore waits for the script's reply
+(``RedisConnection`` takes care of that), and so knows whether the script ran. It then returns what
+happened, and the next checkpoint raises the cancellation, as in Trio's own operations. If Redis
+does not reply, the wait is given up ``GRACE_SECONDS`` after the cancellation or the end of the
+timeout. A role that the script may have taken is then given back in the background, and elements of
+a get are kept for the next get (``late``).
 """
 
-# ruff: noqa: ASYNC109 - a timeout here ends with an error that says what was waited for
+# ruff: noqa: ASYNC109 - here, a timeout ends with an error that says what was waited for
 
 import math
 import secrets
@@ -50,8 +50,11 @@ from disque_trio.respclient.connection import Reply
 
 
 class Operations:
-    """The operations of one handle. nursery: lives as long as its connections. lease: seconds.
-    Attribute ``late``: elements that arrived when nobody waited for them any more."""
+    """The operations of one handle. Its connections live as long as ``nursery``; ``lease`` is in s.
+
+    Attributes:
+        late: elements that arrived after their get had ended.
+    """
 
     def __init__(
         self, keys: Keys, nursery: Nursery, redis: RedisConnection, waits: Waits, lease: float
@@ -63,7 +66,7 @@ class Operations:
         self._redis = redis
         self._waits = waits
         self.late = LateElements(nursery, redis)
-        # Between two looks at the queue; well below the lease, which each look renews.
+        # Seconds between two looks at the queue; well below the lease, which each look renews.
         self._slice = min(1.0, lease / 4)
 
     # Scripts and their errors
@@ -76,9 +79,8 @@ class Operations:
         deadline: float = math.inf,
         late: Late | None = None,
     ) -> Reply:
-        """The reply of a script, for which nobody waits much longer than until ``deadline``.
-
-        ``late``: see ``RedisConnection.command``.
+        """Run a script and return its reply, waiting little longer than until ``deadline``. For
+        ``late`` see ``RedisConnection.command``.
 
         Raises:
             PressureConnectionError, WrongTypeError, ServerRefusedError
@@ -88,17 +90,15 @@ class Operations:
                 limit = patience(deadline)
                 return await self._redis.script(script, keys, list(arguments), limit, late)
             except RedisError as error:
-                # Servers before 7 tell the code inside of another error.
+                # Servers before version 7 put the code inside of another error.
                 if "WRONGTYPE" in error.text and script is not scripts.doctor:
                     await self._raise_wrong_type()
                 raise
 
     @contextmanager
     def _translated(self, many_keys: bool = False) -> Iterator[None]:
-        """Raises the errors of Redis, and of the connection to it, as those of the queue.
-
-        ``many_keys``: of a command whose keys could be in several slots.
-        """
+        """Translate the errors of Redis, and of the connection to it, into those of the queue. With
+        ``many_keys``, the command's keys could be in several slots."""
         try:
             yield
         except RedisUnavailable as error:
@@ -111,7 +111,7 @@ class Operations:
             raise ServerRefusedError(self.name, why) from error
 
     async def inspect(self) -> dict[str, tuple[str, str, float | None]]:
-        """Type, value or length, and seconds to live (None: for ever) of each key that exists."""
+        """Return type, value or length, and seconds to live (None: forever) of existing keys."""
         rows = cast(
             "list[tuple[int, bytes, bytes, int]]",
             await self.run(scripts.doctor, self.keys.every),
@@ -134,7 +134,7 @@ class Operations:
                 raise WrongTypeError(self.name, text(key), f"a {expected}", f"a {kind}")
 
     def error(self, reply: Reply, hold: Hold | None = None) -> PressureError:
-        """The error that a reply with a code means."""
+        """Return the error that a reply with a code stands for."""
         code, *rest = cast("list[bytes | int]", reply)
         words = [text(word) for word in rest if isinstance(word, bytes)]
         if hold is not None and code in (snippets.MISSING, snippets.LOST):
@@ -167,7 +167,7 @@ class Operations:
         *arguments: Argument,
         late: Late | None = None,
     ) -> Reply:
-        """Run a script that needs a role; what becomes of the role is left to the caller."""
+        """Run a script that needs a role. The caller decides what becomes of the role."""
         mine = "1" if hold.held else "0"
         head = (hold.uid, hold.number, self.lease_ms, mine, after)
         try:
@@ -181,7 +181,7 @@ class Operations:
             raise
 
     async def take(self, hold: Hold, timeout: float | None) -> None:
-        """Take the role to keep it. Raises as ``get``, and QueueClosedError for a producer."""
+        """Take the role and keep it. Raises as ``get``; for a producer also QueueClosedError."""
         deadline = until(timeout)
         producer = hold.role == PRODUCER
         script = scripts.take_producer if producer else scripts.take_consumer
@@ -195,7 +195,7 @@ class Operations:
         hold.held = True
 
     async def renew(self, hold: Hold) -> bool:
-        """Renew the lease; False if the role is not ours any more."""
+        """Renew the lease; return False if the role is no longer ours."""
         arguments = (hold.uid, hold.number, self.lease_ms)
         if await self.run(scripts.renew, self._keys(hold), *arguments) == 1:
             return True
@@ -203,16 +203,16 @@ class Operations:
         return False
 
     async def release(self, hold: Hold) -> None:
-        """Give the role back if it is ours. Without a connection the lease does it later."""
+        """Give the role back if it is ours. Without a connection, its lease expires later."""
         hold.held = hold.doubtful = False
         await self._mend(scripts.release, self._keys(hold), hold.uid, hold.number)
 
     async def _mend(self, script: Script, keys: list[bytes], *arguments: Argument) -> None:
-        """Run a script that gives something back, also when cancelled. If Redis does not reply it
-        goes on in the background, as long as the handle is open."""
+        """Run a script that gives something back, even if this task is cancelled. If Redis does not
+        reply, it goes on in the background as long as the handle is open."""
         ended = trio.Event()
 
-        async def mend() -> None:
+        async def repair() -> None:
             try:
                 await self.run(script, keys, *arguments)
             except PressureError:
@@ -221,14 +221,14 @@ class Operations:
                 ended.set()
 
         try:
-            self.nursery.start_soon(mend)
+            self.nursery.start_soon(repair)
         except RuntimeError:  # the handle is closed
             return
         with trio.move_on_after(0 if self._redis.silent else GRACE_SECONDS, shield=True):
             await ended.wait()
 
     async def _until_free(self, hold: Hold, reply: Reply, deadline: float) -> None:
-        """Wait for the role if that is what the reply says; else raise what it says."""
+        """Wait for the role if ``reply`` says that it is in use; else raise the reply's error."""
         error = self.error(reply, hold)
         if not isinstance(error, QueueInUseError):
             raise error
@@ -237,10 +237,10 @@ class Operations:
         await self.wait([key], deadline, error)
 
     async def wait(self, keys: Sequence[bytes], deadline: float, error: PressureError) -> None:
-        """Wait for one of the lists for a while, at most a second; it may end early.
+        """Wait for one of the lists, for a second at most. May return early.
 
         Raises:
-            error: there is no time left until ``deadline``.
+            error: ``deadline`` has passed.
             PressureConnectionError, ServerRefusedError
         """
         left = deadline - trio.current_time()
@@ -260,11 +260,8 @@ class Operations:
         *,
         reply_by: float = 0,
     ) -> int:
-        """Put all elements; gives the role back unless it was held before. See PressureQueue.
-
-        ``reply_by``: until then (on Trio's clock) Redis may take its time to reply, also after the
-        timeout.
-        """
+        """Put all elements. Gives the role back unless it was held before. See PressureQueue. Until
+        ``reply_by`` (on Trio's clock) Redis may take to reply, even after the timeout."""
         deadline = until(timeout)
         replied = max(deadline, reply_by)
         wait = deadline > 0
@@ -302,11 +299,9 @@ class Operations:
     async def get(
         self, hold: Hold, count: int, timeout: float | None, *, patient: bool = False
     ) -> list[bytes]:
-        """Get up to ``count`` elements, at least one; role as in ``put``. See PressureQueue.
-
-        ``patient``: whatever the timeout is, Redis may take its time to reply; and what arrives
-        when nobody waits for it any more is dropped.
-        """
+        """Get up to ``count`` elements, at least one; role as in ``put``. See PressureQueue. With
+        ``patient``, wait for Redis's reply whatever the timeout is, and drop elements that arrive
+        after this call has ended."""
         deadline = until(timeout)
         replied = math.inf if patient else deadline
         wait = deadline > 0
@@ -341,7 +336,7 @@ class Operations:
             return await self.late.get(count, patience(deadline))
 
     def _expect(self, hold: Hold, after: str, reply: Coroutine[Any, Any, Reply]) -> None:
-        """Keep what a get is given late; a role that it has then is given back."""
+        """Keep elements that arrive late for the next get, and give back a role taken with them."""
         hold.awaited = True
         release = partial(self.release, hold) if after == "rest" else None
         self.late.expect(reply, release)
@@ -359,18 +354,18 @@ class Operations:
     # The queue as a whole
 
     async def create(self, bound: int, patience: float, force: bool) -> Reply:
-        """Create the queue; returns the reply of the last attempt: 1, EXISTS or BUSY."""
+        """Create the queue; return the reply to the last attempt: 1, EXISTS or BUSY."""
         deadline = trio.current_time() + patience
         while True:
             reply = await self.run(scripts.create, self.keys.every, bound, "1" if force else "0")
             left = deadline - trio.current_time()
             if reply == 1 or cast("list[int]", reply)[0] == snippets.EXISTS or left <= 0:
                 return reply
-            # What is in the way goes without a sign that could be waited for.
+            # Nothing signals that the keys in the way are gone.
             await trio.sleep(min(0.05, left))
 
     async def delete(self, uid: str, timeout: float | None) -> None:
-        """Delete the queue once nobody has a role; taken back if that does not come in time."""
+        """Delete the queue once nobody has a role. Undone if that takes longer than ``timeout``."""
         deadline = until(timeout)
         number = secrets.token_hex(8)
         head = (uid, number, self.lease_ms)
@@ -391,7 +386,7 @@ class Operations:
                 reply = await self.run(
                     scripts.delete, self.keys.every, *head, "1", deadline=deadline
                 )
-                # MISSING: another client of ours has finished it, thinking that we are dead.
+                # MISSING: another of our clients took us for dead, and finished the deletion.
                 finished = reply == 1 or cast("list[int]", reply)[0] == snippets.MISSING
                 if not finished and cast("list[int]", reply)[0] != snippets.WAIT:
                     finished = True

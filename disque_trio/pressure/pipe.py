@@ -1,12 +1,12 @@
 """The bridge between Disque and pressure, both ways, at least once.
 
-Owns the order of the steps: what is taken from one side is given up there only when the other side
-has it. A bridge that dies in between moves some elements twice, but loses none.
+Owns the order of the steps: an element is removed from one side only when the other side has it. A
+bridge that dies in between moves some elements twice, but loses none.
 
-- From Disque: a job is acknowledged when its element is in the list. While the queue is full its
-  jobs are kept from being delivered again (WORKING).
-- To Disque: an element is removed from the list when the job is added, that is: when as many nodes
-  have it as asked for. See ``reading``.
+- From Disque: a job is acknowledged once its element is in the list. While the queue is full,
+  WORKING keeps its jobs from being delivered again.
+- To Disque: an element is removed from the list once the job is added, which means that as many
+  nodes as requested have it. See ``reading``.
 """
 
 from collections.abc import Callable, Sequence
@@ -28,20 +28,21 @@ from disque_trio.pressure.reading import BATCH, Reader, reading
 from disque_trio.pressure.tasks import aside, reprieve
 
 SLICE = 0.5
-"""Seconds of one attempt to put elements in; a cancellation waits for its end (for SETTLE at most),
-which makes it certain how many are in."""
+"""Seconds for one attempt to put elements. A cancellation waits for the end of the attempt (for
+SETTLE at most), so that it is certain how many elements are in the queue."""
 GRACE = 0.05
 """Seconds before the first WORKING."""
 SETTLE = 5.0
-"""Seconds to settle jobs at the end, also when cancelled."""
+"""Seconds to settle jobs at the end, even when cancelled."""
 
 
 @dataclass(frozen=True, slots=True)
 class JobOptions:
-    """Options of the jobs that are added; None: the node's own default.
+    """Options of the jobs that are added; None: the node's default.
 
     Attributes:
-        replicate: nodes that must have it. ttl, retry: seconds.
+        replicate: how many nodes must have the job.
+        ttl, retry: seconds.
     """
 
     replicate: int | None = None
@@ -66,13 +67,13 @@ async def to_pressure(
     """Move jobs of the Disque queue ``source`` into a pressure queue, until cancelled.
 
     Args:
-        count: end after so many.
-        wait: False ends it when the source is empty.
-        timeout: seconds without room, or without the role, after which it fails.
-        moved: is told how many more are in the queue and acknowledged.
+        count: end after this many jobs.
+        wait: False ends when the source is empty.
+        timeout: seconds without room or without the role after which it fails.
+        moved: called with the number of further jobs that are in the queue and acknowledged.
 
     Raises:
-        PressureError: of a put; the jobs that are not in the list are given back to Disque.
+        PressureError: a put failed. Jobs that are not in the list are given back to Disque.
         DisqueError: no node can be reached any more.
     """
     left = count
@@ -122,9 +123,11 @@ async def _put(
 async def _put_some(
     queue: PressureQueue, elements: list[bytes], reply_by: float
 ) -> tuple[int, QueueFullError | QueueInUseError | None]:
-    """Put elements in for a limited time: how many are, and what kept the others out. A Redis that
-    stalls is waited for until ``reply_by``: else nobody knows which elements are in, and some come
-    twice."""
+    """Put elements for a limited time. Return how many are in, and what kept the others out.
+
+    Waits for a stalled Redis until ``reply_by``; otherwise nobody would know which elements are in
+    the queue, and some would come twice.
+    """
     hold = Hold(PRODUCER, queue.uid)
     try:
         return await queue.engine.put(hold, elements, SLICE, reply_by=reply_by), None
@@ -142,7 +145,7 @@ async def _settle(client: Client, done: Sequence[Job], others: Sequence[Job]) ->
 
 
 async def _keep_working(client: Client, jobs: Sequence[Job]) -> None:
-    """Keep the node from delivering the jobs to somebody else, until cancelled."""
+    """Keep the node from delivering the jobs to other clients, until cancelled."""
     await trio.sleep(GRACE)
     while True:
         shortest = float("inf")
@@ -150,7 +153,7 @@ async def _keep_working(client: Client, jobs: Sequence[Job]) -> None:
             try:
                 retry = await client.working(job.id)
             except DisqueError:
-                continue  # too late for that: it is delivered again, and comes twice
+                continue  # too late: the job is delivered again, and comes twice
             if retry > 0:
                 shortest = min(shortest, retry)
         await trio.sleep(shortest / 2)
@@ -167,26 +170,26 @@ async def to_disque(
     options: JobOptions = JobOptions(),
     moved: Callable[[int], None] = _ignore,
 ) -> None:
-    """Move elements of a pressure queue into the Disque queue ``target``, until it is closed and
-    empty.
+    """Move elements of a pressure queue into the Disque queue ``target``, until the pressure queue
+    is closed and empty.
 
-    The bridge is the only consumer of the queue meanwhile.
+    Meanwhile, the bridge is the only consumer of the pressure queue.
 
     Args:
-        count: end after so many.
-        wait: False ends it when the queue is empty.
+        count: end after this many elements.
+        wait: False ends when the queue is empty.
         timeout: seconds without the role or an element after which it fails.
-        options: of the jobs.
-        moved: is told how many more are jobs and removed from the list.
+        options: options of the jobs.
+        moved: called with the number of further elements that are jobs and removed from the list.
 
     Raises:
-        PressureError: of the queue.
+        PressureError: an operation of the pressure queue failed.
         DisqueError: jobs were not added. Their elements stay in the queue.
     """
     async with reading(queue, timeout) as reader:
 
         async def hand_over(elements: list[bytes]) -> None:
-            # Not to be cut by a cancellation if it can be helped: it would leave elements on both
+            # If possible, do not let a cancellation interrupt this: elements would be on both
             # sides.
             async with reprieve(SETTLE):
                 moved(await _add(reader, elements, client, target, options))
@@ -201,7 +204,7 @@ async def _add(
     try:
         await _add_jobs(client, target, elements, options)
     except AddManyError as error:
-        # What was added up to the first failure can go; jobs behind it will come twice.
+        # Remove what was added before the first failure; jobs added after it will come twice.
         added = 0
         while not isinstance(error.results[added], DisqueError):
             added += 1

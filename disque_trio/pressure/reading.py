@@ -1,10 +1,10 @@
 """Takes elements without losing any: reads them, secures them elsewhere, then removes them.
 
-Owns the order of these steps. The protocol knows no acknowledgement: an element that was popped is
-gone if its taker dies. So the role of the consumer is held, which keeps everybody else from
-popping, the oldest elements are only read, and they are popped, which counts them and wakes the
-producer, when the caller says that they are safe. A taker that dies in between leaves them in the
-queue: they come twice, but they come.
+Owns the order of these steps. The protocol has no acknowledgements: an element that was popped is
+lost if its taker dies. So a reader holds the consumer role, which keeps others from popping, and
+only looks at the oldest elements. Once the caller says that they are safe, the reader pops them,
+which counts them and wakes the producer. If the reader dies in between, they stay in the queue:
+they come twice, but they come.
 """
 
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -23,10 +23,10 @@ from disque_trio.pressure.scripts import MOST_BYTES
 from disque_trio.redis.script import Script
 
 BATCH = 100
-"""Most elements on their way at once."""
+"""The most elements in progress at once."""
 
-# KEYS: data, bound, closed. ARGV: how many, and after how many bytes there are to be no more. The
-# oldest elements are on the right of the list, and come first.
+# KEYS: data, bound, closed. ARGV: how many, and the number of bytes after which to stop. The oldest
+# elements are on the right of the list, and come first in the reply.
 _LOOK = Script(
     """
 local count, most, bytes = tonumber(ARGV[1]), tonumber(ARGV[2]), 0
@@ -58,13 +58,13 @@ class Reader:
         count: int,
         timeout: float | None = None,  # noqa: ASYNC109 - of the protocol: an error of its own
     ) -> list[bytes]:
-        """The oldest 1 to ``count`` elements, oldest first, left where they are.
+        """Return the oldest 1 to ``count`` elements, oldest first, without taking them.
 
-        Waits up to ``timeout`` seconds for the first; for ever if None, not at all if 0.
+        Waits for the first one up to ``timeout`` seconds; None waits forever, 0 does not wait.
 
         Raises:
-            QueueEmptyError: there was none in time.
-            QueueClosedError: there will be none any more.
+            QueueEmptyError: there was no element in time.
+            QueueClosedError: the queue is closed and empty.
             QueueDoesNotExistError: the queue was deleted.
             PressureConnectionError: Redis cannot be reached.
         """
@@ -91,13 +91,14 @@ class Reader:
         timeout: float | None,  # noqa: ASYNC109 - of each element, not of the call
     ) -> None:
         """Look at elements and hand them over, at most ``BATCH`` at a time, until the queue is
-        closed and empty, or ``count`` were handed over.
+        closed and empty, or ``count`` elements were handed over.
 
         Args:
-            hand_over: secures them elsewhere, then calls ``remove``.
-            wait: False ends it also when the queue is empty. timeout: as of ``look``.
+            hand_over: secures elements elsewhere, then calls ``remove``.
+            wait: False also ends when the queue is empty.
+            timeout: as for ``look``.
 
-        Raises: as ``look``, and what ``hand_over`` raises.
+        Raises the errors of ``look`` and of ``hand_over``.
         """
         left = count
         while left is None or left > 0:
@@ -115,18 +116,18 @@ class Reader:
                 left -= len(elements)
 
     async def remove(self, elements: list[bytes]) -> list[bytes]:
-        """Take away what ``look`` showed, or the beginning of it, which is safe now.
+        """Remove elements that are now safe: all that ``look`` returned, or the first of them.
 
         Returns:
-            Elements that were taken away though they were not shown. There are none, but if a
-            client took elements without being the consumer.
+            Elements that were removed although ``look`` had not returned them. This only happens if
+            a client took elements without being the consumer.
 
         Raises:
-            RoleLostError: somebody else is the consumer now, and gets these elements again.
+            RoleLostError: another client is now the consumer, and gets these elements again.
         """
         taken: list[bytes] = []
         try:
-            while len(taken) < len(elements):  # it may give fewer at once
+            while len(taken) < len(elements):  # each call may return fewer
                 taken += await self._consumer._remove(len(elements) - len(taken))
         except (QueueEmptyError, QueueClosedError):
             pass
@@ -140,10 +141,10 @@ async def reading(
     queue: PressureQueue,
     timeout: float | None = None,  # noqa: ASYNC109 - of the protocol: an error of its own
 ) -> AsyncIterator[Reader]:
-    """Be the consumer of ``queue`` as long as the block takes, and give a ``Reader``.
+    """Be the consumer of ``queue`` within the block, and yield a ``Reader``.
 
     Raises:
-        QueueInUseError: another client stayed the consumer for ``timeout`` seconds.
+        QueueInUseError: another client was the consumer for ``timeout`` seconds.
     """
     async with queue.consumer(timeout) as consumer:
         yield Reader(queue, consumer)

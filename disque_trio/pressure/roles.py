@@ -3,7 +3,7 @@
 Owns the life of a hold: taking the role, renewing its lease, giving it back.
 """
 
-# ruff: noqa: ASYNC109 - a timeout here ends with an error that says what was waited for
+# ruff: noqa: ASYNC109 - here, a timeout ends with an error that says what was waited for
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import asynccontextmanager
@@ -25,7 +25,7 @@ class Producer:
         self._hold = hold
 
     async def put(self, data: bytes, timeout: float | None = None) -> None:
-        """As ``PressureQueue.put``. Raises also RoleLostError."""
+        """Like ``PressureQueue.put``. Also raises RoleLostError."""
         check(self._engine, self._hold)
         await self._engine.put(self._hold, [element(data)], timeout)
 
@@ -36,14 +36,14 @@ class Producer:
         *,
         progress: Callable[[int], object] | None = None,
     ) -> int:
-        """As ``PressureQueue.put_many``. Raises also RoleLostError."""
+        """Like ``PressureQueue.put_many``. Also raises RoleLostError."""
         check(self._engine, self._hold)
         return await self._engine.put(self._hold, elements(items), timeout, progress)
 
     async def close(self) -> None:
-        """As ``PressureQueue.close``. Raises also RoleLostError."""
+        """Like ``PressureQueue.close``. Also raises RoleLostError."""
         check(self._engine, self._hold)
-        await self._engine.close(self._hold, None)  # with the role there is nothing to wait for
+        await self._engine.close(self._hold, None)  # we have the role, so there is no wait
 
 
 class Consumer:
@@ -54,22 +54,22 @@ class Consumer:
         self._hold = hold
 
     async def get(self, timeout: float | None = None) -> bytes:
-        """As ``PressureQueue.get``. Raises also RoleLostError."""
+        """Like ``PressureQueue.get``. Also raises RoleLostError."""
         check(self._engine, self._hold)
         return (await self._engine.get(self._hold, 1, timeout))[0]
 
     async def get_many(self, count: int, timeout: float | None = None) -> list[bytes]:
-        """As ``PressureQueue.get_many``. Raises also RoleLostError."""
+        """Like ``PressureQueue.get_many``. Also raises RoleLostError."""
         check(self._engine, self._hold)
         return await self._engine.get(self._hold, wanted(count), timeout)
 
     async def _remove(self, count: int) -> list[bytes]:
-        """``get_many`` that waits only for the reply of Redis, for that as long as need be."""
+        """Like ``get_many``, but wait only for Redis's reply, and for that as long as it takes."""
         check(self._engine, self._hold)
         return await self._engine.get(self._hold, wanted(count), 0, patient=True)
 
     def __aiter__(self) -> "Elements":
-        """The elements until the queue is closed and empty."""
+        """Iterate over elements until the queue is closed and empty."""
         return Elements(self.get)
 
 
@@ -91,7 +91,7 @@ class Elements:
 
 @asynccontextmanager
 async def holding(engine: Operations, hold: Hold, timeout: float | None) -> AsyncIterator[None]:
-    """Have the role of ``hold`` in the block; its lease is renewed in the background."""
+    """Hold the role of ``hold`` within the block, renewing its lease in the background."""
     await engine.take(hold, timeout)
     scope = trio.CancelScope()
     engine.nursery.start_soon(_renew, engine, hold, scope)
@@ -110,37 +110,37 @@ async def _renew(engine: Operations, hold: Hold, scope: trio.CancelScope) -> Non
                 if not await engine.renew(hold):
                     return
             except PressureError:
-                pass  # It is what the next operation will say too, if it lasts.
+                pass  # if the problem lasts, the next operation reports it
 
 
 def check(engine: Operations, hold: Hold) -> None:
-    """Raises RoleLostError if the role is known not to be ours any more."""
+    """Raise RoleLostError if the role is known to be lost."""
     if hold.lost or not hold.held:
         raise RoleLostError(engine.name, hold.role)
 
 
 def element(data: bytes) -> bytes:
-    """``data`` if it can be an element of a queue.
+    """Return ``data`` as bytes.
 
     Raises:
-        TypeError: it is not bytes.
+        TypeError: it is not bytes, a bytearray or a memoryview.
     """
     if isinstance(data, bytearray | memoryview):
         return bytes(data)
     if not isinstance(data, bytes):
-        raise TypeError(f"an element of a queue is bytes, not {type(data).__name__}")
+        raise TypeError(f"an element of a queue must be bytes, not {type(data).__name__}")
     return data
 
 
 def elements(items: Iterable[bytes]) -> list[bytes]:
-    """The elements as a list. Raises TypeError: one is not bytes, or ``items`` is itself bytes."""
+    """Return the elements as a list. Raises TypeError if one, or all of ``items``, is not valid."""
     if isinstance(items, bytes | bytearray | memoryview | str):
-        raise TypeError("put_many takes several elements; for one there is put")
+        raise TypeError("put_many takes several elements; use put for one")
     return [element(data) for data in items]
 
 
 def wanted(count: int) -> int:
-    """``count`` if one can get so many. Raises ValueError: it is below 1. TypeError: no integer."""
+    """Return ``count``. Raises ValueError if it is less than 1, TypeError if not an integer."""
     if index(count) < 1:
-        raise ValueError(f"one can get 1 element or more, not {count}")
+        raise ValueError(f"the number of elements to get must be 1 or more, not {count}")
     return count

@@ -1,27 +1,27 @@
 """The Lua scripts that run in Redis: every change of a queue that takes more than one command.
 
-Owns the scripts, which are put together of ``snippets``. Rules they all follow:
+Owns the scripts, which are composed of ``snippets``. All follow these rules:
 
-- They read all they touch before they write. A key of a wrong type so ends a script with an error
-  while nothing has changed.
-- Redis asks about its memory at the first write of a script only. A put begins with one that is
-  refused when the memory is full, so that nothing has changed. All that takes elements out, or
-  gives a role back or keeps it, begins with a DEL, which is never refused: else a Redis that is
-  full of elements could not be emptied, and roles would be lost.
-- A role is free while its list has an element; given back, the list has exactly one again.
-- Whether the queue is full is asked of the length and the bound, never of ``not_full``. Only while
-  the producer's role is free, or ours, nobody can be between taking the permit and pushing; then
-  ``not_full`` is rewritten to what it has to be, which also heals what a crash left.
-- Who of us keeps a role between commands leaves ``held`` (id#number of this hold) and ``lease``
-  (the same, expiring soon unless renewed). A role that is taken, has ``held`` by the very client
-  that ``:producer`` names and no ``lease`` was left by a dead client of ours, so another may have
-  it.
-  Other kinds of clients set no ``held``, and are never robbed.
+- They read everything they touch before they write anything. So if a key has the wrong type, the
+  script fails before it has changed anything.
+- Redis checks its memory only at the first write of a script. A put begins with a write that is
+  refused when memory is full, so that nothing has changed. Scripts that take elements out, or that
+  give back or keep a role, begin with a DEL, which is never refused; otherwise a Redis full of
+  elements could not be emptied, and roles would be lost.
+- A role is free while its list has an element; giving it back leaves exactly one element in it.
+- Whether the queue is full is decided by its length and bound, never by ``not_full``. While the
+  producer role is free, or ours, nobody can be between taking the permit and pushing. Then, and
+  only then, ``not_full`` is set to what it should be, which also repairs what a crash left behind.
+- Clients of ours that keep a role between commands set ``held`` (id#number of this hold) and
+  ``lease`` (the same, expiring soon unless renewed). If a role is taken, ``held`` names the client
+  that ``:producer`` names, and there is no ``lease``, then the role belonged to a dead client of
+  ours, and another one may take it. Clients of other kinds do not set ``held``, so their roles are
+  never taken away.
 
-Arguments of put and get: id, number of the hold, lease in ms, "1" if we hold the role already,
-what to do with it afterwards: "never" keep it, "rest" keep it unless all was done, "always" keep.
+Arguments of put and get: id, number of the hold, lease in ms, "1" if we already hold the role, and
+when to keep the role afterwards: "never", "rest" (unless all was done) or "always".
 
-Replies: a number or the elements; or a list that begins with a code, on errors.
+Replies: a number or the elements; errors are lists that begin with a code.
 """
 
 from collections.abc import Sequence
@@ -44,8 +44,8 @@ from disque_trio.pressure.snippets import (
 )
 from disque_trio.redis.script import Script
 
-# At most so many elements, and about so many bytes, go into one script or its reply: Redis serves
-# nobody else meanwhile, and Lua cannot pass on more than 8000 values at once.
+# At most this many elements, and about this many bytes, go into one script or its reply: Redis
+# serves nobody else meanwhile, and Lua cannot unpack more than 8000 values at once.
 MOST_ITEMS = 1000
 MOST_BYTES = 1 << 20
 
@@ -54,7 +54,7 @@ def _script(name: str, *parts: str, allow_oom: bool = True) -> Script:
     return Script("".join(parts), f"pressure_{name}", allow_oom)
 
 
-# Further arguments: the elements. Reply: how many of them are in the queue now, 0 if it is full.
+# Further arguments: the elements. Reply: how many of them are now in the queue; 0 if it is full.
 put = _script(
     "put",
     COMMON + ENTER + ONLY_OPEN + COUNTERS,
@@ -77,9 +77,9 @@ return count
     allow_oom=False,
 )
 
-# Further argument: the most elements wanted. Reply: the elements, none if it is empty. They are
-# popped a few at a time, until the reply is large: one that takes long is lost with all that is in
-# it when the client gives it up.
+# Further argument: the most elements wanted. Reply: the elements; none if the queue is empty. They
+# are popped a few at a time, until the reply is large: if a reply takes too long, the client gives
+# it up, and loses all that is in it.
 get = _script(
     "get",
     COMMON + ENTER + COUNTERS,
@@ -115,7 +115,7 @@ return items
 """,
 )
 
-# Take a role to keep it. Arguments as of put, with "always". A producer cannot have a closed queue.
+# Take a role to keep it. Arguments as for put, with "always". A closed queue has no producer.
 take_producer = _script(
     "take_producer",
     COMMON + ENTER + ONLY_OPEN,
@@ -138,7 +138,7 @@ return 1
 """,
 )
 
-# Close: as put, without elements.
+# Close: like put, without elements.
 close = _script(
     "close",
     COMMON + ENTER + ONLY_OPEN,
@@ -151,7 +151,7 @@ return 1
 """,
 )
 
-# Keys as of put or get. Arguments: id, number of the hold, lease in ms. Reply: 1, or 0 if lost.
+# Keys as for put or get. Arguments: id, number of the hold, lease in ms. Reply: 1, or 0 if lost.
 renew = _script(
     "renew",
     COMMON + OURS,
@@ -162,8 +162,8 @@ return 1
 """,
 )
 
-# Keys as of put or get. Arguments: id, number of the hold. Gives the role back if it is ours, also
-# to somebody who is deleting the queue. Reply: 1, or 0 if it is not ours.
+# Keys as for put or get. Arguments: id, number of the hold. Gives the role back if it is ours, also
+# to a client that is deleting the queue. Reply: 1, or 0 if it is not ours.
 release = _script(
     "release",
     COMMON + OURS,
@@ -182,9 +182,9 @@ return 1
 """,
 )
 
-# From here on the keys are all twelve and our six, in the order of ``keys.PROTOCOL`` and ``SIDE``.
+# From here on, KEYS are all twelve and our six, in the order of ``keys.PROTOCOL`` and ``SIDE``.
 
-# Arguments: bound, "1" to remove what is left of another queue first.
+# Arguments: bound, "1" to remove the remains of another queue first.
 create = _script(
     "create",
     COMMON + ALL,
@@ -196,7 +196,7 @@ for i = 1, 12 do
   if redis.call('EXISTS', KEYS[i]) == 1 then left[#left + 1] = KEYS[i] end
 end
 if #left > 1 and ARGV[2] ~= '1' then
-  -- One of us began to delete it and died: finish that, if nobody has a role any more.
+  -- A client of ours began to delete it and died: finish that if nobody has a role any more.
   local p, c = roles()
   local died = redis.call('EXISTS', KEYS[18]) == 1 and redis.call('EXISTS', KEYS[17]) == 0
   if not (died and p and c) then return left end
@@ -213,9 +213,9 @@ return 1
     allow_oom=False,
 )
 
-# Arguments: id, number of the hold, lease in ms, "1" to go on with what we began. Reply: 1 when all
-# is gone; or WAIT, 1 if it waits for the producer and 0 if for the consumer, the id of that one,
-# the bound the queue had, and whether it was open.
+# Arguments: id, number of the hold, lease in ms, "1" to continue our own deletion. Reply: 1 when
+# all is gone; or WAIT, 1 if it waits for the producer and 0 if for the consumer, the id of that
+# client, the bound that the queue had, and whether it was open.
 delete = _script(
     "delete",
     COMMON + ALL,
@@ -251,8 +251,8 @@ return {{{WAIT}, p and 0 or 1, user, bound, open}}
 """,
 )
 
-# Take a deletion back that could not be finished. Arguments: id, number of the hold, the bound it
-# had, "1" if it was open.
+# Undo a deletion that could not be finished. Arguments: id, number of the hold, the bound it had,
+# "1" if it was open.
 undelete = _script(
     "undelete",
     COMMON,
@@ -275,7 +275,7 @@ return 1
 )
 
 # Reply: length, bound, closed, producer, consumer, whether they are free, the four counters, the
-# two leases in ms (below 0: none), permits.
+# two leases in ms (negative: none), permits.
 stats = _script(
     "stats",
     COMMON + EXISTING,
@@ -295,7 +295,7 @@ return reply
 """,
 )
 
-# Reply: of each key that exists its number, type, value or length, and ms to live (below 0: none).
+# Reply: for each existing key its index, type, value or length, and ms to live (negative: forever).
 doctor = _script(
     "doctor",
     """
@@ -313,8 +313,8 @@ return reply
 """,
 )
 
-# Give a role back that a dead client has, whatever kind it was. Keys as of put or get. Arguments:
-# id of the client that has to have it, and "1" if it matters. Reply: 0 if it was free, or its id.
+# Free the role of a dead client of any kind. Keys as for put or get. Arguments: the id that its
+# holder must have, and "1" if that matters. Reply: 0 if it was free, or the holder's id.
 repair = _script(
     "repair",
     COMMON + EXISTING,
@@ -337,7 +337,7 @@ return user
 
 
 def chunk(items: Sequence[bytes], start: int) -> Sequence[bytes]:
-    """As many of ``items`` from ``start`` on as go into one script: one at least, if it exists."""
+    """Return as many of ``items`` from ``start`` on as fit into one script, but at least one."""
     size = 0
     for end in range(start, min(len(items), start + MOST_ITEMS)):
         size += len(items[end])

@@ -1,5 +1,4 @@
-"""Finds the Redis and the prefix of keys: from the argument, else the environment, else the
-default."""
+"""Finds the Redis and the key prefix: from arguments, else the environment, else the defaults."""
 
 import os
 from dataclasses import dataclass
@@ -19,7 +18,7 @@ DEFAULT_PREFIX = "__pressure__"
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """A Redis and a prefix. server: host name or address. port: TCP. db: number of the database."""
+    """A Redis (host name or address, TCP port, database number) and a key prefix."""
 
     server: str
     port: int
@@ -33,11 +32,11 @@ def resolve(
     db: int | None = None,
     prefix: str | None = None,
 ) -> Settings:
-    """The settings; what is None comes from REDIS_SERVER, REDIS_PORT, REDIS_DB, PRESSURE_PREFIX
-    of the environment, or else is the default.
+    """Return the settings. None means the environment variable (REDIS_SERVER, REDIS_PORT, REDIS_DB,
+    PRESSURE_PREFIX), or else the default.
 
     Raises:
-        ValueError: REDIS_PORT or REDIS_DB is not a number that can be one.
+        ValueError: REDIS_PORT or REDIS_DB is not a number, or too large.
     """
     return Settings(
         server=server if server is not None else os.environ.get("REDIS_SERVER") or DEFAULT_SERVER,
@@ -57,7 +56,7 @@ def _number(variable: str, default: int, most: int) -> int:
 
 
 def servers(settings: Settings, client: Client | None) -> Server | Sentinels:
-    """What to connect to: what ``client`` says, or the Redis of the settings."""
+    """Return what to connect to: ``client``, or else the Redis of the settings."""
     if client is None:
         return Server((Address(settings.server, settings.port),), Options(settings.db))
     return client if isinstance(client, Server | Sentinels) else like(client)

@@ -1,7 +1,7 @@
 """Pieces of Lua that the scripts share, and the codes of their replies.
 
-Owns how roles are taken and given back, what a permit is, and the checks that come first. A script
-is put together of these; the rules they follow are in ``scripts``.
+Owns how roles are taken and given back, what a permit is, and the checks that come first. Scripts
+are composed of these snippets; ``scripts`` describes the rules they follow.
 """
 
 MISSING = 1
@@ -13,7 +13,7 @@ EXISTS = 6
 BUSY = 7
 WAIT = 8
 
-# How long after its last renewal ``held`` remains, to tell a dead client of ours from others: 7
+# How long ``held`` remains after its last renewal, to tell dead clients of ours from others: 7
 # days.
 _HELD_MS = 7 * 24 * 3600 * 1000
 
@@ -22,7 +22,7 @@ local HELD_MS = {_HELD_MS}
 local function number(key)
   local value = redis.call('GET', key)
   if not value then return '0' end
-  -- What INCRBY takes, and leaves room to grow: it must not fail after something was popped.
+  -- Accept what INCRBY accepts, with room to grow: it must not fail after elements were popped.
   if #value < 19 and (value == '0' or string.match(value, '^%-?[1-9]%d*$')) then return value end
   return nil, value
 end
@@ -46,13 +46,13 @@ local function abandoned(lease, held, user)
 end
 """
 
-# ``text`` is what was found as the bound of a queue that exists.
+# ``text`` is the bound that was found for an existing queue.
 BOUND = f"""
 if #text > 18 or not string.match(text, '^%d+$') then return {{{NOT_A_NUMBER}, KEYS[2], text}} end
 local bound = tonumber(text)
 """
 
-# For other scripts: the bound, or an error if there is no such queue.
+# For other scripts: the bound, or an error if the queue does not exist.
 EXISTING = (
     f"""
 local text = redis.call('GET', KEYS[2])
@@ -61,7 +61,7 @@ if not text then return {{{MISSING}}} end
     + BOUND
 )
 
-# What put and get have in common: checks, and who has the role. Keys: 1 data, 2 bound, 3 closed,
+# The common part of put and get: checks, and who has the role. Keys: 1 data, 2 bound, 3 closed,
 # 4 not_full, 5 role, 6 role_free, 7 messages, 8 bytes, 9 lease, 10 held, 11 producer_free.
 ENTER = (
     f"""
@@ -114,7 +114,7 @@ if closed > 0 then
 end
 """
 
-# The hold has to be ours. Keys as of ENTER. Arguments: id, number of the hold.
+# The hold must be ours. Keys as for ENTER. Arguments: id, number of the hold.
 OURS = """
 if redis.call('GET', KEYS[10]) ~= ARGV[1] .. '#' .. ARGV[2] then return 0 end
 """
@@ -126,7 +126,7 @@ for i = 7, 8 do
 end
 """
 
-# For scripts whose keys are all twelve and our six, in the order of ``keys.PROTOCOL`` and ``SIDE``.
+# For scripts whose KEYS are all twelve and our six, in the order of ``keys.PROTOCOL`` and ``SIDE``.
 ALL = """
 local function roles()
   local producer, consumer = redis.call('LLEN', KEYS[6]), redis.call('LLEN', KEYS[10])

@@ -8,18 +8,19 @@ from disque_trio.pressure.keys import text
 
 @dataclass(frozen=True, slots=True)
 class Stats:
-    """Statistics of a queue, all from one moment.
+    """Statistics of a queue, all from the same moment.
 
     Attributes:
-        length: elements in the queue. bound: most it may hold; None without a bound.
-        closed: whether it was closed.
-        producer, consumer: id of the client that has or last had the role; None if none ever did.
-        producer_free, consumer_free: whether the role is free now.
-        produced_messages, produced_bytes, consumed_messages, consumed_bytes: since its creation;
-            what other clients do not count is missing.
-        producer_lease, consumer_lease: seconds until the lease of a holder of our kind runs out;
+        length: the number of elements in the queue.
+        bound: the most elements it may hold; None without a bound.
+        closed: whether the queue is closed.
+        producer, consumer: the id of the client that has or last had the role; None if none had.
+        producer_free, consumer_free: whether the role is free.
+        produced_messages, produced_bytes, consumed_messages, consumed_bytes: counted since the
+            queue was created, without what other clients did not count.
+        producer_lease, consumer_lease: seconds until the lease of a holder of our kind expires;
             None if there is none.
-        not_full: whether the permit to put is there.
+        not_full: whether there is a permit to put.
     """
 
     length: int
@@ -39,7 +40,7 @@ class Stats:
 
     @classmethod
     def of(cls, reply: list[Any]) -> "Stats":
-        """The numbers in a reply of ``scripts.stats``, which has to be no error."""
+        """Decode a successful reply of ``scripts.stats``."""
         length, bound, closed, producer, consumer, producer_free, consumer_free = reply[1:8]
         produced, produced_bytes, consumed, consumed_bytes = map(int, reply[8:12])
         producer_lease, consumer_lease = (ms / 1000 if ms >= 0 else None for ms in reply[12:14])

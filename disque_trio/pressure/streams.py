@@ -1,7 +1,7 @@
 """``pressure put``, ``get`` and ``tail``: queues in shell pipelines.
 
-Owns the way of the bytes between the standard streams and a queue, and that nothing is taken out of
-a queue before it is written.
+Owns the transfer of bytes between the standard streams and a queue, and that no element is removed
+from a queue before it is written.
 """
 
 from contextlib import aclosing
@@ -39,7 +39,7 @@ STDIN, STDOUT = 0, 1
 
 
 async def put(run: Run) -> None:
-    """``pressure put``: standard input becomes elements."""
+    """Run ``pressure put``: lines of standard input become elements."""
     options = run.options
     if options.block:
         splitter = Splitter(Framing.BLOCK, options.block)
@@ -51,7 +51,7 @@ async def put(run: Run) -> None:
                 await queue.create(options.bound)
             except QueueAlreadyExistsError:
                 pass
-        elif await queue.closed():  # now, and not when the first element is there
+        elif await queue.closed():  # fail now, not at the first element
             raise QueueClosedError(queue.name)
         if options.hold:
             async with queue.producer(options.timeout) as producer:
@@ -89,11 +89,11 @@ async def _put_input(
 
 
 async def waited_for(queue: PressureQueue, me: str) -> str:
-    """What keeps a put of the client ``me`` waiting; empty: nothing that one could see."""
+    """Describe what a put of the client ``me`` waits for; empty if nothing can be seen."""
     try:
         stats = await queue.stats()
     except PressureError:
-        return ""  # as the put will say
+        return ""  # the put will report it
     if stats.bound is not None and stats.length >= stats.bound:
         return f"waiting for room ({stats.length:,} of {stats.bound:,})"
     if not stats.producer_free and stats.producer != me:
@@ -102,7 +102,7 @@ async def waited_for(queue: PressureQueue, me: str) -> str:
 
 
 async def get(run: Run) -> None:
-    """``pressure get``: elements become standard output, and are taken when they are written."""
+    """Run ``pressure get``: write elements to standard output, then remove them."""
     options = run.options
     framing = Framing.BLOCK if options.block else Framing.NUL if options.null else Framing.LINE
     async with (
@@ -119,7 +119,7 @@ async def get(run: Run) -> None:
 
 
 async def _hand_over(run: Run, reader: Reader, framing: Framing, elements: list[bytes]) -> None:
-    """Write elements, then take them; those that were not written stay in the queue."""
+    """Write elements, then remove them; those that were not written stay in the queue."""
     data = joined(elements, framing)
     safe = written = 0
     try:
@@ -127,13 +127,13 @@ async def _hand_over(run: Run, reader: Reader, framing: Framing, elements: list[
             written += await write_some(STDOUT, data, written)
         safe = len(elements)
     except trio.Cancelled:
-        # A signal in the middle: what was written whole is to be taken, or it would come twice.
+        # Interrupted by a signal: remove what was written completely, or it would come twice.
         safe = whole(elements, framing, written)
         raise
     except BrokenPipeError:
-        raise  # how much was read of what was written, nobody knows
+        raise  # nobody knows how much of the output was read
     except OSError:
-        safe = whole(elements, framing, written)  # such as a disk that is full
+        safe = whole(elements, framing, written)  # a full disk, for example
         raise
     finally:
         if safe:
@@ -149,7 +149,7 @@ async def _until_unread() -> None:
 
 
 async def tail(run: Run) -> None:
-    """``pressure tail``: show the newest elements, and those that come."""
+    """Run ``pressure tail``: show the newest elements, and those that follow."""
     options = run.options
     framing = Framing.NUL if options.null else Framing.LINE
     async with run.queue() as queue, aside(_until_unread):

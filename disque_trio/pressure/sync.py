@@ -1,8 +1,8 @@
 """``PressureQueueSync``: the queue for programs without Trio. Its methods block the calling thread.
 
-Owns the translation only: a Trio loop in a background thread does the work (``thread_loop``), with
-the same ``PressureQueue`` that Trio programs use. Most methods are those of the asynchronous class,
-made blocking by ``blocking``; written out is what differs.
+Only translates: a Trio loop in a background thread does the work (``thread_loop``), with the same
+``PressureQueue`` that Trio programs use. ``blocking`` derives most methods from those of the
+asynchronous class; only those that differ are written out.
 """
 
 import itertools
@@ -18,14 +18,16 @@ from disque_trio.pressure.roles import Consumer, Producer, elements, wanted
 from disque_trio.pressure.settings import Client
 from disque_trio.respclient.thread_loop import Blocking, Loop, LoopEnded, blocking
 
+__all__ = ["ConsumerSync", "PressureQueueSync", "ProducerSync"]
+
 A_co = TypeVar("A_co", covariant=True)
 T = TypeVar("T")
 _handles = itertools.count(1)
 
 
 class _Calls:
-    """Runs calls in the loop of a queue, and keeps elements that arrived for a get whose wait was
-    broken off."""
+    """Runs calls in the loop of a queue, and keeps elements that arrived for a get that was
+    interrupted."""
 
     def __init__(self, name: str, loop: Loop[PressureQueue]) -> None:
         self._name = name
@@ -36,7 +38,7 @@ class _Calls:
     def run(
         self, function: Callable[[], Awaitable[T]], keep: Callable[[T], None] = lambda _: None
     ) -> T:
-        """As ``Loop.run``. Raises PressureError when there is no loop any more."""
+        """Like ``Loop.run``. Raises PressureError if the loop has ended."""
         try:
             return self._loop.run(function, keep)
         except LoopEnded as ended:
@@ -44,7 +46,7 @@ class _Calls:
 
     @contextmanager
     def hold(self, context: Callable[[], AbstractAsyncContextManager[T]]) -> Iterator[T]:
-        """Keep a context of the loop entered for as long as the block takes. Raises as ``run``."""
+        """Keep a context of the loop entered within the block. Raises as ``run``."""
         try:
             held = self._loop.hold(context)
         except LoopEnded as ended:
@@ -58,7 +60,7 @@ class _Calls:
                 pass  # closed meanwhile, which gave the role back
 
     def take(self, count: int, get_many: Callable[[], Awaitable[list[bytes]]]) -> list[bytes]:
-        """Up to ``count`` of the elements that were kept, else those that ``get_many`` gives."""
+        """Return up to ``count`` elements that were kept, or else those from ``get_many``."""
         wanted(count)
         with self._lock:
             kept, self._arrived = self._arrived[:count], self._arrived[count:]
@@ -69,11 +71,11 @@ class _Calls:
             self._arrived += elements
 
     def _ended(self, ended: LoopEnded) -> PressureError:
-        return PressureError(self._name, f"queue {self._name!r} cannot be used any more: {ended}")
+        return PressureError(self._name, f"queue {self._name!r} can no longer be used: {ended}")
 
 
 class _Blocking(Blocking[A_co]):
-    """The face of an asynchronous object, ``target``, for threads."""
+    """The blocking methods of an asynchronous object, ``target``."""
 
     def __init__(self, calls: _Calls, target: A_co) -> None:
         self._calls = calls
@@ -93,20 +95,20 @@ def _until_closed(get: Callable[[], bytes]) -> Iterator[bytes]:
 
 
 class PressureQueueSync(_Blocking[PressureQueue]):
-    """A_co queue of Redis for threads and scripts.
+    """A queue in Redis, for threads and scripts.
 
         with PressureQueueSync("lines") as queue:
             queue.put(b"one")
 
-    Any number of threads may share one; in the queue they are one client, ``uid``, by default named
-    after host, process, the thread that opens it, and a number. Errors and arguments are those of
+    Any number of threads may share one. In the queue they are one client, ``uid``, by default named
+    after host, process, the thread that opens it, and a number. Arguments and errors are those of
     ``PressureQueue``.
-    Ctrl-C (or another exception that a signal handler raises) ends every wait: the role is given
-    back first, and an element that had arrived already is kept for the next ``get`` of this object.
 
-    Close it with ``disconnect``, the end of a ``with`` block, or not at all: what is forgotten
-    is closed at the exit of the program, roles given back. A_co child made by fork has to open its
-    own.
+    Ctrl-C (or another exception from a signal handler) ends every wait: the role is given back
+    first, and an element that had already arrived is kept for the next ``get`` of this object.
+
+    Close it with ``disconnect`` or a ``with`` block. Otherwise it is closed, and its roles are
+    given back, when the program exits. A forked child must open its own.
     """
 
     def __init__(
@@ -121,14 +123,14 @@ class PressureQueueSync(_Blocking[PressureQueue]):
         lease: float = 30.0,
         uid: str | None = None,
     ) -> None:
-        """Open it; the queue in Redis need not exist yet.
+        """Open the handle; the queue in Redis need not exist yet.
 
         Raises:
-            InvalidNameError, ValueError: the name or a setting cannot be one.
+            InvalidNameError, ValueError: the name or a setting is invalid.
             PressureConnectionError: Redis cannot be reached.
         """
         self.name = name
-        # Each call is a task of its own, so its number would be another one each time.
+        # Each call is a task of its own, so the task's number would be different each time.
         me = f"{client_id()}_handle{next(_handles)}" if uid is None else uid
         self._loop = Loop(
             lambda: PressureQueue(
@@ -154,7 +156,7 @@ class PressureQueueSync(_Blocking[PressureQueue]):
     def disconnect(self) -> None:
         """Give back all roles, end waits in other threads with PressureError, and disconnect.
 
-        The queue in Redis stays as it is. (``close`` closes that.)
+        The queue in Redis is not changed; ``close`` closes the queue.
         """
         self._loop.close()
 
@@ -177,40 +179,40 @@ class PressureQueueSync(_Blocking[PressureQueue]):
         *,
         progress: Callable[[int], object] | None = None,
     ) -> int:
-        """Put elements in, in order, and return how many.
+        """Put elements in order, and return their number.
 
-        ``progress`` is called with the number of elements that are in, each time it has grown, in
-        another thread; it may not raise, and holds everything up while it runs. When this ends, by
-        whatever exception, its last value is exact.
+        ``progress`` is called with the number of elements that are in, each time that grows. It is
+        called in another thread, must not raise, and holds everything up while it runs. However
+        this call ends, the last value given to ``progress`` is exact.
         """
-        every = elements(items)  # in this thread: the iterator may block
+        every = elements(items)  # in this thread, since the iterator may block
         return self._calls.run(lambda: self._target.put_many(every, timeout, progress=progress))
 
     def get(self, timeout: float | None = None) -> bytes:
-        """Take the oldest element; waits for role and element, ``timeout`` seconds at most."""
+        """Take the oldest element. Waits for the role and an element, at most ``timeout`` s."""
         return self.get_many(1, timeout)[0]
 
     def get_nowait(self) -> bytes:
-        """Take the oldest element if the role and an element are there now."""
+        """Take the oldest element if the role is free and there is an element."""
         return self.get(0)
 
     def get_many(self, count: int, timeout: float | None = None) -> list[bytes]:
-        """Take 1 to ``count`` elements; waits only for the first."""
+        """Take 1 to ``count`` elements. Waits only for the first one."""
         return self._calls.take(count, lambda: self._target.get_many(count, timeout))
 
     def __iter__(self) -> Iterator[bytes]:
-        """Take elements until the queue is closed and empty. The role is free in between."""
+        """Take elements until the queue is closed and empty. Between them, the role is free."""
         return _until_closed(self.get)
 
     @contextmanager
     def producer(self, timeout: float | None = None) -> Iterator["ProducerSync"]:
-        """Be the producer for as long as the block takes: nobody else can put in between."""
+        """Be the producer within the block: nobody else can put in between."""
         with self._calls.hold(lambda: self._target.producer(timeout)) as role:
             yield ProducerSync(self._calls, role)
 
     @contextmanager
     def consumer(self, timeout: float | None = None) -> Iterator["ConsumerSync"]:
-        """Be the consumer for as long as the block takes."""
+        """Be the consumer within the block."""
         with self._calls.hold(lambda: self._target.consumer(timeout)) as role:
             yield ConsumerSync(self._calls, role)
 
@@ -228,7 +230,7 @@ class ProducerSync(_Blocking[Producer]):
         *,
         progress: Callable[[int], object] | None = None,
     ) -> int:
-        """As ``PressureQueueSync.put_many``."""
+        """Like ``PressureQueueSync.put_many``."""
         every = elements(items)
         return self._calls.run(lambda: self._target.put_many(every, timeout, progress=progress))
 
@@ -237,11 +239,11 @@ class ConsumerSync(_Blocking[Consumer]):
     """The consumer of a queue, from ``PressureQueueSync.consumer``."""
 
     def get(self, timeout: float | None = None) -> bytes:
-        """Take the oldest element; waits for one, ``timeout`` seconds at most."""
+        """Take the oldest element. Waits for one, at most ``timeout`` seconds."""
         return self.get_many(1, timeout)[0]
 
     def get_many(self, count: int, timeout: float | None = None) -> list[bytes]:
-        """Take 1 to ``count`` elements; waits only for the first."""
+        """Take 1 to ``count`` elements. Waits only for the first one."""
         return self._calls.take(count, lambda: self._target.get_many(count, timeout))
 
     def __iter__(self) -> Iterator[bytes]:

@@ -1,6 +1,6 @@
-"""Runs tasks beside a block that end with it, and blocks that delay a cancellation.
+"""Runs tasks beside a block, which end with it, and blocks that delay a cancellation.
 
-Owns what Trio's nurseries do otherwise: errors arrive as they are here and not in a group.
+Unlike Trio's nurseries, these raise errors as they are, not in a group.
 """
 
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -11,10 +11,10 @@ import trio
 
 @asynccontextmanager
 async def aside(*functions: Callable[[], Awaitable[object]]) -> AsyncIterator[None]:
-    """Run ``functions`` as tasks as long as the block takes; then they are cancelled.
+    """Run ``functions`` as tasks during the block, and cancel them at its end.
 
-    An exception of one of them cancels the block and is raised in its place. Of several exceptions
-    the first is raised.
+    An exception in one of them cancels the block and is raised in its place. If there are several
+    exceptions, the first one is raised.
     """
     failure: Exception | None = None
     async with trio.open_nursery() as nursery:
@@ -40,8 +40,11 @@ async def aside(*functions: Callable[[], Awaitable[object]]) -> AsyncIterator[No
 
 @asynccontextmanager
 async def reprieve(seconds: float) -> AsyncIterator[None]:
-    """A cancellation from outside reaches the block so many seconds later. If it does, the block
-    ends there without an exception; the next checkpoint behind it raises."""
+    """Delay a cancellation from outside by ``seconds`` within the block.
+
+    When it then cancels the block, the block ends without an exception, and the next checkpoint
+    raises.
+    """
     scope = trio.CancelScope(shield=True)
 
     async def watch() -> None:

@@ -9,8 +9,9 @@ class Url:
     """The parts of a URL; absent ones are None.
 
     Attributes:
-        tls: by TLS. socket: path of a Unix socket, for ``unix://`` only.
-        server, port, db, user, password: as everywhere.
+        tls: whether to use TLS.
+        socket: the path of a Unix socket, for ``unix://`` only.
+        server, port, db, user, password: the Redis and its login.
     """
 
     tls: bool
@@ -23,31 +24,31 @@ class Url:
 
     @classmethod
     def parse(cls, text: str) -> "Url":
-        """The parts of ``redis[s]://[[USER]:PASSWORD@]HOST[:PORT][/DB]`` or
-        ``unix://[[USER]:PASSWORD@]PATH[?db=DB]``; percent signs are understood.
+        """Parse ``redis[s]://[[USER]:PASSWORD@]HOST[:PORT][/DB]`` or
+        ``unix://[[USER]:PASSWORD@]PATH[?db=DB]``. Percent-encoding is decoded.
 
         Raises:
-            ValueError: it is none. The text does not tell the password.
+            ValueError: it is not such a URL. The text does not reveal the password.
         """
         try:
             parts = urlsplit(text)
             port = parts.port
         except ValueError:
-            raise ValueError("the URL is none, or has a wrong port") from None
+            raise ValueError("this is not a URL, or has an invalid port") from None
         unix = parts.scheme == "unix"
         if parts.scheme not in ("redis", "rediss", "unix"):
-            raise ValueError("the URL has to begin with redis://, rediss:// or unix://")
+            raise ValueError("the URL must begin with redis://, rediss:// or unix://")
         options = parse_qs(parts.query, keep_blank_values=True)
         database = options.pop("db", [""])[-1]
         if options or parts.fragment:
-            raise ValueError("the URL has a part that is not known here; only db= is")
+            raise ValueError("the URL has an unknown part; only db= is allowed as an option")
         path = unquote(parts.path)
         if not unix:
             database, path = database or path.strip("/"), ""
         elif not path or parts.hostname is not None:
-            raise ValueError("the URL has to name a socket, as in unix:///run/redis.sock")
+            raise ValueError("the URL must name a socket, as in unix:///run/redis.sock")
         if database and not (database.isascii() and database.isdigit()):
-            raise ValueError(f"{database!r} is not the number of a database")
+            raise ValueError(f"{database!r} is not a database number")
         return cls(
             tls=parts.scheme == "rediss",
             socket=path or None,

@@ -1,12 +1,12 @@
 """Waits until one of some lists has an element, without taking it.
 
 Owns the blocked commands of a handle. ``BLMOVE key key RIGHT RIGHT`` takes the rightmost element of
-a list and puts it back at the same place at once, so it blocks while the list is empty and changes
-nothing when it is not. What is taken is taken by a script afterwards. So a wait can be given up,
-its connection lost or its process killed at any moment, and nothing is missing.
+a list and puts it back in the same place, so it blocks while the list is empty, and otherwise
+changes nothing. A script takes the element afterwards. So a wait can be given up, its connection
+lost or its process killed at any moment without losing anything.
 
-Waits for a list share one command, on a connection of its own. It ends within ``SLICE`` seconds
-after the last of them has gone.
+All waits for a list share one command, on a connection of its own. It ends within ``SLICE`` seconds
+after the last wait.
 """
 
 from collections.abc import Iterable
@@ -22,7 +22,7 @@ PAUSE = 0.1
 
 
 class _Waiter:
-    """A task that waits. error: why the wait failed."""
+    """A task that waits. ``error``: why its wait failed."""
 
     def __init__(self) -> None:
         self.event = trio.Event()
@@ -41,10 +41,10 @@ class Waits:
     async def any(self, keys: Iterable[bytes], seconds: float) -> None:
         """Wait until one of the lists ``keys`` has an element, at most ``seconds``.
 
-        It may return early, and what it saw may be gone: look, and wait again.
+        May return early, and the element may be gone again: look, and wait again.
 
         Raises:
-            RedisUnavailable: no connection.
+            RedisUnavailable: Redis cannot be reached.
             RedisError: the server does not know BLMOVE, or does not allow it.
         """
         waiter = _Waiter()
@@ -65,7 +65,7 @@ class Waits:
             raise waiter.error
 
     async def _watch(self, key: bytes, waiters: set[_Waiter]) -> None:
-        """Block on the list until it has an element or nobody waits for it."""
+        """Block on the list until it has an element, or nobody waits for it any more."""
         error: Exception | None = None
         try:
             redis = self._connections.get(key)
@@ -75,21 +75,21 @@ class Waits:
             while waiters and await redis.command(*words, seconds=SLICE + REPLY_SECONDS) is None:
                 pass
         except RedisUnavailable as failure:
-            # A wait that broke off has changed nothing. Whether Redis is there is for the next
-            # script to find out; only who cannot wait at all has to be told.
+            # An interrupted wait has changed nothing, and the next script finds out whether Redis
+            # is there. Only report it if there could be no wait at all.
             if not failure.maybe_executed:
                 error = failure
         except RedisError as failure:
             if failure.code == "WRONGTYPE":
-                pass  # The next script tells which key it is.
+                pass  # the next script reports which key it is
             elif failure.code == "OOM":
-                # Its memory is full, and it takes BLMOVE for a command that needs more. Elements
-                # can still be got, so the list is looked at from time to time instead.
+                # Memory is full, and Redis thinks that BLMOVE needs more. Elements can still be
+                # got, so look at the list from time to time instead.
                 await trio.sleep(PAUSE)
             else:
                 error = failure
         finally:
-            # Who comes from now on needs a new command.
+            # Whoever comes from now on needs a new command.
             del self._waiters[key]
             for waiter in waiters:
                 waiter.error = error

@@ -1,1 +1,1 @@
-"""What a server process needs from the system: log, clock, systemd, descriptors, addresses."""
+"""System services of a server process: log, clock, systemd, descriptors, addresses."""

@@ -1,6 +1,6 @@
 """Validates addresses and names of nodes, and decides which of them others can use.
 
-The bus of a node listens 10000 above the port of its clients, so that port is at most 55535.
+The bus of a node is 10000 ports above its port for clients, so that port is at most 55535.
 """
 
 import re
@@ -8,13 +8,13 @@ from ipaddress import IPv6Address, ip_address
 
 BUS_OFFSET = 10_000
 MAX_PORT = 65_535 - BUS_OFFSET
-# Each sign of life of another node asks for the same ones, and ``ipaddress`` takes its time.
+# Each heartbeat of another node asks for the same addresses, and ``ipaddress`` is slow.
 _PLAIN: dict[str, str] = {}
 _MANY = 1_000
 _LABEL = r"(?!-)[A-Za-z0-9_-]{1,63}(?<!-)"
-# The last label is no number: the system takes "127.1" and "0x7f.1" for addresses.
+# The last label must not be a number: the system takes "127.1" and "0x7f.1" for addresses.
 _HOST_NAME = re.compile(rf"(?:{_LABEL}\.)*(?!(?:[0-9]+|0[xX][0-9A-Fa-f]*)\.?\Z){_LABEL}\.?")
-_LONGEST_NAME = 254  # with a dot at the end
+_LONGEST_NAME = 254  # including a final dot
 
 
 def is_host_name(text: str) -> bool:
@@ -23,11 +23,11 @@ def is_host_name(text: str) -> bool:
 
 
 def plain_ip(text: str) -> str:
-    """The ip literal ``text`` in its usual spelling; empty where it is none.
+    """The IP address ``text`` in its usual spelling; empty if it is not one.
 
-    An IPv4 address that came over an IPv6 socket (``::ffff:…``) is given as the IPv4 one, so that
-    one node does not seem to have two. The zone of a link-local address is kept, if it is one that
-    the system can be asked for.
+    An IPv4 address from an IPv6 socket (``::ffff:…``) becomes the IPv4 address, so that one node
+    does not seem to have two. The zone of a link-local address is kept, if it is one that can be
+    passed to the system.
     """
     plain = _PLAIN.get(text)
     if plain is None:
@@ -38,9 +38,9 @@ def plain_ip(text: str) -> str:
 
 
 def _plain_ip(text: str) -> str:
-    """``plain_ip`` of an address that has not been asked for lately."""
+    """Compute ``plain_ip`` of an address that is not cached."""
     if not (text.isascii() and text.isprintable()):
-        return ""  # ip_address takes any zone
+        return ""  # ip_address accepts any zone
     try:
         address = ip_address(text)
     except ValueError:
@@ -51,8 +51,8 @@ def _plain_ip(text: str) -> str:
 
 
 def network(ip: str) -> str:
-    """Whose ``ip`` is, as far as it shows: an IPv4 address is one host's, of an IPv6 one the first
-    64 bits, since a host has all that begin with them. A link-local one is a host's again."""
+    """The owner of ``ip``, as far as it shows: an IPv4 address or a link-local one belongs to a
+    host; any other IPv6 address is represented by its first 64 bits, all of which a host has."""
     plain = plain_ip(ip)
     if ":" not in plain or plain.startswith("fe80:"):
         return plain or ip
@@ -60,8 +60,8 @@ def network(ip: str) -> str:
 
 
 def told_ip(text: str) -> str:
-    """As ``plain_ip`` for what another node says: only addresses that one can connect to from
-    another machine count, so none with a zone, no multicast and no "any" address."""
+    """Like ``plain_ip``, for what another node says: accepts only addresses that another machine
+    can connect to, so no zones, no multicast and no "any" address."""
     try:
         address = ip_address(text)
     except ValueError:
@@ -72,17 +72,17 @@ def told_ip(text: str) -> str:
 
 
 def is_loopback(ip: str) -> bool:
-    """Whether ``ip``, in its usual spelling, leads nowhere but to the same machine."""
+    """Whether ``ip``, in its usual spelling, can only lead to this machine."""
     return ip.startswith("127.") or ip == "::1"
 
 
 def usefulness(ip: str) -> int:
-    """How many can use the address: 0 nobody (empty), 1 this machine, 2 others."""
+    """Return the reach of the address: 0 nobody (empty), 1 this machine, 2 other machines."""
     if not ip:
         return 0
     return 1 if is_loopback(ip) else 2
 
 
 def is_port(port: int) -> bool:
-    """Whether a node can have this port for its clients."""
+    """Whether a node can use this port for clients."""
     return 1 <= port <= MAX_PORT

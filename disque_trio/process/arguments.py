@@ -1,4 +1,4 @@
-"""Keeps passwords of the command line from those who list the processes of the machine."""
+"""Hides passwords on the command line from anyone who lists the processes of the machine."""
 
 from collections.abc import Collection
 from pathlib import Path
@@ -6,12 +6,12 @@ from pathlib import Path
 
 def hide(secrets: Collection[str]) -> None:
     """Overwrite the arguments of this process that are, or contain, one of ``secrets``, where the
-    system shows them (``/proc/PID/cmdline``, ps). ``sys.argv`` has them still. Where there is no
-    such place nothing happens; whoever looked before has seen them."""
-    import ctypes  # few processes need it, and it takes a while
+    system shows them (``/proc/PID/cmdline``, ps). ``sys.argv`` still has them. Does nothing if the
+    system has no such place. Cannot help against those who looked before."""
+    import ctypes  # slow, and few processes need it
 
     try:
-        # The fields behind the name, which may contain anything, begin with the third.
+        # The fields after the name, which may contain anything, start with the third.
         fields = Path("/proc/self/stat").read_text().rpartition(")")[2].split()
         start, end = int(fields[48 - 3]), int(fields[49 - 3])
         shown = Path("/proc/self/cmdline").read_bytes()

@@ -1,5 +1,4 @@
-"""Reads from a certificate when it is valid: Python's ssl gives that for certificates of others
-only."""
+"""Reads the validity period of a certificate: Python's ssl only tells that of a peer's."""
 
 from __future__ import annotations
 
@@ -16,12 +15,12 @@ _END: Final = "-----END CERTIFICATE-----"
 
 
 class CertificateError(ValueError):
-    """The text holds no certificate that can be read."""
+    """The text contains no readable certificate."""
 
 
 def validity(text: str) -> tuple[float, float]:
-    """The first and the last second (since the epoch) in which the first certificate of a PEM file
-    is valid. Raises CertificateError."""
+    """The first and the last second (since the epoch) of the validity of the first certificate in a
+    PEM file. Raises ``CertificateError``."""
     begin = text.find(_BEGIN)
     end = text.find(_END, begin)
     if begin < 0 or end < 0:
@@ -41,7 +40,7 @@ def validity(text: str) -> tuple[float, float]:
 
 
 class _Reader:
-    """Reads values in DER, one behind the other. IndexError, ValueError: it is none."""
+    """Reads consecutive DER values. Raises ``IndexError`` or ``ValueError`` for invalid ones."""
 
     def __init__(self, data: bytes) -> None:
         self._data = data
@@ -53,7 +52,7 @@ class _Reader:
         return self._data[self._at]
 
     def skip(self) -> bytes:
-        """Pass the next value; returns what is in it."""
+        """Skip the next value, and return its contents."""
         data = self._data
         size = data[self._at + 1]
         start = self._at + 2
@@ -68,13 +67,13 @@ class _Reader:
         return data[start:end]
 
     def take(self, kind: int) -> bytes:
-        """Give what is in the next value, which has to be of this kind."""
+        """Return the contents of the next value, which has to be of this kind."""
         if self.kind != kind:
             raise ValueError(f"there is {self.kind:#x} where {kind:#x} should be")
         return self.skip()
 
     def take_time(self) -> float:
-        """Give the time that the next value is, in s since the epoch."""
+        """Return the time in the next value, in s since the epoch."""
         kind = self.kind
         text = self.skip().decode("ascii")
         if kind == _UTC_TIME:

@@ -1,9 +1,9 @@
 """The clock of the node: wall-clock time without its jumps.
 
-Jobs carry wall-clock times, since nodes compare them, but a clock that somebody sets back by an
-hour must not stop all retries for an hour, nor expire what is not due when it is set forward. So
-the node's clock runs with the kernel's boot clock, which never jumps and goes on while the
-machine sleeps, and drifts towards the wall clock by at most 50 ms a second.
+Jobs carry wall-clock times, since nodes compare them. But a clock that is set back by an hour must
+not stop all retries for an hour; and one that is set forward must not expire what is not due. So
+the node's clock runs with the kernel's boot clock, which never jumps and continues while the
+machine sleeps, and drifts towards the wall clock by at most 50 ms per second.
 """
 
 import time
@@ -28,13 +28,13 @@ class Clock:
         return time.clock_gettime_ns(_BOOT)
 
     def now(self) -> int:
-        """The time of the node in ms since the epoch; never goes back."""
+        """The time of the node, in ms since the epoch; never goes back."""
         return (time.clock_gettime_ns(_BOOT) + self._offset_ns) // 1_000_000
 
     def slew(self) -> float:
-        """Move towards the wall clock as far as the time since the last call allows, of which more
-        than a second does not count. Returns how far the wall clock is ahead (s); to be called a
-        few times a second, unless it is close."""
+        """Move towards the wall clock as far as the time since the last call (at most a second)
+        allows. Return how far the wall clock is ahead (s). Call it a few times a second, unless it
+        is close."""
         boot = self._boot()
         room = int(min(boot - self._slewed_ns, 1_000_000_000) * _MAX_SLEW)
         self._slewed_ns = boot

@@ -1,4 +1,4 @@
-"""Operations on the names of files."""
+"""Operations on file names."""
 
 import os
 from pathlib import Path
@@ -7,19 +7,19 @@ from disque_trio.disk import sync_directory
 
 
 class Files:
-    """Gives files other names and removes them, as the operating system has it. All methods raise
-    OSError."""
+    """Renames and removes files by means of the operating system. All methods raise
+    ``OSError``."""
 
     def replace(self, old: str, new: str) -> None:
-        """Give the file ``old`` the name ``new``, whatever had it before."""
+        """Rename the file ``old`` to ``new``, replacing any file of that name."""
         os.replace(old, new)  # noqa: PTH105
 
     def sync_directory(self, path: str) -> None:
-        """Return when the names in the directory of ``path`` are on the disk."""
+        """Return once the names in the directory of ``path`` are on disk."""
         sync_directory(Path(path).parent)
 
     def remove(self, path: str) -> None:
-        """Remove a file that may not be there."""
+        """Remove a file, if it exists."""
         try:
             os.unlink(path)  # noqa: PTH108
         except FileNotFoundError:

@@ -6,9 +6,9 @@ from contextlib import contextmanager
 
 from disque_trio.lazily import lazily
 
-# What Trio imports for TLS, names of hosts, and to look for a library with a compiler; structlog
-# for programs that use ``logging`` or asyncio; and we for what a server may never do. They would
-# cost it a sixth of its start.
+# What Trio imports for TLS, host names, and to look for a library with a compiler; what structlog
+# imports for programs that use ``logging`` or asyncio; and what we import for features that a
+# server may never use. Together they would take a sixth of its start.
 SELDOM = (
     "asyncio",
     "gzip",
@@ -24,10 +24,10 @@ SELDOM = (
 
 @contextmanager
 def to_stay() -> Iterator[None]:
-    """For a block that imports what a server needs; SELDOM is left until it is used.
+    """For a block that imports what a server needs; the modules in SELDOM wait until they are used.
 
-    What the block makes stays until the end of the process: to look through it for garbage, again
-    and again as it grows, would take a tenth of the start.
+    Everything that the block creates lives until the end of the process: repeated garbage
+    collections over it as it grows would take a tenth of the start.
     """
     gc.disable()
     try:

@@ -1,7 +1,7 @@
 """The log of the node: structlog, with Redis's four levels.
 
-On a terminal lines are for people, elsewhere JSON (``log-format`` decides otherwise). Where they
-go is ``logfile`` (empty: standard output), with ``syslog-enabled`` the system log as well. The
+Lines are for people on a terminal, and JSON elsewhere, unless ``log-format`` says otherwise. They
+go to ``logfile`` (empty: standard output), and with ``syslog-enabled`` also to the system log. The
 level can change at runtime.
 """
 
@@ -23,22 +23,22 @@ _SYSLOG_LEVELS = {
 
 
 class Log(structlog.BoundLoggerBase):
-    """The logger: one method a level, an event and fields."""
+    """The logger: one method per level, which takes an event and fields."""
 
     def debug(self, event: str, **fields: Any) -> None:
         """For developers."""
         self._proxy_to_logger("debug", event, **fields)
 
     def verbose(self, event: str, **fields: Any) -> None:
-        """Rarely useful."""
+        """For what is rarely useful."""
         self._proxy_to_logger("verbose", event, **fields)
 
     def notice(self, event: str, **fields: Any) -> None:
-        """What an operator wants to know."""
+        """For what an operator may want to know."""
         self._proxy_to_logger("notice", event, **fields)
 
     def warning(self, event: str, **fields: Any) -> None:
-        """What an operator has to know."""
+        """For what an operator has to know."""
         self._proxy_to_logger("warning", event, **fields)
 
 
@@ -53,7 +53,7 @@ class _Output:
             self.file.write(line + "\n")
             self.file.flush()
         except (OSError, ValueError):
-            # A full disk or a closed pipe must not take the node down with it.
+            # A full disk or a closed pipe must not stop the node.
             pass
 
     debug = verbose = notice = warning = write_line
@@ -71,7 +71,7 @@ class _Filter:
 
 
 def _in_reading_order(logger: WrappedLogger, method: str, event: EventDict) -> EventDict:
-    """What every line has first, so that lines stand below each other."""
+    """Put the fields that every line has first, so that lines are aligned."""
     first = {key: event.pop(key) for key in ("time", "level", "pid", "event")}
     return first | dict(event)
 
@@ -88,9 +88,9 @@ class Logging:
     Args:
         level: debug, verbose, notice or warning.
         format: auto, console or json.
-        path: file to append to, empty: standard output.
-        syslog_ident: name in the system log, None: not there.
-        syslog_facility: local0 to local7 or another of syslog's names.
+        path: file to append to; empty: standard output.
+        syslog_ident: name in the system log; None: do not use it.
+        syslog_facility: local0 to local7, or another of syslog's names.
 
     Raises:
         OSError: the file cannot be opened.

@@ -1,4 +1,4 @@
-"""System calls of a server process: descriptors, directories, a file with its pid."""
+"""System calls of a server process: descriptors, directories, a pid file."""
 
 import os
 import resource
@@ -9,12 +9,12 @@ from pathlib import Path
 from disque_trio.disk import sync_directory
 from disque_trio.process.logs import Log
 
-RESERVED_FILES = 256  # descriptors for everything but clients, such as two for each other node
+RESERVED_FILES = 256  # descriptors not for clients, such as two for each other node
 
 
 def allow_clients(maxclients: int, log: Log, others: int = 0) -> int:
     """Raise the limit of open files to what ``maxclients`` needs, as far as the system allows.
-    Returns how many clients there can be then. ``others``: connections that are not clients."""
+    Returns how many clients are then possible. ``others``: connections that are not clients."""
     reserved = RESERVED_FILES + others
     wanted = maxclients + reserved
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -38,9 +38,9 @@ def allow_clients(maxclients: int, log: Log, others: int = 0) -> int:
 
 @contextmanager
 def pidfile(name: str) -> Iterator[None]:
-    """The process id in the file ``name``, if that is not empty, for as long as the server runs.
-    It is written when the sockets are there, so that a second server, which finds them taken,
-    leaves the file of the first alone."""
+    """Keep the process id in the file ``name``, unless that is empty, as long as the server runs.
+    Written after the sockets are open: a second server, which finds them taken, then leaves the
+    file of the first alone."""
     if not name:
         yield
         return
@@ -53,14 +53,14 @@ def pidfile(name: str) -> Iterator[None]:
 
 
 def write_pidfile(path: Path) -> None:
-    """Write the process id to ``path``. Raises OSError."""
+    """Write the process id to ``path``. Raises ``OSError``."""
     new = path.with_name(f"{path.name}.{os.getpid()}")
     new.write_text(f"{os.getpid()}\n")
-    new.replace(path)  # who waits for the file must not find it empty
+    new.replace(path)  # programs that wait for the file must not find it empty
 
 
 def remove_pidfile(path: Path) -> None:
-    """Remove ``path`` unless it is gone, or has the id of another process."""
+    """Remove ``path`` unless it is gone, or contains the id of another process."""
     try:
         if path.read_text().strip() == str(os.getpid()):
             path.unlink()
@@ -69,10 +69,10 @@ def remove_pidfile(path: Path) -> None:
 
 
 def make_directory(path: Path) -> None:
-    """Make the directory ``path`` unless there is one, to stay also when the power fails.
+    """Create the directory ``path`` if it does not exist, so that it survives a power failure.
 
     Raises:
-        OSError: it cannot be made, or something else has its name.
+        OSError: it cannot be created, or something else has its name.
     """
     if path.is_dir():
         return

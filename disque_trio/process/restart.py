@@ -1,6 +1,6 @@
 """Restarts a process in place: the same pid and listening sockets, a new program.
 
-Owns the environment variable by which the old process tells the new one that it goes on for it.
+Owns the environment variable by which the old process tells the new one that it takes over.
 """
 
 import os
@@ -19,9 +19,9 @@ class Handover(NamedTuple):
     """The data that the old process passes to the new one.
 
     Attributes:
-        foreign: how many of the passed sockets somebody else opened (systemd). They come first;
-            those behind them are the node's own.
-        time: when it wrote its jobs, in ms since the epoch, by its clock.
+        foreign: how many of the passed sockets somebody else (systemd) opened. They come first;
+            the rest are the node's own.
+        time: when it wrote its jobs, by its clock, in ms since the epoch.
     """
 
     foreign: int
@@ -29,13 +29,15 @@ class Handover(NamedTuple):
 
 
 def command_line() -> list[str]:
-    """How this process was called: options of the interpreter are kept, too."""
+    """The command line of this process, including options of the interpreter."""
     return [sys.executable, *sys.orig_argv[1:]]
 
 
 def take_handover(environ: MutableMapping[str, str]) -> Handover | None:
-    """What the process before this one says; None: there is none, this one was just started.
-    The variable is taken out of ``environ``."""
+    """Return what the previous process handed over; None: there was no previous process.
+
+    Remove the variable from ``environ``.
+    """
     words = environ.pop(_GOES_ON, "").split()
     if len(words) != 2 or not all(word.isascii() and word.isdigit() for word in words):
         return None
@@ -49,22 +51,22 @@ def replace_process(
     own: Sequence[socket] = (),
     time: int | None = None,
 ) -> None:
-    """Start the program anew in this process, as it was called. Never returns.
+    """Start the program again in this process, with the same command line. Never returns.
 
     Args:
         directory: where this one was started: arguments may name files relative to it.
         activated: listening sockets that somebody else opened.
-        own: the node's own listening sockets, if they are to stay open.
-        time: when the jobs were written, for the new process to go on with jobs and queues;
-            None: it starts like any other.
+        own: the node's own listening sockets, if they have to stay open.
+        time: when the jobs were written, so that the new process continues with jobs and queues;
+            None: it starts normally.
 
     Raises:
-        OSError: there is no such program any more. The process can do nothing but end then.
+        OSError: the program no longer exists. The process can then only end.
     """
     os.chdir(directory)
     environ = hand_over([*activated, *own], notifier)
     if time is not None:
         environ[_GOES_ON] = f"{len(activated)} {time}"
-    # The new program cannot take it before it listens; that it is ignored outlasts the exec.
+    # The new program has no handler at first; "ignore" survives the exec.
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     os.execve(sys.executable, command_line(), environ)

@@ -8,7 +8,7 @@ WILDCARDS = ("0.0.0.0", "::")
 
 
 def is_local(ip: str) -> bool:
-    """Whether a peer with the address ``ip`` is on this machine for sure."""
+    """Whether a peer with the address ``ip`` is certainly on this machine."""
     return is_loopback(plain_ip(ip))
 
 
@@ -19,8 +19,8 @@ def is_own_address(ip: str) -> bool:
     family = socket.AF_INET6 if ":" in ip else socket.AF_INET
     with socket.socket(family, socket.SOCK_DGRAM) as probe:
         try:
-            # Sends nothing. Only to an own address the system would send from that address; bind
-            # can be allowed for those of others.
+            # Sends nothing. The system uses an address as the source only for connections to
+            # itself. ``bind`` would not tell: it can be allowed for foreign addresses.
             probe.connect((ip, 9))
         except OSError:
             return False
@@ -28,12 +28,12 @@ def is_own_address(ip: str) -> bool:
 
 
 def on_all_interfaces(listener: socket.socket) -> bool:
-    """Whether anybody who reaches the machine reaches ``listener``: no address was named."""
+    """Whether ``listener`` is reachable on all addresses of the machine: none was named."""
     return listener.family != socket.AF_UNIX and listener.getsockname()[0] in WILDCARDS
 
 
 def keep_alive(sock: socket.socket, seconds: int) -> None:
-    """Let the kernel ask a silent peer every ``seconds`` whether it is there (0: never)."""
+    """Make the kernel check every ``seconds`` whether a silent peer is there (0: never)."""
     if seconds:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, seconds)

@@ -1,8 +1,8 @@
 """Talks to systemd: readiness, status, watchdog, passed sockets.
 
-Owns the environment variables of both protocols (sd_notify(3), sd_listen_fds(3)): they are taken
-out of the environment, so that child processes do not believe that they are meant. Without them,
-and so without systemd, everything here does nothing.
+Owns the environment variables of both protocols (sd_notify(3), sd_listen_fds(3)), and removes them
+from the environment, so that child processes do not think that they are meant. Without them, and so
+without systemd, nothing in this module has an effect.
 """
 
 import fcntl
@@ -11,8 +11,8 @@ import socket
 import time
 from collections.abc import MutableMapping, Sequence
 
-FIRST_SOCKET = 3  # sockets are passed under the numbers from here on
-_PATIENCE = 0.2  # s that a message may wait for a manager that is busy
+FIRST_SOCKET = 3  # number of the first passed socket
+_PATIENCE = 0.2  # s that a message may wait for a busy manager
 _NOTIFY = ("NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID")
 _LISTEN = ("LISTEN_PID", "LISTEN_FDS", "LISTEN_FDNAMES")
 
@@ -22,16 +22,16 @@ class SocketError(Exception):
 
 
 class Notifier:
-    """Notifies systemd of the node's state. No method raises or waits for long.
+    """Notifies systemd of the node's state. No method raises or blocks for long.
 
     Args:
-        environ: the environment; what belongs to the protocol is taken out of it. Without it
-            nobody is told anything.
+        environ: the environment; the variables of the protocol are removed from it. Without them,
+            nothing is sent.
 
     Attributes:
         enabled: whether somebody listens.
-        watchdog: s within which ``feed`` has to be called again; 0: nobody waits for it.
-        environ: what was taken, for a process that replaces this one.
+        watchdog: s within which ``feed`` has to be called again; 0: there is no watchdog.
+        environ: the removed variables, for a process that replaces this one.
     """
 
     def __init__(self, environ: MutableMapping[str, str] | None = None) -> None:
@@ -58,11 +58,11 @@ class Notifier:
         try:
             self._socket.sendto("\n".join(lines).encode("utf-8", "replace"), self._address)
         except OSError:
-            # The node goes on without its supervisor; what is urgent is said again.
+            # The node continues without its supervisor; what is urgent is sent again.
             pass
 
     def ready(self) -> None:
-        """Clients are served."""
+        """Report that clients are served."""
         self._is_ready = True
         self._send("READY=1")
 
@@ -73,31 +73,31 @@ class Notifier:
             self._send("STATUS=" + text.replace("\n", " "))
 
     def extend(self, microseconds: int) -> None:
-        """Starting, or stopping, takes longer: wait for at least ``microseconds`` from now on.
-        To be said again before they are over."""
+        """Report that starting, or stopping, takes longer: at least ``microseconds`` from now on.
+        Call it again before they are over."""
         self._send(f"EXTEND_TIMEOUT_USEC={microseconds}")
 
     def reloading(self) -> None:
-        """The configuration is being read again; ``reloaded`` ends it."""
+        """Report that the configuration is being read again; ``reloaded`` ends it."""
         if self._is_ready:
             self._send("RELOADING=1", f"MONOTONIC_USEC={time.monotonic_ns() // 1000}")
 
     def reloaded(self) -> None:
-        """The reload is over. A node that is still starting is not ready by that."""
+        """Report that the reload is over. A node that is still starting is not ready by that."""
         if self._is_ready:
             self._send("READY=1")
 
     def stopping(self) -> None:
-        """The node begins to stop."""
+        """Report that the node begins to stop."""
         self.stops = True
         self._send("STOPPING=1")
 
     def feed(self) -> None:
-        """The node is well, as far as the watchdog is concerned."""
+        """Feed the watchdog: the node is well."""
         self._send("WATCHDOG=1")
 
     def close(self) -> None:
-        """Say nothing any more."""
+        """Send nothing from now on."""
         if self.enabled:
             self.enabled = False
             self._socket.close()
@@ -106,7 +106,7 @@ class Notifier:
 def adopt_sockets(environ: MutableMapping[str, str]) -> list[socket.socket]:
     """The listening sockets that systemd has opened for this process; none without it.
 
-    Their variables are taken out of ``environ``.
+    Removes their variables from ``environ``.
 
     Raises:
         SocketError: one of them is not a listening TCP or unix stream socket.
@@ -143,12 +143,12 @@ def _adopt(number: int) -> socket.socket:
 
 
 def hand_over(listeners: Sequence[socket.socket], notifier: Notifier) -> dict[str, str]:
-    """Prepare for an exec that keeps the sockets: puts ``listeners`` where ``adopt_sockets``
-    of the new program looks, and returns the environment it needs.
+    """Prepare for an exec that keeps the sockets: puts ``listeners`` where ``adopt_sockets`` of
+    the new program looks, and returns the environment it needs.
 
-    The process can do nothing after this but exec: what had those numbers is gone.
+    After this, the process can only exec: whatever had these numbers is closed.
     """
-    # First away from the numbers to be overwritten: a listener may have one of them.
+    # First copy them beyond the numbers to be overwritten, which a listener may have.
     beyond = FIRST_SOCKET + len(listeners)
     copies = [fcntl.fcntl(sock, fcntl.F_DUPFD_CLOEXEC, beyond) for sock in listeners]
     for number, copy in enumerate(copies, FIRST_SOCKET):

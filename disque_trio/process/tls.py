@@ -1,7 +1,7 @@
-"""TLS contexts of a server: reads certificates, and says whom they let in.
+"""TLS contexts of a server: reads certificates, and decides which peers they admit.
 
-Owns what the settings ``tls-*`` mean for OpenSSL. The port for clients and the cluster bus use the
-same certificates.
+Translates the settings ``tls-*`` for OpenSSL. The port for clients and the cluster bus use the same
+certificates.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ class TlsError(Exception):
 
 
 class TlsSettings(Protocol):
-    """The settings that are about TLS."""
+    """The settings that concern TLS."""
 
     tls_port: int
     tls_cert_file: str
@@ -40,10 +40,10 @@ class TlsSettings(Protocol):
 
 
 def for_clients(settings: TlsSettings) -> ssl.SSLContext | None:
-    """Read the certificates for the port for clients; None where there is none for TLS.
+    """Read the certificates of the TLS port for clients; None if there is no such port.
 
     Raises:
-        TlsError: one is missing or no good.
+        TlsError: a certificate is missing or unusable.
     """
     if not settings.tls_port:
         return None
@@ -51,14 +51,14 @@ def for_clients(settings: TlsSettings) -> ssl.SSLContext | None:
 
 
 def server_context(settings: TlsSettings, auth: str, reason: str) -> ssl.SSLContext:
-    """A context for connections that others open.
+    """Return a context for connections that others open.
 
     Args:
-        auth: whether they have to show a certificate: no, optional (but a good one) or yes.
+        auth: whether they have to show a valid certificate: no, optional (none is fine) or yes.
         reason: what certificates are needed for.
 
     Raises:
-        TlsError: a certificate is missing or no good, or another setting is.
+        TlsError: a certificate is missing or unusable, or another setting is wrong.
     """
     context = _context(ssl.PROTOCOL_TLS_SERVER, settings, auth, reason)
     context.options |= ssl.OP_NO_RENEGOTIATION
@@ -71,8 +71,8 @@ def server_context(settings: TlsSettings, auth: str, reason: str) -> ssl.SSLCont
 
 
 def client_context(settings: TlsSettings, reason: str) -> ssl.SSLContext:
-    """A context for connections to servers whose certificates the same authority signed, whatever
-    they are called. Raises TlsError as ``server_context``."""
+    """Return a context for connections to servers whose certificates the same authority signed,
+    whatever names they have. Raises ``TlsError`` like ``server_context``."""
     return _context(ssl.PROTOCOL_TLS_CLIENT, settings, "yes", reason)
 
 
@@ -103,7 +103,7 @@ def _context(protocol: int, settings: TlsSettings, auth: str, reason: str) -> ss
 
 def _load_own(context: ssl.SSLContext, settings: TlsSettings) -> None:
     certificate, key = settings.tls_cert_file, settings.tls_key_file
-    # With None a key that has a password would have OpenSSL ask for it on the terminal.
+    # With None, OpenSSL would ask for the password of an encrypted key on the terminal.
     password = settings.tls_key_file_pass.encode("utf-8", "surrogateescape")
     own = [("tls-cert-file", "certificate", certificate), ("tls-key-file", "private key", key)]
     for setting, what, name in own:
@@ -123,8 +123,10 @@ def _load_own(context: ssl.SSLContext, settings: TlsSettings) -> None:
 
 
 def _why_not_loaded(problem: Exception, certificate: str, key: str) -> str:
-    """Why ``certificate`` and ``key``, which can be read, are no good. OpenSSL often says no more
-    than which part of it has failed."""
+    """Return why ``certificate`` and ``key``, which are readable, are unusable.
+
+    OpenSSL often only says which part of it failed.
+    """
     if "KEY_VALUES_MISMATCH" in str(problem):
         return "the key is not that of the certificate"
     if "BEGIN CERTIFICATE" not in Path(certificate).read_text("latin-1"):
@@ -141,7 +143,7 @@ def _load_authorities(context: ssl.SSLContext, settings: TlsSettings) -> None:
     file, directory = settings.tls_ca_cert_file, settings.tls_ca_cert_dir
     try:
         if directory:
-            os.scandir(directory).close()  # OpenSSL does not tell that there is none
+            os.scandir(directory).close()  # OpenSSL does not report a missing one
         context.load_verify_locations(file or None, directory or None)
     except (OSError, ValueError) as problem:
         raise TlsError(
@@ -176,12 +178,14 @@ def _text(problem: Exception) -> str:
 
 
 def expiry_problem(file: str, now: float | None = None) -> str | None:
-    """What is wrong with the dates of the certificate in ``file`` at ``now`` (s since the epoch),
-    or None. It can be used all the same: who connects may refuse it."""
+    """Return what is wrong with the dates of the certificate in ``file``, or None.
+
+    ``now`` is in s since the epoch. The certificate can still be used, but peers may refuse it.
+    """
     try:
         first, last = validity(Path(file).read_text("ascii", "replace"))
     except (OSError, CertificateError):
-        return None  # whoever loads it says so
+        return None  # whoever loads it reports this
     now = time.time() if now is None else now
     if now > last:
         return f"it expired at {_date(last)}"

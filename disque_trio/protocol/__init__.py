@@ -1,2 +1,2 @@
-"""Bus packets and serialised jobs: bytes to values and back. No I/O, no clock, no state of the
+"""Bus packets and serialised jobs: from bytes to values and back. No I/O, no clock, no state of the
 node."""

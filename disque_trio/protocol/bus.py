@@ -1,13 +1,13 @@
 """Packets of the cluster bus: bytes <-> values.
 
 Every packet has a header of 144 bytes, big-endian: ``DbuZ``, total length u32, version u16 (1), 2
-unused, type u16, gossip entries u16, sender id 40, sender's ip 46 (NUL padded text, empty: take
-the one of the connection), sender's extensions u16 (C nodes send 0), sender's port for clients with
-TLS u16 (0: none, or a C node), 30 unused, sender's client port u16, sender's node flags u16, state
-u8, 3 bytes of message flags. The data behind it depends on the type; packets about a job may name
-many, among nodes that know of that (see ``PacketWriter.about_jobs``). Serialised jobs in it are
-little-endian (see ``serialjob``). Owns the
-layout; ``node.core`` and ``cluster`` give it meaning.
+unused, type u16, gossip entries u16, sender id 40, sender's ip 46 (NUL-padded text; empty: use that
+of the connection), sender's extensions u16 (C nodes send 0), sender's port for clients with TLS u16
+(0: none, or a C node), 30 unused, sender's client port u16, sender's node flags u16, state u8, 3
+bytes of message flags. The data that follows depends on the type. Packets about a job may name many
+jobs, among nodes that know of that (see ``PacketWriter.about_jobs``). Serialised jobs are
+little-endian (see ``serialjob``). This module owns the layout; ``node.core`` and ``cluster`` give
+it meaning.
 """
 
 from struct import Struct
@@ -33,8 +33,8 @@ NEEDJOBS: Final = 12
 YOURJOBS: Final = 13
 WORKING: Final = 14
 PAUSE: Final = 15
-# Only for nodes that announce extensions; their data are fields (see ``fields``), but for
-# UPDATEJOB, which is made like REPLJOB.
+# Only for nodes that announce extensions; their data are fields (see ``fields``), except for
+# UPDATEJOB, which is laid out like REPLJOB.
 ENDJOB: Final = 16
 REQUEUED: Final = 17
 UPDATEJOB: Final = 18
@@ -52,8 +52,8 @@ TYPE_NAMES: Final = [
 
 # Message flags.
 NOREPLY: Final = 1  # REPLJOB: no GOTJOB is wanted. QUEUED: it is an answer, which gets none
-INCR_NACKS: Final = 2  # QUEUED: it was a negative acknowledge
-INCR_DELIVERIES: Final = 4  # QUEUED: it was a further delivery for another reason
+INCR_NACKS: Final = 2  # QUEUED: after a negative acknowledgement
+INCR_DELIVERIES: Final = 4  # QUEUED: a further delivery for another reason
 
 # Node flags.
 NODE_PFAIL: Final = 1
@@ -65,19 +65,19 @@ NODE_MEET: Final = 32
 NODE_DELETED: Final = 64
 NODE_LEAVING: Final = 128
 
-# Extensions: what a node can beyond C Disque.
+# Extensions: what a node can do beyond C Disque.
 EXTENDED: Final = 1  # packets of fields, and jobs with trailers
 
 HEADER_SIZE: Final = 144
 VERSION: Final = 1
 MAX_PACKET: Final = 1 << 30  # bytes; a job of 512 MiB with its holders fits
-MAX_CONTROL_PACKET: Final = 1 << 20  # bytes; packets of all types but those that carry jobs
+MAX_CONTROL_PACKET: Final = 1 << 20  # bytes; for packets of all types that carry no jobs
 MAX_QUEUE_NAME: Final = MAX_CONTROL_PACKET - HEADER_SIZE - 8  # bytes, in NEEDJOBS and PAUSE
-# Bytes of the name of a queue in a packet of fields, and of two names together: what else is in
-# there, as a key or the ids of jobs, has as much room.
+# Bytes of a queue name in a packet of fields, or of two names together. The other contents, such as
+# a key or job ids, have as much room.
 MAX_NAME_IN_FIELDS: Final = MAX_CONTROL_PACKET // 2
 MAX_JOB: Final = MAX_PACKET - (1 << 20)  # bytes of queue name and body; the rest is for the holders
-MAX_YOURJOBS: Final = 400  # jobs that a node gives at a time; a C node asks for 100 at most
+MAX_YOURJOBS: Final = 400  # jobs that a node gives at a time; a C node asks for at most 100
 
 SIGNATURE: Final = b"DbuZ"
 _IP_LENGTH: Final = 46
@@ -86,23 +86,23 @@ _U16: Final = Struct(">H")
 _U32: Final = Struct(">I")
 _TWO_U32: Final = Struct(">II")
 _SMALL: Final = [_U32.pack(number) for number in range(16)]
-MANY_HEADS: Final = 1024  # beginnings of packets about jobs that are kept
+MANY_HEADS: Final = 1024  # cached beginnings of packets about jobs
 _GOSSIP: Final = Struct(">40sII46sHHHI")
 GOSSIP_SIZE: Final = _GOSSIP.size
 _JOB_MESSAGE_SIZE: Final = HEADER_SIZE + ID_LENGTH + 4
 _JOB_ID: Final = HEADER_SIZE + 12  # of the first job in a packet with jobs
-LARGE_START: Final = _JOB_ID + 40  # bytes of a large packet that say whether it is wanted
+LARGE_START: Final = _JOB_ID + 40  # bytes of a large packet that tell whether it is wanted
 
 
 class PacketError(ValueError):
-    """The bytes are not a packet; the text says why."""
+    """The bytes are not a valid packet; the text says why."""
 
 
 class Gossip(NamedTuple):
     """The description of a node in a PING, PONG or MEET of another.
 
     Attributes:
-        id: 40 bytes. ping_sent, pong_received: ms, the lower 32 bits. ip: text. port: of its
+        id: 40 bytes. ping_sent, pong_received: ms, the lower 32 bits. ip: text. port: for
             clients. flags: NODE_* bits.
     """
 
@@ -115,14 +115,14 @@ class Gossip(NamedTuple):
 
 
 class JobMessage:
-    """A packet about one job, or about one of several.
+    """A packet about one job, or the part for one of several jobs.
 
     Attributes:
         id: of the job.
-        aux: ENQUEUE: delay, s. SETACK: holders known. GOTACK: the job is known, 0 or 1.
+        aux: ENQUEUE: delay, s. SETACK: holders known. GOTACK: whether the job is known, 0 or 1.
         flags: INCR_NACKS, INCR_DELIVERIES, NOREPLY.
-        mark: the sender's set of holders in 16 bits, 0: not told. GOTACK of a job that is not
-            known: that of the SETACK.
+        mark: 16-bit mark of the sender's set of holders; 0: not told. In a GOTACK for an unknown
+            job: that of the SETACK.
     """
 
     __slots__ = ("aux", "flags", "id", "mark")
@@ -153,7 +153,7 @@ class JobsMessage:
     """A REPLJOB or YOURJOBS.
 
     Attributes:
-        jobs: serialised, each with its length in front.
+        jobs: serialised, each preceded by its length.
         flags: NOREPLY.
     """
 
@@ -169,12 +169,12 @@ class PacketWriter:
 
     Args:
         id: the node's id, 40 bytes.
-        port: of its clients; the bus has this port plus 10000.
-        ip: what to announce as its address, empty: others take the one of the connection.
+        port: for clients; the bus has this port plus 10000.
+        ip: address to announce; empty: others use that of the connection.
 
     Attributes:
-        extensions: what it announces beyond C Disque, EXTENDED or 0.
-        tls_port: for clients with TLS, 0: none.
+        extensions: what it announces beyond C Disque: EXTENDED or 0.
+        tls_port: for clients with TLS; 0: none.
     """
 
     def __init__(self, id: bytes, port: int, ip: str = "") -> None:
@@ -188,7 +188,7 @@ class PacketWriter:
         self.refresh()
 
     def refresh(self) -> None:
-        """Let packets follow changed attributes."""
+        """Use changed attributes in packets from now on."""
         self._about_me = (
             self.id
             + self.ip.encode().ljust(_IP_LENGTH, b"\0")
@@ -202,7 +202,7 @@ class PacketWriter:
         self._heads: dict[int, bytes] = {}
 
     def packet(self, type: int, data: bytes, message_flags: int = 0, count: int = 0) -> bytes:
-        """A packet of ``type`` with ``data`` behind the header."""
+        """Return a packet of ``type`` with ``data`` after the header."""
         return b"".join(
             (
                 _START.pack(SIGNATURE, HEADER_SIZE + len(data), VERSION, 0, type, count),
@@ -218,20 +218,23 @@ class PacketWriter:
         """GOTJOB, ENQUEUE (aux: delay, s), QUEUED, SETACK (aux: holders known), WILLQUEUE, GOTACK
         (aux: known 0 or 1), DELJOB or WORKING for the job ``id``.
 
-        ``mark`` is the sender's set of holders in 16 bits, 0: not told. It stands in two bytes of
-        the message flags that the C server leaves 0 and does not look at.
+        ``mark`` is a 16-bit mark of the sender's set of holders; 0: not told. It uses two bytes of
+        the message flags that the C server sets to 0 and ignores.
         """
         before = self._before_ids(type, 1, message_flags, mark)
         return before + id + (_SMALL[aux] if aux < len(_SMALL) else _U32.pack(aux))
 
     def about_jobs(self, type: int, ids: list[bytes], aux: int, mark: int) -> bytes:
-        """The same for all the jobs ``ids``, which stand one behind the other. Only for nodes that
-        are known to read it, unless there is but one."""
+        """Like ``about_job``, for all jobs in ``ids``. If there are several, only for nodes that
+        are known to read such packets."""
         before = self._before_ids(type, len(ids), 0, mark)
         return b"".join([before, *ids, _SMALL[aux] if aux < len(_SMALL) else _U32.pack(aux)])
 
     def _before_ids(self, type: int, count: int, message_flags: int, mark: int) -> bytes:
-        """What stands before the ids of ``count`` jobs; it is nearly always the same."""
+        """Return the bytes before the IDs of ``count`` jobs.
+
+        Cached, since they are nearly always the same.
+        """
         key = ((count << 16 | mark) << 8 | message_flags) << 8 | type
         before = self._heads.get(key)
         if before is None:
@@ -255,8 +258,8 @@ class PacketWriter:
         return self.packet(type, pack_fields(fields))
 
     def jobs(self, type: int, jobs: list[bytes], message_flags: int = 0) -> bytes:
-        """REPLJOB (one job, or several for a node that is known to read it), YOURJOBS or UPDATEJOB
-        with serialised ``jobs``."""
+        """REPLJOB (one job, or several for a node that is known to read that), YOURJOBS or
+        UPDATEJOB with serialised ``jobs``."""
         data = jobs[0] if len(jobs) == 1 else b"".join(jobs)
         return b"".join(
             (
@@ -294,27 +297,27 @@ class PacketWriter:
 
 
 def read_u32(data: bytes, at: int) -> int:
-    """The big-endian u32 at ``at``. Compiled, a Struct takes ten times as long."""
+    """The big-endian u32 at ``at``. Compiled, a ``Struct`` takes ten times as long."""
     return data[at] << 24 | data[at + 1] << 16 | data[at + 2] << 8 | data[at + 3]
 
 
 def packet_type(packet: bytes) -> int:
-    """Its type; may be an unknown one."""
+    """The type of ``packet``; may be unknown."""
     return packet[12] << 8 | packet[13]
 
 
 def packet_length(packet: bytes) -> int:
-    """How many bytes it says that it has."""
+    """The length that ``packet`` states, in bytes."""
     return read_u32(packet, 4)
 
 
 def first_job_id(packet: bytes) -> bytes:
-    """Id of the first job of a REPLJOB or YOURJOBS, of which only the start need be there."""
+    """The id of the first job in a REPLJOB or YOURJOBS; only its start is needed."""
     return packet[_JOB_ID:LARGE_START]
 
 
 def packet_sender(packet: bytes) -> bytes:
-    """Id of the node that sent it, 40 bytes."""
+    """The id of the node that sent ``packet``, 40 bytes."""
     return packet[16:56]
 
 
@@ -324,27 +327,27 @@ def packet_flags(packet: bytes) -> int:
 
 
 def sender_address(packet: bytes) -> tuple[str, int]:
-    """The ip that the sender announces (empty: none) and the port of its clients."""
+    """The ip that the sender announces (empty: none) and its port for clients."""
     return read_ip(packet[56:102]), packet[136] << 8 | packet[137]
 
 
 def sender_flags(packet: bytes) -> int:
-    """The NODE_* bits that the sender has of itself."""
+    """The sender's own NODE_* bits."""
     return packet[138] << 8 | packet[139]
 
 
 def sender_extensions(packet: bytes) -> int:
-    """What the sender can beyond C Disque; 0: it is a C node."""
+    """The sender's extensions of C Disque; 0: it is a C node."""
     return packet[102] << 8 | packet[103]
 
 
 def sender_tls_port(packet: bytes) -> int:
-    """The sender's port for clients with TLS; 0: it has none, or does not say so."""
+    """The sender's port for clients with TLS; 0: it has none, or does not tell."""
     return packet[104] << 8 | packet[105]
 
 
 def read_ip(field: bytes) -> str:
-    """NUL padded text; empty where it is no text."""
+    """Read NUL-padded text; empty if it is not text."""
     text = field.partition(b"\0")[0]
     return text.decode() if text.isascii() else ""
 
@@ -353,7 +356,7 @@ def read_gossip(packet: bytes) -> list[Gossip]:
     """The entries of a PING, PONG or MEET.
 
     Raises:
-        PacketError: the length does not fit.
+        PacketError: its length is wrong.
     """
     count = packet[14] << 8 | packet[15]
     if len(packet) != HEADER_SIZE + count * GOSSIP_SIZE:
@@ -366,17 +369,18 @@ def read_gossip(packet: bytes) -> list[Gossip]:
 
 
 def read_fail(packet: bytes) -> bytes:
-    """Id of the node that a FAIL is about. Raises PacketError."""
+    """The id of the node that a FAIL is about. Raises ``PacketError``."""
     if len(packet) != HEADER_SIZE + NODE_ID_LENGTH:
-        raise PacketError("a FAIL of a wrong length")
+        raise PacketError("a FAIL has the wrong length")
     return packet[HEADER_SIZE:]
 
 
 def read_about_job(packet: bytes) -> JobMessage:
-    """Read a packet about one job, or of several (``job_ids``) the first. Raises PacketError."""
+    """Read a packet about a job; of several jobs (``job_ids``), the first. Raises
+    ``PacketError``."""
     size = len(packet)
     if size < _JOB_MESSAGE_SIZE or (size - _JOB_MESSAGE_SIZE) % ID_LENGTH:
-        raise PacketError("a message about a job of a wrong length")
+        raise PacketError("a message about a job has the wrong length")
     return JobMessage(
         packet[HEADER_SIZE:184],
         read_u32(packet, size - 4),
@@ -386,7 +390,7 @@ def read_about_job(packet: bytes) -> JobMessage:
 
 
 def names_many(packet: bytes) -> bool:
-    """Whether a packet about jobs is about several."""
+    """Whether a packet about jobs names several."""
     return len(packet) > _JOB_MESSAGE_SIZE
 
 
@@ -396,7 +400,7 @@ def job_ids(packet: bytes) -> list[bytes]:
 
 
 def read_fields(packet: bytes) -> list[Field]:
-    """The fields of an ENDJOB to BINDINGS. Raises PacketError."""
+    """The fields of an ENDJOB to BINDINGS. Raises ``PacketError``."""
     try:
         return unpack_fields(packet[HEADER_SIZE:])
     except FieldsError as problem:
@@ -404,25 +408,25 @@ def read_fields(packet: bytes) -> list[Field]:
 
 
 def read_about_queue(packet: bytes) -> QueueMessage:
-    """Read a NEEDJOBS or PAUSE. Raises PacketError."""
+    """Read a NEEDJOBS or PAUSE. Raises ``PacketError``."""
     at = HEADER_SIZE + 8
     if len(packet) >= at and len(packet) == at + read_u32(packet, HEADER_SIZE + 4):
         return QueueMessage(packet[at:], read_u32(packet, HEADER_SIZE))
-    raise PacketError("a message about a queue of a wrong length")
+    raise PacketError("a message about a queue has the wrong length")
 
 
 def read_jobs(packet: bytes) -> JobsMessage:
     """Read a REPLJOB, YOURJOBS or UPDATEJOB.
 
     Raises:
-        PacketError: the lengths do not fit.
+        PacketError: the lengths are inconsistent.
     """
     size = len(packet)
     if size < HEADER_SIZE + 8:
-        raise PacketError("jobs of a wrong length")
+        raise PacketError("a packet of jobs has the wrong length")
     count = read_u32(packet, HEADER_SIZE)
     if size != HEADER_SIZE + 8 + read_u32(packet, HEADER_SIZE + 4):
-        raise PacketError("jobs of a wrong length")
+        raise PacketError("a packet of jobs has the wrong length")
     at = HEADER_SIZE + 8
     flags = packet_flags(packet)
     if count == 1:

@@ -1,5 +1,5 @@
-"""ENDJOB: what a node with extensions tells other holders of a job that ended in another way than
-by a plain acknowledge; to others it is a SETACK."""
+"""ENDJOB: tells other holders with extensions that a job ended in another way than by a plain
+acknowledgement; C nodes get a SETACK instead."""
 
 from typing import Final
 
@@ -20,12 +20,12 @@ _ENDING: Final = 2
 
 
 class EndJob:
-    """How a job ended.
+    """The way a job ended.
 
     Attributes:
         id: of the job.
         holders: how many nodes may hold it, as far as the sender knows.
-        mark: the set of these in 16 bits, as in ``bus.JobMessage``.
+        mark: 16-bit mark of the set of these, as in ``bus.JobMessage``.
         ending: how it ended.
     """
 
@@ -44,7 +44,7 @@ class EndJob:
 
 
 def unpack_endjob(fields: list[Field]) -> EndJob:
-    """What the fields of the packet say. Raises FieldsError."""
+    """Read the fields of the packet. Raises ``FieldsError``."""
     about: list[bytes] = []
     ending: Ending | None = None
     for type, value in fields:

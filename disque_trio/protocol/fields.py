@@ -1,8 +1,8 @@
 """Lists of typed values: bytes <-> values.
 
-What C Disque has no room for is written so: the trailer of a job, and what stands in packets that
-only nodes with extensions get. Each value stands behind its type (u8) and its length (u32,
-little-endian, as all of a job). A reader passes over types that it does not know.
+This is the format of everything for which C Disque has no room: the trailer of a job, and packets
+for nodes with extensions. Each value is preceded by its type (u8) and its length (u32,
+little-endian, as everywhere in a job). Readers ignore unknown types.
 """
 
 from struct import Struct
@@ -20,7 +20,7 @@ Field: TypeAlias = tuple[int, bytes]  # type and value
 
 
 class FieldsError(ValueError):
-    """The bytes are not such a list; the text says why."""
+    """The bytes are not a list of fields; the text says why."""
 
 
 def pack_fields(fields: list[Field]) -> bytes:
@@ -29,7 +29,7 @@ def pack_fields(fields: list[Field]) -> bytes:
 
 
 def unpack_fields(data: bytes) -> list[Field]:
-    """The fields in ``data``, in their order.
+    """The fields in ``data``, in order.
 
     Raises:
         FieldsError: it is not a list of fields.
@@ -50,12 +50,12 @@ def unpack_fields(data: bytes) -> list[Field]:
 
 
 def pack_number(number: int) -> bytes:
-    """A value that is a number from 0 to 2^64 - 1; anything else is cut to that."""
+    """A value that holds a number, limited to 0 ... 2^64 - 1."""
     return _U64.pack(min(max(number, 0), _U64_MAX))
 
 
 def number_of(fields: list[Field], type: int) -> int:
-    """The number in the first of ``fields`` that has this type and is one; 0: there is none."""
+    """The number in the first of ``fields`` with this type that holds one; 0: there is none."""
     for other, value in fields:
         if other == type and len(value) == _U64.size:
             return unpack_number(value)
@@ -63,20 +63,20 @@ def number_of(fields: list[Field], type: int) -> int:
 
 
 def unpack_number(value: bytes) -> int:
-    """The number in a value. Raises FieldsError."""
+    """The number in a value. Raises ``FieldsError``."""
     if len(value) != _U64.size:
-        raise FieldsError(f"{len(value)} bytes are no number")
+        raise FieldsError(f"{len(value)} bytes are not a number")
     number: int = _U64.unpack(value)[0]
     return number
 
 
 def pack_texts(texts: list[bytes]) -> bytes:
-    """A value that is a list of texts, each behind its length (u32)."""
+    """A value that holds a list of texts, each preceded by its length (u32)."""
     return b"".join([_U32.pack(len(text)) + text for text in texts])
 
 
 def unpack_texts(value: bytes) -> list[bytes]:
-    """The texts in a value. Raises FieldsError."""
+    """The texts in a value. Raises ``FieldsError``."""
     found: list[bytes] = []
     at = 0
     size = len(value)

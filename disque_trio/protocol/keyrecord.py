@@ -1,24 +1,25 @@
-"""The record of a key of ADDJOB UNIQUE in append-only files: what no record of a job says.
+"""The record of a key of ADDJOB UNIQUE in append-only files: what a job's record does not say.
 
     UNIQUE queue key id until-ms state
 
-A job's own record has its key; this one is for a key whose job is not in the file: it is on other
-nodes, or has ended and the key is kept for some time. ``until-ms`` is when the record means nothing
-any more, ms since the epoch; 0: the key is free, whatever was said before. C nodes do not know it.
+A job's own record has its key. This one is for a key whose job is not in the file, because it is on
+other nodes, or has ended and the key is kept for some time. ``until-ms`` is when the record
+expires, in ms since the epoch; 0: the key is free, whatever earlier records say. C nodes do not
+know this record.
 """
 
 from typing import Final, NamedTuple
 
 from disque_trio.protocol.serialjob import is_job_id
 
-# What a node knows of a key, from less to more.
+# What a node knows of a key, in ascending order.
 PENDING: Final = 1  # a node asked for it and may add the job
-CONFIRMED: Final = 2  # the job has its copies; this node will not take another one
-ADDED: Final = 3  # its producer was, or could have been, told its id
+CONFIRMED: Final = 2  # the job has its copies; this node will not pass it over
+ADDED: Final = 3  # its producer was, or may have been, told its id
 _STATES: Final = [b"", b"pending", b"confirmed", b"added"]
 _DIGITS: Final = 18  # of a time
 MAX_UNTIL: Final = 10**_DIGITS - 1  # ms since the epoch
-_LASTS: Final = b"-for"  # behind the state: the key outlives the job
+_LASTS: Final = b"-for"  # follows the state: the key outlives the job
 
 
 class KeyRecord(NamedTuple):
@@ -26,7 +27,7 @@ class KeyRecord(NamedTuple):
 
     Attributes:
         queue, key, id: the job ``id`` has the key.
-        until: ms since the epoch, 0: it is free.
+        until: ms since the epoch; 0: the key is free.
         state: PENDING, CONFIRMED or ADDED.
         lasts: it is kept until then, whatever becomes of the job.
     """
@@ -46,7 +47,7 @@ class KeyRecord(NamedTuple):
 
 
 def read_key(record: list[bytes]) -> KeyRecord | None:
-    """What a record says of a key; None: it is no such record."""
+    """Parse a record of a key; None: it is another record."""
     if len(record) != 6 or record[0].upper() != b"UNIQUE":
         return None
     _, queue, key, id, until, state = record

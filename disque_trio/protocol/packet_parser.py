@@ -1,4 +1,4 @@
-"""Cuts the bytes of a link into packets of the cluster bus (see ``bus``)."""
+"""Splits the bytes of a link into packets of the cluster bus (see ``bus``)."""
 
 from collections.abc import Callable
 from typing import Final
@@ -23,28 +23,28 @@ _SIGNATURE: Final = read_u32(SIGNATURE, 0)
 class PacketParser:
     """Splits the bytes that arrive over one link into packets.
 
-    ``pending`` is how many bytes of an unfinished packet it holds.
+    ``pending`` is how many bytes of an incomplete packet it holds.
 
     Args:
-        wants: whether a packet with jobs that is longer than ``MAX_CONTROL_PACKET`` is to be
-            held; else its bytes are passed over. Is given the first ``LARGE_START`` of them, and
-            may raise PacketError.
+        wants: whether to hold a packet with jobs that is longer than ``MAX_CONTROL_PACKET``;
+            otherwise its bytes are skipped. Called with its first ``LARGE_START`` bytes; may
+            raise ``PacketError``.
     """
 
     def __init__(self, wants: Callable[[bytes], bool] = lambda start: True) -> None:
         self._wants = wants
         self._parts: list[bytes] = []
-        self._wanted = 0  # bytes of the packet that is not whole; 0: not known
-        self._passing = 0  # bytes still to be passed over
+        self._wanted = 0  # length of the incomplete packet; 0: not known
+        self._passing = 0  # bytes still to skip
         self.pending = 0
 
     def feed(self, data: bytes) -> list[bytes]:
-        """The packets that ``data`` completes.
+        """Return the packets that ``data`` completes.
 
         Raises:
-            PacketError: it is not the bus protocol, or a packet is longer than any may be: the
-                link has to be closed.
-            SealError: the other side wants a secret of this one, which has none: the same.
+            PacketError: it is not the bus protocol, or a packet is longer than allowed. The link
+                has to be closed.
+            SealError: the other side requires a secret, and this one has none. Likewise.
         """
         if self._parts:
             self._parts.append(data)
@@ -59,11 +59,11 @@ class PacketParser:
         at = self._passing if self._passing < size else size
         self._passing -= at
         wanted = 0
-        begun = self._wanted > 0  # the first packet was found to be wanted
+        begun = self._wanted > 0  # the first packet was already accepted
         while size - at >= 8:
             if read_u32(data, at) != _SIGNATURE:
                 if data[at : at + 8] == MAGIC:
-                    raise SealError("it has a cluster-secret, this node has none")
+                    raise SealError("it has a cluster-secret, but this node has none")
                 raise PacketError("not the signature of the bus")
             wanted = read_u32(data, at + 4)
             if not HEADER_SIZE <= wanted <= MAX_PACKET:

@@ -1,4 +1,4 @@
-"""REQUEUED: what a node with extensions tells other holders of a job that was not processed."""
+"""REQUEUED: tells other holders with extensions that a job was not processed."""
 
 from typing import Final
 
@@ -20,15 +20,15 @@ _ATTEMPTS: Final = 5
 
 
 class Requeued:
-    """What happened to a job.
+    """The content of REQUEUED: how a job was not processed.
 
     Attributes:
         id: of the job.
         flags: INCR_NACKS: a worker handed it back. INCR_DELIVERIES: nobody acknowledged it in time.
-            0: neither, the sender only tells what it knows.
-        delay: ms from now on in which nobody is to queue it; 0 with flags: the sender has queued
+            0: neither, the sender only shares what it knows.
+        delay: ms from now on in which nobody may queue it; 0 with flags: the sender has queued
             it.
-        reason: what the worker said.
+        reason: the worker's, if it gave one.
         attempts: deliveries by node, see ``Trailer``.
     """
 
@@ -56,7 +56,7 @@ class Requeued:
 
 
 def unpack_requeued(fields: list[Field]) -> Requeued:
-    """What the fields of the packet say. Raises FieldsError."""
+    """Read the fields of the packet. Raises ``FieldsError``."""
     found = Requeued(b"", 0, 0, b"", {})
     for type, value in fields:
         if type == _ID:

@@ -1,14 +1,14 @@
-"""Seals what two nodes with a common secret send each other: nobody else can add to it, change it,
-repeat it, or send it back.
+"""Seals the traffic between two nodes with a common secret: nobody else can add to it, change it,
+replay it, or send it back.
 
-Each side greets with ``MAGIC`` and a nonce. From the secret and both nonces follows a key for each
-direction, so nothing of another connection, or of the other direction, is worth anything here.
-Then everything goes in records: length, MAC over a counter and the data, data. The first record is
-empty: it proves that its sender knows the secret. The side that was connected to proves it second,
-so whoever connects to a node learns nothing that a secret could be guessed with.
+Each side greets with ``MAGIC`` and a nonce. A key for each direction is derived from the secret and
+both nonces, so data from another connection, or from the other direction, is worthless here. Then
+everything is sent in records: length, MAC over a counter and the data, data. The first record is
+empty: it proves that its sender knows the secret. The side that accepted the connection proves it
+second, so a stranger who connects to a node learns nothing from which to guess the secret.
 
-Nothing is encrypted. Records can be held back, and the connection cut: then packets are lost, as
-with any connection that breaks.
+Nothing is encrypted. An attacker can delay records, and cut the connection: then packets are lost,
+as with any connection that breaks.
 """
 
 from collections.abc import Sequence
@@ -22,19 +22,19 @@ LONGEST: Final = 64 * 1024  # bytes of data in a record
 _GREETING_SIZE: Final = len(MAGIC) + NONCE_SIZE
 _MAC_SIZE: Final = 16
 _HEAD: Final = 4 + _MAC_SIZE
-# What a key is for: its personalization in BLAKE2, 16 bytes at most.
+# The purpose of a key: its personalization in BLAKE2, at most 16 bytes.
 _MASTER: Final = b"disque secret"
 _FROM_OPENER: Final = b"disque opener"
 _FROM_OTHER: Final = b"disque other"
 
 
 class SealError(Exception):
-    """One side does not know the other's secret, or what came is not what was sent; the connection
-    has to be closed."""
+    """One side does not know the other's secret, or the data was changed; the connection has to be
+    closed."""
 
 
 def master_key(secret: bytes) -> bytes:
-    """The key, 64 bytes, that ``secret`` of any length stands for."""
+    """Derive the key, 64 bytes, from ``secret``, which may have any length."""
     return blake2b(secret, person=_MASTER).digest()
 
 
@@ -43,7 +43,7 @@ class _Direction:
 
     Args:
         master: of the secret.
-        nonces: of the side that opened the connection, then of the other one.
+        nonces: of the side that opened the connection, then of the other.
     """
 
     def __init__(self, master: bytes, nonces: bytes, opener: bool) -> None:
@@ -59,7 +59,7 @@ class _Direction:
         return mac.digest()
 
     def count(self) -> None:
-        """A record is done."""
+        """Advance to the next record."""
         self._records += 1
 
 
@@ -67,9 +67,9 @@ class Seal:
     """One side of a sealed connection.
 
     Args:
-        masters: keys of the secrets that are good, at least one. This side uses the first one.
+        masters: keys of the valid secrets, at least one. This side uses the first.
         nonce: ``NONCE_SIZE`` random bytes that were never used before.
-        opener: this side opened the connection.
+        opener: whether this side opened the connection.
 
     Attributes:
         greeting: to be sent before anything else.
@@ -82,27 +82,27 @@ class Seal:
         self._masters = masters
         self._nonce = nonce
         self._opener = opener
-        self._nonces = b""  # of both sides, once the other one has greeted
+        self._nonces = b""  # of both sides, once the other side has greeted
         self._outgoing: _Direction | None = None
         self._incoming: _Direction | None = None
-        self._rest = b""  # of what came, not a whole record
+        self._rest = b""  # received part of an incomplete record
         self._to_answer = b""
 
     @property
     def ended(self) -> str:
-        """What it may mean that the other side has closed the connection before it is ``ready``."""
+        """Return why the other side may have closed the connection before it was ``ready``."""
         if self._nonces:
-            return "it closed the connection: its cluster-secret may be another than this node's"
+            return "it closed the connection: its cluster-secret may differ from this node's"
         return "it closed the connection: it may have no cluster-secret, while this node has one"
 
     def holds_with(self, masters: Sequence[bytes]) -> bool:
-        """Whether both sides use secrets that are good when those of ``masters`` are."""
+        """Whether the secrets that both sides use are among ``masters``."""
         if self._outgoing is None or self._incoming is None:
             return False
         return self._outgoing.master in masters and self._incoming.master in masters
 
     def answer(self) -> bytes:
-        """What has to be sent to the other side now, of ``open``'s making; may be empty."""
+        """Return what ``open`` wants to be sent to the other side now; may be empty."""
         answer, self._to_answer = self._to_answer, b""
         return answer
 
@@ -123,10 +123,10 @@ class Seal:
         return b"".join([len(data).to_bytes(4, "big"), mac, data])
 
     def open(self, data: bytes) -> bytes:
-        """The data in the records that ``data``, which came, completes.
+        """Return the data in the records that the received ``data`` completes.
 
         Raises:
-            SealError: nothing that comes after it may be looked at.
+            SealError: ignore everything that comes after it.
         """
         if self._rest:
             data = self._rest + data
@@ -143,7 +143,7 @@ class Seal:
         while size - at >= _HEAD:
             length = int.from_bytes(view[at : at + 4], "big")
             if length > LONGEST or (length > 0) != self.ready:
-                raise SealError("what came is no record of a node with this cluster-secret")
+                raise SealError("the data is not a record of a node with this cluster-secret")
             end = at + _HEAD + length
             if end > size:
                 break
@@ -155,9 +155,9 @@ class Seal:
         return b"".join(opened)
 
     def _hear_greeting(self, data: bytes) -> int:
-        """Return how many bytes of ``data`` the greeting takes, 0: it is not all there."""
+        """Return how many bytes of ``data`` the greeting takes; 0: it is incomplete."""
         if data[: len(MAGIC)] != MAGIC[: len(data)]:
-            raise SealError("it has no cluster-secret, this node has one")
+            raise SealError("it has no cluster-secret, but this node has one")
         if len(data) < _GREETING_SIZE:
             return 0
         other = data[len(MAGIC) : _GREETING_SIZE]
@@ -179,11 +179,11 @@ class Seal:
                 if compare_digest(incoming.mac(data), mac):
                     break
             else:
-                raise SealError("its cluster-secret is another one than this node's")
+                raise SealError("its cluster-secret differs from this node's")
             self._incoming = incoming
             self.ready = True
             if not self._opener:
                 self._to_answer += self._record(b"")
         elif not compare_digest(incoming.mac(data), mac):
-            raise SealError("what came was changed on the way, or is not from that node")
+            raise SealError("the data was changed on the way, or is not from that node")
         incoming.count()

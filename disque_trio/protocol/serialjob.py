@@ -1,10 +1,9 @@
-"""A job as bytes, as it stands in append-only files and travels between nodes, and the records of
-such files.
+"""A serialised job, as in append-only files and between nodes, and the records of such files.
 
-All numbers are little-endian. Behind a u32 with the length of the rest come 68 bytes (id 40, state
-and GC attempts u8, flags u8, copies u16, expiry u32, creation u64, delay u32, retry u32, nacks u16,
-deliveries u16), then the queue and the body, each behind a u32 with its length, then a u32 with the
-number of nodes that may hold the job and 40 bytes for each.
+All numbers are little-endian. A u32 with the length of the rest is followed by 68 bytes (id 40,
+state and GC attempts u8, flags u8, copies u16, expiry u32, creation u64, delay u32, retry u32,
+nacks u16, deliveries u16), then the queue and the body, each preceded by a u32 with its length,
+then a u32 with the number of nodes that may hold the job and 40 bytes for each.
 """
 
 from struct import Struct
@@ -16,8 +15,9 @@ _DELJOB: Final = b"*2\r\n$6\r\nDELJOB\r\n$40\r\n%b\r\n"
 _PAUSE: Final = b"*3\r\n$5\r\nPAUSE\r\n$%d\r\n%b\r\n$%d\r\n%b\r\n"
 PAUSE_NAMES: Final = [b"none", b"in", b"out", b"all"]  # by the pause bits of a queue
 HEAD: Final = Struct("<I40sBBHIQIIHHI")  # the length, the 68 bytes, the length of the queue
-# What it reads: the length, id, state, flags, copies, expiry, creation, delay, retry, nacks,
-# deliveries, the length of the queue. Compiled, one calculates faster with numbers declared so.
+# What ``HEAD`` unpacks: the length, id, state, flags, copies, expiry, creation, delay, retry,
+# nacks, deliveries, the length of the queue. Compiled code is faster with numbers of declared
+# types.
 Head = tuple[int, bytes, int, int, int, int, int, int, int, int, int, int]
 _HEAD_SIZE: Final = HEAD.size
 _FIXED: Final = _HEAD_SIZE - 8  # the 68 bytes
@@ -31,7 +31,7 @@ ID_LENGTH: Final = 40  # of a job
 
 def is_job_id(text: bytes) -> bool:
     """Whether ``text`` has the form of a job id: ``D-`` node ``-`` random ``-`` ttl (see
-    ``node.core.job.JobIds``); nothing else of it is checked."""
+    ``node.core.job.JobIds``). Checks nothing else."""
     return (
         len(text) == ID_LENGTH
         and text[0] == 68  # D-
@@ -43,7 +43,7 @@ def is_job_id(text: bytes) -> bool:
 
 def read_u32(data: bytes, at: int) -> int:
     """The little-endian u32 at ``at``."""
-    # Compiled, a few instructions for each byte; what struct does is a hundred times as much.
+    # Compiled, a few instructions per byte; struct would take a hundred times as many.
     return data[at] | data[at + 1] << 8 | data[at + 2] << 16 | data[at + 3] << 24
 
 
@@ -53,8 +53,10 @@ def loadjob(job: bytes) -> bytes:
 
 
 def loadjob_around(job: bytes, queue_length: int, size: int) -> tuple[bytes, bytes]:
-    """What stands in front of a body of ``size`` bytes, and behind it, in the record of a job;
-    ``job`` is serialised without it. So that a large one need not be copied."""
+    """Return the bytes before and after a body of ``size`` bytes in the record of a job.
+
+    ``job`` is serialised without the body. This saves a copy of a large body.
+    """
     at = _HEAD_SIZE + queue_length
     length = len(job) + size
     head = _U32.pack(length - 4) + job[4:at] + _U32.pack(size)
@@ -68,13 +70,13 @@ def deljob(id: bytes) -> bytes:
 
 def paused_queue(queue: bytes, paused: int) -> bytes:
     """The record of a queue whose pause bits were set: the command of a client that does the same,
-    so that C nodes load it."""
+    so that C nodes can load it."""
     state = PAUSE_NAMES[paused]
     return _PAUSE % (len(queue), queue, len(state), state)
 
 
 def read_pause(record: list[bytes]) -> int:
-    """The pause bits that a record sets for the queue ``record[1]``; -1: it is no such record."""
+    """The pause bits that a record sets for the queue ``record[1]``; -1: it is another record."""
     if len(record) != 3 or record[0].upper() != b"PAUSE":
         return -1
     state = record[2].lower()
@@ -93,13 +95,13 @@ class SerialJob:
         state: 0 wait-repl, 1 active, 2 queued, 3 acked.
         flags: 8 bits.
         repl: copies that the producer asked for.
-        etime: s, absolute in files, left on the bus.
-        ctime: ns-like, as in ``node.core.job.Job``.
+        etime: expiry, in s since the epoch in files, in s from now on the bus.
+        ctime: creation, as in ``node.core.job.Job``.
         delay, retry: s.
-        nacks, deliveries: how often it was queued again, and why.
+        nacks, deliveries: how often it was queued again, by reason.
         queue: name of its queue.
         body: what the producer sent.
-        nodes: ids of those that may hold it, one behind the other.
+        nodes: concatenated ids of the nodes that may hold it.
         gc_retry: attempts to collect it, up to 15.
     """
 
@@ -137,8 +139,8 @@ class SerialJob:
 
 
 class JobWriter:
-    """Serialises jobs; see ``SerialJob``. Most are like the one before but for the id, the creation
-    and the body, so what stands around these is kept."""
+    """Serialises jobs; see ``SerialJob``. Most differ from the previous one only in id, creation
+    and body, so the bytes in between are cached."""
 
     def __init__(self) -> None:
         self._state = -1
@@ -175,7 +177,7 @@ class JobWriter:
         body: bytes,
         nodes: bytes,
     ) -> bytes:
-        """The bytes of a job. ``state`` may have the GC attempts in its upper four bits."""
+        """The bytes of a job. ``state`` may contain the GC attempts in its upper four bits."""
         if (
             etime != self._etime
             or state != self._state
@@ -226,7 +228,7 @@ class JobWriter:
 
 
 def split_nodes(ids: bytes) -> list[bytes]:
-    """Node ids that stand one behind the other, each by itself."""
+    """Split concatenated node ids."""
     return [ids[at : at + NODE_ID_LENGTH] for at in range(0, len(ids), NODE_ID_LENGTH)]
 
 

@@ -1,9 +1,9 @@
-"""The trailer of a job: what C Disque has no field for, at the end of the body as bytes.
+"""The trailer of a job: what C Disque has no field for, as bytes at the end of the body.
 
-A job with bit 7 of its flags set has one. C nodes carry the flag and the body wherever the job
-goes; nodes with extensions take the trailer off before a client sees the body. From its end:
-version u8, length of the fields u32, the fields (see ``fields``), and in front of that the body.
-Fields of unknown types are carried on, and so is all of a trailer of a later version.
+A job has one if bit 7 of its flags is set. C nodes carry the flag and the body wherever the job
+goes; nodes with extensions remove the trailer before a client sees the body. From its end: version
+u8, length of the fields u32, the fields (see ``fields``), and in front of these the body. Fields of
+unknown types are preserved, and so is the whole trailer of a later version.
 """
 
 from struct import Struct
@@ -51,22 +51,22 @@ ENDING_NAMES: Final = [b"", b"acked", b"dead", b"expired", b"cancelled", b"gone"
 BY_ATTEMPTS: Final = 1
 BY_EXPIRY: Final = 2
 BY_WORKER: Final = 3
-BY_REDRIVE: Final = 4  # it is none any more, it was sent back
+BY_REDRIVE: Final = 4  # it no longer is one: it was sent back
 DEATH_NAMES: Final = [b"", b"attempts", b"expired", b"refused", b"redriven"]
 
 
-_NODE_LENGTH: Final = 8  # of a node's id, as in job ids
+_NODE_LENGTH: Final = 8  # bytes of a node's id, as in job ids
 
 
 class Letter:
-    """Where a dead letter comes from.
+    """The origin of a dead letter.
 
     Attributes:
         first: id of the first job, before it died for the first time.
-        queue: that it came from.
+        queue: the queue that it came from.
         why: BY_ATTEMPTS, BY_EXPIRY or BY_WORKER; BY_REDRIVE once it was sent back.
-        attempts: how often it was delivered, as far as is known.
-        reason: what the last worker that refused it said; empty: nothing.
+        attempts: how often it was delivered, as far as known.
+        reason: given by the last worker that refused it; empty: none.
     """
 
     __slots__ = ("attempts", "first", "queue", "reason", "why")
@@ -79,13 +79,13 @@ class Letter:
         self.reason = reason
 
     def pack(self) -> bytes:
-        """Its value in a field."""
+        """The value of its field."""
         numbers = pack_number(self.why) + pack_number(self.attempts)
         return pack_texts([self.first, self.queue, numbers, self.reason])
 
 
 def unpack_letter(value: bytes) -> Letter:
-    """The letter in the value of a field. Raises FieldsError."""
+    """The letter in the value of a field. Raises ``FieldsError``."""
     texts = unpack_texts(value)
     if len(texts) < 4 or len(texts[0]) != ID_LENGTH or len(texts[2]) != 16:
         raise FieldsError("malformed origin of a dead letter")
@@ -96,13 +96,14 @@ def unpack_letter(value: bytes) -> Letter:
 
 
 class Ending:
-    """How a job ended, where that is more than an acknowledge.
+    """The way a job ended, if it was not just acknowledged.
 
     Attributes:
         kind: ACKED, DEAD, CANCELLED or REDRIVEN.
-        result: what the worker left (ACKED).
-        to: the queue of the job that follows (DEAD, REDRIVEN). ttl: how long that lives, s.
-        letter: what that job says of itself.
+        result: of the worker (ACKED).
+        to: the queue of the job that follows (DEAD, REDRIVEN).
+        ttl: how long that lives, s.
+        letter: the origin of that job.
     """
 
     __slots__ = ("kind", "letter", "result", "to", "ttl")
@@ -122,14 +123,14 @@ class Ending:
         self.letter = letter
 
     def pack(self) -> bytes:
-        """Its value in a field."""
+        """The value of its field."""
         letter = b"" if self.letter is None else self.letter.pack()
         numbers = pack_number(self.kind) + pack_number(self.ttl)
         return pack_texts([numbers, self.result, self.to, letter])
 
 
 def unpack_ending(value: bytes) -> Ending:
-    """The ending in the value of a field. Raises FieldsError."""
+    """The ending in the value of a field. Raises ``FieldsError``."""
     texts = unpack_texts(value)
     if len(texts) < 4 or len(texts[0]) != 16:
         raise FieldsError("malformed ending")
@@ -142,23 +143,24 @@ def unpack_ending(value: bytes) -> Ending:
 
 
 class Trailer:
-    """What a job has beyond C Disque's fields.
+    """The fields of a job that C Disque does not have.
 
     Attributes:
         headers: names and values in turn.
-        group: of ADDJOB GROUP, empty: none.
-        key: of ADDJOB UNIQUE, empty: none. key_until: when it is free again, ms since the epoch,
-            0: when the job has ended.
-        updated: version of the last UPDATEJOB or QMOVE, 0: there was none.
-        added_to: the queue that it was added to, if it was moved to another one; its key is of
-            that one. Empty: the same.
-        letter: where it comes from, if it is a dead letter.
+        group: of ADDJOB GROUP; empty: none.
+        key: of ADDJOB UNIQUE; empty: none.
+        key_until: when it is free again, in ms since the epoch; 0: when the job has ended.
+        updated: version of the last UPDATEJOB or QMOVE; 0: there was none.
+        added_to: the queue that it was added to, if it was moved to another since; its key belongs
+            to that queue. Empty: it was not moved.
+        letter: its origin, if it is a dead letter.
         reason: of the last NACK; empty: none was given.
-        attempts: how often the clients of which node (first 8 characters of its id) got the job.
-        ending: how it ended, if there is more to say than that it was acknowledged.
-        unknown: fields of later versions of this program. whole: the fields of a trailer of a
-            later version, with that version; then there is nothing else.
-        counted: bytes that the memory account has for it.
+        attempts: how often clients of each node (first 8 characters of its id) got the job.
+        ending: how it ended, if it was not just acknowledged.
+        unknown: fields of later versions of this program.
+        whole: the fields of a trailer of a later version, and that version; then there is nothing
+            else.
+        counted: its size in the memory account, in bytes.
     """
 
     __slots__ = (
@@ -193,14 +195,14 @@ class Trailer:
         self.counted = 0
 
     def is_of_clients(self) -> bool:
-        """Whether clients, or nodes of a later version, put something in; else it is what nodes
-        note."""
+        """Whether it has fields that clients, or nodes of a later version, have set, rather than
+        only those that nodes add."""
         if self.headers or self.group or self.key or self.updated or self.unknown:
             return True
         return self.whole is not None
 
     def pack(self) -> bytes:
-        """Its bytes, as they stand behind the body."""
+        """Its bytes, which follow the body."""
         if self.whole is not None:
             data, version = self.whole
             return data + _END.pack(len(data), version)
@@ -230,7 +232,7 @@ class Trailer:
 
 
 def split_body(data: bytes) -> tuple[bytes, Trailer]:
-    """The body and the trailer of a job that has one; ``data`` is both.
+    """Split ``data`` into the body and the trailer of a job that has one.
 
     Raises:
         SerialJobError: there is no trailer at its end, or it is malformed.
@@ -256,7 +258,7 @@ def split_body(data: bytes) -> tuple[bytes, Trailer]:
 
 
 def _read(trailer: Trailer, fields: list[Field]) -> None:
-    """Set what ``fields`` say of ``trailer``. Raises FieldsError."""
+    """Set ``trailer`` from ``fields``. Raises ``FieldsError``."""
     for type, value in fields:
         if type == _HEADERS:
             trailer.headers = unpack_texts(value)
@@ -285,12 +287,12 @@ def _read(trailer: Trailer, fields: list[Field]) -> None:
 
 
 def pack_attempts(attempts: dict[bytes, int]) -> bytes:
-    """Deliveries by node, as they stand in a field."""
+    """The value of a field with deliveries by node."""
     return b"".join([node + pack_number(count) for node, count in attempts.items()])
 
 
 def unpack_attempts(value: bytes) -> dict[bytes, int]:
-    """Deliveries by node, as they stand in a field. Raises FieldsError."""
+    """Deliveries by node, from the value of a field. Raises ``FieldsError``."""
     size = _NODE_LENGTH + 8
     if len(value) % size:
         raise FieldsError("malformed count of attempts")

@@ -1,4 +1,4 @@
-"""Connections to a Redis: one server, a cluster of them, or one behind sentinels.
+"""Connections to a Redis: a single server, a cluster, or one behind sentinels.
 
 ``Server`` and ``Sentinels`` say where it is, ``Options`` how to connect.
 """

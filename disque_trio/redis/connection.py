@@ -1,7 +1,7 @@
 """Connections to Redis that repeat no command, and run scripts.
 
 Owns how a connection is lost and made again. A ``RedisConnection`` has one ``Connection`` at a
-time, that all tasks of a handle share; commands that block have one of their own.
+time, which all tasks of a handle share; blocking commands have connections of their own.
 """
 
 import math
@@ -20,25 +20,26 @@ from disque_trio.respclient.errors import ConnectionLost, DisqueError
 
 REPLY_SECONDS = 10.0
 GRACE_SECONDS = 1.0
-"""How long a reply is still waited for once its caller was cancelled, or its time is over."""
+"""Seconds to wait for a reply after its caller was cancelled or has timed out."""
 MOST_REDIRECTIONS = 5
 MOST_OVERDUE = 2
-"""Connections on which a reply is overdue; while there are so many no other one is opened."""
+"""The most connections on which a reply is overdue. While there are that many, none is opened."""
 
 _UNKNOWN = ("unknown command", "unknown subcommand", "sub command not supported")
 
 Open = Callable[[Nursery, Address | None, float], Awaitable[Connection]]
-"""Makes a connection, see ``Server.connect``."""
+"""Makes a connection; see ``Server.connect``."""
 Late = Callable[[Coroutine[Any, Any, Reply]], None]
-"""Gets what waits for the reply of a command that was given up, to await it in a task."""
+"""Called with a coroutine that waits for the reply of a command that was given up. It has to await
+that coroutine in a task."""
 
 
 class _NoFunctions(Exception):
-    """The server has no functions for us."""
+    """The server has no functions, or does not let us use them."""
 
 
 class Command(NamedTuple):
-    """A command that was sent over ``connection``; its reply has to come within ``seconds``."""
+    """A command that was sent over ``connection``. Its reply must arrive within ``seconds``."""
 
     connection: Connection
     batch: Batch
@@ -46,7 +47,7 @@ class Command(NamedTuple):
 
 
 class _Attempt:
-    """An attempt to connect. connection: once it has succeeded. failure: why it has not."""
+    """An attempt to connect. It sets ``connection`` when it succeeds, ``failure`` if it fails."""
 
     def __init__(self) -> None:
         self.ended = trio.Event()
@@ -55,13 +56,13 @@ class _Attempt:
 
 
 class RedisConnection:
-    """One connection, opened when it is needed and again after it was lost.
+    """One connection, opened when needed and again after it was lost.
 
-    It lives in ``nursery``; when that is cancelled, the connection is closed. A reply has to come
+    It lives in ``nursery``; when that is cancelled, the connection is closed. Replies must arrive
     within ``seconds``.
 
     Attributes:
-        silent: a command was not replied to in time, and none was since.
+        silent: whether a command got no reply in time, and none has arrived since.
     """
 
     def __init__(self, nursery: Nursery, open_: Open, seconds: float | None = None) -> None:
@@ -88,38 +89,43 @@ class RedisConnection:
         until: float = math.inf,
         late: Late | None = None,
     ) -> Reply:
-        """The reply to one command; it has to come within ``seconds`` after the connection is there
-        (None: those of this object), and before ``until`` (Trio's time).
+        """Run one command and return its reply.
 
-        Once a command is sent its reply says what has happened. So a cancellation waits for it, but
-        no longer than ``GRACE_SECONDS``; then nobody knows, and ``silent`` is true. ``late`` is
-        called if the command was given up before its ``seconds`` were over.
+        Once a command is sent, only its reply tells what happened. So a cancellation waits for it,
+        but no longer than ``GRACE_SECONDS``; then nobody knows, and ``silent`` is set.
+
+        Args:
+            seconds: how long to wait for the reply, once connected; None: this object's default.
+            until: when to stop waiting in any case, on Trio's clock.
+            late: called if the command is given up before its ``seconds`` are over.
 
         Raises:
-            RedisUnavailable: no connection, or no reply.
-            RedisError: the server answered with an error.
+            RedisUnavailable: there is no connection, or no reply.
+            RedisError: the server replied with an error.
         """
         for _ in range(MOST_REDIRECTIONS):
             connection = await self.connected_before(until)
             if trio.current_time() >= until:
-                raise RedisUnavailable("no time is left to ask Redis", False, "hung")
+                raise RedisUnavailable("there is no time left to ask Redis", False, "hung")
             command = self.post(connection, *words, seconds=seconds)
             try:
                 reply = await self._outcome(command, until, late)
             except RedisError as error:
                 if error.code != "MOVED":
                     raise
-                # The old connection stays open, as others may wait for replies on it.
+                # The old connection stays open, since others may wait for replies on it.
                 if self._connection is connection:
                     self._node = redirection(error, connection.address)
                     self._connection = None
             else:
                 self.silent = False
                 return reply
-        raise RedisUnavailable("the nodes of the cluster do not agree who serves the queue", False)
+        raise RedisUnavailable(
+            "the nodes of the cluster do not agree which of them serves the queue", False
+        )
 
     async def connected_before(self, until: float) -> Connection:
-        """As ``connected``, before ``until`` (Trio's time)."""
+        """Like ``connected``, but only until the time ``until``, on Trio's clock."""
         connection = self._connection
         if connection is not None and not connection.closed:
             return connection
@@ -130,8 +136,8 @@ class RedisConnection:
         raise RedisUnavailable("Redis does not answer: no connection in time", False, "hung")
 
     async def _outcome(self, command: Command, until: float, late: Late | None) -> Reply:
-        """As ``reply``, but gives up at ``until``, and some time after a cancellation. The
-        connection is not closed at once then, as others may wait for replies on it."""
+        """Like ``reply``, but give up at ``until``, and some time after a cancellation. Does not
+        close the connection at once, since others may wait for replies on it."""
         try:
             try:
                 with trio.move_on_at(until):
@@ -155,7 +161,7 @@ class RedisConnection:
             late(self._late_reply(command))
 
     async def _late_reply(self, command: Command) -> Reply:
-        """As ``_reply``, of a command that was given up."""
+        """Like ``_reply``, for a command that was given up."""
         reply: Reply | RedisError
         try:
             reply = await self._reply(command)
@@ -168,8 +174,8 @@ class RedisConnection:
         return reply
 
     def _retire(self, connection: Connection) -> None:
-        """Let nothing more be sent over a connection on which a reply is overdue, and close it when
-        those who still wait for theirs have got them, or have given up."""
+        """Send nothing more over a connection with an overdue reply, and close it when all others
+        have received their replies or given up."""
         self.silent = True
         if self._connection is connection:
             self._connection = None
@@ -198,8 +204,9 @@ class RedisConnection:
         until: float = math.inf,
         late: Late | None = None,
     ) -> Reply:
-        """The reply of a script, by its function where the server has functions; the rest is as
-        with ``command``. A function is there for good, a script until the server is restarted."""
+        """Run a script and return its reply, as a function if the server supports functions. The
+        rest is as for ``command``. A function is permanent; a script is lost when the server
+        restarts."""
         if self._functions:
             try:
                 return await self._function(script, keys, arguments, until, late)
@@ -211,7 +218,7 @@ class RedisConnection:
         except RedisError as error:
             if error.code != "NOSCRIPT":
                 raise
-            # Nothing was executed. The server has it from now on, until it is restarted.
+            # Nothing was executed. After EVAL the server has it, until it is restarted.
             return await self.command(b"EVAL", script.source, *rest, until=until, late=late)
 
     async def _function(
@@ -222,8 +229,8 @@ class RedisConnection:
         until: float,
         late: Late | None,
     ) -> Reply:
-        """As ``script``. Raises ``_NoFunctions``: the server has none, or we may not load or call
-        them; nothing was executed."""
+        """Like ``script``. Raises ``_NoFunctions`` if the server has no functions, or does not let
+        us load or call them; nothing was executed then."""
         call: tuple[Argument, ...] = (b"FCALL", script.function, len(keys), *keys, *arguments)
         for _ in range(2):
             try:
@@ -247,7 +254,7 @@ class RedisConnection:
         return self._connection is not None and not self._connection.closed
 
     async def connected(self) -> Connection:
-        """The connection, opened if there is none. Raises ``RedisUnavailable``."""
+        """Return the connection; open it if there is none. Raises ``RedisUnavailable``."""
         connection = self._connection
         if connection is None or connection.closed:
             connection = await self._connect()
@@ -256,16 +263,16 @@ class RedisConnection:
     def post(
         self, connection: Connection, *words: Argument, seconds: float | None = None
     ) -> Command:
-        """Send a command, of many that are under way at once."""
+        """Send a command, of which many may be in progress."""
         return Command(connection, connection.submit([words]), seconds or self._seconds)
 
     async def reply(self, command: Command) -> Reply:
-        """The reply to what was posted. If it does not come in time, or this is cancelled, the
-        connection is closed.
+        """Return the reply to a posted command. If it does not arrive in time, or this is
+        cancelled, the connection is closed.
 
         Raises:
-            RedisUnavailable: no reply, or one that Redis cannot serve now.
-            RedisError: the server answered with an error.
+            RedisUnavailable: there is no reply, or Redis cannot execute the command at the moment.
+            RedisError: the server replied with an error.
         """
         try:
             return await self._reply(command)
@@ -274,7 +281,7 @@ class RedisConnection:
                 command.connection.close("a reply did not come in time")
 
     async def _reply(self, command: Command) -> Reply:
-        """As ``reply``, and the connection stays open."""
+        """Like ``reply``, but the connection stays open."""
         done = command.batch.done
         if not done.is_set():
             with trio.move_on_after(command.seconds):
@@ -292,7 +299,7 @@ class RedisConnection:
             text = f"Redis is still loading its data: {reply}"
             raise RedisUnavailable(text, False, "refusing") from reply
         if reply.code == "READONLY":
-            # A primary that is one no more; ask for the new one next time.
+            # It is no longer a primary; ask for the new one next time.
             self.drop()
             raise RedisUnavailable(
                 f"Redis takes no writes here: {reply}", False, "refusing"
@@ -308,10 +315,9 @@ class RedisConnection:
             self._connection = None
 
     async def _connect(self) -> Connection:
-        """A new connection, or the one that is just being made.
+        """Open a connection, or wait for the one that is being opened.
 
-        It is made by a task of the nursery, which goes on for the others if the caller is
-        cancelled.
+        A task of the nursery opens it, and goes on for other callers if this one is cancelled.
         """
         attempt = self._attempt
         if attempt is None:
@@ -335,7 +341,7 @@ class RedisConnection:
             self._connection = attempt.connection = connection
         except RedisUnavailable as error:
             attempt.failure = error
-        except Exception as error:  # such as a name that cannot be one of a host
+        except Exception as error:  # such as an invalid host name
             text = f"Unable to establish a connection to Redis ({why(error)})"
             attempt.failure = RedisUnavailable(text, False)
         finally:

@@ -1,4 +1,4 @@
-"""Connects like a coredis client that a program already has."""
+"""Connects in the same way as an existing coredis client."""
 
 from collections.abc import Mapping
 from typing import Any, Protocol
@@ -9,17 +9,18 @@ from disque_trio.respclient.addresses import Address
 
 
 class CoredisClient(Protocol):
-    """A client of coredis: ``Redis``, one from a ``Sentinel``, or a ``RedisCluster``."""
+    """A coredis client: ``Redis``, one from a ``Sentinel``, or a ``RedisCluster``."""
 
     @property
     def connection_pool(self) -> Any: ...
 
 
 def like(client: CoredisClient) -> Server | Sentinels:
-    """The servers that the client talks to, and how it does; it need not be entered as a context.
+    """Return the servers that the client talks to, with its options.
 
-    Of its options those are used that say how to log in and what to tell the server first: user,
-    password, database, name of the connection, TLS, time to connect, NO-EVICT, NO-TOUCH, READONLY.
+    The client need not be entered as a context. Of its options, only those are used that concern
+    login and the first commands: user, password, database, connection name, TLS, connection
+    timeout, NO-EVICT, NO-TOUCH, READONLY.
     """
     pool = client.connection_pool
     options = _options(pool.connection_kwargs)

@@ -1,9 +1,9 @@
-"""The errors of a Redis and of connections to it."""
+"""The errors of a Redis, and of connections to it."""
 
 from disque_trio.respclient.addresses import Address
 from disque_trio.respclient.errors import ReplyError
 
-# Codes that say nothing which the rest of the reply does not.
+# Codes that add nothing to the rest of the reply.
 _SILENT = frozenset({
     "ASK", "BUSYGROUP", "CLUSTERDOWN", "CROSSSLOT", "ERR", "EXECABORT", "LOADING", "MOVED",
     "NOAUTH", "NOGROUP", "NOKEY", "NOPERM", "NOPROTO", "NOSCRIPT", "NOTBUSY", "READONLY",
@@ -12,7 +12,7 @@ _SILENT = frozenset({
 
 
 class RedisError(ReplyError):
-    """An error reply. ``text`` is all of it; ``str`` leaves out codes that say nothing more."""
+    """An error reply. ``text`` is all of it; ``str`` leaves out codes that add nothing."""
 
     def __init__(self, text: str) -> None:
         code, _, message = text.partition(" ")
@@ -27,9 +27,9 @@ class RedisUnavailable(Exception):
     """There is no connection, or it broke.
 
     Attributes:
-        maybe_executed: after the command had been sent.
+        maybe_executed: whether that happened after the command had been sent.
         kind: "down": there is no connection; "hung": Redis did not reply in time; "refusing": it
-            replied that it does not do this now.
+            replied that it does not execute the command at the moment.
     """
 
     def __init__(self, message: str, maybe_executed: bool, kind: str = "down") -> None:
@@ -39,6 +39,6 @@ class RedisUnavailable(Exception):
 
 
 def redirection(error: RedisError, asked: Address) -> Address:
-    """The node that a MOVED or ASK of the node ``asked`` points to."""
+    """Return the node that a MOVED or ASK error from the node ``asked`` points to."""
     host, _, port = error.message.partition(" ")[2].rpartition(":")
     return Address(host or asked.host, int(port))

@@ -7,14 +7,17 @@ class Script:
     """A script, also available as a function for servers that support functions.
 
     Args:
-        source: Lua; takes KEYS and ARGV.
-        name: what it is called in FUNCTION LIST.
-        allow_oom: run it also where the memory is full. As a script it is refused then at its first
-            command that takes memory, if nothing was written before; as a function at once.
+        source: the Lua source; uses KEYS and ARGV.
+        name: its name in FUNCTION LIST.
+        allow_oom: whether to run it even if memory is full. Otherwise, a script is refused at its
+            first command that needs memory, if it has written nothing before; a function is
+            refused at once.
 
     Attributes:
-        source: Lua. sha: its SHA-1 in hexadecimal, under which Redis caches the script.
-        function: name of the function; another source has another one. library: defines it.
+        source: the Lua source.
+        sha: its SHA-1 in hexadecimal, under which Redis caches the script.
+        function: the name of the function, which depends on the source.
+        library: the code that defines the function.
     """
 
     def __init__(self, source: str, name: str = "script", allow_oom: bool = True) -> None:

@@ -1,6 +1,6 @@
 """Addresses of a Redis, and how to connect to it.
 
-Owns TCP, TLS and unix sockets, the log in, and asking sentinels where the primary is.
+Owns TCP, TLS and Unix sockets, the login, and asking sentinels where the primary is.
 """
 
 from collections.abc import Awaitable, Callable
@@ -28,11 +28,13 @@ class Options:
     """How to connect to a server.
 
     Attributes:
-        db: number of the database. username, password: to log in with; None or empty: that of the
-            default user, no log in. credentials: gives both anew for each connection, instead.
-        tls: by TLS; the files of a ``Tls`` are read when it is first used.
-        connect_seconds: in which the server has to take the connection.
-        commands: to send first, after the log in. They have to succeed.
+        db: the number of the database.
+        username, password: for the login. Without a username, the default user; without both, no
+            login.
+        credentials: called for each connection to get username and password instead.
+        tls: how to encrypt connections; the files of a ``Tls`` are read when it is first used.
+        connect_seconds: the time in which the server must accept the connection.
+        commands: commands to send first, after the login. They must succeed.
     """
 
     db: int = 0
@@ -46,8 +48,8 @@ class Options:
 
 @dataclass(frozen=True, slots=True)
 class Server:
-    """A Redis, or a cluster of them. addresses: of the server, or of nodes of the cluster, of which
-    the first that can be reached is taken."""
+    """A Redis, or a cluster. ``addresses`` are those of the server, or of some nodes of the
+    cluster; the first one that can be reached is used."""
 
     addresses: tuple[Address, ...]
     options: Options
@@ -59,17 +61,18 @@ class Server:
         seconds: float,
         on_push: OnPush | None = None,
     ) -> Connection:
-        """A new connection; its tasks run in ``nursery``.
+        """Open a connection, whose tasks run in ``nursery``.
 
         Args:
-            node: of the cluster, to connect to instead.
-            seconds: for the log in, when the connection is there. on_push: see ``Connection``.
+            node: a node of the cluster to connect to instead.
+            seconds: the time for the login, once connected.
+            on_push: see ``Connection``.
 
         Raises:
-            RedisUnavailable
+            RedisUnavailable: there is no connection.
         """
         if node is not None:
-            # The nodes of a cluster know no databases.
+            # Nodes of a cluster have no database but 0.
             options = replace(self.options, db=0)
             return (await _connect(nursery, node, options, seconds, on_push))[0]
         failure: RedisUnavailable | None = None
@@ -83,10 +86,12 @@ class Server:
 
 @dataclass(frozen=True, slots=True)
 class Sentinels:
-    """The Redis that sentinels call the primary of a service.
+    """The Redis that sentinels report as the primary of a service.
 
     Attributes:
-        sentinels: who to ask, one after the other. service: as they call it. options: for Redis.
+        sentinels: the sentinels to ask, in order.
+        service: the name of the service, as the sentinels know it.
+        options: options for connections to the Redis.
     """
 
     sentinels: tuple[Server, ...]
@@ -100,7 +105,7 @@ class Sentinels:
         seconds: float,
         on_push: OnPush | None = None,
     ) -> Connection:
-        """As ``Server.connect``. Raises ``RedisUnavailable`` also if it is no primary any more."""
+        """Like ``Server.connect``. Raises ``RedisUnavailable`` also if it is not a primary now."""
         primary = await self._primary()
         options = replace(self.options, commands=(*self.options.commands, (b"ROLE",)))
         connection, replies = await _connect(nursery, primary, options, seconds, on_push)
@@ -126,7 +131,7 @@ class Sentinels:
         raise RedisUnavailable(f"{what}: {failure}" if failure else what, False) from failure
 
     async def _ask(self, sentinel: Server) -> Reply:
-        """What one of them says, over a connection for that alone. Raises ``RedisUnavailable``."""
+        """Ask one sentinel, over a connection only for that. Raises ``RedisUnavailable``."""
         failure = RedisUnavailable("no connection in time", False)
         replies: list[Reply] = []
         async with trio.open_nursery() as nursery:
@@ -150,7 +155,7 @@ async def _connect(
     seconds: float,
     on_push: OnPush | None = None,
 ) -> tuple[Connection, list[Reply]]:
-    """A connection that is logged in, and the replies to its first commands."""
+    """Open a connection and log in. Returns it, and the replies to its first commands."""
     try:
         with trio.fail_after(options.connect_seconds):
             stream = await open_stream(address, Encryption.of(options.tls))
@@ -181,10 +186,10 @@ async def _log_in(options: Options) -> list[tuple[Argument, ...]]:
 
 
 async def _replies(connection: Connection, commands: list[tuple[Argument, ...]]) -> list[Reply]:
-    """The replies to the first commands of a connection.
+    """Return the replies to the first commands of a connection.
 
     Raises:
-        RedisUnavailable: it broke, or one of them is an error.
+        RedisUnavailable: the connection broke, or one of the replies is an error.
     """
     replies = await connection.execute_many(commands)
     for reply in replies:
@@ -193,7 +198,7 @@ async def _replies(connection: Connection, commands: list[tuple[Argument, ...]])
             kind = "refusing" if isinstance(reply, TlsError) else "down"
             raise RedisUnavailable(text, False, kind) from reply
         if isinstance(reply, DisqueError):
-            # Who comes when there are too many finds nobody; others are told why they may not.
+            # With too many clients, the server is as good as down; other errors are refusals.
             full = "max number of clients" in str(reply)
             raise RedisUnavailable(f"{reply}", False, "down" if full else "refusing") from reply
     return replies

@@ -1,1 +1,1 @@
-"""RESP, the protocol of Redis: bytes to values and back. No I/O, no clock."""
+"""RESP, the protocol of Redis: from bytes to values and back. No I/O, no clock."""

@@ -1,4 +1,4 @@
-/* What the compiled form has instead of the function of the same name in plain.py. */
+/* The compiled build uses this instead of the function of the same name in plain.py. */
 
 #include "_cut.h"
 

@@ -1,8 +1,8 @@
-/* Cuts plain requests into their arguments, for _cut.c and for respserver/io/_sockets.c. What plain
- * is, plain.py says.
+/* Cuts plain requests into their arguments, for _cut.c and for respserver/io/_sockets.c. plain.py
+ * defines what is plain.
  *
- * Short arguments that come again and again (names of commands and queues, time-outs) are the same
- * object each time, whose hash is known.
+ * Short arguments that repeat (names of commands and queues, time-outs) become the same object each
+ * time, whose hash is already known.
  */
 
 #define PY_SSIZE_T_CLEAN
@@ -13,14 +13,14 @@
 
 #define MAX_ARGS (1024 * 1024)
 #define MAX_DIGITS 10
-#define LEAST_ARGUMENT 6 /* bytes of an empty one: $0, and two line ends */
+#define LEAST_ARGUMENT 6 /* bytes of an empty argument: $0, and two line ends */
 
-#define SHORT 16 /* bytes of an argument that may come again and again */
+#define SHORT 16 /* bytes of an argument that may be reused */
 #define RECENT 256
 
 static PyObject *recent[RECENT];
 
-/* The argument of `length` bytes at `text`, behind at least eight other bytes of its request. */
+/* The argument of `length` bytes at `text`, after at least eight other bytes of its request. */
 static PyObject *
 argument(const char *text, Py_ssize_t length)
 {
@@ -43,8 +43,8 @@ argument(const char *text, Py_ssize_t length)
     return known;
 }
 
-/* Read the number that `*at` begins with, up to the end of its line, and move `*at` behind that.
- * Returns -1 where there is no such line of at most ten digits. */
+/* Read the number at `*at`, up to the end of its line, and move `*at` past that. Returns -1 if there
+ * is no such line of at most ten digits. */
 static inline int64_t
 number(const char **at, const char *end)
 {
@@ -59,8 +59,8 @@ number(const char **at, const char *end)
     return value;
 }
 
-/* Cut the plain requests that `data` begins with, and add them to `requests`. Returns where the
- * first one begins that was not cut, or NULL with an exception set. */
+/* Cut the plain requests at the start of `data`, and append them to `requests`. Returns where the
+ * first request begins that was not cut, or NULL with an exception set. */
 static const char *
 cut_requests(const char *data, const char *end, int64_t max_bulk, PyObject *requests)
 {

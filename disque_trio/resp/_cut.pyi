@@ -1,3 +1,3 @@
-"""What of ``plain`` is there in C as well."""
+"""The functions of ``plain`` that also exist in C."""
 
 def cut_plain(data: bytes, start: int, max_bulk: int, requests: list[list[bytes]], /) -> int: ...

@@ -6,13 +6,13 @@ Argument = bytes | bytearray | memoryview | str | int
 
 
 def encode_command(arguments: Sequence[Argument]) -> bytes:
-    """Return a command as an array of bulk strings; ``str`` goes out as UTF-8.
+    """Return a command as an array of bulk strings; ``str`` is encoded as UTF-8.
 
     Raises:
         TypeError: an argument is neither bytes nor str nor int.
-        ValueError: there is no argument.
+        ValueError: there are no arguments.
     """
-    # hiredis.pack_command is quicker with short arguments, but takes 2 ms for a megabyte.
+    # hiredis.pack_command is faster for short arguments, but takes 2 ms for a megabyte.
     if not arguments:
         raise ValueError("a command needs a name")
     parts: list[bytes] = [b"*%d\r\n" % len(arguments)]

@@ -1,4 +1,4 @@
-"""Splits lines typed by hand into arguments, with the quotes and escapes of redis-cli."""
+"""Splits inline commands into arguments, with the quotes and escapes of redis-cli."""
 
 from typing import Final
 
@@ -14,11 +14,11 @@ _HEX: Final = b"0123456789abcdefABCDEF"
 _DOUBLE: Final = ord('"')
 _SINGLE: Final = ord("'")
 _BACKSLASH: Final = ord("\\")
-_PLAIN: Final = bytes([code for code in range(32, 127) if code not in b'"\\'])  # stands for itself
+_PLAIN: Final = bytes([code for code in range(32, 127) if code not in b'"\\'])  # needs no escape
 
 
 def split_inline(line: bytes) -> list[bytes] | None:
-    """Split ``line`` into its arguments; None when its quotes are unbalanced.
+    """Split ``line`` into its arguments; None if its quotes are unbalanced.
 
     A closing quote has to be followed by a blank or the end of the line.
     """
@@ -45,9 +45,9 @@ def split_inline(line: bytes) -> list[bytes] | None:
 
 
 def _quoted(line: bytes, start: int, word: bytearray) -> int:
-    """Add to ``word`` what the quotes that open at ``start`` hold.
+    """Append the contents of the quotes that open at ``start`` to ``word``.
 
-    Returns the position behind the closing quote, -1 when there is none.
+    Returns the position after the closing quote, -1 if there is none.
     """
     quote = line[start]
     i = start + 1
@@ -77,7 +77,7 @@ def _quoted(line: bytes, start: int, word: bytearray) -> int:
 
 
 def quote(text: bytes) -> bytes:
-    """``text`` in double quotes, escaped so that ``split_inline`` gives it back."""
+    """``text`` in double quotes, escaped so that ``split_inline`` restores it."""
     if not text.translate(None, _PLAIN):
         return b'"%b"' % text
     # MONITOR quotes whole jobs. The codec is fast, and lacks only \a, \b and the quote.

@@ -13,8 +13,8 @@ _ZERO: Final = ord("0")
 def parse_int(text: bytes) -> int | None:
     """Return the signed 64-bit integer that ``text`` spells, or None.
 
-    The rules are those of C's ``strtoll`` in base 10 over the whole string, as Disque uses it:
-    an optional sign and digits, no space before, nothing behind, an empty string is 0.
+    The rules are those of C's ``strtoll`` in base 10 for the whole string, as Disque uses it: an
+    optional sign and digits, nothing before or after; an empty string is 0.
     """
     length: i64 = len(text)
     if 0 < length <= 18:
@@ -29,8 +29,8 @@ def parse_int(text: bytes) -> int | None:
         if i == length:
             return short
     if text.isdigit():
-        # Longer than 19 digits may still be small ("000…1"); int() of thousands of digits is
-        # slow and refused by Python, so the zeros go first.
+        # More than 19 digits may still be a small number ("000…1"). Python is slow with thousands
+        # of digits, or refuses them, so strip the zeros first.
         if len(text) > 18:
             text = text.lstrip(b"0")
             if len(text) > 19:

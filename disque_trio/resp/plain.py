@@ -1,16 +1,16 @@
 """Cuts plain requests into their arguments.
 
-Plain is what nearly all clients send: arrays of bulk strings whose lengths are up to ten digits.
-Nobody looks at the two bytes that end an argument.
+Plain requests are what nearly all clients send: arrays of bulk strings whose lengths have up to ten
+digits. The two bytes that end an argument are not checked.
 
 Compiled, ``_cut.h`` does it in one pass over the bytes. Interpreted, that would take three times as
-long as what ``bytes`` and hiredis do at once, so the pure form does that. A short chunk is cut at
-its line ends: where every length is that of the piece behind it, the pieces are the arguments. A
-longer one is handed to hiredis, which parses replies, not requests: it gives other types as if they
-were lists and bulk strings, reserves room for an array before it has seen one element, and cannot
-say where a half request began. So it gets a chunk only when no line in it begins like such a type,
-or like an array of seven digits or more. A marker is put behind the chunk, and unless exactly lists
-of bulk strings and then the marker come out, nothing of it is cut.
+long as whole operations of ``bytes`` and hiredis, so the pure build uses these. A short chunk is
+split at its line ends: if every length is that of the piece that follows, the pieces are the
+arguments. A longer one goes to hiredis, which parses replies, not requests: it treats other types
+like lists and bulk strings, reserves room for an array before it has seen an element, and cannot
+say where an incomplete request began. So it gets a chunk only if no line in it begins like such a
+type, or like an array of seven digits or more. A marker is appended to the chunk, and unless
+exactly lists of bulk strings and then the marker come out, nothing is cut.
 """
 
 import re
@@ -21,21 +21,21 @@ import hiredis
 from disque_trio.resp.limits import MAX_ARGS
 
 _MARKER: Final = b":0\r\n"
-# The start of a line that hiredis must not see. Inside of an argument it does no harm, the chunk
-# then only goes the careful way.
+# The start of a line that hiredis must not see. If it is inside an argument, the chunk just takes
+# the slow path.
 _NOT_FOR_HIREDIS: Final = re.compile(rb"\n(?:[+=(~>|%]|\*[+0-9]{7})")
 _MAX_FIRST_LINE: Final = 7
-# What is cut at its line ends: beyond a few requests hiredis is quicker.
+# Size up to which to split at line ends: beyond a few requests hiredis is faster.
 _SHORT: Final = 512  # bytes
 _COUNT_LINES: Final[dict[bytes, int]] = {b"*%d" % count: count for count in range(1, 33)}
 _LENGTH_LINES: Final[list[bytes]] = [b"$%d" % length for length in range(_SHORT)]
 
 
 def cut_plain(data: bytes, start: int, max_bulk: int, requests: list[list[bytes]]) -> int:
-    """Cut plain requests that are whole, from ``start`` on, and add them to ``requests``.
+    """Cut complete plain requests, starting at ``start``, and append them to ``requests``.
 
     Returns:
-        where the first request begins that was not cut: one that is not plain, or not whole; or
+        where the first request begins that was not cut, because it is not plain or incomplete; or
         the end of ``data``.
     """
     if start or len(data) > max_bulk:
@@ -48,8 +48,8 @@ def cut_plain(data: bytes, start: int, max_bulk: int, requests: list[list[bytes]
 
 
 def _split(data: bytes) -> list[list[bytes]] | None:
-    """The requests in ``data``, of at most ``_SHORT`` bytes, if it holds whole, well-formed ones
-    without a line end in any argument, and nothing else."""
+    """The requests in ``data``, which has at most ``_SHORT`` bytes, if it consists of complete,
+    well-formed ones without a line end in any argument."""
     lines = data.split(b"\r\n")
     end = len(lines) - 1
     if lines[end]:
@@ -75,7 +75,7 @@ _reader = hiredis.Reader()
 
 
 def _read_replies(data: bytes) -> list[list[bytes]] | None:
-    """The requests in ``data`` if it holds whole, well-formed ones and nothing else."""
+    """The requests in ``data`` if it consists of complete, well-formed ones."""
     global _reader
     if (
         not data.endswith(b"\r\n")
@@ -101,6 +101,6 @@ def _read_replies(data: bytes) -> list[list[bytes]] | None:
             return requests
     except Exception:
         pass  # not only protocol errors: hiredis-py also raises TypeError and MemoryError
-    # What hiredis holds now is half a request, or none at all.
+        # hiredis now holds half a request, or nothing.
     _reader = hiredis.Reader()
     return None

@@ -1,7 +1,7 @@
 """Encodes replies as RESP2 or RESP3 bytes.
 
-The hot commands put their replies together by hand from the constants; everything else goes
-through ``encode``, which knows what RESP3 says differently (nulls, maps, verbatim text).
+The hot commands assemble their replies by hand from the constants; everything else goes through
+``encode``, which knows where RESP3 differs (nulls, maps, verbatim text).
 """
 
 from typing import Final, TypeAlias
@@ -10,7 +10,7 @@ OK: Final = b"+OK\r\n"
 PONG: Final = b"+PONG\r\n"
 EMPTY_ARRAY: Final = b"*0\r\n"
 
-_ONE: Final = b":1\r\n"  # what most acknowledgements are answered with
+_ONE: Final = b":1\r\n"  # the reply to most acknowledgements
 _NULL_BULK: Final = b"$-1\r\n"
 _NULL_ARRAY: Final = b"*-1\r\n"
 _NULL: Final = b"_\r\n"
@@ -59,9 +59,9 @@ Value: TypeAlias = (
 
 
 def encode(value: Value, resp: int = 2) -> bytes:
-    """Return ``value`` on the wire of protocol version ``resp`` (2 or 3).
+    """Encode ``value`` for protocol version ``resp`` (2 or 3).
 
-    bytes are bulk strings, None is null, a dict is a map (with RESP2 a flat array).
+    bytes are bulk strings, None is null, a dict is a map (in RESP2 a flat array).
     """
     parts: list[bytes] = []
     _encode(value, resp, parts)
@@ -109,12 +109,12 @@ def bulk(value: bytes) -> bytes:
 
 
 def null(resp: int) -> bytes:
-    """Nothing there, where a bulk string would have been."""
+    """Null in place of a bulk string."""
     return _NULL if resp == 3 else _NULL_BULK
 
 
 def null_array(resp: int) -> bytes:
-    """Nothing there, where an array would have been."""
+    """Null in place of an array."""
     return _NULL if resp == 3 else _NULL_ARRAY
 
 

@@ -1,12 +1,12 @@
 """Parses the requests of clients into lists of arguments.
 
 Rule 1: a request is an array of bulk strings, or one line of text ("inline").
-Rule 2: what is malformed is an error with Disque's text, after which the connection is closed;
-        requests that came complete before it are still served.
+Rule 2: malformed input is an error with Disque's text, after which the connection is closed;
+        complete requests before it are still served.
 Rule 3: a client can make the parser hold at most ``max_query`` bytes.
 
-Nearly all requests come whole and are plain: arrays of bulk strings. One pass over the bytes cuts
-these, mostly as soon as they are read. What it stops at goes to the parser here, which is
+Nearly all requests arrive whole and are plain: arrays of bulk strings. One pass over the bytes cuts
+these, usually as soon as they are read. Where it stops, the parser in this module takes over; it is
 incremental and knows every rule.
 """
 
@@ -30,11 +30,11 @@ try:
 except ImportError:
     from disque_trio.resp.plain import cut_plain
 
-# An argument that comes in pieces and is as long is collected by itself: it is not copied again.
+# An argument of this size that arrives in pieces is collected separately, which saves a copy.
 _LARGE: Final = 1024 * 1024
 
-ARGUMENT: Final = 56  # bytes that an argument takes beside its own: the object, and its place
-REQUEST: Final = 64  # bytes that a request takes beside its arguments
+ARGUMENT: Final = 56  # bytes that an argument takes in addition: the object, and its place
+REQUEST: Final = 64  # bytes that a request takes in addition to its arguments
 
 _STAR: Final = ord("*")
 _DOLLAR: Final = ord("$")
@@ -44,7 +44,7 @@ NO_TLS: Final = "this port is for clients without TLS"
 
 
 def request_size(request: list[bytes]) -> int:
-    """Bytes of memory that ``request`` takes, roughly."""
+    """The approximate memory that ``request`` takes, in bytes."""
     return REQUEST + ARGUMENT * len(request) + sum(map(len, request))
 
 
@@ -52,17 +52,18 @@ class RequestParser:
     """Parses the requests of one connection.
 
     ``error`` is None until the client breaks the protocol, then the text of the error reply
-    (without "ERR " and line end); everything fed after that is dropped. ``held_back`` means that
-    a stranger sent more than strangers may behind the requests that ``feed`` gave, which may
-    have the password: serve these, set ``trusted`` and call ``go_on``. ``resized`` is set when
-    ``size`` may have changed; whoever follows that takes it back.
+    (without "ERR " and line end); everything fed after that is dropped. ``held_back`` means that a
+    stranger sent more than strangers may after the requests that ``feed`` returned, which may
+    contain the
+    password: serve these, set ``trusted`` and call ``go_on``. ``resized`` is set when ``size`` may
+    have changed; the code that watches it resets it.
 
     Args:
-        max_bulk: longest argument, bytes.
-        max_inline: longest inline request and longest count line, bytes.
-        max_query: most bytes held for one unfinished request.
-        trusted: the client has authenticated or need not; until it has, Redis's limits for
-            strangers hold.
+        max_bulk: longest argument, in bytes.
+        max_inline: longest inline request and longest count line, in bytes.
+        max_query: maximum of bytes held for one incomplete request.
+        trusted: the client has authenticated or need not; until then, Redis's limits for
+            strangers apply.
     """
 
     __slots__ = (
@@ -98,20 +99,20 @@ class RequestParser:
         self.resized = False
         self._buffer = bytearray()
         self._args: list[bytes] = []
-        self._left = 0  # arguments still to come of the request in ``_args``
-        self._bulk = -1  # length of the argument that comes next, -1: not known yet
-        self._large: BytesIO | None = None  # the argument that comes next, if it is large
-        self._held = 0  # bytes in ``_args``, and in ``_large``
-        self._holds = False  # what comes next goes on with what is held, or is dropped
+        self._left = 0  # number of arguments missing in ``_args``
+        self._bulk = -1  # length of the next argument; -1: not known yet
+        self._large: BytesIO | None = None  # the next argument, if it is large
+        self._held = 0  # bytes in ``_args`` and in ``_large``
+        self._holds = False  # more data continues what is held, or is dropped
 
     @property
     def pending(self) -> int:
-        """Bytes held for a request that is not complete."""
+        """Bytes held for an incomplete request."""
         return len(self._buffer) + self._held
 
     @property
     def size(self) -> int:
-        """Bytes of memory that this takes, roughly: far more where there are many short
+        """The approximate memory that this takes, in bytes: far more if there are many short
         arguments."""
         return len(self._buffer) + self._held + ARGUMENT * len(self._args)
 
@@ -124,7 +125,7 @@ class RequestParser:
         return requests
 
     def go_on(self) -> list[list[bytes]]:
-        """Return the requests behind those that ``held_back`` was about."""
+        """Return the requests after those that set ``held_back``."""
         self.held_back = False
         requests: list[list[bytes]] = []
         self.take(b"", requests)
@@ -132,11 +133,11 @@ class RequestParser:
 
     @property
     def takes_plain(self) -> bool:
-        """Whether plain requests may be cut from what comes next before it is fed."""
+        """Whether plain requests may be cut from the next data before it is fed."""
         return not self._holds and self._may_cut()
 
     def _may_cut(self) -> bool:
-        """Whether plain requests are within all limits but that for arguments."""
+        """Whether plain requests can exceed no limit except the one for arguments."""
         return self.trusted and self.max_inline >= PLAIN_LINE
 
     def _fail(self, text: str) -> None:
@@ -150,7 +151,7 @@ class RequestParser:
 
     def take(self, data: bytes, requests: list[list[bytes]]) -> None:
         """Take ``data``, and add the requests that are now complete to ``requests``."""
-        error = self.error  # by another name: mypyc holds that the attribute stays None otherwise
+        error = self.error  # a local: mypyc assumes below that the attribute stays None
         if error is not None:
             return
         self.resized = True
@@ -189,19 +190,19 @@ class RequestParser:
             self._fail("too big query buffer")
 
     def _collect(self, large: BytesIO, data: bytes) -> bytes:
-        """Put what is there of a large argument into ``large``; returns what follows it."""
+        """Move the available part of a large argument into ``large``; return what follows it."""
         room = self._bulk - large.tell()
         taken = large.write(data if len(data) <= room else data[:room])
         self._held += taken
         return data[taken:]
 
     def _line(self, position: int, too_long: str) -> int:
-        """Where the count line at ``position`` ends, or -1 while its end is not there."""
+        """Return where the count line at ``position`` ends; -1 while its end is missing."""
         buffer = self._buffer
         end = buffer.find(b"\r\n", position)
         length = (end if end >= 0 else len(buffer)) - position
         if end < 0 and length and buffer[-1] == _CR:
-            length -= 1  # half of its end
+            length -= 1  # half of the line end
         if length > self.max_inline:
             self._fail(too_long)
             return -1
@@ -209,7 +210,7 @@ class RequestParser:
 
     def _take_inline(self, position: int, requests: list[list[bytes]]) -> int:
         if self._buffer[position] == TLS_HANDSHAKE:
-            self._fail(NO_TLS)  # it would wait for an answer that it understands
+            self._fail(NO_TLS)  # an inline command would leave it waiting
             return position
         end = self._buffer.find(b"\n", position)
         if (end if end >= 0 else len(self._buffer)) - position > self.max_inline:
@@ -219,7 +220,7 @@ class RequestParser:
         args = split_inline(bytes(self._buffer[position:end]))
         if args is None:
             self._fail("unbalanced quotes in request")
-        elif args := [arg for arg in args if arg]:  # as the C server: empty ones are dropped
+        elif args := [arg for arg in args if arg]:  # like the C server: drop empty ones
             requests.append(args)
         return end + 1
 
@@ -238,7 +239,7 @@ class RequestParser:
         return end + 2
 
     def _take_arguments(self, position: int) -> int:
-        """Take what is there of the request's arguments; returns the position behind them."""
+        """Take the available arguments of the request; return the position after them."""
         buffer = self._buffer
         while self._left:
             if self._bulk < 0:
@@ -275,7 +276,7 @@ class RequestParser:
                         self._collect(self._large, bytes(buffer[position:]))
                     )
                 break
-            with memoryview(buffer) as view:  # one copy, not two, of what may be 512 MB
+            with memoryview(buffer) as view:  # one copy instead of two, of up to 512 MB
                 self._args.append(view[position : position + self._bulk].tobytes())
             self._held += self._bulk
             self._left -= 1

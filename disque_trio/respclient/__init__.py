@@ -1,1 +1,1 @@
-"""The RESP client that the clients of Disque and bananaq share, without their commands."""
+"""The RESP client shared by the clients of Disque and bananaq, without their commands."""

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """Where a server listens: a TCP host and port, or the path of a unix socket. Without a port it
-    is the name of a service whose place others know."""
+    """Where a server listens: a TCP host and port, or the path of a Unix socket. Without a port,
+    ``host`` is the name of a service, whose location sentinels know."""
 
     host: str = ""
     port: int = 0

@@ -1,15 +1,15 @@
-"""The options for certificates of command lines, as redis-cli has them.
+"""The command-line options for certificates, named as in redis-cli.
 
-Loads no TLS, which ``--help`` does not need: ``tls.of_arguments`` reads what was given.
+Does not load TLS, which ``--help`` does not need; ``tls.of_arguments`` reads the options.
 """
 
 from collections.abc import Callable
 
 
 def add_certificate_options(add: Callable[..., object]) -> None:
-    """Add those that belong to ``--tls``. ``add``: the ``add_argument`` of a parser or a group."""
-    add("--cacert", metavar="FILE", help="authorities to trust (PEM)")
-    add("--cert", metavar="FILE", help="our certificate (PEM)")
-    add("--key", metavar="FILE", help="its key, if it is not in the same file")
-    add("--sni", metavar="NAME", help="the name that certificates have to have")
+    """Add the options that go with ``--tls``. ``add`` is a parser's or group's ``add_argument``."""
+    add("--cacert", metavar="FILE", help="CA certificates to trust (PEM)")
+    add("--cert", metavar="FILE", help="client certificate (PEM)")
+    add("--key", metavar="FILE", help="key of the client certificate, if in another file")
+    add("--sni", metavar="NAME", help="name that the server's certificate must have")
     add("--insecure", action="store_true", help="trust any certificate")

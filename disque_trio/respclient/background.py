@@ -10,17 +10,17 @@ from disque_trio.respclient.concurrency import Nursery, library
 async def background() -> AsyncIterator[Nursery]:
     """Open a nursery for a client's connections and heartbeats, which ends with the block.
 
-    It is shielded from the caller's cancellation, so that what the client holds can still be given
-    back while the caller is being cancelled. An exception of the block comes out as it is, not in a
-    group.
+    The nursery is shielded from the caller's cancellation, so that what the client holds can be
+    given back while the caller is being cancelled. Exceptions in the block are raised as they are,
+    not in a group.
     """
     failure: BaseException | None = None
     shielded = library().CancelScope(shield=True)
     opened = library().Event()
     nursery: Nursery
 
-    # No ``Nursery.start``: where asyncio's cancellation breaks that, it waits for the end of the
-    # task, which would not hear of it behind the shield.
+    # Do not use ``Nursery.start``: interrupted by a cancellation in asyncio, it would wait for the
+    # end of the task, which the shield keeps from being cancelled.
     async def run() -> None:
         nonlocal nursery
         with shielded:

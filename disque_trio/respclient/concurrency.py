@@ -1,11 +1,11 @@
-"""Trio, or asyncio where that is what runs: what the clients need of either, under Trio's names.
+"""Trio or asyncio, whichever is running, with the parts that clients need, under Trio's names.
 
-Under Trio ``library()`` is Trio itself. Under asyncio it is ``on_asyncio``, which stands for it; it
-is imported there only, as it needs the extra ``asyncio``.
+Under Trio, ``library()`` is Trio itself. Under asyncio it is ``on_asyncio``, a stand-in for Trio,
+which is only imported there since it needs the extra ``asyncio``.
 
-What asyncio's own ``Task.cancel`` does, these do not know. It is an exception, once, at a point
-where a task waits, also in a shielded scope, and even where what it waits for has just happened. So
-whoever waits has to look at that, too.
+asyncio's own ``Task.cancel`` does not respect scopes. It raises an exception once, at a point where
+a task waits, even in a shielded scope, and even if what the task waits for has just happened. Code
+that waits has to take this into account.
 """
 
 import sys
@@ -24,7 +24,7 @@ Ts = TypeVarTuple("Ts")
 
 
 class Event(Protocol):
-    """What tasks can wait for."""
+    """An event that tasks can wait for."""
 
     def is_set(self) -> bool: ...
     def set(self) -> None: ...
@@ -32,7 +32,7 @@ class Event(Protocol):
 
 
 class Lock(Protocol):
-    """What one task can have at a time, in an ``async with`` block."""
+    """A lock that one task at a time can hold, in an ``async with`` block."""
 
     async def __aenter__(self) -> object: ...
     async def __aexit__(
@@ -73,7 +73,7 @@ class Token(Protocol):
     """The running loop."""
 
     def run_sync_soon(self, function: Callable[[], object], /) -> None:
-        """Call a function in the loop; from anywhere, also from finalisers.
+        """Call a function in the loop. May itself be called from anywhere, even from finalisers.
 
         Raises:
             trio.RunFinishedError: the loop has ended.
@@ -81,7 +81,7 @@ class Token(Protocol):
 
 
 class Lowlevel(Protocol):
-    """What is in ``trio.lowlevel``."""
+    """The parts of ``trio.lowlevel`` that clients need."""
 
     async def checkpoint(self) -> None: ...
     def current_trio_token(self) -> Token: ...
@@ -89,13 +89,13 @@ class Lowlevel(Protocol):
 
 
 class TaskStatus(Protocol):
-    """For a task to tell ``Nursery.start`` that it has started."""
+    """Lets a task tell ``Nursery.start`` that it has started."""
 
     def started(self, value: Any = None, /) -> None: ...
 
 
 class Library(Protocol):
-    """Trio, as far as the clients need it."""
+    """The parts of Trio that clients need."""
 
     @property
     def lowlevel(self) -> Lowlevel: ...
@@ -112,7 +112,7 @@ class Library(Protocol):
         self, *signals: Signals
     ) -> AbstractContextManager[AsyncIterator[int]]: ...
 
-    # Behind those in whose types the classes are meant.
+    # After the methods whose types mean the classes of the same names.
     def Event(self) -> Event: ...
     def Lock(self) -> Lock: ...
     def CancelScope(self, *, shield: bool = False) -> CancelScope: ...
@@ -122,14 +122,14 @@ _TRIO: Final = cast(Library, trio)
 
 
 def library() -> Library:
-    """What runs here; Trio, if nothing does.
+    """Return the library that is running; Trio if none is.
 
     Raises:
-        ImportError: it is asyncio, and the extra for that is not installed.
+        ImportError: it is asyncio, but the extra ``asyncio`` is not installed.
     """
     if in_trio_task():
         return _TRIO
-    asyncio = sys.modules.get("asyncio")  # Trio does without
+    asyncio = sys.modules.get("asyncio")  # Trio does not import it
     if asyncio is None:
         return _TRIO
     try:
@@ -142,16 +142,16 @@ def library() -> Library:
 
 
 def is_trio(used: Library) -> bool:
-    """Whether what ``library`` gave is Trio itself."""
+    """Return whether ``used``, from ``library()``, is Trio itself."""
     return used is _TRIO
 
 
 @contextmanager
 def fail_after(seconds: float) -> Iterator[None]:
-    """Cancel what is in the block when it takes longer.
+    """Cancel the block if it takes longer than ``seconds``.
 
     Raises:
-        TooSlowError: it does.
+        TooSlowError: it took longer.
     """
     with library().move_on_after(seconds) as scope:
         yield

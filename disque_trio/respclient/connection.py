@@ -1,10 +1,10 @@
 """One RESP connection that any number of tasks may use at once.
 
-Owns a socket, the commands waiting to be written and those waiting for their reply. Two tasks
-serve it (``Connection.run``): a writer that sends all that has piled up in one go, and a reader
-that hands the replies out in order. A caller only ever waits on an event of its own, so cancelling
-it can neither cut a request in half nor shift a reply to somebody else: the reply of a caller that
-is gone is read and dropped.
+Owns a socket, the commands waiting to be written, and those waiting for their replies. Two tasks
+serve it (``Connection.run``): a writer that sends all queued commands at once, and a reader that
+hands out replies in order. A caller only ever waits for an event of its own. So cancelling it can
+neither cut a request in half nor give a reply to the wrong caller: if a caller is gone, its reply
+is read and dropped.
 """
 
 import os
@@ -12,6 +12,7 @@ import socket
 import ssl
 from collections import deque
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import TypeAlias
 
 import hiredis
@@ -41,8 +42,8 @@ _NOT_YET = object()
 
 
 class Batch:
-    """Commands sent as one, and the replies that came so far; ``count``: of all that will come.
-    ``done`` is set when they have."""
+    """Commands sent together, and their replies so far. ``done`` is set when all ``count`` replies
+    have arrived."""
 
     __slots__ = ("count", "data", "done", "replies", "sent")
 
@@ -55,16 +56,16 @@ class Batch:
 
 
 class Connection:
-    """A connection over ``stream`` to the server at ``address``; needs ``run`` to be running.
+    """A connection over ``stream`` to the server at ``address``. Requires ``run`` to be running.
 
     Args:
-        error: makes the exception for the text of an error reply.
-        on_push: see there.
+        error: makes the exception from the text of an error reply.
+        on_push: see the attribute.
 
     Attributes:
-        on_push: called with each push message of RESP3, by a task of ``run``. Without it such a
+        on_push: called with each RESP3 push message, by a task of ``run``. Without it, a push
             message ends the connection, as does any reply that nobody asked for.
-        ended: set when the connection is of no more use.
+        ended: set when the connection can no longer be used.
     """
 
     def __init__(
@@ -88,15 +89,15 @@ class Connection:
         self._scope = self._library.CancelScope()
         self._hanging_up = False
         self._lost: str | None = None
-        self._refused = False  # by TLS, for good
+        self._refused = False  # because of TLS, permanently
 
     @property
     def closed(self) -> bool:
-        """True when the connection is of no more use."""
+        """Whether the connection can no longer be used."""
         return self._lost is not None
 
     async def run(self) -> None:
-        """Serve the connection until it breaks or is closed. Never raises on account of it."""
+        """Serve the connection until it breaks or is closed, neither of which raises an error."""
         try:
             with self._scope:
                 async with self._library.open_nursery() as nursery:
@@ -107,10 +108,10 @@ class Connection:
             await self._library.aclose_forcefully(self._stream)
 
     def close(self, reason: str = "the connection was closed") -> str:
-        """Close the connection; who still waits for a reply gets ``ConnectionLost``.
+        """Close the connection. Whoever still waits for a reply gets ``ConnectionLost``.
 
         Returns:
-            Why it is closed: ``reason``, unless it was closed before.
+            Why it is closed: ``reason``, unless it was already closed.
         """
         if self._lost is None:
             self._lost = reason
@@ -125,7 +126,7 @@ class Connection:
         return self._lost
 
     def submit(self, commands: Sequence[Sequence[Argument]]) -> Batch:
-        """Queue commands for sending at once, without waiting.
+        """Queue commands for sending, without waiting.
 
         Raises:
             TypeError, ValueError: a command cannot be encoded.
@@ -142,7 +143,7 @@ class Connection:
         return batch
 
     def send(self, *command: Argument) -> None:
-        """Queue a command that push messages answer and no reply, such as SUBSCRIBE."""
+        """Queue a command that is answered by push messages, not by a reply, such as SUBSCRIBE."""
         if self._lost is None:
             self._outbox.append(Batch([command], 0, self._library.Event()))
             self._wake.set()
@@ -150,8 +151,8 @@ class Connection:
     async def execute_many(self, commands: Sequence[Sequence[Argument]]) -> list[Reply]:
         """Send commands as one pipeline and return their replies in order.
 
-        Errors, a lost connection included, stand in the list in place of the reply. When the
-        caller is cancelled, commands that were not yet written are not sent any more.
+        Errors, including a lost connection, are in the list in place of replies. If the caller is
+        cancelled, commands that were not written yet are not sent.
         """
         batch = self.submit(commands)
         try:
@@ -165,8 +166,8 @@ class Connection:
         """Send one command and return its reply.
 
         Raises:
-            ReplyError: the node answered with an error.
-            ConnectionLost: the connection broke before the reply came.
+            ReplyError: the node replied with an error.
+            ConnectionLost: the connection broke before the reply arrived.
         """
         [reply] = await self.execute_many([command])
         if isinstance(reply, DisqueError):
@@ -174,7 +175,7 @@ class Connection:
         return reply
 
     def withdraw(self, batch: Batch) -> bool:
-        """Take back a batch that has not been written. False if it is too late."""
+        """Take back a batch that was not written yet. Returns False if it is too late."""
         if batch.sent:
             return False
         if batch in self._outbox:
@@ -182,8 +183,8 @@ class Connection:
         return True
 
     def hang_up(self) -> None:
-        """Tell the node that no more commands follow, and still listen for replies. Over TCP and
-        unix sockets only."""
+        """Tell the node that no more commands follow, but go on listening for replies. Only for
+        TCP and Unix sockets."""
         self._hanging_up = True
         self._wake.set()
 
@@ -209,7 +210,7 @@ class Connection:
                     batch.data = b""
                 await self._stream.send_all(data)
         except (OSError, trio.BrokenResourceError, trio.ClosedResourceError):
-            # The reader finds the reason, after it has read what the node said before.
+            # The reader finds the reason, after reading what the node sent before.
             return
 
     async def _read(self) -> None:
@@ -227,12 +228,12 @@ class Connection:
                         reason = f"a reply that nobody asked for: {reply}"
                         return
         except (trio.BrokenResourceError, trio.ClosedResourceError) as error:
-            # With TLS 1.3 servers look at our certificate when the handshake is over, as we see it.
+            # With TLS 1.3, servers check our certificate after the handshake, as we see it.
             self._refused = refusal(error) is not None
             reason = why(error)
         except ProtocolError as error:
             self._refused = is_alert(data)
-            reason = "the server wants TLS" if self._refused else f"not RESP: {error}"
+            reason = "the server requires TLS" if self._refused else f"not RESP: {error}"
         finally:
             self.close(reason)
 
@@ -248,12 +249,12 @@ class Connector:
     """Opens connections that are ready for commands.
 
     Args:
-        nursery: where connections are served; it outlives all commands.
-        login: how to get in; None: without a password and without TLS.
-        timeout: seconds for one connection to be ready.
+        nursery: runs the connections; it outlives all commands.
+        login: how to log in; None: without a password and without TLS.
+        timeout: seconds for a connection to become ready.
 
     Raises:
-        ValueError: a file of certificates cannot be used.
+        ValueError: a certificate file cannot be used.
     """
 
     def __init__(self, nursery: Nursery, login: Login | None, timeout: float) -> None:
@@ -261,15 +262,17 @@ class Connector:
         self.timeout = timeout
         self._nursery = nursery
         self._auth = login.auth
+        self._naming = login.naming
         self._encryption = login.encryption()
 
     async def open(self, address: Address) -> Connection:
         """Open a connection.
 
         Raises:
-            ConnectionLost: the server cannot be reached in time, or hung up; the text is the
-                reason alone. TlsError: TLS failed.
-            ReplyError: it refused the password or the connection.
+            ConnectionLost: the server cannot be reached in time, or hung up; the text is only the
+                reason.
+            TlsError: TLS failed.
+            ReplyError: the server refused the password or the connection.
         """
         connection: Connection | None = None
         try:
@@ -286,7 +289,7 @@ class Connector:
             if isinstance(error, TlsError) or refusal(error):
                 raise TlsError(reason) from error
             if isinstance(error, OSError | TooSlowError | ConnectionLost):
-                # A lost AUTH says nothing of the command that the connection was wanted for.
+                # A lost AUTH says nothing about the command that the connection is for.
                 raise ConnectionLost(reason) from error
             raise
         return connection
@@ -295,16 +298,19 @@ class Connector:
         if self._auth is not None:
             await connection.execute(*self._auth)
         elif self._encryption is not None:
-            # A server that does not take our certificate says so only now.
+            # A server that refuses our certificate only says so now.
             try:
                 await connection.execute("PING")
             except ReplyError as error:
                 if error.code == "ERR":
                     raise
+        if self._naming is not None:
+            with suppress(ReplyError):
+                await connection.execute(*self._naming)
 
 
 def why(error: BaseException) -> str:
-    """The reason of a failed connection in a few words: the operating system's, if it gave one."""
+    """Describe why a connection failed, in the operating system's words if there are any."""
     if isinstance(error, socket.gaierror):
         return str(error.strerror)
     if isinstance(error, trio.TooSlowError):

@@ -1,4 +1,4 @@
-"""The worker loop, and handlers that several such loops call."""
+"""The worker loop, and calling handlers from several such loops."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from typing import Generic, Self
@@ -9,14 +9,14 @@ from disque_trio.respclient.errors import DisqueError
 
 
 class DeliveryLoop(AsyncIterator[D], Generic[D]):
-    """The loop over deliveries: ``async for``.
+    """The loop over deliveries, for ``async for``.
 
     Args:
-        in_flight: what settles the deliveries of a loop that was left.
-        take: waits for the next delivery. Between its arrival and the return there must be no
-            checkpoint.
-        ack: whether asking for the next delivery acknowledges the one before.
-        leave: called when nothing more is wanted of ``take``, for now at least.
+        in_flight: settles deliveries of a loop that was left.
+        take: waits for the next delivery. There must be no checkpoint between its arrival and the
+            return.
+        ack: whether asking for the next delivery acknowledges the previous one.
+        leave: called when nothing more is wanted from ``take``, at least for now.
     """
 
     def __init__(
@@ -56,7 +56,7 @@ class DeliveryLoop(AsyncIterator[D], Generic[D]):
             delivery = await self._take()
         if delivery is None:
             raise StopAsyncIteration
-        # No checkpoint since it arrived: a cancellation finds it with the server or here.
+        # No checkpoint since it arrived: when cancelled, it is either with the server or here.
         self._given.append(delivery)
         if self._stopped:
             await self.aclose()
@@ -64,9 +64,10 @@ class DeliveryLoop(AsyncIterator[D], Generic[D]):
         return delivery
 
     async def stop(self) -> None:
-        """Take nothing new: the loop ends when it asks for the next one, or at once if it waits.
+        """Take nothing more: the loop ends when it asks for the next delivery, or at once if it
+        waits.
 
-        What is in hand can be finished, and is acknowledged as always.
+        The current delivery can be finished, and is acknowledged as usual.
         """
         self._stopped = True
         if self._waiting is not None:
@@ -76,9 +77,9 @@ class DeliveryLoop(AsyncIterator[D], Generic[D]):
         await library().lowlevel.checkpoint()
 
     async def aclose(self) -> None:
-        """Give back what is not settled; also when cancelled, for a short time.
+        """Give back deliveries that are not settled; even when cancelled, for a short time.
 
-        Errors are not raised: the server delivers it again when its time is over.
+        Does not raise if that fails: the server delivers them again after their time.
         """
         if self._leave is not None:
             self._leave()
@@ -90,7 +91,7 @@ class DeliveryLoop(AsyncIterator[D], Generic[D]):
             await self._in_flight.finish(left)
 
     def __del__(self) -> None:
-        # An abandoned loop must not keep its deliveries from everybody else for ever.
+        # An abandoned loop must not keep its deliveries from other consumers forever.
         for delivery in self._given:
             delivery.left()
         left = [delivery for delivery in self._given if not delivery.settled]
@@ -103,14 +104,14 @@ async def run_handlers(
     handler: Callable[[D], Awaitable[object]],
     on_failure: Callable[[D], Awaitable[object]],
 ) -> DisqueError | None:
-    """Call a handler for each delivery of the loops, one at a time of each loop.
+    """Call a handler for each delivery of the loops, one at a time for each loop.
 
     Args:
-        on_failure: called where the handler has raised an ``Exception``.
+        on_failure: called if the handler raised an ``Exception``.
 
     Returns:
-        The error that ended the loops, or None if they were stopped. It is not raised: out of a
-        nursery it would be a group, and ``except ConnectionLost`` would not catch it.
+        The error that ended the loops, or None if they were stopped. It is not raised, since a
+        nursery would wrap it in a group, which ``except ConnectionLost`` does not catch.
     """
     failure: DisqueError | None = None
 

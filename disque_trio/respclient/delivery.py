@@ -1,8 +1,8 @@
-"""Deliveries that a client works on, and the set of those in flight.
+"""Deliveries that a client is working on, and the set of those in flight.
 
-A message is acknowledged only after its consumer is done with it, and given back, at once if
-possible, when the consumer failed. In doubt nothing is sent, and the server delivers the message
-again when its time is over.
+A message is acknowledged only after its consumer has finished with it. If the consumer failed, it
+is given back, at once if possible. In doubt nothing is sent, and the server delivers the message
+again after its time.
 """
 
 from abc import ABC, abstractmethod
@@ -16,7 +16,7 @@ from disque_trio.respclient.concurrency import CancelScope, Event, Nursery, libr
 from disque_trio.respclient.errors import DisqueError
 
 _SETTLE_SECONDS = 2.0
-"""How long settling may take when the caller is cancelled or the client closes."""
+"""Seconds that settling may take when the caller is cancelled or the client closes."""
 
 
 class Message(Protocol):
@@ -31,31 +31,31 @@ class Message(Protocol):
 
 
 class Source(Protocol):
-    """Where deliveries come from, if there is something to be done before it can be closed."""
+    """A source of deliveries that has work to do before it can be closed."""
 
     async def run(self) -> None:
-        """Serve it, until it was retired and its deliveries are settled."""
+        """Run the source until it is retired and its deliveries are settled."""
 
     def retire(self) -> None:
-        """Take nothing more from it."""
+        """Take nothing more from the source."""
 
     @property
     def ended(self) -> Event:
-        """Set when ``run`` is over."""
+        """Set when ``run`` has ended."""
 
 
 class Delivery(ABC):
-    """A message that this client works on, until it is settled.
+    """A message that this client is working on, until it is settled.
 
-    Meanwhile a heartbeat goes out in the background, so that no other consumer gets it.
+    Until then, heartbeats are sent in the background, so that no other consumer gets it.
 
     Args:
-        message: what was delivered.
+        message: the message as delivered.
         grace: seconds until the first heartbeat.
         on_settled: called with the delivery when it is settled.
 
     Attributes:
-        processed: whether its consumer is done with it, so that ``finish`` acknowledges it.
+        processed: whether the consumer has finished with it, so that ``finish`` acknowledges it.
     """
 
     def __init__(self, message: Message, grace: float, on_settled: Callable[[Any], object]) -> None:
@@ -74,62 +74,61 @@ class Delivery(ABC):
 
     @property
     def id(self) -> str:
-        """Its id, as the server gave it."""
+        """The id, as the server gave it."""
         return self._message.id
 
     @property
     def queue(self) -> str:
-        """The name of its queue."""
+        """The name of the queue."""
         return self._message.queue
 
     @property
     def body(self) -> bytes:
-        """What was added."""
+        """The body of the message."""
         return self._message.body
 
     @property
     def settled(self) -> bool:
-        """It was acknowledged, given back or released: nothing more will be sent for it."""
+        """Whether it was acknowledged, given back or released: nothing more is sent for it."""
         return self._settled
 
     @property
     def lost(self) -> bool:
-        """The server no longer keeps it for this client: another consumer may get it."""
+        """Whether the server no longer reserves it for this client: another consumer may get it."""
         return self._lost
 
     def release(self) -> None:
-        """Send nothing more for it.
+        """Send nothing more for this delivery.
 
-        The caller takes care of it by its id, or the server delivers it again when its time is
-        over.
+        The caller takes care of it by its id, or the server delivers it again after its time.
         """
         self.end()
 
     def hurry(self) -> None:
-        """Send the next heartbeat now, unless one is under way."""
+        """Send the next heartbeat now, unless one is in progress."""
         if self._pause is not None:
             self._pause.cancel()
 
     def end(self) -> None:
-        """Send nothing more for it: it was settled, or could not be."""
+        """Send nothing more for this delivery: it was settled, or could not be."""
         if not self._settled:
             self._settled = True
             self._heartbeats.cancel()
             self._on_settled(self)
 
     def left(self) -> None:  # noqa: B027 - most have nothing to do
-        """Its loop is left, by the task that has processed it; it is settled after that."""
+        """Note that the task that processed it has left its loop; it is settled after that."""
 
     @abstractmethod
     async def finish(self) -> None:
-        """Settle it as its loop was left: acknowledged if ``processed``, else given back."""
+        """Settle it when its loop is left: acknowledge it if ``processed``, else give it back."""
 
     @abstractmethod
     async def _heartbeat(self) -> float | None:
-        """Tell the server that it is being worked on.
+        """Tell the server that this client is still working on it.
 
         Returns:
-            Seconds until the next time; None if there shall be none.
+            Seconds until the next heartbeat; None: send no more.
         """
 
     async def keep(self) -> None:
@@ -142,12 +141,12 @@ class Delivery(ABC):
                 pause = await self._heartbeat()
 
     async def _settle(self, send: Callable[[], Awaitable[object]], *, back: bool = False) -> None:
-        """Send what settles it, unless it is settled; ``back`` when that gives it back."""
-        # One at a time: a loop that is left and a client that closes may both want to settle it.
+        """Call ``send`` to settle it, unless it is settled. ``back``: this gives it back."""
+        # One at a time: a loop that is left and a client that closes may both try to settle it.
         async with self._settling:
             if not self._settled:
                 if back:
-                    # A heartbeat behind it would take it back.
+                    # A heartbeat sent after it would reserve the delivery again.
                     self._heartbeats.cancel()
                 await send()
                 self.end()
@@ -161,7 +160,7 @@ class InFlight:
 
     Args:
         nursery: runs their heartbeats, and outlives the caller's scopes.
-        log: where a delivery that could not be settled is reported.
+        log: where to report deliveries that could not be settled.
     """
 
     def __init__(self, nursery: Nursery, log: structlog.typing.FilteringBoundLogger) -> None:
@@ -178,22 +177,21 @@ class InFlight:
         self._nursery.start_soon(delivery.keep)
 
     def discard(self, delivery: Delivery) -> None:
-        """Forget a delivery, which is settled."""
+        """Forget a delivery that is settled."""
         self._deliveries.discard(delivery)
 
     def serve(self, source: Source) -> None:
-        """Run a source of deliveries, in the background."""
+        """Run a source of deliveries in the background."""
         self._sources.add(source)
         self._nursery.start_soon(self._serve, source)
 
     async def finish(self, deliveries: Iterable[Delivery]) -> None:
-        """Settle deliveries as their loops were left, and wait for that, shielded, for a short
-        time; never raises.
+        """Settle deliveries whose loops were left, waiting for a short time, shielded.
 
-        Where this fails the server delivers the message again when its time is over.
+        Never raises. If settling fails, the server delivers the message again after its time.
         """
         finished = library().Event()
-        # Not here: asyncio's cancellation goes through shields, and can come a second time.
+        # Not in this task: cancellation in asyncio ignores shields, and can come a second time.
         self._nursery.start_soon(self._finish_all, list(deliveries), finished)
         with library().CancelScope(shield=True):
             await finished.wait()
@@ -201,8 +199,8 @@ class InFlight:
     def abandon(
         self, deliveries: Iterable[Delivery], leave: Callable[[], object] | None = None
     ) -> None:
-        """Settle deliveries in the background, after ``leave``, which says that their loop is left.
-        Safe to call from a finaliser, at any point."""
+        """Settle deliveries in the background, after calling ``leave`` to leave their loop. Safe to
+        call from a finaliser, at any point."""
 
         def start() -> None:
             if leave is not None:
@@ -217,7 +215,7 @@ class InFlight:
             pass
 
     async def close(self) -> None:
-        """Settle all, and close all sources."""
+        """Settle all deliveries and close all sources."""
         sources = list(self._sources)
         for source in sources:
             source.retire()

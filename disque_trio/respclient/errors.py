@@ -1,7 +1,7 @@
 """The exceptions of the client, and the conversion of error replies into them.
 
-Owns the exception classes. Everything derives from ``DisqueError``; an error reply of a node is a
-``ReplyError``, of the subclass that its code (the first word of the reply) names.
+All exceptions derive from ``DisqueError``. An error reply of a node is a ``ReplyError``, of the
+subclass for its code, which is the first word of the reply.
 """
 
 from typing import Self
@@ -10,15 +10,15 @@ import trio
 
 
 class DisqueError(Exception):
-    """Base of all exceptions that the client raises on its own account."""
+    """Base class of the exceptions of the clients."""
 
 
 class ConnectionLost(DisqueError):
     """The connection broke, or no node could be reached within the time allowed.
 
     Attributes:
-        maybe_executed: True when the command had been handed to the network, so that the node may
-            have run it; False when it certainly did not run.
+        maybe_executed: True if the command had been handed to the network, so that the node may
+            have executed it; False if it certainly was not executed.
     """
 
     def __init__(self, message: str, *, maybe_executed: bool = False) -> None:
@@ -27,18 +27,21 @@ class ConnectionLost(DisqueError):
 
 
 class TlsError(ConnectionLost):
-    """TLS failed in a way that another attempt does not better: a certificate is expired, not
-    trusted, for another host or missing, or the server speaks no TLS. Clients raise it at once
-    when they cannot begin at all; later they go on trying, as certificates are renewed."""
+    """TLS failed, and another attempt would not help: a certificate is expired, untrusted, missing
+    or for another host, or the server does not speak TLS.
+
+    Clients raise this at once if they cannot connect at the start. Later they keep trying, since
+    certificates may be renewed.
+    """
 
 
 class TooSlowError(trio.TooSlowError, TimeoutError):
-    """It was not done in time. No ``DisqueError``, but what programs on Trio catch for that, and
-    what all others do."""
+    """The time limit was exceeded. Not a ``DisqueError``, but the exceptions that programs on Trio,
+    and all others, catch for timeouts."""
 
 
 class ProtocolError(DisqueError):
-    """The peer sent something that is not RESP, or not what a Disque node answers."""
+    """The peer sent something that is not RESP, or not what a Disque node would reply."""
 
 
 class ReplyError(DisqueError):
@@ -59,7 +62,7 @@ class ReplyError(DisqueError):
 
 
 class NoReplError(ReplyError):
-    """NOREPL: the job could not be replicated to as many nodes as asked."""
+    """NOREPL: the job could not be replicated to as many nodes as requested."""
 
 
 class NoJobError(ReplyError):
@@ -67,15 +70,15 @@ class NoJobError(ReplyError):
 
 
 class TooLateError(ReplyError):
-    """TOOLATE: half of the job's TTL is over, its next delivery can no longer be postponed."""
+    """TOOLATE: half of the job's TTL is over, so its next delivery can no longer be postponed."""
 
 
 class AckedError(ReplyError):
-    """ACKED: the job is already acknowledged."""
+    """ACKED: the job has already been acknowledged."""
 
 
 class PausedError(ReplyError):
-    """PAUSED: the queue takes no jobs at present."""
+    """PAUSED: the queue does not accept jobs at the moment."""
 
 
 class MaxLenError(ReplyError):
@@ -83,19 +86,19 @@ class MaxLenError(ReplyError):
 
 
 class OOMError(ReplyError):
-    """OOM: the node is over its ``maxmemory``."""
+    """OOM: the node has reached its ``maxmemory``."""
 
 
 class LeavingError(ReplyError):
-    """LEAVING: the node is leaving the cluster, another one must serve the request."""
+    """LEAVING: the node is leaving the cluster, so another one must serve the request."""
 
 
 class LeavingNoReplError(NoReplError, LeavingError):
-    """NOREPL, since the node is leaving the cluster and holds no copies: another one may do."""
+    """NOREPL, because the node is leaving the cluster and holds no copies; another one may do."""
 
 
 class BadIdError(ReplyError):
-    """BADID: that is not a job id."""
+    """BADID: this is not a job id."""
 
 
 class LoadingError(ReplyError):
@@ -103,15 +106,15 @@ class LoadingError(ReplyError):
 
 
 class MisconfError(ReplyError):
-    """MISCONF: the node cannot write its append only file."""
+    """MISCONF: the node cannot write its append-only file."""
 
 
 class NoExtError(ReplyError):
-    """NOEXT: a node of the cluster does not know what the request needs."""
+    """NOEXT: a node of the cluster does not support what the request needs."""
 
 
 class NoUniqueError(ReplyError):
-    """NOUNIQ: too few of the nodes that know of the key can be reached to say whether it is new."""
+    """NOUNIQ: too few of the nodes that know the key can be reached to tell whether it is new."""
 
 
 class JobCancelledError(ReplyError):
@@ -119,11 +122,11 @@ class JobCancelledError(ReplyError):
 
 
 class AuthError(ReplyError):
-    """The user or the password is missing or wrong, or the node has none."""
+    """The user or the password is missing or wrong, or the node has no password."""
 
 
 class NoPermError(ReplyError):
-    """NOPERM: the user may not do this, or not with this queue."""
+    """NOPERM: the user is not allowed to do this, or not with this queue."""
 
 
 _BY_CODE: dict[str, type[ReplyError]] = {
@@ -147,16 +150,23 @@ _BY_CODE: dict[str, type[ReplyError]] = {
     "NOPERM": NoPermError,
 }
 
-# Disque answers a failing AUTH with the general code.
+# Disque replies to a failed AUTH with the general code.
 _AUTH_MESSAGES = ("invalid password", "Client sent AUTH, but no password is set")
 _LEAVING = "I'm leaving the cluster"
 
 
 def reply_error(text: str) -> ReplyError:
-    """The exception for an error reply ``text`` (without its leading ``-``)."""
+    """Return the exception for the error reply ``text``, without its leading ``-``."""
     code, _, message = text.partition(" ")
     if code == "ERR" and message.startswith(_AUTH_MESSAGES):
         return AuthError(code, message)
     if code == "NOREPL" and message.endswith(_LEAVING):
         return LeavingNoReplError(code, message)
     return _BY_CODE.get(code, ReplyError)(code, message)
+
+
+def first_of(error: BaseException) -> BaseException:
+    """Return ``error``; of a group, the first exception in it."""
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return error

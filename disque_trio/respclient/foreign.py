@@ -1,4 +1,4 @@
-"""Threads and their outcomes, for tasks of whatever loop the program runs: Trio or asyncio."""
+"""Threads and their outcomes, for tasks of whichever loop the program runs: Trio or asyncio."""
 
 import asyncio
 import sys
@@ -12,16 +12,16 @@ import trio
 T = TypeVar("T")
 
 _LETTING_GO = 1.0
-"""Seconds for what was cancelled to end."""
+"""Seconds that something cancelled has to end."""
 
 
 def in_async() -> bool:
-    """Whether this is called in a task of Trio or asyncio, which must not block."""
+    """Return whether the caller is a task of Trio or asyncio, which must not block."""
     return trio.lowlevel.in_trio_task() or in_asyncio()
 
 
 def in_asyncio() -> bool:
-    """Whether this is called in a task of asyncio."""
+    """Return whether the caller is a task of asyncio."""
     if "asyncio" not in sys.modules:
         return False
     try:
@@ -31,16 +31,15 @@ def in_asyncio() -> bool:
 
 
 async def in_thread(function: Callable[[], T]) -> T:
-    """Call a function that blocks in a thread. When the task is cancelled the thread is left
-    alone."""
+    """Call a blocking function in a thread. If the task is cancelled, the thread is abandoned."""
     if in_asyncio():
         return await asyncio.to_thread(function)
     return await trio.to_thread.run_sync(function, abandon_on_cancel=True)
 
 
 async def outcome_of(future: "Future[T]", drop: Callable[[], object]) -> T:
-    """Wait for what another thread puts into ``future``, and return or raise that. ``drop`` is
-    called where the task is cancelled."""
+    """Wait for the outcome that another thread puts into ``future``, and return or raise it. If the
+    task is cancelled, call ``drop``."""
     try:
         if in_asyncio():
             await _in_asyncio(future)
@@ -81,7 +80,7 @@ async def _in_trio(future: "Future[T]") -> None:
 
 
 class _AsyncioCall(Generic[T]):
-    """A coroutine in the loop of another thread; ``outcome`` is there when it has really ended."""
+    """A coroutine in the loop of another thread. ``outcome`` is set when it has really ended."""
 
     def __init__(
         self, function: Callable[[], Coroutine[Any, Any, T]], loop: asyncio.AbstractEventLoop
@@ -99,7 +98,7 @@ class _AsyncioCall(Generic[T]):
         try:
             return await self._function()
         except (SystemExit, KeyboardInterrupt) as error:
-            # They would end the loop, and with it all that others have in it.
+            # Raised here, they would end the loop, with everything that others run in it.
             self.outcome.set_exception(error)
             raise asyncio.CancelledError from error
 
@@ -109,7 +108,7 @@ class _AsyncioCall(Generic[T]):
 
     def _end(self, task: "asyncio.Task[T]") -> None:
         if task.cancelled():
-            self.outcome.cancel()  # unless it is there
+            self.outcome.cancel()  # unless it is already set
         elif error := task.exception():
             self.outcome.set_exception(error)
         else:
@@ -117,11 +116,11 @@ class _AsyncioCall(Generic[T]):
 
 
 class AsyncioThread:
-    """An asyncio loop in a thread of its own, for tasks of Trio. It starts when it is needed, and
-    ends with the process.
+    """An asyncio loop in a thread of its own, for tasks of Trio. Starts when first needed and ends
+    with the process.
 
     Attributes:
-        stuck: something that was cancelled goes on: it takes no notice, or blocks the loop.
+        stuck: whether something that was cancelled goes on, ignoring that or blocking the loop.
     """
 
     def __init__(self) -> None:
@@ -130,8 +129,8 @@ class AsyncioThread:
         self.stuck = False
 
     async def run(self, function: Callable[[], Coroutine[Any, Any, T]]) -> T:
-        """Await ``function()`` there, with the context variables of here. When this is cancelled,
-        so is that, and it has a second to end."""
+        """Await ``function()`` in that loop, with the caller's context variables. If the caller is
+        cancelled, so is the call, which then has a second to end."""
         loop = self._started()
         call = _AsyncioCall(function, loop)
         loop.call_soon_threadsafe(call.begin)

@@ -1,4 +1,4 @@
-"""Closes in the children of ``os.fork`` what only their parent may use."""
+"""Closes what belongs to the parent in children made by ``os.fork``."""
 
 import os
 import weakref
@@ -8,9 +8,15 @@ _streams: "weakref.WeakKeyDictionary[object, Callable[[], int]]" = weakref.WeakK
 
 
 def keep_from_children(stream: object, fileno: Callable[[], int]) -> None:
-    """Close the socket of ``stream`` in each child that this process forks. Else the server would
-    not notice that the parent has closed it, or is dead, as long as a child lives. ``fileno`` says
-    which one it is, or -1 when it is closed, and does not refer to the stream."""
+    """Close the socket of ``stream`` in each child that this process forks.
+
+    Otherwise, while a child lives, the server would not notice that the parent has closed the
+    socket or died.
+
+    Args:
+        fileno: returns the socket's descriptor, or -1 if it is closed. Must not refer to
+            ``stream``.
+    """
     _streams[stream] = fileno
 
 
@@ -18,7 +24,7 @@ def _forked() -> None:
     sockets = [fileno() for fileno in list(_streams.values())]
     _streams.clear()
     if sockets:
-        # Not just closed: whoever owns the number would close what has it by then.
+        # Do not just close it: its owner would later close whatever has the number by then.
         nothing = os.open(os.devnull, os.O_RDWR)
         for number in sockets:
             if number >= 0:

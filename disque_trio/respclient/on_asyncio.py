@@ -1,7 +1,7 @@
-"""What stands for Trio under asyncio, by the names of ``concurrency.Library``.
+"""The stand-in for Trio under asyncio, with the names in ``concurrency.Library``.
 
-All of it is asyncio's, or anyio's where asyncio has nothing like it: blocks that can be cancelled,
-and shielded from that; groups of tasks.
+Everything comes from asyncio, or from anyio where asyncio has no equivalent: cancel scopes,
+shielding and groups of tasks.
 """
 
 import asyncio
@@ -41,7 +41,7 @@ _system_tasks: Final[set[asyncio.Task[object]]] = set()
 
 
 def current_time() -> float:
-    """The loop's clock, in s."""
+    """Return the time of the loop's clock, in seconds."""
     return asyncio.get_running_loop().time()
 
 
@@ -50,7 +50,7 @@ class _Token:
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
-        # In a function that is no task's nothing else tells anyio where it is.
+        # In a function that runs outside of tasks, nothing else tells anyio that this is asyncio.
         self._context = copy_context()
         self._context.run(current_async_library_cvar.set, "asyncio")
 
@@ -69,46 +69,46 @@ def _spawn_system_task(function: Callable[[], Coroutine[Any, Any, object]]) -> N
 
 
 class lowlevel:
-    """What stands for ``trio.lowlevel``."""
+    """The stand-in for ``trio.lowlevel``."""
 
     current_trio_token = _Token
     spawn_system_task = staticmethod(_spawn_system_task)
 
     @staticmethod
     async def checkpoint() -> None:
-        """Let others run."""
+        """Let other tasks run."""
         await asyncio.sleep(0)
 
 
 async def open_tcp_stream(host: str, port: int) -> trio.abc.HalfCloseableStream:
     """Connect to the first of the host's addresses that answers. Raises OSError."""
-    # One after the other: where asyncio tries several at a time, cancellation leaves sockets open.
+    # Try them in turn: if asyncio tries several at a time, cancellation leaves sockets open.
     return _Stream(*await asyncio.open_connection(host, port))
 
 
 async def open_tls_stream(
     host: str, port: int, context: ssl.SSLContext, name: str
 ) -> trio.abc.HalfCloseableStream:
-    """The same by TLS, with the certificate that ``name`` has to have. Raises OSError."""
+    """Connect with TLS; the certificate must be valid for ``name``. Raises OSError."""
     opened = await asyncio.open_connection(host, port, ssl=context, server_hostname=name)
     return _Stream(*opened)
 
 
 async def open_unix_socket(path: str) -> trio.abc.HalfCloseableStream:
-    """Connect to a socket in the file system. Raises OSError."""
+    """Connect to a Unix socket. Raises OSError."""
     return _Stream(*await asyncio.open_unix_connection(path))
 
 
 class _Stream(trio.abc.HalfCloseableStream):
-    """A stream of asyncio as one of Trio's."""
+    """An asyncio stream with the interface of a Trio stream."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader = reader
         self._writer = writer
         own = writer.get_extra_info("socket")
         keep_from_children(self, lambda: -1 if writer.is_closing() else own.fileno())
-        with suppress(AttributeError):  # uvloop has another way
-            # So little that the allocator has it at hand: the default is mapped for each receive.
+        with suppress(AttributeError):  # uvloop does this differently
+            # Small enough to be allocated without mmap, which the default size needs every time.
             writer.transport.max_size = _RECEIVE_BYTES  # type: ignore[attr-defined]
 
     async def receive_some(self, max_bytes: int | None = None) -> bytes:
@@ -131,7 +131,7 @@ class _Stream(trio.abc.HalfCloseableStream):
         if self._writer.can_write_eof():
             self._writer.write_eof()
             return
-        # TLS has no way to do that which all servers know. The end of the TCP connection they do.
+        # TLS has no half-close that all servers support. All support the end of the TCP stream.
         number: int = self._writer.get_extra_info("socket").fileno()
         if number >= 0:
             with socket.socket(fileno=os.dup(number)) as plain:

@@ -1,8 +1,8 @@
 """A pool of connections for blocking commands, which are safe to cancel.
 
-The delicate moment is a cancellation while the reply is on its way. The connection is then
-half-closed: the server sees the end, forgets the waiting client and closes, and whatever it had
-sent before still arrives. The caller says what becomes of it.
+The delicate case is a cancellation while the reply is on its way. The connection is then
+half-closed: the server sees the end of the stream, forgets the waiting client and closes the
+connection, but what it sent before still arrives. The caller decides what to do with that.
 """
 
 from collections.abc import Awaitable, Callable, Sequence
@@ -13,7 +13,7 @@ from disque_trio.respclient.connection import Batch, Connection, Reply
 from disque_trio.respclient.errors import DisqueError
 
 _CANCEL_SECONDS = 2.0
-"""How long a reply is waited for that is on its way to a caller who was cancelled."""
+"""Seconds to wait for a reply on its way to a caller that was cancelled."""
 
 
 class ConnectionPool:
@@ -21,7 +21,7 @@ class ConnectionPool:
 
     Args:
         connect: opens a connection.
-        reusable: tells whether a connection that is free again will be needed.
+        reusable: returns whether a connection that is free again is still needed.
     """
 
     def __init__(
@@ -37,16 +37,16 @@ class ConnectionPool:
         too_late: Callable[[Reply], Awaitable[None]],
         limit: float | None = None,
     ) -> Reply:
-        """Run a command that waits for ``limit`` seconds at most, and return its reply.
+        """Run a command that waits at most ``limit`` seconds, and return its reply.
 
-        Without a limit it may wait for ever. Nothing is repeated. When the caller is cancelled and
-        the reply is on its way, it is handed to ``too_late``, in a shielded scope, before the
-        cancellation goes on. Between the arrival of the reply and the return there is no
-        checkpoint.
+        Without a limit it may wait forever. Nothing is repeated. If the caller is cancelled while
+        the reply is on its way, ``too_late`` gets the reply, in a shielded scope, before the
+        cancellation continues. There is no checkpoint between the arrival of the reply and the
+        return.
 
         Raises:
-            ConnectionLost: there is no connection, it broke, or there was no reply in time.
-            ReplyError: an error reply.
+            ConnectionLost: it could not connect, the connection broke, or no reply came in time.
+            ReplyError: the server replied with an error.
             TypeError, ValueError: the command cannot be encoded.
         """
         connection = await self._borrow()
@@ -62,7 +62,7 @@ class ConnectionPool:
                 with library().move_on_after(limit):
                     await batch.done.wait()
                 if not batch.done.is_set():
-                    # A peer that is gone without a word.
+                    # The peer is gone without a trace.
                     connection.close("no answer")
         except BaseException:
             try:
@@ -78,7 +78,7 @@ class ConnectionPool:
         return reply
 
     def close(self) -> None:
-        """Close all connections that are not lent."""
+        """Close all connections that are not lent out."""
         for connection in self._idle:
             connection.close()
         self._idle.clear()
@@ -100,7 +100,7 @@ class ConnectionPool:
 async def _cancel(
     connection: Connection, batch: Batch, too_late: Callable[[Reply], Awaitable[None]]
 ) -> None:
-    """Tell the server that nobody waits any more, and deal with a reply that comes all the same."""
+    """Tell the server that nobody waits any more, and handle a reply that comes all the same."""
     if connection.withdraw(batch):
         return
     if not batch.done.is_set():
@@ -112,4 +112,4 @@ async def _cancel(
     try:
         await too_late(reply)
     except DisqueError:
-        pass  # the server delivers it again when its time is over
+        pass  # the server delivers it again after its time

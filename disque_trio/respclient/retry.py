@@ -1,11 +1,11 @@
 """Repeated attempts, with pauses between them."""
 
-import random
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
 from disque_trio.respclient.concurrency import library
 from disque_trio.respclient.errors import ConnectionLost, DisqueError
+from disque_trio.respclient.randomness import RANDOM
 
 T = TypeVar("T")
 
@@ -15,7 +15,7 @@ _WORKED_FOR_A_WHILE = 1.0
 
 
 class Retry:
-    """Pauses of growing, jittered length, until ``limit`` seconds after the first of them."""
+    """Pauses of growing, jittered length, until ``limit`` seconds after the first pause began."""
 
     def __init__(self, limit: float) -> None:
         self._limit = limit
@@ -23,7 +23,7 @@ class Retry:
         self._pause = _FIRST_PAUSE
 
     def reset(self) -> None:
-        """Begin again: all is well."""
+        """Start over, since all is well."""
         self._deadline = None
         self._pause = _FIRST_PAUSE
 
@@ -37,12 +37,12 @@ class Retry:
         """Await ``attempt()`` until it succeeds, and return its result.
 
         Args:
-            passing: whether an error is of a kind that passes, so that another attempt makes sense.
-            waits: whether an attempt may wait at the server. What ends one that has waited there
-                for a second is a new failure, with a time limit of its own.
+            passing: returns whether an error is temporary, so that another attempt makes sense.
+            waits: whether an attempt may wait at the server. If one fails after waiting there for
+                a second, that is a new failure, with a time limit of its own.
 
         Raises:
-            DisqueError: the first error that does not pass, or the last one within the time limit.
+            DisqueError: the first error that is not temporary, or the last one in the time limit.
         """
         while True:
             began = library().current_time()
@@ -59,12 +59,12 @@ class Retry:
                 raise failure
 
     async def again(self) -> bool:
-        """Pause before the next attempt; False, at once, if the time is over."""
+        """Pause before the next attempt. Returns False, at once, if the time is over."""
         now = library().current_time()
         if self._deadline is None:
             self._deadline = now + self._limit
         if now >= self._deadline:
             return False
-        await library().sleep(min(random.uniform(0.5, 1.0) * self._pause, self._deadline - now))
+        await library().sleep(min(RANDOM.uniform(0.5, 1.0) * self._pause, self._deadline - now))
         self._pause = min(self._pause * 2, _LONGEST_PAUSE)
         return True

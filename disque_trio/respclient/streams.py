@@ -1,4 +1,4 @@
-"""Connects to a server: by TCP, TLS or a unix socket, under Trio or asyncio."""
+"""Connects to a server over TCP, TLS or a Unix socket, under Trio or asyncio."""
 
 import ssl
 
@@ -13,10 +13,10 @@ from disque_trio.respclient.tls import Encryption
 async def open_stream(
     address: Address, encryption: Encryption | None = None
 ) -> trio.abc.HalfCloseableStream:
-    """Connect to a server, and encrypt what goes over the network: unix sockets need none.
+    """Connect to a server, encrypting network traffic if ``encryption`` is given.
 
     Raises:
-        OSError: it cannot be reached, or the handshake failed: see ``tls.refusal``.
+        OSError: the server cannot be reached, or the handshake failed; see ``tls.refusal``.
     """
     used = library()
     if address.path:
@@ -45,27 +45,27 @@ def _kept(stream: trio.abc.HalfCloseableStream) -> trio.abc.HalfCloseableStream:
 
 
 class _TlsStream(trio.abc.HalfCloseableStream):
-    """Trio's stream for TLS, whose sending half can be closed.
+    """Trio's TLS stream, with a sending half that can be closed.
 
-    TLS itself has no way to do that which all servers know; the end of the TCP connection all of
-    them do, and what they sent before still comes.
+    TLS itself has no half-close that all servers support. All of them notice the end of the TCP
+    stream, and what they sent before still arrives.
     """
 
     def __init__(
         self, stream: trio.abc.HalfCloseableStream, context: ssl.SSLContext, name: str
     ) -> None:
         self._plain = stream
-        # Redis ends connections without the good-bye of TLS, as servers of HTTP do.
+        # Like HTTP servers, Redis ends connections without closing the TLS session.
         self._secure = trio.SSLStream(stream, context, server_hostname=name, https_compatible=True)
 
     async def shake_hands(self) -> None:
-        """Raises OSError."""
+        """Do the TLS handshake. Raises OSError."""
         try:
             await self._secure.do_handshake()
         except trio.BrokenResourceError as error:
             if isinstance(error.__cause__, ssl.SSLError):
                 raise error.__cause__ from None
-            raise ConnectionResetError("the server hung up in the handshake of TLS") from error
+            raise ConnectionResetError("the server hung up during the TLS handshake") from error
 
     async def send_all(self, data: bytes | bytearray | memoryview) -> None:
         await self._secure.send_all(data)

@@ -1,6 +1,6 @@
 """Runs a Trio loop in a thread of its own, for programs without one.
 
-Owns the thread and the way calls get there and back. Knows nothing of queues and jobs.
+Owns the thread and the way of calls into it and back. Knows nothing of queues and jobs.
 """
 
 import atexit
@@ -28,7 +28,7 @@ class LoopEnded(RuntimeError):
     """The loop is closed, or belongs to another process.
 
     Attributes:
-        begun: whether the call that it ends had been begun.
+        begun: whether the interrupted call had begun.
     """
 
     def __init__(self, message: str, *, begun: bool = False) -> None:
@@ -37,7 +37,7 @@ class LoopEnded(RuntimeError):
 
 
 class _Call(Generic[R]):
-    """A call under way: the function to await, and where its outcome goes."""
+    """A call in progress: the function to await, and where its outcome goes."""
 
     def __init__(self, function: Callable[[], Awaitable[R]]) -> None:
         self.function = function
@@ -46,28 +46,28 @@ class _Call(Generic[R]):
         self.scope: trio.CancelScope = trio.CancelScope()
 
     def drop(self) -> None:
-        """Cancel it; in the loop. The loop takes what it is given in order, so what has not begun
-        by then was never handed over."""
+        """Cancel the call. Runs in the loop, which takes what it is given in order; so a call that
+        has not begun by then was never handed over."""
         if self.begun:
             self.scope.cancel()
         elif not self.future.done():
             self.future.set_exception(LoopEnded("it was not begun"))
 
     async def run(self) -> None:
-        """Runs in the loop; the outcome goes into the future, whatever it is."""
+        """Run in the loop, and put any outcome into the future."""
         try:
             with self.scope:
                 self.future.set_result(await self.function())
         except (Exception, SystemExit, KeyboardInterrupt) as error:
             self.future.set_exception(error)
         finally:
-            # Cancelled: by the caller through the scope, or since the loop ends.
+            # Cancelled, by the caller through the scope or because the loop ends.
             if not self.future.done():
                 self.future.set_exception(LoopEnded("it was closed meanwhile", begun=True))
 
 
 class _WaitedFor(threading.local):
-    """Which loop waits for the end of what this thread does."""
+    """The loop that waits for this thread to finish, if any."""
 
     by: "Loop[Any] | None" = None
 
@@ -85,14 +85,14 @@ class Held(Generic[R]):
     value: R
 
     def leave(self) -> None:
-        """Leave it and wait until it is left. Raises what leaving raises."""
+        """Leave the context and wait until it is left. Raises what leaving raises."""
         self.loop.soon(self.done.set)
         self.call.future.result()
 
 
 class _Outside(Generic[T]):
-    """State shared by the thread and the callers. The thread has no reference to the ``Loop``, so
-    that an abandoned loop is collected and its thread ends."""
+    """State shared by the thread and its callers. The thread has no reference to the ``Loop``, so
+    that an abandoned loop is garbage collected and its thread ends."""
 
     def __init__(self, context: Callable[[], AbstractAsyncContextManager[T]]) -> None:
         self.context = context
@@ -102,7 +102,7 @@ class _Outside(Generic[T]):
         self._dropped = False
 
     def drop(self) -> None:
-        """End it, at whatever point it is: nobody waits for it to open any more."""
+        """End the loop, in whatever state it is: nobody waits for it to open any more."""
         self._dropped = True
         if self._token is not None:
             try:
@@ -116,7 +116,7 @@ class _Outside(Generic[T]):
         except BaseException as error:
             if not self.opened.done():
                 self.opened.set_exception(error)
-            # Else the calls that were under way have been told, and later ones find no loop.
+            # Otherwise, calls in progress have been told, and later ones find no loop.
 
     async def main(self) -> None:
         ended = trio.Event()
@@ -136,19 +136,19 @@ class _Outside(Generic[T]):
 
 
 class Loop(Generic[T]):
-    """Runs calls for other threads in a Trio loop, around which ``context`` is entered.
+    """Runs calls for other threads in a Trio loop, inside of ``context``.
 
-    It ends with ``close``, when it is garbage, or at the exit of the program; calls that are then
-    under way are cancelled and clean up behind them.
+    The loop ends with ``close``, when it is garbage collected, or when the program exits. Calls in
+    progress are then cancelled, and clean up.
 
     Attributes:
-        value: what the context gave.
+        value: the value of the context.
     """
 
     def __init__(self, context: Callable[[], AbstractAsyncContextManager[T]], name: str) -> None:
-        """Start it, in a thread with this name. Raises what entering the context raises."""
+        """Start the loop in a thread named ``name``. Raises what entering the context raises."""
         outside = _Outside(context)
-        # A daemon, or else the interpreter would wait for it before it runs our finalizer.
+        # A daemon: otherwise the interpreter would wait for it before it runs our finalizer.
         self._thread = threading.Thread(target=outside.thread, name=name, daemon=True)
         self._pid = os.getpid()
         try:
@@ -164,19 +164,19 @@ class Loop(Generic[T]):
     def run(self, function: Callable[[], Awaitable[R]], keep: Callable[[R], None]) -> R:
         """Await ``function()`` in the loop and return or raise its outcome.
 
-        When the wait is broken by an exception in this thread (KeyboardInterrupt), the call is
-        cancelled and has cleaned up before that goes on; a result that was there already goes to
-        ``keep``.
+        If an exception in this thread (KeyboardInterrupt) interrupts the wait, the call is
+        cancelled, and cleans up before that exception goes on. If there already was a result,
+        ``keep`` is called with it.
 
         Raises:
-            LoopEnded: there is no loop to run it, or it ended first.
-            RuntimeError: this is the thread of the loop, which would wait for itself.
+            LoopEnded: there is no loop to run the call, or it ended first.
+            RuntimeError: this is the loop's own thread, which would wait for itself.
         """
         if threading.current_thread() is self._thread:
-            raise RuntimeError("a call that blocks, in the loop that would have to run it")
+            raise RuntimeError("a blocking call in the loop that would have to run it")
         call = _Call(function)
         try:
-            # An exception may break this as well: afterwards nobody knows whether it was begun.
+            # An exception may interrupt this as well: then nobody knows whether the call began.
             self._start(call)
             return call.future.result()
         except LoopEnded:
@@ -190,7 +190,7 @@ class Loop(Generic[T]):
             raise
 
     def hold(self, context: Callable[[], AbstractAsyncContextManager[R]]) -> Held[R]:
-        """Enter a context in a task of its own, and keep it open. Raises what entering raises."""
+        """Enter a context in a task of its own and keep it open. Raises what entering raises."""
         entered: Future[R] = Future()
         done = trio.Event()
 
@@ -210,14 +210,14 @@ class Loop(Generic[T]):
             value = entered.result()
         except BaseException:
             if not entered.done() or entered.exception() is None:
-                # Broken from outside: it is not to be held.
+                # Interrupted from outside: do not hold it.
                 self.soon(call.drop)
                 call.future.exception()
             raise
         return Held(self, call, done, value)
 
     def soon(self, function: Callable[[], object]) -> None:
-        """Run a plain function in the loop. Raises LoopEnded when it is over."""
+        """Run a plain function in the loop. Raises LoopEnded if the loop has ended."""
         if os.getpid() != self._pid:
             raise LoopEnded("it was opened in another process")
         try:
@@ -226,8 +226,8 @@ class Loop(Generic[T]):
             raise LoopEnded("it is closed") from None
 
     def start(self, function: Callable[[], Awaitable[object]]) -> None:
-        """Await ``function()`` in the loop, without waiting for it. What it raises is dropped; so
-        is the call when there is no loop any more."""
+        """Await ``function()`` in the loop without waiting for it. Exceptions are dropped, and so
+        is the call if the loop has ended."""
         try:
             self._start(_Call(function))
         except LoopEnded:
@@ -236,8 +236,8 @@ class Loop(Generic[T]):
     def submit(
         self, function: Callable[[], Awaitable[R]]
     ) -> "tuple[Future[R], Callable[[], None]]":
-        """Begin to await ``function()`` in the loop. Gives the future of its outcome, which must
-        not be cancelled itself, and what cancels the call. Raises LoopEnded."""
+        """Start to await ``function()`` in the loop. Returns the future of its outcome, which must
+        not be cancelled directly, and a function to cancel the call. Raises LoopEnded."""
         call = _Call(function)
         self._start(call)
 
@@ -250,8 +250,8 @@ class Loop(Generic[T]):
         return call.future, drop
 
     async def in_thread(self, function: Callable[[], R], limiter: trio.CapacityLimiter) -> R:
-        """Call a function that blocks in another thread, whose end the loop waits for; to be
-        awaited in the loop."""
+        """Call a blocking function in another thread. To be awaited in the loop, which then waits
+        for the end of that thread."""
 
         def call() -> R:
             _waited_for.by = self
@@ -263,7 +263,7 @@ class Loop(Generic[T]):
         return await trio.to_thread.run_sync(call, limiter=limiter)
 
     def close(self) -> None:
-        """End the loop and wait for its end, unless that waits for this thread. May be called
+        """End the loop and wait for its end, unless the loop waits for this thread. May be called
         again, and from several threads."""
         # Not by the finalizer, which does nothing any more when the interpreter exits.
         _end(self._token, self._ended, self._pid)
@@ -295,23 +295,23 @@ _loops: "weakref.WeakSet[Loop[Any]]" = weakref.WeakSet()
 
 @atexit.register
 def _close_all() -> None:
-    # What is held is given back before the interpreter goes and takes the threads with it.
+    # Give back what is held before the interpreter exits and ends the threads.
     for loop in list(_loops):
         loop.close()
 
 
 class Blocking(ABC, Generic[A_co]):
-    """The face of an asynchronous object for threads."""
+    """The blocking counterpart of an asynchronous object, for threads."""
 
     @abstractmethod
     def _run(self, call: Callable[[A_co], Awaitable[R]]) -> R:
-        """Await ``call`` of the asynchronous object in its loop; return or raise the outcome."""
+        """Await ``call(object)`` in the object's loop, and return or raise the outcome."""
 
 
 def blocking(
     method: Callable[Concatenate[A, P], Awaitable[R]],
 ) -> Callable[Concatenate[Blocking[A], P], R]:
-    """The method for threads that calls an asynchronous one and waits for its outcome."""
+    """Return a method for threads that calls ``method`` and waits for its outcome."""
 
     @wraps(method)
     def call(self: Blocking[A], /, *args: P.args, **options: P.kwargs) -> R:

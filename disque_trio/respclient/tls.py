@@ -1,7 +1,7 @@
-"""TLS towards a server: whom to trust, what to show, and why a handshake failed.
+"""TLS to a server: whom to trust, which certificate to show, and why a handshake failed.
 
-Owns files of certificates and what becomes of them. It needs no Trio, so that clients that block
-share it.
+Owns certificate files and what is made of them. Does not need Trio, so that blocking clients can
+use it.
 """
 
 import argparse
@@ -16,19 +16,19 @@ from typing import Final, TypeAlias
 
 @dataclass(frozen=True, slots=True)
 class Tls:
-    """How to be sure of a server, and how to show who we are.
+    """How to verify a server's certificate, and which certificate to show.
 
     Attributes:
         ca_file: certificates of the authorities to trust (PEM); None, and no ``ca_dir``: those of
             the system.
-        cert_file: our certificate (PEM), for servers that want one. key_file: its key, if it is
-            not in the same file.
-        check_hostname: the certificate has to name the host that was connected to. Without it any
-            certificate will do that a trusted authority has signed.
-        server_name: the name to ask for (SNI), and to look for in the certificate, in place of the
-            host: nodes are often reached by addresses that no certificate names.
-        ca_dir: directory of trusted certificates, as ``openssl rehash`` makes it.
-        verify: False: trust whatever certificate comes, which is good for trials only.
+        cert_file: our certificate (PEM), for servers that require one.
+        key_file: the key of our certificate, if it is not in the same file.
+        check_hostname: the certificate must be valid for the host that is connected to. Otherwise
+            any certificate signed by a trusted authority will do.
+        server_name: the name to request (SNI) and to look for in the certificate, in place of the
+            host: nodes are often reached by addresses that are in no certificate.
+        ca_dir: a directory of trusted certificates, as made by ``openssl rehash``.
+        verify: False trusts any certificate, which is only good for tests.
     """
 
     ca_file: str | None = None
@@ -40,10 +40,10 @@ class Tls:
     verify: bool = True
 
     def context(self) -> ssl.SSLContext:
-        """A context of these.
+        """Make an SSL context.
 
         Raises:
-            ValueError: a file cannot be used; the text names it and says why.
+            ValueError: a file cannot be used; the text names it and the reason.
         """
         if self.key_file is not None and self.cert_file is None:
             raise ValueError("TLS: a key needs its certificate")
@@ -58,7 +58,7 @@ class Tls:
             context.verify_mode = ssl.CERT_NONE
         if self.cert_file is not None:
             try:
-                # A key that is locked would be asked for at the terminal.
+                # Without a function, OpenSSL would ask for a password at the terminal.
                 context.load_cert_chain(self.cert_file, self.key_file, password=_locked)
             except (OSError, ValueError) as error:
                 files = " and ".join(filter(None, (self.cert_file, self.key_file)))
@@ -67,12 +67,12 @@ class Tls:
 
     @property
     def files(self) -> tuple[str, ...]:
-        """What ``context`` reads."""
+        """The files and directories that ``context`` reads."""
         return tuple(filter(None, (self.ca_file, self.cert_file, self.key_file, self.ca_dir)))
 
 
 def of_arguments(options: argparse.Namespace) -> Tls:
-    """What a command line says; see ``add_certificate_options``."""
+    """Return the TLS settings on a command line; see ``add_certificate_options``."""
     return Tls(
         ca_file=options.cacert,
         cert_file=options.cert,
@@ -83,11 +83,11 @@ def of_arguments(options: argparse.Namespace) -> Tls:
 
 
 TlsOption: TypeAlias = "Tls | ssl.SSLContext | bool | None"
-"""What an argument ``tls`` may be. True: with the system's authorities. None, False: no TLS."""
+"""Values for ``tls`` arguments. True: trust the system's authorities. None, False: no TLS."""
 
 
 def _locked() -> str:
-    raise ValueError("the key is locked by a password")
+    raise ValueError("the key is protected by a password")
 
 
 def _said(error: Exception) -> str:
@@ -97,11 +97,11 @@ def _said(error: Exception) -> str:
 class Encryption:
     """Encrypts connections.
 
-    When one of its files has changed, it is read again for the next connection, since certificates
-    are renewed while programs run. One that cannot be used then leaves all as it was.
+    If one of its files has changed, it is read again for the next connection, since certificates
+    are renewed while programs run. If a file then cannot be used, the old ones remain in use.
 
     Raises:
-        ValueError: as ``Tls.context``.
+        ValueError: as for ``Tls.context``.
     """
 
     def __init__(self, tls: Tls | ssl.SSLContext) -> None:
@@ -111,28 +111,28 @@ class Encryption:
 
     @staticmethod
     def of(tls: TlsOption) -> "Encryption | None":
-        """That of an argument; None: without TLS. Raises ValueError, as ``Tls.context``."""
+        """Return the encryption for ``tls``; None: no TLS. Raises ValueError as ``Tls.context``."""
         if tls is None or tls is False:
             return None
         return _shared(Tls() if tls is True else tls)
 
     def context(self) -> ssl.SSLContext:
-        """For the next connection."""
+        """Return the SSL context for the next connection."""
         if self._tls is not None and (stamps := self._now()) != self._stamps:
             try:
                 self._context = self._tls.context()
             except ValueError:
-                return self._context  # it may be half written
+                return self._context  # the file may be half written
             self._stamps = stamps
         return self._context
 
     def name(self, host: str) -> str:
-        """What the certificate of the server at ``host`` has to name."""
+        """Return the name that the certificate of the server at ``host`` must have."""
         given = self._tls.server_name if self._tls is not None else None
         return given or host.partition("%")[0]  # without the zone of an IPv6 address
 
     def wrap(self, connected: socket.socket, host: str) -> ssl.SSLSocket:
-        """Encrypt a socket that blocks, within its timeout; it is closed where that fails.
+        """Encrypt a blocking socket, within its timeout. Closes it if that fails.
 
         Raises:
             OSError: see ``refusal``.
@@ -163,30 +163,30 @@ def _stamp(file: str) -> tuple[int, int]:
 
 _ALERT: Final = re.compile(r"ALERT_(\w+)")
 _OF_OURS: Final = {
-    "CERTIFICATE_REQUIRED": "the server wants a certificate of ours",
+    "CERTIFICATE_REQUIRED": "the server requires a certificate from us",
     "UNKNOWN_CA": "the server does not trust our certificate",
     "CERTIFICATE_EXPIRED": "our certificate has expired",
     "CERTIFICATE_REVOKED": "our certificate was revoked",
-    "BAD_CERTIFICATE": "the server does not take our certificate",
-    "CERTIFICATE_UNKNOWN": "the server does not take our certificate",
-    "UNSUPPORTED_CERTIFICATE": "the server does not take our certificate",
-    "ACCESS_DENIED": "the server does not take our certificate",
-    "DECRYPT_ERROR": "the server does not take our certificate",
-    "HANDSHAKE_FAILURE": "no cipher in common, or the server wants a certificate of ours",
+    "BAD_CERTIFICATE": "the server does not accept our certificate",
+    "CERTIFICATE_UNKNOWN": "the server does not accept our certificate",
+    "UNSUPPORTED_CERTIFICATE": "the server does not accept our certificate",
+    "ACCESS_DENIED": "the server does not accept our certificate",
+    "DECRYPT_ERROR": "the server does not accept our certificate",
+    "HANDSHAKE_FAILURE": "no cipher in common, or the server requires a certificate from us",
     "INSUFFICIENT_SECURITY": "no cipher in common",
-    "PROTOCOL_VERSION": "no version of TLS in common",
-    "UNRECOGNIZED_NAME": "the server does not know the name that was asked for",
+    "PROTOCOL_VERSION": "no TLS version in common",
+    "UNRECOGNIZED_NAME": "the server does not know the requested name",
 }
 _OF_NO_TLS: Final = ("WRONG_VERSION_NUMBER", "HTTP_REQUEST", "PACKET_LENGTH_TOO_LONG")
 _NO_COMMON: Final = {
-    "UNSUPPORTED_PROTOCOL": "no version of TLS in common",
-    "NO_PROTOCOLS_AVAILABLE": "no version of TLS in common",
+    "UNSUPPORTED_PROTOCOL": "no TLS version in common",
+    "NO_PROTOCOLS_AVAILABLE": "no TLS version in common",
 }
 
 
 def refusal(error: BaseException) -> str | None:
-    """Why a handshake failed, where another one would fail as well until somebody sees to it; None
-    where it is something else, such as a connection that broke. What caused ``error`` counts."""
+    """Describe why a handshake failed, if another one would fail too until somebody fixes the
+    cause. None for other errors, such as a broken connection. Looks at the causes of ``error``."""
     found: BaseException | None = error
     while found is not None:
         if isinstance(found, ssl.SSLCertVerificationError):
@@ -198,7 +198,7 @@ def refusal(error: BaseException) -> str | None:
 
 
 def _reason(error: ssl.SSLError) -> str:
-    # One that was not made by OpenSSL has none.
+    # An error that was not raised by OpenSSL has no reason.
     return getattr(error, "reason", None) or ""
 
 
@@ -206,10 +206,10 @@ def _refusal(reason: str) -> str | None:
     if alert := _ALERT.search(reason):
         return _OF_OURS.get(alert[1])
     if reason in _OF_NO_TLS:
-        return "the server does not speak TLS at this port"
+        return "the server does not speak TLS on this port"
     return _NO_COMMON.get(reason)
 
 
 def is_alert(data: bytes | bytearray) -> bool:
-    """Whether this is what a server sends that speaks TLS when we do not."""
+    """Return whether ``data`` is what a TLS server sends to a client without TLS."""
     return data[:2] == b"\x15\x03"

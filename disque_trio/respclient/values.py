@@ -1,7 +1,7 @@
 """Converts RESP replies to Python values.
 
-All functions raise ``ProtocolError`` on a reply of another shape, so that a peer that is not the
-expected server is reported as such and not as a TypeError somewhere.
+All functions raise ``ProtocolError`` if a reply has an unexpected shape. So a peer that is not the
+expected server is reported as such, rather than as a TypeError somewhere.
 """
 
 from typing import NoReturn
@@ -24,28 +24,28 @@ def as_text(name: Name) -> str:
 
 
 def text(reply: Reply) -> str:
-    """A string as ``as_text`` gives it."""
+    """Convert a string reply as ``as_text`` does."""
     if not isinstance(reply, bytes):
         unexpected(reply)
     return as_text(reply)
 
 
 def integer(reply: Reply) -> int:
-    """An integer."""
+    """Check and return an integer reply."""
     if not isinstance(reply, int):
         unexpected(reply)
     return reply
 
 
 def elements(reply: Reply, count: int | None = None) -> list[Reply]:
-    """The elements of an array; ``count`` of them, if given."""
+    """Return the elements of an array, which must be ``count`` if that is given."""
     if not isinstance(reply, list) or (count is not None and len(reply) != count):
         unexpected(reply)
     return reply
 
 
 def pairs(reply: Reply) -> list[tuple[str, Reply]]:
-    """The names and values of a flat array."""
+    """Return the names and values of a flat array."""
     flat = elements(reply)
     if len(flat) % 2:
         unexpected(reply)

@@ -1,8 +1,7 @@
-"""Which queues a request is about, and what it does there.
+"""The queues that a request accesses, and what it does there.
 
-What a client may do to a queue depends on its user (see ``acl``). A ``Command`` says by its
-``accesses`` which queues one request of it is about. Only users who may not do everything are asked
-for it.
+What a client may do to a queue depends on its user (see ``acl``). The ``accesses`` of a ``Command``
+tell which queues a request is about. They are only computed for users with limited rights.
 """
 
 from collections.abc import Callable, Iterable
@@ -12,30 +11,30 @@ from disque_trio.glob import glob_match, glob_prefix, is_glob
 
 M = TypeVar("M")
 
-KNOW: Final = 0  # to be told of a queue what is in no job, such as its length: any of the two does
+KNOW: Final = 0  # to ask about the queue itself, such as its length: either right will do
 TAKE: Final = 1  # to read, take, acknowledge or remove jobs of a queue: ``%R~``
 ADD: Final = 2  # to add jobs to a queue: ``%W~``; ``~`` is both
-PATTERN: Final = 4  # beside these: the name is a glob, the request is about all queues that match
+PATTERN: Final = 4  # in addition: the name is a glob, for all queues that match
 
 NO_QUEUE: Final = "NOPERM this user has no permissions to access one of the keys used as arguments"
 
 # The name of all queues, with PATTERN.
 EVERY: Final = b"*"
 
-# A queue's name, and what is needed there: KNOW, TAKE, ADD or both, and maybe PATTERN.
+# A queue's name and what is needed there: KNOW, TAKE, ADD or both, maybe with PATTERN.
 Access: TypeAlias = tuple[bytes, int]
 
-# Called with the machine and all arguments of a request whose number of arguments is right, the
-# name first. Must not raise: what is malformed is refused by the handler.
+# Called with the machine and all arguments of a request with the right number of arguments, the
+# name first. Must not raise: the handler refuses malformed requests.
 Accesses: TypeAlias = Callable[[M, list[bytes]], Iterable[Access]]
 
 
 def grants(pattern: bytes, rights: int, name: bytes, need: int) -> bool:
     """Whether a rule that gives ``rights`` (TAKE, ADD or both) to the queues that match the glob
-    ``pattern`` is enough for an access to ``name`` that needs ``need``.
+    ``pattern`` permits an access to ``name`` that needs ``need``.
 
-    A ``name`` that is a glob itself has to be the same one, or to begin with what stands before the
-    star of a ``pattern`` like ``mail.*``: all that it matches does so, too.
+    A ``name`` that is itself a glob has to equal the pattern or, for a ``pattern`` like ``mail.*``,
+    to begin with what comes before the star: then so does everything that it matches.
     """
     if need & ~rights & (TAKE | ADD):
         return False

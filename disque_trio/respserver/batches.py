@@ -1,11 +1,11 @@
 """Runs commands about many ids in slices.
 
-A million ids take seconds, in which a node would serve nobody else. So a command with more ids
-than fit into a slice is only noted when it comes. First all of its ids are looked at, so that a
-malformed one is reported before anything is done; then they are worked through, a slice at a time.
-What others ask for is served in between: it is as if the client had sent many commands with few ids
-each. Its reply comes at the end and has the sum, and what it sent behind the command waits for
-that. If the client disconnects, the rest is still carried out; so what is under way is bounded.
+A million ids take seconds, in which a node would serve nobody else. So a command with more ids than
+fit into a slice is only queued when it arrives. First all its ids are checked, so that a malformed
+one is reported before anything is done; then they are processed, slice by slice. Other clients are
+served in between: it is as if the client had sent many commands with few ids each. The reply comes
+at the end and has the sum; later commands of the client wait for that. If the client disconnects,
+the rest is still carried out; so the amount of pending work is bounded.
 """
 
 from collections import deque
@@ -17,19 +17,19 @@ from disque_trio.respserver.client import Client, Pending
 from disque_trio.respserver.command import AnyCommand
 
 SLICE: Final = 100  # ids; a fraction of a millisecond
-CHECKED: Final = 1_000  # ids whose form is looked at in the time of a slice
-MOST_LEFT: Final = 1 << 20  # ids under way, some 100 MB; then no such command is begun
+CHECKED: Final = 1_000  # ids whose form can be checked in the time of a slice
+MOST_LEFT: Final = 1 << 20  # pending ids, some 100 MB; beyond it no such command is accepted
 
 
 class Batch(Pending):
     """The pending reply of a command that runs in slices.
 
     Args:
-        command: which it is.
+        command: the command.
         args: all arguments; the batch empties the list.
-        start: where in it the ids begin.
-        check: raises CommandError if one of these ids cannot be one.
-        work: does it for these ids; returns how many count.
+        start: index in it of the first id.
+        check: takes ids; raises ``CommandError`` if one is malformed.
+        work: does the command for ids; returns how many count.
     """
 
     __slots__ = ("_args", "_check", "_checked", "_start", "_total", "_work", "command")
@@ -58,7 +58,7 @@ class Batch(Pending):
         return len(self._args)
 
     def step(self, size: int) -> None:
-        """Do the next slice, of ``size`` ids; there is a reply after the last one.
+        """Do the next slice, of ``size`` ids; sets ``reply`` after the last one.
 
         Raises:
             CommandError: an id is malformed; nothing was done.
@@ -69,7 +69,7 @@ class Batch(Pending):
             self._check(args[self._checked : end])
             self._checked = end
             if end >= len(args):
-                # From the end, where what is done can be dropped at once.
+                # Work from the end, where finished ids can be dropped at once.
                 args.reverse()
                 del args[len(args) - self._start :]
                 self._checked = len(args)
@@ -87,11 +87,11 @@ class Batches:
     """The commands of a machine that run in slices (see ``slices``).
 
     Attributes:
-        size: ids that make a slice; a command with no more is done at once.
-        waiting: what is not done yet; the first one is next.
-        left: arguments of all these that are not done yet.
-        most_left: how many may be; beyond that it is ``full``, and no further command with more
-            than ``size`` may begin.
+        size: IDs in a slice; a command with at most as many runs at once.
+        waiting: the unfinished batches, the next one first.
+        left: number of their arguments that are not done yet.
+        most_left: limit for ``left``; beyond it the machine is ``full``, and accepts no further
+            command with more than ``size`` ids.
     """
 
     def __init__(self) -> None:
@@ -107,7 +107,7 @@ class Batches:
         self.full = self.left > self.most_left
 
     def begin(self, batch: Batch) -> None:
-        """Begin to run the command of ``batch`` in slices."""
+        """Start to run the command of ``batch`` in slices."""
         client = batch.client
         client.line_up(batch)
         client.in_slices = batch.left
@@ -116,7 +116,8 @@ class Batches:
         self.waiting.append(batch)
 
     def put_back(self, batch: Batch, before: int) -> None:
-        """``batch``, the first one, has run a slice; it had ``before`` arguments left."""
+        """Queue ``batch``, which was first and has run a slice, again; it had ``before`` arguments
+        left."""
         if batch.reply is None:
             batch.client.in_slices = batch.left
             self._count(batch.left - before)

@@ -1,9 +1,9 @@
-"""The categories of commands, by which rules about users name many of them at once (``+@read``).
+"""The categories of commands, with which rules for users name many at once (``+@read``).
 
-They are Redis's where it has such commands, with a category of its own for what the commands are
-about: ``jobs``, ``queues``, ``events``. Most follow from the flags and the group of a command; the
-rest is said by words with an @ between its flags. A command with subcommands has none but ``fast``
-or ``slow`` itself: its subcommands have.
+They are Redis's where it has such commands, plus one for each thing that commands are about:
+``jobs``, ``queues``, ``events``. Most follow from the flags and the group of a command; words with
+an @ among its flags add the rest. A command with subcommands has only ``fast`` or ``slow`` itself;
+its subcommands have the others.
 """
 
 from collections.abc import Iterable, Mapping
@@ -34,8 +34,8 @@ _BY_GROUP: Final = {
 
 
 def categories_of(flags: Iterable[str], group: str, words: Iterable[str]) -> frozenset[str]:
-    """The categories of a command with these flags, in this group, with these explicit ``words``,
-    each a category."""
+    """The categories of a command with these flags, in this group. ``words``: explicit
+    categories."""
     found = set(words)
     flags = set(flags)
     about = _BY_GROUP.get(group, ())
@@ -50,7 +50,7 @@ def categories_of(flags: Iterable[str], group: str, words: Iterable[str]) -> fro
 
 
 def parts_of(parts: Mapping[str, str]) -> dict[str, frozenset[str]]:
-    """The categories of subcommands, by name, from names in one text: categories in another."""
+    """The categories of each subcommand, from a mapping of names to categories, both as words."""
     return {
         name: _with_speed(set(words.split()), "fast" in words)
         for names, words in parts.items()

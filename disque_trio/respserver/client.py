@@ -10,17 +10,18 @@ REPLY_OFF: Final = 1
 REPLY_SKIP: Final = 2
 REPLY_SKIP_NEXT: Final = 3
 
-_ANYBODY: Final = everybody()  # where no users are known
+_ANYBODY: Final = everybody()  # if there are no users
 
 
 class Pending:
     """A reply that is not ready yet, or that must wait for an earlier one.
 
     Attributes:
-        client: whose it is.
+        client: gets it.
         reply: the bytes; None: not known yet.
-        silent: the client does not want to see it.
-        journaled: it may only leave if the journal of the turn is in the append-only file.
+        silent: whether to drop it, because the client does not want it.
+        journaled: whether it may only be sent once the journal of the turn is in the append-only
+            file.
     """
 
     __slots__ = ("client", "journaled", "reply", "silent")
@@ -36,10 +37,10 @@ class Group:
     """The commands of a client between MULTI and EXEC (see ``groups``).
 
     Attributes:
-        requests: what is to be run.
-        words: how many these are together.
+        requests: the commands to run.
+        words: how many words they have together.
         size: bytes of memory that they take.
-        bad: one was refused, so none will be run.
+        bad: one was refused, so none will run.
     """
 
     __slots__ = ("bad", "requests", "size", "words")
@@ -51,7 +52,7 @@ class Group:
         self.bad = False
 
     def clear(self) -> None:
-        """Forget what is to be run."""
+        """Forget the commands."""
         self.requests = []
         self.words = 0
         self.size = 0
@@ -61,32 +62,32 @@ class Client:
     """The state of one connected client.
 
     Attributes:
-        id: rising number, never used again.
+        id: increasing number, never used again.
         out: replies that have not been handed to the connection yet.
         resp: protocol version of the replies, 2 or 3.
-        user: who it has logged in as; before that the default user.
-        authenticated: whether commands are served (always when the default user has no password).
-        unrestricted: all of them are, for all queues; to be set with ``log_in``.
-        name: what CLIENT SETNAME said.
-        label: how the event log calls it; empty: not known yet, as after a change of the name.
-        lib_name, lib_ver: what CLIENT SETINFO said.
+        user: the one that it has logged in as; before that, the default user.
+        authenticated: whether its commands are served (always if the default user has no password).
+        unrestricted: whether it may run all commands on all queues; set by ``log_in``.
+        name: from CLIENT SETNAME.
+        label: its name in the event log; empty: not known yet, as after a change of its name.
+        lib_name, lib_ver: from CLIENT SETINFO.
         reply_mode: REPLY_ON, REPLY_OFF, REPLY_SKIP (this command has no reply) or REPLY_SKIP_NEXT.
         monitor: whether it gets a line for every command.
-        consumes: whether it gets messages that it did not ask for one by one.
-        slow: it has not read much of what was sent, and gets no such messages until it has.
-        no_evict: it stays connected although all clients together hold too much.
-        close: close the connection when the replies are out.
-        waits_for: names of the queues of its blocked GETJOB, empty: not blocked.
-        wait_number: which blocked GETJOB of the node it is; guards against stale time-outs.
-        details: what the blocked GETJOB asked for besides the jobs, 0: nothing.
-        reply_queue: replies in the order of the requests, from the first ADDJOB on that waits for
-            its copies; also those that are known and only wait behind it.
-        in_flight: how many these are.
-        in_slices: arguments left of a command about many ids (see ``batches``), whose reply is the
-            last of these: nothing else of the client may begin before it is there.
-        group: the commands since MULTI, None: there was none.
-        resized: what it makes the process hold has changed, by a command about many ids or by a
-            group; whoever counts it anew resets it.
+        consumes: whether it gets push messages.
+        slow: it has not read much of what was sent, and gets no push messages until it has.
+        no_evict: it stays connected even if all clients together hold too much.
+        close: close the connection once the replies are sent.
+        waits_for: names of the queues of its blocked GETJOB; empty: not blocked.
+        wait_number: number of the blocked GETJOB; guards against stale time-outs.
+        details: what the blocked GETJOB asked for besides the jobs; 0: nothing.
+        reply_queue: replies in the order of the requests, starting with the first one that is not
+            known, such as that of an ADDJOB that waits for copies.
+        in_flight: number of these.
+        in_slices: arguments left of a command about many ids (see ``batches``), whose reply is
+            last in the queue: the client's next command must not begin before that.
+        group: the commands since MULTI; None: there was none.
+        resized: what it makes the process hold has changed, because of a command about many ids or
+            of a group; the code that counts it again resets it.
         last_command: name of the last command, for CLIENT LIST.
     """
 
@@ -146,13 +147,13 @@ class Client:
         self.last_command = "NULL"
 
     def log_in(self, user: User, authenticated: bool = True) -> None:
-        """Be ``user`` from now on."""
+        """Make it ``user`` from now on."""
         self.user = user
         self.authenticated = authenticated
         self.unrestricted = authenticated and user.unrestricted
 
     def line_up(self, reply: Pending) -> None:
-        """Put ``reply``, which is not known yet or has to wait for another one, into the line."""
+        """Append ``reply``, which is not known yet or has to wait for an earlier one."""
         self.reply_queue.append(reply)
         self.in_flight += 1
 
@@ -163,5 +164,5 @@ class Client:
 
     @property
     def blocked(self) -> bool:
-        """Whether it waits for a job or for copies; what it sent behind that waits, too."""
+        """Whether it waits for a job or for copies; then its next commands wait, too."""
         return len(self.waits_for) > 0 or self.in_flight > 0

@@ -1,6 +1,6 @@
-"""Declares commands: name, arity, flags, handler, documentation and counters. One declaration
-drives the dispatch, COMMAND, COMMAND DOCS, the hints of the command line client and the page in
-docs."""
+"""Declares commands: name, arity, flags, handler, documentation and counters. Dispatch, COMMAND,
+COMMAND DOCS, the hints of the command line client and the documentation are all derived from one
+declaration."""
 
 from collections.abc import Callable, Mapping
 from typing import Any, Final, Generic, TypeAlias, TypeVar
@@ -12,11 +12,11 @@ from disque_trio.respserver.client import Client
 
 M = TypeVar("M", contravariant=True)
 
-AnyCommand: TypeAlias = "Command[Any]"  # of whatever machine
+AnyCommand: TypeAlias = "Command[Any]"  # of any machine
 
 MANY: Final = 1 << 30
 
-# What neither looks at nor changes jobs, or events, more than to count them: all of it, or some.
+# Commands that neither use nor change jobs, or events, beyond counting them: all of it, or parts.
 _INDEPENDENT: Final = frozenset(
     ("auth", "client", "command", "echo", "hello", "info", "latency", "ping", "quit", "select",
      "slowlog", "time")
@@ -30,7 +30,7 @@ INTERNAL_ERROR: Final = b"-ERR internal error, see the log of the node\r\n"
 
 
 def misconf(problem: str) -> bytes:
-    """The error for what cannot be done while the append-only file cannot be written."""
+    """The error for commands that are refused while the append-only file cannot be written."""
     return error(f"MISCONF Errors writing to the AOF file: {problem}")
 
 
@@ -43,20 +43,20 @@ class Command(Generic[M]):
 
     Attributes:
         name: lower case.
-        arity: arguments with the name; negative: at least so many.
+        arity: number of arguments including the name; negative: at least that many.
         flags: words of COMMAND: write readonly denyoom admin random loading skip_monitor fast.
-        categories: by which rules about users name it (see ``categories``): they follow from the
-            rest, and words with an @ between the flags add to them.
-        parts: its subcommands that are known to rules, with their categories; given as names in
-            one text and categories in another, ``{"get list": "read"}``.
+        categories: used by rules for users (see ``categories``): derived from the rest; words with
+            an @ among the flags add to them.
+        parts: the subcommands that rules know, with their categories; given as words,
+            ``{"get list": "read"}``.
         handler: called with the machine, the client and all arguments, the name first.
-        syntax: the arguments as a person reads them.
-        summary: one line on what it does.
+        syntax: the arguments, for people.
+        summary: what it does, in one line.
         group: jobs, queues, server, connection or cluster.
         alias_of: the command that this is another name of, or empty.
-        unauthenticated: it is served before a client has given its password.
-        accesses: the queues that a request is about; None: it is about none.
-        calls, nanoseconds: what INFO commandstats shows.
+        unauthenticated: whether it is served before a client has given its password.
+        accesses: the queues that a request is about; None: none.
+        calls, nanoseconds: the counters in INFO commandstats.
     """
 
     def __init__(
@@ -93,7 +93,7 @@ class Command(Generic[M]):
         self.denyoom = "denyoom" in self.flags
         self.skip_monitor = "skip_monitor" in self.flags
         self.while_loading = "loading" in self.flags
-        # PING too: what watches a node has to learn that it cannot take jobs.
+        # PING too: whatever monitors a node has to learn that it cannot take jobs.
         self.writes = "write" in self.flags or name == "ping"
         self.min_args = abs(arity)
         self.max_args = arity if arity > 0 else MANY
@@ -101,6 +101,6 @@ class Command(Generic[M]):
         self.nanoseconds = 0
 
     def is_independent(self, args: list[bytes]) -> bool:
-        """Whether ``args`` can be served as if no job, or event, was touched."""
+        """Whether ``args`` can be served as if it touched no job, or event."""
         parts = _INDEPENDENT_PARTS.get(self.name, ())
         return self.name in _INDEPENDENT or (len(args) > 1 and args[1].lower() in parts)

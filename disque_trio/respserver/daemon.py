@@ -1,9 +1,9 @@
 """A running daemon: supervises the tasks of a RESP server, starts and stops them.
 
-The nursery holds: the engine (client turns), the requeue timer, the regular work, one task for each
-listening socket, the signals, the append-only file, and what the product adds. If one of them fails
-the daemon ends with its error, rather than go on without, say, its timers; whatever supervises the
-process starts it again.
+The nursery contains the engine (client turns), the requeue timer, the regular work, one task for
+each listening socket, the signals, the append-only file, and what the product adds. If one of them
+fails, the daemon ends with its error, rather than go on without, say, its timers; whatever
+supervises the process starts it again.
 """
 
 import os
@@ -39,7 +39,7 @@ from disque_trio.respserver.io.tasks import (
     serve_ahead,
 )
 
-FLUSH_SECONDS = 2  # for replies that are not sent when the daemon stops
+FLUSH_SECONDS = 2  # for unsent replies when the daemon stops
 
 
 class StartError(Exception):
@@ -54,19 +54,19 @@ class DaemonSettings(Limits, Places, TlsSettings, Protocol):
 
 
 class Product:
-    """The interface of the server that a daemon runs, a Disque node or bananaq. The daemon calls
-    its methods in this order; those that the product does not override do nothing."""
+    """Interface of the server that a daemon runs, a Disque node or bananaq. The daemon calls its
+    methods in this order; those that the product does not override do nothing."""
 
     def listen(self, listeners: Sequence[socket.socket]) -> Doors:
         """Open the sockets that the product adds, after those for clients, and log that it listens.
-        Returns the doors that are open to strangers. Raises ListenError."""
+        Returns the doors that are open to strangers. Raises ``ListenError``."""
         raise NotImplementedError
 
     async def begin(self, nursery: trio.Nursery) -> None:
         """Start the tasks that run before clients are admitted."""
 
     def loaded(self) -> None:
-        """Called when the append-only file is loaded, before anything is appended to it."""
+        """Called after the append-only file is loaded, before anything is appended to it."""
 
     def serve(self, nursery: trio.Nursery) -> None:
         """Start the tasks that need the loaded data."""
@@ -78,37 +78,38 @@ class Product:
         """Release everything, however the daemon ended."""
 
     def read_certificates(self, settings: TlsSettings) -> Callable[[], None]:
-        """Read certificates for what is not for clients, as ``settings`` say; returns what puts
-        them to use. Raises TlsError."""
+        """Read the certificates in ``settings`` that are not for clients; return a function that
+        starts to use them. Raises ``TlsError``."""
         return lambda: None
 
     def apply(self, names: Sequence[str]) -> None:
         """Apply the settings ``names``, which have changed."""
 
     def reload(self) -> None:
-        """Handle SIGHUP: apply the configuration as it is now, as far as it can be SET."""
+        """Handle SIGHUP: apply the current configuration, as far as it can be SET."""
 
 
 class Daemon:
     """Runs a RESP server from start to stop.
 
     Args:
-        product: what differs.
+        product: what differs between daemons.
         engine, timer, persistence: serve clients, call the machine, keep its records.
         settings: those of ``engine``.
-        logging: where the log goes.
-        notifier: tells systemd how the daemon is.
+        logging: the log.
+        notifier: tells systemd the state of the daemon.
         activated: listening sockets that somebody else opened.
         own: other listening sockets that the process was given.
-        pidfile: gets the id of the process while it serves; empty: there is none.
+        pidfile: contains the id of the process while it serves; empty: there is none.
         requeue: load the file whether it is on or not, and put jobs back into their queues.
-        written_at: when the file was written, if nothing has happened since, ms; 0: it may have.
+        written_at: when the file was written, if nothing has happened since, in ms; 0: something
+            may have.
 
     Attributes:
         engine, persistence: as given.
         own: the listening sockets that nobody else opened, once it runs.
-        restarting: the process is to be replaced when ``run`` has ended; the sockets stay open.
-        stopped_at: when the restart began, ms of the machine's time.
+        restarting: the process will be replaced after ``run``; the sockets stay open.
+        stopped_at: when the restart began, in ms of the machine's time.
 
     Raises:
         StartError: the certificates cannot be used, or the file cannot be loaded (from ``run``).
@@ -153,7 +154,7 @@ class Daemon:
             raise StartError(f"Failed to configure TLS: {problem}") from problem
 
     async def run(self) -> None:
-        """Serve until a signal, ``stop`` or ``restart`` ends it."""
+        """Serve until a signal, ``stop`` or ``restart``."""
         listeners: list[socket.socket] = []
         machine = self.engine.node
         try:
@@ -174,7 +175,7 @@ class Daemon:
                 close_listeners(listeners, self.activated)
 
     async def _serve(self, listeners: list[socket.socket]) -> None:
-        """Run all tasks until the daemon is to stop. Raises StartError."""
+        """Run all tasks until the daemon has to stop. Raises ``StartError``."""
         engine = self.engine
         persistence = self.persistence
         notifier = self._notifier
@@ -192,10 +193,10 @@ class Daemon:
             try:
                 await self._restore()
             except (LoadError, OSError) as problem:
-                # Out of the nursery it would come as a group.
+                # Raised inside the nursery, it would arrive in an exception group.
                 failure = StartError(str(problem))
             else:
-                # Stopped while loading, it must not do anything with the half that it has.
+                # If it was stopped while loading, it must not do anything with partly loaded data.
                 if not self._stopping.is_set():
                     nursery.start_soon(persistence.run, engine)
                     self._product.serve(nursery)
@@ -212,12 +213,12 @@ class Daemon:
         await self._product.end()
 
     async def _restore(self) -> None:
-        """Load the append-only file, if there is to be one. Clients get -LOADING meanwhile."""
+        """Load the append-only file, if there should be one. Clients get -LOADING meanwhile."""
         persistence = self.persistence
         if not (persistence.file.wanted or self._requeue):
             return
         machine = self.engine.node
-        # By the time the jobs were written, a job whose delay has ended since was not delivered.
+        # The time when the jobs were written: a job whose delay ended since then was not delivered.
         machine.now = self._written_at or self.engine.clock.now()
         held = await persistence.loading.load(self._requeue, self._notifier, self._stopping.is_set)
         if self._stopping.is_set():
@@ -257,12 +258,12 @@ class Daemon:
         self._stopping.set()
 
     def read_certificates(self, settings: TlsSettings) -> Callable[[], None]:
-        """Read the certificates as ``settings`` say, for clients and what else the product needs
-        them for. Returns what puts all of them to use, for new connections; until then nothing has
-        changed.
+        """Read the certificates in ``settings``, for clients and for other uses of the product.
+        Returns a function that starts to use all of them for new connections; until then, nothing
+        changes.
 
         Raises:
-            TlsError: one is missing or no good.
+            TlsError: a certificate is missing or unusable.
         """
         context = for_clients(settings)
         use_others = self._product.read_certificates(settings)
@@ -278,8 +279,8 @@ class Daemon:
         return use
 
     def apply(self, names: Sequence[str]) -> None:
-        """Make the settings ``names``, which have changed, take effect where they are not read when
-        they matter."""
+        """Make changes of the settings ``names`` take effect, except those that are read when they
+        are needed."""
         self.engine.apply(names)
         self._logging.set_level(self._settings.loglevel)
         self.persistence.rewriting.apply()

@@ -1,9 +1,9 @@
 """Finds out whether strangers can reach the client port or the cluster bus, and logs it.
 
-Strangers are all who reach an address that is not a loopback one. They are kept from the ports for
-clients by a password, or by TLS with certificates, from the cluster bus by TLS or a secret, and
-from both by protected-mode where no address to listen on was named; a firewall is not seen from
-here.
+Anyone who reaches an address other than a loopback one is a stranger. A password, or TLS with
+certificates, keeps strangers from the ports for clients; TLS or a secret keeps them from the
+cluster bus; and protected-mode keeps them from both if no address to listen on was named. A
+firewall cannot be seen from here.
 """
 
 from collections.abc import Callable, Sequence
@@ -17,14 +17,14 @@ Place = tuple[str, int]  # address and port
 
 
 class Doors:
-    """The doors of this process, and what was said of them.
+    """The doors of this process, and which warnings were logged.
 
     Args:
-        clients, bus: where clients and other nodes are listened for.
+        clients, bus: where it listens for clients and other nodes.
         figures: where anybody can read the figures.
         config: the settings that can change.
-        guarded: whether nodes have to show that they are no strangers.
-        holds: what is kept.
+        guarded: whether nodes have to prove that they are not strangers.
+        holds: the word for what it holds.
         setting: the one that names addresses to listen on.
         users: who may log in; None: only ``requirepass`` counts.
     """
@@ -55,7 +55,7 @@ class Doors:
 
     def lines(self, processes: int = 1) -> list[str]:
         """The warnings: a line for each door that strangers can use. ``processes``: how many there
-        are; the next ones have the next ports."""
+        are; each has the next higher ports."""
         holds, setting = self._holds, self._setting
         protected = self._config.protected_mode
         lines = []
@@ -63,25 +63,25 @@ class Doors:
         at = _reached(self._open(), protected, processes) if anybody else ""
         if at:
             lines.append(
-                f"clients at {at} need no password: whoever reaches that can read, add and remove "
+                f"clients at {at} need no password: anyone who connects can read, add and remove "
                 f"{holds} and change settings. Set requirepass, name other addresses with "
                 f"{setting}, or keep strangers out with a firewall"
             )
         at = "" if self._guarded() else _reached(self._bus, protected, processes)
         if at:
             lines.append(
-                f"the cluster bus at {at} asks for no password, whatever requirepass is: whoever "
-                f"reaches that can join the cluster, and then read and remove {holds}. Set "
+                f"the cluster bus at {at} asks for no password, whatever requirepass is: anyone "
+                f"who connects can join the cluster, and then read and remove {holds}. Set "
                 "cluster-secret, or tls-cluster yes with tls-cert-file, tls-key-file and "
-                f"tls-ca-cert-file, name other addresses with {setting}, or let a firewall keep "
-                "all but the other nodes out"
+                f"tls-ca-cert-file, name other addresses with {setting}, or use a firewall "
+                "that admits only the other nodes"
             )
         at = _reached(self._figures, False, processes)
         if at:
             lines.append(
-                f"the figures at {at} need no password: whoever reaches that can read the names of "
-                "queues, and how much is done. Name other addresses with metrics-bind, or let a "
-                "firewall keep all but Prometheus out"
+                f"the figures at {at} need no password: anyone who connects can read the names of "
+                "queues, and how much is done. Name other addresses with metrics-bind, or use a "
+                "firewall that admits only Prometheus"
             )
         return lines
 
@@ -99,7 +99,7 @@ class Doors:
         self._said = self.lines()
 
     def look(self) -> None:
-        """Warn of doors that were not open before; to be called when settings may have changed."""
+        """Warn of doors that have opened since. Call it when settings may have changed."""
         lines = self.lines()
         for line in lines:
             if line not in self._said:
@@ -108,7 +108,7 @@ class Doors:
 
 
 def _reached(places: Sequence[Place], protected: bool, processes: int) -> str:
-    """Those of ``places`` that serve strangers, as a text."""
+    """Return those of ``places`` that serve strangers, as text."""
     return ", ".join(
         (f"[{ip}]:{port}" if ":" in ip else f"{ip}:{port}")
         + (f"-{port + processes - 1}" if processes > 1 else "")

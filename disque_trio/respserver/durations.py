@@ -1,4 +1,4 @@
-"""How long commands take: passes it on to SLOWLOG, to LATENCY, and to those who count all of it."""
+"""Passes the durations of commands to SLOWLOG, to LATENCY, and to those who count them all."""
 
 from disque_trio.histogram import NS, STEP_TIMES, Histogram
 from disque_trio.respserver.command import AnyCommand
@@ -12,8 +12,8 @@ class Durations:
     """The durations of commands, as far as anybody wants to know them.
 
     Attributes:
-        least: ns from which a duration has to be noted.
-        counts: all durations by the names of the commands; None: nobody counts them.
+        least: duration from which on it has to be noted, in ns.
+        counts: all durations by command name; None: nobody counts them.
     """
 
     __slots__ = ("_latency", "_slow", "_slowlog", "counts", "least")
@@ -21,13 +21,13 @@ class Durations:
     def __init__(self, slowlog: SlowLog, latency: LatencyMonitor) -> None:
         self.least = UNLIMITED
         self.counts: dict[str, Histogram] | None = None
-        self._slow = UNLIMITED  # ns from which SLOWLOG or LATENCY want one
+        self._slow = UNLIMITED  # ns from which on SLOWLOG or LATENCY wants it
         self._slowlog = slowlog
         self._latency = latency
 
     def watch(self, slower_than: int, threshold: int) -> None:
-        """Keep commands of ``slower_than`` µs and more (negative: none) in the slow log and
-        events of ``threshold`` ms and more (0: none) in the latency monitor."""
+        """Set the thresholds: commands of ``slower_than`` µs or more go into the slow log
+        (negative: none), events of ``threshold`` ms or more into the latency monitor (0: none)."""
         self._slowlog.slower_than = slower_than
         self._latency.threshold = threshold
         self._slow = slower_than * 1000 if slower_than >= 0 else UNLIMITED
@@ -46,7 +46,7 @@ class Durations:
             self.counts = {}
 
     def note(self, command: AnyCommand, args: list[bytes], took: int, now: int) -> None:
-        """``args``, a ``command``, took so many ns, until ``now`` (ms)."""
+        """Note that ``args``, a ``command``, took ``took`` ns, until ``now`` (ms)."""
         if self.counts is not None:
             counted = self.counts.get(command.name)
             if counted is None:

@@ -1,13 +1,13 @@
 """Runs groups of commands: what a client sends between MULTI and EXEC.
 
-Each is checked and kept when it comes, and EXEC runs them all in their order, in one turn, so that
-no other client's command comes between them. Its reply is an array of theirs: its head comes at
-once, and what belongs to it stands behind it, like all replies of a client, in the order of the
-requests. So a command whose reply is not known yet, such as an ADDJOB that waits for copies, does
-not keep the next one from being run.
+Each command is checked and kept when it arrives. EXEC runs them all in order, in one turn, so that
+no other client's command comes between them. Its reply is an array of their replies. The head of
+the array is sent at once, and the replies follow it, like all replies of a client, in the order of
+the requests. So a command whose reply is not known yet, such as an ADDJOB that waits for copies,
+does not keep the next one from running.
 
-Nothing in a group waits for something to come, and commands about many ids run in one go: how much
-one turn may be asked for is bounded by the number of words.
+No command in a group waits for anything, and commands about many ids run in one go; the limit for
+the number of words bounds the length of the turn.
 """
 
 from typing import Final, Protocol
@@ -19,7 +19,7 @@ from disque_trio.respserver.command import AnyCommand
 from disque_trio.respserver.host import NO_DEBUG, Host
 
 MOST_WORDS: Final = 100_000  # names and arguments: at least 10,000 ADDJOBs, some 0.1 s
-MOST_BYTES: Final = 1 << 30  # as much as may be half read
+MOST_BYTES: Final = 1 << 30  # the same as for incomplete requests
 
 _QUEUED: Final = b"+QUEUED\r\n"
 _TOO_LARGE: Final = error(
@@ -29,14 +29,14 @@ _TOO_LARGE: Final = error(
 _NOT_HERE: Final = error("ERR Command not allowed inside a transaction")
 _ABORTED: Final = error("EXECABORT Transaction discarded because of previous errors.")
 
-# What is run when it comes, since it is about the group, or ends it.
+# Commands that run when they arrive, since they are about the group, or end it.
 _AT_ONCE: Final = frozenset(("discard", "multi", "quit", "reset", "watch"))
-# What would write between the replies, or keep them from being sent.
+# Commands that would write between the replies, or keep them from being sent.
 _NEVER: Final = frozenset(("monitor", "restart", "shutdown"))
 
 
 class Runner(Protocol):
-    """The interface of the machine that runs the commands."""
+    """Interface of the machine that runs the commands."""
 
     host: Host
     in_group: bool
@@ -46,7 +46,7 @@ class Runner(Protocol):
         """The command that a client calls ``name``."""
 
     def refusal(self, client: Client, command: "AnyCommand | None", args: list[bytes]) -> bytes:
-        """The error for ``args`` if ``client`` must not have it run now; else empty."""
+        """The error that keeps ``args`` of ``client`` from running now; empty: none."""
 
     def command(self, client: Client, args: list[bytes], now: int, started: int = 0) -> None:
         """Serve one request of ``client`` at ``now`` (ms)."""
@@ -55,7 +55,7 @@ class Runner(Protocol):
         """Serve other clients with what commands have changed."""
 
     def show_monitors(self, client: Client, command: AnyCommand, args: list[bytes]) -> None:
-        """Write ``args``, which is ``command``, to those who watch."""
+        """Send ``args``, which is ``command``, to the clients that monitor."""
 
 
 def take(
@@ -66,13 +66,13 @@ def take(
     refusal: bytes,
     now: int,
 ) -> bool:
-    """Deal with ``args``, which is ``command`` and came after MULTI; returns False if it is to be
-    run like any other now. ``refusal``: why it must not be run, or empty."""
+    """Handle ``args``, which is ``command`` and came after MULTI; return False if it has to run
+    now like any other command. ``refusal``: why it must not run, or empty."""
     group = client.group
     assert group is not None
     if command is not None and command.name == "exec":
         if not group.bad:
-            # Much may have changed since they came.
+            # Much may have changed since they arrived.
             refusal = refusal or _refusal_of_any(runner, client, group.requests)
         client.leave_group()
         client.last_command = command.name
@@ -101,7 +101,7 @@ def take(
 def _kept(
     runner: Runner, client: Client, group: Group, command: AnyCommand, args: list[bytes]
 ) -> bytes:
-    """Keep ``args`` for EXEC; returns the error if that cannot be, else nothing."""
+    """Keep ``args`` for EXEC; return the error if that is not possible, otherwise nothing."""
     name = command.name
     if name in _NEVER or (name == "client" and args[1].lower() == b"reply"):
         return _NOT_HERE
@@ -119,7 +119,7 @@ def _kept(
 
 
 def _refusal_of_any(runner: Runner, client: Client, requests: list[list[bytes]]) -> bytes:
-    """Why one of ``requests`` must not be run now; empty: all may be."""
+    """Return why one of ``requests`` must not run now; empty: all may."""
     for request in requests:
         refusal = runner.refusal(client, runner.find_command(request[0]), request)
         if refusal:
@@ -132,7 +132,7 @@ def _aborted_because(refusal: bytes) -> bytes:
 
 
 def _run(runner: Runner, client: Client, requests: list[list[bytes]], now: int) -> None:
-    """Run ``requests``; their replies are an array."""
+    """Run ``requests``; their replies form an array."""
     mode = client.reply_mode
     client.reply_mode = REPLY_ON  # CLIENT REPLY SKIP is about EXEC as a whole
     whole = False
@@ -145,7 +145,7 @@ def _run(runner: Runner, client: Client, requests: list[list[bytes]], now: int) 
     finally:
         runner.in_group = False
         client.reply_mode = mode
-        # Nobody would know any more where the array ends.
+        # Nobody would know where the array ends.
         client.close = client.close or not whole
     if mode != REPLY_ON:
         for entry in client.reply_queue:

@@ -1,5 +1,5 @@
-"""Counts the bytes that several holders keep together, such as clients with buffers or links with
-half a packet, against a limit."""
+"""Counts the bytes that several holders hold together, such as clients with buffers or links with
+incomplete packets, against a limit."""
 
 from collections.abc import Callable
 from typing import Generic, TypeVar
@@ -10,11 +10,11 @@ T = TypeVar("T")
 class Holdings(Generic[T]):
     """The bytes of each holder, and their sum.
 
-    Only those that hold something are in it, so that it costs little to find out who holds most
-    where thousands are connected.
+    Only holders of something are included, so that it is cheap to find the largest ones among
+    thousands of connections.
 
     Attributes:
-        limit: bytes that all may hold together, 0: no limit.
+        limit: bytes that all may hold together; 0: no limit.
         total: bytes that they hold.
         sizes: bytes that each of them holds, never 0.
     """
@@ -25,7 +25,7 @@ class Holdings(Generic[T]):
         self.sizes: dict[T, int] = {}
 
     def note(self, holder: T, size: int) -> None:
-        """Set the bytes that ``holder`` has to ``size``."""
+        """Set the bytes of ``holder`` to ``size``."""
         before = self.sizes.get(holder, 0)
         if size:
             self.sizes[holder] = size

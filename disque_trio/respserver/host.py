@@ -1,7 +1,7 @@
 """The interface between commands and the process around the state machine.
 
-``Host`` is the interface; its default is a node without a process around it, which is what
-tests and simulations drive. The server overrides what it can do.
+``Host`` is the interface. Its defaults are those of a node without a process, as tests and
+simulations use it; the server overrides what it can do.
 """
 
 from collections.abc import Callable
@@ -25,15 +25,15 @@ class Host:
     """The process that the state machine runs in."""
 
     def clients(self) -> list[Client]:
-        """All connected clients, oldest first."""
+        """Return all connected clients, oldest first."""
         return []
 
     def address(self, client: Client) -> str:
-        """Where ``client`` connected from: ``ip:port`` or ``path:0``."""
+        """The address of ``client``: ``ip:port`` or ``path:0``."""
         return "?:0"
 
     def over_tls(self, client: Client) -> bool:
-        """Whether ``client`` is connected by TLS."""
+        """Whether ``client`` is connected over TLS."""
         return False
 
     def describe(self, client: Client) -> str:
@@ -47,8 +47,8 @@ class Host:
         """Serve no client for this time."""
 
     def ip(self, client: Client) -> str:
-        """The IP address ``client`` connected from; empty: it is on this machine and was let to a
-        unix socket, or has none."""
+        """The IP address of ``client``; empty: it uses a unix socket on this machine, or has
+        none."""
         return ""
 
     def entropy(self, count: int) -> bytes:
@@ -56,18 +56,18 @@ class Host:
         raise NotImplementedError
 
     def users_changed(self) -> None:
-        """Clients may be authenticated now that were not."""
+        """Handle that clients may have become authenticated."""
 
     def load_users(self) -> str | None:
-        """Read the users anew from their file; returns the error reply's text or None."""
+        """Read the users from their file again; return the text of the error reply, or None."""
         return NO_ACL_FILE
 
     def save_users(self) -> str | None:
-        """Write the users to their file; returns the error reply's text or None."""
+        """Write the users to their file; return the text of the error reply, or None."""
         return NO_ACL_FILE
 
     def time_us(self) -> int | None:
-        """The wall clock in µs since the epoch; None: there is none but the node's time."""
+        """The wall clock in µs since the epoch; None: there is only the node's time."""
         return None
 
     def info(self) -> "dict[str, dict[str, str | int | float]]":
@@ -81,29 +81,29 @@ class Host:
     def config_set(
         self, pairs: list[tuple[bytes, bytes]], client: Client | None = None
     ) -> str | None:
-        """Set all or none; returns the error reply's text or None. ``client``: who asks; None:
-        the operator, who may set everything that can be set."""
+        """Set all or none; return the text of the error reply, or None. ``client``: who asks;
+        None: the operator, who may set everything that can be set."""
         return "ERR Unsupported CONFIG parameter: " + pairs[0][0].decode("utf-8", "replace")
 
     def config_rewrite(self) -> str | None:
-        """Write the settings back to their file; returns the error reply's text or None."""
+        """Write the settings to their file; return the text of the error reply, or None."""
         return "ERR The server is running without a config file"
 
     def reset_stats(self) -> None:
         """Set the counters of INFO stats to zero."""
 
     def shutdown(self, rewrite_aof: bool) -> str | None:
-        """Stop serving and end the process cleanly, after writing all jobs to a new append-only
-        file if asked to. Returns the error reply's text if that failed."""
+        """Stop serving and end the process cleanly; first write all jobs to a new append-only file,
+        if ``rewrite_aof``. Return the text of the error reply if that failed."""
         return None
 
     def restart(self) -> str | None:
         """Stop serving, write all jobs and queues, and start a new process that continues with
-        them. Returns the error reply's text if that failed."""
+        them. Return the text of the error reply if that failed."""
         return None
 
     def rewrite_aof(self) -> str | None:
-        """Compact the append-only file soon; returns the error reply's text or None."""
+        """Compact the append-only file soon; return the text of the error reply, or None."""
         return "ERR there is no append-only file"
 
     def may_debug(self, client: Client) -> bool:
@@ -111,13 +111,13 @@ class Host:
         return True
 
     def look_up(self, name: str, found: Callable[[list[str]], None]) -> None:
-        """Find the IP addresses of the host ``name``, in the background, and call ``found`` with
-        them, between turns; with none where it has none or nobody answers."""
+        """Look up the IP addresses of the host ``name`` in the background, and call ``found`` with
+        them between turns; with none if it has none or no server answers."""
         found([])
 
     def sleep(self, seconds: float) -> None:
         """Block the process for this time (DEBUG SLEEP)."""
 
     def crash(self, restart: bool, delay: int) -> None:
-        """End at once without any cleanup; with ``restart`` the process replaces itself by a new
+        """End at once without any cleanup; with ``restart``, the process replaces itself with a new
         one ``delay`` ms later."""

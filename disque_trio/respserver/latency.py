@@ -9,9 +9,9 @@ class LatencyMonitor:
     """The worst latency of each second, per event.
 
     Attributes:
-        threshold: ms from which a sample is kept, 0: off.
-        events: event to its samples, oldest first: time (s since the epoch), ms.
-        worst: event to the highest ms ever sampled.
+        threshold: ms from which on a sample is kept; 0: off.
+        events: the samples of each event, oldest first: time (s since the epoch), ms.
+        worst: the highest ms ever sampled, by event.
     """
 
     def __init__(self) -> None:
@@ -33,7 +33,7 @@ class LatencyMonitor:
         self.worst[event] = max(self.worst.get(event, 0), milliseconds)
 
     def reset(self, events: list[bytes]) -> int:
-        """Forget the named events (none named: all); returns how many there were."""
+        """Forget the named events (none named: all); return how many there were."""
         names = events or list(self.events)
         found = 0
         for name in names:

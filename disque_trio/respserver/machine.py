@@ -1,17 +1,17 @@
 """The state machine of a RESP server: dispatches commands and keeps replies in order.
 
-Owns what all programs with a state machine behind a Redis protocol share: the node of Disque and
-bananaq derive from it. Nothing here waits, reads a clock or draws a random number by itself: the
-driver passes the time (ms since the epoch) in. What the outside has to do comes out as effects. At
-the end of a turn, after any number of calls, the driver
+The parts shared by all programs with a state machine behind a Redis protocol: the node of Disque
+and bananaq derive from it. Nothing here waits, reads a clock or draws random numbers: the driver
+passes in the time (ms since the epoch). What has to be done outside comes out as effects. At the
+end of a turn, after any number of calls, the driver
 
-1. writes ``journal`` to the append-only file, or calls ``roll_back`` where that fails; until this
-   is decided it calls nothing but ``command``, for requests that are ``is_independent``;
-2. calls ``commit``; replies are in ``client.out`` then, and clients other than the caller that got
-   one in ``woken``;
-3. lets leave what went to others, then the replies;
+1. writes ``journal`` to the append-only file, or calls ``roll_back`` if that fails; until then it
+   calls nothing but ``command``, for requests that are ``is_independent``;
+2. calls ``commit``; then replies are in ``client.out``, and clients other than the caller that got
+   one are in ``woken``;
+3. sends the packets for other nodes, then the replies;
 4. calls ``tick`` when ``next_wake()`` says;
-5. calls ``slices.do_slice`` once in each turn, and takes turns, while ``batches.waiting``.
+5. calls ``slices.do_slice`` once in each turn, and keeps taking turns, while ``batches.waiting``.
 """
 
 from collections.abc import Callable
@@ -33,7 +33,7 @@ from disque_trio.respserver.rights import not_permitted
 from disque_trio.respserver.slowlog import SlowLog
 from disque_trio.respserver.wait_ends import WaitEnds
 
-LONGEST_REST: Final = 10_000  # ms that the periodic work is put off when nothing happens
+LONGEST_REST: Final = 10_000  # ms for which to put off the periodic work when nothing happens
 _NOAUTH: Final = b"-NOAUTH Authentication required.\r\n"
 _OOM: Final = b"-OOM command not allowed when used memory > 'maxmemory'.\r\n"
 
@@ -42,36 +42,36 @@ class Machine:
     """A state machine driven by clients and time.
 
     Args:
-        product: what it calls itself to clients.
-        holds: what it calls what it holds.
-        commands: the command table, names in lower case.
-        host: what is around it (see ``host``).
-        clock: monotonic ns, for the durations that SLOWLOG and commandstats show.
-        maxmemory: bytes of what it holds, 0: no limit.
+        product: its name, for clients.
+        holds: the word for what it holds.
+        commands: the command table, by name in lower case.
+        host: the surroundings (see ``host``).
+        clock: monotonic, in ns; for the durations in SLOWLOG and commandstats.
+        maxmemory: limit for what it holds, in bytes; 0: no limit.
 
     Attributes:
-        now: time of the current turn, ms since the epoch.
+        now: time of the current turn, in ms since the epoch.
         users: who may log in, and what they may do.
-        client: on whose behalf it acts, None: on its own or on another node's.
+        client: for which it acts; None: on its own or for another node.
         host, commands: as given.
         memory: the account of what it holds.
-        batches: commands about many ids that are under way.
-        journaling: note in ``journal`` what has to be in an append-only file.
-        journal: records for the append-only file; the driver takes them once a turn, before the
-            replies leave.
-        flushed: everything was forgotten: what the file has is void. The driver resets it.
-        compactable: a process of its own can compact the append-only file.
+        batches: unfinished commands about many ids.
+        journaling: whether to put records for the append-only file into ``journal``.
+        journal: records for the append-only file; the driver takes them once per turn, before the
+            replies are sent.
+        flushed: everything was forgotten: the contents of the file are void. The driver resets it.
+        compactable: a separate process can compact the append-only file.
         loading: the append-only file is being read.
         write_problem: why it cannot be written, or empty.
         answered: replies that became known this turn; ``commit`` hands them out.
-        woken: clients other than the caller that were replied to; the driver empties it.
+        woken: clients other than the caller that got replies; the driver empties it.
         monitors: clients that see every command.
-        uncommitted: replies, by client and place in ``client.out``, that may be sent only when the
-            journal of the turn is in the append-only file; ``commit`` empties it.
-        blocked_clients: how many wait. wait_ends: when they do no more.
-        ended: when the last command ended, ns of ``clock``.
-        slowlog, latency: of commands that took long. durations: decides which did.
-        in_group: what is served is one of a group of commands: it must not wait for anything.
+        uncommitted: replies, by client and indexes in ``client.out``, that may be sent only when
+            the journal of the turn is in the append-only file; ``commit`` empties it.
+        blocked_clients: how many wait. wait_ends: when their waits end.
+        ended: when the last command ended, in ns of ``clock``.
+        slowlog, latency: of slow commands. durations: decides which ones were.
+        in_group: the current command is in a group: it must not wait for anything.
     """
 
     def __init__(
@@ -98,7 +98,7 @@ class Machine:
         self.compactable = True
         self.loading = False
         self.write_problem = ""
-        self.troubled = False  # one of the two
+        self.troubled = False  # either of the two
         self.answered: list[Pending] = []
         self.woken: list[Client] = []
         self.monitors: list[Client] = []
@@ -115,7 +115,7 @@ class Machine:
         self._lookup = dict(commands)
         for name, command in commands.items():
             self._lookup[name.upper()] = command
-        # Commands of one kind often come in a row.
+        # Several commands of one kind often come in a row.
         self._last_name = b""
         self._last_command: AnyCommand | None = None
         self.wait_ends = WaitEnds()
@@ -124,15 +124,15 @@ class Machine:
         """The command that a client calls ``name``."""
         return self._lookup.get(name) or self._lookup.get(name.lower())
 
-    # ---- what the driver calls ------------------------------------------------------------
+    # ---- called by the driver -------------------------------------------------------------
 
     def command(self, client: Client, args: list[bytes], now: int, started: int = 0) -> None:
         """Serve one request of ``client``, which must not be blocked.
 
-        The replies are in ``client.out`` afterwards, unless the client is blocked now.
+        The replies are in ``client.out`` afterwards, unless the client is now blocked.
 
         Args:
-            started: ns of ``clock``, if it has just been read; else 0.
+            started: ns of ``clock``, if it has just been read; otherwise 0.
         """
         self.now = now
         self.total_commands += 1
@@ -194,8 +194,8 @@ class Machine:
             self._silence(client, replies)
 
     def _line_up(self, client: Client, replies: int, journaled: bool) -> None:
-        """A request was served while others of ``client`` wait for their replies: its own, which
-        are behind the first ``replies``, have to wait for theirs."""
+        """Queue the replies of a request that was served while earlier ones of ``client`` wait for
+        theirs: those after the first ``replies``."""
         if len(client.out) > replies:
             entry = Pending(client, b"".join(client.out[replies:]))
             del client.out[replies:]
@@ -204,9 +204,9 @@ class Machine:
             self.answered.append(entry)
 
     def roll_back(self, refusal: bytes) -> None:
-        """Answer ``refusal`` instead of confirming this turn's changes, because their journal is
-        not in the append-only file."""
-        for client, start, end in reversed(self.uncommitted):  # so that the places stay right
+        """Reply ``refusal`` instead of confirming this turn's changes, because their journal is not
+        in the append-only file."""
+        for client, start, end in reversed(self.uncommitted):  # so that the indexes stay valid
             if start < min(end, len(client.out)):
                 client.out[start:end] = [refusal]
         for entry in self.answered:
@@ -214,7 +214,7 @@ class Machine:
                 entry.reply = refusal
 
     def commit(self) -> None:
-        """Release the replies that became known this turn, each client's in order."""
+        """Release the replies that became known this turn, in order for each client."""
         self.uncommitted.clear()
         if not self.answered:
             return
@@ -233,7 +233,8 @@ class Machine:
                 self.woken.append(client)
 
     def _lets(self, client: Client, command: "AnyCommand | None", args: list[bytes]) -> bool:
-        """Whether ``args`` is to be run now; answers it if not: it is refused, or kept for EXEC."""
+        """Whether ``args`` has to run now. If not, it was refused with a reply, or kept for
+        EXEC."""
         refusal = self.refusal(client, command, args)
         if client.group is not None:
             return not take(self, client, command, args, refusal, self.now)
@@ -244,9 +245,10 @@ class Machine:
         return not refusal
 
     def refusal(self, client: Client, command: "AnyCommand | None", args: list[bytes]) -> bytes:
-        """Why ``client`` must not have ``args``, a ``command``, run now: an error, or empty."""
+        """The error that keeps ``args``, a ``command`` of ``client``, from running now; empty:
+        none."""
         if not client.authenticated and (command is None or not command.unauthenticated):
-            # Whatever is wrong with it: a stranger need not know which commands there are.
+            # Whatever else is wrong: a stranger need not learn which commands there are.
             return _NOAUTH
         if command is None:
             return error(b"ERR unknown command '%b'" % args[0][:128])
@@ -265,8 +267,11 @@ class Machine:
         return b""
 
     def standing(self, client: Client) -> list[tuple[bytes, list[bytes]]]:
-        """What ``client`` gets without asking again: commands as rules call them, or by another
-        name, with the names of the queues (or patterns of names) that jobs come from."""
+        """Return what ``client`` gets without asking again.
+
+        Pairs of a command (by any name) and the names, or patterns of names, of the queues that
+        its jobs come from.
+        """
         found: list[tuple[bytes, list[bytes]]] = []
         if client.monitor:
             found.append((b"monitor", []))
@@ -276,13 +281,13 @@ class Machine:
         return found
 
     def set_trouble(self, loading: bool, write_problem: str) -> None:
-        """Say that jobs are being loaded, or why nothing can be written (empty: it can)."""
+        """Set whether jobs are being loaded, and why nothing can be written (empty: it can)."""
         self.loading = loading
         self.write_problem = write_problem
         self.troubled = loading or write_problem != ""
 
     def _silence(self, client: Client, replies: int) -> None:
-        """CLIENT REPLY OFF or SKIP: drop what was replied behind the first ``replies``."""
+        """CLIENT REPLY OFF or SKIP: drop the replies after the first ``replies``."""
         del client.out[replies:]
         if client.reply_mode == REPLY_SKIP_NEXT:
             client.reply_mode = REPLY_SKIP
@@ -290,19 +295,19 @@ class Machine:
             client.reply_mode = REPLY_ON
 
     def show_monitors(self, client: Client, command: AnyCommand, args: list[bytes]) -> None:
-        """Write ``args``, which is ``command``, to those who watch."""
+        """Send ``args``, which is ``command``, to the clients that monitor."""
         address = self.host.address(client)
         for monitor in self.monitors:
             monitor.out.append(monitor_line(self.now, address, command, args, monitor.resp))
             self.woken.append(monitor)
 
     def tick(self, now: int) -> None:
-        """Do the work due at ``now``. If it does not fit into one call, ``next_wake`` is in the
-        past afterwards."""
+        """Do the work due at ``now``. If it does not fit into one call, ``next_wake`` then returns
+        a time in the past."""
         self.now = now
 
     def next_wake(self) -> int:
-        """When ``tick`` has to be called, ms since the epoch; 0: not before something happens."""
+        """Return when to call ``tick`` next, in ms since the epoch; 0: not before an event."""
         return self.wait_ends.next_due()
 
     def cron(self, now: int) -> None:
@@ -310,22 +315,22 @@ class Machine:
         self.now = now
 
     def rest(self) -> int:
-        """How long (ms) ``cron`` may be put off while nothing happens; 0: not at all."""
+        """Return how long ``cron`` may wait while nothing happens, in ms; 0: not at all."""
         return 0 if self.troubled else LONGEST_REST
 
-    # ---- what differs -----------------------------------------------------------------------
+    # ---- for subclasses ---------------------------------------------------------------------
 
     def after_command(self) -> None:
-        """Called after each command: its client may be blocked now, and others may be served."""
+        """Called after each command: its client may now be blocked, and others may be served."""
 
     def make_room(self, command: AnyCommand) -> bool:
-        """Above 95% of the memory: evict what may be evicted; False when ``command`` must be
+        """Above 95% of the memory: evict what may be evicted. Return False if ``command`` must be
         refused."""
         return not command.denyoom or self.memory.used <= self.memory.evict_above
 
     def is_independent(self, request: list[bytes]) -> bool:
-        """Whether ``request`` may be served while what earlier ones noted is on its way into the
-        append-only file: it neither changes nor tells what that may take back."""
+        """Whether ``request`` may be served while the records of earlier ones are being written to
+        the append-only file: it neither changes nor tells what a failure would take back."""
         command = self.find_command(request[0])
         return command is None or command.is_independent(request)
 
@@ -341,17 +346,17 @@ class Machine:
             self.monitors.remove(client)
 
     def stop_pushing(self, client: Client) -> None:
-        """``client`` gets no push messages any more: it does not speak RESP3 now."""
+        """Stop push messages to ``client``, which no longer speaks RESP3."""
 
     def go_on_pushing(self, client: Client) -> None:
-        """``client`` is not ``slow`` any more."""
+        """Resume push messages to ``client``, which is no longer ``slow``."""
 
     def end_wait(self, client: Client) -> None:
-        """End the wait of ``client``, which must be blocked, without what it waits for."""
+        """End the wait of ``client``, which must be blocked, with nothing found."""
         raise NotImplementedError
 
     def stop_waiting(self, client: Client) -> None:
-        """Remove ``client``, which was blocked, from the lists of those that wait."""
+        """Remove ``client``, which was blocked, from the lists of waiting clients."""
 
     def noted(self) -> int:
         """The number of entries for an event log."""
@@ -362,7 +367,7 @@ class Machine:
         return 0
 
     def counts(self) -> "dict[str, dict[str, str | int | float]]":
-        """Sections of INFO that only this machine has, and its own fields of others."""
+        """The sections of INFO, and fields of other sections, that only this machine has."""
         return {}
 
     def flush(self) -> None:
@@ -372,7 +377,7 @@ class Machine:
     # ---- clients that wait ------------------------------------------------------------------
 
     def begin_wait(self, client: Client, names: list[bytes], timeout: int) -> None:
-        """``client`` waits for something of ``names``, for ``timeout`` ms (0: for ever)."""
+        """Make ``client`` wait for something in ``names``, for ``timeout`` ms (0: forever)."""
         client.waits_for = names
         self.blocked_clients += 1
         self.wait_ends.begin(client, self.now + timeout if timeout else 0, self.blocked_clients)
@@ -413,5 +418,5 @@ class Machine:
 
 
 def _is_http(name: bytes) -> bool:
-    """A web page that makes a browser send HTTP here must not get its commands served."""
+    """Whether it is HTTP: a web page that makes a browser send it must not run commands."""
     return name.lower() in (b"post", b"host:")

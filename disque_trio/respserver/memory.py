@@ -1,7 +1,7 @@
 """Counts the memory that jobs or events take, and decides what the limits still allow.
 
-Sizes are counted, not measured, so that the steps are the same on every machine and in every
-run: 75% of maxmemory stops local copies of new jobs, 95% starts eviction.
+Sizes are counted, not measured, so that the thresholds are the same on every machine and in every
+run: above 75% of maxmemory there are no local copies of new jobs, above 95% eviction starts.
 """
 
 from typing import Final
@@ -13,11 +13,11 @@ class Memory:
     """The memory account of one program.
 
     Attributes:
-        used: bytes of all that is held.
-        peak: the most that ``used`` was when looked at.
-        limit: maxmemory, bytes, 0: no limit.
-        external_above: above this new jobs are only placed on other nodes (75%).
-        evict_above: above this what may go is evicted (95%).
+        used: bytes of everything that is held.
+        peak: the highest ``used`` so far.
+        limit: maxmemory, in bytes; 0: no limit.
+        external_above: above this, new jobs are only placed on other nodes (75%).
+        evict_above: above this, what may go is evicted (95%).
     """
 
     def __init__(self, limit: int) -> None:
@@ -26,7 +26,7 @@ class Memory:
         self.set_limit(limit)
 
     def set_limit(self, limit: int) -> None:
-        """Set maxmemory to ``limit`` bytes, 0: no limit."""
+        """Set maxmemory to ``limit`` bytes; 0: no limit."""
         self.limit = limit
         self.external_above = limit * 75 // 100 if limit else UNLIMITED
         self.evict_above = limit * 95 // 100 if limit else UNLIMITED

@@ -5,7 +5,7 @@ from typing import Final
 from disque_trio.resp.inline import quote
 from disque_trio.respserver.command import AnyCommand
 
-# Settings whose values nobody is to see.
+# Settings whose values must not be shown.
 SECRETS: Final = (b"requirepass", b"cluster-secret", b"tls-key-file-pass")
 
 
@@ -26,17 +26,17 @@ def without_password(command: AnyCommand, args: list[bytes]) -> list[bytes]:
 
 
 def _is_password(rule: bytes) -> bool:
-    """Whether a rule of ACL SETUSER has a password, or its hash."""
+    """Whether a rule of ACL SETUSER contains a password, or its hash."""
     return rule.startswith((b">", b"<", b"#", b"!"))
 
 
 def monitor_line(
     now: int, address: str, command: AnyCommand, args: list[bytes], resp: int
 ) -> bytes:
-    """The reply of MONITOR for a command that a client at ``address`` sent at ``now`` (ms), in
-    protocol version ``resp``."""
-    # Redis has the database in front of the address, Disque has none. Clients that speak RESP3 are
-    # Redis's and look for it.
+    """The line of MONITOR for a command from a client at ``address`` at ``now`` (ms), in protocol
+    version ``resp``."""
+    # Redis has the database before the address, Disque has none. Clients that speak RESP3 are made
+    # for Redis and look for it.
     return b"+%d.%06d %b%b] %b\r\n" % (
         now // 1000,
         now % 1000 * 1000,

@@ -28,21 +28,21 @@ _PAGE = resource.getpagesize()
 
 
 class Program(Protocol):
-    """The interface of the daemon that the host belongs to. The machine needs the host, and the
-    daemon needs the machine, so the host is made before there is a daemon."""
+    """Interface of the daemon that the host belongs to. The machine needs the host, and the daemon
+    needs the machine, so the host exists before the daemon."""
 
     daemon: Daemon
 
 
 class ProcessHost(Host):
-    """The ``Host`` of any program that runs as a process of its own.
+    """The ``Host`` of any program that runs in its own process.
 
     Args:
-        program: what is around the machine; not used before it is whole.
+        program: owns the machine; not used before it is complete.
         settings: CONFIG SET changes them.
-        run_id: 40 hex characters, of this process.
-        port: the TCP port that clients connect to, 0 without one.
-        product: what the program is called, in INFO.
+        run_id: of this process, 40 hex characters.
+        port: the TCP port that clients connect to; 0: none.
+        product: the name of the program in INFO.
     """
 
     def __init__(
@@ -61,7 +61,7 @@ class ProcessHost(Host):
         return self._program.daemon.engine
 
     def listens(self, listeners: Sequence[socket.socket]) -> None:
-        """The sockets on which clients are listened for are known."""
+        """Set the sockets on which the process listens for clients."""
         known = known_listeners(listeners, self._engine.config.tls_port)
         self._port = next((port for _, port in tcp_endpoints(known)), 0)
 
@@ -104,7 +104,8 @@ class ProcessHost(Host):
     # ---- users ------------------------------------------------------------------------------
 
     def read_users(self) -> None:
-        """Have the users that are declared. Raises UserFileError; nothing has changed then."""
+        """Use the users that are declared now. Raises ``UserFileError``; then nothing has
+        changed."""
         machine = self._engine.node
         gone = machine.users.replace(self._user_file.read(machine.users))
         for user in gone:
@@ -112,8 +113,8 @@ class ProcessHost(Host):
         users_changed(machine)
 
     def reload_users(self, fresh: Settings) -> None:
-        """Have the users that are declared, if others are than before; ``fresh``: the settings as
-        they are now. Raises UserFileError; nothing has changed then."""
+        """Use the users that are declared now, if they have changed; ``fresh``: the current
+        settings. Raises ``UserFileError``; then nothing has changed."""
         if self._user_file.is_new(fresh):
             self.read_users()
 
@@ -150,7 +151,7 @@ class ProcessHost(Host):
         return self._settings.config_get(patterns)
 
     def _lets(self, setting: str, client: Client) -> bool:
-        """Whether ``setting``, which is no, yes or local, lets ``client`` do what it is about."""
+        """Whether ``setting`` (no, yes or local) allows ``client`` to do what it is about."""
         whom = self._settings.get(setting)
         connection = self._engine.clients.by_id.get(client.id)
         if whom != "local" or connection is None:
@@ -182,19 +183,19 @@ class ProcessHost(Host):
         return None
 
     def _read_certificates(self, values: Mapping[str, Any]) -> Callable[[], None]:
-        """Read the certificates, if ``values``, which are to be SET, are about them; returns what
-        puts them to use. Raises ConfigError."""
+        """Read the certificates, if ``values``, which are to be SET, concern them; return a
+        function that starts to use them. Raises ``ConfigError``."""
         about_tls = [name for name in values if name.startswith("tls-")]
         if not about_tls:
             return lambda: None
         daemon = self._program.daemon
         settings: Any = self._settings.with_values(values)
         try:
-            # Not only what is different: a file may have another content.
+            # Even if the names are the same: the files may have changed.
             return daemon.read_certificates(settings)
         except TlsError as problem:
             daemon.engine.log.warning(
-                "the settings of TLS stay as they were",
+                "the TLS settings stay as they were",
                 refused=" ".join(about_tls),
                 reason=str(problem),
             )
@@ -204,10 +205,10 @@ class ProcessHost(Host):
             ) from problem
 
     def move_problem(self, directory: str) -> str:
-        """Why the process cannot go on in another directory, or empty."""
+        """Return why the process cannot change to another directory, or empty."""
         if self._program.daemon.persistence.active:
-            # The file that is written to would stay behind, and be missed at the next start.
-            return "the append-only file is in the present one"
+            # The file that is being written would stay behind, and be missing at the next start.
+            return "the append-only file is in the current one"
         return ""
 
     def config_rewrite(self) -> str | None:
@@ -222,7 +223,7 @@ class ProcessHost(Host):
         return None
 
     def write_settings(self) -> None:
-        """Write the settings back to their file. Raises ConfigError, OSError."""
+        """Write the settings to their file. Raises ``ConfigError``, ``OSError``."""
         rewrite(self._settings)
 
     def reset_stats(self) -> None:
@@ -233,7 +234,7 @@ class ProcessHost(Host):
             problem = self._program.daemon.persistence.dump_now()
             if problem:
                 return "ERR Errors trying to SHUTDOWN. Check logs."
-        # From here on nothing may happen to a job that the file does not know.
+        # From here on, nothing may happen to a job without a record in the file.
         self._engine.halt()
         self._program.daemon.stop("a client asked for it")
         return None
@@ -303,8 +304,8 @@ class ProcessHost(Host):
 
 
 def reload_users(host: ProcessHost, fresh: Settings, log: Log) -> None:
-    """SIGHUP: have the users that are declared now, if others are than before, and log it where
-    that fails: those that there are stay. ``fresh``: the settings as they are now."""
+    """SIGHUP: use the users that are declared now, if they have changed. If that fails, log it and
+    keep the current ones. ``fresh``: the current settings."""
     try:
         host.reload_users(fresh)
     except UserFileError as problem:

@@ -1,4 +1,4 @@
-"""SIGHUP: applies those settings of the file read again that can change at runtime."""
+"""SIGHUP: reads the settings again, and applies those that can change at runtime."""
 
 from collections.abc import Callable
 from typing import Any, Protocol, TypeVar
@@ -12,7 +12,7 @@ S = TypeVar("S", bound=Settings)
 
 
 class Certificates(Protocol):
-    """What has certificates: a daemon."""
+    """Interface of a daemon with certificates."""
 
     def read_certificates(self, settings: Any) -> Callable[[], None]:
         """See ``Daemon``."""
@@ -21,8 +21,8 @@ class Certificates(Protocol):
 def differences(running: Settings, fresh: Settings) -> tuple[list[tuple[bytes, bytes]], list[str]]:
     """Compare the settings of the process with those that were just loaded.
 
-    Returns the names and values for CONFIG SET, and the names of the settings that differ but
-    take effect only at a start.
+    Returns the names and values for CONFIG SET, and the names of settings that differ but only take
+    effect at a start.
     """
     settable: list[tuple[bytes, bytes]] = []
     fixed: list[str] = []
@@ -45,9 +45,9 @@ def reload(
     daemon: Certificates,
 ) -> S | None:
     """Apply the settings that ``load`` reads, as far as they can be SET, and log the result.
-    ``config_set`` is that of a host. The certificates of ``daemon`` are read again, whether a
-    setting has changed or not. Returns the settings; None: they, or the certificates, are wrong, or
-    one was refused, and none is applied."""
+    ``config_set``: that of a host. The certificates of ``daemon`` are read again even if no setting
+    has changed. Return the settings; None: they, or the certificates, are wrong, or one was
+    refused, so none has been applied."""
     try:
         fresh = load()
         settable, fixed = differences(running, fresh)

@@ -1,6 +1,6 @@
-"""Enforces what the users of clients may do, and notes for ACL LOG what they may not.
+"""Enforces what the users of clients may do, and records refusals for ACL LOG.
 
-Clients that may do everything never come here: ``Client.unrestricted`` says so.
+Not used for clients that may do everything (``Client.unrestricted``).
 """
 
 from typing import Protocol
@@ -16,7 +16,7 @@ from disque_trio.respserver.host import Host
 
 
 class Guarded(Protocol):
-    """The interface of the machine whose clients have users."""
+    """Interface of the machine whose clients have users."""
 
     now: int
     host: Host
@@ -24,14 +24,14 @@ class Guarded(Protocol):
     in_group: bool
 
     def standing(self, client: Client) -> list[tuple[bytes, list[bytes]]]:
-        """What ``client`` gets without asking again; see ``Machine``."""
+        """Return what ``client`` gets without asking again; see ``Machine``."""
 
 
 def not_permitted(
     machine: Guarded, client: Client, command: AnyCommand, args: list[bytes]
 ) -> bytes:
-    """The error for ``args``, a ``command``, if the user of ``client`` must not have it run, which
-    is noted for ACL LOG then; else empty."""
+    """The error for ``args``, a ``command``, if the user of ``client`` must not run it; then it is
+    also recorded for ACL LOG. Otherwise empty."""
     accesses = command.accesses
     word = word_of(command, args)
     refused = client.user.refusal(
@@ -47,7 +47,7 @@ def not_permitted(
 
 
 def note_refusal(machine: Guarded, client: Client, reason: str, object: bytes, user: bytes) -> None:
-    """Note for ACL LOG what was refused to ``client``, which is, or wanted to be, ``user``."""
+    """Record for ACL LOG what was refused to ``client``, which is, or wanted to be, ``user``."""
     grouped = machine.in_group or client.group is not None
     context = "multi" if grouped else "toplevel"
     whose = machine.host.describe(client)
@@ -55,8 +55,8 @@ def note_refusal(machine: Guarded, client: Client, reason: str, object: bytes, u
 
 
 def users_changed(machine: Guarded) -> None:
-    """Make what has changed about users take effect for those who are connected. Who waits for, or
-    gets, what its user may not have any more is disconnected."""
+    """Apply changed users to connected clients. Disconnects clients that wait for, or get, what
+    their users may no longer have."""
     anybody = machine.users.default.open
     for client in machine.host.clients():
         client.log_in(client.user, client.authenticated or anybody)
@@ -76,7 +76,7 @@ def _may_go_on(machine: Guarded, client: Client) -> bool:
 
 
 def forget_user(machine: Guarded, user: User) -> None:
-    """``user`` is gone: disconnect its clients, which may do nothing any more."""
+    """Disconnect the clients of ``user``, which is gone: they may no longer do anything."""
     for client in machine.host.clients():
         if client.user is user:
             client.log_in(machine.users.default, False)

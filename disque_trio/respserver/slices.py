@@ -6,8 +6,8 @@ from disque_trio.respserver.machine import Machine
 
 
 def do_slice(machine: Machine, now: int) -> None:
-    """Do one slice of the first command that waits in ``machine.batches``; there has to be one.
-    ``now``: ms since the epoch."""
+    """Do one slice of the first batch in ``machine.batches``; there has to be one. ``now``: ms
+    since the epoch."""
     batches = machine.batches
     batch = batches.waiting.popleft()
     command = batch.command
@@ -18,7 +18,7 @@ def do_slice(machine: Machine, now: int) -> None:
     machine.client = batch.client
     try:
         if machine.write_problem:
-            # What was done may not be in the file, and what is left would not be.
+            # What was done may be missing from the file, and the rest would be.
             batch.reply = misconf(machine.write_problem)
         else:
             batch.step(batches.size)

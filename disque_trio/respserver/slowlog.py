@@ -8,7 +8,7 @@ MAX_ARG: Final = 128
 
 
 class SlowLogEntry(NamedTuple):
-    """One slow command: a rising id, its time (s since the epoch), its duration (µs), and its
+    """One slow command: an increasing id, its time (s since the epoch), its duration (µs), and its
     arguments, cut to 32 of 128 bytes."""
 
     id: int
@@ -18,8 +18,8 @@ class SlowLogEntry(NamedTuple):
 
 
 class SlowLog:
-    """The slow commands of a node. ``max_len`` entries are kept; ``slower_than`` is in µs,
-    negative: none is logged."""
+    """The slow commands of a node. Keeps ``max_len`` entries of commands slower than
+    ``slower_than`` (µs; negative: none)."""
 
     def __init__(self) -> None:
         self.entries: deque[SlowLogEntry] = deque()
@@ -39,7 +39,7 @@ class SlowLog:
         self.trim()
 
     def trim(self) -> None:
-        """Keep no more than ``max_len``."""
+        """Drop the oldest entries beyond ``max_len``."""
         while len(self.entries) > self.max_len:
             self.entries.pop()
 

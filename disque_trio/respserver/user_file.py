@@ -1,4 +1,4 @@
-"""Where the users of a server come from, and are kept: ``aclfile``, or ``user`` settings."""
+"""The place where users are declared and saved: ``aclfile``, or ``user`` settings."""
 
 import codecs
 from pathlib import Path
@@ -21,25 +21,25 @@ class UserFileError(Exception):
 
 
 class UserFile:
-    """The users as they are declared.
+    """The users as declared.
 
     Args:
         settings: say where; ``keep`` sets ``user`` there.
 
     Attributes:
-        path: of the file with users; None: they are among the settings.
+        path: of the file with users; None: they are in the settings.
     """
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
-        # The process may go to another directory.
+        # Absolute, since the process may change to another directory.
         name = settings.get("aclfile")
         self.path = Path(settings.get("dir"), name) if name else None
-        self._known: object = ()  # what was read or written last
+        self._known: object = ()  # what was last read or written
 
     def read(self, users: Users) -> "dict[bytes, User]":
-        """The users that are declared, where ``users`` says which rules there are. Raises
-        UserFileError."""
+        """Return the declared users; ``users`` defines which rules there are. Raises
+        ``UserFileError``."""
         settings = self._settings
         if self.path is None:
             self._known = settings.get("user")
@@ -51,25 +51,25 @@ class UserFile:
         return _of_file(users, self.path, data)
 
     def is_new(self, fresh: Settings) -> bool:
-        """Whether other users are declared now than when they were read or written last. ``fresh``:
-        the settings as they are now, which are taken over."""
+        """Whether other users are declared now than were last read or written. ``fresh``: the
+        current settings, whose users are adopted."""
         self._settings.put("user", fresh.get("user"))
         if self.path is None:
             return bool(fresh.get("user") != self._known)
         try:
             return _contents(self.path) != self._known
         except UserFileError:
-            return True  # reading says why
+            return True  # reading it reports why
 
     def write(self, users: Users) -> None:
-        """Write ``users`` to the file, which there must be, in one step. Raises OSError."""
+        """Write ``users`` to the file, which must exist, in one step. Raises ``OSError``."""
         assert self.path is not None
         data = b"".join([user.line() + b"\n" for user in users.sorted()])
         replace_file(str(self.path), data)
         self._known = data
 
     def keep(self, users: Users) -> None:
-        """Have ``users`` in the settings, unless they are in a file or are what is there."""
+        """Put ``users`` into the settings, unless they are in a file or already there."""
         if self.path is not None:
             return
         lines = sorted(users.own_lines())
@@ -81,7 +81,7 @@ class UserFile:
 
 
 def check_users(users: Users, settings: Settings) -> None:
-    """Look whether the users that ``settings`` declare can be read. Raises UserFileError."""
+    """Check that the users in ``settings`` can be read. Raises ``UserFileError``."""
     UserFile(settings).read(users)
 
 
@@ -95,8 +95,7 @@ def _contents(path: Path) -> bytes:
 
 
 def _of_file(users: Users, path: Path, data: bytes) -> "dict[bytes, User]":
-    """The users in the ``data`` of a file. Empty lines, and those that begin with #, are left
-    out."""
+    """The users in the ``data`` of a file. Ignores empty lines, and those that begin with #."""
     problems = []
     declared = []
     if data.startswith((codecs.BOM_UTF8, codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):

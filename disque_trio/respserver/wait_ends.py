@@ -1,4 +1,4 @@
-"""When the waits of blocked clients end."""
+"""The ends of the waits of blocked clients."""
 
 from heapq import heappop, heappush
 
@@ -8,8 +8,8 @@ from disque_trio.respserver.client import Client
 class WaitEnds:
     """The ends of the waits of one machine's clients.
 
-    Waits that ended early leave their entry behind: the number of the client's wait has changed, or
-    it waits no more.
+    A wait that ended early leaves its entry behind; such an entry shows because the number of the
+    client's wait has changed, or the client no longer waits.
     """
 
     def __init__(self) -> None:
@@ -17,20 +17,20 @@ class WaitEnds:
         self._waits = 0
 
     def begin(self, client: Client, deadline: int, blocked: int) -> None:
-        """``client`` waits from now on, until ``deadline`` (ms, 0: for ever); it is one of
-        ``blocked`` clients that do."""
+        """Note that ``client`` waits until ``deadline`` (ms; 0: forever); it is one of ``blocked``
+        clients that do."""
         self._waits += 1
         client.wait_number = self._waits
         if deadline:
             ends = self._ends
-            # What was left behind must not pile up.
+            # Stale entries must not pile up.
             if len(ends) > 1000 and len(ends) > 4 * blocked:
                 ends[:] = sorted(e for e in ends if e[2].wait_number == e[1] and e[2].waits_for)
             heappush(ends, (deadline, self._waits, client))
 
     def due(self, now: int) -> Client | None:
-        """The next client whose wait ends by ``now`` (ms), which is then forgotten here; None:
-        there is none."""
+        """Remove and return the next client whose wait ends by ``now`` (ms); None: there is
+        none."""
         ends = self._ends
         while ends and ends[0][0] <= now:
             _, number, client = heappop(ends)
@@ -39,7 +39,7 @@ class WaitEnds:
         return None
 
     def next_due(self) -> int:
-        """When the next wait ends, ms; 0: none does."""
+        """Return when the next wait ends, in ms; 0: none does."""
         ends = self._ends
         while ends and not (ends[0][2].wait_number == ends[0][1] and ends[0][2].waits_for):
             heappop(ends)

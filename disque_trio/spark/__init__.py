@@ -1,7 +1,7 @@
-"""Disque for Spark: reads from nodes and their files, and writes to nodes, with PySpark.
+"""Disque for PySpark: reads jobs, queues and files of nodes, and writes jobs.
 
-Needs the extra ``spark``. The node itself never imports it. ``register`` makes all data sources
-known to a session.
+Needs the extra ``spark``. Nodes never import this package. Call ``register`` to make all data
+sources available in a session.
 """
 
 from importlib import import_module
@@ -42,11 +42,11 @@ _MODULES = {
 
 
 def __getattr__(name: str) -> object:
-    """What needs PySpark is imported when it is used: the command can say what is not installed
-    only if this module needs nothing.
+    """Import names that need PySpark on first use. Importing this module needs nothing, so that
+    ``disque-pipeline`` can say what is not installed.
 
     Raises:
-        ImportError: PySpark or what it needs is not installed; the text says how to do it.
+        ImportError: PySpark or one of its dependencies is missing; the text says how to install it.
     """
     if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
@@ -60,7 +60,7 @@ def sources() -> "list[type[DataSource]]":
     """The data sources of this package.
 
     Raises:
-        ImportError: PySpark or what it needs is not installed; the text says how to do it.
+        ImportError: PySpark or one of its dependencies is missing; the text says how to install it.
     """
     try:
         from disque_trio.spark.datasources.aof import AofSource
@@ -79,8 +79,9 @@ def _explained(missing: ModuleNotFoundError) -> ImportError:
 
 
 def register(spark: "SparkSession") -> None:
-    """Make ``spark.read.format("disque")`` and the others known to the session. With Spark
-    Connect the server gets this package sent along, for its Python workers."""
+    """Register all data sources of this package, such as ``spark.read.format("disque")``, with a
+    session. With Spark Connect, this also sends the package to the server, for its Python workers.
+    """
     from disque_trio.spark.package import is_remote, send_package, zipped
 
     if is_remote(spark):

@@ -1,11 +1,11 @@
 """Archives queues into a table: a stream that acknowledges jobs once they are in permanent files.
 
-The table is partitioned by queue and day. Beside its files are directories that readers of the
-table skip: the checkpoint and the leases of the stream, and what of a batch is not complete. A job
-that was delivered twice is there twice: see ``read_archive``.
+The table is partitioned by queue and day. Its directory also has directories that readers of the
+table skip: the checkpoint and the leases of the stream, and the files of incomplete batches. A job
+that was delivered twice is in the table twice; ``read_archive`` drops duplicates.
 
-Tasks write the files of a batch aside. When they are complete the program brings them into the
-table, in the way of its format (``lakehouse``), which knows a batch that is repeated.
+Tasks write the files of a batch to a staging directory. When they are complete, the driver commits
+them to the table as its format requires (``lakehouse``). Repeated batches are recognized.
 """
 
 import hashlib
@@ -24,14 +24,14 @@ from pyspark.sql.streaming.query import StreamingQuery
 from disque_trio.disk import sync_directory
 from disque_trio.spark.classic import Py4JJavaError
 from disque_trio.spark.defaults import PARQUET
-from disque_trio.spark.failures import text_of, told
+from disque_trio.spark.failures import one_line, text_of
 from disque_trio.spark.files import Location, location, settings_of
 from disque_trio.spark.health import HealthFile
 from disque_trio.spark.lakehouse.bodies import decoded
 from disque_trio.spark.lakehouse.files import WRITTEN, DataFile, TaskWriter, few
 from disque_trio.spark.lakehouse.formats import table_of
 from disque_trio.spark.lakehouse.reading import more_columns, read_table
-from disque_trio.spark.lakehouse.settings import TableFailedError, TableSettings, failures_told
+from disque_trio.spark.lakehouse.settings import TableFailedError, TableSettings, table_failures
 from disque_trio.spark.lakehouse.table import Batch, Table
 from disque_trio.spark.leases.keeper import LeaseKeeper
 from disque_trio.spark.leases.places import place_of
@@ -47,7 +47,7 @@ _LOOK_SECONDS = 1
 
 
 class ArchiveError(Exception):
-    """An archive cannot be written or read; the text says which and why."""
+    """An archive cannot be written or read; the text says which, and why."""
 
 
 @dataclass
@@ -55,11 +55,12 @@ class _State:
     """The state shared by the thread that adds batches and the one that waits for it.
 
     Attributes:
-        closing: no batch shall begin any more. adding: one is being added.
-        added: the number of the last one of this stream; -1: none.
-        total: rows that were written, by all streams.
-        last: the number of the last batch with jobs that Spark has told of; -1: none.
-        undecoded: jobs whose bodies could not be decoded, in batches that were added.
+        closing: no further batch may begin.
+        adding: a batch is being added.
+        added: number of the last batch added by this stream; -1: none.
+        total: rows written by all streams.
+        last: number of the last batch with jobs that Spark has reported; -1: none.
+        undecoded: jobs whose bodies could not be decoded, in the batches added.
     """
 
     closing: bool = False
@@ -72,18 +73,19 @@ class _State:
 
 @dataclass(frozen=True)
 class Archive:
-    """The settings of an archive.
+    """An archive: its settings, and the stream that writes it.
 
     Attributes:
-        nodes: ``host:port`` each.
-        queues: names.
-        table: its directory.
-        source: of Spark: where jobs come from.
+        nodes: addresses ``host:port``.
+        queues: names of queues.
+        table: directory of the table.
+        source: Spark data source that jobs come from.
         settings: how the table is written.
-        seconds: between batches; 0: one after the other.
-        available_now: end when what is queued now is in the table.
-        options: more, for the source.
-        checkpoint: a directory that Spark knows; None: one in the table's, which has to be local.
+        seconds: from the start of one batch to the next; 0: no pause.
+        available_now: end when the jobs queued now are in the table.
+        options: further options of the source.
+        checkpoint: a directory that Spark can use; None: one in the table's directory, which has
+            to be local.
     """
 
     nodes: Sequence[str]
@@ -109,9 +111,9 @@ class Archive:
         else:
             options["queues"] = ",".join(self.queues)
         rows = spark.readStream.format(self.source).options(**options).load()
-        # The time of the batch: a batch that is repeated has the same.
+        # The time of the batch; it stays the same if the batch is repeated.
         now = f.current_timestamp()
-        # In UTC, whatever the session's zone is: compactions go by that, too.
+        # In UTC, whatever the session's time zone is, as compaction does.
         day = f.date_from_unix_date(f.floor(f.unix_micros(now) / 86_400_000_000).cast("int"))
         rows = rows.select("*", now.alias("archived_at"), day.alias("day"))
         return decoded(rows, self.settings.body, self.settings.drop_body)
@@ -125,11 +127,12 @@ class Archive:
     def _checkpoint(self) -> Location:
         place = self.place
         if self.checkpoint is None and place.local is None:
-            raise ArchiveError(f"{place}: it needs a checkpoint in a directory that Spark knows")
+            raise ArchiveError(f"{place}: needs a checkpoint in a directory that Spark can use")
         return location(self.checkpoint) if self.checkpoint else place / CHECKPOINT
 
     def _leases(self) -> dict[str, str]:
-        """Where leases are: beside the table, or in Disque, if nothing else is said."""
+        """Options for leases, unless given: in the table's directory if that is local, or else in
+        Disque."""
         if any(name.lower().startswith("lease") for name in self.options):
             return {}
         place = self.place
@@ -140,21 +143,22 @@ class Archive:
 
     @property
     def undecoded(self) -> int:
-        """How many bodies could not be decoded, of the batches that were added."""
+        """How many bodies could not be decoded, in the batches added."""
         return self._state.undecoded
 
     def start(self, spark: SparkSession) -> StreamingQuery:
-        """Begin, or go on where an earlier run has ended.
+        """Start the stream, or continue where an earlier run has ended.
 
         Raises:
-            TableError: the table is another one, or its format needs what is not installed.
-            TableFailedError: it cannot be reached, or written to, now.
+            TableError: the table has other settings, or its format needs a package that is not
+                installed.
+            TableFailedError: the table cannot be reached or written to at the moment.
         """
         self._state.added = -1
         jobs = self.jobs(spark)
         place, checkpoint = self.place, self._checkpoint
         table = table_of(place, self.settings)
-        with failures_told(str(place)):
+        with table_failures(str(place)):
             if place.local is not None:
                 make_directory(place.local / LEASES)
             replace(self.settings, columns=more_columns(jobs.schema)).keep(place)
@@ -171,11 +175,12 @@ class Archive:
 
     def acknowledge(self) -> None:
         """Acknowledge the last batch of a stream that has ended, if it is complete. Spark tells the
-        source of it only with the next batch; until then its jobs would come again after RETRY.
+        source about it only at the next batch; until then, its jobs would be delivered again after
+        RETRY.
 
         Raises:
             LeaseError: a stream is running.
-            WireError: no node can be reached; the next run does it.
+            WireError: no node can be reached; the next run will acknowledge it.
         """
         offset = _committed(self._checkpoint)
         if offset is None:
@@ -197,17 +202,19 @@ class Archive:
         restarts: Restarts | None = None,
         health: HealthFile | None = None,
     ) -> int:
-        """Archive until the end of the stream. A stream that fails is started again, from its
-        checkpoint, where that may help. Returns how many rows were written.
+        """Run the stream until it ends. If it fails, restart it from its checkpoint where that may
+        help. Returns how many rows were written.
 
         Args:
-            progress: is told now and then. tell: is told in a line why there is a new start.
-            stop: whether the stream shall end; the batch that it is at is finished first.
-            restarts: decides about new starts. health: is told how it is.
+            progress: called now and then with a line about the progress.
+            tell: called with a line about each failure before a restart.
+            stop: whether to end the stream; the current batch is finished first.
+            restarts: decides about restarts.
+            health: the health file to keep.
 
         Raises:
-            TableError: the table is another one, or needs what is not installed.
-            PySparkException, Py4JJavaError, TableFailedError: it failed, and starting it again
+            TableError: the table has other settings, or needs a package that is not installed.
+            PySparkException, Py4JJavaError, TableFailedError: the stream failed, and restarting
                 does not help.
         """
         restarts = restarts or Restarts()
@@ -216,7 +223,7 @@ class Archive:
 
         def went_on(text: str) -> None:
             nonlocal done
-            if self._state.total > done:  # an idle stream says something, too
+            if self._state.total > done:  # an idle stream reports progress, too
                 restarts.progress()
             done = self._state.total
             health.running(self._state.last, done - before)
@@ -230,15 +237,15 @@ class Archive:
                 self.follow(query, went_on, stop)
                 break
             except (PySparkException, Py4JJavaError, TableFailedError) as failure:
-                line = told(failure)
+                line = one_line(failure)
                 pause = restarts.pause(text_of(failure), line)
-                if query is not None and query.isActive:  # it was the call that failed
+                if query is not None and query.isActive:  # only the call failed
                     query.stop()
                     wait(LONGEST_PAUSE, lambda: not self._state.adding)
                 if pause is None:
                     raise
                 health.restarting(line, pause)
-                tell(f"{line}: starts again in {pause:.0f} s")
+                tell(f"{line}; restarting in {pause:.0f} s")
             wait(pause, stop)
         return self._state.total - before
 
@@ -251,11 +258,11 @@ class Archive:
         """Wait for the end of the stream. Returns how many rows it wrote.
 
         Args:
-            progress: is told now and then.
-            stop: whether the stream shall end; the batch that it is at is finished first.
+            progress: called now and then with a line about the progress.
+            stop: whether to end the stream; the current batch is finished first.
 
         Raises:
-            StreamingQueryException: it failed.
+            StreamingQueryException: the stream failed.
         """
         seen = ""
         over = last = -1
@@ -271,7 +278,7 @@ class Archive:
                 ended = True
             for done in query.recentProgress:
                 over = max(over, done["batchId"])
-                # Not the number of the batch: an idle stream tells that of the next one.
+                # Not by the number of the batch: an idle stream reports that of the next one.
                 if done["timestamp"] > seen:
                     seen = done["timestamp"]
                     rows = _rows(done)
@@ -290,25 +297,26 @@ class Archive:
         return state.total - before
 
     def _rests(self, query: StreamingQuery, over: int, last: int) -> bool:
-        """Whether the stream is between two batches, or as near to that as it gets.
+        """Whether the stream is between two batches, or as close to that as can be known.
 
         Args:
-            over: the last batch that was told of. last: the same, when it was to stop.
+            over: the last batch that Spark has reported.
+            last: the last one it had reported when the stream was told to stop.
         """
-        if is_remote(query):  # a process of the server's adds its batches, which shares no state
-            # One that is never idle has just begun the next batch: the next run repeats that.
+        if is_remote(query):  # batches are added in a process of the server, without our state
+            # If the stream is never idle, the next batch has just begun: the next run repeats it.
             return over > last or not query.status["isTriggerActive"]
         return not self._state.adding and self._state.added <= over
 
     def _add(self, table: Table, rows: DataFrame, number: int) -> None:
-        """Bring a batch into the table."""
+        """Add a batch to the table."""
         state = self._state
         if state.closing:
             raise ArchiveError("the stream is being stopped")
         state.adding = True
         staging = self.place / STAGING
         try:
-            staging.delete_tree()  # of a batch that was torn off
+            staging.delete_tree()  # left by a batch that was interrupted
             staging.make_directory()
             write = TaskWriter(staging, table.whole)
             found = [DataFile(*row) for row in rows.mapInArrow(write, WRITTEN).collect()]
@@ -318,33 +326,33 @@ class Archive:
             table.add(Batch(query, number), few(found, staging), staging)
             state.undecoded += sum(file.undecoded for file in found)
         except Exception as failure:
-            # In short: Spark looks through the text with an expression that long ones break.
+            # One line only: Spark searches the text with a regex that breaks on long ones.
             known = isinstance(failure, PySparkException | ArchiveError | OSError)
             kind = "" if known else f"{type(failure).__name__}: "
-            raise ArchiveError(f"{kind}{told(failure)}") from None
+            raise ArchiveError(f"{kind}{one_line(failure)}") from None
         finally:
             state.added = number
             state.adding = False
 
 
 def check_written(files: Sequence[DataFile], staging: Location) -> None:
-    """All that tasks have written is here. Executors elsewhere may have written to a directory of
-    the same name there.
+    """Check that all files written by tasks are here. Executors on other machines may have written
+    to a directory of the same name there.
 
     Raises:
-        ArchiveError: it is not.
+        ArchiveError: a file is missing or incomplete.
     """
     for file in files:
         path = staging / file.name
         if not path.is_file() or path.size() != file.size:
             raise ArchiveError(
-                f"{path} is not here, or not whole: the table has to be in a directory that the"
+                f"{path} is missing or incomplete: the table has to be in a directory that the"
                 " driver and all executors share"
             )
 
 
 def make_directory(path: Path) -> None:
-    """Make a directory that is not there, and those above it, on the disk."""
+    """Create a directory and its parents, if they are missing, and sync them to disk."""
     missing = [one for one in (path, *path.parents) if not one.exists()]
     path.mkdir(parents=True, exist_ok=True)
     for one in missing:
@@ -359,10 +367,12 @@ def read_archive(
     """The jobs of an archive of any format, each once.
 
     Args:
-        table: where the archive is. catalog: more properties of an Iceberg table's.
+        table: the archive's directory.
+        catalog: further properties of the catalog of an Iceberg table.
 
     Raises:
-        ArchiveError: there is none. TableError: it cannot be read.
+        ArchiveError: there is no archive.
+        TableError: it cannot be read.
     """
     place = location(table, settings_of(spark))
     settings = TableSettings.read(place) or TableSettings()
@@ -372,18 +382,18 @@ def read_archive(
 
 
 def _rows(progress: StreamingQueryProgress) -> int:
-    """Rows of a batch. Spark Connect tells only those of its sources."""
+    """Number of rows of a batch. Spark Connect reports only those of its sources."""
     rows = progress["numInputRows"]
     return sum(source["numInputRows"] for source in progress["sources"]) if rows is None else rows
 
 
 def _committed(checkpoint: Location) -> Offset | None:
-    """Where the last batch ended that Spark has committed."""
+    """The end offset of the last batch that Spark has committed; None: there is none."""
     names = [path.name for path in (checkpoint / "commits" / "*").glob()]
     commits = [name for name in names if name.isdecimal()]
     if not commits:
         return None
     last = max(commits, key=int)
-    # A version, properties of the batch, and a line for each source.
+    # The file has a version, the properties of the batch, and a line for each source.
     lines = (checkpoint / "offsets" / last).read_bytes().splitlines()
     return Offset.of(json.loads(lines[-1]))

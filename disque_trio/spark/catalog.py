@@ -1,7 +1,7 @@
-"""The tables of a live cluster as names in SQL: ``SELECT * FROM disque.queues``.
+"""The tables of a live cluster as views in SQL: ``SELECT * FROM disque.queues``.
 
-Spark's own catalog keeps them. It forgets the options of a table whose source is in Python (4.3.0),
-so each name is a view that says them, over a table without any.
+The views are in Spark's own catalog. It forgets the options of tables with a Python data source
+(Spark 4.3.0), so each name is a view that contains the options, over a table without any.
 """
 
 import re
@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 from disque_trio.spark.datasources.tables import JOBS_OPTIONS, QUEUES_OPTIONS
 from disque_trio.spark.options import OptionError, check_names, nodes_of
 
-# What an argument says; and what gives wrong rows where a table is named twice in a query.
+# ``nodes`` is an argument; ``pushdown`` gives wrong rows if a query names a table twice.
 _NOT = {"nodes", "pushdown"}
 
 
@@ -24,22 +24,25 @@ def views(
     events: str | None = None,
     **options: str | int | bool,
 ) -> list[str]:
-    """Make ``disque.jobs`` and ``disque.queues``, or make them anew. Each SELECT asks the nodes.
+    """Create or replace the views ``disque.jobs`` and ``disque.queues``. Each SELECT asks the
+    nodes.
 
-    They are in Spark's catalog as long as others are: until the session ends, or with a metastore
-    of Hive for good. What they need of a session that did not make them is ``register``.
+    Like other views in Spark's catalog, they last until the session ends, or for good with a Hive
+    metastore. A session that did not create them has to call ``register`` before it uses them.
 
     Args:
-        nodes: addresses, as in the option of that name. schema: is made if it is not there.
-        events: directories with event logs, as for ``disque-events``: makes ``disque.events``, too.
-        options: more, of both tables, as ``password``. Who may look at the definition of a view
-            can read them.
+        nodes: addresses ``host:port``, as a list or separated by commas.
+        schema: schema for the views; created if it does not exist.
+        events: directories with event logs, as for ``disque-events``: also creates
+            ``disque.events``.
+        options: further options of both tables, such as ``password``. Anybody who may see the
+            definition of a view can read them.
 
     Returns:
-        the names.
+        the names of the views.
 
     Raises:
-        OptionError: an option is one of neither table; or ``schema`` is no name.
+        OptionError: the tables have no such option, or ``schema`` is not a name.
     """
     if not re.fullmatch(r"\w+", schema):
         raise OptionError(f"schema: expected a name, got {schema!r}")
@@ -59,7 +62,7 @@ def views(
 
 
 def statements(schema: str, name: str, options: Mapping[str, str]) -> list[str]:
-    """What makes a view of the source ``disque-name``."""
+    """The SQL statements that create a view of the data source ``disque-<name>``."""
     given = ", ".join(f"`{option}` = {_quoted(value)}" for option, value in options.items())
     table = f"`{schema}`.`_{name}`"
     return [
@@ -73,5 +76,5 @@ def _text(value: str | int | bool) -> str:
 
 
 def _quoted(text: str) -> str:
-    """A string of SQL. In it Spark reads ``\\`` as Python does."""
+    """A string literal of SQL. Spark treats ``\\`` in it as Python does."""
     return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"

@@ -1,8 +1,7 @@
-"""What only a classic session has: a JVM that this process has started, or that has started it,
-and py4j to speak with it.
+"""Everything that needs a classic session: one with a JVM that this process has started, or that
+has started this process, and with py4j to talk to it.
 
-No other module touches that: the rest also works with Spark Connect, where the JVM is elsewhere
-and py4j need not be installed.
+All other modules also work with Spark Connect, where the JVM is elsewhere and py4j may be missing.
 """
 
 import os
@@ -16,13 +15,13 @@ from pyspark.sql import SparkSession
 
 try:
     from py4j.protocol import Py4JError, Py4JJavaError  # type: ignore[import-untyped]
-except ModuleNotFoundError:  # pyspark-client does without; nothing raises these then
+except ModuleNotFoundError:  # pyspark-client does not need it, and nothing raises these errors then
 
     class Py4JError(Exception):  # type: ignore[no-redef]
-        """What py4j raises."""
+        """The base class of py4j's errors."""
 
     class Py4JJavaError(Py4JError):  # type: ignore[no-redef, misc]
-        """What Java has thrown."""
+        """An exception thrown in Java."""
 
 
 __all__ = [
@@ -30,10 +29,10 @@ __all__ = [
     "Py4JJavaError",
     "check_java",
     "end_java",
-    "hush",
     "is_gone",
     "search_file",
     "send_file",
+    "silence_logs",
     "work_done",
 ]
 
@@ -43,10 +42,10 @@ _VERSION = re.compile(r'version[ =]"(?:1\.)?(\d+)', re.IGNORECASE)
 
 
 def check_java(environment: Mapping[str, str]) -> None:
-    """Spark would find a Java that is new enough.
+    """Check that Spark will find a Java that is new enough.
 
     Raises:
-        OSError: it would not.
+        OSError: there is no Java, or it is too old.
     """
     advice = f"Spark needs Java {_OLDEST} or later: apt-get install default-jre-headless"
     home = environment.get("JAVA_HOME")
@@ -59,7 +58,7 @@ def check_java(environment: Mapping[str, str]) -> None:
         if found is None:
             raise FileNotFoundError(f"no Java. {advice}, or set JAVA_HOME")
     release = Path(found).resolve().parents[1] / "release"
-    if release.exists():  # quicker than to start it
+    if release.exists():  # quicker than starting Java
         text = release.read_text(errors="replace")
     else:
         text = subprocess.run([found, "-version"], capture_output=True, text=True).stderr
@@ -68,18 +67,18 @@ def check_java(environment: Mapping[str, str]) -> None:
         raise OSError(f"{found} is Java {version[1]}. {advice}, or set JAVA_HOME")
 
 
-def hush(spark: SparkSession) -> None:
-    """What fails is raised, and told in short: Spark shall not log it as well."""
+def silence_logs(spark: SparkSession) -> None:
+    """Keep Spark from logging failures, which are raised and reported in a line anyway."""
     spark.sparkContext.setLogLevel("FATAL")
-    # A thread of PySpark's prints its stack when the JVM goes.
+    # When the JVM ends, this thread of PySpark would print a traceback.
     setattr(spark.sparkContext._accumulatorServer, "handle_error", lambda *_: None)  # noqa: B010
 
 
 def send_file(spark: SparkSession, packed: Callable[[], Path]) -> None:
-    """Give executors, if they run elsewhere, a package.
+    """Send a package to the executors, unless they run in this process's JVM.
 
     Args:
-        packed: makes it a zip file.
+        packed: makes the zip file of the package.
     """
     if not re.match(r"local($|\[)", spark.sparkContext.master or ""):
         path = packed()
@@ -88,9 +87,9 @@ def send_file(spark: SparkSession, packed: Callable[[], Path]) -> None:
 
 
 def search_file(spark: SparkSession, path: Path) -> None:
-    """Have the Python processes of sources that are registered from now on find modules in a zip
-    file. The file that was sent along does not reach those that plan a stream (Spark up to 4.3):
-    they run beside the driver, and look for it in a directory of the stream."""
+    """Let the Python processes of sources that are registered from now on find modules in a zip
+    file. Files added to the session do not reach the processes that plan a stream (Spark up to
+    4.3): these run beside the driver, and look for the files in a directory of the stream."""
     environment = spark.sparkContext.environment
     known = environment.get("PYTHONPATH", "")
     paths = known.split(os.pathsep) if known else []
@@ -99,8 +98,8 @@ def search_file(spark: SparkSession, path: Path) -> None:
 
 
 def work_done(spark: SparkSession) -> float | None:
-    """How much of the tasks of the jobs that run is done, each stage as much as another; None: no
-    job runs."""
+    """The share, 0 to 1, of the tasks of running Spark jobs that are done, averaged over stages;
+    None if no job is running."""
     tracker = spark.sparkContext.statusTracker()
     jobs = [tracker.getJobInfo(job) for job in tracker.getActiveJobsIds()]
     stages = [stage for job in jobs if job is not None for stage in job.stageIds]
@@ -113,9 +112,9 @@ def work_done(spark: SparkSession) -> float | None:
 
 
 def is_gone(spark: SparkSession) -> bool:
-    """Whether the JVM of a classic session has ended, or its context was stopped."""
+    """Whether the JVM of a classic session has ended or its context has been stopped."""
     context = getattr(spark, "_sc", None)
-    if context is None:  # of Spark Connect
+    if context is None:  # Spark Connect
         return False
     try:
         return bool(context._jsc.sc().isStopped())
@@ -124,11 +123,11 @@ def is_gone(spark: SparkSession) -> bool:
 
 
 def end_java() -> int:
-    """End the JVM that this process has started, if it has, without asking Spark: as when this
-    process dies. It is gone when this returns. Returns the signal that had killed it, or 0."""
+    """End the JVM, if this process has started one, without asking Spark, as happens when this
+    process dies. Wait until it is gone. Returns the signal that had killed it before, or 0."""
     try:
         from pyspark import SparkContext
-    except ImportError:  # pyspark-client has none
+    except ImportError:  # pyspark-client has no SparkContext
         return 0
     process = getattr(SparkContext._gateway, "proc", None)
     if process is None:

@@ -1,7 +1,6 @@
 """A small blocking client for Spark's workers: one connection, to the first node that answers.
 
-Owns the socket and what travels over it. There is no Trio here: a Spark worker is a process that
-runs plain code.
+There is no Trio here, because a Spark worker runs synchronous code.
 """
 
 import socket
@@ -21,14 +20,14 @@ DEFAULT_PORT = 7711
 CONNECT_SECONDS = 5.0
 REPLY_SECONDS = 60.0
 CHUNK = 1 << 18
-IDS = 500  # of jobs in one command
+IDS = 500  # job ids in one command
 
 
 class WireError(OSError):
     """No node can be reached, or the connection broke; the text says which node and why.
 
     Attributes:
-        replies: what came before the connection broke, of the requests that were sent together.
+        replies: those to the first requests of a pipeline, from before the connection broke.
     """
 
     def __init__(self, text: str, replies: "Sequence[Reply]" = ()) -> None:
@@ -37,10 +36,10 @@ class WireError(OSError):
 
 
 class RefusedError(Exception):
-    """The node answered with an error.
+    """The node replied with an error.
 
     Attributes:
-        code: its first word, as ``NOREPL``.
+        code: the first word of the error, such as ``NOREPL``.
     """
 
     def __init__(self, text: str) -> None:
@@ -49,7 +48,7 @@ class RefusedError(Exception):
 
 
 class Entry(NamedTuple):
-    """A node in HELLO's list; ``address`` is ``host:port``, ``priority`` 1 is the best."""
+    """A node in a HELLO reply; ``address`` is ``host:port``, ``priority`` 1 is the best."""
 
     id: str
     address: str
@@ -59,20 +58,20 @@ class Entry(NamedTuple):
 class BlockingClient:
     """A connection to the first of ``nodes`` that answers.
 
-    It is opened by the first call, and by the next one after it broke; then the nodes are tried
-    beginning behind the one that was lost. A call itself is never sent twice: whether that is
-    harmless, only the caller knows.
+    The first call opens the connection, and so does the first call after it broke, which begins
+    with the node after the one that was lost. A call is never sent twice: only the caller knows
+    whether that is harmless.
 
     Args:
-        nodes: ``host:port`` each, in the order to try them.
-        login: how to get in, if the nodes want a password or TLS.
+        nodes: addresses ``host:port``, in the order to try them.
+        login: how to log in, if the nodes need a password or TLS.
         timeout: seconds to wait for each reply.
 
     Raises:
-        ValueError: a file of certificates cannot be used.
+        ValueError: ``nodes`` is empty, or a certificate file cannot be used.
 
     Attributes:
-        address: of the node it is connected to; "" while it is not.
+        address: address of the connected node; "" while there is no connection.
     """
 
     def __init__(
@@ -85,9 +84,10 @@ class BlockingClient:
             raise ValueError("no node to connect to")
         self.address = ""
         self._nodes = list(nodes)
-        self._next = 0  # of the nodes: where the next attempt begins
+        self._next = 0  # index of the node that the next attempt begins with
         login = login or Login()
         self._auth = login.auth
+        self._naming = login.naming
         self._encryption = login.encryption()
         self._timeout = timeout
         self._socket: socket.socket | None = None
@@ -97,14 +97,14 @@ class BlockingClient:
         """Send a request and return its reply.
 
         Raises:
-            RefusedError: it is an error.
-            WireError: no node can be reached, or the connection broke; whether the request was
-                carried out is not known then.
+            RefusedError: the reply is an error.
+            WireError: no node can be reached, or the connection broke; the request may or may not
+                have been executed.
         """
         return accepted(self.pipeline([args])[0])
 
     def pipeline(self, requests: Sequence[Sequence[Argument]]) -> list[Reply]:
-        """Send requests at once and return their replies; those that are errors stand in the list.
+        """Send requests in one go and return their replies, which may include errors.
 
         Raises:
             WireError: as ``call``.
@@ -129,22 +129,22 @@ class BlockingClient:
         return replies
 
     def hello(self) -> tuple[str, list[Entry]]:
-        """The id of the node at the other end and all nodes it knows, itself included."""
+        """The id of the connected node, and all nodes that it knows, including itself."""
         reply = self.call("HELLO")
         if not isinstance(reply, list) or len(reply) < 2:
-            raise WireError(f"{self.address}: no Disque node answers HELLO like this: {reply!r}")
+            raise WireError(f"{self.address}: not a Disque node; it replied to HELLO: {reply!r}")
         entries: list[Entry] = []
         for item in reply[2:]:
             if not isinstance(item, list):
-                raise WireError(f"{self.address}: unexpected in HELLO: {item!r}")
+                raise WireError(f"{self.address}: unexpected item in HELLO: {item!r}")
             id, host, port, priority = [_text(field) for field in item]
-            if not host:  # a node that is alone has not learned its own address
+            if not host:  # a single node does not know its own address
                 host = split_address(self.address)[0]
             entries.append(Entry(id, join_address(host, int(port)), int(priority)))
         return _text(reply[1]), entries
 
     def close(self) -> None:
-        """Close the connection; the next call opens another one."""
+        """Close the connection; the next call opens a new one."""
         if self._socket is not None:
             self._socket.close()
             self._socket = None
@@ -171,10 +171,11 @@ class BlockingClient:
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             self._socket = sock
             self.address = address
-            if self._auth is None:
-                return sock
             try:
-                accepted(self.pipeline([self._auth])[0])
+                if self._auth is not None:
+                    accepted(self.pipeline([self._auth])[0])
+                if self._naming is not None:
+                    self.pipeline([self._naming])  # an error does not matter
             except WireError as problem:
                 problems.append(str(problem))
                 continue
@@ -185,16 +186,16 @@ class BlockingClient:
         raise WireError("no node can be reached: " + "; ".join(problems))
 
     def _open(self, host: str, port: int) -> socket.socket:
-        """Raises OSError."""
+        """Connect to a node. Raises OSError."""
         sock = socket.create_connection((host, port), CONNECT_SECONDS)
         return sock if self._encryption is None else self._encryption.wrap(sock, host)
 
 
 def accepted(reply: Reply) -> Reply:
-    """The reply, unless it is an error.
+    """Return the reply, unless it is an error.
 
     Raises:
-        RefusedError: it is.
+        RefusedError: it is an error.
     """
     if isinstance(reply, hiredis.ReplyError):
         raise RefusedError(str(reply))
@@ -202,7 +203,7 @@ def accepted(reply: Reply) -> Reply:
 
 
 def by_ids(command: str, ids: Sequence[bytes | str]) -> list[tuple[Arg, ...]]:
-    """The requests that say ``command`` of all ``ids``."""
+    """The requests that send ``command`` for all ``ids``."""
     return [(command, *ids[at : at + IDS]) for at in range(0, len(ids), IDS)]
 
 
@@ -210,7 +211,7 @@ def split_address(address: str) -> tuple[str, int]:
     """Host and port of ``host``, ``host:port`` or ``[ipv6]:port``; the port defaults to 7711.
 
     Raises:
-        ValueError: the port is no number.
+        ValueError: the port is not a number from 1 to 65535.
     """
     host, colon, port = address.rpartition(":")
     if not colon or address.endswith("]"):

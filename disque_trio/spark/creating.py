@@ -1,14 +1,14 @@
-"""Makes a file that must not be there yet, where others may try the same at the same time."""
+"""Creates a file that must not exist yet, while others may try the same."""
 
 import errno
 import os
-import random
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import BinaryIO, Protocol, Self
 from uuid import uuid4
 
+from disque_trio.respclient.randomness import RANDOM
 from disque_trio.spark.filesystems import (
     HADOOP,
     LOCAL,
@@ -21,8 +21,8 @@ from disque_trio.spark.filesystems import (
 )
 from disque_trio.spark.remote import FAILURES, in_a_line
 
-STALE_SECONDS = 60.0  # after which a claim is of somebody who has died
-_PATIENCE = 120.0  # s that others may claim a file
+STALE_SECONDS = 60.0  # after this time, the owner of a claim has died
+_PATIENCE = 120.0  # s; give up if others hold claims for longer
 _TRIES = 8
 _NO_LINKS = (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK, errno.EXDEV)
 _PAUSE = 0.05
@@ -30,7 +30,7 @@ _CONFLICT, _EXISTS, _UNKNOWN = 409, 412, 501
 
 
 class File(Protocol):
-    """What this needs of a ``files.Location``."""
+    """The parts of ``files.Location`` that this module needs."""
 
     @property
     def scheme(self) -> str: ...
@@ -55,18 +55,18 @@ class File(Protocol):
 
 
 def put_new(place: File, data: bytes) -> bool:
-    """Make a file if there is none, in the best way that its file system has; returns whether.
+    """Create a file unless it exists, in the best way that its file system offers. Returns whether
+    this call created it.
 
-    - on this machine by a hard link: the file system sees to it; it is brought to the disk.
-    - on S3, with the extra ``s3``, by a PUT with a condition, and on HDFS, with the extra
-      ``hdfs``, by a rename that replaces nothing: the server sees to it. All who write there
-      need the extra.
-    - elsewhere by claims (``put_by_claim``): who says so first, in a file beside it,
-      writes. That holds as long as lists of files are up to date, as those of S3, Google, Azure
-      and HDFS are, and nobody halts for more than a minute between his claim and his write.
+    - On local file systems by a hard link, which is atomic; the file is synced to disk.
+    - On S3, with the extra ``s3``, by a conditional PUT; on HDFS, with the extra ``hdfs``, by a
+      rename that never replaces a file. Both are atomic. All writers need the extra.
+    - Elsewhere by claims (``put_by_claim``): the first writer to claim the file, in another file
+      beside it, writes it. This is safe if listings are consistent, as those of S3, Google, Azure
+      and HDFS are, and no writer pauses for more than a minute between its claim and its write.
 
     Raises:
-        OSError: the file system says no.
+        OSError: the file system refuses.
     """
     if place.scheme == LOCAL:
         return put_by_link(place, data)
@@ -79,10 +79,11 @@ def put_new(place: File, data: bytes) -> bool:
 
 
 def put_by_link(place: File, data: bytes) -> bool:
-    """Make a file of this machine if there is none, and bring it to the disk; returns whether.
+    """Create a local file unless it exists, and sync it to disk. Returns whether this call created
+    it.
 
     Raises:
-        OSError: the file system says no.
+        OSError: the file system refuses.
     """
     try:
         with _beside(place, data) as temporary:
@@ -99,13 +100,13 @@ def put_by_link(place: File, data: bytes) -> bool:
 
 
 def put_by_rename(place: File, data: bytes, rename: Callable[[str, str], None]) -> bool:
-    """Make a file if there is none; returns whether.
+    """Create a file unless it exists. Returns whether this call created it.
 
     Args:
-        rename: gives a file another name in one step, and raises FileExistsError if it is taken.
+        rename: renames a file atomically, or raises FileExistsError if the name is taken.
 
     Raises:
-        OSError: the file system says no.
+        OSError: the file system refuses.
     """
     try:
         with _beside(place, data) as temporary:
@@ -119,7 +120,7 @@ def put_by_rename(place: File, data: bytes, rename: Callable[[str, str], None]) 
 
 @contextmanager
 def _beside(place: File, data: bytes) -> Iterator[File]:
-    """A temporary file with ``data`` in the same directory; it is deleted after the block."""
+    """A temporary file with ``data`` in the same directory; deleted after the block."""
     temporary = place.with_name(f".{place.name}.{uuid4().hex}.tmp")
     try:
         with temporary.open_output() as file:
@@ -130,11 +131,11 @@ def _beside(place: File, data: bytes) -> Iterator[File]:
 
 
 def put_conditionally(bucket: str, key: str, data: bytes, options: Options) -> bool | None:
-    """Make an object on S3 if there is none; returns whether. None: botocore is not installed, or
-    the server knows no conditions.
+    """Create an object on S3 unless it exists. Returns whether this call created it; None if
+    botocore is not installed, or the server does not support conditional PUTs.
 
     Raises:
-        FileSystemError: the server refuses it for another reason.
+        FileSystemError, PermissionError: the server refuses for another reason.
     """
     client = s3_client(options)
     if client is None:
@@ -152,36 +153,36 @@ def put_conditionally(bucket: str, key: str, data: bytes, options: Options) -> b
             except ClientError as refused:
                 status = refused.response["ResponseMetadata"]["HTTPStatusCode"]
                 if status == _EXISTS:
-                    # Perhaps an answer was lost, and this was a second try.
+                    # Perhaps the answer to our first attempt was lost, and this was a retry.
                     there = client.head_object(Bucket=bucket, Key=key)
                     return bool(there["Metadata"].get("writer") == mine)
                 if status == _UNKNOWN:
                     return None
-                if status != _CONFLICT:  # of two at the same moment neither may have won
+                if status != _CONFLICT:  # of two writers at the same moment, neither may have won
                     said = refused.response["Error"]
                     kind = PermissionError if status == 403 else FileSystemError
                     raise kind(f"{text}: {said.get('Code')}: {said.get('Message')}") from refused
-                time.sleep(random.uniform(0, _PAUSE) * 2**attempt)
+                time.sleep(RANDOM.uniform(0, _PAUSE) * 2**attempt)
             else:
                 return True
     except BotoCoreError as problem:
         raise FileSystemError(f"{text}: {problem}") from problem
-    raise FileSystemError(f"{text}: others write it, again and again")
+    raise FileSystemError(f"{text}: others keep writing it")
 
 
 def put_by_claim(place: File, data: bytes, pause: Callable[[float], None] = time.sleep) -> bool:
-    """Make a file if there is none; returns whether.
+    """Create a file unless it exists. Returns whether this call created it.
 
     Each writer puts a claim of its own beside the file, and then lists the claims. If there is no
-    other one it writes; else it gives way. Two cannot both see none: the later claim is put when
-    the earlier one is there. A claim that is much older than one's own is of a writer that died,
-    as far as the file system says how old files are.
+    other claim, it writes; otherwise it withdraws its claim and tries again. Two writers cannot
+    both see no other claim: when the later claim is put, the earlier one is there. A claim that is
+    much older than one's own, by the file system's clock, belongs to a writer that died.
 
     Args:
-        pause: waits so many seconds.
+        pause: sleeps for the given seconds.
 
     Raises:
-        OSError: the file system says no, or others have claims all the time.
+        OSError: the file system refuses, or others hold claims all the time.
     """
     prefix = f"_claim.{place.name}."
     deadline = time.monotonic() + _PATIENCE
@@ -201,17 +202,17 @@ def put_by_claim(place: File, data: bytes, pause: Callable[[float], None] = time
                 return True
         finally:
             mine.delete()
-        pause(random.uniform(0, _PAUSE) * 2 ** min(attempt, 6))
+        pause(RANDOM.uniform(0, _PAUSE) * 2 ** min(attempt, 6))
         attempt += 1
-    text = f"{place}: claimed by {', '.join(others)}: delete that if nobody writes there"
+    text = f"{place}: claimed by {', '.join(others)}: delete this claim if nobody writes there"
     raise FileSystemError(text)
 
 
 def _others(mine: File, prefix: str) -> list[str]:
-    """The claims of others that live. The file system's clock says how old they are."""
+    """The claims of other live writers, whose age is measured by the file system's clock."""
     claims = [(found.name, time) for found, time in mine.parent.ages()]
     times = {name: time for name, time in claims if name.startswith(prefix)}
     if mine.name not in times:
-        raise FileSystemError(f"{mine.parent}: its list of files is not up to date")
+        raise FileSystemError(f"{mine.parent}: its listing is not up to date")
     now = times.pop(mine.name)
     return [name for name, at in times.items() if now - at < STALE_SECONDS]

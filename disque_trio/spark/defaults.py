@@ -1,7 +1,8 @@
 """Defaults that commands and data sources share. Imports nothing."""
 
 DEFAULT_NODES = "127.0.0.1:7711"
+"""The nodes that are meant where none are named."""
 
-# Queues whose names begin so hold leases, and no work.
+# Queues whose names begin with this hold leases, not work.
 LEASE_QUEUES = "spark-leases/"
-PARQUET, DELTA, ICEBERG = FORMATS = ("parquet", "delta", "iceberg")  # of tables
+PARQUET, DELTA, ICEBERG = FORMATS = ("parquet", "delta", "iceberg")  # table formats

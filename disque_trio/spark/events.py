@@ -1,8 +1,8 @@
-"""The event logs of nodes as a table, read in two ways that yield the same rows.
+"""The event logs of nodes as a table. There are two ways to read them, with the same rows.
 
-``read_events`` lets Spark's own JSON reader do the work: the faster way, from any file system that
-Spark knows. ``disque-events`` is a data source by name, for SQL and for languages that see only
-names; it reads files by ``files.Location``.
+``read_events`` uses Spark's own JSON reader, which is faster and reads from any file system that
+Spark knows. ``disque-events`` is a data source with a name, for SQL and for other languages; it
+reads files with ``files.Location``.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -27,17 +27,17 @@ from disque_trio.spark.options import (
 from disque_trio.spark.periods import Period, moment
 from disque_trio.spark.segments import MALFORMED, Piece, blocks, find_segments, rows_of, split
 
-# A line as nodes write it.
+# The types of a line's keys; those not listed are BIGINT.
 _TYPES = {
     **dict.fromkeys(("node", "event", "id", "queue", "reason", "client", "peer"), "STRING"),
     **dict.fromkeys(("nacks", "deliveries", "repl", "copies", "priority"), "INT"),
     **dict.fromkeys(("group", "schedule"), "STRING"),
 }
-# What keys were added since stands at the end: programs may know columns by their places.
+# Keys that were added later come last: programs may rely on the positions of columns.
 _LATER = (*RARE_FIELDS, *PAUSE_FIELDS, "schedule", "tick")
 _COLUMNS = (*(key for key in KEYS if key not in _LATER), "count", *_LATER)
 LINE_SCHEMA = ", ".join(f"{key} {_TYPES.get(key, 'BIGINT')}" for key in _COLUMNS)
-# ``time`` in UTC, to the millisecond; ``time_ms`` is the same as the number in the line.
+# ``time`` is in UTC, to the millisecond; ``time_ms`` is the same time as the number in the line.
 EVENT_SCHEMA = LINE_SCHEMA.replace("time BIGINT,", "time TIMESTAMP, time_ms BIGINT,", 1)
 PIECE_BYTES = 32 << 20
 EVENTS_OPTIONS = (
@@ -49,7 +49,7 @@ _MODES = {"drop": "DROPMALFORMED", "fail": "FAILFAST", "keep": "PERMISSIVE"}
 
 
 def event_schema(malformed: str = "drop") -> str:
-    """The columns of the table; ``keep`` adds one with the lines that are no events."""
+    """The columns of the table; ``keep`` adds a column for lines that are not events."""
     return EVENT_SCHEMA + (f", {MALFORMED} STRING" if malformed == "keep" else "")
 
 
@@ -59,21 +59,21 @@ def read_events(
     include_open: bool = False,
     malformed: str = "drop",
 ) -> DataFrame:
-    """The events in the segments at ``paths``, read by Spark itself.
+    """The events in the segments at ``paths``, read by Spark's own JSON reader.
 
-    Only the columns that are used are made, and filters on columns other than ``time`` are
-    evaluated while a line is read: for ranges of time use ``time_ms`` where speed counts.
+    Spark parses only the columns that the query uses, and evaluates filters on columns other than
+    ``time`` while it reads a line. So for speed, filter by ``time_ms`` instead of ``time``.
 
     Args:
-        paths: directories, with all below them, or files; may have wildcards.
-        include_open: also the segments that nodes are writing, as far as they are now. One that is
-            closed meanwhile fails the query.
-        malformed: what becomes of lines that are no events: ``drop``, ``fail``, or ``keep`` to
-            have them in a column of that name. JSON without a time is left out, or kept.
+        paths: files, or directories that are searched recursively; wildcards are allowed.
+        include_open: also read segments that nodes are still writing, up to their current end. The
+            query fails if one of them is closed meanwhile.
+        malformed: what to do with lines that are not events: ``drop``, ``fail``, or ``keep`` them
+            in a column of their own. JSON without a time is never an error: it is dropped, or kept.
 
     Raises:
         OptionError: ``malformed`` is none of these.
-        OSError: open segments are asked for, and there is nothing at one of ``paths``.
+        OSError: ``include_open`` is set, and there is nothing at one of ``paths``.
     """
     keep = choice({"malformed": malformed}, "malformed", *_MODES) == "keep"
     columns = LINE_SCHEMA + (f", {MALFORMED} STRING" if keep else "")
@@ -89,11 +89,11 @@ def read_events(
         lines = reader.option("recursiveFileLookup", "true").json(list(paths))
     others = [f.col(name) for name in lines.columns if name not in ("time", MALFORMED)]
     if keep:
-        # Not the bare column: Spark refuses queries that use no other one.
+        # Spark refuses queries that use only the bare column.
         no_event = f.when(f.col("time").isNull(), f.to_json(f.struct("time", *others)))
         others.append(f.coalesce(MALFORMED, no_event).alias(MALFORMED))
     else:
-        # Where a query uses no column, as a count, Spark would take every line for a row.
+        # If a query uses no column, like a count, Spark would count every line as a row.
         lines = lines.where("time IS NOT NULL")
     return lines.select(
         f.timestamp_millis("time").alias("time"), f.col("time").alias("time_ms"), *others
@@ -120,11 +120,11 @@ class EventsSource(DataSource):
 class EventsReader(DataSourceReader):
     """Reads segments in pieces of about the same size.
 
-    Options: ``path`` (directories with all below them, or files; may have wildcards),
+    Options: ``path`` (files, or directories that are searched recursively; wildcards are allowed),
     ``includeOpen``, ``malformed`` (drop, fail, keep), ``partitionBytes``, ``since``, ``until``.
 
     Attributes:
-        period: of the events that are wanted.
+        period: the period whose events are wanted.
     """
 
     def __init__(self, schema: StructType, options: Mapping[str, str]) -> None:
@@ -137,12 +137,12 @@ class EventsReader(DataSourceReader):
         self.period = Period(since, until)
 
     def partitions(self) -> Sequence[InputPartition]:
-        """Pieces of the segments that are there now."""
+        """Partitions of the segments that exist now, each with one or more pieces."""
         segments = self.period.segments(find_segments(self._paths, self._open))
         return [InputPartition(pieces) for pieces in split(segments, self._piece)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """The events of some pieces."""
+        """The events of the partition's pieces."""
         pieces: list[Piece] = partition.value or []
         schema = arrow_schema(self._schema)
         for piece in pieces:
@@ -152,10 +152,10 @@ class EventsReader(DataSourceReader):
 
 
 class PushingEventsReader(EventsReader):
-    """Takes filters on ``time_ms``; Spark evaluates them again."""
+    """Uses filters on ``time_ms``; Spark evaluates them again."""
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
-        """Called by Spark with what the query asks for."""
+        """Called by Spark with the filters of the query."""
         for filter in filters:
             low, high = bounds(filter, "time_ms")
             self.period = self.period.within(Period(low, None if high is None else high + 1))

@@ -1,7 +1,7 @@
-"""Names files and directories on any file system, and works on them: the one place that knows how.
+"""Files and directories on any file system.
 
-A ``Location`` is a value. Executors open it again: what keys and endpoint there are goes along with
-it when it is sent to them, but is not in its text.
+A ``Location`` is a value that can be sent to executors, which open it again. Keys and endpoint go
+along with it, but are not in its text.
 """
 
 import io
@@ -44,7 +44,7 @@ from disque_trio.spark.remote import (
     split_pattern,
 )
 
-BUFFER = 256 << 10  # bytes that a read of a remote file asks for, at least
+BUFFER = 256 << 10  # the fewest bytes that a read of a remote file asks for
 _URI = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+)://([^/?]*)(.*)", re.DOTALL)
 _QUERY = re.compile(r"\?(\w+=[^&?]*(?:&\w+=[^&?]*)*)$")
 
@@ -54,11 +54,12 @@ class Location:
     """A file or a directory on a file system.
 
     Attributes:
-        scheme: of the URI; ``file`` for this machine's. authority: of the URI: bucket, host.
+        scheme: scheme of the URI; ``file`` for local files.
+        authority: authority of the URI: bucket or host.
         path: begins with a slash; "": the whole bucket.
-        options: of the file system.
-        length: bytes, as a list of files said; None: nobody did.
-        start: bytes at its beginning that its reader has read before, of a file that grows.
+        options: options of the file system.
+        length: size in bytes, as a listing gave it; None: unknown.
+        start: bytes at the beginning of a growing file that were read before.
     """
 
     scheme: str
@@ -68,39 +69,39 @@ class Location:
     length: int | None = field(default=None, repr=False, compare=False)
     start: int = field(default=0, repr=False, compare=False)
 
-    # ---- its names -------------------------------------------------------------------------------
+    # ---- names -----------------------------------------------------------------------------------
 
     def __str__(self) -> str:
-        """For people: a path of this machine as it is, others as URIs."""
+        """For people: a path if it is local, or else a URI."""
         return self.path if self.scheme == LOCAL else self.uri
 
     @property
     def uri(self) -> str:
-        """As Spark takes it, without options."""
+        """The URI for Spark, without options."""
         scheme = "s3a" if self.scheme in S3 else self.scheme
         return f"{scheme}://{self.authority}{self.path}"
 
     @property
     def name(self) -> str:
-        """Its last part."""
+        """The last part of the path."""
         return self.path.rpartition("/")[2]
 
     @property
     def local(self) -> Path | None:
-        """The path, where it is one of this machine."""
+        """The path, if it is local; otherwise None."""
         return Path(self.path) if self.scheme == LOCAL else None
 
     @property
     def parent(self) -> "Location":
-        """The directory that it is in."""
+        """The parent directory."""
         return self._at(self.path.rpartition("/")[0])
 
     def __truediv__(self, name: str) -> "Location":
-        """What is called so in this directory, or in one below it."""
+        """A file or directory below this directory; ``name`` may contain slashes."""
         return self._at(f"{self.path.rstrip('/')}/{name}")
 
     def with_name(self, name: str) -> "Location":
-        """What is called so in the same directory."""
+        """A file or directory in the same directory."""
         return self.parent / name
 
     def _at(self, path: str) -> "Location":
@@ -108,17 +109,17 @@ class Location:
             path = path or "/"
         return replace(self, path=path, length=None, start=0)
 
-    # ---- what is there ---------------------------------------------------------------------------
+    # ---- looking ---------------------------------------------------------------------------------
 
     def exists(self) -> bool:
-        """Whether a file or a directory is there."""
+        """Whether it is an existing file or directory."""
         if self.scheme == LOCAL:
             return os.path.exists(self.path)  # noqa: PTH110
         return bool(self._info().type != pafs.FileType.NotFound)
 
     def is_dir(self) -> bool:
-        """Whether it is a directory; where a file system has none: whether there are files below
-        it."""
+        """Whether it is a directory; on file systems without directories: whether there are files
+        below it."""
         if self.scheme == LOCAL:
             return os.path.isdir(self.path)  # noqa: PTH112
         return bool(self._info().type == pafs.FileType.Directory)
@@ -130,10 +131,10 @@ class Location:
         return bool(self._info().type == pafs.FileType.File)
 
     def size(self) -> int:
-        """Bytes of the file; what a list of files has said of it before stays so.
+        """Size of the file in bytes; ``length``, if it is set.
 
         Raises:
-            FileNotFoundError: there is none.
+            FileNotFoundError: there is no such file.
         """
         if self.length is not None:
             return self.length
@@ -145,11 +146,11 @@ class Location:
         return int(info.size)
 
     def files(self, recursive: bool = True) -> list["Location"]:
-        """The files in this directory, or those in all below it as well, sorted. Links are
-        followed.
+        """The files in this directory, and if ``recursive`` in all directories below it, sorted.
+        Follows symbolic links.
 
         Raises:
-            FileNotFoundError: there is no such directory, or no such bucket.
+            FileNotFoundError: there is no such directory or bucket.
         """
         if self.scheme == LOCAL:
             return sorted(self._walk(recursive))
@@ -160,7 +161,7 @@ class Location:
         """The directories in this one, sorted.
 
         Raises:
-            FileNotFoundError: there is no such directory, or no such bucket.
+            FileNotFoundError: there is no such directory or bucket.
         """
         if self.scheme == LOCAL:
             with os.scandir(self.path) as entries:
@@ -168,11 +169,12 @@ class Location:
         return [place for place, _ in self._list(False, pafs.FileType.Directory)]
 
     def glob(self) -> list["Location"]:
-        """What is there if this is taken for a pattern: with ``*``, ``?`` and ``[...]`` within
-        names, and ``**`` for any number of directories. Without them: it itself, if it is there.
+        """The files and directories that match this location as a pattern: ``*``, ``?`` and
+        ``[...]`` match within names, ``**`` matches any number of directories. Without wildcards,
+        the location itself if it exists.
 
         Raises:
-            OSError: the file system says no, or has no such bucket.
+            OSError: the file system refuses, or has no such bucket.
         """
         if self.scheme == LOCAL:
             if not MAGIC.search(self.path):
@@ -186,7 +188,7 @@ class Location:
             found = self._at(base)._list(deep, None)
         except FileNotFoundError:
             if not replace(self, path="").exists():
-                raise  # it is not even the bucket
+                raise  # there is not even the bucket
             return []
         return [
             replace(place, length=info.size)
@@ -195,7 +197,8 @@ class Location:
         ]
 
     def ages(self) -> list[tuple["Location", float]]:
-        """The files in this directory, and when each was written, s by the file system's clock."""
+        """The files in this directory, and when each was written, in seconds by the file system's
+        clock."""
         if self.scheme == LOCAL:
             times = []
             for file in self.files(recursive=False):
@@ -233,20 +236,19 @@ class Location:
             seen.add(real)
             if not recursive:
                 directories.clear()
-            # A name is of a file if it is none of a directory; those of lost links are neither.
+            # Names that are not directories are files, except for broken links.
             yield from (self._at(os.path.join(place, name)) for name in names)  # noqa: PTH118
 
     # ---- reading and writing ---------------------------------------------------------------------
 
     def open_input(self, buffer: int = BUFFER) -> BinaryIO:
-        """The file, for reading anywhere in it.
+        """Open the file for reading, with random access.
 
         Args:
-            buffer: bytes that are asked for at once, of a file that is elsewhere; 0: the reader has
-                a buffer of its own.
+            buffer: bytes to ask for at a time, for remote files; 0: the reader has its own buffer.
 
         Raises:
-            FileNotFoundError: there is none.
+            FileNotFoundError: there is no such file.
         """
         if self.scheme == LOCAL:
             return open(self.path, "rb", -1 if buffer else 0)  # noqa: PTH123
@@ -257,10 +259,10 @@ class Location:
         )
 
     def open_output(self) -> BinaryIO:
-        """A new file, for writing; one that is there is replaced. Its directory is made.
+        """Open a new file for writing; it replaces an existing one. Creates its directory.
 
-        On object stores it is there, as a whole, when it is closed; on others from the beginning.
-        So files that others look for are made by ``write_bytes`` or ``put_new``.
+        On object stores, the file appears as a whole when it is closed; elsewhere it is visible
+        from the beginning. So use ``write_bytes`` or ``put_new`` for files that others look for.
         """
         if self.scheme == LOCAL:
             os.makedirs(os.path.dirname(self.path), exist_ok=True)  # noqa: PTH103, PTH120
@@ -271,12 +273,12 @@ class Location:
             return cast(BinaryIO, there.system.open_output_stream(there.path, compression=None))
 
     def read_bytes(self) -> bytes:
-        """All that is in the file. Raises FileNotFoundError: there is none."""
+        """The contents of the file. Raises FileNotFoundError if there is none."""
         with self.open_input() as file:
             return file.read()
 
     def write_bytes(self, data: bytes) -> None:
-        """Replace the file, or make it. Who reads it meanwhile gets the old or the new one."""
+        """Create or replace the file atomically: readers see either the old or the new one."""
         if self.scheme not in (LOCAL, *HADOOP):
             self._write(data)
             return
@@ -295,24 +297,24 @@ class Location:
             file.close()
 
     def put_new(self, data: bytes) -> bool:
-        """Make the file with all of ``data``, if there is none; returns whether. Of several who do
-        so at the same time one gets True: ``creating.put_new`` says how."""
+        """Create the file with ``data``, unless it exists. Returns whether this call created it. Of
+        several concurrent calls, one returns True; see ``creating.put_new``."""
         return put_new(self, data)
 
     def sync(self) -> None:
-        """Bring a file, or the names in a directory, to the disk of this machine. Elsewhere a file
-        is safe when it is closed."""
+        """Sync a local file, or the entries of a local directory, to disk. Remote files are safe
+        when they are closed."""
         if self.scheme == LOCAL:
             (sync_directory if self.is_dir() else sync_file)(Path(self.path))
 
     # ---- moving and deleting ---------------------------------------------------------------------
 
     def rename(self, other: "Location") -> None:
-        """Give the file another name on the same file system; one that is there is replaced. On
-        object stores it is copied, which is not atomic.
+        """Rename the file within its file system; replaces an existing file. On object stores it is
+        copied, which is not atomic.
 
         Raises:
-            FileNotFoundError: there is none.
+            FileNotFoundError: there is no such file.
         """
         if self.scheme == LOCAL:
             os.replace(self.path, other.path)  # noqa: PTH105
@@ -321,7 +323,7 @@ class Location:
             moved(there.system, there.path, other.filesystem().path)
 
     def delete(self) -> None:
-        """Delete the file, if there is one."""
+        """Delete the file, if it exists."""
         if self.scheme == LOCAL:
             Path(self.path).unlink(missing_ok=True)
             return
@@ -329,7 +331,7 @@ class Location:
             deleted(there.system, there.path)
 
     def delete_tree(self) -> None:
-        """Delete a directory with all that is in it, if there is one."""
+        """Delete a directory and everything in it, if it exists."""
         if self.scheme == LOCAL:
             with suppress(FileNotFoundError):
                 shutil.rmtree(self.path)
@@ -338,7 +340,7 @@ class Location:
             there.system.delete_dir(there.path)
 
     def make_directory(self) -> None:
-        """Make it, and those above it, where a file system has directories."""
+        """Create the directory and its parents, if the file system has directories."""
         if self.scheme == LOCAL:
             os.makedirs(self.path, exist_ok=True)  # noqa: PTH103
             return
@@ -347,12 +349,12 @@ class Location:
                 there.system.create_dir(there.path, recursive=True)
 
     def filesystem(self) -> Opened:
-        """The file system of pyarrow and the path in it, for functions of pyarrow's."""
+        """The pyarrow file system and the path in it, for functions of pyarrow."""
         return opened(self.scheme, self.authority, self.path, self.options)
 
     @contextmanager
     def _told(self) -> Iterator[Opened]:
-        """What goes wrong in the block is told in a line that names this location."""
+        """Turn errors in the block into one-line errors that name this location."""
         try:
             yield self.filesystem()
         except FileSystemError:
@@ -365,16 +367,17 @@ Place = str | os.PathLike[str] | Location  # what ``location`` takes
 
 
 def location(place: Place, settings: Mapping[str, str] | None = None) -> Location:
-    """The location of a path, or of a URI.
+    """The location of a path or URI.
 
     Args:
         place: ``/path``, ``file:///path``, ``s3a://bucket/key``, ``abfss://container@account...``,
-            ``gs://bucket/key``, ``hdfs://host:port/path``, or what fsspec knows. A URI may have
-            options behind a ``?``, with pyarrow's names: ``s3a://bucket/x?region=eu-central-1``.
-        settings: of Spark (``settings_of``): those of file systems count.
+            ``gs://bucket/key``, ``hdfs://host:port/path``, or any URI that fsspec supports. A URI
+            may end with options, which have pyarrow's names:
+            ``s3a://bucket/x?region=eu-central-1``.
+        settings: Spark settings (``settings_of``); those of file systems are used.
 
     Raises:
-        FileSystemError: nobody can say where that is.
+        FileSystemError: ``place`` is a file of another machine, or has an unknown option.
     """
     if isinstance(place, Location):
         return place
@@ -382,7 +385,7 @@ def location(place: Place, settings: Mapping[str, str] | None = None) -> Locatio
     found = None if text.startswith("file:") else _URI.fullmatch(text)
     if found is None:
         path = local_path(text) if text.startswith("file:") else text
-        # As pathlib does it: links stay, and so do two dots.
+        # Like pathlib: does not resolve links or "..".
         return Location(LOCAL, "", str(Path(path).absolute()))
     scheme, authority, path = found[1].lower(), found[2], found[3]
     query = _QUERY.search(path)
@@ -393,7 +396,7 @@ def location(place: Place, settings: Mapping[str, str] | None = None) -> Locatio
 
 
 def settings_of(spark: Any) -> dict[str, str]:
-    """The settings of a session that ``location`` knows."""
+    """The settings of a session that ``location`` may use."""
     return {
         name: value for name, value in spark.conf.getAll.items() if name.startswith("spark.hadoop.")
     }

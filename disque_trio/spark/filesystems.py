@@ -1,7 +1,7 @@
-"""Opens file systems by pyarrow, with options from URIs, from Spark's settings and the environment.
+"""Opens file systems with pyarrow, with options from URIs, Spark settings and the environment.
 
-Options have pyarrow's names. What is not said is for pyarrow to find: roles of a machine, profiles
-of a user.
+Options have pyarrow's names. What they leave open, pyarrow finds out itself, such as the role of a
+machine or the profile of a user.
 """
 
 import os
@@ -24,10 +24,10 @@ AZURE = ("abfs", "abfss", "wasb", "wasbs")
 GOOGLE = ("gs", "gcs")
 HADOOP = ("hdfs", "viewfs")
 
-_ATTEMPTS = 6  # of a request to S3 that fails for a reason that passes
-_SECONDS = {"connect_timeout": "10", "request_timeout": "30"}  # for S3, unless it is said otherwise
-_RETRY_SECONDS = 60.0  # that requests to Google are made again, unless it is said otherwise
-_KEYS = ("access_key", "secret_key", "session_token")  # belong together
+_ATTEMPTS = 6  # attempts of a request to S3 that fails for a transient reason
+_SECONDS = {"connect_timeout": "10", "request_timeout": "30"}  # defaults for S3
+_RETRY_SECONDS = 60.0  # default time for retries of requests to Google
+_KEYS = ("access_key", "secret_key", "session_token")  # only used together, from one place
 _TEXTS: dict[Kind, str] = {
     S3: "access_key secret_key session_token endpoint_override region scheme role_arn session_name"
     " external_id tls_ca_file_path proxy_options",
@@ -46,7 +46,7 @@ _NUMBERS: dict[Kind, str] = {
     GOOGLE: "retry_time_limit",
     HADOOP: "replication buffer_size",
 }
-# Settings of Spark's own file systems: what they are called there.
+# Settings of Spark's S3A file system, and pyarrow's names for them.
 _S3A = {
     "access.key": "access_key",
     "secret.key": "secret_key",
@@ -70,15 +70,16 @@ _PREFIX = "spark.hadoop."
 
 
 class FileSystemError(OSError):
-    """A file system does not do what it is asked for; the text says where and why, in a line."""
+    """A file system refuses or fails; the text, one line, says where and why."""
 
 
 class Opened(NamedTuple):
-    """A file system, and the path in it.
+    """A file system, and a path in it.
 
     Attributes:
-        system: of pyarrow. path: as it takes it.
-        needs_directories: whether a file's directory has to be made before the file.
+        system: the pyarrow file system.
+        path: the path, in the form that ``system`` takes.
+        needs_directories: whether the directory of a file must be created before the file.
     """
 
     system: Any
@@ -93,22 +94,24 @@ def options_of(
     settings: Mapping[str, str] | None = None,
     environment: Mapping[str, str] | None = None,
 ) -> Options:
-    """The options of a file system; what the query says comes first, the environment last.
+    """The options of a file system. The query overrides settings, which override the environment.
 
     Args:
-        settings: of Spark, with or without ``spark.hadoop.``; others than those of file systems
-            do not count.
+        settings: Spark settings, with or without the prefix ``spark.hadoop.``; only those of file
+            systems are used.
         environment: None: that of this process.
 
     Raises:
-        FileSystemError: the query says something that this file system does not know.
+        FileSystemError: the query has an option that this file system does not have.
     """
     kind = _kind(scheme)
     said = dict(parse_qsl(query, keep_blank_values=True))
     known = [name for names in (_TEXTS, _FLAGS, _NUMBERS) for name in names.get(kind, "").split()]
     for name in said:
         if kind and name not in known:
-            raise FileSystemError(f"{scheme}://{authority}: no option {name!r} of this file system")
+            raise FileSystemError(
+                f"{scheme}://{authority}: this file system has no option {name!r}"
+            )
     environment = os.environ if environment is None else environment
     from_environment: dict[str, str] = {}
     for variable, name in _ENVIRONMENT.get(kind, ()):
@@ -128,7 +131,7 @@ def _kind(scheme: str) -> Kind:
 
 
 def _from_spark(kind: Kind, authority: str, settings: Mapping[str, str]) -> dict[str, str]:
-    """What Spark's settings say of a file system, under pyarrow's names."""
+    """The options that Spark's settings give for a file system, under pyarrow's names."""
     plain = {name.removeprefix(_PREFIX): value for name, value in settings.items() if value}
     found: dict[str, str] = {}
     if kind == S3:
@@ -149,7 +152,7 @@ def _from_spark(kind: Kind, authority: str, settings: Mapping[str, str]) -> dict
 
 
 def _with_plain_endpoint(found: dict[str, str]) -> dict[str, str]:
-    """An endpoint that is a URL becomes one as pyarrow takes it."""
+    """Split an endpoint that is a URL into host and scheme, as pyarrow needs it."""
     endpoint = found.get("endpoint_override", "")
     if "://" in endpoint:
         url = urlsplit(endpoint)
@@ -159,10 +162,10 @@ def _with_plain_endpoint(found: dict[str, str]) -> dict[str, str]:
 
 
 def opened(scheme: str, authority: str, path: str, options: Options) -> Opened:
-    """The file system of a URI, from the second time on the same one in this process.
+    """The file system of a URI. Cached: there is one object for each file system in a process.
 
     Raises:
-        FileSystemError: there is none of this kind, or it cannot be reached.
+        FileSystemError: it is of an unknown kind, or cannot be reached.
     """
     system, needs_directories = _system(scheme, authority, options)
     if scheme in (LOCAL, *HADOOP):
@@ -194,7 +197,7 @@ def _system(scheme: str, authority: str, options: Options) -> tuple[Any, bool]:
             return pafs.S3FileSystem(retry_strategy=retries, **times, **given), False
         if kind == GOOGLE:
             limit = timedelta(seconds=given.pop("retry_time_limit", _RETRY_SECONDS))
-            if "access_token" in given:  # how long it is good for nobody says; the server knows
+            if "access_token" in given:  # its expiry is unknown here; the server checks it
                 given["credential_token_expiration"] = datetime.max.replace(tzinfo=UTC)
             return pafs.GcsFileSystem(retry_time_limit=limit, **given), False
         if kind == AZURE:
@@ -212,7 +215,7 @@ def _system(scheme: str, authority: str, options: Options) -> tuple[Any, bool]:
 
 
 def _hadoop(scheme: str, authority: str, given: Mapping[str, Any]) -> Any:
-    """By hdfs-native, if it is installed; options are for libhdfs."""
+    """HDFS through hdfs-native if that is installed and there are no options, or else libhdfs."""
     host, _, port = authority.partition(":")
     if not given:
         try:
@@ -228,8 +231,8 @@ def _hadoop(scheme: str, authority: str, given: Mapping[str, Any]) -> Any:
 
 
 def renamer(system: Any) -> Callable[[str, str], None] | None:
-    """What gives a file of this file system a name, in one step, if no other file has it, and else
-    raises FileExistsError; None: it cannot do that."""
+    """A function that renames a file of this file system atomically, or raises FileExistsError if
+    the new name is taken; None if the file system cannot do that."""
     handler = getattr(system, "handler", None)
     return getattr(handler.fs, "mv_new", None) if isinstance(handler, pafs.FSSpecHandler) else None
 
@@ -251,16 +254,16 @@ def local_path(uri: str) -> str:
     """The path of a ``file:`` URL.
 
     Raises:
-        FileSystemError: it is one of another machine.
+        FileSystemError: the URL names another machine.
     """
     url = urlsplit(uri)
     if url.netloc not in ("", "localhost"):
-        raise FileSystemError(f"expected a path of this machine, got {uri!r}")
+        raise FileSystemError(f"expected a path on this machine, got {uri!r}")
     return unquote(url.path)
 
 
 def s3_client(options: Options) -> Any | None:
-    """A client of botocore's, which can do what pyarrow cannot; None: it is not installed."""
+    """A botocore client, for what pyarrow cannot do; None if botocore is not installed."""
     try:
         return _s3_client(options)
     except ImportError:

@@ -1,9 +1,7 @@
-"""The health file of an archive or a watch: what it is at, for those who look after it, and the
-check of it.
+"""The health file of an archive or a watch: its state, for monitoring, and the check of it.
 
-The file is written when something happens: a start, a sign of life (also where there is nothing to
-do), a failure, the end. So one that is old says that the process is gone, or that
-nothing moves in it.
+The file is written at every event: a start, a sign of life (also while there is nothing to do), a
+failure, the end. So an old file means that the process is gone or hangs.
 """
 
 import json
@@ -17,28 +15,31 @@ from typing import Self
 
 STARTING, RUNNING, RESTARTING = "starting", "running", "restarting"
 DONE, STOPPED = "done", "stopped"
-MAX_AGE = 120  # s, of what has not ended
-_FUTURE = 60.0  # s that a clock may have been set back
+MAX_AGE = 120  # s, unless the state is done
+_FUTURE = 60.0  # s; the clock may have been set back by as much
 
 
 class HealthError(Exception):
-    """There is no health, or it is bad; the text says which."""
+    """There is no health file, or it reports trouble; the text says which."""
 
 
 @dataclass
 class Health:
-    """What a health file says.
+    """The contents of a health file.
 
     Attributes:
-        state: starting, running, restarting; done: it has ended by itself, and well; stopped.
-        reason: why it is so; None: that goes without saying.
-        time, since: when this was written, and when the state began (seconds since 1970).
-        pid: of the process.
-        batch: the number of the last one with jobs; None: there was none yet.
-        jobs: archived by this process. restarts: new starts of the stream, or looks that failed.
-        error: the last failure, also one that is over; None: there was none.
-        looks: of a watch, how many this process has made; None: it is an archive. events: that it
-            has read in them. untold: rows that receivers have not got, as they cannot be reached.
+        state: starting, running, restarting, stopped, or done (ended by itself without a failure).
+        reason: the reason for the state; None: there is nothing to say.
+        time: when the file was written, seconds since 1970.
+        since: when the state began, seconds since 1970.
+        pid: id of the process.
+        batch: number of the last batch with jobs; None: there has been none.
+        jobs: jobs archived by this process.
+        restarts: how often the stream was restarted, or how many looks failed.
+        error: the last failure, even if it is over; None: there has been none.
+        looks: looks of a watch by this process; None: this is an archive.
+        events: events read in these looks.
+        untold: rows not yet delivered to receivers, which cannot be reached.
     """
 
     state: str = STARTING
@@ -55,13 +56,13 @@ class Health:
     untold: int = 0
 
     def enter(self, state: str, now: float, reason: str | None = None) -> None:
-        """Be in a state from now on, or still."""
+        """Enter a state, or stay in it."""
         if state != self.state or not self.since:
             self.since = now
         self.state, self.reason, self.time = state, reason, now
 
     def json(self) -> str:
-        """A line, with times that people can read as well."""
+        """One line of JSON, which has the times in readable form as well."""
         readable = {
             f"{name}_utc": datetime.fromtimestamp(value, UTC).isoformat(timespec="seconds")
             for name, value in (("time", self.time), ("since", self.since))
@@ -70,24 +71,24 @@ class Health:
 
     @classmethod
     def of(cls, text: str) -> Self:
-        """From a file. Raises HealthError: it is none."""
+        """Parse a health file. Raises HealthError if it is not one."""
         try:
             found = json.loads(text)
             known = {name.name for name in fields(cls)}
             health = cls(**{name: value for name, value in found.items() if name in known})
             health.time, health.since = float(health.time), float(health.since)
         except (ValueError, TypeError, AttributeError) as problem:
-            raise HealthError(f"it is no health file: {problem}") from None
+            raise HealthError(f"not a health file: {problem}") from None
         return health
 
     def judge(self, now: float, max_age: float | None = None) -> str:
-        """What it is at, in a line.
+        """The state in one line.
 
         Args:
-            max_age: s; None: MAX_AGE, or none at all for what is done.
+            max_age: seconds; None: MAX_AGE, or no limit if the state is done.
 
         Raises:
-            HealthError: it has stopped, or has said nothing for longer than ``max_age``.
+            HealthError: the process has stopped, or the file is older than ``max_age``.
         """
         age = now - self.time
         why = f" ({self.reason})" if self.reason else ""
@@ -96,22 +97,21 @@ class Health:
         if max_age is None and self.state != DONE:
             max_age = MAX_AGE
         if max_age is not None and not -_FUTURE <= age <= max_age:
-            raise HealthError(f"{self.state}{why}, and without a sign of life for {age:.0f} s")
+            raise HealthError(f"{self.state}{why}, but no sign of life for {age:.0f} s")
         done = f"batch {self.batch}, {self.jobs} jobs"
         if self.looks is not None:
             done = f"{self.looks} looks, {self.events} events"
-            done += f", {self.untold} rows not told" if self.untold else ""
+            done += f", {self.untold} rows not delivered" if self.untold else ""
         text = f"{self.state}{why}, {done}, {age:.0f} s ago"
         return text + (f", last error: {self.error}" if self.error else "")
 
 
 class HealthFile:
-    """Keeps a health file up to date. It never keeps anybody from work: what cannot be written is
-    left out.
+    """Keeps a health file up to date. It never gets in the way: failures to write are ignored.
 
     Args:
-        path: None: there is none.
-        clock: seconds since 1970.
+        path: None: there is no file.
+        clock: returns seconds since 1970.
     """
 
     def __init__(self, path: Path | None = None, clock: Callable[[], float] = time) -> None:
@@ -120,24 +120,31 @@ class HealthFile:
         self.health = Health(pid=os.getpid())
 
     def starting(self, reason: str | None = None) -> None:
-        """It begins, or the stream is started again."""
+        """The process starts, or starts the stream again."""
         self._write(STARTING, reason)
 
     def running(self, batch: int, jobs: int) -> None:
-        """The stream lives. Its last batch with jobs (-1: none), and how many were archived."""
+        """The stream is alive.
+
+        Args:
+            batch: its last batch with jobs; -1: none.
+            jobs: jobs archived by this process.
+        """
         self.health.batch = batch if batch >= 0 else None
         self.health.jobs = jobs
         self._write(RUNNING)
 
     def watching(self) -> None:
-        """It is a watch whose file this is; it has not looked yet."""
+        """The file is that of a watch, which has not looked yet."""
         self.health.looks = 0
 
     def looked(self, events: int, untold: int, error: str | None) -> None:
-        """A watch has looked once more, and read so many events.
+        """A watch has finished a look.
 
         Args:
-            untold: rows that receivers have not got. error: why not.
+            events: events that it read.
+            untold: rows not yet delivered to receivers.
+            error: why not.
         """
         self.health.looks = (self.health.looks or 0) + 1
         self.health.events += events
@@ -146,22 +153,22 @@ class HealthFile:
         self._write(RUNNING)
 
     def working(self) -> None:
-        """A sign of life in the middle of something."""
+        """A sign of life during a long step."""
         self._write(self.health.state, self.health.reason)
 
     def restarting(self, error: str, seconds: float) -> None:
-        """It has failed, and is started again after so many seconds."""
+        """The stream or a look has failed, and starts again in ``seconds``."""
         self.health.error = error
         self.health.restarts += 1
-        again = "starts" if self.health.looks is None else "looks"
-        self._write(RESTARTING, f"{error}: {again} again in {seconds:.0f} s")
+        what = "start" if self.health.looks is None else "look"
+        self._write(RESTARTING, f"{error}; next {what} in {seconds:.0f} s")
 
     def done(self) -> None:
-        """It ends by itself: there is no more to do."""
+        """The process ends by itself, with nothing left to do."""
         self._write(DONE)
 
     def stopped(self, error: str | None = None) -> None:
-        """It is ended; in good order without an error."""
+        """The process was stopped, or failed with ``error``."""
         self.health.error = error or self.health.error
         self._write(STOPPED, error)
 
@@ -169,7 +176,7 @@ class HealthFile:
         self.health.enter(state, self._clock(), reason)
         if self._path is None:
             return
-        # Not brought to the disk: after a crash of the machine it says nothing.
+        # Not synced to disk: after a crash of the machine, the file is meaningless anyway.
         new = self._path.with_name(f".{self._path.name}.new")
         try:
             new.write_text(self.health.json())
@@ -179,20 +186,20 @@ class HealthFile:
 
 
 def check_health(path: Path, max_age: float | None = None, now: float | None = None) -> str:
-    """What a health file says, in a line.
+    """What a health file says, in one line.
 
     Args:
-        max_age: s within which there has to have been a sign of life, see ``Health.judge``.
+        max_age: the greatest age in seconds, see ``Health.judge``.
 
     Raises:
-        HealthError: there is none, or it is not well.
+        HealthError: there is no file, or it reports trouble.
     """
     try:
         text = path.read_text()
     except OSError as problem:
         raise HealthError(f"{path}: {problem.strerror}") from None
     except UnicodeDecodeError as problem:
-        raise HealthError(f"{path}: it is no health file: {problem}") from None
+        raise HealthError(f"{path}: not a health file: {problem}") from None
     try:
         return Health.of(text).judge(time() if now is None else now, max_age)
     except HealthError as problem:

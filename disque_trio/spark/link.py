@@ -1,7 +1,7 @@
 """A link to a cluster: requests go to whichever node answers.
 
-It is what tasks of Spark speak to nodes with: they stay with one node as long as it answers, or
-visit all in turn.
+Tasks of Spark talk to nodes through it: they stay with one node as long as it answers, or visit
+all nodes in turn.
 """
 
 import time
@@ -10,26 +10,25 @@ from collections.abc import Callable, Sequence
 from disque_trio.respclient.login import Login
 from disque_trio.spark.client import Arg, BlockingClient, Reply, WireError
 
-# Another node, or the same one a moment later, may do what was refused for these reasons.
+# Errors after which another node, or the same one later, may accept the request.
 RETRIED = frozenset(("NOREPL", "NOUNIQ", "LEAVING", "OOM", "LOADING", "MISCONF"))
 WELL = 1  # the priority of a node that is neither away nor leaving
 PAUSE = 0.1  # s
 
 
 class Link:
-    """Connections to the nodes of a cluster, each opened when its node is asked for the first time.
-
-    A node that is lost is left out until all are.
+    """Connections to the nodes of a cluster, each opened on first use. A lost node is left out
+    until all nodes are lost.
 
     Args:
         nodes: addresses, in the order to try them.
-        login, timeout: of connections, see ``BlockingClient``.
+        login, timeout: see ``BlockingClient``.
         failover: seconds to look for a node when none answers.
-        discover: whether to ask them for the others of the cluster.
-        first: with ``discover``: which of all nodes that are well is the first, counted on from the
-            last to the first; None: that which answered.
-        pause: seconds between two rounds.
-        sleep, clock: of the time module.
+        discover: whether to ask nodes for the others of the cluster.
+        first: with ``discover``, the index, modulo their number, of the healthy node to begin
+            with; None: the one that answered.
+        pause: seconds between rounds through all nodes.
+        sleep, clock: as in the module ``time``.
     """
 
     def __init__(
@@ -55,27 +54,27 @@ class Link:
         self._pause = pause
         self._sleep = sleep
         self._clock = clock
-        self._at = 0  # of the nodes: whose turn it is
-        self._in_turn = len(self._nodes)  # so many of them are visited in turn
+        self._at = 0  # index of the current node
+        self._in_turn = len(self._nodes)  # number of nodes, from the first, to visit in turn
         self._size = len(self._nodes)
-        self._lost: dict[str, str] = {}  # why, by address
+        self._lost: dict[str, str] = {}  # reasons by address
         self._clients: dict[str, BlockingClient] = {}
 
     @property
     def address(self) -> str:
-        """Of the node that the next request goes to."""
+        """Address of the node that the next request goes to."""
         return self._nodes[self._at]
 
     @property
     def nodes(self) -> list[str]:
-        """All addresses that are known, beginning with this one."""
+        """All known addresses, beginning with the current one."""
         return self._nodes[self._at :] + self._nodes[: self._at]
 
     def size(self, seconds: float | None = None) -> int:
-        """How many nodes the cluster has, as one of them says now.
+        """Ask a node how many nodes the cluster has.
 
         Args:
-            seconds: how long to look for one; None: ``failover``.
+            seconds: how long to look for a node; None: ``failover``.
 
         Raises:
             WireError: no node can be reached.
@@ -85,13 +84,14 @@ class Link:
         return self._size
 
     def send(self, requests: Sequence[Sequence[Arg]], seconds: float | None = None) -> list[Reply]:
-        """All replies, if it takes several nodes: what has no answer is sent to another one.
+        """Send requests and return all replies. Requests without a reply are sent again, to
+        another node.
 
         Args:
             seconds: how long to look for a node; None: ``failover``.
 
         Raises:
-            WireError: no node can be reached; which requests were carried out is not known.
+            WireError: no node can be reached; any of the requests may have been executed.
         """
         patience = self._failover if seconds is None else seconds
         replies: list[Reply] = []
@@ -107,7 +107,7 @@ class Link:
                 now = self._clock()
                 if lost.replies or deadline is None:
                     deadline = now + patience
-                # One that is broken may be of a node that was restarted: then it is tried again.
+                # If an open connection broke, the node may have restarted: try it once more.
                 self._lose(str(lost), again=open_before)
                 if len(self._lost) == len(self._nodes):
                     if now >= deadline:
@@ -119,7 +119,7 @@ class Link:
         return replies
 
     def turn(self) -> None:
-        """The next request goes to the next node."""
+        """Go on to the next node, for the next request."""
         for step in range(1, self._in_turn + 1):
             at = (self._at + step) % self._in_turn
             if self._nodes[at] not in self._lost:
@@ -127,7 +127,7 @@ class Link:
                 return
 
     def close(self) -> None:
-        """Close all connections; the next request opens one."""
+        """Close all connections; the next request opens a new one."""
         for client in self._clients.values():
             client.close()
         self._clients.clear()
@@ -142,23 +142,23 @@ class Link:
         return self._clients[self.address]
 
     def _lose(self, why: str, again: bool) -> None:
-        """Go on with the next node that is not lost, if there is any."""
+        """Go on to the next node that is not lost, if there is one."""
         if not again:
             self._lost[self.address] = why.removeprefix("no node can be reached: ")
         order = self.nodes[1:] + self.nodes[:1]
         self._at = self._nodes.index(next((a for a in order if a not in self._lost), order[0]))
 
     def _find(self) -> None:
-        """Learn which nodes there are."""
+        """Ask the current node for the nodes of the cluster."""
         here = self.address
         own, entries = self._client().hello()
         self._discover = False
-        # Where it answered is surer than what it takes for its own address.
+        # The address at which it answered is more reliable than the one it reports.
         found = {entry.id: entry.address for entry in entries} | {own: here}
         well = sorted(found[entry.id] for entry in entries if entry.priority == WELL) or [here]
         self._size = len(found)
         self._in_turn = len(well)
-        # The others are only for when all these are lost.
+        # The others are used only when all these are lost.
         self._nodes = list(dict.fromkeys([*well, *found.values(), *self._nodes]))
         self._at = self._nodes.index(here)
         if self._first is not None:

@@ -1,5 +1,5 @@
-"""What streaming queries do, for Prometheus: a listener of a Spark session that keeps metrics and
-serves them over HTTP. Needs the extra ``metrics``.
+"""Prometheus metrics of streaming queries: a listener of a Spark session keeps them, and an HTTP
+server serves them. Needs the extra ``metrics``.
 
     from disque_trio.spark.metrics import serve_metrics
     serve_metrics(spark, "127.0.0.1", 9103)
@@ -33,18 +33,17 @@ except ModuleNotFoundError as missing:
     ) from missing
 
 MOST = 100
-"""Queries that are told apart: of those that have ended the oldest ones are forgotten."""
-
-MOST_NAME = 200  # characters of a queue's name in a label
+"""The most queries with metrics: of those that have ended, the oldest are forgotten."""
+MOST_NAME = 200  # the most characters of a queue's name in a label
 
 _BUCKETS = (0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0, 1800.0)  # s
 _QUERY = ("query",)
 _QUEUE = ("query", "source", "queue")
-_SOURCE = ("query", "source")  # by its place: descriptions differ from start to start
+_SOURCE = ("query", "source")  # the source's index: its description differs from start to start
 
 
 class State(StrEnum):
-    """Of a query."""
+    """The state of a query."""
 
     RUNNING = "running"
     IDLE = "idle"
@@ -56,13 +55,16 @@ _OVER = (State.STOPPED, State.FAILED)
 
 
 class Batch(NamedTuple):
-    """What Spark tells of a batch.
+    """What Spark reports about a batch.
 
     Attributes:
-        number: of the batch. seconds: that it took. steps: seconds of its steps, by their names.
-        rows: that it read. arriving, processed: rows a second.
-        sources: those that it read, in order.
-        state_rows, state_bytes: what operators that keep a state hold.
+        number: the batch's number.
+        seconds: the time it took.
+        steps: seconds that its steps took, by name.
+        rows: rows that it read.
+        arriving, processed: rows per second.
+        sources: its sources, in order.
+        state_rows, state_bytes: size of the state of stateful operators.
     """
 
     number: int
@@ -77,7 +79,7 @@ class Batch(NamedTuple):
 
     @classmethod
     def of(cls, progress: Mapping[str, Any]) -> Self:
-        """From a ``StreamingQueryProgress``, or what one is as JSON."""
+        """Read it from a ``StreamingQueryProgress``, or its parsed JSON."""
         steps = {name: ms / 1000 for name, ms in (progress.get("durationMs") or {}).items()}
         sources = [Source.of(source) for source in progress.get("sources") or ()]
         operators = progress.get("stateOperators") or ()
@@ -96,13 +98,14 @@ class Batch(NamedTuple):
 
 
 class Source(NamedTuple):
-    """What Spark tells of a source in a batch.
+    """What Spark reports about a source in a batch.
 
     Attributes:
-        rows: that were read.
-        offset: where the batch ended, latest: where the source ends, if they are numbers, or of
-            this package's ``disque``, where they count batches.
-        backlog: what such a source tells.
+        rows: rows that were read.
+        offset: where the batch ended, if offsets are numbers; for ``disque`` sources, they count
+            batches.
+        latest: where the source ends, likewise.
+        backlog: the backlog, for ``disque`` sources only.
     """
 
     rows: int
@@ -112,14 +115,15 @@ class Source(NamedTuple):
 
     @classmethod
     def of(cls, progress: Mapping[str, Any]) -> Self:
-        """From a ``SourceProgress``, or what one is as JSON."""
+        """Read it from a ``SourceProgress``, or its parsed JSON."""
         offset, latest = (_number(progress.get(name)) for name in ("endOffset", "latestOffset"))
         backlog = Backlog.of(progress.get("latestOffset"))
         return cls(max(progress.get("numInputRows") or 0, 0), offset, latest, backlog)
 
     @property
     def behind(self) -> float | None:
-        """How much more there is than the batch has, if it tells: jobs, or steps of the offset."""
+        """How far the batch is behind the source: in jobs for ``disque`` sources, or else in
+        offsets; None if unknown."""
         if self.backlog is not None:
             return sum(queue.behind for queue in self.backlog.queues.values())
         if self.offset is None or self.latest is None:
@@ -136,18 +140,18 @@ def _number(offset: object) -> float | None:
 
 
 class StreamMetrics:
-    """The metrics of streaming queries, by the names of these, or the ids of those without one.
+    """The metrics of streaming queries, labelled with the query's name, or its id if it has none.
 
     Args:
-        registry: where they are registered; only one object can be in a registry.
-        now: seconds since the epoch.
+        registry: where the metrics are registered; a registry can hold only one such object.
+        now: returns seconds since the epoch.
     """
 
     def __init__(self, registry: CollectorRegistry, now: Callable[[], float] = time.time) -> None:
         self._now = now
-        self._names: dict[str, str] = {}  # by ids, the one that was heard of last at the end
-        self._states: dict[str, State] = {}  # by names, likewise
-        self._known: dict[str, dict[str, list[str]]] = {}  # queues by names and sources
+        self._names: dict[str, str] = {}  # by id; the most recently started one last
+        self._states: dict[str, State] = {}  # by name; the most recently reported one last
+        self._known: dict[str, dict[str, list[str]]] = {}  # queues, by name and source
         self._all: list[MetricWrapperBase] = []
 
         def gauge(name: str, text: str, labels: Sequence[str] = _QUERY) -> Gauge:
@@ -161,51 +165,62 @@ class StreamMetrics:
             return made
 
         self._state = gauge(
-            "query_state", "1 for the state that the query is in.", ("query", "state")
+            "query_state", "Whether the query is in this state (1 for yes).", ("query", "state")
         )
         self._heard = gauge(
-            "last_event_timestamp_seconds", "When the query was last heard of: a batch, or idle."
+            "last_event_timestamp_seconds",
+            "Unix time of the last event: a batch, or a report that the query is idle.",
         )
         self._starts = counter("starts_total", "Starts of the query.")
-        self._failures = counter("failures_total", "Ends of the query with an error.")
-        self._batches = counter("batches_total", "Batches that were done.")
+        self._failures = counter("failures_total", "Failures of the query.")
+        self._batches = counter("batches_total", "Batches completed.")
         self._last_batch = gauge("last_batch", "Number of the last batch.")
-        self._rows = counter("input_rows_total", "Rows that were read.")
-        self._arriving = gauge("input_rows_per_second", "Rows that arrived, in the last batch.")
-        self._processed = gauge("processed_rows_per_second", "Rows processed, in the last batch.")
+        self._rows = counter("input_rows_total", "Rows read.")
+        self._arriving = gauge(
+            "input_rows_per_second", "Rate at which rows arrived during the last batch."
+        )
+        self._processed = gauge(
+            "processed_rows_per_second", "Rate at which the last batch processed rows."
+        )
         self._seconds = Histogram(
             "disque_spark_batch_seconds",
-            "How long batches took.",
+            "Duration of batches.",
             _QUERY,
             buckets=_BUCKETS,
             registry=registry,
         )
         self._all.append(self._seconds)
         self._steps = counter(
-            "batch_step_seconds_total", "Time that steps of batches took.", ("query", "step")
+            "batch_step_seconds_total", "Total duration of the steps of batches.", ("query", "step")
         )
-        self._state_rows = gauge("state_rows", "Rows that operators with a state hold.")
-        self._state_bytes = gauge("state_memory_bytes", "Memory that they take.")
-        self._source_rows = counter("source_input_rows_total", "Rows of a source.", _SOURCE)
+        self._state_rows = gauge("state_rows", "Rows held by stateful operators.")
+        self._state_bytes = gauge("state_memory_bytes", "Memory used by stateful operators.")
+        self._source_rows = counter(
+            "source_input_rows_total", "Rows read from the source.", _SOURCE
+        )
         self._offset = gauge(
-            "source_offset", "Where the last batch ended in a source that counts.", _SOURCE
+            "source_offset",
+            "Offset at which the last batch ended, if offsets are numbers.",
+            _SOURCE,
         )
         self._behind = gauge(
-            "source_behind", "How much more the source has; of disque: jobs.", _SOURCE
+            "source_behind",
+            "How far the last batch was behind the source, in offsets, or in jobs for disque.",
+            _SOURCE,
         )
         self._behind_by = gauge(
             "source_queue_behind",
-            "Jobs behind the last batch: of the queue with the fewest, the most, and the mean.",
+            "Jobs left in a queue by the last batch: minimum, maximum or mean.",
             (*_SOURCE, "of"),
         )
-        self._queued = gauge("queue_jobs", "Jobs queued when it was planned.", _QUEUE)
-        self._left = gauge("queue_behind", "Of these, those that are not in the batch.", _QUEUE)
+        self._queued = gauge("queue_jobs", "Jobs queued when the last batch was planned.", _QUEUE)
+        self._left = gauge("queue_behind", "Queued jobs left out of the last batch.", _QUEUE)
         self._oldest = gauge(
-            "queue_oldest_job_age_seconds", "Age of the oldest of the queued ones.", _QUEUE
+            "queue_oldest_job_age_seconds", "Age of the oldest queued job.", _QUEUE
         )
 
     def started(self, query: str, name: str | None) -> None:
-        """A query begins, or begins again. ``query``: its id."""
+        """A query starts, or starts again. ``query`` is its id."""
         self._names.pop(query, None)
         self._names[query] = name or query
         name = self._names[query]
@@ -215,7 +230,7 @@ class StreamMetrics:
         self._forget()
 
     def batch(self, query: str, name: str | None, batch: Batch) -> None:
-        """A query has done a batch."""
+        """A query has finished a batch."""
         name = self._names.setdefault(query, name or query)
         self._to(name, State.RUNNING)
         self._batches.labels(name).inc()
@@ -242,7 +257,7 @@ class StreamMetrics:
         """A query has nothing to do."""
         name = self._names.setdefault(query, query)
         self._to(name, State.IDLE)
-        # There is nothing to read; Spark tells no more of it than that.
+        # Spark reports nothing except that there is nothing to read.
         for place, queues in self._known.get(name, {}).items():
             self._behind.labels(name, place).set(0)
             self._waiting(name, place, dict.fromkeys(queues, QueueBacklog(0, 0, 0.0)))
@@ -250,7 +265,7 @@ class StreamMetrics:
         self._processed.labels(name).set(0)
 
     def ended(self, query: str, error: str | None) -> None:
-        """A query has ended. ``error``: why, if it has failed."""
+        """A query has ended. ``error`` says why, if it failed."""
         name = self._names.setdefault(query, query)
         self._arriving.labels(name).set(0)
         self._processed.labels(name).set(0)
@@ -259,7 +274,7 @@ class StreamMetrics:
         self._to(name, State.STOPPED if error is None else State.FAILED)
 
     def _waiting(self, name: str, place: str, queues: Mapping[str, QueueBacklog]) -> None:
-        """The queues of a source; none other is there any more."""
+        """Set the metrics of a source's queues, and drop those of queues that are gone."""
         self._known.setdefault(name, {})[place] = list(queues)
         for metric in (self._queued, self._left, self._oldest):
             metric.remove_by_labels({"query": name, "source": place})
@@ -280,7 +295,7 @@ class StreamMetrics:
         self._heard.labels(name).set(self._now())
 
     def _forget(self) -> None:
-        """Forget queries that ended longest ago, as many as there are too many."""
+        """Forget the queries that ended longest ago while there are more than ``MOST``."""
         over = [name for name, state in self._states.items() if state in _OVER]
         for name in over[: max(len(self._states) - MOST, 0)]:
             del self._states[name]
@@ -291,7 +306,7 @@ class StreamMetrics:
 
 
 class MetricsListener(StreamingQueryListener):
-    """Keeps ``metrics`` up to date with all queries of the session that it is added to."""
+    """Updates ``metrics`` from all queries of the session that it is added to."""
 
     def __init__(self, metrics: StreamMetrics) -> None:
         super().__init__()
@@ -312,10 +327,10 @@ class MetricsListener(StreamingQueryListener):
 
 
 class Served:
-    """Metrics of a session that are being served.
+    """A running HTTP server for the metrics of a session.
 
     Attributes:
-        port: where.
+        port: the port it listens on.
     """
 
     def __init__(
@@ -327,7 +342,7 @@ class Served:
         self._server = server
 
     def close(self) -> None:
-        """Serve them no longer. The session goes on."""
+        """Stop the server and the listener. The session goes on."""
         self._server.shutdown()
         self._server.server_close()
         self._spark.streams.removeListener(self._listener)
@@ -339,15 +354,15 @@ def serve_metrics(
     port: int = 9103,
     registry: CollectorRegistry | None = None,
 ) -> Served:
-    """Keep metrics of all streaming queries of a session, from now on, and serve them in a thread:
-    ``/metrics``, as Prometheus' text or OpenMetrics.
+    """Keep metrics of all streaming queries of a session from now on, and serve them at
+    ``/metrics``, as Prometheus text or OpenMetrics, in a thread.
 
     Args:
-        port: 0: any that is free.
-        registry: a new one if None; what else is in it is served as well.
+        port: 0: any free port.
+        registry: None: a new one. Other metrics in it are served as well.
 
     Raises:
-        OSError: it cannot listen there.
+        OSError: it cannot listen at this address.
     """
     registry = registry or CollectorRegistry()
     listener = MetricsListener(StreamMetrics(registry))

@@ -1,16 +1,16 @@
-"""Says what to install where the extra ``spark`` is missing. Imports only what always is there."""
+"""Says what to install if the extra ``spark`` is missing. Imports only what is always installed."""
 
 from disque_trio.extras import how_to_install
 
-# ``pyspark-client``, for Spark Connect, does without py4j.
+# ``pyspark-client``, for Spark Connect, does not need py4j.
 _MODULES = ("pyspark", "py4j", "pyarrow", "pandas", "numpy", "grpc", "grpc_status", "zstandard")
 
 
 def advice(missing: ModuleNotFoundError, who: str) -> str | None:
-    """A line about a module that could not be imported; None: it is none of those of the extra.
+    """How to install a module that could not be imported; None if it is not one of the extra's.
 
     Args:
-        who: needs it.
+        who: what needs the module, for the text.
     """
     name = (missing.name or "").partition(".")[0]
     if name not in _MODULES:

@@ -1,6 +1,6 @@
 """The nodes of a cluster as a driver sees them, with a connection to each.
 
-Nodes come and go while a stream runs: who does not answer is left out for a while.
+Nodes come and go while a stream runs: a node that does not answer is left out for a while.
 """
 
 import time
@@ -19,10 +19,10 @@ class Nodes:
 
     Args:
         seeds: addresses to begin with.
-        login: how to get in.
-        discover: whether to ask them for the others of their cluster.
+        login: how to log in.
+        discover: whether to ask nodes for the others of their cluster.
         timeout: seconds to wait for a reply.
-        clock: monotonic seconds.
+        clock: returns monotonic seconds.
     """
 
     def __init__(
@@ -41,10 +41,10 @@ class Nodes:
         self._known = list(seeds)
         self._discovered = -DISCOVER_SECONDS
         self._clients: dict[str, BlockingClient] = {}
-        self._down: dict[str, tuple[float, float]] = {}  # until when, and after what pause
+        self._down: dict[str, tuple[float, float]] = {}  # until when, and the length of the pause
 
     def addresses(self) -> list[str]:
-        """All nodes that are known, also those that do not answer now."""
+        """All known nodes, including those that do not answer now."""
         now = self._clock()
         if self._discover and now - self._discovered >= DISCOVER_SECONDS:
             found = self._find(self._seeds) or self._find(self._known)
@@ -54,7 +54,7 @@ class Nodes:
         return list(self._known)
 
     def ask(self, requests: Sequence[Sequence[Arg]]) -> dict[str, list[Reply]]:
-        """The replies of each node that can be reached."""
+        """Send requests to every node that can be reached; return their replies by address."""
         answers: dict[str, list[Reply]] = {}
         for address in self.addresses():
             try:
@@ -66,19 +66,19 @@ class Nodes:
         return answers
 
     def client(self, address: str) -> BlockingClient:
-        """The connection to one of them.
+        """The connection to a node.
 
         Raises:
             WireError: it did not answer a short time ago.
         """
         if self._down.get(address, (0.0, 0.0))[0] > self._clock():
-            raise WireError(f"{address}: did not answer lately")
+            raise WireError(f"{address}: did not answer recently")
         if address not in self._clients:
             self._clients[address] = BlockingClient([address], self._login, self._timeout)
         return self._clients[address]
 
     def lost(self, address: str) -> None:
-        """The node did not answer. It is left out for a while, longer each time."""
+        """A node did not answer: leave it out for a while, longer each time."""
         until, pause = self._down.get(address, (0.0, DOWN_SECONDS / 2))
         if until <= self._clock():
             pause = min(2 * pause, DOWN_MOST)
@@ -88,7 +88,7 @@ class Nodes:
             client.close()
 
     def _find(self, addresses: Sequence[str]) -> list[str]:
-        """The clusters of those of ``addresses`` that answer, each node once."""
+        """The nodes of the clusters of those ``addresses`` that answer, each node once."""
         own: dict[str, str] = {}  # addresses by id
         others: dict[str, str] = {}
         for address in addresses:
@@ -97,7 +97,7 @@ class Nodes:
             except WireError:
                 self.lost(address)
                 continue
-            # Where it answered is surer than what it takes for its own address.
+            # The address at which it answered is more reliable than the one it reports.
             own.setdefault(id, address)
             others.update((entry.id, entry.address) for entry in entries)
         return [*own.values(), *(at for id, at in others.items() if id not in own)]

@@ -1,6 +1,6 @@
 """Parses the options that all data sources share, and converts bytes to columns.
 
-The names of options are those of Spark: case does not matter, all values are text.
+As everywhere in Spark, the case of an option's name does not matter, and all values are strings.
 """
 
 import json
@@ -18,14 +18,14 @@ from disque_trio.respclient.tls import Tls
 from disque_trio.spark.client import split_address
 from disque_trio.spark.defaults import DEFAULT_NODES
 
-# How to get in, which all sources have that connect to nodes.
+# Options of all sources that connect to nodes.
 CONNECTION = (
-    *("nodes", "username", "password"),
+    *("nodes", "username", "password", "clientName"),
     *("tls", "tlsCaFile", "tlsCertFile", "tlsKeyFile"),
     *("tlsServerName", "tlsCheckHostname", "tlsInsecure"),
 )
-# What Spark puts among the options itself: for a path that was given to load or save, for streams,
-# and for tables that were made by CREATE TABLE.
+# Options that Spark adds itself: for a path passed to load or save, for streams, and for tables
+# made by CREATE TABLE.
 _SPARKS = {
     *("path", "paths", "queryname", "checkpointlocation"),
     *("provider", "owner", "location", "comment", "external", "is_managed_location"),
@@ -33,7 +33,7 @@ _SPARKS = {
 _SPARKS_BEGIN = ("option.", "spark.", "serialization.", "__")
 
 
-# What an option may be at most: s, or ms, that sockets and threads can wait; tasks of a job.
+# Upper limits of options: seconds or ms that sockets and threads can wait; tasks of a Spark job.
 MOST_TIME = 10**9
 MOST_TASKS = 100_000
 
@@ -49,16 +49,16 @@ def check_names(
     others: Collection[str] = (),
     what: str = "",
 ) -> None:
-    """Whether all ``options`` are those of a source. Spark gives their names in lower case.
+    """Check that a source has all of ``options``. Spark passes their names in lower case.
 
     Args:
-        source: its name, for the text of the error.
-        known: the options that it has.
-        others: those that it has where it does something else.
-        what: what it does here, as ``when it writes``.
+        source: name of the source, for the error.
+        known: options that the source has here.
+        others: options that it has only elsewhere: when it reads, if it writes here.
+        what: what it does here, such as ``when it writes``.
 
     Raises:
-        OptionError: one is not known; the text says which one is nearest to it.
+        OptionError: an option is unknown; the text suggests the most similar one.
     """
     names = {name.lower(): name for name in known}
     elsewhere = {name.lower(): name for name in others}
@@ -72,7 +72,7 @@ def check_names(
         near = get_close_matches(low, names, 1)
         if near:
             raise OptionError(f"{text}; did you mean {names[near[0]]}?")
-        raise OptionError(f"{text}; there are {', '.join(sorted(known, key=str.lower))}")
+        raise OptionError(f"{text}; it has {', '.join(sorted(known, key=str.lower))}")
 
 
 def nodes_of(options: Mapping[str, str]) -> list[str]:
@@ -91,10 +91,11 @@ def nodes_of(options: Mapping[str, str]) -> list[str]:
 
 
 def login_of(options: Mapping[str, str]) -> Login:
-    """``password``, ``username``, and TLS with ``tls``, ``tlsCaFile``, ``tlsCertFile``,
-    ``tlsKeyFile``, ``tlsServerName``, ``tlsCheckHostname`` and ``tlsInsecure``.
+    """How to connect, from the options ``password``, ``username``, ``clientName``, ``tls``,
+    ``tlsCaFile``, ``tlsCertFile``, ``tlsKeyFile``, ``tlsServerName``, ``tlsCheckHostname`` and
+    ``tlsInsecure``.
 
-    The files are read where connections are made: each machine has its own.
+    The files are read where connections are made, so every machine needs its own copy.
     """
     given = {name.lower(): value for name, value in options.items()}
 
@@ -111,10 +112,18 @@ def login_of(options: Mapping[str, str]) -> Login:
     )
     encrypted = flag(given, "tls", False)
     if not encrypted and tls != Tls():
-        raise OptionError("tls: expected true beside tlsCaFile and the like")
+        raise OptionError("tls: must be true if other TLS options are set")
     if tls.key_file is not None and tls.cert_file is None:
-        raise OptionError("tlsKeyFile: expected tlsCertFile beside it")
-    return Login(given.get("username"), given.get("password"), tls if encrypted else None)
+        raise OptionError("tlsKeyFile: needs tlsCertFile as well")
+    try:
+        return Login(
+            given.get("username"),
+            given.get("password"),
+            tls if encrypted else None,
+            given.get("clientname"),
+        )
+    except ValueError as problem:
+        raise OptionError(f"clientName: {problem}") from problem
 
 
 def paths_of(options: Mapping[str, str]) -> list[str]:
@@ -126,24 +135,25 @@ def paths_of(options: Mapping[str, str]) -> list[str]:
             return paths
     path = options.get("path")
     if not path:
-        raise OptionError("path: expected the directory or the file to load")
+        raise OptionError("path: expected the directory or file to load")
     return [path]
 
 
 def local(path: str) -> str:
-    """A path of the local file system, of what may be a ``file:`` URL."""
+    """A path of the local file system, from a path or a ``file:`` URL."""
     if path.startswith("file:"):
         url = urlsplit(path)
         if url.netloc not in ("", "localhost"):
-            raise OptionError(f"path: expected one of this machine, got {path!r}")
+            raise OptionError(f"path: expected a path on this machine, got {path!r}")
         return unquote(url.path)
     if "://" in path:
-        raise OptionError(f"path: expected one that the workers can open, got {path!r}")
+        raise OptionError(f"path: expected a path that the workers can open, got {path!r}")
     return path
 
 
 def directory(path: str) -> Path:
-    """A directory as driver and executors name it: they may run in different ones."""
+    """The absolute path of a directory: driver and executors may have different working
+    directories."""
     return Path(local(path)).absolute()
 
 
@@ -152,7 +162,7 @@ def number(
 ) -> int:
     """An integer from ``least`` to ``most``."""
     text = options.get(name, str(default)).strip()
-    # Python itself refuses to convert thousands of digits.
+    # int() refuses thousands of digits.
     value = int(text) if text.isascii() and text.isdecimal() and len(text) < 100 else -1
     if not least <= value <= most:
         limit = f"from {least} to {most}" if value > most else f"of at least {least}"
@@ -169,7 +179,7 @@ def choice(options: Mapping[str, str], name: str, *values: str) -> str:
 
 
 def words(options: Mapping[str, str], name: str, known: Sequence[str]) -> list[str] | None:
-    """Some of ``known``, separated by commas; None if the option is not there."""
+    """The words of an option, separated by commas, each one of ``known``; None if it is not set."""
     if name not in options:
         return None
     found = [word.strip().lower() for word in options[name].split(",")]
@@ -180,22 +190,22 @@ def words(options: Mapping[str, str], name: str, known: Sequence[str]) -> list[s
 
 
 def flag(options: Mapping[str, str], name: str, default: bool) -> bool:
-    """A truth value: true or false."""
+    """A boolean: true or false."""
     return choice(options, name, *(("true", "false") if default else ("false", "true"))) == "true"
 
 
 def text(name: bytes) -> str:
-    """A queue's name in a column: bytes that are no UTF-8 become ``\\xff``, as in event logs."""
+    """A queue's name in a column: bytes that are not UTF-8 become ``\\xff``, as in event logs."""
     return name.decode("utf-8", "backslashreplace")
 
 
 def batch_of(rows: Sequence[Sequence[object]], schema: pa.Schema) -> pa.RecordBatch:
-    """A batch of ``rows``, each with its values in the order of ``schema``."""
+    """A record batch of ``rows``, which have their values in the order of ``schema``."""
     columns = zip(*rows, strict=True) if rows else [()] * len(schema)
     arrays = [pa.array(column, field.type) for column, field in zip(columns, schema, strict=True)]
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
 def arrow_schema(schema: StructType) -> pa.Schema:
-    """How Spark expects batches of ``schema``."""
+    """The Arrow schema in which Spark expects record batches of ``schema``."""
     return to_arrow_schema(schema, timezone="UTC")

@@ -1,4 +1,4 @@
-"""This package as a zip file, for Spark's workers on other machines."""
+"""Packs this package into a zip file, for Spark's workers on other machines."""
 
 import tempfile
 import zipfile
@@ -9,23 +9,23 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-_TIME = (1980, 1, 1, 0, 0, 0)  # the same package makes the same file
+_TIME = (1980, 1, 1, 0, 0, 0)  # constant, so that the same package gives the same file
 
 
 def is_remote(spark: object) -> bool:
-    """Whether a session, or something made by it, is of Spark Connect: without a JVM and a
-    ``sparkContext``."""
+    """Whether a session, or an object that belongs to one, is of Spark Connect, with neither a JVM
+    nor a ``sparkContext``."""
     return type(spark).__module__.startswith("pyspark.sql.connect")
 
 
 def zipped() -> Path | None:
-    """The zip file that this package is imported from; None: it is in a directory."""
+    """The zip file that this package was imported from; None if it is in a directory."""
     root = Path(__file__).parents[2]
     return root if root.is_file() else None
 
 
 def packed(directory: Path) -> Path:
-    """This package as a zip file in ``directory``."""
+    """Write this package into ``directory`` as a zip file, and return its path."""
     package = Path(__file__).parents[1]
     path = directory / f"{package.name}.zip"
     with zipfile.ZipFile(path, "w") as out:
@@ -36,12 +36,12 @@ def packed(directory: Path) -> Path:
 
 
 def send_package(spark: "SparkSession") -> None:
-    """Give the Python workers of a server of Spark Connect this package. Those of streams do not
-    get what is sent to a session (Spark 4.3): there it has to be installed on the server."""
+    """Send this package to the Python workers of a Spark Connect server. Workers of streams do not
+    receive what is sent to a session (Spark 4.3): for them, install it on the server."""
     with tempfile.TemporaryDirectory(prefix="disque-") as directory:
         path = packed(Path(directory))
-        # A server may keep the files of all its sessions in one directory, and refuses one that
-        # is called like another one and has other contents.
+        # A server may keep the files of all its sessions in one directory, and refuses a file with
+        # the name of another one but different contents.
         digest = sha256(path.read_bytes()).hexdigest()[:16]
         path = path.rename(path.with_stem(f"{path.stem}-{digest}"))
         spark.addArtifacts(str(path), pyfile=True)

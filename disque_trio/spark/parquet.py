@@ -1,7 +1,7 @@
 """Reads and writes Parquet files on any file system.
 
-Spark itself reads those of this machine. Of others it needs Hadoop's part for that kind of file
-system (for S3 hadoop-aws), which may not be there: tasks read them by pyarrow.
+Spark itself reads local files. For remote ones it would need Hadoop's library for the file system
+(hadoop-aws for S3), which may not be installed, so tasks read them with pyarrow.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -18,7 +18,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from disque_trio.spark.files import Location
 from disque_trio.spark.remote import FAILURES, in_a_line
 
-ROWS = 50_000  # in a batch
+ROWS = 50_000  # rows in a record batch
 _NULL = "__HIVE_DEFAULT_PARTITION__"
 
 
@@ -29,13 +29,13 @@ def read_files(
     base: Location | None = None,
     name: str | None = None,
 ) -> DataFrame:
-    """The rows of some files.
+    """The rows of ``files``.
 
     Args:
-        schema: the columns. One that a file lacks is null, or is in the names of its directories:
-            ``day=2026-01-31``.
-        base: the directory in which those directories are; None: there are none of that kind.
-        name: of one more column, with the name of the file that a row is from.
+        schema: the columns. A column that a file lacks comes from the names of its directories
+            (``day=2026-01-31``), or is null.
+        base: the directory that contains those directories; None: there are none.
+        name: name of an additional column, for the name of a row's file; None: no such column.
     """
     frame_schema = from_arrow_schema(schema)
     whole = schema if name is None else schema.append(pa.field(name, pa.string()))
@@ -61,10 +61,10 @@ def read_files(
 
 
 def rows_of(file: Location, schema: pa.Schema, name: str | None = None) -> Iterator[pa.RecordBatch]:
-    """The rows of a file, as ``read_files``.
+    """The rows of a file, as in ``read_files``.
 
     Raises:
-        OSError: it cannot be read; the text is a line that names it.
+        OSError: the file cannot be read; the text, one line, names it.
     """
     said = _partition_of(file)
     if name is not None:
@@ -85,14 +85,14 @@ def rows_of(file: Location, schema: pa.Schema, name: str | None = None) -> Itera
 
 @contextmanager
 def parquet_file(place: Location) -> Iterator[Any]:
-    """A ``pyarrow.parquet.ParquetFile`` to read from.
+    """Open a ``pyarrow.parquet.ParquetFile`` for reading.
 
     Raises:
-        OSError: it cannot be read; the text is a line that names it.
+        OSError: the file cannot be read, now or in the block; the text, one line, names it.
     """
     there = place.filesystem()
     try:
-        # What is far away is asked for in few requests, ahead.
+        # Read ahead from remote files, with few requests.
         far = place.local is None
         with pq.ParquetFile(there.path, filesystem=there.system, pre_buffer=far) as file:
             yield file
@@ -101,13 +101,13 @@ def parquet_file(place: Location) -> Iterator[Any]:
 
 
 def write_file(place: Location, rows: pa.Table, **options: Any) -> None:
-    """Write a new file; its directory is made.
+    """Write a new file. Creates its directory.
 
     Args:
-        options: of ``pyarrow.parquet.write_table``.
+        options: options of ``pyarrow.parquet.write_table``.
 
     Raises:
-        OSError: it cannot be written; the text is a line that names it.
+        OSError: the file cannot be written; the text, one line, names it.
     """
     place.parent.make_directory()
     there = place.filesystem()
@@ -118,7 +118,7 @@ def write_file(place: Location, rows: pa.Table, **options: Any) -> None:
 
 
 def _partition_of(file: Location) -> dict[str, str | None]:
-    """What the names of its directories say: ``queue=a%3Ab/day=2026-01-31``."""
+    """Partition values from the names of a file's directories: ``queue=a%3Ab/day=2026-01-31``."""
     parts = [part.partition("=") for part in file.path.split("/")[:-1]]
     return {
         name: None if value == _NULL else unquote(value)

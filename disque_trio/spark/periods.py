@@ -1,6 +1,6 @@
-"""Ranges of time, and which segments of an event log can have events of one. Pure functions.
+"""Periods of time, and the segments of an event log that can have events of a period. Pure.
 
-The name of a segment says when it was begun; it ends before the next one of its node begins.
+The name of a segment says when it begins; it ends before the next segment of its node begins.
 """
 
 import re
@@ -14,14 +14,14 @@ import pyarrow.compute as pc
 from disque_trio.spark.options import OptionError
 
 LATE_MS = 600_000
-"""How much later than it happened an event may have been written, or how far a clock may have been
-set back, for its segment to be found by its name."""
+"""How late an event may be written, or how far a clock may be set back, so that the event's segment
+is still found by its name."""
 
 _NAME = re.compile(r"(events-.*)-(\d+)-(\d+)\.jsonl(?:\..*)?")
 
 
 class Named(Protocol):
-    """A file; as text it is its path."""
+    """A file; ``str`` of it is its path."""
 
     @property
     def name(self) -> str: ...
@@ -31,20 +31,20 @@ _File = TypeVar("_File", bound=Named)
 
 
 class Period(NamedTuple):
-    """From ``since`` on and before ``until``, in ms since the epoch; None: without end."""
+    """The time from ``since`` until before ``until``, in ms since the epoch; None: no limit."""
 
     since: int | None = None
     until: int | None = None
 
     def within(self, other: "Period") -> "Period":
-        """What is in both."""
+        """The time that is in both periods."""
         since = [ms for ms in (self.since, other.since) if ms is not None]
         until = [ms for ms in (self.until, other.until) if ms is not None]
         return Period(max(since, default=None), min(until, default=None))
 
     def segments(self, files: Iterable[_File]) -> list[_File]:
-        """Those of ``files`` that may have events of it, in their order. Files with other names
-        than nodes give may have any."""
+        """The ``files`` that may have events of this period, in the same order. Files whose names
+        are not those of segments may have any events."""
         files = list(files)
         if self == (None, None):
             return files
@@ -69,7 +69,7 @@ class Period(NamedTuple):
         return not begins_later and not ends_before
 
     def rows(self, events: pa.Table) -> pa.Table:
-        """The rows whose ``time_ms`` is within it."""
+        """The rows whose ``time_ms`` is in the period."""
         if self.since is not None:
             events = events.filter(pc.field("time_ms") >= self.since)
         if self.until is not None:
@@ -78,8 +78,16 @@ class Period(NamedTuple):
 
 
 def moment(name: str, text: str | None) -> int | None:
-    """The value of an option: ms since the epoch, or a date with or without a time, in UTC unless
-    it says another zone. None if the option is not there."""
+    """The value of an option in ms since the epoch; None if it is not set.
+
+    Args:
+        name: name of the option, for errors.
+        text: ms since the epoch, or an ISO date with or without a time, in UTC unless it names
+            another zone.
+
+    Raises:
+        OptionError: it is neither.
+    """
     if text is None:
         return None
     text = text.strip()
@@ -89,6 +97,6 @@ def moment(name: str, text: str | None) -> int | None:
         time = datetime.fromisoformat(text)
     except ValueError:
         raise OptionError(
-            f"{name}: expected a time as 2026-11-24T12:00:00, or ms since the epoch, got {text!r}"
+            f"{name}: expected a time like 2026-11-24T12:00:00, or ms since the epoch, got {text!r}"
         ) from None
     return int((time if time.tzinfo else time.replace(tzinfo=UTC)).timestamp() * 1000)

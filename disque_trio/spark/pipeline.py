@@ -1,4 +1,4 @@
-"""``disque-pipeline``: parses its arguments, and runs the command if Spark is installed."""
+"""``disque-pipeline``: parses the arguments, and runs the command if Spark is installed."""
 
 import argparse
 import sys
@@ -22,7 +22,7 @@ def main(
     """Run a command. Returns the exit status.
 
     Args:
-        spark_of: gives the session, instead of a new one that is stopped at the end.
+        spark_of: returns the session to use; None: use a new one, and stop it at the end.
     """
     options = parser().parse_args(arguments)
     if options.command == "health":

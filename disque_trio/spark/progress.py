@@ -1,8 +1,7 @@
-"""The progress of streaming queries, with the description and metrics that Spark takes from no
-source in Python.
+"""The progress of streaming queries, with a description and metrics for each ``disque`` source.
 
-``DisqueSource`` tells them as a part of ``latestOffset``. ``described`` puts them where they
-belong:
+Spark does not accept these from Python data sources, so ``DisqueSource`` passes them as a part of
+``latestOffset``. ``described`` puts them where they belong:
 
     from disque_trio.spark.progress import ProgressListener
     spark.streams.addListener(ProgressListener(lambda progress: print(progress["sources"])))
@@ -21,11 +20,12 @@ from pyspark.sql.streaming.listener import (
 
 
 class QueueBacklog(NamedTuple):
-    """A queue, on all nodes, when a batch was planned.
+    """The backlog of a queue, on all nodes, when a batch was planned.
 
     Attributes:
-        jobs: that were queued. behind: of these, jobs that are not in the batch.
-        oldest: s since the oldest one was added.
+        jobs: queued jobs.
+        behind: those that are not in the batch.
+        oldest: age of the oldest queued job in seconds.
     """
 
     jobs: int
@@ -34,12 +34,12 @@ class QueueBacklog(NamedTuple):
 
 
 class Backlog(NamedTuple):
-    """What a ``disque`` source tells in ``latestOffset``.
+    """What a ``disque`` source reports in ``latestOffset``.
 
     Attributes:
         description: queues and nodes.
-        queues: by name. Of very many, those with few jobs are added up in the queue "".
-        metrics: as of Kafka's source: ``minJobsBehindLatest``, ``max``, ``avg``, ``total``.
+        queues: by name. If there are very many, those with few jobs are added up under "".
+        metrics: like those of Kafka's source: ``minJobsBehindLatest``, ``max``, ``avg``, ``total``.
     """
 
     description: str
@@ -48,7 +48,7 @@ class Backlog(NamedTuple):
 
     @classmethod
     def of(cls, latest: object) -> Self | None:
-        """From ``latestOffset``, as JSON or parsed; None if it is not one of these."""
+        """Read it from ``latestOffset``, as JSON or parsed; None if that is of another source."""
         offset = parsed(latest)
         if not isinstance(offset, dict) or not isinstance(offset.get("metrics"), dict):
             return None
@@ -60,7 +60,7 @@ class Backlog(NamedTuple):
 
 
 def parsed(offset: object) -> object:
-    """An offset that may be JSON; None if it is a text that is not."""
+    """An offset, parsed if it is a string; None if that is not JSON."""
     if not isinstance(offset, str):
         return offset
     try:
@@ -70,7 +70,7 @@ def parsed(offset: object) -> object:
 
 
 def described(progress: Mapping[str, Any]) -> dict[str, Any]:
-    """A ``StreamingQueryProgress`` (``query.lastProgress``, or what one is as JSON) with
+    """A ``StreamingQueryProgress`` (such as ``query.lastProgress``, or its parsed JSON) with the
     ``description`` and ``metrics`` of each ``disque`` source."""
     return {**progress, "sources": [_source(source) for source in progress.get("sources") or ()]}
 

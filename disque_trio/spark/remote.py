@@ -1,4 +1,4 @@
-"""Parts of working with files that are elsewhere: patterns, reading, and errors in a line."""
+"""Helpers for files on remote file systems: patterns, reading, and one-line errors."""
 
 import io
 import re
@@ -22,14 +22,14 @@ _AZURE = re.compile(r"Azure Error: \[(\w*)\] (?:(\d{3}) )?(.*?)(?: Request ?I[Dd
 _GOOGLE = re.compile(r"google::cloud::Status\((\w+): (.*?)(?: error_info=.*)?$")
 _LAST = re.compile(r"^.*with a last message of ")
 _NO_FILE = re.compile(r"No such (?:file or )?directory|object does not exist")
-# What libraries raise when a file system fails; that of HDFS some RuntimeErrors as well.
+# What libraries raise when a file system fails; HDFS's raises RuntimeErrors as well.
 FAILURES = (OSError, pa.ArrowException, RuntimeError)
-_STACK = re.compile(r"(?:\n|\\n)(?:\t|\\t)at ")  # of Java, as it is or in quotes
-_COPIED = 1 << 20  # bytes at once
+_STACK = re.compile(r"(?:\n|\\n)(?:\t|\\t)at ")  # of Java, plain or escaped
+_COPIED = 1 << 20  # bytes copied at a time
 
 
 class Reading(io.RawIOBase):
-    """A file of pyarrow's whose errors say which file it is."""
+    """A pyarrow file that names the file in its errors."""
 
     def __init__(self, place: str, bucket: str, file: Any) -> None:
         self._place = place
@@ -62,14 +62,14 @@ class Reading(io.RawIOBase):
 
 
 def split_pattern(path: str) -> tuple[str, list[str]]:
-    """The part of a path before the first name with a wildcard, and the names from there on."""
+    """Split a path before the first name with a wildcard: the path so far, and the other names."""
     names = path.split("/")
     first = next((at for at, name in enumerate(names) if MAGIC.search(name)), len(names))
     return "/".join(names[:first]), names[first:]
 
 
 def matches(names: Sequence[str], patterns: Sequence[str]) -> bool:
-    """Whether the names of a path match the patterns, as in a shell."""
+    """Whether the names of a path match the patterns, by the rules of a shell."""
     if not patterns:
         return not names
     first, rest = patterns[0], patterns[1:]
@@ -81,11 +81,11 @@ def matches(names: Sequence[str], patterns: Sequence[str]) -> bool:
 
 
 def listed(system: Any, path: str, recursive: bool, without: bool) -> list[Any]:
-    """What is in a directory, and in those below it.
+    """The entries of a directory, and if ``recursive`` of those below it.
 
     Args:
-        without: the file system has no directories, and does not make them up; they follow from the
-            names of files.
+        without: the file system has no directories and does not list any; they are derived from
+            the names of files.
     """
     found = system.get_file_info(pafs.FileSelector(path, recursive=recursive or without))
     if not without:
@@ -101,7 +101,7 @@ def listed(system: Any, path: str, recursive: bool, without: bool) -> list[Any]:
 
 
 def moved(system: Any, path: str, new: str) -> None:
-    """Give a file another name; where a file system cannot do that: copy it."""
+    """Rename a file; copy and delete it if the file system cannot rename."""
     try:
         system.move(path, new)
     except pa.ArrowNotImplementedError:  # Azure without a hierarchical namespace
@@ -114,17 +114,17 @@ def moved(system: Any, path: str, new: str) -> None:
 
 
 def deleted(system: Any, path: str) -> None:
-    """Delete a file, if there is one. Raises OSError: the file system says no."""
+    """Delete a file, if it exists. Raises OSError if the file system refuses."""
     try:
         system.delete_file(path)
     except FAILURES:
-        # That of libhdfs does not say why.
+        # libhdfs does not say why it failed.
         if system.get_file_info(path).type != pafs.FileType.NotFound:
             raise
 
 
 def in_a_line(place: str, bucket: str, problem: Exception) -> OSError:
-    """What a person wants to know, as an error of the same kind."""
+    """An error of the same kind, with one line of text for people."""
     text = " ".join(_STACK.split(str(problem), maxsplit=1)[0].split())
     for pattern, kind in ((_AWS, _of_aws), (_AZURE, _of_azure), (_GOOGLE, _of_google)):
         found = pattern.search(text)

@@ -1,6 +1,6 @@
 """Adds jobs again: those that a filter selects from an archive or from append-only files.
 
-At least once: when it dies, jobs may have been added that are not yet noted as done.
+At least once: if the process dies, it may have added jobs that are not yet recorded as done.
 """
 
 import json
@@ -25,8 +25,8 @@ from disque_trio.spark.files import Place, location, settings_of
 from disque_trio.spark.notes import note, noted
 from disque_trio.spark.sink.adder import Adder
 
-CHUNK = 200  # jobs that are added at once, without a rate
-_TICKS = 10  # chunks a second, with one
+CHUNK = 200  # the most jobs added at once
+_TICKS = 10  # chunks a second, if a rate is given
 
 
 class ReplayError(Exception):
@@ -35,15 +35,15 @@ class ReplayError(Exception):
 
 @dataclass(frozen=True)
 class Choice:
-    """Selects the jobs. At least one of the first two fields must be set: the audit has no bodies.
+    """Selects the jobs. At least one of the first two fields must be set: an audit has no bodies.
 
     Attributes:
-        archive: a table that ``archive`` wrote.
+        archive: a table written by ``archive``.
         aof: append-only files, or directories of them.
-        audit: the output directory of an audit: the columns of its table ``jobs`` can be used in
-            ``where``, and ``findings``, an array of the kinds of findings on the job.
+        audit: the output directory of an audit. ``where`` can use the columns of its table
+            ``jobs``, and ``findings``, an array with the kinds of findings on the job.
         where: a filter in SQL.
-        catalog: properties of the catalog of an archive that is an Iceberg table.
+        catalog: properties of the catalog, if the archive is an Iceberg table.
     """
 
     archive: Path | str | None = None
@@ -53,11 +53,11 @@ class Choice:
     catalog: Mapping[str, str] = field(default_factory=dict)
 
     def jobs(self, spark: SparkSession) -> DataFrame:
-        """Columns id, queue, body; body is null where none was found.
+        """The selected jobs: columns id, queue, body; body is null if it was not found.
 
         Raises:
-            FileNotFoundError, StoreError, ArchiveError: something is not there.
-            ReplayError: there is nowhere to take bodies from.
+            FileNotFoundError, StoreError, ArchiveError: a file, audit or archive does not exist.
+            ReplayError: neither ``archive`` nor ``aof`` is set.
         """
         bodies = self._bodies(spark)
         if self.audit is None:
@@ -66,7 +66,7 @@ class Choice:
             known = [name for name in bodies.columns if name not in ("id", "body")]
             bodies = bodies.withColumnsRenamed({name: f"body_{name}" for name in known})
             rows = audited(spark, self.audit).join(bodies, "id", "left")
-            # A log that begins in the middle of a job's life may not name it.
+            # A log that begins in the middle of a job's life may not name the queue.
             rows = rows.withColumn("queue", f.coalesce("queue", "body_queue"))
         return rows.where(self.where).select("id", "queue", "body").dropDuplicates(["id"])
 
@@ -75,11 +75,11 @@ class Choice:
         if self.archive is not None:
             found.append(read_archive(spark, self.archive, self.catalog))
         if self.aof:
-            # Those that were deleted since as well, if the file still has them.
+            # Including jobs that have been deleted since, if the file still has them.
             records = read_all(spark, find_files(self.aof, settings_of(spark)))
             found.append(records.where("body is not null").dropDuplicates(["id"]))
         if not found:
-            raise ReplayError("bodies of jobs are in an archive or in append-only files: name one")
+            raise ReplayError("an archive or append-only files are needed, for the bodies of jobs")
         if len(found) == 1:
             return found[0]
         archived, loaded = found
@@ -87,7 +87,7 @@ class Choice:
 
 
 def audited(spark: SparkSession, directory: Place) -> DataFrame:
-    """The jobs of an audit, with the kinds of findings on each.
+    """The jobs of an audit, with the kinds of findings on each in the column ``findings``.
 
     Raises:
         StoreError: there is no audit.
@@ -108,12 +108,13 @@ class Target:
     """The destination of the jobs.
 
     Attributes:
-        nodes: ``host:port`` each. login: how to get into them.
-        queue: instead of the one that they had.
-        options: of ADDJOB: delay, retry, ttl, replicate, maxlen, priority.
-        timeout: ms that an ADDJOB waits for its copies.
-        rate: jobs a second at most; None: as fast as it goes.
-        done: where is noted what was added (``notes``); what stands there is not added again.
+        nodes: addresses ``host:port``.
+        login: how to log in.
+        queue: queue to add all jobs to; None: each job's own queue.
+        options: options of ADDJOB: delay, retry, ttl, replicate, maxlen, priority.
+        timeout: ms that ADDJOB waits for its copies.
+        rate: the most jobs to add per second; None: no limit.
+        done: list of ids of added jobs (see ``notes``); jobs in it are not added again.
         failover: seconds to look for a node when none answers.
     """
 
@@ -129,12 +130,14 @@ class Target:
 
 @dataclass
 class Outcome:
-    """The outcome for the selected jobs.
+    """Counts of the selected jobs.
 
     Attributes:
-        added: jobs (of a dry run: that would be). refused: by the error's text.
-        without_body: that cannot be added. already: that an earlier run has added.
-        queues: how many of the added were for each queue.
+        added: jobs added; in a dry run, those that would be.
+        without_body: jobs that cannot be added, for lack of a body.
+        already: jobs that an earlier run had added.
+        refused: jobs refused, by the text of the error.
+        queues: jobs added, by queue.
     """
 
     added: int = 0
@@ -156,16 +159,16 @@ def replay(
     sleep: Callable[[float], None] = time.sleep,
     clock: Callable[[], float] = time.monotonic,
 ) -> Outcome:
-    """Add jobs again, each under a new id.
+    """Add jobs again, each with a new id.
 
     Args:
         jobs: columns id, queue, body.
-        limit: at most so many, not counting those that cannot be added or have been.
+        limit: the most jobs to add, not counting those without a body or added before.
         dry_run: only count.
-        outcome: what to count in, for those who want to know when this is stopped.
-        whole: entered to add a chunk and to note it: what must not be torn apart.
-        progress: is told now and then.
-        sleep, clock: of the time module.
+        outcome: counts to add to; a caller that passes it still has them after an exception.
+        whole: context manager for adding a chunk and recording it, which must not be interrupted.
+        progress: called now and then with a line about the progress.
+        sleep, clock: as in the module ``time``.
 
     Raises:
         WireError: no node can be reached.
@@ -186,7 +189,7 @@ def replay(
                 early = due - clock()
                 if early > 0:
                     sleep(early)
-                # From now on: what was late is not made up for.
+                # Time lost is not made up for.
                 due = max(due, clock()) + len(rows) / target.rate
             with whole():
                 _add(adder, rows, target, outcome)
@@ -220,12 +223,12 @@ def _add(adder: Adder, rows: Sequence[Row], target: Target, outcome: Outcome) ->
 
 
 def _note(done: Place, ids: Sequence[str]) -> None:
-    """Note what was added."""
+    """Record the ids of added jobs."""
     note(location(done), [json.dumps(id).encode() for id in ids])
 
 
 def _noted(done: Place | None) -> set[str]:
-    """What earlier runs have added. The last line may be a half one, of a run that died."""
+    """The ids of jobs that earlier runs have added. The last line may be partial, if a run died."""
     ids = set()
     for line in noted(location(done)) if done is not None else ():
         try:

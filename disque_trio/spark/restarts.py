@@ -1,4 +1,4 @@
-"""Decides whether an archive that has failed is restarted."""
+"""Decides whether to restart an archive, a watch or a run of ``process`` after a failure."""
 
 import re
 import time
@@ -9,12 +9,11 @@ from disque_trio.spark.link import RETRIED
 
 FIRST_PAUSE = 1.0  # s
 LONGEST_PAUSE = 60.0
-SAME = 5  # failures in a row that say the same, without a batch in between: it does not pass
-MANY = 50  # failures in a row, whatever they say: likewise
+SAME = 5  # give up after this many failures in a row with the same text, without a batch between
+MANY = 50  # give up after this many failures in a row, whatever their texts
 _LOOK = 0.1
-# What passes by itself, however often it comes: processes that Spark has started and that were
-# killed or too slow, nodes and catalogs that are away or that refuse for a while, other writers of
-# a table, a disk that somebody makes room on.
+# Transient failures, however often they occur: Spark's processes were killed or too slow, nodes or
+# catalogs are down or refuse for a while, others write to the table, the disk is full.
 _PASSES = re.compile(
     r"failed to connect back|Python worker (?:to connect back|exited|crashed|process)"
     r"|WireError|ConnectionError"
@@ -24,25 +23,25 @@ _PASSES = re.compile(
     r"|AuthorizationExpiredError|database is locked"
     rf"|RefusedError: (?:{'|'.join(sorted(RETRIED))})\b"
 )
-# What needs fixing by hand: options, passwords, a checkpoint that went back, what Spark cannot do,
-# what is not installed.
+# Failures that need fixing by hand: options, passwords, an old checkpoint, things that Spark cannot
+# do or that are not installed.
 _STAYS = re.compile(
     r"\b(?:OptionError|AnalysisException|ModuleNotFoundError|NotInstalledError|UnauthorizedError"
     r"|ForbiddenError|OAuthError)\b"
     r"|RefusedError: (?:NOAUTH|WRONGPASS|NOPERM|ERR)\b"
-    r"|LeaseError: .*checkpoint is an old one|\[PYTHON_VERSION_MISMATCH\]"
+    r"|LeaseError: .*checkpoint is out of date|\[PYTHON_VERSION_MISMATCH\]"
     r"|\[PARSE_SYNTAX_ERROR\]|\[UNSUPPORTED_DATATYPE\]"
 )
-# Lines of a traceback that are of the program, not of what went wrong.
+# Lines of a traceback that show code, not the error.
 _PROGRAM = re.compile(r"^[ \t].*$", re.MULTILINE)
 _NUMBERS = re.compile(r"[0-9a-f]{8}-[0-9a-f-]{27}|\d+")
 
 
 class Restarts:
-    """The restart policy of a stream that is meant to run for ever.
+    """The restart policy of something that is meant to keep running.
 
     Args:
-        most: restarts in all; None: any number.
+        most: the most restarts in total; None: any number.
     """
 
     def __init__(self, most: int | None = None) -> None:
@@ -51,25 +50,26 @@ class Restarts:
         self._pause = FIRST_PAUSE
         self._last = ""
         self._same = 0
-        self._stuck = 0  # failures that do not pass, since the last batch
+        self._stuck = 0  # failures since the last batch that are not known to be transient
 
     def progress(self) -> None:
-        """A batch is done: what was wrong before is over."""
+        """A batch is done, so earlier failures are over."""
         self._pause = FIRST_PAUSE
         self._same = self._stuck = 0
 
     def pause(self, text: str, line: str) -> float | None:
-        """Seconds to wait before the next start; None: it shall not be.
+        """Seconds to wait before the next start; None: do not start again.
 
         Args:
-            text: all that is known of the failure. line: that in a line.
+            text: the full text of the failure.
+            line: the same in one line.
         """
         short = _NUMBERS.sub("", line)
         self._same = self._same + 1 if short == self._last else 1
         self._last = short
         if self._most is not None and self.count >= self._most:
             return None
-        # What it ended with may come of something that passes, whatever else is said.
+        # If the line shows a transient failure, the rest of the text does not matter.
         if not _PASSES.search(line):
             text = _PROGRAM.sub("", text)
             if _STAYS.search(text):
@@ -85,7 +85,7 @@ class Restarts:
 
 
 def wait(seconds: float, stop: Callable[[], object]) -> None:
-    """Wait, but no longer once ``stop`` says so."""
+    """Wait for ``seconds``, or until ``stop`` returns true."""
     end = time.monotonic() + seconds
     while not stop() and (left := end - time.monotonic()) > 0:
         time.sleep(min(left, _LOOK))

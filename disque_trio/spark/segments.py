@@ -1,6 +1,6 @@
 """Reads the files of event logs: finds them, splits them into pieces, and converts lines to rows.
 
-Owns no session of Spark: this runs in its workers.
+Runs in Spark's workers, without a session.
 """
 
 import gzip
@@ -27,21 +27,21 @@ OPEN = ".open"
 PACKED = ".gz"
 _SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
 _NAMES = "events-*.jsonl*"
-MALFORMED = "malformed"  # the column with lines that are no events
-PACKING = 10  # times that a compressed segment is smaller than its lines, about
-BLOCK = 4 << 20  # bytes that are parsed at once
-LOOK = 64 << 10  # bytes to ask for where a few lines are needed of a file that is elsewhere
-_AT_ONCE = 16  # files elsewhere that are looked at
+MALFORMED = "malformed"  # the column for lines that are not events
+PACKING = 10  # approximate compression ratio of segments
+BLOCK = 4 << 20  # bytes parsed at a time
+LOOK = 64 << 10  # bytes to ask for when a few lines of a remote file are needed
+_AT_ONCE = 16  # remote files to look at in parallel
 _Found = TypeVar("_Found")
 
 
 class SegmentError(Exception):
-    """A segment cannot be read, or a line is no event and the reader is set to fail then."""
+    """A segment cannot be read, or a line is not an event and ``malformed`` is ``fail``."""
 
 
 class Piece(NamedTuple):
-    """The lines of a file that begin at ``start`` or behind it, and before ``end``. Of a compressed
-    one ``start`` counts the bytes of its lines, and ``end`` those of the file."""
+    """The lines of a file that begin at or after ``start``, and before ``end`` (in bytes). In a
+    compressed file, ``start`` counts uncompressed bytes, and ``end`` compressed ones."""
 
     place: Location
     start: int
@@ -49,22 +49,22 @@ class Piece(NamedTuple):
 
     @property
     def path(self) -> str:
-        """Of the file, as people know it."""
+        """Path of the file, for people."""
         return str(self.place)
 
 
 def find_segments(
     paths: Sequence[Place], include_open: bool, settings: Mapping[str, str] | None = None
 ) -> list[Location]:
-    """The segments at ``paths``: files, or directories with all below them; wildcards are
-    expanded. The names of the files in directories have to be those that nodes give.
+    """The segments at ``paths``: files, or directories that are searched recursively for names that
+    nodes give to segments. Wildcards are expanded.
 
     Args:
-        settings: of Spark, for file systems that are elsewhere.
+        settings: Spark settings, for remote file systems.
 
     Raises:
         FileNotFoundError: there is nothing at one of ``paths``.
-        OSError: a file system refuses it.
+        OSError: a file system refuses access.
     """
     found: set[Location] = set()
     for path in paths:
@@ -84,14 +84,14 @@ def _is_segment(place: Location, all: set[Location], include_open: bool) -> bool
     if name.endswith((".jsonl", ".jsonl" + PACKED)):
         return True
     if not include_open or not name.endswith(".jsonl" + OPEN):
-        return False  # a file that is being compressed is one of these
-    # Closed while the directory was read, or a node died while it closed it: it is there twice.
+        return False  # for example a file that is being compressed
+    # Both exist if it was closed while we listed the directory, or if the node died closing it.
     closed = place.with_name(name.removesuffix(OPEN))
     return closed not in all and closed.with_name(closed.name + PACKED) not in all
 
 
 def each(look: Callable[[Location], _Found], places: Sequence[Location]) -> list[_Found]:
-    """What ``look`` says of each file; of those that are elsewhere it looks at some at once."""
+    """The results of ``look`` for each file. Remote files are looked at in parallel."""
     if all(place.local is not None for place in places):
         return [look(place) for place in places]
     with ThreadPoolExecutor(_AT_ONCE) as pool:
@@ -99,8 +99,8 @@ def each(look: Callable[[Location], _Found], places: Sequence[Location]) -> list
 
 
 def grown(place: Location, start: int) -> Location | None:
-    """The whole lines that a segment has behind its first ``start`` bytes; None if it is not there.
-    It may have been closed, and compressed, since it was found."""
+    """The complete lines of a segment after its first ``start`` bytes; None if it is gone. It may
+    have been closed and compressed since it was found."""
     closed = place.name.removesuffix(OPEN)
     for name in (place.name, closed, closed + PACKED):
         found = place.with_name(name)
@@ -113,7 +113,7 @@ def grown(place: Location, start: int) -> Location | None:
 
 
 def _end_of_lines(place: Location, start: int) -> int:
-    """Where the last whole line ends; ``start`` if none ends behind that."""
+    """The end of the last complete line; ``start`` if there is none after ``start``."""
     with place.open_input(LOOK) as file:
         end = file.seek(0, os.SEEK_END)
         while end > start:
@@ -127,9 +127,9 @@ def _end_of_lines(place: Location, start: int) -> int:
 
 
 def pieces_of(place: Location, size: int) -> Iterator[tuple[Piece, int]]:
-    """The lines of a segment that are to be read, in pieces of ``size`` bytes, and about how many
-    bytes the lines of each are. A compressed one is one piece: it can only be read from its
-    beginning."""
+    """Split the lines of a segment that are to be read into pieces of ``size`` bytes. Yields each
+    with the approximate size of its lines in bytes. A compressed segment is one piece, because it
+    can be read only from its beginning."""
     length = place.size()
     if place.name.endswith(PACKED):
         if length:
@@ -141,14 +141,14 @@ def pieces_of(place: Location, size: int) -> Iterator[tuple[Piece, int]]:
 
 
 def weight(place: Location) -> int:
-    """About how many bytes the lines of a segment are that are to be read."""
+    """Approximate size in bytes of the lines of a segment that are to be read."""
     if place.name.endswith(PACKED):
         return max(place.size() * PACKING - place.start, min(place.size(), 1))
     return max(place.size() - place.start, 0)
 
 
 def grouped(pieces: Iterable[tuple[T, int]], size: int) -> list[list[T]]:
-    """Pieces with their bytes, put together in groups of about ``size`` bytes."""
+    """Group pieces, which come with their sizes, into groups of about ``size`` bytes."""
     groups: list[list[T]] = []
     room = 0
     for piece, cost in pieces:
@@ -161,17 +161,17 @@ def grouped(pieces: Iterable[tuple[T, int]], size: int) -> list[list[T]]:
 
 
 def split(segments: Sequence[Location], size: int) -> list[list[Piece]]:
-    """Pieces of about ``size`` bytes; small files are put together."""
+    """Split segments into groups of pieces, of about ``size`` bytes each; small files share a
+    group."""
     return grouped((piece for place in segments for piece in pieces_of(place, size)), size)
 
 
 def blocks(piece: Piece, size: int = BLOCK) -> Iterator[bytes]:
-    """The lines of ``piece``, about ``size`` bytes at a time; each block ends with a line.
-
-    The end of a segment that is still written to may be half a line: it is left out.
+    """Yield the lines of ``piece`` in blocks of about ``size`` bytes, each of complete lines. A
+    partial line at the end of a segment that is still being written is left out.
 
     Raises:
-        SegmentError: it is compressed, and damaged.
+        SegmentError: the file is compressed and damaged.
     """
     try:
         yield from _blocks(piece, size)
@@ -200,14 +200,14 @@ def _blocks(piece: Piece, size: int) -> Iterator[bytes]:
 
 
 def opened(place: Location, buffer: int = BUFFER) -> BinaryIO:
-    """The lines of a segment, also of a compressed one, and of one that has been closed, and
-    compressed, since it was found.
+    """Open a segment to read its lines, even if it is compressed, or was closed and compressed
+    after it was found.
 
     Args:
-        buffer: bytes to ask for at once of a file that is elsewhere.
+        buffer: bytes to ask for at a time, for remote files.
 
     Raises:
-        FileNotFoundError: it has been removed.
+        FileNotFoundError: the segment has been removed.
     """
     closed = place.name.removesuffix(OPEN)
     for name in (place.name, closed):
@@ -222,7 +222,7 @@ def _opened(place: Location, buffer: int) -> BinaryIO:
 
 
 class _Unpacked(gzip.GzipFile):
-    """The lines of a compressed file, which is closed as well."""
+    """A reader of a compressed file that closes the file as well."""
 
     def __init__(self, file: BinaryIO) -> None:
         super().__init__(fileobj=file, mode="rb")
@@ -236,8 +236,8 @@ class _Unpacked(gzip.GzipFile):
 
 
 def events_of(block: bytes, schema: pa.Schema) -> tuple[pa.Table, list[bytes]]:
-    """The fields of the lines of ``block`` that ``schema`` names, and the lines that have wrong
-    ones. A line without a field has a null there."""
+    """The fields in ``schema`` of the lines of ``block`` (null where a line lacks a field), and the
+    lines that are not events."""
     try:
         if not block.isascii():
             block.decode()
@@ -255,22 +255,22 @@ def events_of(block: bytes, schema: pa.Schema) -> tuple[pa.Table, list[bytes]]:
                 if pa.types.is_string(column.type):
                     column.cast(pa.binary()).cast(pa.string())
     except (pa.ArrowInvalid, UnicodeDecodeError):
-        # Somewhere in the block is a line that is no event: look at each.
+        # Some line in the block is not an event: parse them one by one.
         return _one_by_one(block, schema)
     return table, []
 
 
 def rows_of(block: bytes, schema: pa.Schema, malformed: str, path: str) -> pa.Table:
-    """The lines of ``block`` as rows of ``schema``, which is that of events. JSON without a time
-    is left out, or kept as no event.
+    """The lines of ``block`` as rows of ``schema``, which is that of events. JSON without a time is
+    dropped, or with ``keep`` treated as not an event.
 
     Args:
-        malformed: what becomes of lines that are no events: ``drop``, ``fail``, or ``keep`` them
-            in the column of that name.
-        path: for the text of the error.
+        malformed: what to do with lines that are not events: ``drop``, ``fail``, or ``keep`` them
+            in the column ``malformed``.
+        path: the file, for errors.
 
     Raises:
-        SegmentError: a line is no event, and ``malformed`` is ``fail``.
+        SegmentError: a line is not an event, and ``malformed`` is ``fail``.
     """
     lines = pa.schema(
         [
@@ -301,7 +301,7 @@ def rows_of(block: bytes, schema: pa.Schema, malformed: str, path: str) -> pa.Ta
 
 
 def _one_by_one(block: bytes, schema: pa.Schema, needed: str = "") -> tuple[pa.Table, list[bytes]]:
-    """The good lines of a block, and the bad ones; those without ``needed`` are."""
+    """The good lines of a block, and the bad ones. Lines without the field ``needed`` are bad."""
     texts = {field.name for field in schema if pa.types.is_string(field.type)}
     limits = {
         field.name: 1 << (field.type.bit_width - 1) for field in schema if field.name not in texts
@@ -333,7 +333,7 @@ def _is_text(value: object) -> bool:
         return True
     try:
         return isinstance(value, str) and value.encode() is not None
-    except UnicodeEncodeError:  # half of a pair of surrogates
+    except UnicodeEncodeError:  # a lone surrogate
         return False
 
 

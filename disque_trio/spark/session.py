@@ -1,6 +1,7 @@
-"""Helpers for commands that use Spark: the session, signals, progress, short errors."""
+"""Helpers for commands that use Spark: the session, and signals."""
 
 import atexit
+import logging
 import os
 import re
 import shutil
@@ -16,10 +17,10 @@ from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
 
 from disque_trio.spark import register
-from disque_trio.spark.classic import check_java, hush, send_file
+from disque_trio.spark.classic import check_java, send_file, silence_logs
 from disque_trio.spark.package import is_remote, packed
 
-# Without it Spark tells the terminal how it starts. The gateway would set a level of its own.
+# Without this, Spark logs its start on the terminal. The gateway would set a level of its own.
 _LOGGING = """\
 rootLogger.level = fatal
 logger.gateway.name = org.apache.spark.api.python.PythonGatewayServer
@@ -36,20 +37,20 @@ appender.stderr.layout.pattern = %p %c: %m%n
 def session(
     master: str | None = None, settings: Sequence[str] = (), remote: str | None = None
 ) -> SparkSession:
-    """A session for the pipelines.
+    """Start a Spark session for ``disque-pipeline``.
 
-    The executors of a cluster get this package sent along, unless ``spark-submit`` has started the
-    driver: that has ``--py-files``.
+    Sends this package to the executors of a cluster, unless ``spark-submit`` has started the
+    driver: it has ``--py-files`` for that.
 
     Args:
         master: None: what ``spark-submit`` says, or else all cores of this machine.
-        settings: ``name=value`` each; they come before what is set here.
-        remote: a server of Spark Connect, ``sc://host:port``, or a master that starts with
-            ``local``, for which this process starts one; None: what ``SPARK_REMOTE`` says, if there
-            is no master, or else none.
+        settings: ``name=value`` strings; they override the settings made here.
+        remote: a Spark Connect server, ``sc://host:port``, or a master that begins with ``local``,
+            for which this process starts a server; None: the value of ``SPARK_REMOTE`` if
+            ``master`` is None, or else no server.
 
     Raises:
-        OSError: there is no Java, or an old one.
+        OSError: there is no Java, or it is too old.
     """
     submitted = "PYSPARK_GATEWAY_PORT" in os.environ
     if not submitted:
@@ -89,7 +90,7 @@ def session(
         builder = builder.config(name, value)
     spark = builder.getOrCreate()
     if not is_remote(spark):
-        hush(spark)
+        silence_logs(spark)
         if not submitted:
             send_file(spark, lambda: packed(directory))
     register(spark)
@@ -97,8 +98,8 @@ def session(
 
 
 def speak_utf8(environment: MutableMapping[str, str]) -> None:
-    """Have a JVM that is started with this environment name files in UTF-8: names of queues become
-    names of directories. It goes by the locale; there is no other way to tell it."""
+    """Make a JVM that is started with this environment use UTF-8 for file names, since names of
+    queues become names of directories. Only the locale decides that."""
     names = (environment.get(name) for name in ("LC_ALL", "LC_CTYPE", "LANG"))
     locale = next(filter(None, names), "C")
     if not re.search("utf-?8", locale, re.IGNORECASE):
@@ -106,10 +107,10 @@ def speak_utf8(environment: MutableMapping[str, str]) -> None:
 
 
 class Stopped(BaseException):
-    """The process was asked to stop.
+    """The process was asked to stop, by a signal.
 
     Attributes:
-        signal: which one it was.
+        signal: the signal.
     """
 
     def __init__(self, number: int) -> None:
@@ -118,11 +119,11 @@ class Stopped(BaseException):
 
 
 class Signals:
-    """SIGINT and SIGTERM become ``Stopped`` in the main thread; what must not be torn apart holds
-    the first one back.
+    """Turns SIGINT and SIGTERM into ``Stopped`` in the main thread. Code that must not be
+    interrupted holds the first signal back.
 
     Attributes:
-        stopped: the one that is held back, or was.
+        stopped: the last signal that arrived; None: none has.
     """
 
     def __init__(self) -> None:
@@ -131,24 +132,24 @@ class Signals:
         self._before: dict[int, object] = {}
 
     def catch(self) -> None:
-        """From now on; again after others have taken a signal for themselves, as Spark does."""
+        """Install the handlers. Call it again after others have replaced them, as Spark does."""
         for number in (signal.SIGINT, signal.SIGTERM):
             before = signal.signal(number, self._handle)
             self._before.setdefault(number, before)
 
     def release(self) -> None:
-        """As it was before the first ``catch``."""
+        """Restore the handlers from before the first ``catch``."""
         for number, before in self._before.items():
             signal.signal(number, before)  # type: ignore[arg-type]
         self._before.clear()
 
     @contextmanager
     def held(self) -> Iterator[None]:
-        """A block that the first signal does not end; a second one does. Who is in it looks at
-        ``stopped``.
+        """Hold the first signal back during the block, which can look at ``stopped``. A second
+        signal interrupts the block.
 
         Raises:
-            Stopped: at its end.
+            Stopped: at the end of the block, if a signal has arrived.
         """
         self._held += 1
         try:
@@ -166,6 +167,12 @@ class Signals:
 
 
 def quiet() -> None:
-    """PySpark shall not log what it raises as well, with all of Java's stack, on the terminal."""
+    """Keep PySpark from logging the errors it raises, with Java's stack, on the terminal, and its
+    gateway from logging there that the JVM has ended, which it finds while it frees objects."""
     for name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):
         PySparkLogger.getLogger(name).disabled = True
+    logging.getLogger().addFilter(_is_not_of_the_gateway)  # it has no logger of its own for these
+
+
+def _is_not_of_the_gateway(record: logging.LogRecord) -> bool:
+    return Path(record.pathname).parent.name != "py4j"

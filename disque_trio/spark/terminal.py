@@ -1,4 +1,4 @@
-"""A progress line on a terminal: how much is done, until when, how fast, and what it is."""
+"""A progress line on a terminal: the share done, the time left, the rate, and the current step."""
 
 import shutil
 import sys
@@ -16,13 +16,13 @@ from disque_trio.spark.package import is_remote
 _MOST_WIDTH = 79
 _BAR = 16
 _DRAW_SECONDS = 0.5
-_END_SECONDS = 2.0  # that the last question to a JVM may take
-_EVENT_BYTES = 235  # a line of an event log, about
-_SURE = 0.03  # of the work; before that nobody can say how long the rest takes
+_END_SECONDS = 2.0  # the most that the last call to a JVM may take
+_EVENT_BYTES = 235  # approximate length of a line of an event log
+_SURE = 0.03  # share of the work; before it is done, no estimate of the rest is possible
 
 
 class Reading(str):
-    """A stage that reads event logs, as a text; ``size`` is how many bytes of lines."""
+    """The text of a stage that reads event logs; ``size`` is the size of the lines in bytes."""
 
     size: int
 
@@ -33,8 +33,8 @@ class Reading(str):
 
 
 class Part(str):
-    """One of several parts of a stage, as a text; ``begin`` and ``end`` are where in the work of
-    the stage it is, from 0 to 1."""
+    """The text of one of several parts of a stage; ``begin`` and ``end`` are the shares of the
+    stage's work, 0 to 1, that are done before and after it."""
 
     begin: float
     end: float
@@ -46,10 +46,11 @@ class Part(str):
 
 
 class Stage:
-    """What is being done.
+    """A stage of the work.
 
     Args:
-        text: says what. since: when it began, s.
+        text: says what it does.
+        since: when it began, monotonic seconds.
     """
 
     def __init__(self, text: str, since: float) -> None:
@@ -60,18 +61,18 @@ class Stage:
         self.go_on(text)
 
     def go_on(self, text: str) -> None:
-        """With this, the next part of it."""
+        """Go on with the next part of the stage."""
         self._text = text
         if isinstance(text, Part):
             self._begin, self._end = text.begin, text.end
             self._share = max(self._share, text.begin)
 
     def line(self, now: float, share: float | None) -> str:
-        """As it is shown at the time ``now`` (s).
+        """The line to show at the time ``now`` (monotonic seconds).
 
         Args:
-            share: how much of its work, or of that of its part, Spark has done; None: nobody
-                knows. It never goes back.
+            share: share of the work, or of that of the current part, that Spark has done; None:
+                unknown. The line never goes back.
         """
         if share is not None:
             done = self._begin + (self._end - self._begin) * min(share, 1.0)
@@ -91,7 +92,7 @@ class Stage:
 
 
 class Progress:
-    """The line; prints nothing where there is no terminal."""
+    """The progress line on stderr. Prints nothing if that is not a terminal."""
 
     def __init__(self) -> None:
         self._shown = sys.stderr.isatty()
@@ -120,7 +121,7 @@ class Progress:
 
     @contextmanager
     def of(self, spark: SparkSession) -> Iterator[None]:
-        """A block in which the line says how much of the work of a session is done."""
+        """Show the share of the session's work that is done, during the block."""
         if not self._shown:
             yield
             return
@@ -147,14 +148,14 @@ class Progress:
         while not over.wait(_DRAW_SECONDS):
             try:
                 done = share()
-            except Exception:  # the JVM is gone, of which the main thread tells
+            except Exception:  # the JVM is gone; the main thread reports that
                 return
             with self._lock:
                 self._share = done
                 self._draw()
 
     def _heard(self, stages: Any, **more: object) -> None:
-        """What Spark Connect tells."""
+        """Called by Spark Connect with its progress."""
         counts = [(stage.num_completed_tasks, stage.num_tasks) for stage in stages or ()]
         with self._lock:
             self._share = share_of(counts)
@@ -170,17 +171,20 @@ class Progress:
 
 
 def _width() -> int:
-    """Of the line, in characters: one that wraps could not be drawn over."""
+    """The width of the line in characters: a line that wraps could not be overwritten."""
     return min(shutil.get_terminal_size().columns - 1, _MOST_WIDTH)
 
 
 def share_of(stages: list[tuple[int, int]]) -> float | None:
-    """How much of the work is done, where of each stage these tasks are, of so many; None: nobody
-    knows."""
+    """The share of the work that is done, 0 to 1; None if unknown.
+
+    Args:
+        stages: tasks done and all tasks, of each stage.
+    """
     shares = [done / tasks for done, tasks in stages if tasks]
     return sum(shares) / len(shares) if shares else None
 
 
 def _clock(seconds: float) -> str:
-    """As 75 s, 12 min."""
+    """A duration as text, such as 75 s or 12 min."""
     return f"{seconds:.0f} s" if seconds < 120 else f"{seconds / 60:.0f} min"

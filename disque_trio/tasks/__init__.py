@@ -1,6 +1,6 @@
-"""Tasks: functions that run as jobs, for programs of threads, asyncio and Trio.
+"""Tasks: functions that run as jobs, for programs with threads, asyncio or Trio.
 
-``Disque`` is the entry; see docs/tasks.md. This module names all that is public.
+Start with ``Disque``; see docs/tasks.md.
 """
 
 from disque_trio.tasks.app import Disque

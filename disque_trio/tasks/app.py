@@ -1,4 +1,4 @@
-"""The application: tasks, and the cluster that their jobs go to."""
+"""The application: its tasks, and the cluster that their jobs go to."""
 
 import os
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
@@ -25,11 +25,11 @@ R = TypeVar("R")
 S = TypeVar("S")
 
 KEY_FOR = 60.0
-"""Seconds that keys of ours are kept for longer than an add may be repeated."""
+"""Seconds to keep generated keys beyond the time for which an add may be repeated."""
 
 
 class Decorator(Protocol):
-    """What ``@app.task(...)`` gives: it makes a task of a function."""
+    """The decorator that ``@app.task(...)`` returns: it makes a task of a function."""
 
     @overload
     def __call__(  # type: ignore[overload-overlap]
@@ -40,29 +40,32 @@ class Decorator(Protocol):
 
 
 class Disque:
-    """The tasks of a program, and the cluster that their jobs go to. Making it connects to nothing.
+    """The tasks of a program, and the cluster that their jobs go to. Creating one does not connect.
 
     Args:
-        url: ``disque://user:password@host:7711,host2:7711``, or ``disques://`` for TLS; None: what
-            the environment variable DISQUE_URL says, or else ``disque://127.0.0.1:7711``.
-        name: of the program, among those that use the cluster. Its schedules begin with it, so
-            that those which the program no longer has can be deleted; without one they stay.
-        queue: of tasks that name none.
-        serializer: of tasks that have none of their own: ``json``, ``msgpack``, or an object.
-        backend: what ``async`` functions run in, in workers: ``trio``, or ``asyncio`` for those
-            that use its libraries.
-        retry_for: seconds to go on trying when no node can be reached.
-        connect_timeout: seconds for one attempt to connect to a node.
-        safe_adds: each job without a key of its own gets one (UNIQUE), so that adding it can be
-            repeated when a node is lost, and adds nothing twice. Without it that raises
-            ``ConnectionLost``, and in a partition both sides can add jobs.
+        url: ``disque://user:password@host:7711,host2:7711``, or ``disques://`` for TLS. None: the
+            environment variable DISQUE_URL, or else ``disque://127.0.0.1:7711``.
+        name: the name of the program among those that use the cluster. The names of its schedules
+            begin with it, so that schedules which the program no longer has can be deleted; without
+            a name they remain.
+        queue: the queue of tasks that do not name one.
+        serializer: the serializer of tasks without one of their own: ``json``, ``msgpack`` or an
+            object.
+        backend: the event loop in which workers run ``async`` functions: ``trio``, or ``asyncio``
+            for functions that use its libraries.
+        retry_for: seconds to keep trying when no node can be reached.
+        connect_timeout: seconds for each attempt to connect to a node.
+        safe_adds: give a key (UNIQUE) to each job that has none of its own, so that adding it can
+            be repeated if a node is lost, without adding it twice. Without this, losing a node
+            raises ``ConnectionLost``, and in a partition both sides can add jobs.
 
     Raises:
-        ValueError: the URL, or the serializer, makes no sense.
+        ValueError: the URL or the serializer is invalid.
 
     Attributes:
-        cluster: what the URL says. nodes: addresses, as ``connect`` takes them.
-        password: for these; None: none.
+        cluster: the cluster that the URL describes.
+        nodes: its addresses, as ``connect`` takes them.
+        password: the password for its nodes; None if there is none.
     """
 
     def __init__(
@@ -152,30 +155,30 @@ class Disque:
         """Make a task of a function, ``async`` or not: ``@app.task``, ``@app.task(queue="mail")``.
 
         Args:
-            queue: where its jobs go.
-            name: in jobs; by default module and name of the function.
-            retries: how often it is tried again after a failure.
-            backoff: the shortest and the longest pause before that, s; twice as long each time, a
-                quarter more or less.
-            unique: while there is a job of this task with the same arguments, adding another one
-                gives its id and adds nothing; or a function that makes a key of the arguments.
-            unique_for: seconds for which the key is kept, whatever becomes of the job; without it
+            queue: the queue that the task's jobs go to.
+            name: the name of the task in jobs; by default the module and name of the function.
+            retries: how often a failed job is tried again.
+            backoff: the shortest and the longest pause before a retry, in seconds. Each pause is
+                twice as long as the one before, give or take a quarter.
+            unique: True adds no job while the task has one with the same arguments, and returns
+                that job's id instead. A function makes such a key from the arguments.
+            unique_for: seconds to keep the key, whatever becomes of the job. By default it is kept
                 as long as the job lives.
-            timeout: seconds that it may take. An ``async`` function is cancelled then; any other
-                one cannot be, and ends its worker's process. Either is tried again.
-            rate: how many jobs of the queue are started, as ``50/s``, ``300/m`` or ``1000/h``, by
-                all workers together. It is the queue's.
-            dead: the queue of dead letters of the queue; ``<queue>.dead`` if nobody says.
-            priority, ttl, retry: of its jobs; see ``Options``.
-            serializer: of arguments and results, in place of the app's.
-            cron: when it is added without arguments: five fields, ``@daily``, ``@every 10s``.
-            tz: time zone of ``cron``; None: UTC.
-            catchup: make up the last time that was missed while no node was there.
+            timeout: seconds that the function may take. An ``async`` function is then cancelled.
+                Other functions cannot be cancelled, so the worker's process ends. Both are retried.
+            rate: how many jobs of the queue all workers together may start: ``50/s``, ``300/m`` or
+                ``1000/h``. This is a property of the queue.
+            dead: the queue for the queue's dead letters; ``<queue>.dead`` if no task sets it.
+            priority, ttl, retry: options of the jobs; see ``Options``.
+            serializer: the serializer of arguments and results, in place of the app's.
+            cron: when to add the task without arguments: five fields, ``@daily``, ``@every 10s``.
+            tz: the time zone of ``cron``; None: UTC.
+            catchup: if times were missed while no node was up, make up for the last one.
 
         Raises:
-            TypeError: it is no function, or one of ``cron`` that needs arguments.
-            ValueError: the name is taken; another task of the queue says otherwise of what is the
-                queue's; an argument makes no sense.
+            TypeError: this is not a function, or a function with ``cron`` needs arguments.
+            ValueError: the name is taken, another task sets a property of the queue differently, or
+                an argument is invalid.
         """
 
         def define(function: Callable[..., Any]) -> Task[..., Any] | AsyncTask[..., Any]:
@@ -217,17 +220,17 @@ class Disque:
         tz: str | None = None,
         catchup: bool = False,
     ) -> None:
-        """Let a job be added again and again: ``app.schedule("report", "@daily", report.bind(7))``.
+        """Add a job again and again: ``app.schedule("report", "@daily", report.bind(7))``.
 
-        The nodes do that; ``setup``, and each start of a worker, tells them. If the app has a name
-        those of its schedules that the program does not have any more are deleted then.
+        The nodes do this. ``setup``, and each start of a worker, tells them about it. If the app
+        has a name, this also deletes those of its schedules that the program no longer has.
 
         Args:
-            times, tz, catchup: as of ``Schedules.set``.
+            times, tz, catchup: as for ``Schedules.set``.
 
         Raises:
-            TypeError: ``bound`` is a task without ``bind``.
-            ValueError: the app has a schedule with this name.
+            TypeError: ``bound`` is a task to which ``bind`` was not applied.
+            ValueError: the app already has a schedule with this name.
         """
         step_of(bound)
         self._schedules.add(name, Timetable(times, tz, catchup, bound))
@@ -239,33 +242,43 @@ class Disque:
     def group(
         self, members: Sequence[Bound[Any]], then: Bound[Any] | None = None
     ) -> Handles[Any] | Handle[Any]:
-        """Add jobs that belong together, and one behind them that gets the list of their results as
-        its first argument. Without that the members are added one by one, and their handles
-        returned; with it all is one job at first, so that all are added or none.
+        """Add jobs that belong together, optionally with a last one that gets all their results.
 
-        Raises: as ``Template.add``; ValueError: there are no members.
+        Args:
+            members: the jobs.
+            then: a job to add when all members are done, with the list of their results as its
+                first argument. With it, the whole group is added as one job first, so that all
+                members are added or none. Without it, members are added one by one.
+
+        Returns:
+            The handle of ``then``, or without that the handles of the members.
+
+        Raises:
+            ValueError: ``then`` is given, but there are no members. Also raises the exceptions of
+                ``Template.add``.
         """
         if then is None:
             return groups.add_all(self.core, members)
         return groups.add(self.core, members, then)
 
     def handle(self, id: str) -> Handle[Any]:
-        """The handle of a job that was added elsewhere."""
+        """Return the handle of a job that was added elsewhere."""
         return Handle(self.core, id)
 
-    # Working
+    # Workers
 
     def queues(self) -> list[str]:
-        """The queues of the tasks, in the order in which they were defined."""
+        """Return the queues of the tasks, in the order of their definition."""
         return list(self._policies)
 
     def setup(self) -> Later[None]:
-        """Set the policies of the queues, and the schedules, where they are not as they should be.
-        Blocks in a thread; is awaited in a task of Trio or asyncio. Workers do it at their start.
+        """Set the policies of the queues and the schedules where they differ from those wanted.
+
+        Blocks in a thread; in a task of Trio or asyncio, await it. Workers do this when they start.
 
         Raises:
-            NoExtError: a node of the cluster does not know them.
-            ReplyError: a rate or a time makes no sense.
+            NoExtError: a node of the cluster does not support policies or schedules.
+            ReplyError: a rate or a time is invalid.
             ConnectionLost: no node could be reached in time.
         """
         return Later(self.core, self._set_up, "the set-up")
@@ -276,18 +289,20 @@ class Disque:
         await self._schedules.apply(client)
 
     def worker_start(self, function: Callable[[], R]) -> Callable[[], R]:
-        """Have each process of a worker call a function before it connects: ``@app.worker_start``.
-        A worker that cannot is not started."""
+        """Have each worker process call a function before it connects: ``@app.worker_start``.
+
+        If the function raises an exception, the worker does not start.
+        """
         self._starts.append(function)
         return function
 
     def start_worker(self) -> None:
-        """Call what ``worker_start`` was told. Raises what that raises."""
+        """Call the functions given to ``worker_start``. Raises what they raise."""
         for function in self._starts:
             function()
 
     def timeout_of(self, job: HeldJob) -> float | None:
-        """How long the task of a job may take, s; None: for ever, or the job names none."""
+        """Return the timeout of a job's task in seconds; None if the job has no task or timeout."""
         name = job.headers.get(TASK, b"").decode("utf-8", "replace")
         definition = self.core.tasks.get(name)
         return None if definition is None else definition.timeout
@@ -296,22 +311,24 @@ class Disque:
 
     @contextmanager
     def using(self, client: Client) -> Iterator[None]:
-        """Within the block all goes over ``client``, whose loop runs here; also what other threads
-        and loops of the process add. (By default there is a client in a thread of its own, which
-        connects at first use.)"""
+        """Use ``client`` for everything within the block.
+
+        This includes what other threads and loops of the process add. The client's loop must be the
+        current one. (By default, a client in a thread of its own connects at first use.)
+        """
         with self.core.using(OfLoop(client)):
             yield
 
     @asynccontextmanager
     async def connect(self) -> AsyncIterator[Client]:
-        """Connect, and use the client; see ``using``. Raises what ``disque_trio.client.connect``
-        raises."""
+        """Connect, and use the client within the block; see ``using``. Raises the exceptions of
+        ``disque_trio.client.connect``."""
         async with self._open() as client:
             with self.using(client):
                 yield client
 
     def close(self) -> None:
-        """Close the connections of the client in a thread. The next use opens them again."""
+        """Close the connections of the client in its own thread. The next use opens them again."""
         self.core.close()
 
     def __enter__(self) -> Self:
@@ -327,12 +344,14 @@ class Disque:
 
     @contextmanager
     def testing(self, *, run: bool = True, backend: Backend | None = None) -> Iterator[Jobs]:
-        """Within the block jobs go to no node: each is run where it is added, before that returns,
-        with its retries, and its result is there at once.
+        """Use no nodes within the block: adding a job runs it before the call returns.
+
+        Failed jobs are retried at once, and the result is available at once.
 
         Args:
-            run: False only notes what is added.
-            backend: in what ``async`` functions run that threads add; None: as in workers.
+            run: False only records what is added.
+            backend: the event loop for ``async`` functions whose jobs are added by threads; None:
+                the same as in workers.
         """
         with testing(self.core, run, _known(backend or self.core.backend)) as jobs:
             yield jobs
@@ -340,5 +359,5 @@ class Disque:
 
 def _known(backend: Backend) -> Backend:
     if backend not in ("trio", "asyncio"):
-        raise ValueError(f"the backend is trio or asyncio, not {backend!r}")
+        raise ValueError(f"the backend must be trio or asyncio, not {backend!r}")
     return backend

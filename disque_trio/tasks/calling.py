@@ -1,4 +1,4 @@
-"""Calls the function of a task, in this loop or in a thread, within its timeout."""
+"""Calls the function of a task within its timeout, in this loop or in a thread."""
 
 import asyncio
 from collections.abc import Mapping, Sequence
@@ -14,50 +14,51 @@ from disque_trio.respclient.foreign import AsyncioThread, in_asyncio
 from disque_trio.tasks.definition import Definition
 
 _LETTING_GO = 1.0
-"""Seconds for a function that was cancelled to end."""
+"""Seconds that a cancelled function has to end."""
 
 SETTLE_SECONDS = 5.0
-"""How long settling a job may take when the worker is being cancelled."""
+"""Seconds that settling a job may take while the worker is being cancelled."""
 
 
 class TimedOut(Exception):
-    """The function was cancelled, since its timeout is over."""
+    """The function was cancelled because of its timeout."""
 
 
 class Runaway(Exception):
-    """The timeout of a function is over, and it goes on: in a thread, blocking the loop of asyncio,
-    or without taking notice of its cancellation."""
+    """The function goes on after its timeout: in a thread, blocking the asyncio loop, or ignoring
+    its cancellation."""
 
 
 class Quit(Exception):
-    """The function raised what is no ``Exception``, which is its cause: ``SystemExit``,
-    ``KeyboardInterrupt`` or the like. It would end the worker, and with it what others have there.
+    """The function raised a ``BaseException`` such as ``SystemExit``, which is the cause of this.
+
+    Uncaught, it would end the worker and all that others run there.
     """
 
 
 class Caller(Protocol):
-    """A way to call functions."""
+    """A way to call the functions of tasks."""
 
     async def call(
         self, definition: Definition, args: Sequence[Any], kwargs: Mapping[str, Any]
     ) -> Any:
-        """What the function returns. Raises what it raises, ``TimedOut``, ``Runaway``, ``Quit``."""
+        """Return what the function returns. Raises what it raises, and TimedOut, Runaway, Quit."""
 
     def shielded(self) -> AbstractContextManager[object]:
-        """A block that a cancellation from outside lets go on for a while."""
+        """Return a block that may go on for a while after a cancellation from outside."""
 
 
 Backend: TypeAlias = Literal["trio", "asyncio"]
-"""What ``async`` functions run in."""
+"""The event loop in which ``async`` functions run."""
 
 
 class InLoop:
-    """Awaits ``async`` functions in the loop of Trio or asyncio, or in one of asyncio in a thread
-    where they want that, and calls the others in threads.
+    """Awaits ``async`` functions in the current Trio or asyncio loop, or, if they need asyncio, in
+    an asyncio loop in a thread. Calls other functions in threads.
 
     Args:
-        limiter: of the threads, in Trio; None: Trio's own.
-        backend: what ``async`` functions want.
+        limiter: limits the threads, in Trio; None: Trio's default.
+        backend: the event loop that ``async`` functions need.
     """
 
     def __init__(
@@ -98,8 +99,11 @@ class InLoop:
 
 
 async def _in_own_task(definition: Definition, function: "partial[Any]") -> Any:
-    """Await a function of Trio in a task that can be left alone, where it takes no notice of its
-    cancellation: it waits for a thread, say. It has a timeout. Raises TimedOut, Runaway."""
+    """Await a Trio function with a timeout in a task of its own.
+
+    If the function ignores its cancellation, because it waits for a thread, say, the task can be
+    abandoned. Raises TimedOut, Runaway.
+    """
     assert definition.timeout is not None
     scope = trio.CancelScope(deadline=trio.current_time() + definition.timeout)
     ended = trio.Event()
@@ -110,7 +114,7 @@ async def _in_own_task(definition: Definition, function: "partial[Any]") -> Any:
         try:
             with scope:
                 values.append(await function())
-        except BaseException as error:  # a system task may raise nothing
+        except BaseException as error:  # a system task must not raise
             errors.append(error)
         ended.set()
 
@@ -138,7 +142,7 @@ async def _in_asyncio(definition: Definition, function: "partial[Any]") -> Any:
             if definition.is_async:
                 return await function()
             run = copy_context().run
-            # Not by to_thread: a cancelled wait for it leaves the thread alone all the same.
+            # Not to_thread: cancelling a wait for that abandons the thread all the same.
             return await asyncio.get_running_loop().run_in_executor(None, run, function)
     except TimeoutError:
         if scope.expired():
@@ -147,7 +151,7 @@ async def _in_asyncio(definition: Definition, function: "partial[Any]") -> Any:
 
 
 def _outlive(function: "partial[Any]") -> Any:
-    """Call a function in a thread, where all that it raises is its own. Raises Quit."""
+    """Call a function in a thread, where every exception is its own. Raises Quit."""
     try:
         return function()
     except Exception:
@@ -157,7 +161,7 @@ def _outlive(function: "partial[Any]") -> Any:
 
 
 def _is_cancelled(error: BaseException) -> bool:
-    """Whether the task of Trio or asyncio is to end, by this error."""
+    """Return whether ``error`` cancels the current task of Trio or asyncio."""
     if in_asyncio():
         task = asyncio.current_task()
         return task is not None and task.cancelling() > 0

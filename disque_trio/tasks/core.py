@@ -1,4 +1,4 @@
-"""What tasks, handles and runners share of an app."""
+"""What tasks, handles and runners of an app share."""
 
 import warnings
 from collections.abc import Awaitable, Callable, Generator, Iterator
@@ -19,13 +19,13 @@ class Core:
     """The tasks of an app, its serializers, and its way to the cluster.
 
     Args:
-        thread: a client for whoever has none.
-        serializers: that are known from the start.
-        key_for: seconds for which a job that is added without a key of the program's cannot be
-            added once more; None: such jobs get no key.
+        thread: the client for callers that have none of their own.
+        serializers: the serializers known from the start.
+        key_for: seconds to keep the keys generated for jobs without one; None: generate none.
+        backend: the event loop for ``async`` functions.
 
     Attributes:
-        tasks: by name.
+        tasks: the tasks, by name.
     """
 
     def __init__(
@@ -44,7 +44,7 @@ class Core:
 
     @property
     def link(self) -> Link:
-        """The way to the cluster: the last one that is in use, or a client in a thread."""
+        """The way to the cluster: the client set last by ``using``, or else one in a thread."""
         for link in reversed(self._links):
             if not (isinstance(link, OfLoop) and link.inherited):
                 return link
@@ -52,7 +52,7 @@ class Core:
 
     @contextmanager
     def using(self, link: Link) -> Iterator[None]:
-        """Within the block all goes by ``link``, in the whole process."""
+        """Use ``link`` for everything within the block, in the whole process."""
         self._links.append(link)
         try:
             yield
@@ -65,13 +65,13 @@ class Core:
 
 
 class Later(Generic[T]):
-    """Something that is done with a client: at once if this is made in a thread, and when it is
-    awaited if it is made in a task of Trio or asyncio.
+    """An operation with a client. In a thread, creating this object carries it out. In a task of
+    Trio or asyncio, awaiting the object does.
 
     Args:
-        core: whose way to the cluster is taken.
-        function: what is done. It may be called again where a first await was cancelled.
-        what: names it, in the warning when it was never awaited.
+        core: provides the client.
+        function: the operation. If an await was cancelled, it may be called again.
+        what: describes the operation, for the warning if it was never awaited.
     """
 
     def __init__(self, core: Core, function: Callable[[Client], Awaitable[T]], what: str) -> None:
@@ -87,12 +87,12 @@ class Later(Generic[T]):
 
     @property
     def done(self) -> bool:
-        """Whether it has been done."""
+        """Whether the operation is done."""
         return bool(self._values)
 
     @property
     def value(self) -> T:
-        """What came of it. Raises RuntimeError: it is not done yet."""
+        """The result of the operation. Raises RuntimeError if it is not done yet."""
         if not self._values:
             raise RuntimeError(f"{self._what} was not awaited yet")
         return self._values[0]

@@ -10,7 +10,7 @@ from disque_trio.tasks.traces import traceparent
 
 
 class Losable(Protocol):
-    """What may be lost while it is worked on: a ``HeldJob``."""
+    """A ``HeldJob``, which may be lost while it is processed."""
 
     @property
     def lost(self) -> bool: ...
@@ -18,13 +18,15 @@ class Losable(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class CurrentJob:
-    """The job that a task is running for.
+    """The job that a task is processing.
 
     Attributes:
-        id: of the job. queue: that it came from. task: name of the task.
-        attempt: 1 for the first one.
-        retries: how often it may be tried again in all.
-        headers: by name; those that are not UTF-8 are left out.
+        id: the id of the job.
+        queue: the queue that it came from.
+        task: the name of the task.
+        attempt: the number of this attempt, beginning with 1.
+        retries: how many retries the task allows.
+        headers: the headers by name, without values that are not UTF-8.
     """
 
     id: str
@@ -37,12 +39,12 @@ class CurrentJob:
 
     @property
     def lost(self) -> bool:
-        """Somebody else may have it: it was cancelled, or half of its time to live is over."""
+        """Whether somebody else may have the job: it was cancelled, or half of its TTL is over."""
         return self._job.lost
 
     @property
     def traceparent(self) -> str | None:
-        """The W3C trace context that it was added in."""
+        """The W3C trace context in which the job was added."""
         return self.headers.get("traceparent")
 
 
@@ -50,13 +52,13 @@ _current: ContextVar[CurrentJob | None] = ContextVar("disque_current_job", defau
 
 
 def current_job() -> CurrentJob | None:
-    """The job that this task or thread is running for; None: there is none."""
+    """Return the job that this task or thread is processing; None if there is none."""
     return _current.get()
 
 
 @contextmanager
 def running(job: CurrentJob) -> Iterator[None]:
-    """Within the block ``job`` is running, and what is added belongs to its trace."""
+    """Make ``job`` the current job within the block; jobs added there belong to its trace."""
     token = _current.set(job)
     trace = traceparent.set(job.traceparent)
     try:

@@ -1,4 +1,4 @@
-"""What is said of a task when it is defined."""
+"""The definition of a task."""
 
 import inspect
 import sys
@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 from disque_trio.tasks.serializers import Serializer
 
 Unique: TypeAlias = bool | Callable[..., str]
-"""Whether a job may not be added while there is one like it, or what makes the key of its
+"""Whether to add no job while there is one like it, or a function that makes a key from the
 arguments."""
 
 
@@ -20,10 +20,14 @@ _signature = lru_cache(maxsize=1000)(inspect.signature)
 
 
 def name_of(function: Callable[..., Any]) -> str:
-    """Module and name of a function: in the program that is run the same as where a worker imports
-    it, whether that was run by its name or as a file. Raises TypeError: it is no function."""
+    """Return the module and name of a function.
+
+    A function in the program's main module gets the name that it has where a worker imports it,
+    whether the program was started by module name or as a file. Raises TypeError if ``function`` is
+    not a function.
+    """
     if not (callable(function) and hasattr(function, "__qualname__")):
-        raise TypeError(f"a task is made of a function, not of {function!r}")
+        raise TypeError(f"a task is made from a function, not from {function!r}")
     module = function.__module__
     if module == "__main__":
         main = sys.modules["__main__"]
@@ -41,18 +45,18 @@ class Definition:
     """A task.
 
     Attributes:
-        name: of the task, in jobs.
-        function: what is called.
-        queue: where its jobs go.
-        serializer: of its arguments and results.
-        retries: how often it is tried again.
-        backoff: shortest and longest pause before that, s.
-        timeout: s that it may take; None: any time.
+        name: the name of the task in jobs.
+        function: the function to call.
+        queue: the queue for its jobs.
+        serializer: the serializer of its arguments and results.
+        retries: how often a failed job is tried again.
+        backoff: the shortest and the longest pause before a retry, in seconds.
+        timeout: how long the function may take, in seconds; None: forever.
         unique: see ``Unique``.
-        options: of ADDJOB, by the names of ``Client.add``.
+        options: options of ADDJOB, named as in ``Client.add``.
 
     Raises:
-        TypeError, ValueError: something of it makes no sense.
+        TypeError, ValueError: the definition is invalid.
     """
 
     name: str
@@ -69,35 +73,40 @@ class Definition:
         if not self.name:
             raise ValueError("a task needs a name")
         if inspect.isgeneratorfunction(self.function) or inspect.isasyncgenfunction(self.function):
-            raise TypeError(f"{self.name} is a generator, whose values nobody would get")
+            raise TypeError(f"{self.name} is a generator, whose values would be lost")
         if self.retries < 0:
-            raise ValueError(f"retries are 0 or more, not {self.retries}")
+            raise ValueError(f"retries must be 0 or more, not {self.retries}")
         shortest, longest = self.backoff
         if not 0 <= shortest <= longest:
-            raise ValueError(f"a backoff is (shortest, longest) in seconds, not {self.backoff}")
+            raise ValueError(f"backoff must be (shortest, longest) in s, not {self.backoff}")
         if self.timeout is not None and not self.timeout > 0:
-            raise ValueError(f"a timeout is more than 0 seconds, not {self.timeout}")
+            raise ValueError(f"the timeout must be more than 0 seconds, not {self.timeout}")
         if "unique_for" in self.options and self.unique is False:
             raise ValueError("unique_for needs unique")
 
     @property
     def is_async(self) -> bool:
-        """Whether the function is awaited."""
+        """Whether the function is a coroutine function."""
         return inspect.iscoroutinefunction(self.function)
 
     def check(
         self, args: tuple[Any, ...], kwargs: Mapping[str, Any], *, all_there: bool = True
     ) -> None:
-        """Raise TypeError where the function does not take these arguments. ``all_there``: no
-        others will come before or behind them."""
+        """Raise TypeError if the function does not take these arguments.
+
+        Args:
+            all_there: whether these are all arguments; False: others may come before or after them.
+        """
         signature = _signature(self.function)
         (signature.bind if all_there else signature.bind_partial)(*args, **kwargs)
 
     def key(
         self, unique: Unique | str, args: tuple[Any, ...], kwargs: Mapping[str, Any]
     ) -> str | None:
-        """The key of a job with these arguments: the same for the same call, however its
-        arguments are given. None: it has none."""
+        """Return the key of a job with these arguments; None if it has none.
+
+        Equivalent calls have the same key, however their arguments are passed.
+        """
         if unique is False:
             return None
         if unique is not True:

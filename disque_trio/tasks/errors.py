@@ -1,12 +1,12 @@
-"""What a task raises to say what becomes of its job, and what who waits for a result may get."""
+"""Exceptions that tasks raise to decide about their jobs, and that waiting for results raises."""
 
 
 class Retry(Exception):
-    """Raised by a task: not now, try again. It counts as an attempt.
+    """Raised by a task to be tried again later. This counts as an attempt.
 
     Args:
         reason: kept with the job.
-        delay: seconds until then; None: as ``backoff`` of the task says.
+        delay: seconds until the next attempt; None: according to the task's ``backoff``.
     """
 
     def __init__(self, reason: str = "", *, delay: float | None = None) -> None:
@@ -15,16 +15,17 @@ class Retry(Exception):
 
 
 class Reject(Exception):
-    """Raised by a task: never try this again. The job goes to the dead letters, with the text."""
+    """Raised by a task that must not be tried again: its job becomes a dead letter, with the text
+    as its reason."""
 
 
 class TaskFailed(Exception):
-    """The job whose result was asked for has failed for good.
+    """The job whose result was requested failed for good.
 
     Attributes:
-        id: of the job.
-        type_name: of what its task raised, such as ``ValueError``; empty if that is not known.
-        text: what that said.
+        id: the id of the job.
+        type_name: the type of the task's exception, such as ``ValueError``; empty if unknown.
+        text: the text of that exception.
     """
 
     def __init__(self, id: str, type_name: str, text: str) -> None:
@@ -35,9 +36,9 @@ class TaskFailed(Exception):
 
 
 class ResultGone(Exception):
-    """The job has ended, or nothing is known of it, and its result is not kept any more."""
+    """The job has ended or is unknown, and its result is no longer kept."""
 
 
 class BadJob(ValueError):
-    """A job that no task of this program can do, or a result that it cannot read: the text says
-    why."""
+    """A job that no task of this program can process, or a result that it cannot read. The text
+    says why."""

@@ -1,6 +1,5 @@
-"""What becomes of a job that a worker has: its task is run, and the job settled."""
+"""What a worker does with a job: it runs the task and settles the job."""
 
-import random
 import time
 import traceback
 from collections.abc import Awaitable, Callable, Mapping
@@ -9,6 +8,7 @@ from typing import Any, Literal, Protocol, TypeAlias, TypeVar
 
 from disque_trio.client import Client, DisqueError, ReplyError, tracing
 from disque_trio.client.jobs import Letter
+from disque_trio.respclient.randomness import RANDOM
 from disque_trio.respclient.values import Name
 from disque_trio.tasks import groups, traces
 from disque_trio.tasks.calling import Caller, Quit, Runaway, TimedOut
@@ -39,19 +39,19 @@ Kind: TypeAlias = Literal["done", "retried", "dead", "postponed", "runaway", "lo
 """How a run ended.
 
 - ``done``: the task returned, and the job is acknowledged.
-- ``retried``: it failed, and comes again.
-- ``dead``: it failed for good, or nobody here can do it.
-- ``postponed``: it has to wait for other jobs, and comes again; no task has run.
-- ``runaway``: a function goes on after its timeout, in a thread, which cannot be stopped, or as it
-  blocks the loop of asyncio or takes no notice of its cancellation. The job is settled, as
-  ``retried`` or ``dead``; the process should end.
-- ``lost``: the job could not be settled, as no node was reached; it comes again where it has not
-  ended.
+- ``retried``: the task failed, and the job will be delivered again.
+- ``dead``: the task failed for good, or this program cannot process the job.
+- ``postponed``: the job waits for other jobs, and will be delivered again; no task has run.
+- ``runaway``: a function goes on after its timeout and cannot be stopped, since it runs in a
+  thread, blocks the asyncio loop or ignores its cancellation. The job is settled as ``retried``
+  or ``dead``; the process should end.
+- ``lost``: the job could not be settled, since no node was reached. It will be delivered again
+  unless it has ended.
 """
 
 MORE_CRASHES = 10
-"""So many more times than it has retries a job may be given back without a failure, since workers
-died of it or stopped, before it is refused."""
+"""How many deliveries beyond its retries a job may have without a failure, because workers crashed
+or stopped, before it is refused."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,10 +60,10 @@ class Outcome:
 
     Attributes:
         kind: see ``Kind``.
-        task: name of the task; empty if the job does not say.
-        seconds: that it took.
-        error: what went wrong, as ``ValueError: no such address``; empty: nothing.
-        trace: the traceback of what the task raised; empty: it raised nothing unexpected.
+        task: the name of the task; empty if the job does not name one.
+        seconds: how long it took.
+        error: what went wrong, such as ``ValueError: no such address``; empty if nothing did.
+        trace: the traceback of the task's exception; empty if it raised none, or an expected one.
     """
 
     kind: Kind
@@ -74,7 +74,7 @@ class Outcome:
 
 
 class Held(Protocol):
-    """What a ``HeldJob`` is to its execution."""
+    """The methods of ``HeldJob`` that its execution uses."""
 
     @property
     def id(self) -> str: ...
@@ -103,8 +103,11 @@ class _Failed(Exception):
     """A run failed.
 
     Attributes:
-        error: how. trace: where. delay: until it is tried again, s; None: as its task says.
-        final: it is not tried again. runaway: a thread goes on.
+        error: what went wrong.
+        trace: the traceback.
+        delay: seconds until the next attempt; None: according to the task's ``backoff``.
+        final: whether not to try again.
+        runaway: whether the function goes on.
     """
 
     def __init__(
@@ -128,7 +131,7 @@ class Execution:
     """Runs the jobs of an app.
 
     Args:
-        core: of the app.
+        core: the core of the app.
         caller: calls the functions.
     """
 
@@ -159,11 +162,11 @@ class Execution:
                     kind = await self._fail(job, definition, failure)
         except DisqueError as problem:
             kind, error = "lost", error or describe(problem)
-            job.release()  # or its loop would acknowledge it
+            job.release()  # otherwise its loop would acknowledge it
         return Outcome(kind, task, time.monotonic() - began, error, trace)
 
     async def _collect(self, job: Held) -> Kind:
-        """Look after a group. Raises _Failed."""
+        """Process a job that is a group. Raises _Failed."""
         try:
             is_done = await groups.Collection(self._core, job).visit()
         except BadJob as error:
@@ -182,7 +185,7 @@ class Execution:
         """Run a task; acknowledge the job. Raises _Failed, DisqueError."""
         crashes = job.additional_deliveries
         if crashes > definition.retries + MORE_CRASHES:
-            raise _Failed(f"{crashes} workers had it, and none came to an end", final=True)
+            raise _Failed(f"{crashes} workers took it, and none finished it", final=True)
         try:
             serializer = definition.serializer
             if CONTENT_TYPE in headers:
@@ -201,8 +204,8 @@ class Execution:
                 try:
                     result = await self._follow(job, headers, serializer, value, then)
                 except DisqueError as error:
-                    raise _Failed(f"what follows was not added: {describe(error)}") from None
-                except Exception as error:  # of a serializer
+                    raise _Failed(f"the next step was not added: {describe(error)}") from None
+                except Exception as error:  # from a serializer
                     raise _Failed(describe(error), final=True) from None
                 await job.ack(result.encode())
 
@@ -224,7 +227,7 @@ class Execution:
             assert raised is not None
             if (processing := tracing.current()) is not None:
                 processing.failed(raised)
-            # As a text: to make one with all variables takes some a second of the loop.
+            # Format it here: the logger's form, with all variables, would block the loop too long.
             trace = "".join(traceback.format_exception(raised))
             raise _Failed(describe(raised), trace=trace) from None
 
@@ -236,8 +239,11 @@ class Execution:
         value: Any,
         then: tuple[Step, ...],
     ) -> Result:
-        """Add what comes after a job that is done; returns what it leaves. Whatever is added has a
-        key that follows from the job's id, so that it is the same when the job comes again."""
+        """Add the steps after a job that is done, and return its result.
+
+        The key of each added job follows from the id of this job, so that nothing is added twice if
+        this job is delivered again.
+        """
         part = headers.get(PART)
         trace = traces.current()
         if then:
@@ -256,7 +262,7 @@ class Execution:
     async def _fail(self, job: Held, definition: Definition | None, failure: _Failed) -> Kind:
         """Settle a job that failed. Raises DisqueError."""
         reason = reason_of(failure.error)
-        # Groups have none: they are tried until they expire.
+        # A group has no definition: it is tried until it expires.
         backoff = (1.0, 60.0) if definition is None else definition.backoff
         if not failure.final and (definition is None or job.nacks < definition.retries):
             delay = pause(backoff, job.nacks) if failure.delay is None else failure.delay
@@ -271,7 +277,7 @@ class Execution:
         except ReplyError as error:
             if error.code != "NODEAD":
                 raise
-            # Its queue has no dead letters: then at least who waits for it gets to know.
+            # Its queue has no dead letters. At least whoever waits for the job learns the reason.
             await job.ack(left.encode())
         return "runaway" if failure.runaway else "dead"
 
@@ -280,14 +286,14 @@ class Execution:
 
 
 def pause(backoff: tuple[float, float], failures: int) -> float:
-    """Seconds until a job is tried again that failed so often before."""
+    """Return the seconds until the next attempt, after ``failures`` earlier failures."""
     shortest, longest = backoff
     wait = min(longest, shortest * 2.0 ** min(failures, 60))
-    return min(longest, wait * random.uniform(0.75, 1.25))
+    return min(longest, wait * RANDOM.uniform(0.75, 1.25))
 
 
 def _texts(job: Held) -> dict[str, str]:
-    """The headers of a job, the first of each name; those that are not UTF-8 are left out."""
+    """Return the first header of each name, without values that are not UTF-8."""
     texts: dict[str, str] = {}
     for name, value in job.header_pairs:
         try:

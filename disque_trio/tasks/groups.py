@@ -1,10 +1,11 @@
-"""Groups: jobs that belong together, and one behind them that gets all their results.
+"""Groups: jobs that belong together, and a last job that gets all their results.
 
-A group is one job, whose body has all the others. Whoever gets it adds the members, hands it back,
-and looks again now and then until all have ended. A member leaves its result as a job of its own, a
-part, in a queue that only this group has: results of ACKJOB are kept for a minute only. When all
-parts are there the one behind them is added, and the group acknowledged. All that is added has a
-key that follows from the id of the group, so that none of it is doubled, whoever dies when.
+A group is one job, whose body contains all the others. The worker that gets it adds the members and
+hands the group back. From then on, the group is delivered now and then until all members have
+ended. Each member leaves its result as a job of its own, a part, in a queue that belongs to this
+group, because results of ACKJOB are only kept for a minute. Once all parts are there, the worker
+adds the last job and acknowledges the group. Every job that is added has a key that follows from
+the id of the group, so that nothing is added twice, whichever worker dies at whatever moment.
 """
 
 import json
@@ -26,19 +27,19 @@ R = TypeVar("R")
 S = TypeVar("S")
 
 PREFIX = "disque."
-"""Begins the names of tasks of our own."""
+"""The prefix of names of internal tasks."""
 
 GROUP = "disque.group"
 _TYPE = "application/x-disque-group"
 
 _INHERITED = ("priority", "ttl", "retry", "replicate")
-"""Options that a group has from what comes behind it."""
+"""Options that a group inherits from its last job."""
 
 _MOST_IDS = 1000
 _MOST_PARTS = 100
 _PART_RETRY = 30
-"""Seconds after which parts come again that a worker, or a node, had when it died, unless what
-comes behind the group has a retry time of its own."""
+"""Retry time of parts in seconds, after which they are delivered again if a worker or a node died,
+unless the last job has a retry time of its own."""
 _MISSING = 0.2
 """Seconds to wait for parts that may be on other nodes."""
 
@@ -54,7 +55,7 @@ def add_all(core: Core, members: Sequence[Bound[R]]) -> Handles[R]:
 
 
 def add(core: Core, members: Sequence[Bound[Any]], then: Bound[S]) -> Handle[S]:
-    """Add a group. Raises ValueError: it has no members."""
+    """Add a group. Raises ValueError if it has no members."""
     if not members:
         raise ValueError("a group needs members")
     last = step_of(then)
@@ -65,7 +66,7 @@ def add(core: Core, members: Sequence[Bound[Any]], then: Bound[S]) -> Handle[S]:
 
 
 def _pack(ids: list[str], steps: list[Step]) -> bytes:
-    """A body: the ids of the members, if they were added, their steps, and the one behind them."""
+    """Return a group's body: the ids of its members, if they were added, and all its steps."""
     chains = [[step, *step.then] for step in steps]
     encoded = [[step.encode() for step in chain] for chain in chains]
     head = {"ids": ids, "steps": [[len(step) for step in chain] for chain in encoded]}
@@ -74,7 +75,7 @@ def _pack(ids: list[str], steps: list[Step]) -> bytes:
 
 
 def _unpack(body: bytes) -> tuple[list[str], list[Step]]:
-    """What ``_pack`` packed. Raises BadJob."""
+    """Read a body made by ``_pack``. Raises BadJob."""
     head, _, data = body.partition(b"\n")
     try:
         said = json.loads(head)
@@ -92,10 +93,12 @@ def _unpack(body: bytes) -> tuple[list[str], list[Step]]:
 
 
 async def add_part(client: Client, part: str, result: Result, failed: str) -> None:
-    """Add what came of a member of a group.
+    """Add the result of a member of a group.
 
     Args:
-        part: its header. failed: the id of the job, if it failed.
+        part: the member's ``part`` header.
+        result: the result, or the error.
+        failed: the id of the job if it failed, else empty.
     """
     queue, number, retry, replicate = part.rsplit(" ", 3)
     with tracing.unseen():
@@ -111,7 +114,7 @@ async def add_part(client: Client, part: str, result: Result, failed: str) -> No
 
 
 class _Held(Protocol):
-    """What a ``HeldJob`` is to its collection."""
+    """The methods of ``HeldJob`` that a collection uses."""
 
     @property
     def id(self) -> str: ...
@@ -128,30 +131,30 @@ class _Held(Protocol):
 
 
 class Collection:
-    """A group that a worker has in its hands.
+    """A group that a worker is processing.
 
     Args:
-        core: of its app.
-        job: of the group.
+        core: the core of the app.
+        job: the job of the group.
     """
 
     def __init__(self, core: Core, job: _Held) -> None:
         self._core = core
         self._job = job
-        # A letter that was sent back has another id, and the parts are where they were.
+        # A dead letter that was sent back has a new id, but its parts are where they were.
         self._id = job.letter.first_id if job.letter is not None else job.id
         self._parts = f"group.{self._id}"
 
     async def visit(self) -> bool:
-        """Look whether all members have ended. Then the step behind them is added, and the group
-        acknowledged; else it is handed back for a while.
+        """Check whether all members have ended. If so, add the last job and acknowledge the group;
+        otherwise hand the group back for a while.
 
         Returns:
-            Whether it is done.
+            Whether the group is done.
 
         Raises:
-            BadJob: it makes no sense, or members failed.
-            DisqueError: something could not be added or asked for.
+            BadJob: the group is invalid, or members failed.
+            DisqueError: something could not be added or requested.
         """
         ids, steps = _unpack(self._job.body)
         *members, last = steps
@@ -175,8 +178,8 @@ class Collection:
         await parts.take(len(ids))
         ended: dict[int, str] = {}
         if self._job.letter is None:
-            # Those that ended without a word: nobody adds a part of a job that expires. Of a group
-            # that was sent back the members may have been, too, as other jobs.
+            # Members that ended without a part: nobody adds one for a job that expires. If a group
+            # was sent back, its members may have been sent back too, with other ids.
             ended = {n: state for n, state in enumerate(states) if state not in ("acked", "gone")}
         failed = {**ended, **parts.failed}
         failed = {n: why for n, why in failed.items() if n not in parts.values}
@@ -197,7 +200,8 @@ class Collection:
         return True
 
     async def _kept(self, client: Client, last: Step) -> str:
-        """Retry time and number of copies of parts, as of what comes behind, or of its queue."""
+        """Return retry time and number of copies for the parts: those of the last job or its
+        queue."""
         retry = last.options.get("retry", _PART_RETRY)
         copies = last.options.get("replicate")
         if copies is None:
@@ -206,7 +210,7 @@ class Collection:
         return f"{retry} {copies or 0}"
 
     async def _add(self, client: Client, members: list[Step], kept: str) -> list[str]:
-        """Add the members, or those that are missing; returns the ids of all."""
+        """Add those members that are missing, and return the ids of all."""
         ids = []
         for number, step in enumerate(members):
             key = f"member {number} {self._id}"
@@ -215,12 +219,12 @@ class Collection:
         return ids
 
     async def _note(self, client: Client, body: bytes) -> None:
-        """Let the next one who has the group know the ids of its members. Without that it adds
-        them again, which finds their ids, and adds nothing."""
+        """Store the members' ids in the group, for the next worker that gets it. If that fails, the
+        worker adds the members again, which adds nothing and returns their ids."""
         try:
             await client.update(self._job.id, body=body)
         except ReplyError:
-            pass  # somebody has it already
+            pass  # somebody already has it
 
     async def _postpone(self) -> None:
         if (processing := tracing.current()) is not None:
@@ -232,10 +236,11 @@ class _Parts:
     """The parts of a group that this worker has taken.
 
     Args:
-        queue: where they are.
+        queue: the queue of the parts.
 
     Attributes:
-        values: results by the numbers of their members. failed: errors by these.
+        values: the results, by the numbers of their members.
+        failed: the errors, by the numbers of their members.
     """
 
     def __init__(self, client: Client, queue: str) -> None:
@@ -247,7 +252,7 @@ class _Parts:
         self.failed: dict[int, str] = {}
 
     async def take(self, wanted: int) -> None:
-        """Take all, or what comes in a moment."""
+        """Take all parts, waiting a moment for those that are missing."""
         while len(self.values.keys() | self.failed.keys()) < wanted:
             with tracing.unseen():
                 jobs = await self._client.get(
@@ -269,7 +274,7 @@ class _Parts:
             self.values[number] = result
 
     async def put_back(self, *, failures: bool) -> None:
-        """Leave them for the next one; the failures are done with, unless ``failures``."""
+        """Give parts back for the next visit; acknowledge failures instead, unless ``failures``."""
         back = self._values + (self._failures if failures else [])
         if back:
             await self._client.nack(*[job.id for job in back], delay=0)
@@ -277,6 +282,6 @@ class _Parts:
             await self._client.ack(*[job.id for job in self._failures])
 
     async def ack(self) -> None:
-        """They are done with."""
+        """Acknowledge all parts."""
         jobs = self._values + self._failures
         await self._client.ack(*[job.id for job in jobs])

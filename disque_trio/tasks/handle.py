@@ -1,4 +1,4 @@
-"""Jobs that were added, and what came of them."""
+"""Handles of jobs that were added, and their results."""
 
 import base64
 import time
@@ -17,7 +17,7 @@ from disque_trio.tasks.serializers import Serializers
 R = TypeVar("R")
 
 State: TypeAlias = Literal["pending", "done", "failed", "expired", "cancelled", "gone"]
-"""How a job is: ``pending`` until it has ended; ``gone``: nothing is known of it any more."""
+"""The state of a job: ``pending`` until it has ended; ``gone`` if nothing is known of it."""
 
 _STATES: dict[str, State] = {
     "acked": "done",
@@ -30,19 +30,19 @@ _STATES: dict[str, State] = {
 
 _AT_ONCE = 0.001
 _MOST_IDS = 1000
-"""Ids in one WAITJOB."""
+"""The most ids in one WAITJOB."""
 
 
 class Handle(Generic[R]):
-    """A job that was added, or in a task of Trio or asyncio one that is added when this is
-    awaited: ``handle = await send_mail.add("a@b.org")``.
+    """A job that was added. In a task of Trio or asyncio, awaiting the handle adds the job:
+    ``handle = await send_mail.add("a@b.org")``.
 
-    What is asked for in a task is awaited (``result``, ``state``); threads use those whose names
-    begin with ``get``. Of a task with others behind it (``then``) the last one's result is meant.
+    Tasks await ``result`` and ``state``; threads call ``get`` and ``get_state``. If other jobs
+    follow this one (``then``), these return the result and state of the last one.
 
     Args:
-        core: of its app.
-        adding: gives the id.
+        core: the core of the app.
+        adding: the id, or the operation that returns it.
     """
 
     def __init__(self, core: Core, adding: "Later[str] | str") -> None:
@@ -65,37 +65,37 @@ class Handle(Generic[R]):
 
     @property
     def id(self) -> str:
-        """Of the job. Raises RuntimeError: the handle has to be awaited first."""
+        """The id of the job. Raises RuntimeError if the handle has to be awaited first."""
         return self._adding if isinstance(self._adding, str) else self._adding.value
 
     async def result(self, timeout: float | None = None) -> R:  # noqa: ASYNC109 - the node's
         """Wait until the job has ended, and return what its task returned.
 
         Args:
-            timeout: seconds; None waits for ever.
+            timeout: seconds to wait; None waits forever.
 
         Raises:
-            TaskFailed: it failed for good, expired or was cancelled.
-            TimeoutError: it has not ended in time.
-            ResultGone: it ended so long ago that its result is not kept any more.
-            ValueError: it is in a format that the app does not know.
-            DisqueError: as ``Client.wait``, and as for ``add`` if it was not added yet.
+            TaskFailed: the job failed for good, expired or was cancelled.
+            TimeoutError: the job has not ended in time.
+            ResultGone: the job ended so long ago that its result is no longer kept.
+            ValueError: the result is in a format that the app does not know.
+            DisqueError: as for ``Client.wait``; and as for ``add``, if the job was not added yet.
         """
         await self
         return await self._core.link.run(lambda client: self._wait(client, timeout))
 
     def get(self, timeout: float | None = None) -> R:
-        """``result`` for threads. Raises RuntimeError too: this is a task, which must not block."""
+        """Like ``result``, for threads. Raises RuntimeError in a task, which it would block."""
         _only_in_threads("result")
         return self._core.link.run_sync(lambda client: self._wait(client, timeout))
 
     async def state(self) -> State:
-        """How the job is. Raises DisqueError."""
+        """Return the state of the job. Raises DisqueError."""
         await self
         return await self._core.link.run(self._state)
 
     def get_state(self) -> State:
-        """``state`` for threads. Raises DisqueError; RuntimeError: this is a task."""
+        """Like ``state``, for threads. Raises DisqueError, and RuntimeError in a task."""
         _only_in_threads("state")
         return self._core.link.run_sync(self._state)
 
@@ -116,11 +116,12 @@ class Handle(Generic[R]):
 
 
 class Handles(Sequence[Handle[R]], Generic[R]):
-    """Jobs that were added together, or in a task are when this is awaited: a sequence of handles.
+    """Jobs that were added together, as a sequence of handles. In a task of Trio or asyncio,
+    awaiting it adds the jobs.
 
     Args:
-        core: of their app.
-        adding: gives the ids.
+        core: the core of the app.
+        adding: the operation that returns the ids.
     """
 
     def __init__(self, core: Core, adding: Later[list[str]]) -> None:
@@ -155,13 +156,13 @@ class Handles(Sequence[Handle[R]], Generic[R]):
         return len(self._adding.value)
 
     async def results(self, timeout: float | None = None) -> list[R]:  # noqa: ASYNC109
-        """The results of all, in their order. Arguments and errors as of ``Handle.result``, for
-        the first one that failed."""
+        """Return the results of all jobs, in order. Arguments and errors are those of
+        ``Handle.result``; if several jobs failed, the first error is raised."""
         await self
         return await self._core.link.run(lambda client: self._wait(client, timeout))
 
     def get(self, timeout: float | None = None) -> list[R]:
-        """``results`` for threads. Raises RuntimeError too: this is a task."""
+        """Like ``results``, for threads. Raises RuntimeError in a task."""
         _only_in_threads("results")
         return self._core.link.run_sync(lambda client: self._wait(client, timeout))
 
@@ -170,7 +171,7 @@ class Handles(Sequence[Handle[R]], Generic[R]):
         ids = self._adding.value
         values: list[R] = []
         for first in range(0, len(ids), _MOST_IDS):
-            # Many in one command: a wait for each would need a connection for each.
+            # One command for many ids: waiting for each by itself would take a connection each.
             outcomes = await client.wait(ids[first : first + _MOST_IDS], _left(until))
             values += [
                 await _value(client, self._core.serializers, outcome, until) for outcome in outcomes
@@ -190,7 +191,7 @@ def _left(until: float | None) -> float | None:
 async def result_of(
     client: Client, serializers: Serializers, id: str, seconds: float | None
 ) -> Any:
-    """The result of a job, or of the last one behind it; see ``Handle.result``."""
+    """Return the result of a job, or of the last one that follows it; see ``Handle.result``."""
     until = None if seconds is None else time.monotonic() + seconds
     [outcome] = await client.wait(id, _left(until))
     return await _value(client, serializers, outcome, until)
@@ -199,7 +200,7 @@ async def result_of(
 async def _value(
     client: Client, serializers: Serializers, outcome: Outcome, until: float | None
 ) -> Any:
-    """The result that an outcome leads to. Raises as ``Handle.result`` says."""
+    """Return the result that ``outcome`` leads to. Raises the exceptions of ``Handle.result``."""
     while outcome.state == "acked" and outcome.result is not None:
         result = Result.decode(outcome.result)
         if result.next is None:
@@ -209,31 +210,31 @@ async def _value(
         [outcome] = await client.wait(result.next, _left(until))
     id = outcome.id
     if outcome.state == "pending":
-        raise TimeoutError(f"the job {id} has not ended in time")
+        raise TimeoutError(f"the job {id} did not end in time")
     if outcome.state == "acked":
-        raise ResultGone(f"the job {id} is done, and its result is not kept any more")
+        raise ResultGone(f"the job {id} is done, but its result is no longer kept")
     if outcome.state == "gone":
-        raise ResultGone(f"nothing is known of the job {id} any more")
+        raise ResultGone(f"nothing is known about the job {id} any more")
     if outcome.state == "dead":
         raise TaskFailed(id, *split_error(await _why(client, id)))
     raise TaskFailed(id, "", f"the job {'was ' * (outcome.state == 'cancelled')}{outcome.state}")
 
 
 def value_of(result: Result, serializers: Serializers) -> Any:
-    """The value that a result carries. Raises BadJob: its content type is not known."""
+    """Decode a result. Raises BadJob if its content type is unknown."""
     if not result.content_type:
         return None
     return serializers.of(result.content_type).loads(result.data)
 
 
 def letter_id(id: str) -> str:
-    """Id of the dead letter that the job ``id`` becomes: all nodes make the same."""
+    """Return the id of the dead letter that the job ``id`` becomes: all nodes make the same."""
     digest = sha256(b"dead " + id.encode()).digest()
     return f"{id[:11]}{base64.b64encode(digest[:18]).decode()}-ffff"
 
 
 async def _why(client: Client, id: str) -> str:
-    """What the dead letter of a job says of its end, where the node in use holds it."""
+    """Return the reason in the job's dead letter, if the node in use has it."""
     letter = await client.show(letter_id(id))
     reason = None if letter is None else letter.get("dead-reason")
     why = None if letter is None else letter.get("dead-why")

@@ -1,5 +1,4 @@
-"""How a program reaches the cluster, from whatever calls it: a thread, or a task of Trio or
-asyncio."""
+"""How a program reaches the cluster, from a thread or from a task of Trio or asyncio."""
 
 import asyncio
 import os
@@ -20,17 +19,17 @@ T = TypeVar("T")
 
 
 class Link(Protocol):
-    """A way to a client."""
+    """A way to run functions with a client."""
 
     async def run(self, function: Callable[[Client], Awaitable[T]]) -> T:
         """Await ``function(client)``, from a task of Trio or asyncio."""
 
     def run_sync(self, function: Callable[[Client], Awaitable[T]]) -> T:
-        """The same from a thread, which blocks meanwhile."""
+        """The same, from a thread, which blocks meanwhile."""
 
 
 class OwnThread:
-    """A client in a thread of its own, which is connected at first use and serves all.
+    """A client in a thread of its own, connected at first use and shared by all callers.
 
     Args:
         connect: makes the client.
@@ -43,7 +42,7 @@ class OwnThread:
         _all.add(self)
 
     def in_child(self) -> None:
-        """The process was forked: another thread may have been at it."""
+        """Replace the lock after a fork, since another thread may have held it."""
         self._making = threading.Lock()
 
     async def run(self, function: Callable[[Client], Awaitable[T]]) -> T:
@@ -82,7 +81,7 @@ os.register_at_fork(after_in_child=_in_child)
 
 
 class OfLoop:
-    """A client of the loop that makes this, used by that loop, by other ones and by threads."""
+    """The client of one loop, used by that loop, by other loops and by threads."""
 
     def __init__(self, client: Client) -> None:
         self._client = client
@@ -96,7 +95,7 @@ class OfLoop:
 
     @property
     def inherited(self) -> bool:
-        """It belongs to a process that this one was forked from."""
+        """Whether this object belongs to a process that this one was forked from."""
         return self._pid != os.getpid()
 
     def _is_here(self) -> bool:
@@ -120,7 +119,7 @@ class OfLoop:
     def _submit(
         self, function: Callable[[Client], Awaitable[T]]
     ) -> tuple[Future[T], Callable[[], object]]:
-        """Begin ``function(client)`` in the loop; gives its future, and what cancels it."""
+        """Start ``function(client)`` in the loop; return its future and a function to cancel it."""
         client = self._client
         call = _Call(tracing.carried(lambda: function(client)))
         try:
@@ -143,7 +142,7 @@ class OfLoop:
 
 
 class _Call(Generic[T]):
-    """A call, whose outcome others wait for."""
+    """A call whose outcome others wait for."""
 
     def __init__(self, function: Callable[[], Awaitable[T]]) -> None:
         self.outcome: Future[T] = Future()
@@ -151,17 +150,17 @@ class _Call(Generic[T]):
         self._function = function
 
     async def run(self) -> None:
-        """Runs in the loop. What it raises goes to who waits."""
+        """Run in the loop, and pass any exception to whoever waits for the outcome."""
         try:
             self.outcome.set_result(await self._function())
         except Exception as error:
             self.outcome.set_exception(error)
         finally:
             if not self.outcome.done():
-                lost = ConnectionLost("the loop of the client ends", maybe_executed=True)
+                lost = ConnectionLost("the loop of the client is ending", maybe_executed=True)
                 self.outcome.set_exception(lost)
 
     async def run_in_trio(self) -> None:
-        """The same as a system task, which may raise nothing."""
+        """The same, as a system task, which must not raise."""
         with self.scope:
             await self.run()

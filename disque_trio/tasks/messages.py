@@ -1,8 +1,8 @@
-"""What jobs and results of tasks look like on the wire.
+"""The wire format of tasks: jobs and results.
 
-The body of a job is its arguments, ``{"args": [...], "kwargs": {...}}`` in the format that the
-header ``content-type`` names; ``task`` names the task. A result has a line with its content type
-and, where another job goes on, that one's id; then the value.
+The body of a job is its arguments, ``{"args": [...], "kwargs": {...}}``, in the format named by the
+header ``content-type``; the header ``task`` names the task. A result begins with a line that holds
+the content type and, if another job continues this one, the id of that job. The value follows.
 """
 
 import json
@@ -18,36 +18,36 @@ CONTENT_TYPE = "content-type"
 TASK = "task"
 TRACEPARENT = "traceparent"
 THEN = "then"
-"""A step that follows, encoded; there may be several, the next one first."""
+"""A following step, encoded; if there are several, the next one comes first."""
 PART = "part"
-"""Of a member of a group: the queue that wants its result, its number, and of the part's job the
-retry time in s and the number of copies, 0: the default."""
+"""In a member of a group: the queue for its result, its number, and two options of the part's job:
+its retry time in seconds and its number of copies (0: the default)."""
 
 RESERVED = frozenset({CONTENT_TYPE, TASK, THEN, PART})
 
 DAY = 86_400.0
-"""Seconds for which a step that follows cannot be added again; a job comes again no later, unless
-it lives longer than a day."""
+"""Seconds to keep the key of a following step. The job before it is not delivered again later than
+that, unless it lives longer than a day."""
 
 MOST_REASON = 4000
-"""Bytes of a reason; a node takes 4096."""
+"""The most bytes in a reason; a node accepts 4096."""
 
 MOST_RESULT = 1_000_000
-"""Bytes of a result, as a node takes them."""
+"""The most bytes in a result, as nodes accept it."""
 
 Pair: TypeAlias = tuple[str, bytes]
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """A job that is to be added.
+    """A job to be added.
 
     Attributes:
-        task, queue: where it goes.
-        content_type, body: its arguments.
-        options: of ADDJOB, by the names of ``Client.add``; JSON can say them.
-        headers: of the program.
-        then: the steps behind it.
+        task, queue: the task, and the queue of the job.
+        content_type, body: the arguments.
+        options: options of ADDJOB, named as in ``Client.add``; must be JSON serializable.
+        headers: the program's own headers.
+        then: the steps that follow.
     """
 
     task: str
@@ -59,7 +59,7 @@ class Step:
     then: "tuple[Step, ...]" = ()
 
     def encode(self) -> bytes:
-        """It as a header or a body, without the steps behind it."""
+        """Encode the step as a header or a body, without the steps that follow."""
         head = {
             "task": self.task,
             "queue": self.queue,
@@ -71,7 +71,7 @@ class Step:
 
     @staticmethod
     def decode(data: bytes) -> "Step":
-        """The step that ``encode`` made. Raises BadJob."""
+        """Decode a step made by ``encode``. Raises BadJob."""
         head, _, body = data.partition(b"\n")
         try:
             said = json.loads(head)
@@ -82,7 +82,7 @@ class Step:
             raise BadJob(f"bad step: {error!r}") from None
 
     def pairs(self, traceparent: str | None, part: str | None = None) -> list[Pair]:
-        """The headers of the job."""
+        """Return the headers of the job."""
         pairs = [(CONTENT_TYPE, self.content_type.encode()), (TASK, self.task.encode())]
         if traceparent is not None and TRACEPARENT not in self.headers:
             pairs.append((TRACEPARENT, traceparent.encode()))
@@ -100,8 +100,10 @@ class Step:
         kept: float | None = None,
         part: str | None = None,
     ) -> str:
-        """Add the job; returns its id. ``key`` and ``kept``: in place of what the options say.
-        Raises what ``Client.add`` raises."""
+        """Add the job and return its id. Raises the exceptions of ``Client.add``.
+
+        ``key`` and ``kept`` replace the key in the options.
+        """
         options = dict(self.options)
         if key is None:
             options.pop("unique_for", None)
@@ -113,19 +115,19 @@ class Step:
 
 
 def steps_of(header_pairs: Sequence[Pair]) -> tuple[Step, ...]:
-    """The steps that follow a job. Raises BadJob."""
+    """Return the steps that follow a job. Raises BadJob."""
     return tuple(Step.decode(value) for name, value in header_pairs if name == THEN)
 
 
 def encode_arguments(
     serializer: Serializer, args: Sequence[Any], kwargs: Mapping[str, Any]
 ) -> bytes:
-    """A body. Raises TypeError or ValueError: the arguments cannot be serialized."""
+    """Encode a job's body. Raises TypeError or ValueError if arguments cannot be serialized."""
     return serializer.dumps({"args": list(args), "kwargs": dict(kwargs)})
 
 
 def decode_arguments(serializer: Serializer, body: bytes) -> tuple[list[Any], dict[str, Any]]:
-    """The arguments in a body. Raises BadJob."""
+    """Decode the arguments in a job's body. Raises BadJob."""
     try:
         said = serializer.loads(body)
     except Exception as error:
@@ -134,28 +136,30 @@ def decode_arguments(serializer: Serializer, body: bytes) -> tuple[list[Any], di
         args, kwargs = said.get("args", []), said.get("kwargs", {})
         if isinstance(args, list | tuple) and isinstance(kwargs, dict):
             return list(args), kwargs
-    raise BadJob("bad body: arguments are {'args': [...], 'kwargs': {...}}")
+    raise BadJob("bad body: expected {'args': [...], 'kwargs': {...}}")
 
 
 def behind(step: Step, serializer: Serializer, result: Any, rest: tuple[Step, ...]) -> Step:
-    """``step`` with the result before its own arguments, and the steps behind it. Raises BadJob,
-    TypeError or ValueError."""
+    """Return ``step`` with ``result`` as an additional first argument and ``rest`` to follow.
+
+    Raises BadJob, TypeError or ValueError.
+    """
     args, kwargs = decode_arguments(serializer, step.body)
     return replace(step, body=encode_arguments(serializer, [result, *args], kwargs), then=rest)
 
 
 ERROR_TYPE = "error"
-"""In place of a content type: the job failed, and the value says how."""
+"""Used instead of a content type: the job failed, and the value is the error."""
 
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What a job leaves for who waits for it.
+    """The result that a job leaves for whoever waits for it.
 
     Attributes:
-        content_type: of ``data``; empty: the value is None. ``error``: it failed.
-        data: the value.
-        next: id of the job that goes on, whose result is meant; None: there is none.
+        content_type: the format of ``data``; empty: the value is None; ``error``: the job failed.
+        data: the encoded value.
+        next: the id of the job that continues this one, whose result counts instead; or None.
     """
 
     content_type: str = ""
@@ -163,13 +167,13 @@ class Result:
     next: str | None = None
 
     def encode(self) -> bytes:
-        """It as the result of an ACKJOB."""
+        """Encode it for ACKJOB."""
         head = self.content_type if self.next is None else f"{self.content_type} {self.next}"
         return head.encode() + b"\n" + self.data
 
     @staticmethod
     def decode(data: bytes) -> "Result":
-        """The result that ``encode`` made; what has no such line is taken as text."""
+        """Decode a result made by ``encode``. Anything without a first line is plain text."""
         head, line, value = data.partition(b"\n")
         if not line:
             return Result("text/plain", data)
@@ -178,7 +182,7 @@ class Result:
 
 
 def result_of(serializer: Serializer, value: Any, next: str | None = None) -> Result:
-    """The result with a value. Raises BadJob: it cannot be serialized, or is too large."""
+    """Encode a result. Raises BadJob if it cannot be serialized or is too large."""
     if value is None:
         return Result(next=next)
     try:
@@ -186,22 +190,22 @@ def result_of(serializer: Serializer, value: Any, next: str | None = None) -> Re
     except Exception as error:
         raise BadJob(f"the result cannot be serialized: {describe(error)}") from None
     if len(data) > MOST_RESULT - 200:
-        raise BadJob(f"the result has {len(data)} bytes, and at most {MOST_RESULT - 200} are kept")
+        raise BadJob(f"the result has {len(data)} bytes; the limit is {MOST_RESULT - 200}")
     return Result(serializer.content_type, data, next)
 
 
 def describe(error: BaseException) -> str:
-    """An error as ``ValueError: no such address``."""
+    """Format an error: ``ValueError: no such address``."""
     return f"{type(error).__name__}: {error}".removesuffix(": ")
 
 
 def reason_of(error: str) -> bytes:
-    """A text as a reason of NACK."""
+    """Convert a text to a reason for NACK, cutting it if it is too long."""
     return error.encode("utf-8", "replace")[:MOST_REASON].decode("utf-8", "ignore").encode()
 
 
 def split_error(text: str) -> tuple[str, str]:
-    """Type name and text of what ``describe`` said."""
+    """Split a text made by ``describe`` into the type's name and the text."""
     name, colon, rest = text.partition(": ")
     if name.isidentifier():
         return name, rest if colon else ""

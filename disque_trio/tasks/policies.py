@@ -1,4 +1,4 @@
-"""What an app asks of the nodes before it works: policies of its queues, and schedules."""
+"""What an app needs from the nodes before it works: policies of its queues, and schedules."""
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
@@ -15,29 +15,29 @@ from disque_trio.tasks.template import Bound
 
 @dataclass(slots=True)
 class QueuePolicy:
-    """What the tasks of one queue want of it.
+    """The policy that the tasks of one queue need.
 
     Attributes:
-        rate: how many jobs are delivered in a time, as ``50/s``; None: any number.
-        dead: the queue of its dead letters; None: as the nodes have it, or else one of ours.
+        rate: how many jobs are delivered in a time, such as ``50/s``; None: no limit.
+        dead: the queue for dead letters; None: the one already set, or else a default.
     """
 
     rate: str | None = None
     dead: str | None = None
 
     def merge(self, queue: str, rate: str | None, dead: str | None) -> None:
-        """Take in what one more task says. Raises ValueError: another one says otherwise."""
+        """Add the needs of one more task. Raises ValueError if they contradict another task."""
         for name, said, before in (("rate", rate, self.rate), ("dead", dead, self.dead)):
             if said is not None and before is not None and said != before:
                 raise ValueError(
-                    f"two tasks of the queue {queue!r} have different values of {name}, which is "
-                    f"the queue's: {before!r} and {said!r}"
+                    f"two tasks of the queue {queue!r} have different values of {name}, which "
+                    f"belongs to the queue: {before!r} and {said!r}"
                 )
         self.rate = self.rate if rate is None else rate
         self.dead = self.dead if dead is None else dead
 
     async def apply(self, client: Client, queue: str) -> None:
-        """Set what is not as it should be."""
+        """Set those options that differ from the wanted ones."""
         found = await client.policy(queue)
         before = found or Policy(queue)
         wanted: dict[str, Any] = {}
@@ -47,7 +47,7 @@ class QueuePolicy:
         if self.rate is not None and before.rate != _rate(self.rate):
             wanted["rate"] = self.rate
         if wanted and before.name != queue:
-            # One policy applies, as a whole: what a pattern says would not hold any more.
+            # Only one policy applies to a queue, so copy the options of the pattern's policy.
             said = {key: value for key, value in asdict(before).items() if key != "name"}
             wanted = said | wanted
         if wanted:
@@ -55,16 +55,16 @@ class QueuePolicy:
 
 
 def _rate(rate: str) -> str:
-    """A rate as QGET gives it."""
+    """Format a rate as QGET does."""
     return rate if "/" in rate else f"{rate}/s"
 
 
 @dataclass(frozen=True, slots=True)
 class Timetable:
-    """When a job is added.
+    """A job and the times at which to add it.
 
     Attributes:
-        times, tz, catchup: as of ``Schedules.set``.
+        times, tz, catchup: as for ``Schedules.set``.
         bound: the job.
     """
 
@@ -78,7 +78,7 @@ class Timetable:
         return self.bound.step
 
     def words(self) -> tuple[str, ...]:
-        """The options of ADDJOB, as CRON GET gives them."""
+        """Return the options of ADDJOB as CRON GET formats them."""
         step = self.step
         command: list[Argument] = addjob(
             step.queue, step.body, **_addjob(step.options), headers=step.pairs(None)
@@ -87,7 +87,7 @@ class Timetable:
 
 
 def _addjob(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Options that a schedule may have."""
+    """Return the options that a schedule may have."""
     return {name: value for name, value in options.items() if name not in ("at", "unique_for")}
 
 
@@ -96,18 +96,19 @@ class Schedules:
     """The schedules of an app.
 
     Attributes:
-        owner: the name of the app, with which those of its schedules begin; empty: it has none.
-        tables: by their names in the cluster.
+        owner: the name of the app, with which the names of its schedules begin; empty if it has
+            none.
+        tables: the schedules, by their names in the cluster.
     """
 
     owner: str
     tables: dict[str, Timetable] = field(default_factory=dict)
 
     def add(self, name: str, table: Timetable) -> None:
-        """Add one: ``name`` of the program's own, or that of its task. Raises ValueError: there is
-        one of this name."""
+        """Add a schedule whose ``name`` is the program's own, or that of its task. Raises
+        ValueError if there already is one with this name."""
         task = table.step.task
-        # Without an owner: what other programs call theirs is not known, but tasks have modules.
+        # Without an owner, use the task's name: it has a module, so other programs do not use it.
         owner = self.owner or (task if name != task else "")
         full = f"{owner}:{name}" if owner else name
         if full in self.tables:
@@ -115,8 +116,8 @@ class Schedules:
         self.tables[full] = table
 
     async def apply(self, client: Client) -> None:
-        """Set those that are not as they should be. Where the app has a name those that begin with
-        it, and that the program does not have any more, are deleted."""
+        """Set the schedules that differ from the wanted ones. If the app has a name, also delete
+        schedules that begin with it and that the program no longer has."""
         if not (self.owner or self.tables):
             return
         there = {one.name: one for one in await client.schedules.all()}
@@ -132,7 +133,7 @@ class Schedules:
                     and (full.queue, full.body) == (step.queue, step.body)
                     and full.options == table.words()
                 ):
-                    continue  # also where somebody has paused it
+                    continue  # even if somebody paused it
             await client.schedules.set(
                 name,
                 table.times,

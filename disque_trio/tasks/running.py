@@ -1,4 +1,4 @@
-"""Runs the task of a job, and settles the job: what a worker is made of."""
+"""Runs the tasks of jobs and settles the jobs: the core of a worker."""
 
 import trio
 
@@ -15,19 +15,20 @@ class Runner:
     at once.
 
     Args:
-        app: whose tasks they are.
-        limiter: of the threads for functions that are not async; None: Trio's own.
+        app: the app with the tasks.
+        limiter: limits the threads for functions that are not async; None: Trio's default.
     """
 
     def __init__(self, app: Disque, *, limiter: trio.CapacityLimiter | None = None) -> None:
         self._execution = Execution(app.core, InLoop(limiter, app.core.backend))
 
     async def run(self, job: HeldJob) -> Outcome:
-        """Run the task of ``job``, which was fetched with its headers, and settle the job: it is
-        acknowledged with the result, given back with a delay, or sent to the dead letters. What
-        follows it is added before.
+        """Run the task of ``job`` and settle the job.
 
-        Raises nothing but the cancellation of the caller. If that comes before the task has ended
-        the job is not settled; behind it, there are five seconds to settle it.
+        The job must have been fetched with its headers. It is acknowledged with the result, given
+        back with a delay, or sent to the dead letters. Jobs that follow it are added first.
+
+        Raises nothing but the cancellation of the caller. If cancelled before the task has ended,
+        the job is not settled; if later, there are five seconds to settle it.
         """
         return await self._execution.run(job)

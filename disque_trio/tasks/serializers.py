@@ -1,4 +1,4 @@
-"""How arguments and results become bytes."""
+"""How arguments and results are converted to bytes."""
 
 import json
 from collections.abc import Iterable
@@ -9,25 +9,24 @@ from disque_trio.tasks.errors import BadJob
 
 
 class Serializer(Protocol):
-    """Turns values into bytes and back.
+    """Converts values to bytes and back.
 
     Attributes:
-        content_type: names the format, in jobs and results; it has no spaces.
+        content_type: the name of the format in jobs and results; contains no spaces.
     """
 
     @property
     def content_type(self) -> str: ...
 
     def dumps(self, value: Any, /) -> bytes:
-        """The bytes of a value. Raises TypeError or ValueError: it has none."""
+        """Serialize a value. Raises TypeError or ValueError if that is not possible."""
 
     def loads(self, data: bytes, /) -> Any:
-        """The value of bytes. May raise anything where they make no sense."""
+        """Deserialize a value. May raise any exception if the bytes are invalid."""
 
 
 class Json:
-    """JSON in UTF-8: strings, numbers, booleans, None, lists and dicts. A tuple comes out as a
-    list."""
+    """JSON in UTF-8: strings, numbers, booleans, None, lists and dicts. Tuples become lists."""
 
     content_type = "application/json"
 
@@ -39,8 +38,8 @@ class Json:
 
 
 class MessagePack:
-    """MessagePack: as JSON, but bytes and times with a zone as well, and smaller. Raises
-    ImportError where the extra ``msgpack`` is not installed."""
+    """MessagePack: like JSON, but smaller, and with bytes and times with a time zone. Raises
+    ImportError if the extra ``msgpack`` is not installed."""
 
     content_type = "application/msgpack"
 
@@ -63,8 +62,8 @@ class MessagePack:
 
 
 def serializer_of(choice: "str | Serializer") -> Serializer:
-    """The serializer ``json``, ``msgpack`` or one of the program's own. Raises ValueError:
-    another name, or a content type with spaces."""
+    """Return the serializer ``json`` or ``msgpack``, or the given object. Raises ValueError for
+    other names, or if the content type is empty or has spaces."""
     if choice == "json":
         return Json()
     if choice == "msgpack":
@@ -77,23 +76,23 @@ def serializer_of(choice: "str | Serializer") -> Serializer:
 
 
 class Serializers:
-    """The serializers of an app by content type: what it can read.
+    """The serializers that an app can read, by content type.
 
     Args:
-        known: the first ones.
+        known: the first serializers.
     """
 
     def __init__(self, known: Iterable[Serializer]) -> None:
         self._by_type = {one.content_type: one for one in known}
 
     def add(self, serializer: Serializer) -> None:
-        """Add one. Raises ValueError: there is another one of this content type."""
+        """Add a serializer. Raises ValueError if there is another one of its content type."""
         before = self._by_type.setdefault(serializer.content_type, serializer)
         if type(before) is not type(serializer):
             raise ValueError(f"two serializers of the content type {serializer.content_type}")
 
     def of(self, content_type: str) -> Serializer:
-        """The one of a content type. Raises BadJob: there is none."""
+        """Return the serializer of a content type. Raises BadJob if there is none."""
         try:
             return self._by_type[content_type]
         except KeyError:

@@ -1,4 +1,4 @@
-"""Adds jobs: a task with its options, and the steps behind it."""
+"""Adds jobs: templates of a task with its options and the steps that follow."""
 
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
 from dataclasses import replace
@@ -20,19 +20,20 @@ S = TypeVar("S")
 
 
 class Options(TypedDict, total=False):
-    """What may be said of jobs beside their arguments.
+    """Options of jobs, besides their arguments.
 
     Keys:
-        queue: in place of the task's.
-        delay: seconds until they are queued. at: when they are, instead.
-        unique: see ``Disque.task``, or the key itself.
-        unique_for: seconds for which a key is kept; without it as long as the job lives.
-        priority: 0 to 7, the highest first.
-        ttl: seconds that they live.
-        retry: seconds after which a job is given to somebody else when its worker's node is gone.
-        group: that they belong to, where the policy of the queue serves groups.
-        replicate: number of nodes that must hold each.
-        headers: of the program, beside those of tasks.
+        queue: a queue in place of the task's.
+        delay: seconds before the job is queued.
+        at: when the job is queued, instead.
+        unique: see ``Disque.task``; or the key itself.
+        unique_for: seconds to keep the key; by default as long as the job lives.
+        priority: 0 to 7; the highest is delivered first.
+        ttl: the time to live, in seconds.
+        retry: seconds after which the job is delivered again if its worker's node is gone.
+        group: the group that the job belongs to, if the queue's policy serves groups.
+        replicate: how many nodes must hold the job.
+        headers: the program's own headers.
     """
 
     queue: str
@@ -49,8 +50,8 @@ class Options(TypedDict, total=False):
 
 
 class Bound(Generic[R]):
-    """A task with its arguments and options, to be added later: as a step of a chain, a member of
-    a group, or by a schedule."""
+    """A task with its arguments and options, to be added later: as a step of a chain, as a member
+    of a group, or by a schedule."""
 
     def __init__(self, core: Core, step: Step) -> None:
         self._core = core
@@ -60,39 +61,39 @@ class Bound(Generic[R]):
         return f"<Bound {self.step.task}>"
 
     def then(self, next: "Bound[S]") -> "Bound[S]":
-        """This, and ``next`` behind it, which gets the result as its first argument."""
+        """Return a chain: this, then ``next`` with the result as its first argument."""
         return Bound(self._core, behind_last(self.step, step_of(next)))
 
     def add(self) -> Handle[R]:
-        """Add it now; as ``Template.add``."""
+        """Add the job now; see ``Template.add``."""
         step = self.step
         later = Later(self._core, adder(self._core, step, None), f"adding {step.task}")
         return Handle(self._core, later)
 
 
 def step_of(bound: Bound[Any]) -> Step:
-    """The step that a bound task is. Raises TypeError: it is none."""
+    """Return the step of a bound task. Raises TypeError if the argument is not bound."""
     if not isinstance(bound, Bound):
         raise TypeError(f"{bound!r} has no arguments yet: use its bind(...)")
     return bound.step
 
 
 class Template(Generic[P, R]):
-    """A task with its options, and the steps behind it: what jobs are made from.
+    """A task with its options and the steps that follow: the template for jobs.
 
-    In a thread a method that adds blocks until the job is added. In a task of Trio or asyncio it
-    does nothing until what it returns is awaited. What may be raised:
+    In a thread, methods that add jobs block until these are added. In a task of Trio or asyncio,
+    awaiting what the method returns adds them. These methods raise:
 
     - ``TypeError``: the function does not take these arguments, or they cannot be serialized.
-    - ``NoReplError``, ``MaxLenError``, ``PausedError``, ``OOMError``, ``NoUniqueError`` and the
-      like: refused by the queue or the node.
+    - ``NoReplError``, ``MaxLenError``, ``PausedError``, ``OOMError``, ``NoUniqueError`` and
+      others: the queue or the node refused the job.
     - ``ConnectionLost``: no node could be reached in time.
 
     Args:
-        core: of the app.
-        definition: of the task.
-        options: in place of those of the definition.
-        then: the steps behind it.
+        core: the core of the app.
+        definition: the definition of the task.
+        options: options that replace those of the definition.
+        then: the steps that follow.
     """
 
     def __init__(
@@ -109,12 +110,12 @@ class Template(Generic[P, R]):
 
     @property
     def name(self) -> str:
-        """Of the task."""
+        """The name of the task."""
         return self._definition.name
 
     @property
     def queue(self) -> str:
-        """Where the jobs go."""
+        """The queue that the jobs go to."""
         return self._options.get("queue", self._definition.queue)
 
     def add(self, *args: P.args, **kwargs: P.kwargs) -> Handle[R]:
@@ -122,20 +123,22 @@ class Template(Generic[P, R]):
         return self._add(self._options, args, kwargs)
 
     def at(self, when: datetime | float, /, *args: P.args, **kwargs: P.kwargs) -> Handle[R]:
-        """Add a job that begins at ``when``: a ``datetime`` with a time zone, or seconds since the
-        epoch. Raises ValueError too: there is no time zone."""
+        """Add a job to be delivered at ``when``: a ``datetime`` with a time zone, or seconds since
+        the epoch. Also raises ValueError if there is no time zone."""
         return self._add({**self._options, "at": when}, args, kwargs)
 
     def delay(self, seconds: float, /, *args: P.args, **kwargs: P.kwargs) -> Handle[R]:
-        """Add a job that begins after ``seconds``."""
+        """Add a job to be delivered after ``seconds``."""
         return self._add({**self._options, "delay": seconds}, args, kwargs)
 
     def map(self, arguments: Iterable[Any]) -> Handles[R]:
-        """Add many jobs at once, as one pipeline: one for each of ``arguments``, which are tuples
-        of arguments, or single ones.
+        """Add many jobs as one pipeline.
+
+        Args:
+            arguments: for each job, a tuple of arguments or a single argument.
 
         Raises:
-            AddManyError: some were not added; its ``results`` say which.
+            AddManyError: some jobs were not added; its ``results`` say which ones were.
         """
         calls = [one if isinstance(one, tuple) else (one,) for one in arguments]
         made = [self._step(self._options, call, {}) for call in calls]
@@ -143,22 +146,25 @@ class Template(Generic[P, R]):
         return Handles(self._core, Later(self._core, self._many(made), name))
 
     def options(self, **options: Unpack[Options]) -> "Template[P, R]":
-        """The same with other options. Raises TypeError: there is no such option."""
+        """Return the template with other options. Raises TypeError for an unknown option."""
         unknown = options.keys() - Options.__annotations__.keys()
         if unknown:
-            raise TypeError(f"no option of a job: {', '.join(sorted(unknown))}")
+            raise TypeError(f"unknown option of a job: {', '.join(sorted(unknown))}")
         return Template(self._core, self._definition, {**self._options, **options}, self._then)
 
     def then(self, next: Bound[S]) -> "Template[P, S]":
-        """The same with ``next`` behind it, which gets the result as its first argument."""
+        """Return the template followed by ``next``, which gets the result as first argument."""
         step = step_of(next)
         then = (*self._then, replace(step, then=()), *step.then)
         return Template(self._core, self._definition, self._options, then)
 
     def bind(self, *args: Any, **kwargs: Any) -> Bound[R]:
-        """The same with arguments, to be added later. A step of a chain gets the result of the one
-        before as its first argument; these come behind it. Raises TypeError: the function takes no
-        such arguments, or they cannot be serialized."""
+        """Bind arguments, for a job that is added later.
+
+        In a chain, a step gets the result of the previous one as its first argument, followed by
+        these. Raises TypeError if the function does not take such arguments, or if they cannot be
+        serialized.
+        """
         step, _ = self._step(self._options, args, kwargs, all_there=False)
         return Bound(self._core, step)
 
@@ -174,16 +180,16 @@ class Template(Generic[P, R]):
         kwargs: Mapping[str, Any],
         all_there: bool = True,
     ) -> tuple[Step, str | None]:
-        """The job, and the key that the program has for it."""
+        """Return the job, and the key that the program gives it."""
         definition = self._definition
         merged: dict[str, Any] = {**definition.options, **options}
         queue = merged.pop("queue", definition.queue)
         unique = merged.pop("unique", definition.unique)
         headers = merged.pop("headers", {})
         if RESERVED & headers.keys():
-            raise ValueError(f"these headers are for tasks: {', '.join(sorted(RESERVED))}")
+            raise ValueError(f"these headers are reserved: {', '.join(sorted(RESERVED))}")
         if not all(isinstance(text, str) for pair in headers.items() for text in pair):
-            raise TypeError(f"headers are of type str, both names and values: {headers!r}")
+            raise TypeError(f"names and values of headers must be str: {headers!r}")
         if "at" in merged:
             merged["at"] = unix_ms(merged["at"]) / 1000
             merged.pop("delay", None)
@@ -197,7 +203,7 @@ class Template(Generic[P, R]):
     def _many(
         self, made: list[tuple[Step, str | None]]
     ) -> Callable[[Client], Coroutine[Any, Any, list[str]]]:
-        """Adds several jobs that differ in their bodies and keys."""
+        """Return a function that adds several jobs, which differ only in their bodies and keys."""
         own = [key for _, key in made if key is not None]
         key_for = self._core.key_for
         fresh = [uuid4().hex for _ in made] if not own and key_for is not None else []
@@ -223,7 +229,7 @@ class Template(Generic[P, R]):
 
 
 def adder(core: Core, step: Step, key: str | None) -> Callable[[Client], Awaitable[str]]:
-    """Adds a job, however often it is called: always with the same key, if it may have one."""
+    """Return a function that adds a job, using the same key however often it is called."""
     kept = step.options.get("unique_for")
     if key is None and core.key_for is not None:
         key, kept = uuid4().hex, core.key_for
@@ -236,12 +242,12 @@ def adder(core: Core, step: Step, key: str | None) -> Callable[[Client], Awaitab
 
 
 def behind_last(step: Step, next: Step) -> Step:
-    """``step`` with ``next``, and all that is behind that, behind its last one."""
+    """Append ``next``, and all steps that follow it, to the steps of ``step``."""
     return replace(step, then=(*step.then, replace(next, then=()), *next.then))
 
 
 class Task(Template[P, R]):
-    """A function that runs as a job, and can be called as ever."""
+    """A function that runs as a job, and can still be called directly."""
 
     def __init__(self, core: Core, definition: Definition) -> None:
         super().__init__(core, definition)
@@ -258,7 +264,7 @@ class Task(Template[P, R]):
 
 
 class AsyncTask(Template[P, R]):
-    """An ``async`` function that runs as a job, and can be awaited as ever."""
+    """An ``async`` function that runs as a job, and can still be awaited directly."""
 
     def __init__(self, core: Core, definition: Definition) -> None:
         super().__init__(core, definition)

@@ -1,4 +1,4 @@
-"""Tasks without nodes, for the tests of a program: each job is run where it is added."""
+"""Tasks without nodes, for tests: each job runs where it is added."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
@@ -26,7 +26,7 @@ from disque_trio.tasks.messages import CONTENT_TYPE, TASK, Pair, decode_argument
 T = TypeVar("T")
 
 _MOST_VISITS = 100
-"""How often a group may look for its members, which have run before it looks."""
+"""How often a group may look for its members, which have already run by then."""
 
 
 @dataclass(slots=True)
@@ -34,15 +34,15 @@ class Added:
     """A job that was added in a test.
 
     Attributes:
-        id, queue, task: of the job.
-        args, kwargs: after a way through the serializer.
-        headers: by name.
-        options: of ADDJOB, by the names of ``Client.add``, such as ``delay``.
-        attempts: how often it was run.
-        delays: the pauses between these, s.
-        state: as of WAITJOB.
-        error: what went wrong in the end; empty: nothing.
-        trace: the traceback of what its task raised then.
+        id, queue, task: the job's id, queue and task.
+        args, kwargs: the arguments, serialized and deserialized again.
+        headers: the headers, by name.
+        options: the options of ADDJOB, named as in ``Client.add``, such as ``delay``.
+        attempts: how often the job was run.
+        delays: the pauses between attempts, in seconds.
+        state: the state, as WAITJOB reports it.
+        error: what went wrong in the end; empty if nothing did.
+        trace: the traceback of the last exception that the task raised.
     """
 
     id: str
@@ -61,25 +61,25 @@ class Added:
 
 @dataclass(slots=True)
 class Jobs:
-    """What was added in a test.
+    """The jobs that were added in a test.
 
     Attributes:
-        added: the jobs, in their order; those of groups and their members, too.
+        added: the jobs, in order, including groups and their members.
     """
 
     added: list[Added] = field(default_factory=list)
 
     def of(self, task: str) -> list[Added]:
-        """The jobs of the task with this name, or whose name ends so."""
+        """Return the jobs of the task with this name, or with this last part of the name."""
         return [one for one in self.added if one.task == task or one.task.endswith(f".{task}")]
 
 
 class _Record:
-    """A job of a test, as its runner has it in hands.
+    """A job of a test, as its runner sees it.
 
     Args:
-        shown: what the test sees of it.
-        body, header_pairs: of the job.
+        shown: what the test sees of the job.
+        body, header_pairs: the job's body and headers.
     """
 
     letter: Letter | None = None
@@ -117,8 +117,8 @@ class _Record:
 
 
 class _InPlace:
-    """Calls functions right here: in tests that are not async without any loop, so that what they
-    add in turn is added by a thread, as in a worker."""
+    """Calls functions right here. Tests that are not async run without a loop, so that what their
+    tasks add is added by a thread, as in a worker."""
 
     def __init__(self, backend: Backend) -> None:
         self._backend = backend
@@ -146,7 +146,7 @@ class _InPlace:
 
 
 class _Nodes:
-    """Stands for a client: what an app asks of one. Nothing of it waits."""
+    """Stands in for a client, with the methods that an app uses. Nothing in it waits."""
 
     def __init__(self, core: Core, jobs: Jobs, run: bool, backend: Backend) -> None:
         self._core = core
@@ -167,7 +167,7 @@ class _Nodes:
         unique_for: float | None = None,
         **options: Any,
     ) -> str:
-        """Add a job and run it, if it is one of a task."""
+        """Add a job; run it if it belongs to a task."""
         known = None if unique is None else self._keys.get((queue, unique))
         if known is not None:
             id, stays = known
@@ -191,7 +191,7 @@ class _Nodes:
         try:
             return decode_arguments(self._core.serializers.of(headers[CONTENT_TYPE]), body)
         except (BadJob, KeyError):
-            return [], {}  # of a group, or a part of one
+            return [], {}  # a group, or a part of one
 
     async def _finish(self, record: _Record) -> None:
         """Run a job until it has ended."""
@@ -214,7 +214,7 @@ class _Nodes:
         ]
 
     async def wait(self, ids: str | Sequence[str], _: float | None = None) -> list[Outcome]:
-        """How jobs have ended."""
+        """Return how jobs have ended."""
         outcomes = []
         for id in [ids] if isinstance(ids, str) else ids:
             record = self._records.get(id)
@@ -223,14 +223,14 @@ class _Nodes:
         return outcomes
 
     async def show(self, id: str) -> Record | None:
-        """The dead letter with this id."""
+        """Return the dead letter with this id."""
         for record in self._records.values():
             if record.shown.state == "dead" and letter_id(record.id) == id:
                 return {"dead-why": "refused", "dead-reason": record.shown.error}
         return None
 
     async def get(self, queue: str, **_: Any) -> list[Job]:
-        """Take jobs that are of no task."""
+        """Return pending jobs that belong to no task."""
         return [
             Job(one.id, queue, one.body, header_pairs=one.header_pairs)
             for one in self._records.values()
@@ -243,24 +243,24 @@ class _Nodes:
             self._records[id].shown.state = "acked"
 
     async def update(self, id: str, *, body: bytes) -> None:
-        """Change a job."""
+        """Change the body of a job."""
         self._records[id].body = body
 
     async def policy(self, queue: str) -> None:
         """No policy applies."""
 
     async def nack(self, *ids: str, **_: Any) -> None:
-        """They are there as they were."""
+        """Do nothing: the jobs remain as they are."""
 
     async def set_policy(self, queue: str, **options: Any) -> None:
-        """There are no policies."""
+        """Do nothing: there are no policies."""
 
     async def all(self) -> list[Any]:
-        """No schedules."""
+        """Return no schedules."""
         return []
 
     async def set(self, *_: Any, **options: Any) -> None:
-        """There are no schedules."""
+        """Do nothing: there are no schedules."""
 
 
 def _data(value: Name) -> bytes:
@@ -268,7 +268,7 @@ def _data(value: Name) -> bytes:
 
 
 class _Link:
-    """The way to what stands for the cluster."""
+    """Runs functions with the stand-in for a client."""
 
     def __init__(self, nodes: _Nodes) -> None:
         self._client = cast(Client, nodes)
@@ -277,14 +277,14 @@ class _Link:
         return await function(self._client)
 
     def run_sync(self, function: Callable[[Client], Awaitable[T]]) -> T:
-        # Nothing in it waits for a loop, so none is needed.
+        # Nothing in it waits, so no loop is needed.
         steps = function(self._client).__await__()
         try:
             next(steps)
         except StopIteration as stop:
             value: T = stop.value
             return value
-        raise RuntimeError("this needs a loop, which tests that are not async do not have")
+        raise RuntimeError("this needs an event loop, which a test that is not async lacks")
 
 
 @contextmanager

@@ -6,12 +6,15 @@ from contextvars import ContextVar
 from disque_trio.client import tracing
 
 traceparent: ContextVar[str | None] = ContextVar("disque_traceparent", default=None)
-"""Of what this task or thread is doing; jobs that are added carry it on. A program may set it."""
+"""The trace of what this task or thread is doing, passed on to jobs that it adds. A program may
+set it."""
 
 
 def current() -> str | None:
-    """The traceparent of OpenTelemetry's current span, if the program has loaded that library and
-    is in one; else ours. None too where clients are traced: then they see to it themselves."""
+    """Return the traceparent of OpenTelemetry's current span, or else the one set by the program.
+
+    None if clients are traced: the tracer then adds the headers itself.
+    """
     trace = sys.modules.get("opentelemetry.trace")
     if trace is not None:
         span = trace.get_current_span().get_span_context()

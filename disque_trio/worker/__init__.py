@@ -1,5 +1,5 @@
-"""``disque-worker``, the program that runs tasks: a parent that supervises, and worker processes.
+"""``disque-worker``, the program that runs tasks: a supervising parent, and worker processes.
 
-The parent imports no code of the user's (``parent``, over the pure ``fleet``); a worker process
-does (``child``, ``slots``). They talk over a pair of sockets (``link``).
+The parent (``parent``, using the pure ``fleet``) imports no user code; worker processes (``child``,
+``slots``) do. They talk over a socket pair (``link``).
 """

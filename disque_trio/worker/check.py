@@ -1,7 +1,7 @@
-"""``disque-worker --check``: whether all is well, for probes of a deployment.
+"""``disque-worker --check``: reports whether all is well, for the probes of a deployment.
 
-The app is imported and its node asked in a process of its own, which is ended when the time is
-over: code of the app may hang.
+A separate process imports the app and asks its node. It is killed when the time is over, since code
+of the app may hang.
 """
 
 import json
@@ -15,12 +15,13 @@ from pathlib import Path
 
 from disque_trio.worker.options import Options
 
-FRESH = 10.0  # s for which a status file holds
+FRESH = 10.0  # s for which a status file is valid
 
 
 def check(options: Options) -> tuple[bool, str]:
-    """Whether the app imports, its node answers and takes the password and, with ``metrics`` or
-    ``status_file``, the worker with these is alive and not stuck. And a line that says so."""
+    """Check that the app imports, and that its node answers and accepts the password. With
+    ``metrics`` or ``status_file``, also check that the worker with these options is alive and not
+    stuck. Returns whether all is well, and a line that describes the result."""
     deadline = time.monotonic() + options.check_timeout
     said: list[str] = []
     well, text = _probe(options, deadline)
@@ -46,14 +47,14 @@ def _probe(options: Options, deadline: float) -> tuple[bool, str]:
         )
     except subprocess.TimeoutExpired:
         limit = f"{options.check_timeout:g} s"
-        return False, f"the app does not import, or its node does not answer, within {limit}"
+        return False, f"the app could not be imported, or its node did not answer, within {limit}"
     lines = done.stdout.splitlines()
     return done.returncode == 0, lines[-1] if lines else f"exit status {done.returncode}"
 
 
 def _ask(host: str, port: int, limit: float) -> tuple[bool, str]:
     place = f"{'[' + host + ']' if ':' in host else host}:{port}"
-    # Whatever proxy there is, it is not for this.
+    # Do not use any proxy for this.
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     try:
         with opener.open(f"http://{place}/healthz", timeout=limit) as answer:
@@ -67,17 +68,17 @@ def _ask(host: str, port: int, limit: float) -> tuple[bool, str]:
 
 
 def read_status(path: Path) -> tuple[bool, str]:
-    """Whether the worker that writes its state to ``path`` is well, and a line that says how."""
+    """Return whether the worker that writes its state to ``path`` is well, and a description."""
     try:
         status = json.loads(path.read_text())
         pid, age = int(status["pid"]), time.time() - float(status["time"])
         well, text = bool(status["well"]), str(status["text"])
     except OSError as error:
-        return False, f"no worker runs: {path}: {error.strerror}"
+        return False, f"no worker is running: {path}: {error.strerror}"
     except (ValueError, KeyError, TypeError):
-        return False, f"{path} is no status of a worker"
+        return False, f"{path} is not the status file of a worker"
     if not _lives(pid):
-        return False, f"the worker {pid} is gone, and has left {path}"
+        return False, f"the worker {pid} is gone, but has left {path}"
     if age > FRESH:
         return False, f"the worker {pid} hangs: {path} is {age:.0f} s old"
     return well, f"worker {text}" if well else f"the worker {pid} is not well: {text}"

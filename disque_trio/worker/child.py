@@ -1,7 +1,7 @@
 """A worker process: ``python -m disque_trio.worker.child LINK PAGE``, started by the parent.
 
-It imports the app, connects, and runs jobs in its slots. It ends when its parent tells it to, or is
-gone (the link is closed then), or a signal does; its tasks may finish within the grace.
+It imports the app, connects, and runs jobs in its slots. It ends when its parent tells it to, when
+the parent is gone (which closes the link), or at a signal. Its tasks may finish within the grace.
 """
 
 import json
@@ -31,17 +31,17 @@ from disque_trio.worker.slots import Slots
 from disque_trio.worker.tally import Tally, Waits
 from disque_trio.worker.target import AppError, files, load
 
-_PAUSE = 1.0  # s between two looks for a node
+_PAUSE = 1.0  # s between two attempts to find a node
 _LAST_WORDS = MARGIN / 2  # s to hand jobs back
 _FLUSH = MARGIN / 10  # s to send traces
-_PATIENCE = 30.0  # s for which a command is tried again when the node is gone
+_PATIENCE = 30.0  # s for which a command is repeated if the node is gone
 _LIBRARIES = tuple(
     sysconfig.get_path(name) + os.sep for name in ("stdlib", "platstdlib", "purelib", "platlib")
 )
 
 
 class CannotStart(Exception):
-    """It cannot start; the text says why, in a line."""
+    """The process cannot start. The text says why, in one line."""
 
 
 class Refused(CannotStart):
@@ -49,7 +49,7 @@ class Refused(CannotStart):
 
 
 def memory() -> int:
-    """What this process has of the memory of the machine, in bytes."""
+    """Return the resident memory of this process, in bytes."""
     with open("/proc/self/statm", "rb") as statm:  # noqa: PTH123 - each second
         return int(statm.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
@@ -58,12 +58,13 @@ class Child:
     """A worker process.
 
     Args:
-        app: whose tasks it runs.
-        link: to the parent.
-        page: shared with it.
-        options: of the command line.
-        place: which of the processes it is, from 0: this one tells how long the queues are.
-        first: none has served before it: if there is no node, it says so and ends.
+        app: the app whose tasks to run.
+        link: the link to the parent.
+        page: the memory shared with the parent.
+        options: the command line.
+        place: the number of this process, from 0; process 0 reports the lengths of the queues.
+        first: whether no process has served in this place yet. If so and there is no node, it
+            reports that and ends.
     """
 
     def __init__(
@@ -78,6 +79,7 @@ class Child:
         log: Log,
     ) -> None:
         self._app = app
+        self._cluster = app.cluster.named_after("disque-worker")
         self._link = link
         self._page = page
         self._options = options
@@ -90,23 +92,23 @@ class Child:
         self._told_memory = False
         self._retiring = False
         self._ending = trio.Event()
-        self._waiting = trio.CancelScope()  # for a node
-        self._limit = trio.CancelScope()  # of the time that tasks have when it ends
+        self._waiting = trio.CancelScope()  # around waiting for a node
+        self._limit = trio.CancelScope()  # limits the time that tasks have at the end
         self._runaway = False
 
     async def run(self) -> None:
-        """Run jobs until the end. Where something goes on that cannot be stopped, this does not
-        return, but ends the process.
+        """Run jobs until the end. If something goes on that cannot be stopped, end the process
+        instead of returning.
 
         Raises:
-            CannotStart: there is no node, say, or no job may be taken.
+            CannotStart: there is no node, for example, or the user may not take jobs.
         """
         async with background() as nursery:
             await nursery.start(self._watch_signals)
             nursery.start_soon(self._listen)
             await self._connect()
         if self._runaway:
-            leave()  # here, for the loop would wait for tasks that take no notice of their end
+            leave()  # at once, since the loop would wait for tasks that ignore their cancellation
 
     async def _connect(self) -> None:
         app = self._app
@@ -114,7 +116,7 @@ class Child:
             await self._wait_for_node()
         if self._ending.is_set():
             return
-        async with connect_to(app.cluster, _PATIENCE) as client:
+        async with connect_to(self._cluster, _PATIENCE) as client:
             with app.using(client):
                 try:
                     await app.setup()
@@ -123,11 +125,11 @@ class Child:
                 await self._serve(client)
 
     async def _wait_for_node(self) -> None:
-        """Wait until a node answers, and takes the password. Raises CannotStart."""
+        """Wait until a node answers and accepts the password. Raises CannotStart."""
         app = self._app
         while True:
             try:
-                async with connect_to(app.cluster, self._options.wait):
+                async with connect_to(self._cluster, self._options.wait):
                     return
             except (DisqueError, ValueError) as error:
                 if self._first:
@@ -139,7 +141,7 @@ class Child:
         app, options = self._app, self._options
         queues = options.queues or tuple(QueueWeight(name, 1) for name in app.queues())
         if not queues:
-            raise CannotStart("the app has no tasks: name queues by --queues")
+            raise CannotStart("the app has no tasks: name queues with --queues")
         slots = Slots(
             client,
             Runner(app, limiter=trio.CapacityLimiter(options.concurrency)),
@@ -166,7 +168,7 @@ class Child:
     # ---- the end ------------------------------------------------------------------------------
 
     async def _end(self, slots: Slots) -> None:
-        """Take no more jobs once it is to end; hand those back whose tasks take too long."""
+        """At the end, take no more jobs, and hand back those whose tasks take too long."""
         await self._ending.wait()
         await slots.stop()
         with self._limit:
@@ -175,26 +177,26 @@ class Child:
             self._log.notice("jobs are handed back", jobs=len(slots.in_hand))
         slots.hand_back()
         await trio.sleep(_LAST_WORDS)
-        # A task does not let itself be cancelled. What it has comes again: the connection breaks.
+        # A task ignores its cancellation. Its job comes again, since the connection breaks.
         self._log.warning("tasks do not end", jobs=[job.id for job in slots.in_hand])
         leave()
 
     def _finish(self, within: float | None) -> None:
-        """End when the tasks have, or in ``within`` seconds if that is not None."""
+        """End when all tasks have ended, or in ``within`` seconds if that is not None."""
         if within is not None:
             self._limit.deadline = min(self._limit.deadline, trio.current_time() + within)
         self._ending.set()
         self._waiting.cancel()
 
     async def _listen(self) -> None:
-        """Do what the parent says."""
+        """Carry out the parent's orders."""
         while (message := await self._link.receive()) is not None:
             if message["kind"] == "finish":
                 self._finish(message["within"])
             elif message["kind"] == "hand back":
                 self._finish(0)
-        # It is gone, or this process is left alone for another reason.
-        self._log.warning("the parent is gone: no more jobs", grace=self._options.grace)
+        # The parent is gone, or the link broke for another reason.
+        self._log.warning("the parent is gone: taking no more jobs", grace=self._options.grace)
         self._finish(self._options.grace)
 
     async def _watch_signals(
@@ -218,24 +220,24 @@ class Child:
             await self._retire("tasks")
 
     async def _retire(self, why: str, within: float | None = None) -> None:
-        """Ask the parent to be replaced."""
+        """Ask the parent for a replacement."""
         if not self._retiring:
             self._retiring = True
             await self._link.send("retire", why=why, within=within)
 
-    # ---- what is told -------------------------------------------------------------------------
+    # ---- reports ------------------------------------------------------------------------------
 
     def _outcome(self, outcome: Outcome) -> bool:
         self._tasks += 1
         self._runaway = self._runaway or outcome.kind == "runaway"
         full = self._options.max_tasks is not None and self._tasks >= self._options.max_tasks
         if full or self._runaway:
-            # The parent hears it with the next sign of life, which this hurries.
+            # The next sign of life tells the parent; this makes it come at once.
             self._finish(self._options.grace if self._runaway else None)
         return not self._ending.is_set()
 
     async def _beat(self, client: Client, slots: Slots, queues: list[str]) -> None:
-        """Tell the parent each second how things are."""
+        """Report to the parent every second."""
         told = ""
         while True:
             used = memory()
@@ -255,14 +257,14 @@ class Child:
                 await trio.sleep(BEAT if self._retiring else 0)
 
     def _has_too_much(self, used: int) -> bool:
-        """Whether it is to be replaced for the memory that it has. Without a task it is not: the
-        next one would have as much."""
+        """Return whether to be replaced because of memory. Not before the first task, since the
+        next process would use just as much."""
         limit = self._options.max_memory
         if limit is None or used <= limit:
             return False
         if not self._tasks and not self._told_memory:
             self._told_memory = True
-            self._log.warning("the app alone has more than --max-memory", used=used, limit=limit)
+            self._log.warning("the app alone uses more than --max-memory", used=used, limit=limit)
         return self._tasks > 0
 
     async def _tell(
@@ -285,15 +287,15 @@ class Child:
 
 
 def find_app(options: Options) -> Disque:
-    """The app that the command line names. Raises AppError."""
+    """Return the app named on the command line. Raises AppError."""
     app = load(options.app, options.app_dir)
     if not isinstance(app, Disque):
-        raise AppError(f"{options.app} is no Disque app, but {type(app).__name__}")
+        raise AppError(f"{options.app} is not a Disque app, but a {type(app).__name__}")
     return app
 
 
 def start(app: Disque) -> None:
-    """Do what the app wants to be done in each process. Raises AppError."""
+    """Call the functions that the app wants to run in each process. Raises AppError."""
     try:
         app.start_worker()
     except Exception as error:
@@ -302,17 +304,17 @@ def start(app: Disque) -> None:
 
 
 def no_node(app: Disque, error: Exception) -> str:
-    """Says in a line why no node can be used."""
+    """Describe in one line why no node can be used."""
     if isinstance(error, ConnectionLost):
-        return str(error)  # it names them
+        return str(error)  # it names the nodes
     nodes = ", ".join(app.nodes)
     if isinstance(error, AuthError):
-        return f"the node does not take the password ({nodes}): {error}"
+        return f"the node does not accept the password ({nodes}): {error}"
     return f"the node cannot be used ({nodes}): {error}"
 
 
 def _trace() -> None:
-    """Trace as the environment says. Raises CannotStart."""
+    """Set up tracing according to the environment. Raises CannotStart."""
     try:
         from disque_trio.otel.sdk import SetupError, configure
     except ImportError as error:
@@ -324,7 +326,7 @@ def _trace() -> None:
 
 
 def leave() -> None:
-    """End this process at once, whatever threads there are."""
+    """End this process at once, whatever threads are running."""
     if tracing.tracer is not None:
         from disque_trio.otel.sdk import flush
 
@@ -335,17 +337,17 @@ def leave() -> None:
 
 
 def main() -> int:
-    """Run the worker process; returns its exit status."""
+    """Run the worker process and return its exit status."""
     descriptors = [int(word) for word in sys.argv[1:3]]
     del sys.argv[1:]
     for descriptor in descriptors:
-        os.set_inheritable(descriptor, False)  # what tasks start must not hold them open
+        os.set_inheritable(descriptor, False)  # programs that tasks start must not keep them open
     sock = socket.socket(fileno=descriptors[0])
     orders = json.loads(sock.makefile("rb", buffering=0).readline())
     options = Options.from_json(orders["options"])
     log = Logging(options.log_level, options.log_format).log
     try:
-        # Not in the loop: the app may run one of its own while it is imported.
+        # Outside of the loop, since the app may run a loop of its own while it is imported.
         if options.otel:
             _trace()
         app = find_app(options)

@@ -1,5 +1,6 @@
-"""``disque-worker``: the entry point of the command. Help, the version and wrong arguments need
-neither Trio nor the app.
+"""``disque-worker``: the entry point of the command.
+
+Help, the version and wrong arguments need neither Trio nor the app.
 """
 
 import os
@@ -9,7 +10,7 @@ from disque_trio.worker.options import Options, parse
 
 
 def main() -> int:
-    """Run the command; returns the exit status."""
+    """Run the command and return the exit status."""
     open_closed()
     options = parse()
     if options.check:
@@ -22,8 +23,8 @@ def main() -> int:
 
 
 def open_closed() -> None:
-    """Open the standard streams that were closed when this was started: sockets would get their
-    descriptors, and what tasks print would go there."""
+    """Open standard streams that were closed at the start. Otherwise, sockets would get their
+    descriptors, and output of tasks would go there."""
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
             stream = open(os.devnull, mode)  # noqa: PTH123, SIM115 - as long as the process lives

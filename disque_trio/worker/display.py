@@ -1,5 +1,6 @@
-"""Says how the worker is: a line on a terminal, each second anew, or a log line a minute."""
+"""Displays the worker's state: a terminal line rewritten each second, or a log line a minute."""
 
+import os
 import sys
 
 from disque_trio.process.logs import Log
@@ -7,18 +8,18 @@ from disque_trio.worker.view import View
 
 _OFTEN = 1.0  # s
 _SELDOM = 60.0  # s
-# The line stands below the one that the cursor is in, so that what tasks print comes above it; all
-# from the cursor on is erased before it is written again.
+# The line is below the one with the cursor, so that output of tasks appears above it. Everything
+# after the cursor is erased before the line is written again.
 _ERASE = "\r\x1b[J"
 _BACK = "\x1b[A\r"
 
 
 class Display:
-    """The line with counts.
+    """The status line.
 
     Args:
-        log: gets it where there is no terminal.
-        quiet: there is no line.
+        log: gets the line if there is no terminal.
+        quiet: show no line.
     """
 
     def __init__(self, log: Log, *, quiet: bool) -> None:
@@ -33,7 +34,7 @@ class Display:
         self._last_said_count = 0
 
     def update(self, view: View, now: float) -> bool:
-        """Show how things are at ``now`` (s) if it is time. Returns whether a second is over."""
+        """Show the state at ``now`` (s) if it is time. Returns whether a second has passed."""
         if now - self._last < _OFTEN:
             return False
         count = view.tally.all
@@ -57,13 +58,18 @@ class Display:
         self._log.notice("counts", line=view.line(rate))
 
     def end(self) -> None:
-        """Take the line away."""
+        """Erase the line."""
         if self._terminal:
             self._write(_ERASE)
+        if self.hung_up:
+            # Python cannot flush output that is still buffered when it exits, and would change the
+            # exit status to 120.
+            with open(os.devnull, "w") as nowhere:  # noqa: PTH123 - for the descriptor only
+                os.dup2(nowhere.fileno(), self._stream.fileno())
 
     @property
     def hung_up(self) -> bool:
-        """The terminal is gone: whoever started this has closed it."""
+        """Whether the terminal is gone, because whoever started this closed it."""
         return self._was_terminal and not self._stream.isatty()
 
     def _write(self, text: str) -> None:

@@ -1,4 +1,4 @@
-"""What Prometheus gets of a worker: ``disque_worker_*``."""
+"""The worker's metrics for Prometheus: ``disque_worker_*``."""
 
 from collections.abc import Callable, Iterator
 
@@ -12,10 +12,10 @@ _PREFIX = "disque_worker_"
 
 
 class Figures:
-    """The figures of a worker, for a scrape.
+    """The metrics of a worker.
 
     Args:
-        view: returns how it is.
+        view: returns the state of the worker.
     """
 
     def __init__(self, view: Callable[[], View]) -> None:
@@ -33,47 +33,47 @@ class Figures:
 def _jobs(sheet: Sheet, view: View) -> None:
     tally = view.tally
     gauge, counter = sheet.gauge, sheet.counter
-    info = gauge(f"{_PREFIX}build_info", "Always 1")
+    info = gauge(f"{_PREFIX}build_info", "Version of the worker; always 1.")
     _add(info, 1, version=VERSION)
-    gauge(f"{_PREFIX}in_hand", "Tasks that run", view.in_hand)
-    gauge(f"{_PREFIX}slots", "Tasks that the processes that serve can run at once", view.slots)
-    counter(f"{_PREFIX}wait_seconds_total", "Time that slots waited for a job", tally.waited)
-    counter(f"{_PREFIX}poll_errors_total", "Times that no job could be taken", tally.errors)
+    gauge(f"{_PREFIX}in_hand", "Running tasks.", view.in_hand)
+    gauge(f"{_PREFIX}slots", "Tasks that all serving processes can run at once.", view.slots)
+    counter(f"{_PREFIX}wait_seconds_total", "Total time that slots waited for a job.", tally.waited)
+    counter(f"{_PREFIX}poll_errors_total", "Times that a slot failed to take a job.", tally.errors)
     gauge(
         f"{_PREFIX}last_job_timestamp_seconds",
-        "When the last job was taken; 0: none was",
+        "Unix time at which the last job was taken; 0 if there was none.",
         tally.last_job,
     )
-    lengths = gauge(f"{_PREFIX}queue_jobs", "Jobs that are queued, at the node in use")
+    lengths = gauge(f"{_PREFIX}queue_jobs", "Jobs queued on the node in use.")
     for queue, length in view.lengths.items():
         _add(lengths, length, queue=_label(queue))
 
 
 def _processes(sheet: Sheet, view: View) -> None:
     gauge = sheet.gauge
-    processes = gauge(f"{_PREFIX}processes", "Worker processes")
+    processes = gauge(f"{_PREFIX}processes", "Worker processes, by state.")
     for state in State:
         _add(processes, view.count(state), state=state.value)
     stuck = sum(process.stuck for process in view.processes)
-    gauge(f"{_PREFIX}processes_stuck", "Worker processes that a task blocks", stuck)
+    gauge(f"{_PREFIX}processes_stuck", "Worker processes blocked by a task.", stuck)
     connected = sum(
         process.connected and process.state is State.SERVING for process in view.processes
     )
-    gauge(f"{_PREFIX}connected_processes", "Of those that serve, how many have a node", connected)
-    restarts = sheet.counter(f"{_PREFIX}restarts_total", "Processes that took another's place")
+    gauge(f"{_PREFIX}connected_processes", "Serving processes connected to a node.", connected)
+    restarts = sheet.counter(f"{_PREFIX}restarts_total", "Processes replaced, by reason.")
     for why, count in sorted(view.restarts.items()):
         _add(restarts, count, reason=why)
-    memory = gauge(f"{_PREFIX}memory_bytes", "Memory of the worker processes")
+    memory = gauge(f"{_PREFIX}memory_bytes", "Resident memory of each worker process.")
     for process in view.processes:
         _add(memory, process.memory, pid=str(process.pid))
 
 
 def _tasks(sheet: Sheet, view: View) -> Iterator[None]:
-    tasks = sheet.counter(f"{_PREFIX}tasks_total", "Runs of tasks, by how they ended")
+    tasks = sheet.counter(f"{_PREFIX}tasks_total", "Runs of tasks, by outcome.")
     for (task, queue, outcome), count in sorted(view.tally.counts.items()):
         _add(tasks, count, task=_label(task), queue=_label(queue), outcome=outcome)
         yield
-    seconds = sheet.histogram(f"{_PREFIX}task_seconds", "How long runs of tasks took")
+    seconds = sheet.histogram(f"{_PREFIX}task_seconds", "Duration of runs of tasks.")
     for task, histogram in sorted(view.tally.seconds.items()):
         seconds.add_histogram(histogram, pairs({"task": _label(task)}))
         yield
@@ -84,8 +84,8 @@ def _add(family: Family, value: float, **labels: str) -> None:
 
 
 def _label(name: str) -> str:
-    """Of the name of a queue or a task, which may have bytes in it that are no UTF-8, or be text
-    that cannot be written as UTF-8."""
+    """Return the label for a queue or a task, whose name may contain bytes that are not UTF-8, or
+    characters that UTF-8 cannot encode."""
     try:
         return label_value(name.encode("utf-8", "surrogateescape"))
     except UnicodeEncodeError:

@@ -1,9 +1,9 @@
-"""Which worker processes there are to be: what the parent decides, without doing it.
+"""Decides which worker processes there should be; the parent carries this out.
 
 Each of ``count`` places has one process that serves. A process that dies is started again, after a
-pause that grows as long as it keeps dying; one that is to be replaced (more memory than it may
-have, new code) is retired: it takes no more jobs, and ends when its tasks have. Time is passed in,
-in seconds by any clock; what is to be done goes through ``Hands``.
+pause that grows while it keeps dying. A process to be replaced (it uses too much memory, or there
+is new code) is retired: it takes no more jobs, and ends when its tasks have ended. Callers pass in
+the time, in seconds of any clock. Decisions are carried out through ``Hands``.
 """
 
 import math
@@ -13,16 +13,16 @@ from enum import Enum
 from typing import Any, Protocol
 
 FIRST_PAUSE, LAST_PAUSE = 0.1, 10.0  # s before a process that died is started again
-LONG_RUN = 60.0  # s after which the pauses are short again, and its deaths forgotten
+LONG_RUN = 60.0  # s after which pauses are short again, and earlier deaths forgotten
 BEAT = 1.0  # s between two signs of life
-SILENCE = 5.0  # s without one after which a process is looked at
-STUCK = 30.0  # s without one after which it does not count as one that works
-OVERRUN = 2.0  # s that a task may be late before its process is killed, if it is silent
+SILENCE = 5.0  # s without a sign of life after which a process is examined
+STUCK = 30.0  # s without a sign of life after which a process is considered stuck
+OVERRUN = 2.0  # s that a task may be late before its silent process is killed
 MARGIN = 5.0  # s beyond the grace, to hand jobs back
 
 
 class State(Enum):
-    """Of a process."""
+    """The state of a process."""
 
     STARTING = "starting"
     SERVING = "serving"
@@ -31,19 +31,21 @@ class State(Enum):
 
 class Member:
     """A worker process.
-
     Attributes:
-        place: which of the ``count`` it has, from 0. serial: counts all that were started.
-        first: none has served in its place yet.
-        state: as named. started, heard: when it was started, and last gave a sign of life.
-        deadline: by when the first of its tasks has to have ended; set by who knows, before
+        place: its number among the ``count`` places, from 0.
+        serial: its number among all processes that were started.
+        first: whether no process has served in its place yet.
+        state: its state.
+        started, heard: when it was started, and when it last gave a sign of life.
+        deadline: by when the first of its tasks must have ended; set from outside, before
             ``Fleet.tick``.
-        limit: when it is killed.
-        reason: why it was retired, or killed by us; empty: it was not.
-        failure: what it said why it cannot start. final: nor could another one.
-        old: whom it is to replace once it serves.
-        stale: it may have read code that has changed since.
-        warned: that it is silent was said.
+        limit: when to kill it.
+        reason: why it was retired, or killed by us; empty if it was not.
+        failure: why it said that it cannot start.
+        final: whether no other process could start either.
+        old: the process that it replaces once it serves.
+        stale: whether it may have loaded code that has changed since.
+        warned: whether its silence was logged.
     """
 
     def __init__(
@@ -63,21 +65,21 @@ class Member:
         self.warned = False
 
     def stuck(self, now: float) -> bool:
-        """It has been silent for so long that it cannot be said to work."""
+        """Return whether it has been silent for so long that it counts as stuck."""
         return self.state is not State.STARTING and now - self.heard > STUCK
 
 
 class Hands(Protocol):
-    """Does what is decided. Nothing raises, or waits."""
+    """Carries out decisions. Its methods neither raise nor wait."""
 
     def start(self, member: Member) -> None:
-        """Start its process."""
+        """Start the member's process."""
 
     def finish(self, member: Member, within: float | None) -> None:
-        """Tell it to take no more jobs, and to end when its tasks have, or in ``within`` s."""
+        """Tell it to take no more jobs, and to end with its tasks, or in ``within`` s."""
 
     def hand_back(self, member: Member) -> None:
-        """Tell it to hand its jobs back now, and to end."""
+        """Tell it to hand back its jobs now, and to end."""
 
     def terminate(self, member: Member) -> None:
         """Send SIGTERM."""
@@ -90,19 +92,20 @@ class Hands(Protocol):
 
 
 class Fleet:
-    """The processes, and what becomes of them.
+    """The processes, and the decisions about them.
 
     Args:
-        hands: do it.
-        count: places.
-        grace: s that tasks have to finish when all stop.
-        deaths: in a row, of one place, before it serves again, after which all is given up.
+        hands: carries out the decisions.
+        count: the number of places.
+        grace: seconds that tasks have to finish when everything stops.
+        deaths: how often in a row the process of one place may die before it serves, until the
+            fleet gives up.
 
     Attributes:
-        members: all processes that live.
-        restarts: how many were started in the place of another, by why.
-        complete: all places have served.
-        problem: a line that says why all was given up; empty: it was not.
+        members: all living processes.
+        restarts: how many processes were started to replace another, by reason.
+        complete: whether all places have served.
+        problem: a line that says why the fleet gave up; empty if it did not.
     """
 
     def __init__(self, hands: Hands, count: int, *, grace: float, deaths: int) -> None:
@@ -117,23 +120,23 @@ class Fleet:
         self._most_deaths = deaths
         self._serial = 0
         self._served: set[int] = set()  # places that have served
-        self._deaths = [0] * count  # by places, of those that did not run for long
-        self._failures = [0] * count  # by places, of those that did not come to serve
-        self._due: dict[int, float] = {}  # when a place gets its process again
+        self._deaths = [0] * count  # by place, of processes that did not run for long
+        self._failures = [0] * count  # by place, of processes that never served
+        self._due: dict[int, float] = {}  # when to start the process of a place again
         self._rolling: deque[int] = deque()  # places that are to get new code
-        self._newcomer: Member | None = None  # whose start the others wait for
+        self._newcomer: Member | None = None  # the process whose start the other places wait for
 
     @property
     def over(self) -> bool:
-        """All have ended, and none will be started."""
+        """Whether all have ended and none will be started."""
         return self.stopping and not self.members
 
     def serving(self) -> list[Member]:
-        """Those that take jobs."""
+        """Return the members that take jobs."""
         return [member for member in self.members.values() if member.state is State.SERVING]
 
     def begin(self, now: float) -> None:
-        """Start all."""
+        """Start all processes."""
         for place in range(self._count):
             self._start(place, now)
 
@@ -148,17 +151,17 @@ class Fleet:
     def _replaced(self, why: str) -> None:
         self.restarts[why] = self.restarts.get(why, 0) + 1
 
-    # ---- what processes say -------------------------------------------------------------------
+    # ---- what processes report ----------------------------------------------------------------
 
     def heard(self, member: Member, now: float) -> None:
-        """It gave a sign of life."""
+        """Note a sign of life."""
         member.heard = now
         if member.warned:
             member.warned = False
             self._hands.say("a process answers again", process=member.serial)
 
     def ready(self, member: Member, now: float) -> None:
-        """It takes jobs."""
+        """Note that the process takes jobs."""
         member.heard = now
         if member.state is not State.STARTING:
             return
@@ -178,12 +181,12 @@ class Fleet:
         self._roll(now)
 
     def failed(self, member: Member, text: str, final: bool = False) -> None:
-        """It cannot start, and will end. ``final``: trying again would mend nothing."""
+        """Note that it cannot start, and will end. ``final``: trying again would not help."""
         member.failure = text
         member.final = final
 
     def wants_to_end(self, member: Member, why: str, within: float | None, now: float) -> None:
-        """It is to be replaced, and takes no more jobs."""
+        """Replace a process that takes no more jobs."""
         if member.state is not State.SERVING or self.stopping:
             return
         self._hands.say("a process is replaced", process=member.serial, reason=why)
@@ -199,7 +202,7 @@ class Fleet:
         self._hands.finish(member, within)
 
     def ended(self, member: Member, status: int, now: float) -> None:
-        """Its process is gone, with this exit status (a signal's number is negative)."""
+        """Note that its process has ended, with this exit status (negative for a signal)."""
         del self.members[member.serial]
         if member is self._newcomer:
             self._newcomer = None
@@ -219,14 +222,14 @@ class Fleet:
             self._replaced(member.reason)
             self._start(member.place, now)
         elif member.final or (member.first and member.state is State.STARTING):
-            # Trying again would mend nothing.
+            # Trying again would not help.
             self._give_up(member.failure or f"a process ended: {_how(status)}", now)
         else:
             self._died(member, status, now)
         self._roll(now)
 
     def _heir(self, place: int) -> Member | None:
-        """Who has this place, or will have it."""
+        """Return the member that has this place, or will have it."""
         for member in self.members.values():
             if member.place == place and member.state is not State.RETIRING:
                 return member
@@ -238,7 +241,7 @@ class Fleet:
             self._deaths[place] = 0
         self._deaths[place] += 1
         reason = member.failure or _how(status)
-        if member.state is State.STARTING:  # else a task may have killed it, and others go on
+        if member.state is State.STARTING:  # otherwise a task may have killed it; others go on
             self._failures[place] += 1
         if self._failures[place] >= self._most_deaths:
             times = self._failures[place]
@@ -259,16 +262,16 @@ class Fleet:
         self.problem = problem
         self.stop(now)
 
-    # ---- what the operator says ---------------------------------------------------------------
+    # ---- what the operator orders -------------------------------------------------------------
 
     def reload(self, now: float) -> None:
-        """Replace all processes, one after the other, each when the new one serves."""
+        """Replace all processes one after the other, each one once the new one serves."""
         if self.stopping:
             return
         self._hands.say("all processes are replaced")
         self._rolling = deque(range(self._count))
         if self._newcomer is not None:
-            self._newcomer.stale = True  # it may have read the code of before
+            self._newcomer.stale = True  # it may have loaded the old code
         self._roll(now)
 
     def _roll(self, now: float) -> None:
@@ -277,7 +280,7 @@ class Fleet:
             place = self._rolling.popleft()
             current = self._heir(place)
             if place in self._due:
-                self._start(place, now)  # it need not wait: the code is another one
+                self._start(place, now)  # it need not wait, since the code is different now
             elif current is not None and current.state is State.SERVING:
                 self._replaced("reload")
                 self._newcomer = self._start(place, now, current)
@@ -285,7 +288,7 @@ class Fleet:
                 current.stale = True
 
     def stop(self, now: float) -> None:
-        """Let all end: no new jobs, and the grace for those in hand."""
+        """End all processes: no new jobs, and the grace for those in hand."""
         self.stopping = True
         self._due.clear()
         self._rolling.clear()
@@ -298,7 +301,7 @@ class Fleet:
                 self._hands.finish(member, self._grace)
 
     def stop_now(self, now: float) -> None:
-        """Let all hand their jobs back and end."""
+        """Make all processes hand back their jobs and end."""
         self.stop(now)
         for member in self.members.values():
             member.limit = min(member.limit, now + MARGIN)
@@ -307,7 +310,7 @@ class Fleet:
     # ---- time ---------------------------------------------------------------------------------
 
     def tick(self, now: float) -> None:
-        """Do what is due. To be called several times a second."""
+        """Do what is due. Call this several times a second."""
         for place, due in list(self._due.items()):
             if due <= now:
                 self._start(place, now)
@@ -339,13 +342,13 @@ class Fleet:
 
     def _kill(self, member: Member, why: str, now: float) -> None:
         member.reason = why
-        member.limit = now + MARGIN  # once more, should it be needed
+        member.limit = now + MARGIN  # kill it again then, if necessary
         member.deadline = math.inf
         self._hands.kill(member)
 
 
 def _how(status: int) -> str:
-    """How a process ended, in words."""
+    """Describe how a process ended."""
     if status >= 0:
         return f"exit status {status}"
     try:

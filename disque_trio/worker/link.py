@@ -1,9 +1,8 @@
-"""How the parent and a worker process talk: lines of JSON over a pair of sockets, and a page of
-memory that both see.
+"""How the parent and a worker process communicate: lines of JSON over a socket pair, and a page of
+shared memory.
 
-A process that does nothing but one long call in C cannot send anything. So the time by which the
-first of its tasks has to have ended stands in the page: it is written without a system call, before
-each task.
+A process in one long call to C code cannot send anything. So the time by which the first of its
+tasks must have ended is in the page, where it is written before each task without a system call.
 """
 
 import json
@@ -17,7 +16,7 @@ from typing import Any
 import trio
 
 _DEADLINE = struct.Struct("d")
-_MOST = 8 << 20  # bytes of a line; longer ones are no message of ours
+_MOST = 8 << 20  # bytes of a line; longer lines are not our messages
 
 Message = dict[str, Any]
 
@@ -26,7 +25,7 @@ class Page:
     """The memory that a worker process shares with its parent.
 
     Args:
-        descriptor: of it; it is kept open.
+        descriptor: the descriptor of the memory, which is kept open.
     """
 
     def __init__(self, descriptor: int) -> None:
@@ -35,7 +34,7 @@ class Page:
 
     @classmethod
     def make(cls) -> "Page":
-        """A new one. Raises OSError."""
+        """Make a new page. Raises OSError."""
         descriptor = os.memfd_create("disque-worker", os.MFD_CLOEXEC)
         os.ftruncate(descriptor, mmap.PAGESIZE)
         page = cls(descriptor)
@@ -44,7 +43,7 @@ class Page:
 
     @property
     def deadline(self) -> float:
-        """By when a task has to have ended (time.monotonic); infinite: there is no limit."""
+        """The time by which a task must have ended (time.monotonic); infinite for no limit."""
         return float(_DEADLINE.unpack_from(self._memory)[0])
 
     @deadline.setter
@@ -52,21 +51,21 @@ class Page:
         _DEADLINE.pack_into(self._memory, 0, time)
 
     def close(self) -> None:
-        """Let it go."""
+        """Release the memory."""
         self._memory.close()
         os.close(self.descriptor)
 
 
 def line(kind: str, **fields: Any) -> bytes:
-    """A message on the wire."""
+    """Encode a message."""
     return json.dumps({"kind": kind, **fields}).encode() + b"\n"
 
 
 class Link:
-    """One end of the pair.
+    """One end of the socket pair.
 
     Args:
-        sock: a stream socket, which it owns.
+        sock: a stream socket, owned by this object.
     """
 
     def __init__(self, sock: socket.socket) -> None:
@@ -76,7 +75,7 @@ class Link:
         self._buffer = bytearray()
 
     async def send(self, kind: str, **fields: Any) -> None:
-        """Send a message; it is dropped when the other end is gone."""
+        """Send a message. It is dropped if the other end is gone."""
         try:
             async with self._sending:
                 await self._stream.send_all(line(kind, **fields))
@@ -84,7 +83,7 @@ class Link:
             pass
 
     async def receive(self) -> Message | None:
-        """The next message; None when the other end is gone."""
+        """Return the next message; None if the other end is gone."""
         while (end := self._buffer.find(b"\n")) < 0:
             try:
                 data = await self._stream.receive_some()
@@ -98,5 +97,5 @@ class Link:
         return message
 
     async def aclose(self) -> None:
-        """Close it."""
+        """Close the link."""
         await self._stream.aclose()

@@ -1,4 +1,4 @@
-"""The command line of ``disque-worker``. It needs neither Trio nor the app."""
+"""The command line of ``disque-worker``. Needs neither Trio nor the app."""
 
 import argparse
 import re
@@ -10,27 +10,27 @@ from disque_trio.version import VERSION
 from disque_trio.worker.rota import QueueWeight, parse_queues
 
 _EPILOG = """\
-The app is named as for uvicorn or celery, `module:app`; `app:module` does as well if there is no
-module `app`. `module` alone means `module:app`.
+Name the app as for uvicorn or celery: `module:app`. `app:module` also works if there is no module
+`app`, and `module` alone means `module:app`.
 
-weights: with --queues mail,sms:5 a slot that is free asks sms first five times for each time that
-it asks mail first. As long as both have jobs, five of sms run for one of mail; when one of them is
-empty, all slots take jobs of the other. --queues mail,sms is the same with 1:1. With --strict a job
-of a queue is taken only when those that are named before it have none. (A node prefers the jobs
-that it has itself: those of other nodes come when it has none.)
+weights: with --queues mail,sms:5, a free slot asks sms first five times for each time that it asks
+mail first. While both have jobs, five jobs of sms run for each one of mail; when one queue is
+empty, all slots take jobs from the other. --queues mail,sms is the same with 1:1. With --strict, a
+job of a queue is taken only if the queues named before it have none. (A node delivers its own jobs
+first, and those of other nodes when it has none.)
 
-stopping: SIGTERM and SIGINT (Ctrl-C): no new jobs; those in hand may finish within --grace seconds,
-then the others are queued again at once, which is no failure of theirs. A second signal does that
-now. SIGHUP starts new processes, with the code as it is now; each old one takes no more jobs once
-the new one in its place takes them, and ends when its tasks have.
+stopping: after SIGTERM or SIGINT (Ctrl-C) the worker takes no new jobs, and gives tasks --grace
+seconds to finish. It then queues the jobs of the others again at once, which does not count as a
+failure. A second signal does that immediately. SIGHUP starts new processes with the current code;
+each old one takes no more jobs once its replacement does, and ends when its tasks have ended.
 
-exit status: 0 it was stopped, 1 it could not start or its processes kept dying, 2 wrong arguments;
-of --check 0 all is well, 1 it is not.
+exit status: 0 it was stopped; 1 it could not start, or its processes kept dying; 2 wrong arguments.
+With --check: 0 all is well; 1 it is not.
 """
 
 
 def positive(text: str) -> int:
-    """A whole number from 1 on. Raises ValueError."""
+    """Parse an integer of 1 or more. Raises ValueError."""
     number = int(text)
     if number < 1:
         raise ValueError
@@ -38,7 +38,7 @@ def positive(text: str) -> int:
 
 
 def seconds(text: str) -> float:
-    """A time in seconds, 0 or more. Raises ValueError."""
+    """Parse a time in seconds, 0 or more. Raises ValueError."""
     number = float(text)
     if not 0 <= number < 1e9:
         raise ValueError
@@ -46,7 +46,7 @@ def seconds(text: str) -> float:
 
 
 def size(text: str) -> int:
-    """Bytes: ``500mb``, ``2gb``, ``1000000``; units count in 1024. Raises ValueError."""
+    """Parse a size: ``500mb``, ``2gb``, ``1000000``; 1kb is 1024 bytes. Raises ValueError."""
     match = re.fullmatch(r"(\d+)\s*([kmg]?)b?", text.strip().lower())
     if match is None or not int(match[1]):
         raise ValueError
@@ -54,8 +54,8 @@ def size(text: str) -> int:
 
 
 def place(text: str) -> tuple[str, int]:
-    """A place to listen at: ``9100``, ``0.0.0.0:9100``, ``[::1]:9100``; without a host it is
-    127.0.0.1. Raises ValueError."""
+    """Parse an address to listen on: ``9100``, ``0.0.0.0:9100``, ``[::1]:9100``. Without a host it
+    is 127.0.0.1. Raises ValueError."""
     host, _, port = text.rpartition(":")
     if not 0 < int(port) < 65536:
         raise ValueError
@@ -72,23 +72,23 @@ def queues(text: str) -> list[QueueWeight]:
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What the command line says.
+    """The command line.
 
     Attributes:
-        app: where it is, as ``target.load`` reads it. app_dir: where modules are looked for, too.
-        queues: with their weights; none: those of the app's tasks.
-        strict: the queues are preferred in their order, without weights.
+        app: its name, as ``target.load`` reads it. app_dir: an extra directory for modules.
+        queues: with weights; if none, those of the app's tasks.
+        strict: whether to try the queues in order, without weights.
         concurrency: tasks at a time in each process. processes: how many.
-        grace: seconds that tasks have when it stops. wait: seconds that it waits for a node at the
+        grace: seconds for tasks to finish when stopping. wait: seconds to wait for a node at the
             start.
-        restarts: how often in a row a process may die before all is given up.
-        max_memory: bytes; a process that has more is replaced. max_tasks: tasks after which one is.
+        restarts: how often in a row a process may die before the worker gives up.
+        max_memory, max_tasks: bytes, and tasks, after which a process is replaced.
         reload: replace the processes when a source file changes.
-        metrics: host and port. status_file: where the state is written; empty: nowhere.
-        check: only look whether all is well, for check_timeout seconds at most.
-        log_level, log_format: as of the node.
-        quiet: no line with counts.
-        otel: traces go where the environment says.
+        metrics: host and port. status_file: where to write the state, or empty.
+        check: only check the health, for at most check_timeout seconds.
+        log_level, log_format: as for the node.
+        quiet: whether to omit the line with counts.
+        otel: whether to trace, as configured by the environment.
     """
 
     app: str
@@ -113,19 +113,19 @@ class Options:
     otel: bool
 
     def to_json(self) -> dict[str, Any]:
-        """For ``from_json``, by way of JSON."""
+        """Convert the options to values for JSON."""
         return asdict(self)
 
     @classmethod
     def from_json(cls, values: dict[str, Any]) -> Self:
-        """What ``to_json`` gave."""
+        """Read the values made by ``to_json``."""
         named = tuple(QueueWeight(*pair) for pair in values["queues"])
         return cls(**{**values, "queues": named})
 
 
 class _Parser(argparse.ArgumentParser):
     def error(self, message: str) -> Any:
-        # One line: the usage would push it out of sight.
+        # One line only: with the usage before it, it would be easy to miss.
         self.exit(2, f"{self.prog}: {message} (see {self.prog} --help)\n")
 
 
@@ -137,65 +137,102 @@ def _parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     add = parser.add_argument
-    add("app", metavar="module:app", help="where the app is, such as shop.tasks:app")
-    add("--app-dir", default=".", metavar="DIR", help="where modules are looked for first (.)")
+    add("app", metavar="module:app", help="the app, such as shop.tasks:app")
+    add("--app-dir", default=".", metavar="DIR", help="search for modules here first (default: .)")
     add(
         "-q",
         "--queues",
         type=queues,
         default=[],
         metavar="Q[:W],...",
-        help="queues with their weights, see below; without it those of the app's tasks",
+        help="queues with their weights, see below (default: those of the app's tasks)",
     )
-    add("--strict", action="store_true", help="take queues in their order, without weights")
-    add("-c", "--concurrency", type=positive, default=8, help="tasks at a time, a process (8)")
-    add("-p", "--processes", type=positive, default=1, help="worker processes (1)")
-    add("--grace", type=seconds, default=30.0, help="seconds for tasks to finish at a stop (30)")
-    add("--wait", type=seconds, default=30.0, help="seconds to wait for a node at the start (30)")
+    add("--strict", action="store_true", help="try the queues in order, without weights")
+    add(
+        "-c",
+        "--concurrency",
+        type=positive,
+        default=8,
+        help="tasks at a time per process (default: 8)",
+    )
+    add("-p", "--processes", type=positive, default=1, help="worker processes (default: 1)")
+    add(
+        "--grace",
+        type=seconds,
+        default=30.0,
+        help="seconds that tasks have to finish when stopping (default: 30)",
+    )
+    add(
+        "--wait",
+        type=seconds,
+        default=30.0,
+        help="seconds to wait for a node at the start (default: 30)",
+    )
     add(
         "--restarts",
         type=positive,
         default=10,
-        help="give up when a process ended so often in a row before it took jobs (10)",
+        help="give up when processes died this often in a row before taking jobs (default: 10)",
     )
-    add("--max-memory", type=size, metavar="SIZE", help="replace a process that has more (500mb)")
-    add("--max-tasks", type=positive, metavar="N", help="replace a process after so many tasks")
+    add(
+        "--max-memory",
+        type=size,
+        metavar="SIZE",
+        help="replace a process that uses more memory, such as 500mb",
+    )
+    add("--max-tasks", type=positive, metavar="N", help="replace a process after this many tasks")
     add("--reload", action="store_true", help="replace the processes when a source file changes")
     add(
         "--metrics",
         type=place,
         metavar="[HOST:]PORT",
-        help="serve /metrics in Prometheus' format and /healthz there",
+        help="serve /metrics (for Prometheus) and /healthz at this address",
     )
-    add("--status-file", default="", metavar="FILE", help="write the state there each second")
+    add(
+        "--status-file",
+        default="",
+        metavar="FILE",
+        help="write the state to this file every second",
+    )
     add(
         "--check",
         action="store_true",
-        help="only look whether the app imports, a node answers and takes the password and, with"
-        " --metrics or --status-file, the worker with the same option is alive and not stuck",
+        help="only check that the app can be imported, that a node answers and accepts the password"
+        " and, with --metrics or --status-file, that the worker with that option is alive and not"
+        " stuck",
     )
-    add("--check-timeout", type=seconds, default=10.0, help="seconds for --check at most (10)")
+    add(
+        "--check-timeout",
+        type=seconds,
+        default=10.0,
+        help="time limit of --check in seconds (default: 10)",
+    )
     levels = ("debug", "verbose", "notice", "warning")
-    add("--log-level", choices=levels, default="notice", help="what is logged (notice)")
+    add(
+        "--log-level",
+        choices=levels,
+        default="notice",
+        help="the lowest level to log (default: notice)",
+    )
     add(
         "--log-format",
         choices=("auto", "console", "json"),
         default="auto",
-        help="auto: for people on a terminal, else JSON",
+        help="auto: readable text on a terminal, otherwise JSON",
     )
-    add("--quiet", action="store_true", help="no line with counts")
+    add("--quiet", action="store_true", help="show no status line")
     add(
         "--otel",
         action="store_true",
-        help="trace with OpenTelemetry, as the environment says (OTEL_EXPORTER_OTLP_ENDPOINT, ...)",
+        help="trace with OpenTelemetry, configured by OTEL_EXPORTER_OTLP_ENDPOINT and the like",
     )
     add("--version", action="version", version=f"disque-trio {VERSION}")
     return parser
 
 
 def parse(arguments: Sequence[str] | None = None) -> Options:
-    """Read the command line, that of the process if None. Ends the process for --help, --version
-    and wrong arguments."""
+    """Parse the command line; None: that of the process. Exits for --help, --version and wrong
+    arguments."""
     values = vars(_parser().parse_args(arguments))
     values["queues"] = tuple(values["queues"])
     return Options(**{field.name: values[field.name] for field in fields(Options)})

@@ -1,7 +1,7 @@
-"""The parent: starts the worker processes, listens to them, and does what the fleet decides.
+"""The parent: starts worker processes, listens to them, and carries out the fleet's decisions.
 
-It imports no code of the app, so that a process that is started later has the code as it is then.
-If it is killed the others see that their link is closed, and stop.
+It does not import code of the app, so that processes started later load the code as it is then. If
+the parent is killed, the worker processes notice that their link is closed, and stop.
 """
 
 import os
@@ -32,14 +32,14 @@ from disque_trio.worker.tally import Tally
 from disque_trio.worker.view import ProcessView, View
 
 _TICK = 0.25  # s
-_LAST_WORDS = 1.0  # s for what a process that is gone has sent
+_LAST_WORDS = 1.0  # s to read what a process sent before it ended
 
 
 class Process:
     """A worker process, as the parent sees it.
 
     Attributes:
-        in_hand, memory, connected, lengths: as it told last.
+        in_hand, memory, connected, lengths: as it last reported.
         gone: set when it has ended.
     """
 
@@ -57,7 +57,7 @@ class Process:
         self.gone = trio.Event()
 
     def look(self) -> None:
-        """See whether it has ended, and read the page."""
+        """Check whether it has ended, and read the shared page."""
         if self.popen.poll() is not None:
             self.gone.set()
         elif not self.gone.is_set():
@@ -71,7 +71,7 @@ def start_process(member: Member) -> Process:
     descriptors = (theirs.fileno(), page.descriptor)
     command = [sys.executable, "-m", "disque_trio.worker.child", *map(str, descriptors)]
     try:
-        # Not in this process's group, so that Ctrl-C reaches it through here, once.
+        # In a session of its own, so that Ctrl-C only reaches it through the parent.
         popen = subprocess.Popen(
             command, stdin=subprocess.DEVNULL, pass_fds=descriptors, start_new_session=True
         )
@@ -88,8 +88,8 @@ class Parent:
     """Supervises the worker processes.
 
     Args:
-        options: of the command line.
-        notifier: tells systemd.
+        options: the command line.
+        notifier: tells systemd about the state.
     """
 
     def __init__(self, options: Options, notifier: Notifier, log: Log) -> None:
@@ -104,11 +104,11 @@ class Parent:
         self._display = Display(log, quiet=options.quiet)
         self._signals = 0
         self._told_ready = False
-        self._states: list[tuple[int, State]] = []  # as they stand in the file
+        self._states: list[tuple[int, State]] = []  # as written to the status file
 
     async def run(self) -> str:
-        """Run until all processes have ended. Returns what went wrong, in a line; empty: nothing
-        did."""
+        """Run until all processes have ended. Returns a line that says what went wrong; empty if
+        nothing did."""
         try:
             pages = self._pages() if self._options.metrics else {}
             listeners = await self._listeners()
@@ -162,7 +162,7 @@ class Parent:
             self._notifier.ready()
         self._notifier.status(view.health()[1])
 
-    # ---- the hands of the fleet -----------------------------------------------------------------
+    # ---- carrying out decisions -----------------------------------------------------------------
 
     def start(self, member: Member) -> None:
         """See ``Hands``."""
@@ -213,7 +213,7 @@ class Parent:
     # ---- one process ----------------------------------------------------------------------------
 
     async def _attend(self, process: Process) -> None:
-        """Listen to a process until its end."""
+        """Listen to a process until it ends."""
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._listen, process)
             await process.gone.wait()
@@ -245,13 +245,13 @@ class Parent:
             case "failed":
                 self._fleet.failed(member, message["text"], message["final"])
 
-    # ---- what comes from outside ----------------------------------------------------------------
+    # ---- signals and changes --------------------------------------------------------------------
 
     async def _watch_signals(
         self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
     ) -> None:
         caught = [signal.SIGTERM, signal.SIGINT, signal.SIGCHLD]
-        if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:  # as nohup has it
+        if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:  # nohup ignores it
             caught.append(signal.SIGHUP)
         with trio.open_signal_receiver(*caught) as signals:
             task_status.started()
@@ -266,7 +266,7 @@ class Parent:
                     self._notifier.reloaded()
                 elif not self._signals:
                     self._signals += 1
-                    self._log.notice("no more jobs", grace=self._options.grace)
+                    self._log.notice("taking no more jobs", grace=self._options.grace)
                     self._notifier.stopping()
                     self._notifier.extend(int((self._options.grace + 10) * 1e6))
                     self._fleet.stop(now)
@@ -316,7 +316,7 @@ class Parent:
             lengths[-1] if lengths else {},
         )
 
-    # ---- the file -------------------------------------------------------------------------------
+    # ---- the status file ------------------------------------------------------------------------
 
     def _write_status(self, view: View) -> None:
         if self._options.status_file:
@@ -326,7 +326,7 @@ class Parent:
                 new.write_text(view.to_json(os.getpid(), time.time()) + "\n")
                 new.replace(path)
             except OSError as problem:
-                self._log.warning("the status cannot be written", error=str(problem))
+                self._log.warning("the status file cannot be written", error=str(problem))
 
     def _remove_status(self) -> None:
         if self._options.status_file:

@@ -1,5 +1,5 @@
 """Imports an app and asks its node, for ``check``: ``python -m disque_trio.worker.probe`` with the
-options on standard input. The last line on standard output says what was found."""
+options on standard input. The last line of standard output describes the result."""
 
 import json
 import sys
@@ -16,11 +16,11 @@ from disque_trio.worker.target import AppError
 
 async def _ask(app: Disque) -> str:
     async with connect_to(app.cluster, 0) as client:
-        return f"the app imports, node {client.address} answers"
+        return f"the app can be imported, and node {client.address} answers"
 
 
 def main() -> int:
-    """Probe; returns the exit status."""
+    """Probe, and return the exit status."""
     options = Options.from_json(json.load(sys.stdin))
     try:
         app = find_app(options)

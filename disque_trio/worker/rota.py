@@ -1,21 +1,21 @@
-"""Which queue is asked first: weights and their rota."""
+"""Decides which queue to ask first, by weights."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
 
 
 class QueueWeight(NamedTuple):
-    """A queue, and how often it is asked first beside the others (at least 1)."""
+    """A queue, and how often to ask it first relative to the others (at least 1)."""
 
     name: str
     weight: int
 
 
 def parse_queues(text: str) -> list[QueueWeight]:
-    """Read ``mail,sms:5``. A name that ends in a colon and digits needs a weight of its own.
+    """Parse ``mail,sms:5``. A name that ends in a colon and digits must be given with a weight.
 
     Raises:
-        ValueError: the text says why.
+        ValueError: the text is malformed; the message says why.
     """
     queues: list[QueueWeight] = []
     for word in text.split(","):
@@ -34,19 +34,19 @@ def parse_queues(text: str) -> list[QueueWeight]:
 
 
 class Rota:
-    """Gives out orders of queues in which each comes first as often as its weight says, evenly
+    """Returns orders of queues, in which each queue comes first as often as its weight says, evenly
     spread: a a b a a c, not a a a a b c.
 
     Args:
-        queues: at least one.
-        strict: there is one order, in which they are named.
+        queues: the queues, at least one.
+        strict: whether there is only one order, that of ``queues``.
 
     Attributes:
-        orders: the names, the one to be asked first at the front, the others by their weights.
+        orders: names of queues: the one to ask first, then the others by weight.
     """
 
     def __init__(self, queues: Sequence[QueueWeight], *, strict: bool = False) -> None:
-        # Of equal ones each is asked first in turn, so that none waits for ever.
+        # Queues of equal weight are asked first in turn, so that none waits forever.
         by_weight = sorted(queues, key=lambda queue: -queue.weight)
         firsts = queues[:1] if strict else queues
         rest = queues if strict else by_weight
@@ -58,8 +58,8 @@ class Rota:
         self._due = [0] * len(firsts)
 
     def next(self) -> int:
-        """The index of the order to ask by now."""
-        # The smooth round robin: who is due most goes, and is then due later than all others.
+        """Return the index of the order to use now."""
+        # Smooth round robin: the queue that is most due is chosen, and is then due last.
         self._due = [due + weight for due, weight in zip(self._due, self._weights, strict=True)]
         chosen = max(range(len(self._due)), key=self._due.__getitem__)
         self._due[chosen] -= sum(self._weights)

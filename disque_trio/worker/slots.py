@@ -20,20 +20,21 @@ _ERRORS = ("dead", "runaway", "lost")
 class Slots:
     """``count`` slots, which take jobs by a rota until they are told to stop.
 
-    A slot gives credit for one job at a time, when it is free: no job waits here.
+    A slot gives credit for one job at a time, when it is free. So no job waits in this process.
 
     Args:
-        client: where the jobs are.
+        client: provides the jobs.
         runner: runs them.
-        rota: which queues are asked first.
-        tally: counts what becomes of them. waits: counts how long slots wait for one.
+        rota: decides which queue to ask first.
+        tally: counts what becomes of the jobs.
+        waits: counts how long slots wait for jobs.
         page: gets the deadline of the first task that has one.
-        timeout: how long (s) the task of a job may take; None: for ever.
-        on_outcome: called after each job; says whether more are to be taken.
+        timeout: returns how long (s) the task of a job may take; None: forever.
+        on_outcome: called after each job; returns whether to take more.
 
     Attributes:
-        in_hand: the jobs whose tasks run, with what cancels them.
-        refusal: why no more jobs are taken: the user may not. None: it may.
+        in_hand: the jobs whose tasks are running, with the scopes that cancel them.
+        refusal: why no more jobs are taken, if the user may not take any; else None.
     """
 
     def __init__(
@@ -66,8 +67,8 @@ class Slots:
         self._loops = [list(of_one_slot) for of_one_slot in zip(*orders, strict=True)]
 
     async def run(self) -> None:
-        """Run jobs until ``stop`` was called, or they are refused, and the tasks that ran then
-        have ended."""
+        """Run jobs until ``stop`` is called or jobs are refused, and all running tasks have
+        ended."""
         async with trio.open_nursery() as nursery:
             for loops in self._loops:
                 nursery.start_soon(self._serve, loops)
@@ -75,14 +76,14 @@ class Slots:
     async def stop(self) -> None:
         """Take no more jobs."""
         self._stopped = True
-        # All at once: a slot whose connection another one has given up would ask on a new one.
+        # All at once: a slot whose connection another one has given up would open a new one.
         async with trio.open_nursery() as nursery:
             for loops in self._loops:
                 for loop in loops:
                     nursery.start_soon(loop.stop)
 
     def hand_back(self) -> None:
-        """Cancel the tasks: their jobs are queued again, without a failure."""
+        """Cancel the tasks. Their jobs are queued again, which does not count as a failure."""
         for scope in self.in_hand.values():
             scope.cancel()
 
@@ -95,7 +96,7 @@ class Slots:
             except StopAsyncIteration:
                 return
             except NoPermError as error:
-                self.refusal = error  # until somebody changes its rules
+                self.refusal = error  # until somebody changes the user's rules
                 await self.stop()
                 return
             except DisqueError as error:
@@ -112,7 +113,7 @@ class Slots:
             order = following
 
     async def _work(self, job: HeldJob) -> None:
-        """Run the task of ``job``; its job is settled then, or was handed back."""
+        """Run the task of ``job``, which is then settled or was handed back."""
         outcome: Outcome | None = None
         with trio.CancelScope() as scope:
             self._take_in(job, scope)
@@ -127,14 +128,14 @@ class Slots:
         if not job.settled:
             await self._return(job, failed=outcome is None and not scope.cancelled_caught)
         if outcome is not None and not self._on_outcome(outcome):
-            self._stopped = True  # at once: this slot would take the next one before ``stop``
+            self._stopped = True  # now: this slot would take another job before ``stop`` is called
 
     async def _return(self, job: HeldJob, *, failed: bool) -> None:
         try:
             await (job.nack() if failed else job.requeue())
         except DisqueError as error:
-            # It comes again when its retry time is over.
-            self._log.warning("a job is not handed back", job=job.id, error=str(error))
+            # The job comes again after its retry time.
+            self._log.warning("a job was not handed back", job=job.id, error=str(error))
             job.release()
 
     def _take_in(self, job: HeldJob, scope: trio.CancelScope) -> None:

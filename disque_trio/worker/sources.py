@@ -1,23 +1,23 @@
-"""The source files of the worker processes, and which of them have changed."""
+"""Watches the source files of the worker processes for changes."""
 
 from collections.abc import Iterable
 from pathlib import Path
 
 
 class Sources:
-    """Files, and when they were last changed."""
+    """Source files and the times of their last changes."""
 
     def __init__(self) -> None:
         self._times: dict[str, int] = {}
 
     def add(self, files: Iterable[str]) -> None:
-        """Watch these, too."""
+        """Also watch these files."""
         for name in files:
             if name not in self._times:
                 self._times[name] = _changed(name)
 
     def changed(self) -> list[str]:
-        """Those that have changed since this was asked last, or are gone or back."""
+        """Return files that were changed, removed or restored since the last call."""
         found: list[str] = []
         for name, before in self._times.items():
             now = _changed(name)

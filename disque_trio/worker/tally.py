@@ -1,4 +1,4 @@
-"""What a worker has done, counted: in a worker process since it last told, in the parent in all."""
+"""Counts what a worker has done: in a process since its last report, in the parent in total."""
 
 from collections import defaultdict
 from typing import Any, Final
@@ -14,10 +14,10 @@ _TIMES: Final = tuple(
 )
 
 MOST = 1000
-"""Names of tasks that are told apart: jobs may name what they like. The others are ``OTHER``."""
+"""The most names of tasks to count separately, since jobs may name any. Others are ``OTHER``."""
 
 LONGEST = 200
-"""Characters of such a name; longer ones are ``OTHER``, too."""
+"""The most characters of such a name; longer ones are also ``OTHER``."""
 
 OTHER = "other"
 
@@ -26,10 +26,11 @@ class Tally:
     """Counts of tasks and of jobs.
 
     Attributes:
-        counts: how many runs, by task, queue and outcome. seconds: how long they took, by task.
-        waited: s that slots have waited for a job, all of them together.
+        counts: the number of runs, by task, queue and outcome.
+        seconds: how long runs took, by task.
+        waited: seconds that slots have waited for jobs, all of them together.
         errors: how often no job could be taken.
-        last_job: when the last one was taken, s since the epoch; 0: none was.
+        last_job: when the last job was taken, in seconds since the epoch; 0: none was.
     """
 
     def __init__(self) -> None:
@@ -46,16 +47,16 @@ class Tally:
         self.seconds[task].observe(int(seconds * US))
 
     def of(self, outcome: str) -> int:
-        """How many had this outcome."""
+        """Return how many runs had this outcome."""
         return sum(count for key, count in self.counts.items() if key[2] == outcome)
 
     @property
     def all(self) -> int:
-        """How many there were."""
+        """The number of all runs."""
         return sum(self.counts.values())
 
     def take(self) -> dict[str, Any]:
-        """All that was counted, for ``merge`` by way of JSON, and begin anew."""
+        """Return all counts for ``merge``, as values for JSON, and start again from zero."""
         taken = {
             "counts": [[*key, count] for key, count in self.counts.items()],
             "seconds": {name: [each.sum, *each.counts] for name, each in self.seconds.items()},
@@ -70,7 +71,7 @@ class Tally:
         return taken
 
     def merge(self, taken: dict[str, Any]) -> None:
-        """Add what another one has counted."""
+        """Add the counts of another tally."""
         for task, (total, *counts) in taken["seconds"].items():
             mine = self.seconds[self._name(task)]
             mine.sum += total
@@ -88,10 +89,10 @@ class Tally:
 
 
 class Waits:
-    """Adds up how long slots wait, also those that still do.
+    """Adds up how long slots wait, including those that are still waiting.
 
     Args:
-        tally: where it is counted.
+        tally: gets the sum.
     """
 
     def __init__(self, tally: Tally) -> None:
@@ -100,16 +101,16 @@ class Waits:
         self._since = 0.0
 
     def begin(self, now: float) -> None:
-        """A slot begins to wait at ``now`` (s, by any clock)."""
+        """Note that a slot begins to wait at ``now`` (s, by any clock)."""
         self.count(now)
         self._waiting += 1
 
     def end(self, now: float) -> None:
-        """One waits no longer."""
+        """Note that a slot no longer waits."""
         self.count(now)
         self._waiting -= 1
 
     def count(self, now: float) -> None:
-        """Count what was waited until now."""
+        """Count the waits until now."""
         self._tally.waited += self._waiting * (now - self._since)
         self._since = now

@@ -1,4 +1,4 @@
-"""Imports the app that the command line names."""
+"""Imports the app named on the command line."""
 
 import sys
 import traceback
@@ -8,11 +8,11 @@ from pathlib import Path
 
 
 class AppError(Exception):
-    """The app cannot be imported; the text says why, in a line.
+    """The app cannot be imported. The text says why, in one line.
 
     Attributes:
         details: a traceback, if the fault is in the app's code; else empty.
-        files: in which it may be mended.
+        files: the files that may have to be fixed.
     """
 
     def __init__(self, text: str, details: str = "", files: Sequence[str] = ()) -> None:
@@ -22,13 +22,13 @@ class AppError(Exception):
 
 
 def load(target: str, app_dir: str) -> object:
-    """The object that ``target`` names: ``module:app``, ``app:module`` or ``module``.
+    """Return the object named by ``target``: ``module:app``, ``app:module`` or ``module``.
 
     Args:
-        app_dir: a directory that goes to the front of the path of modules.
+        app_dir: a directory to put at the front of the module search path.
 
     Raises:
-        AppError: it cannot be imported.
+        AppError: the object cannot be imported.
     """
     directory = str(Path(app_dir).resolve())
     if directory not in sys.path:
@@ -40,7 +40,7 @@ def load(target: str, app_dir: str) -> object:
     try:
         found = _import(module)
     except _NoModuleError:
-        # The other way round, app:module, if that can be.
+        # Try it the other way round, as app:module.
         if not colon:
             raise
         try:
@@ -64,13 +64,13 @@ def _import(name: str) -> object:
     try:
         return import_module(name)
     except ModuleNotFoundError as missing:
-        # One that this module imports is another matter.
+        # If a module that this one imports is missing, that is something else.
         if missing.name is not None and (name + ".").startswith(missing.name + "."):
             raise _NoModuleError(f"there is no module {name!r}") from None
         raise _broken(name, missing) from missing
     except (ValueError, TypeError) as wrong:
         if "." not in name.strip(".") and (not name.isidentifier()):
-            raise _NoModuleError(f"{name!r} is no name of a module") from None
+            raise _NoModuleError(f"{name!r} is not the name of a module") from None
         raise _broken(name, wrong) from wrong
     except BaseException as error:
         if isinstance(error, KeyboardInterrupt):
@@ -80,7 +80,7 @@ def _import(name: str) -> object:
 
 def _broken(name: str, error: BaseException) -> AppError:
     text = " ".join(str(error).split())
-    said = f"module {name!r} does not import: {type(error).__name__}: {text}".removesuffix(": ")
+    said = f"module {name!r} cannot be imported: {type(error).__name__}: {text}".removesuffix(": ")
     frames = [frame.filename for frame in traceback.extract_tb(error.__traceback__)]
     if isinstance(error, SyntaxError) and error.filename:
         frames.append(error.filename)
@@ -89,8 +89,7 @@ def _broken(name: str, error: BaseException) -> AppError:
 
 
 def files(*, but: tuple[str, ...]) -> list[str]:
-    """The source files of all modules that are imported, without those in the directories
-    ``but``."""
+    """Return the source files of all imported modules, except those in the directories ``but``."""
     found: set[str] = set()
     for module in list(sys.modules.values()):
         name = getattr(module, "__file__", None)

@@ -1,4 +1,4 @@
-"""How a worker is, as the parent sees it: for a terminal, probes and files."""
+"""The state of a worker, as the parent sees it, for terminals, probes and files."""
 
 import json
 from collections.abc import Mapping
@@ -14,10 +14,13 @@ class ProcessView(NamedTuple):
     """A worker process.
 
     Attributes:
-        serial: counts all that were started. pid: of the process.
-        state: as named. stuck: it has given no sign of life for long.
-        in_hand: tasks that run in it. memory: bytes that it has.
-        connected: it has a node.
+        serial: its number among all processes that were started.
+        pid: its process id.
+        state: its state.
+        stuck: whether it has given no sign of life for a long time.
+        in_hand: the number of running tasks.
+        memory: its memory in bytes.
+        connected: whether it has a node.
     """
 
     serial: int
@@ -33,11 +36,12 @@ class View(NamedTuple):
     """A worker.
 
     Attributes:
-        wanted: how many processes there are to be. processes: those that there are.
-        concurrency: tasks at a time in each of them.
+        wanted: how many processes there should be.
+        processes: the processes that there are.
+        concurrency: how many tasks each of them runs at a time.
         tally: what they have done.
-        restarts: how many processes took the place of another, by why.
-        lengths: of the queues, at the node in use.
+        restarts: how many processes replaced another, by reason.
+        lengths: the lengths of the queues, at the node in use.
     """
 
     wanted: int
@@ -48,26 +52,26 @@ class View(NamedTuple):
     lengths: Mapping[str, int]
 
     def count(self, state: State) -> int:
-        """How many processes are in that state."""
+        """Return the number of processes in that state."""
         return sum(process.state is state for process in self.processes)
 
     @property
     def slots(self) -> int:
-        """Tasks that the processes that serve can run at once."""
+        """How many tasks the serving processes can run at once."""
         return self.concurrency * self.count(State.SERVING)
 
     @property
     def in_hand(self) -> int:
-        """Tasks that run."""
+        """The number of running tasks."""
         return sum(process.in_hand for process in self.processes)
 
     @property
     def memory(self) -> int:
-        """Bytes that the worker processes have."""
+        """The memory of the worker processes, in bytes."""
         return sum(process.memory for process in self.processes)
 
     def health(self) -> tuple[bool, str]:
-        """Whether it works, and a line that says how."""
+        """Return whether the worker works, and a line that describes its state."""
         serving = self.count(State.SERVING)
         stuck = [str(process.pid) for process in self.processes if process.stuck]
         if stuck:
@@ -77,7 +81,7 @@ class View(NamedTuple):
         return True, f"ok: {serving} of {self.wanted} processes serve, {self.in_hand} tasks run"
 
     def line(self, rate: float) -> str:
-        """A line for a terminal. ``rate``: tasks a second."""
+        """Return a line for a terminal. ``rate``: tasks a second."""
         parts = [f"{self.count(State.SERVING)}/{self.wanted} processes", f"{rate:,.0f}/s"]
         counts = [(kind, self.tally.of(kind)) for kind in _SHOWN]
         parts += [f"{count:,} {kind}" for kind, count in counts if count or kind in _SHOWN[:3]]
@@ -88,7 +92,7 @@ class View(NamedTuple):
         return " | ".join(parts)
 
     def to_json(self, pid: int, time: float) -> str:
-        """For a file that ``check`` reads. ``time``: s since the epoch."""
+        """Return JSON for the file that ``check`` reads. ``time``: seconds since the epoch."""
         well, text = self.health()
         return json.dumps(
             {

@@ -3,7 +3,7 @@
  *   cc -O2 -Wall -o jobs jobs.c -lhiredis -lpthread
  *
  *   ./jobs add QUEUE BODY...   adds a job for each body, and prints their ids
- *   ./jobs work QUEUE          does the work, until SIGTERM and the job in hand is done
+ *   ./jobs work QUEUE          does the jobs, until SIGTERM and the end of the current job
  *
  * DISQUE_NODES="host:port host:port" names nodes of the cluster, DISQUE_PASSWORD is their password.
  */
@@ -19,7 +19,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { GIVE_UP = 30, MAX_NODES = 16 }; /* seconds without an answer of any node */
+enum { GIVE_UP = 30, MAX_NODES = 16 }; /* seconds without an answer from any node */
 
 static const char *nodes[MAX_NODES];
 static int node_count, current;
@@ -45,7 +45,7 @@ static void die(const char *why) {
 
 /* Connects to the current node; errors are in node->err. */
 static void connect_node(void) {
-    const struct timeval connect_limit = {5, 0}, read_limit = {10, 0}; /* more than any wait */
+    const struct timeval connect_limit = {5, 0}, read_limit = {10, 0}; /* longer than any wait */
     char host[256];
     int port = 7711;
     sscanf(nodes[current], "%255[^:]:%d", host, &port);
@@ -59,8 +59,8 @@ static void connect_node(void) {
     if (reply) freeReplyObject(reply);
 }
 
-/* Sends a command, and again to the next node if the connection breaks or the node cannot do it
- * now. So only for commands that may come twice. The reply may be an error of the node. */
+/* Sends a command, and tries the next node if the connection breaks or the node cannot run it now.
+ * So use it only for commands that may run twice. The reply may be an error of the node. */
 static redisReply *command(int count, const char **words) {
     time_t start = time(NULL);
     for (;;) {
@@ -78,14 +78,14 @@ static redisReply *command(int count, const char **words) {
 #define COMMAND(...) \
     command(sizeof((const char *[]){__VA_ARGS__}) / sizeof(char *), (const char *[]){__VA_ARGS__})
 
-/* The same for commands that nobody may refuse. */
+/* The same, for commands that must not be refused. */
 static redisReply *expect(redisReply *reply) {
     if (reply->type == REDIS_REPLY_ERROR) die(reply->str);
     return reply;
 }
 
 static void add(const char *queue, const char *body) {
-    /* Whoever sends this again gets the id of the same job. */
+    /* Sending this again returns the id of the same job. */
     unsigned long long random[2];
     char key[33];
     if (getrandom(random, sizeof random, 0) != sizeof random) die("no random numbers");
@@ -98,7 +98,7 @@ static void add(const char *queue, const char *body) {
 
 struct job { const char *id, *body; long long nacks, again; };
 
-/* The work: "sleep 3" takes three seconds, "fail" fails the first time. NULL, or why it failed. */
+/* The work: "sleep 3" takes three seconds, "fail" fails the first time. Returns NULL or an error. */
 static void *handle(void *argument) {
     const struct job *job = argument;
     double seconds;
@@ -106,12 +106,12 @@ static void *handle(void *argument) {
     return strcmp(job->body, "fail") == 0 && job->nacks == 0 ? "not today" : NULL;
 }
 
-/* Has the job handled, and says at half of its retry time that it is worked on, so that nobody
- * else gets it. */
+/* Handles the job, and sends WORKING after every half of its retry time, so that nobody else gets
+ * it. */
 static const char *work_on(struct job *job) {
     pthread_t thread;
     void *failure;
-    long long retry = 0; /* seconds; 0: it is delivered at most once */
+    long long retry = 0; /* seconds; 0 if delivered at most once */
     if (pthread_create(&thread, NULL, handle, job)) die("no thread");
     do {
         redisReply *reply = COMMAND("WORKING", job->id);
@@ -136,7 +136,7 @@ static void work(const char *queue) {
     struct sigaction action = {.sa_handler = stop, .sa_flags = SA_RESTART};
     sigaction(SIGTERM, &action, NULL);
     while (!stopping) {
-        /* The wait is short, so that SIGTERM is noticed. */
+        /* A short wait, to notice SIGTERM soon. */
         redisReply *jobs =
             expect(COMMAND("GETJOB", "TIMEOUT", "1000", "WITHCOUNTERS", "FROM", queue));
         if (jobs->type == REDIS_REPLY_ARRAY) {

@@ -32,7 +32,7 @@ Disque = Annotated[Client, Depends(disque)]
 @web.post("/orders", status_code=202)
 async def add_order(order: dict[str, Any], request: Request, client: Disque) -> dict[str, str]:
     try:
-        # Who got no answer may post the same again: it is added once.
+        # A client that got no answer may post the same again: it is added once.
         id = await client.add("orders", await request.body(), unique=str(order["number"]))
     except (ConnectionLost, OOMError, MaxLenError) as error:
         raise HTTPException(503, "try again later", {"Retry-After": "5"}) from error

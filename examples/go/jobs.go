@@ -1,10 +1,10 @@
 // Jobs with redigo.
 //
 //	go run jobs.go add QUEUE BODY...   adds a job for each body, and prints their ids
-//	go run jobs.go work QUEUE          does the work, until SIGTERM and the job in hand is done
+//	go run jobs.go work QUEUE          does the jobs, until SIGTERM and the end of the current job
 //
 // DISQUE_NODES="host:port host:port" names nodes of the cluster, DISQUE_PASSWORD is their password.
-// (Before: go mod init jobs && go get github.com/gomodule/redigo/redis. Or with Debian's
+// (First run go mod init jobs && go get github.com/gomodule/redigo/redis. Or with Debian's
 // golang-github-gomodule-redigo-dev: GO111MODULE=off GOPATH=/usr/share/gocode go run ...)
 package main
 
@@ -24,7 +24,7 @@ import (
 	"github.com/gomodule/redigo/redis"
 )
 
-const giveUp = 30 * time.Second // without an answer of any node
+const giveUp = 30 * time.Second // without an answer from any node
 
 type disque struct {
 	nodes []string
@@ -35,14 +35,14 @@ func (d *disque) connect() (err error) {
 	d.conn, err = redis.Dial("tcp", d.nodes[0],
 		redis.DialPassword(os.Getenv("DISQUE_PASSWORD")),
 		redis.DialConnectTimeout(5*time.Second),
-		redis.DialReadTimeout(10*time.Second)) // more than any command waits
+		redis.DialReadTimeout(10*time.Second)) // longer than any command waits
 	return err
 }
 
 var notNow = regexp.MustCompile("^(LEAVING|LOADING|NOREPL|NOUNIQ)")
 
-// command sends a command, and again to the next node if the connection breaks or the node cannot
-// do it now. So only for commands that may come twice.
+// command sends a command, and tries the next node if the connection breaks or the node cannot run
+// it now. So use it only for commands that may run twice.
 func (d *disque) command(name string, args ...interface{}) (reply interface{}, err error) {
 	for start := time.Now(); ; {
 		if d.conn == nil {
@@ -69,7 +69,7 @@ func (d *disque) command(name string, args ...interface{}) (reply interface{}, e
 
 func add(d *disque, queue string, bodies []string) error {
 	for _, body := range bodies {
-		key := make([]byte, 16) // whoever sends this again gets the id of the same job
+		key := make([]byte, 16) // sending this again returns the id of the same job
 		if _, err := rand.Read(key); err != nil {
 			return err
 		}
@@ -86,7 +86,7 @@ func work(d *disque, queue string) error {
 	stop := make(chan os.Signal, 1)
 	signal.Notify(stop, syscall.SIGTERM)
 	for len(stop) == 0 {
-		// The wait is short, so that SIGTERM is noticed.
+		// A short wait, to notice SIGTERM soon.
 		jobs, err := redis.Values(d.command("GETJOB", "TIMEOUT", 1000, "WITHCOUNTERS", "FROM", queue))
 		if err == redis.ErrNil {
 			continue
@@ -115,10 +115,10 @@ func work(d *disque, queue string) error {
 	return nil
 }
 
-// keep says at half of the job's retry time that it is worked on, so that nobody else gets it.
+// keep sends WORKING after every half of the job's retry time, so that nobody else gets it.
 func keep(d *disque, id string, done <-chan error) error {
 	for {
-		retry, err := redis.Int(d.command("WORKING", id)) // seconds; 0: it is delivered at most once
+		retry, err := redis.Int(d.command("WORKING", id)) // seconds; 0 if delivered at most once
 		if err != nil {
 			log.Print("not ours any more: ", err)
 		}

@@ -1,17 +1,17 @@
 // Jobs with disqueue-node.
 //
 //   node disqueue-node.js add QUEUE BODY...   adds a job for each body, and prints their ids
-//   node disqueue-node.js work QUEUE          does the work, until SIGTERM and the job in hand is done
+//   node disqueue-node.js work QUEUE          does the jobs, until SIGTERM and the end of the current job
 //
-// DISQUE_NODES="host:port host:port" names nodes of the cluster. disqueue-node 2 knows no passwords:
-// it asks for INFO before it sends one.
+// DISQUE_NODES="host:port host:port" names nodes of the cluster. disqueue-node 2 does not work with
+// passwords: it asks for INFO before it sends one.
 
 import { randomUUID } from "node:crypto";
 import { setTimeout as sleep } from "node:timers/promises";
 import createClient from "disqueue-node";
 
 const nodes = (process.env.DISQUE_NODES ?? "127.0.0.1:7711").split(" ");
-const GIVE_UP = 30_000; // ms without an answer of any node
+const GIVE_UP = 30_000; // ms without an answer from any node
 let client;
 let lost; // called when the connection breaks
 
@@ -30,8 +30,8 @@ function connect() {
   });
 }
 
-// Its own methods know no UNIQUE, TIMEOUT and DELAY; this sends any words, one command at a time.
-// It never calls back when the connection breaks.
+// Its own methods lack UNIQUE, TIMEOUT and DELAY; this sends any command, one at a time. It never
+// calls back if the connection breaks.
 function send(words) {
   return new Promise((resolve, reject) => {
     lost = reject;
@@ -45,8 +45,8 @@ function disconnect() {
   client = undefined;
 }
 
-// Sends a command, and again to the next node if the connection breaks or the node cannot do it
-// now. So only for commands that may come twice.
+// Sends a command, and tries the next node if the connection breaks or the node cannot run it now.
+// So use it only for commands that may run twice.
 async function command(...words) {
   for (const start = Date.now(); ; ) {
     try {
@@ -65,7 +65,7 @@ async function command(...words) {
 
 async function add(queue, bodies) {
   for (const body of bodies) {
-    // Whoever sends this again gets the id of the same job.
+    // Sending this again returns the id of the same job.
     const key = randomUUID();
     console.log(await command("ADDJOB", queue, body, "5000", "UNIQUE", key, "FOR", "300"));
   }
@@ -75,7 +75,7 @@ async function work(queue) {
   let stopping = false;
   process.on("SIGTERM", () => (stopping = true));
   while (!stopping) {
-    // The wait is short, so that SIGTERM is noticed.
+    // A short wait, to notice SIGTERM soon.
     const jobs = await command("GETJOB", "TIMEOUT", "1000", "WITHCOUNTERS", "FROM", queue);
     if (!jobs) continue;
     const [[, id, body, , nacks, , again]] = jobs;
@@ -95,17 +95,17 @@ async function work(queue) {
   }
 }
 
-// Says at half of the job's retry time that it is worked on, so that nobody else gets it.
+// Sends WORKING after every half of the job's retry time, so that nobody else gets it.
 async function keep(id, signal) {
   try {
-    let retry; // seconds; 0: it is delivered at most once
+    let retry; // seconds; 0 if delivered at most once
     while ((retry = await command("WORKING", id))) await sleep(retry * 500, undefined, { signal });
   } catch (error) {
     if (!signal.aborted) console.error(`not ours any more: ${error.message}`);
   }
 }
 
-// The work: "sleep 3" takes three seconds, "fail" fails the first time.
+// Does the work: "sleep 3" takes three seconds, "fail" fails the first time.
 async function handle(body, nacks) {
   const [verb, seconds] = body.split(" ");
   if (verb === "sleep") await sleep(1000 * seconds);

@@ -1,7 +1,7 @@
 // Jobs with ioredis.
 //
 //   node ioredis.js add QUEUE BODY...   adds a job for each body, and prints their ids
-//   node ioredis.js work QUEUE          does the work, until SIGTERM and the job in hand is done
+//   node ioredis.js work QUEUE          does the jobs, until SIGTERM and the end of the current job
 //
 // DISQUE_NODES="host:port host:port" names nodes of the cluster, DISQUE_PASSWORD is their password.
 
@@ -10,7 +10,7 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { Redis, ReplyError } from "ioredis";
 
 const nodes = (process.env.DISQUE_NODES ?? "127.0.0.1:7711").split(" ");
-const GIVE_UP = 30_000; // ms without an answer of any node
+const GIVE_UP = 30_000; // ms without an answer from any node
 let client;
 
 async function connect() {
@@ -19,17 +19,17 @@ async function connect() {
     password: process.env.DISQUE_PASSWORD,
     lazyConnect: true,
     connectTimeout: 5000,
-    enableOfflineQueue: false, // what cannot be sent now is an error now
-    retryStrategy: () => null, // neither connect nor send again: `command` goes to the next node
+    enableOfflineQueue: false, // fail at once if a command cannot be sent
+    retryStrategy: () => null, // do not reconnect or resend: `command` tries the next node
   });
-  client.on("error", (error) => (reason = error)); // says more than connect() does
+  client.on("error", (error) => (reason = error)); // more detailed than connect()'s error
   await client.connect().catch((error) => {
     throw reason ?? error;
   });
 }
 
-// Sends a command, and again to the next node if the connection breaks or the node cannot do it
-// now. So only for commands that may come twice.
+// Sends a command, and tries the next node if the connection breaks or the node cannot run it now.
+// So use it only for commands that may run twice.
 async function command(...words) {
   for (const start = Date.now(); ; ) {
     try {
@@ -48,7 +48,7 @@ async function command(...words) {
 
 async function add(queue, bodies) {
   for (const body of bodies) {
-    // Whoever sends this again gets the id of the same job.
+    // Sending this again returns the id of the same job.
     const key = randomUUID();
     console.log(await command("ADDJOB", queue, body, "5000", "UNIQUE", key, "FOR", "300"));
   }
@@ -58,7 +58,7 @@ async function work(queue) {
   let stopping = false;
   process.on("SIGTERM", () => (stopping = true));
   while (!stopping) {
-    // The wait is short, so that SIGTERM is noticed.
+    // A short wait, to notice SIGTERM soon.
     const jobs = await command("GETJOB", "TIMEOUT", "1000", "WITHCOUNTERS", "FROM", queue);
     if (!jobs) continue;
     const [[, id, body, , nacks, , again]] = jobs;
@@ -78,17 +78,17 @@ async function work(queue) {
   }
 }
 
-// Says at half of the job's retry time that it is worked on, so that nobody else gets it.
+// Sends WORKING after every half of the job's retry time, so that nobody else gets it.
 async function keep(id, signal) {
   try {
-    let retry; // seconds; 0: it is delivered at most once
+    let retry; // seconds; 0 if delivered at most once
     while ((retry = await command("WORKING", id))) await sleep(retry * 500, undefined, { signal });
   } catch (error) {
     if (!signal.aborted) console.error(`not ours any more: ${error.message}`);
   }
 }
 
-// The work: "sleep 3" takes three seconds, "fail" fails the first time.
+// Does the work: "sleep 3" takes three seconds, "fail" fails the first time.
 async function handle(body, nacks) {
   const [verb, seconds] = body.split(" ");
   if (verb === "sleep") await sleep(1000 * seconds);

@@ -2,13 +2,13 @@
 // Jobs with phpredis.
 //
 //   php jobs.php add QUEUE BODY...   adds a job for each body, and prints their ids
-//   php jobs.php work QUEUE          does the work, until SIGTERM and the job in hand is done
+//   php jobs.php work QUEUE          does the jobs, until SIGTERM and the end of the current job
 //
 // DISQUE_NODES="host:port host:port" names nodes of the cluster, DISQUE_PASSWORD is their password.
 
 declare(strict_types=1);
 
-const GIVE_UP = 30; // seconds without an answer of any node
+const GIVE_UP = 30; // seconds without an answer from any node
 
 class Refused extends Exception {}
 
@@ -19,8 +19,8 @@ class Disque
     public function __construct(private array $nodes, private string $password) {}
 
     /**
-     * Sends a command, and again to the next node if the connection breaks or the node cannot do
-     * it now. So only for commands that may come twice.
+     * Sends a command, and tries the next node if the connection breaks or the node cannot run it
+     * now. So use it only for commands that may run twice.
      */
     public function command(string ...$words): mixed
     {
@@ -32,7 +32,7 @@ class Disque
                 $reply = $this->redis->rawCommand(...$words);
             } catch (RedisException $broken) {
             }
-            $refusal = $this->redis?->getLastError(); // some are thrown as well
+            $refusal = $this->redis?->getLastError(); // some are also thrown
             if ($refusal !== null && !preg_match('/^(LEAVING|LOADING|NOREPL|NOUNIQ)/', $refusal)) {
                 throw new Refused($refusal);
             }
@@ -53,9 +53,9 @@ class Disque
         [$host, $port] = explode(':', $this->nodes[0]);
         $redis = new Redis();
         $redis->connect($host, (int) $port, 5.0);
-        $redis->setOption(Redis::OPT_READ_TIMEOUT, 10.0); // more than any command waits
-        $redis->setOption(Redis::OPT_MAX_RETRIES, 0); // `command` goes to the next node
-        $redis->setOption(Redis::OPT_REPLY_LITERAL, true); // the id and not `true`, of ADDJOB
+        $redis->setOption(Redis::OPT_READ_TIMEOUT, 10.0); // longer than any command waits
+        $redis->setOption(Redis::OPT_MAX_RETRIES, 0); // `command` tries the next node
+        $redis->setOption(Redis::OPT_REPLY_LITERAL, true); // ADDJOB returns the id, not `true`
         if ($this->password !== '' && !$redis->auth($this->password)) {
             throw new Refused($redis->getLastError());
         }
@@ -66,7 +66,7 @@ class Disque
 function add(Disque $disque, string $queue, array $bodies): void
 {
     foreach ($bodies as $body) {
-        $key = bin2hex(random_bytes(16)); // whoever sends this again gets the id of the same job
+        $key = bin2hex(random_bytes(16)); // sending this again returns the id of the same job
         $id = $disque->command('ADDJOB', $queue, $body, '5000', 'UNIQUE', $key, 'FOR', '300');
         echo "$id\n";
     }
@@ -78,7 +78,7 @@ function work(Disque $disque, string $queue): void
     pcntl_async_signals(true);
     pcntl_signal(SIGTERM, function () use (&$stopping) { $stopping = true; });
     while (!$stopping) {
-        // The wait is short, so that SIGTERM is noticed.
+        // A short wait, to notice SIGTERM soon.
         $jobs = $disque->command('GETJOB', 'TIMEOUT', '1000', 'WITHCOUNTERS', 'FROM', $queue);
         if (!$jobs) {
             continue;
@@ -100,19 +100,19 @@ function work(Disque $disque, string $queue): void
     }
 }
 
-/** Says at half of the job's retry time that it is worked on, so that nobody else gets it. */
+/** Sends WORKING after every half of the job's retry time, so that nobody else gets it. */
 function keep(Disque $disque, string $id): void
 {
     pcntl_signal(SIGALRM, fn () => keep($disque, $id));
     try {
-        $retry = $disque->command('WORKING', $id); // seconds; 0: it is delivered at most once
+        $retry = $disque->command('WORKING', $id); // seconds; 0 if delivered at most once
         pcntl_alarm(intdiv($retry + 1, 2));
     } catch (Refused $error) {
         fwrite(STDERR, "not ours any more: {$error->getMessage()}\n");
     }
 }
 
-/** The work: "sleep 3" takes three seconds, "fail" fails the first time. */
+/** Does the work: "sleep 3" takes three seconds, "fail" fails the first time. */
 function handle(string $body, int $nacks): void
 {
     [$verb, $seconds] = explode(' ', "$body 0");

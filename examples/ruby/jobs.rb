@@ -1,7 +1,7 @@
 # Jobs with redis-rb.
 #
 #   ruby jobs.rb add QUEUE BODY...   adds a job for each body, and prints their ids
-#   ruby jobs.rb work QUEUE          does the work, until SIGTERM and the job in hand is done
+#   ruby jobs.rb work QUEUE          does the jobs, until SIGTERM and the end of the current job
 #
 # DISQUE_NODES="host:port host:port" names nodes of the cluster, DISQUE_PASSWORD is their password.
 
@@ -11,15 +11,15 @@ require "securerandom"
 $stdout.sync = true
 
 class Disque
-  GIVE_UP = 30 # seconds without an answer of any node
+  GIVE_UP = 30 # seconds without an answer from any node
 
   def initialize(nodes, password)
     @nodes = nodes
     @password = password
   end
 
-  # Sends a command, and again to the next node if the connection breaks or the node cannot do it now.
-  # So only for commands that may come twice.
+  # Sends a command, and tries the next node if the connection breaks or the node cannot run it now.
+  # So use it only for commands that may run twice.
   def command(*words)
     start = Time.now
     begin
@@ -43,15 +43,15 @@ class Disque
     host, port = @nodes.first.split(":")
     Redis.new(
       host: host, port: port.to_i, password: @password,
-      connect_timeout: 5, read_timeout: 10, # more than any command waits
-      reconnect_attempts: 0 # `command` goes to the next node
+      connect_timeout: 5, read_timeout: 10, # longer than any command waits
+      reconnect_attempts: 0 # `command` tries the next node
     )
   end
 end
 
 def add(disque, queue, bodies)
   bodies.each do |body|
-    key = SecureRandom.uuid # whoever sends this again gets the id of the same job
+    key = SecureRandom.uuid # sending this again returns the id of the same job
     puts disque.command("ADDJOB", queue, body, 5000, "UNIQUE", key, "FOR", 300)
   end
 end
@@ -60,7 +60,7 @@ def work(disque, queue)
   stopping = false
   trap("TERM") { stopping = true }
   until stopping
-    # The wait is short, so that SIGTERM is noticed.
+    # A short wait, to notice SIGTERM soon.
     jobs = disque.command("GETJOB", "TIMEOUT", 1000, "WITHCOUNTERS", "FROM", queue)
     next unless jobs
 
@@ -77,12 +77,12 @@ def work(disque, queue)
   end
 end
 
-# Says at half of the job's retry time that it is worked on, so that nobody else gets it.
+# Sends WORKING after every half of the job's retry time, so that nobody else gets it.
 def keep(disque, id, &work)
   thread = Thread.new(&work)
-  thread.report_on_exception = false # join raises what it raised
+  thread.report_on_exception = false # join raises its exception
   begin
-    retry_time = disque.command("WORKING", id) # seconds; 0: it is delivered at most once
+    retry_time = disque.command("WORKING", id) # seconds; 0 if delivered at most once
   rescue Redis::CommandError => error
     warn "not ours any more: #{error.message}"
     retry_time = 0
@@ -91,7 +91,7 @@ end
 
 class Failed < StandardError; end
 
-# The work: "sleep 3" takes three seconds, "fail" fails the first time.
+# Does the work: "sleep 3" takes three seconds, "fail" fails the first time.
 def handle(body, nacks)
   verb, seconds = body.split
   sleep seconds.to_f if verb == "sleep"

@@ -2,17 +2,17 @@
 # Jobs with redis-cli (7 or later). Bodies are lines.
 #
 #   jobs.sh add QUEUE BODY...   adds a job for each body, and prints their ids
-#   jobs.sh work QUEUE          does the work, until SIGTERM and the job in hand is done
+#   jobs.sh work QUEUE          does the jobs, until SIGTERM and the end of the current job
 #
 # DISQUE_NODES="host:port host:port" names nodes of the cluster, DISQUE_PASSWORD is their password.
 set -euo pipefail
 
 read -ra nodes <<<"${DISQUE_NODES:-127.0.0.1:7711}"
 [ -z "${DISQUE_PASSWORD:-}" ] || export REDISCLI_AUTH=$DISQUE_PASSWORD
-give_up=30 # seconds without an answer of any node
+give_up=30 # seconds without an answer from any node
 
-# Sends a command, and again to the next node if the connection breaks or the node cannot do it
-# now. So only for commands that may come twice.
+# Sends a command, and tries the next node if the connection breaks or the node cannot run it now.
+# So use it only for commands that may run twice.
 disque() {
     local start=$SECONDS reply
     until reply=$(redis-cli -e -h "${nodes[0]%:*}" -p "${nodes[0]##*:}" "$@" 2>&1); do
@@ -36,7 +36,7 @@ add() {
     local queue=$1 body key
     for body in "${@:2}"; do
         key=$(uuidgen 2>/dev/null || cat /proc/sys/kernel/random/uuid)
-        # Whoever sends this again gets the id of the same job.
+        # Sending this again returns the id of the same job.
         disque ADDJOB "$queue" "$body" 5000 UNIQUE "$key" FOR 300
     done
 }
@@ -45,7 +45,7 @@ work() {
     local job stopping='' result
     trap 'stopping=1' TERM
     while [ -z "$stopping" ]; do
-        # The wait is short, so that SIGTERM is noticed.
+        # A short wait, to notice SIGTERM soon.
         job=$(disque GETJOB TIMEOUT 1000 WITHCOUNTERS FROM "$1")
         [ -n "$job" ] || continue
         { read -r _; read -r id; read -r body; read -r _; read -r nacks; read -r _; read -r again; } <<<"$job"
@@ -62,17 +62,17 @@ work() {
     done
 }
 
-# Says at half of the job's retry time that it is worked on, so that nobody else gets it.
+# Sends WORKING after every half of the job's retry time, so that nobody else gets it.
 keep() {
     local retry
     while retry=$(disque WORKING "$1") && ((retry > 0)); do
         read -r -t "$((retry / 2)).$((retry % 2 * 5))" -u "$2" outcome || (($? <= 128)) || continue
-        return # it is done, or it was killed
+        return # done, or killed
     done
-    read -r -u "$2" outcome || true # it is delivered at most once, or not ours any more
+    read -r -u "$2" outcome || true # delivered at most once, or no longer ours
 }
 
-# The work: "sleep 3" takes three seconds, "fail" fails the first time.
+# Does the work: "sleep 3" takes three seconds, "fail" fails the first time.
 handle() {
     case $1 in
     sleep\ *) sleep "${1#sleep }" ;;

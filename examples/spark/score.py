@@ -1,8 +1,8 @@
 """Mails scored by a small model on Spark: the program of docs/spark-process.md.
 
-python examples/spark/score.py add COUNT    adds mails to a queue; every hundredth is not readable
-python examples/spark/score.py score        scores all that is there, on all cores
-python examples/spark/score.py show         takes the results, and counts
+python examples/spark/score.py add COUNT    adds mails to a queue; every hundredth is unreadable
+python examples/spark/score.py score        scores all of them, on all cores
+python examples/spark/score.py show         takes the results and counts them
 """
 
 import json
@@ -43,7 +43,7 @@ def counts(texts: Iterable[str]) -> np.ndarray:
 
 
 class Model:
-    """Naive Bayes: learns from mails of which it is known what they are."""
+    """Naive Bayes: learns from labelled mails."""
 
     def __init__(self, mails: list[tuple[str, bool]]) -> None:
         seen = counts(text for text, _ in mails)
@@ -54,12 +54,12 @@ class Model:
         self.bias = np.log(odd.mean() / (1 - odd.mean()))
 
     def __call__(self, texts: Iterable[str]) -> np.ndarray:
-        """How surely each is spam, from 0 to 1."""
+        """The probability that each is spam, from 0 to 1."""
         return 1 / (1 + np.exp(-(counts(texts) @ self.weights + self.bias)))
 
 
 def add(count: int) -> None:
-    """Add mails. What fails twice is put aside."""
+    """Add mails. Those that fail twice become dead letters."""
     with connect(NODES) as client:
         client.set_policy("mails", attempts=2, dead="mails.failed")
         bodies = [b"\xff\xfe" if n % 100 == 99 else mail(n)[0] for n in range(count)]
@@ -67,7 +67,7 @@ def add(count: int) -> None:
 
 
 def score() -> None:
-    """Make the model, and have Spark's executors score mails with it."""
+    """Train the model, and let Spark's executors score mails with it."""
     model = Model([mail(number) for number in range(1_000_000, 1_002_000)])
 
     def scored(jobs: pd.DataFrame) -> pd.DataFrame:
@@ -75,7 +75,7 @@ def score() -> None:
         errors = ["not UTF-8" if "\ufffd" in text else None for text in texts]
         return pd.DataFrame({"spam": model(texts).round(3), "error": errors})
 
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # the workers take the same Python
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # the workers use the same Python
     spark = SparkSession.builder.appName("score").getOrCreate()
     spark.sparkContext.setLogLevel("ERROR")
     summary = process(
@@ -86,7 +86,7 @@ def score() -> None:
 
 
 def show() -> None:
-    """Take the results, and look at what was put aside."""
+    """Take the results, and count the dead letters."""
     with connect(NODES) as client:
         scores = []
         while jobs := client.get("scores", count=500, timeout=0.5):

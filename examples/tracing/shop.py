@@ -1,4 +1,4 @@
-"""A web program whose traces go on in its worker: the program of docs/tracing.md."""
+"""A web program whose traces continue in its worker: the program of docs/tracing.md."""
 
 import os
 
@@ -37,7 +37,7 @@ def send_mail(to: str) -> str:
 
 @web.post("/mails/<to>")
 def add_mail(to: str) -> tuple[dict[str, str], int]:
-    # opentelemetry-instrumentation-flask makes such a span for each request.
+    # opentelemetry-instrumentation-flask creates such a span for each request.
     with tracer.start_as_current_span("POST /mails"):
         mail = send_mail.add(to)
     return {"id": mail.id}, 202

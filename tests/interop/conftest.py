@@ -1,4 +1,4 @@
-"""Programs of others talk to real nodes."""
+"""Third-party programs talk to real nodes."""
 
 from pathlib import Path
 

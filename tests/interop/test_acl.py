@@ -1,4 +1,4 @@
-"""ACL beside that of a Redis, byte for byte, and with redis-py's functions."""
+"""ACL compared with that of a Redis, byte for byte, and through redis-py's functions."""
 
 import re
 import shutil
@@ -55,13 +55,13 @@ def ours(node: LiveNode) -> Wire:
 
 
 def said(wire: Wire, *words: str | int) -> Any:
-    """A reply; errors as their text."""
+    """Return a reply, or the text of an error."""
     reply = wire(*words)
     return str(reply) if isinstance(reply, Exception) else reply
 
 
 def alike(reply: Any) -> Any:
-    """A reply without what only Redis has, and in one order."""
+    """Return a reply without what only Redis has, in a fixed order."""
     if isinstance(reply, str):
         return reply.replace("This Redis instance is", "This server is").replace(" Redis ", " ")
     if isinstance(reply, bytes):

@@ -1,4 +1,4 @@
-"""docs/clients.md: its snippets run, and its settings do what it says."""
+"""docs/clients.md: its snippets run, and its settings have the documented effects."""
 
 import re
 import subprocess
@@ -19,7 +19,7 @@ from tests.support.live_helpers import pairs
 from tests.support.lossy_proxy import LossyProxy
 
 PAGE = (ROOT / "docs" / "clients.md").read_text()
-# How a snippet below a heading is run, and whether its client sends again what got no reply.
+# How the snippet below a heading is run, and whether its client repeats commands without a reply.
 PROGRAMS = {
     "Python: pydisque": ([sys.executable], "", "py", True),
     "JavaScript: ioredis": (["node"], "node", "mjs", True),
@@ -31,20 +31,20 @@ PROGRAMS = {
 
 
 def snippets(heading: str) -> list[str]:
-    """The programs below a heading of the page."""
+    """Return the programs below a heading of the page."""
     [section] = re.findall(rf"^## {heading}\n(.*?)(?=^## )", PAGE, re.MULTILINE | re.DOTALL)
     return re.findall(r"^```\w+\n(.*?)^```", section, re.MULTILINE | re.DOTALL)
 
 
 def added(node: LiveNode, queue: str = "greetings") -> object:
-    """How many jobs have come into a queue."""
+    """Return how many jobs have entered a queue."""
     stat = node.ask("QSTAT", queue)
     return 0 if stat is None else pairs(stat)["jobs-in"]
 
 
 @pytest.fixture
 def lossy(shared_node: LiveNode) -> Iterator[Callable[[int], LossyProxy]]:
-    """The way to the node, on which so many replies to ADDJOB get lost."""
+    """A proxy to the node that loses this many replies to ADDJOB."""
     proxies: list[LossyProxy] = []
 
     def start(losses: int) -> LossyProxy:
@@ -131,7 +131,7 @@ def test_a_snippet_waits_on_one_connection(
     way = lossy(0)
     done = run(heading, way.port, adds=False)
     assert (done.returncode, done.stdout) == (0, ""), done.stderr
-    # pydisque says HELLO on its first one, and is told then how long it has to wait.
+    # pydisque sends HELLO on its first connection, and only then learns how long to wait.
     assert way.connections == (2 if "pydisque" in heading else 1)
 
 

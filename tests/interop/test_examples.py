@@ -35,10 +35,10 @@ EXAMPLES = (
 
 
 class Worker:
-    """A worker of an example in a process group of its own.
+    """A worker of an example, in its own process group.
 
     Attributes:
-        lines: what it has printed. process: it.
+        lines: what it has printed. process: the process.
     """
 
     def __init__(self, command: list[str], environment: dict[str, str]) -> None:
@@ -63,13 +63,13 @@ class Worker:
         wait_until(lambda: line in self.lines)
 
     def stop(self) -> int:
-        """SIGTERM; its exit status, when all that it printed has been read."""
+        """Send SIGTERM; return the exit status once all output has been read."""
         self.process.terminate()
         self._reader.join(HANG_SECONDS)
         return self.process.wait(HANG_SECONDS)
 
     def close(self) -> None:
-        """Kill it and what it has started."""
+        """Kill it and its children."""
         try:
             os.killpg(self.process.pid, signal.SIGKILL)
         except ProcessLookupError:
@@ -81,7 +81,7 @@ class Worker:
 
 
 class Example:
-    """An example, the producer and the worker.
+    """An example: the producer and the worker.
 
     Args:
         command: how it is run.
@@ -95,7 +95,7 @@ class Example:
     def _environment(
         nodes: Iterable[LiveNode | LossyProxy], password: str | None
     ) -> dict[str, str]:
-        # Nobody listens on the first one.
+        # Nothing listens on the first port.
         places = {
             "DISQUE_NODES": " ".join(["127.0.0.1:1", *(f"{one.host}:{one.port}" for one in nodes)])
         }
@@ -129,7 +129,7 @@ class Example:
 
 @pytest.fixture(scope="session")
 def commands(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], list[str]]:
-    """How each example is run; each is compiled once."""
+    """The commands of each example; each is compiled once."""
     known: dict[str, list[str]] = {}
 
     def find(example: str) -> list[str]:
@@ -152,7 +152,7 @@ def example(
 
 
 def waits(node: LiveNode) -> Callable[[], bool]:
-    """Whether somebody waits for a job of ``node``."""
+    """Return whether a client waits for a job at ``node``."""
     return lambda: info_value(node, "clients", "blocked_clients") > 0
 
 

@@ -1,4 +1,4 @@
-"""docs/jobs.md: its commands, one after the other, do what the page shows."""
+"""docs/jobs.md: its commands, in order, do what the page shows."""
 
 import os
 import re
@@ -25,7 +25,7 @@ END = "--- done ---"
 
 
 def steps() -> list[tuple[str, list[str]]]:
-    """The commands of the page, each with the lines that it shows below it."""
+    """Return the commands of the page, each with the lines shown below it."""
     found: list[tuple[str, list[str]]] = []
     for block in re.findall(r"(?:^(?:    .*)?\n)+", PAGE, re.MULTILINE):
         for part in re.split(r"^    \$ ", block, flags=re.MULTILINE)[1:]:
@@ -35,26 +35,26 @@ def steps() -> list[tuple[str, list[str]]]:
 
 
 class Shell:
-    """A bash in the directory of the sources, in which the places of the page are those of a test.
+    """A bash in the source directory, where the paths on the page are those of a test.
 
     Args:
-        directory: stands for /tmp/disque, and has the log.
+        directory: stands for /tmp/disque, and contains the log.
     """
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
         self._ports = free_cluster_ports(3)
         program = directory / "mails.py"
-        program.write_text(self._ported((ROOT / "examples" / "mails.py").read_text()))
+        program.write_text(self._ported((ROOT / "examples" / "mails" / "mails.py").read_text()))
         self._places = {
             "/tmp/disque": str(directory),
             ".venv/bin/": f"{Path(sys.executable).parent}/",
-            "examples/mails.py": str(program),
+            "examples/mails/mails.py": str(program),
             "RETRY 5": "RETRY 1",
             "BACKOFF 1 60": "BACKOFF 0.1 0.4",
         }
         self._ids: dict[str, str] = {}
-        # Only who has a terminal can end a job of the shell with all of its processes.
+        # Only with a terminal can a job of the shell be ended with all of its processes.
         self._terminal, terminal = os.openpty()
         with (directory / "errors").open("wb") as errors, os.fdopen(terminal):
             self._process = subprocess.Popen(
@@ -75,7 +75,7 @@ class Shell:
         return text
 
     def run(self, command: str) -> list[str]:
-        """Run a command of the page; returns the lines that it prints."""
+        """Run a command of the page; return the lines that it prints."""
         for told, place in self._places.items():
             command = command.replace(told, place)
         command = re.sub(ID, lambda id: self._ids[id[0]], self._ported(command))
@@ -96,8 +96,8 @@ class Shell:
         pytest.fail(f"the shell ended: {command}\n{(self.directory / 'errors').read_text()}")
 
     def compare(self, shown: list[str], lines: list[str]) -> None:
-        """Compare what the page shows with what was printed. Ids and which letter came first may
-        differ; an id of the page stands for the one that came first in its place."""
+        """Compare what the page shows with the output. Ids, and the order of letters, may differ;
+        an id on the page stands for the first one that was printed in its place."""
         if shown[-1:] == ["..."]:
             shown, lines = shown[:-1], lines[: len(shown) - 1]
         while lines and not lines[-1]:  # an answer that is null
@@ -109,7 +109,7 @@ class Shell:
         assert [_without_ids(line) for line in lines] == [_without_ids(line) for line in shown]
 
     def close(self) -> None:
-        """End all that was started."""
+        """End everything that was started."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         self._process.stdin.write("for group in $(jobs -p); do kill -9 -- -$group; done\nexit\n")
@@ -149,7 +149,7 @@ def joined(shell: Shell) -> bool:
 
 def dead(shell: Shell) -> int:
     lines = [shell.run(f"redis-cli -p {port} QLEN mails.dead") for port in (7711, 7712, 7713)]
-    return sum(int(number) for [number] in filter(None, lines))  # one may not answer yet
+    return sum(int(number) for [number] in filter(None, lines))  # one may not respond yet
 
 
 def sent(shell: Shell) -> set[str]:
@@ -157,7 +157,7 @@ def sent(shell: Shell) -> set[str]:
 
 
 def test_the_commands_of_the_page_do_what_it_shows(shell: Shell) -> None:
-    # What a reader sees to before going on, by the beginning of the next command.
+    # What a reader waits for before going on, by the beginning of the next command.
     before: dict[str, Callable[[], object]] = {
         "redis-cli -p 7711 CLUSTER": lambda: shell.run("redis-cli -p 7713 PING") == ["PONG"],
         "redis-cli -p 7711 QSET": lambda: joined(shell),

@@ -1,4 +1,4 @@
-"""pydisque, the Python client of Disque's time, talks to a node (through today's redis-py)."""
+"""pydisque, the Python client from Disque's time, talks to a node (through today's redis-py)."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -28,7 +28,7 @@ def test_hello_names_the_node(client: Any) -> None:
 def test_a_job_is_added_taken_and_acknowledged(client: Any) -> None:
     id = client.add_job("q", "body", timeout=100)
     assert client.qlen("q") == 1
-    # It calls the parts (id, queue, job) but gives them as the node does: queue, id, body.
+    # It names the parts (id, queue, job), but returns them in the node's order: queue, id, body.
     assert client.get_job(["q"]) == [(b"q", id, b"body")]
     client.ack_job(id)
     assert client.show(id) is None
@@ -104,7 +104,7 @@ def test_an_error_of_the_node_is_raised(client: Any) -> None:
 def test_it_finds_the_node_that_is_there(
     shared_node: LiveNode, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # redis-py below it tries for seconds before it gives a node up.
+    # The underlying redis-py tries for seconds before it gives up on a node.
     monkeypatch.setattr("redis.retry.sleep", lambda seconds: None)
     client = Client(["127.0.0.1:1", f"{shared_node.host}:{shared_node.port}"])
     client.connect()

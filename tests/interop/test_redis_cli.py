@@ -15,7 +15,7 @@ pytestmark = pytest.mark.skipif(
 
 
 def cli(node: LiveNode, *arguments: str, text: str | bytes = "") -> str:
-    """What redis-cli prints; it must end well."""
+    """Return what redis-cli prints; it must succeed."""
     result = subprocess.run(
         ["redis-cli", "-h", node.host, "-p", str(node.port), *arguments],
         input=text.encode() if isinstance(text, str) else text,
@@ -52,7 +52,7 @@ def test_replies_are_printed_with_their_types(shared_node: LiveNode, talk: Wire)
 
 
 def test_commands_may_be_piped_in(shared_node: LiveNode) -> None:
-    # Without a command redis-cli is its prompt, which asks for COMMAND DOCS at the start.
+    # Without a command, redis-cli shows its prompt, and requests COMMAND DOCS at the start.
     printed = cli(shared_node, text='PING\nADDJOB q "two words" 0\nQPEEK q 1\nNONSENSE\nQLEN q\n')
     assert printed.startswith("PONG\n")
     assert "two words\n" in printed
@@ -152,6 +152,6 @@ def test_redis_benchmark_drives_a_node(shared_node: LiveNode, talk: Wire, pipeli
         check=True,
     )
     assert b"ADDJOB" in result.stdout
-    added = talk("QLEN", "q")  # it may do some more than it was asked for
+    added = talk("QLEN", "q")  # it may send a few more than requested
     assert isinstance(added, int)
     assert 3000 <= added < 4000

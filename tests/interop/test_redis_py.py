@@ -1,4 +1,4 @@
-"""redis-py, with RESP3 (what it speaks unless told otherwise) and RESP2, talks to a node."""
+"""redis-py talks to a node, with RESP3 (its default) and RESP2."""
 
 import threading
 import time
@@ -15,7 +15,7 @@ from tests.support.harness import HANG_SECONDS, LiveNode, NodeFactory, wait_unti
 from tests.support.live_cluster import live_cluster
 from tests.support.live_helpers import info_value
 
-NO_RETRY = Retry(NoBackoff(), 0)  # what fails on purpose fails at once
+NO_RETRY = Retry(NoBackoff(), 0)  # so that expected failures come at once
 Client = Any  # redis-py's annotations mix its synchronous and asynchronous clients
 
 
@@ -206,7 +206,7 @@ def test_a_blocking_getjob_waits_for_another_client(client: Client, shared_node:
 
 
 def test_monitor_shows_parsed_lines(shared_node: LiveNode) -> None:
-    # With RESP2 the lines are Disque's, which name no database; redis-py cannot read these.
+    # With RESP2, the lines are Disque's, without a database; redis-py cannot parse these.
     client: Client = redis.Redis(shared_node.host, shared_node.port)
     with client.monitor() as monitor, redis.Redis(shared_node.host, shared_node.port) as other:
         call(other, "QLEN", "a b")

@@ -1,4 +1,4 @@
-"""What the tests of whole clusters share."""
+"""Fixtures of the tests of whole clusters."""
 
 import pytest
 
@@ -8,7 +8,7 @@ from tests.simulator.spoiled import MadeOf, Spoil
 
 @pytest.fixture
 def made_of(monkeypatch: pytest.MonkeyPatch) -> MadeOf:
-    """Clusters of nodes with a worse part: one of a class that derives from the part's own."""
+    """Build nodes with a broken part: pass a subclass of the part's class."""
 
     def use(kind: type) -> Spoil:
         monkeypatch.setattr(core_node, kind.__bases__[0].__name__, kind)

@@ -1,4 +1,4 @@
-"""What the audit says of the event logs of simulated clusters is what the simulator knows."""
+"""The audit of simulated event logs agrees with what the simulator knows."""
 
 import os
 from collections import Counter
@@ -31,14 +31,14 @@ from tests.simulator.world import World
 from tests.support.audited_logs import Audited, audited
 
 RULES = Rules(settled=2)
-SEEDS = int(os.environ.get("AUDIT_SEEDS", "48"))  # for more than ``make test`` has time for
+SEEDS = int(os.environ.get("AUDIT_SEEDS", "48"))  # set it to test more than ``make test`` does
 JUMPING = SEEDS // 5
-EARLY, LATE = 0, 1  # the logs when all faults were over, and in the end
-LITTLE = 400  # how much less a clock drifts than it may elsewhere: 50 millionths
+EARLY, LATE = 0, 1  # the logs after the last fault, and at the end
+LITTLE = 400  # divides the drift of the clocks, which leaves 50 millionths
 
 
 class Run:
-    """A cluster that has run, and the audits of its logs."""
+    """A finished run of a cluster, and the audits of its logs."""
 
     def __init__(self, seed: int, directory: Path, steady: bool, extended: bool = False) -> None:
         mode = mode_of(seed)
@@ -61,29 +61,32 @@ class Run:
         }
 
     def in_log(self, when: int, at: int, index: int) -> bool:
-        """Whether what the machine ``index`` did at ``at`` (µs) is in the logs of ``when``."""
+        """Return whether the logs of ``when`` have what machine ``index`` did at ``at`` (µs)."""
         log = self.world.machines[index].log
         assert log is not None
         return at < log.saved[when] and not any(start <= at <= end for start, end in log.lost)
 
     def acked(self, record: JobRecord) -> bool:
-        """Whether the job was acknowledged for sure: where it is, an ACK always counts, but a node
-        that does not know it forgets that of one that comes once, or when it is leaving."""
+        """Return whether the job was acknowledged for certain.
+
+        A node that has the job keeps every ACK. A node that does not have it forgets the ACK of
+        an at-most-once job, and any ACK when it is leaving.
+        """
         staying = [index for _, index in record.acked if index != self.world.plan.leaving]
         return record.retry > 0 and len(staying) > 0
 
     def deliveries(self, when: int, record: JobRecord) -> list[int]:
-        """When the job was delivered, as far as it is in the logs of ``when``."""
+        """Return the times of the deliveries that are in the logs of ``when``."""
         return [at for at, index in record.sent if self.in_log(when, at, index)]
 
     def confirmed(self, when: int, record: JobRecord) -> bool:
-        """Whether the logs of ``when`` must say that the job was confirmed."""
+        """Return whether the logs of ``when`` must show the job as confirmed."""
         made_by = record.id[2:10]
         (index,) = [one.index for one in self.world.machines if one.id.startswith(made_by)]
         return record.confirmed >= 0 and self.in_log(when, record.confirmed, index)
 
     def must_be_delivered(self, when: int, record: JobRecord) -> bool:
-        """Whether the job had better been delivered by then."""
+        """Return whether the job should have been delivered by then."""
         end = self.ends[when]
         over = record.asked + record.ttl * SECOND <= end + SECOND
         spread = max(self.offsets.values()) * MS
@@ -92,8 +95,10 @@ class Run:
 
 
 def check_deliveries(run: Run, when: int, audit: Audited) -> Counter[str]:
-    """The table has each job and each delivery that is in the logs, and none else; so have the
-    findings. Returns what there was."""
+    """Check that the table and the findings have exactly the jobs and deliveries of the logs.
+
+    Return the counts of what was seen.
+    """
     counts: Counter[str] = Counter()
     twice, after = audit.found(TWICE), audit.found(AFTER_ACK)
     never, expired = audit.found(NEVER_DELIVERED), audit.found(EXPIRED)
@@ -111,7 +116,7 @@ def check_deliveries(run: Run, when: int, audit: Audited) -> Counter[str]:
         if id in never or id in expired:
             assert seen == 0, id
             unsure = None not in never.get(id, ()) and None not in expired.get(id, ())
-            # What is there without a doubt is true.
+            # A finding without a doubt is true.
             assert unsure or when == EARLY or not record.sent, id
             counts["unsure" if unsure else "lost"] += 1
         counts["again"] += seen > 1
@@ -120,7 +125,7 @@ def check_deliveries(run: Run, when: int, audit: Audited) -> Counter[str]:
 
 
 def check_undelivered(run: Run, when: int, audit: Audited) -> None:
-    """What was confirmed and never delivered is found; what is not confirmed is not."""
+    """Check that confirmed jobs that were never delivered are found."""
     never, expired = audit.found(NEVER_DELIVERED), audit.found(EXPIRED)
     for record in run.world.oracle.records:
         id = record.id.decode()
@@ -138,8 +143,8 @@ UNDONE = (NOT_REQUEUED, NEVER_ACKED, WITH_WORKER, EXPIRED_UNACKED)
 
 
 def check_undone(run: Run, when: int, audit: Audited) -> Counter[str]:
-    """Of a job that was delivered it is said that nobody has done it when nobody asked for its end,
-    and only then; what is said without a doubt is true. Returns what there was."""
+    """Check that delivered jobs are reported as not done exactly when nobody asked for their end,
+    and that findings without a doubt are true. Return the counts of what was seen."""
     counts: Counter[str] = Counter()
     found = {kind: audit.found(kind) for kind in (*UNDONE, UNSEEN_ACK)}
     end = run.ends[when]
@@ -172,14 +177,17 @@ def check_undone(run: Run, when: int, audit: Audited) -> Counter[str]:
 
 
 def check_without_a_node(run: Run, directory: Path) -> Counter[str]:
-    """What the logs of the others say without a doubt is true. Returns what there was."""
+    """Check that, without the logs of one node, findings without a doubt are still true.
+
+    Return the counts of what was seen.
+    """
     counts: Counter[str] = Counter()
     missing = run.world.machines[0].id.decode()
     for path in directory.glob(f"events-{missing[:8]}-*"):
         path.unlink()
     audit = audited([directory], RULES)
     if missing in audit.nodes or missing not in audit.missing:
-        return counts  # nothing of it was in the logs, and nobody has heard of it
+        return counts  # it never got into any log
     undelivered = audit.found(NEVER_DELIVERED), audit.found(EXPIRED), audit.found(UNSEEN_ACK)
     undone = [audit.found(kind) for kind in UNDONE]
     for record in run.world.oracle.records:
@@ -199,12 +207,12 @@ REASONS = {"nack", "enqueue", "retry", "disconnect", "redrive", "partition", "re
 
 
 def check_reasons(run: Run, audit: Audited) -> None:
-    """A delivery that is said to be due to something came after that."""
+    """Check that the stated reason of a redelivery did happen."""
     for id, reasons in audit.found(TWICE).items():
         record = run.world.oracle.by_id[id.encode()]
         assert "nack" not in reasons or b"NACK" in record.asked_for, id
         assert "enqueue" not in reasons or record.asked_for & {b"ENQUEUE", b"PROMOTE"}, id
-        # A letter, and what it is sent back as, may come again whatever the job was.
+        # A dead letter, and the job it is redriven as, may repeat whatever the original job was.
         retried = record.retry or record.id != id.encode()
         assert not reasons & {"retry", "disconnect"} or retried, id
         assert not reasons & {"disconnect", "redrive"} or run.mode == EXTENDED, id
@@ -218,12 +226,14 @@ def check_reasons(run: Run, audit: Audited) -> None:
 
 
 def check_after_ack(run: Run, when: int, audit: Audited) -> None:
-    """A job is said to have been delivered after its acknowledge when it was, and no node delivers
-    one of which it knows that."""
+    """Check that jobs delivered after their acknowledgement are found, and only those.
+
+    No node delivers a job that it knows is acknowledged.
+    """
     found = audit.found(AFTER_ACK)
     for id, reasons in found.items():
         record = run.world.oracle.by_id[id.encode()]
-        # When it became a dead letter is not known here.
+        # The time when it became a dead letter is not known here.
         ends = [at for at, _ in record.acked + record.cancelled]
         assert record.letters or max(at for at, _ in record.sent) > min(ends), id
         assert "heard" not in reasons, id
@@ -243,7 +253,7 @@ def check_after_ack(run: Run, when: int, audit: Audited) -> None:
 
 
 def check_clocks(run: Run, audit: Audited) -> int:
-    """Clocks are as far apart as it is said. Returns how many pairs are."""
+    """Check the reported clock skew. Return the number of pairs of nodes that are apart."""
     apart = set()
     for one, source in enumerate(audit.nodes):
         for other, target in enumerate(audit.nodes):
@@ -268,7 +278,7 @@ def test_the_audit_of_clusters_in_trouble_is_right(tmp_path: Path) -> None:
     counts: Counter[str] = Counter()
     for seed in range(SEEDS):
         run = Run(seed, tmp_path / f"{seed}", steady=True)
-        print(f"seed {seed}")  # the last one that is shown is the one that failed
+        print(f"seed {seed}")  # the last one shown is the one that failed
         if seed % 4 == 0:
             counts += check_without_a_node(run, tmp_path / f"{seed}" / "late")
         for when, audit in enumerate(run.audits):
@@ -282,7 +292,7 @@ def test_the_audit_of_clusters_in_trouble_is_right(tmp_path: Path) -> None:
             counts["poison"] += len(audit.found(POISON))
             for reasons in audit.found(TWICE).values():
                 counts.update(str(reason) for reason in reasons)
-    # The runs are worth something: all of it has happened.
+    # The runs were worth something: everything did happen.
     for what in ("lost", "unsure", "again", "apart", "after", "nack", "enqueue", "retry"):
         assert counts[what] > 5, (what, counts)
     assert counts["partition"] > 5
@@ -293,7 +303,7 @@ def test_the_audit_of_clusters_in_trouble_is_right(tmp_path: Path) -> None:
 
 @pytest.mark.timeout(240)
 def test_the_audit_of_what_c_disque_does_not_have_is_right(tmp_path: Path) -> None:
-    """Dead letters, pauses, moves, topics, and clients to which jobs are pushed."""
+    """Dead letters, pauses, moves, topics, and consumers that jobs are pushed to."""
     counts: Counter[str] = Counter()
     for seed in range(16):
         run = Run(seed, tmp_path / f"{seed}", steady=True, extended=True)

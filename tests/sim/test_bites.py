@@ -1,4 +1,4 @@
-"""The checks see what is wrong: a cluster that is broken on purpose does not pass."""
+"""The checks bite: a cluster broken on purpose does not pass."""
 
 import pytest
 
@@ -59,7 +59,7 @@ def test_replies_before_the_journal_is_written_are_found() -> None:
 
 
 class ForgetfulJournal(Replication):
-    """Takes copies without writing them down."""
+    """Takes copies without writing them to its file."""
 
     def on_repljob(self, sender: bytes, message: JobsMessage) -> None:
         super().on_repljob(sender, message)
@@ -84,7 +84,7 @@ def test_a_second_delivery_of_an_at_most_once_job_is_found(made_of: MadeOf) -> N
 
 
 class KeepingExports(Exports):
-    """Keeps the at-most-once jobs that it gives to others."""
+    """Keeps the at-most-once jobs that it hands to others."""
 
     def on_needjobs(self, sender: bytes, message: QueueMessage) -> None:
         store = self._store
@@ -112,7 +112,7 @@ def test_acknowledges_that_are_not_confirmed_are_found() -> None:
 
 
 class DeafGc(AckGc):
-    """Confirms acknowledges and does not mind them."""
+    """Confirms acknowledgements and ignores them."""
 
     def on_setack(self, sender: bytes, message: JobMessage) -> None:
         self._notices.add(sender, bus.GOTACK, message.id, 1, 0)
@@ -138,7 +138,7 @@ def test_copies_that_do_not_exist_are_found(made_of: MadeOf) -> None:
 
 
 class HastyReplication(Replication):
-    """Is content with one copy less."""
+    """Is content with one copy fewer."""
 
     def on_gotjob(self, sender: bytes, message: JobMessage) -> None:
         wait = self._waits.by_job.get(message.id)
@@ -152,7 +152,7 @@ def test_too_few_copies_are_found(made_of: MadeOf) -> None:
 
 
 class ConfusedWaits(ReplicationWaits):
-    """Mixes up the replies of a client with several requests under way."""
+    """Mixes up the replies to a client with several pending requests."""
 
     def begin(self, client: Client, job: Job, needed: int, external: bool, timeout: int) -> None:
         super().begin(client, job, needed, external, timeout)
@@ -168,7 +168,7 @@ def test_clients_that_wait_for_long_are_found() -> None:
 
 
 class StubbornWaits(ReplicationWaits):
-    """Asks nobody again when a copy is not confirmed."""
+    """Never asks again when a copy is not confirmed."""
 
     def due(self, now: int) -> ReplicationWait | None:
         for _, wait in self.attempts:
@@ -222,21 +222,21 @@ def test_jobs_that_are_never_queued_again_are_found(made_of: MadeOf) -> None:
 
 
 class TrustingPlacement(Placement):
-    """Counts on nodes that are gone."""
+    """Picks nodes that are gone."""
 
     def choose(self, job: Job, count: int, external: bool) -> list[bytes]:
         return self._peers.everyone()[:count]
 
 
 class TrustingReplication(Replication):
-    """Does not look for other nodes."""
+    """Never tries other nodes."""
 
     def try_more(self, now: int) -> None:
         pass
 
 
 class PatientWaits(ReplicationWaits):
-    """Needs no call for that."""
+    """Asks for no wake-up, so nothing tries again."""
 
     def next_due(self) -> int:
         return 0

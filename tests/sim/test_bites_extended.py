@@ -1,4 +1,4 @@
-"""The checks of what C Disque does not have see what is wrong: each property broken on purpose."""
+"""The checks of the extensions bite: each property is broken on purpose."""
 
 from typing import Any
 
@@ -39,7 +39,7 @@ if not core_node.__file__.endswith(".py"):
 
 
 def as_it_is(world: World) -> None:
-    """Nothing more is spoiled."""
+    """Spoil nothing else."""
 
 
 def test_the_cluster_as_it_is_passes() -> None:
@@ -47,7 +47,7 @@ def test_the_cluster_as_it_is_passes() -> None:
 
 
 class GenerousVotes(Votes):
-    """Give a key to whoever asks for it."""
+    """Votes for whoever asks for a key."""
 
     def claim(self, message: KeyMessage) -> Vote | None:
         entry = self._uniques.find(message.queue, message.key)
@@ -61,7 +61,7 @@ def test_two_jobs_with_one_key_are_found(made_of: MadeOf) -> None:
 
 
 class CredulousClaims(Claims):
-    """Answer the id of a job that somebody wanted to add."""
+    """Answers with the ID of a job that somebody only wanted to add."""
 
     def known(self, queue: bytes, key: bytes) -> bytes:
         entry = self._uniques.find(queue, key)
@@ -73,7 +73,7 @@ def test_ids_of_jobs_that_do_not_exist_are_found(made_of: MadeOf) -> None:
 
 
 class HalfheartedGc(AckGc):
-    """Cancels nothing, and says that it did."""
+    """Cancels nothing but claims that it did."""
 
     def end(self, job: Job, ending: Ending, reason: Any) -> bool:
         return ending.kind == endings.CANCELLED or super().end(job, ending, reason)
@@ -84,7 +84,7 @@ def test_cancelled_jobs_that_are_delivered_are_found(made_of: MadeOf) -> None:
 
 
 class DeafGc(AckGc):
-    """Does not mind that a job was cancelled elsewhere."""
+    """Ignores that a job was cancelled elsewhere."""
 
     def on_endjob(self, sender: bytes, fields: list[Any]) -> None:
         pass
@@ -96,7 +96,7 @@ def test_endings_that_are_not_heard_are_found(made_of: MadeOf) -> None:
 
 
 class LyingWaits(JobWaits):
-    """Say that jobs have ended in another way."""
+    """Report the wrong way in which jobs ended."""
 
     def _resolve(self, id: bytes, outcome: Outcome) -> None:
         kind = endings.EXPIRED if outcome.kind == endings.ACKED else endings.ACKED
@@ -108,7 +108,7 @@ def test_endings_that_did_not_happen_are_found(made_of: MadeOf) -> None:
 
 
 class InventiveWaits(JobWaits):
-    """Know of results that nobody gave."""
+    """Report results that nobody gave."""
 
     def _resolve(self, id: bytes, outcome: Outcome) -> None:
         super()._resolve(id, Outcome(outcome.kind, b"all is well"))
@@ -119,7 +119,7 @@ def test_results_that_nobody_gave_are_found(made_of: MadeOf) -> None:
 
 
 class SilentWaits(JobWaits):
-    """Never hear of an end."""
+    """Never report an end."""
 
     def _resolve(self, id: bytes, outcome: Outcome) -> None:
         pass
@@ -140,7 +140,7 @@ def test_waits_that_end_late_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class ForgetfulUpdates(Updates):
-    """Confirm changes that they do not take."""
+    """Confirm changes that they do not apply."""
 
     def take(self, job: Job, new: Job, trailer: Trailer | None) -> bool:
         return True
@@ -151,7 +151,7 @@ def test_changes_that_do_not_reach_all_are_found(made_of: MadeOf) -> None:
 
 
 class UnstableUpdates(Updates):
-    """Undo a change when another node asks whether the job is to be queued."""
+    """Undo a change when another node asks whether to queue the job."""
 
     def _offer(self, sender: bytes, id: bytes) -> None:
         super()._offer(sender, id)
@@ -167,7 +167,7 @@ def test_old_contents_are_found(made_of: MadeOf) -> None:
 
 
 class LocalMoves(Updates):
-    """Take all of a change but the queue."""
+    """Apply all of a change but the queue."""
 
     def take(self, job: Job, new: Job, trailer: Trailer | None) -> bool:
         new.queue = job.queue
@@ -190,7 +190,7 @@ def test_jobs_in_the_wrong_queue_are_found(made_of: MadeOf) -> None:
 
 
 class ForgetfulCounting(Sweeps):
-    """Count only some of the jobs for QSTAT FULL."""
+    """Count only some jobs for QSTAT FULL."""
 
     def do_slice(self) -> None:
         self.tallies._shard = max(self.tallies._shard, 900)
@@ -204,7 +204,7 @@ def test_jobs_that_are_not_counted_are_found(made_of: MadeOf) -> None:
 
 
 class CarelessCodec(BusCodec):
-    """Loses headers on the way."""
+    """Loses headers in transit."""
 
     def decode(self, data: bytes) -> Job | None:
         job = super().decode(data)
@@ -218,7 +218,7 @@ def test_lost_headers_are_found(made_of: MadeOf) -> None:
 
 
 class LevellingCodec(BusCodec):
-    """Loses priorities on the way."""
+    """Loses priorities in transit."""
 
     def decode(self, data: bytes) -> Job | None:
         job = super().decode(data)
@@ -232,7 +232,7 @@ def test_lost_priorities_are_found(made_of: MadeOf) -> None:
 
 
 class ImpoliteQueue(Queue):
-    """Gives the last job out first."""
+    """Delivers the last job first."""
 
     def pop(self) -> Job:
         job = next(self.last_to_first())
@@ -291,7 +291,7 @@ def test_groups_that_are_run_in_another_order_are_found(monkeypatch: pytest.Monk
 
 
 class IdleTicks(Ticks):
-    """Adds nothing."""
+    """Adds no job."""
 
     def _add(self, plan: Plan, schedule: Schedule) -> None:
         self._done(plan)
@@ -302,7 +302,7 @@ def test_a_schedule_that_does_not_tick_is_found(made_of: MadeOf) -> None:
 
 
 class EagerTicks(Ticks):
-    """Waits for nobody."""
+    """Never waits for the nodes before it."""
 
     def _place(self, name: bytes) -> int:
         return 0
@@ -331,7 +331,7 @@ def test_a_bound_queue_that_gets_no_job_is_found(made_of: MadeOf) -> None:
 
 
 class MonotonousTopics(Topics):
-    """Give all jobs to one queue."""
+    """Put all jobs into one queue."""
 
     def add(self, client: Client, args: list[bytes], queues: list[bytes]) -> None:
         super().add(client, args, queues[:1] * len(queues))
@@ -342,7 +342,7 @@ def test_a_job_for_another_queue_is_found(made_of: MadeOf) -> None:
 
 
 class DisorderlyTopics(Topics):
-    """Do not wait for the jobs before it."""
+    """Answer with made-up IDs before the jobs are added."""
 
     def settle(self) -> None:
         for spread in self.waiting.values():
@@ -355,7 +355,7 @@ def test_ids_of_nothing_in_the_answer_of_a_topic_are_found(made_of: MadeOf) -> N
 
 
 class SilentTopics(Topics):
-    """Forget to answer."""
+    """Never answer."""
 
     def settle(self) -> None:
         pass
@@ -366,7 +366,7 @@ def test_a_topic_that_never_answers_is_found(made_of: MadeOf) -> None:
 
 
 class DeafTopics(Topics):
-    """Hear of no binding."""
+    """Ignore the bindings of other nodes."""
 
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)
@@ -378,7 +378,7 @@ def test_a_binding_that_not_all_know_is_found(made_of: MadeOf) -> None:
 
 
 class SelfishLimit(Limit):
-    """Each node takes what is for all."""
+    """Gives each node the whole limit."""
 
     def room(self, own: bytes, active: int) -> int:
         return active
@@ -403,7 +403,7 @@ def test_a_queue_that_is_held_back_for_good_is_found(made_of: MadeOf) -> None:
 
 
 class ImpatientGroups(JobGroups):
-    """Deliver the next job of a group while one is out."""
+    """Deliver the next job of a group while one is still out."""
 
     def pop(self) -> Job:
         job = super().pop()
@@ -417,7 +417,7 @@ def test_two_jobs_of_a_group_at_once_are_found(monkeypatch: pytest.MonkeyPatch) 
 
 
 class ForgetfulGroups(JobGroups):
-    """Wait for a job of a group when it has ended, too."""
+    """Go on waiting for a job of a group after it has ended."""
 
     def release(self, job: Job) -> None:
         pass

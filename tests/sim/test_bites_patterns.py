@@ -1,4 +1,4 @@
-"""The checks of jobs by patterns see what is wrong: each property broken on purpose."""
+"""The checks of GETJOB PATTERN bite: each property is broken on purpose."""
 
 import pytest
 
@@ -23,14 +23,14 @@ class ForgetfulLookout(Lookout):
 
 
 class GenerousIndex(InterestIndex):
-    """Takes all queues for ``a``."""
+    """Mistakes every queue for ``a``."""
 
     def matching(self, name: bytes) -> list[Interest]:
         return super().matching(b"a")
 
 
 def as_it_is(world: World) -> None:
-    """Nothing more is spoiled."""
+    """Spoil nothing else."""
 
 
 def test_a_client_that_waits_while_there_is_a_job_is_found(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,4 @@
-"""The checks of jobs that are pushed see what is wrong: each property broken on purpose."""
+"""The checks of pushed jobs bite: each property is broken on purpose."""
 
 import pytest
 
@@ -23,7 +23,7 @@ class ForgetfulConsumers(Consumers):
 
 
 class StingyConsumers(Consumers):
-    """Do not give more to a client that has credit again."""
+    """Give nothing more to a client that has credit again."""
 
     def _open_for(self, consumer: Consumer) -> None:
         if not consumer.in_hand:
@@ -31,7 +31,7 @@ class StingyConsumers(Consumers):
 
 
 class StickyConsumers(Consumers):
-    """Let a client wait that has no credit left."""
+    """Keep a client waiting that has no credit left."""
 
     def give(self, waiter: Client, queue: Queue, job: Job) -> None:
         super().give(waiter, queue, job)
@@ -52,6 +52,6 @@ def test_pushes_that_go_wrong_are_found(
     monkeypatch.setattr(deliveries, "Consumers", kind)
 
     def as_it_is(world: World) -> None:
-        """Nothing more is spoiled."""
+        """Spoil nothing else."""
 
     assert found(as_it_is, EXTENDED, text, seeds=5)

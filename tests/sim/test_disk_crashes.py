@@ -1,9 +1,9 @@
-"""Thousands of crashes of machine and disk under a node that is used, each from a seed.
+"""Thousands of crashes of the machine and the disk under a node in use, each from a seed.
 
-A crash leaves what was synced, a random part of what was written behind it, and either name of a
-file whose rename was not synced. With ``always`` every job that was confirmed has to come back,
-unless it was acknowledged; no job that is delivered at most once may be delivered twice; and no
-job that was acknowledged and synced comes back.
+A crash leaves what was synced, a random part of the writes after that, and either name of a file
+whose rename was not synced. With ``always`` every confirmed job has to come back, unless it was
+acknowledged; no at-most-once job may be delivered twice; and no job whose acknowledgement was
+synced may come back.
 """
 
 import random
@@ -22,7 +22,7 @@ SEEDS_A_TEST = 250
 
 
 class Machine:
-    """A node with its file on a simulated disk; does what the server does in a turn."""
+    """A node with its file on a simulated disk, driven as the server does in a turn."""
 
     def __init__(self, seed: int, policy: str, odds: float, soon: bool = False) -> None:
         self.random = random.Random(seed)
@@ -34,7 +34,7 @@ class Machine:
         self.disk.sync_directory("aof")
         self.disk.odds = odds
         self.dump: Dump | None = None
-        self.soon = soon  # a dump that was synced takes the name without a further sync
+        self.soon = soon  # a synced dump takes the name without another sync
         self.dump_synced_at = 0
         self.confirmed: dict[bytes, bool] = {}  # at-least-once jobs: whether the ACK was confirmed
         self.confirmed_at: dict[bytes, int] = {}
@@ -91,7 +91,7 @@ class Machine:
                     self.confirmed_at[reply] = bench.now
         elif what < 0.65:
             id = bench.get() if not self.node.write_problem else None
-            # A delivery leaves the node in any case.
+            # The delivery is sent in any case.
             self.turn()
             if id in self.once:
                 self.once[id] += 1
@@ -182,7 +182,7 @@ def test_with_everysec_at_most_the_last_two_seconds_are_lost(
         for _ in range(machine.random.randrange(1, 200)):
             machine.step()
             if not machine.writer.problem:
-                now = machine.bench.now  # behind this nothing is confirmed any more
+                now = machine.bench.now  # nothing is confirmed after this
         after = machine.crash_and_load(tmp_path)
         for id in machine.confirmed.keys() - machine.acked:
             if after.node.store.jobs.get(id) is None:

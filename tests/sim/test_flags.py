@@ -1,4 +1,4 @@
-"""Flag bits that this version does not know, in whole clusters with crashes and files."""
+"""Flag bits unknown to this version, in whole clusters with crashes and files."""
 
 from zlib import crc32
 
@@ -22,7 +22,7 @@ def marks(id: bytes) -> int:
 
 
 class LaterStore(JobStore):
-    """Gives the bits of each job a meaning: a part of the checksum of its id."""
+    """Sets the bits of each job to a part of the checksum of its ID."""
 
     elsewhere = 0  # deliveries by nodes that did not make the job
     wrong: list[Job] = []  # noqa: RUF012

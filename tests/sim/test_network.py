@@ -1,4 +1,4 @@
-"""The model of the network, the clocks and the disks behaves as the real ones do."""
+"""The models of the network, the clocks and the disks behave like the real ones."""
 
 from random import Random
 
@@ -13,7 +13,7 @@ from tests.simulator.faults import shaped
 
 
 class Box:
-    """A machine that keeps what it gets."""
+    """A machine that records what it receives."""
 
     def __init__(self, fabric: Fabric, index: int) -> None:
         self.index = index

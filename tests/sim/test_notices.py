@@ -10,7 +10,7 @@ TYPES = (bus.REPLJOB, bus.GOTJOB, bus.SETACK, bus.GOTACK, bus.DELJOB)
 
 
 def names_many(packet: bytes) -> bool:
-    """Whether it is one of ``TYPES`` and about several jobs."""
+    """Return whether ``packet`` is one of ``TYPES`` and names several jobs."""
     type = bus.packet_type(packet)
     if type == bus.REPLJOB:
         return len(bus.read_jobs(packet).jobs) > 1

@@ -1,4 +1,4 @@
-"""A seed is a run: the same to the last packet, whenever and wherever it is repeated."""
+"""A seed determines a run to the last packet, whenever and wherever it is repeated."""
 
 import os
 import subprocess

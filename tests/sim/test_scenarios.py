@@ -1,4 +1,4 @@
-"""Single stories that a cluster has to bear, each told by hand."""
+"""Single scenarios for a cluster, each written by hand."""
 
 import pytest
 
@@ -30,8 +30,8 @@ def test_an_acknowledge_reaches_a_holder_that_was_cut_off() -> None:
     assert stage.get(0) == [id]
     assert stage.ask(0, "ACKJOB", id) == 1
     stage.run(20)
-    assert stage.holders(id) != []  # it is kept for the one that does not know
-    stage.mend()
+    assert stage.holders(id) != []  # kept for the holder that does not know yet
+    stage.repair()
     stage.run(60)
     assert stage.holders(id) == []
     assert stage.get(2) == []
@@ -84,7 +84,7 @@ def test_what_timed_out_is_deleted_where_it_was_copied() -> None:
     stage.cut_off(2)
     reply = stage.ask(0, "ADDJOB", "q", "", 500, "REPLICATE", 3)
     assert str(reply).startswith("NOREPL ")
-    stage.mend()
+    stage.repair()
     stage.run(5)
     assert [machine.node.store.jobs.count for machine in stage.machines] == [0, 0, 0]
 
@@ -95,7 +95,7 @@ def test_copies_of_a_delayed_at_most_once_job_are_not_queued_by_a_restart(seed: 
     stage.ask(0, "CLUSTER", "LEAVING", "yes")
     stage.run(1)
     for index in range(2, 5):
-        # Of two that are asked, the one that answers late keeps a copy that nobody needs.
+        # Two nodes are asked; the one that answers late keeps a surplus copy.
         stage.machines[index].pause(300 * MS)
     id = stage.add(0, "REPLICATE", 1, "RETRY", 0, "DELAY", 4)
     stage.run(1)
@@ -130,7 +130,7 @@ def test_a_job_that_went_from_node_to_node_ends_on_all_of_them() -> None:
         stage.move(place, target)
         assert stage.queued_on(id) == [target]
         place = target
-        stage.run(6)  # who gets jobs does not give any
+        stage.run(6)  # a node that has just got jobs gives none away
     assert stage.get(place) == [id]
     assert stage.ask(place, "ACKJOB", id) == 1
     stage.run(70)

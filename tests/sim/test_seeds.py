@@ -1,4 +1,4 @@
-"""Whole clusters from seeds: nothing that was promised to a client is broken."""
+"""Whole clusters from seeds: no promise to a client is broken."""
 
 import os
 
@@ -8,7 +8,7 @@ from tests.simulator.campaign import campaign, report
 from tests.simulator.plan import CALM, LIVENESS, SAFETY
 
 SEEDS = int(os.environ.get("SIM_SEEDS", "1000"))
-BLOCK = 50  # seeds of a test, so that processes of tests can share the work
+BLOCK = 50  # seeds per test, so that test processes can share the work
 JOIN_SEEDS = 12
 
 
@@ -23,7 +23,7 @@ def test_no_promise_is_broken_in_a_thousand_runs(first: int) -> None:
         if summary.problems:
             failures.append(report(summary, "any", "any"))
     assert not failures, "\n".join([f"{len(failures)} runs failed", *failures[:10]])
-    # The runs are worth something: jobs were taken, and faults made some be delivered again.
+    # The runs were worth something: jobs were added, and faults caused redeliveries.
     assert confirmed > 50 * len(seeds)
     assert again > len(seeds)
 

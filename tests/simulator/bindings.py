@@ -1,4 +1,4 @@
-"""Bindings in a cluster that has been through faults: all nodes know them."""
+"""Bindings in a cluster after faults: all nodes know them."""
 
 from typing import TYPE_CHECKING
 
@@ -13,7 +13,7 @@ TIME = 10 * SECOND
 
 
 def check_bindings(world: "World") -> None:
-    """Bind a queue, take another one's binding back, and judge what the nodes know."""
+    """Bind a queue, remove the binding of another one, and check what the nodes know."""
     topic, queue = BINDINGS[0]
     first, last = world.usable[0], world.usable[-1]
     world.command(first, [b"BIND", b"sim.#", queue], [b"UNBIND", topic, queue])

@@ -1,4 +1,4 @@
-"""Many runs: seeds over processes, and what to tell of those that failed."""
+"""Many runs: distributes seeds to processes, and reports the runs that failed."""
 
 import warnings
 from collections.abc import Callable, Iterable, Iterator
@@ -13,7 +13,7 @@ CHUNK = 10
 
 @dataclass(slots=True)
 class Summary:
-    """One run, short enough to travel between processes.
+    """The result of a run, small enough to pass between processes.
 
     Attributes:
         problems: texts; empty: all is well.
@@ -37,7 +37,7 @@ def simulate(
     trace: bool = False,
     spoil: Callable[[World], None] | None = None,
 ) -> Outcome:
-    """One run. ``spoil`` may break the cluster before it begins."""
+    """Run once. ``spoil`` may break the cluster before the run begins."""
     if mode == "any":
         mode = mode_of(seed)
     world = World(make_plan(seed, mode, membership), trace)
@@ -75,7 +75,8 @@ def _summary(task: tuple[int, str, str]) -> Summary:
 def campaign(
     seeds: Iterable[int], jobs: int, mode: str = "any", membership: str = "any"
 ) -> Iterator[Summary]:
-    """Run ``seeds`` in ``jobs`` processes; yields as they end, in the order of the seeds."""
+    """Run ``seeds`` in ``jobs`` processes; yield the results as they come, in the order of the
+    seeds."""
     tasks = ((seed, mode, membership) for seed in seeds)
     if jobs == 1:
         yield from map(_summary, tasks)
@@ -91,7 +92,7 @@ def _quiet() -> None:
 
 
 def report(summary: Summary, mode: str, membership: str) -> str:
-    """What to tell of a run that failed."""
+    """The report about a run that failed."""
     problems = "\n".join(f"    {problem}" for problem in summary.problems[:8])
     return (
         f"seed {summary.seed} ({summary.mode}):\n{problems}\n"

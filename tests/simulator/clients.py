@@ -1,7 +1,7 @@
-"""Clients: programs that add jobs, take them, and end them in all the ways that programs do.
+"""Clients: programs that add jobs, take them, and end them in every way that programs do.
 
 Each is a generator that yields how long it sleeps (µs) or a ``Line`` on which it waits for replies;
-it is resumed with None, or with the replies, or with None when the connection broke.
+it is resumed with None, or with the replies, or with None if the connection broke.
 """
 
 from collections import deque
@@ -19,10 +19,10 @@ if TYPE_CHECKING:
     from tests.simulator.session import Session
     from tests.simulator.world import World
 
-# What the oracle is told of when it is asked for.
+# Commands that the oracle is told about when they are sent.
 TOLD = {b"ACKJOB", b"FASTACK", b"NACK", b"ENQUEUE", b"CANCEL", b"UPDATEJOB", b"REDRIVE", b"QMOVE"}
 
-# What GETJOB is asked to tell beside the jobs.
+# What GETJOB is asked to return besides the jobs.
 DETAILS = [b"WITHCOUNTERS", b"WITHHEADERS"]
 
 Replies = list[object] | None
@@ -33,8 +33,9 @@ class Line:
     """A client's connection.
 
     Attributes:
-        session: None when it is gone.
-        pushed: the ids of jobs that were pushed and not worked on. stopped: no more will be.
+        session: None once it is gone.
+        pushed: the ids of jobs that were pushed and not processed yet. stopped: no more will be
+            pushed.
     """
 
     def __init__(self, actor: "Actor", machine: "Machine") -> None:
@@ -50,7 +51,7 @@ class Line:
             self.session.pushed = self._pushed
 
     def ask(self, *requests: list[bytes]) -> "Line":
-        """Send, unless the connection is gone; to be yielded."""
+        """Send, unless the connection is gone; yield the result."""
         if self.session is None:
             return self
         self._wanted = len(requests)
@@ -111,7 +112,7 @@ class Actor:
         self.world.loop.after(self.rng.randrange(10 * MS), lambda: self.resume(None))
 
     def resume(self, value: Replies) -> None:
-        """Go on."""
+        """Resume the program."""
         self.waits_for = None
         try:
             wish = self._program.send(value)
@@ -126,7 +127,7 @@ class Actor:
                 self.world.loop.after(MS, lambda: self.resume(None))
 
     def connect(self) -> Generator["int | Line", Replies, Line]:
-        """Connect to some node that runs."""
+        """Connect to some running node."""
         while True:
             machine = self.rng.choice(self.world.usable)
             line = Line(self, machine)
@@ -145,7 +146,7 @@ def producer(actor: Actor) -> Program:
             count = 1 if rng.random() < 0.7 else rng.randrange(2, 7)
             requests = [_addjob(world, rng) for _ in range(count)]
             if rng.random() < 0.05:
-                # What is not an ADDJOB has to wait for those before it.
+                # Anything but an ADDJOB has to wait for the requests before it.
                 requests.insert(rng.randrange(len(requests) + 1), [b"PING"])
             if world.plan.attempts and rng.random() < 0.1:
                 requests = [[b"MULTI"], *requests, [b"EXEC"]]
@@ -163,8 +164,8 @@ def _addjob(world: "World", rng: Random) -> list[bytes]:
     plan = world.plan
     queue = rng.choice(QUEUES)
     most = plan.nodes - len(plan.minority) if plan.mode == LIVENESS else plan.nodes
-    # When a node has been taken out, who asked for as many copies as there were nodes waits for
-    # ever, and is right to.
+    # After a node has been taken out, a client that asked for as many copies as there were nodes
+    # waits forever, which is correct.
     repl = rng.randrange(1, most + 1 - (plan.leaving >= 0))
     retry = rng.choice(plan.retries)
     options: list[bytes] = []
@@ -215,7 +216,7 @@ def more_options(record: JobRecord) -> list[bytes]:
 
 
 def consumer(actor: Actor) -> Program:
-    """Takes jobs and ends them, or puts them back, or forgets them."""
+    """Takes jobs, and ends them, puts them back, or forgets them."""
     world = actor.world
     rng = actor.rng
     while not world.stopping:
@@ -253,12 +254,12 @@ def consumer(actor: Actor) -> Program:
 def work_on(
     actor: Actor, line: Line, id: bytes, alone: bool
 ) -> Generator[int | Line, Replies, None]:
-    """Work on the job, and end it in one of all ways; ``alone``: it came alone."""
+    """Process the job, and end it in one of many ways; ``alone``: it was delivered alone."""
     rng = actor.rng
     if actor.world.plan.careful:
         retry = actor.world.oracle.by_id[id].retry
         if alone and retry in (2, 3) and rng.random() < 0.1:
-            # It takes longer than the retry time, and says so in good time.
+            # The work takes longer than the retry time, and the client says so in time.
             yield line.ask([b"WORKING", id])
             yield retry * 600 * MS
             yield line.ask([b"WORKING", id])
@@ -310,14 +311,14 @@ def _nack_options(rng: Random) -> list[bytes]:
 
 
 def _ack_elsewhere(actor: Actor, id: bytes) -> Generator[int | Line, Replies, None]:
-    """Acknowledge on some node, which may not know the job."""
+    """Acknowledge at some node, which may not know the job."""
     other = Line(actor, actor.rng.choice(actor.world.usable))
     yield other.ask([b"ACKJOB", id])
     other.close()
 
 
 def drainer(actor: Actor, machine: "Machine", until: int = 1 << 60) -> Program:
-    """Takes all there is on one node and acknowledges it, until that moment or the end."""
+    """Takes all jobs of one node and acknowledges them, until the given time or the end."""
     world = actor.world
     queues: tuple[bytes, ...] = (*QUEUES, DEAD) if world.plan.attempts else QUEUES
     more = DETAILS if world.plan.attempts else []
@@ -342,7 +343,7 @@ def drainer(actor: Actor, machine: "Machine", until: int = 1 << 60) -> Program:
 
 
 def commander(actor: Actor, machine: "Machine", *requests: list[bytes]) -> Program:
-    """Gives some commands to one node, once."""
+    """Sends some commands to one node, once."""
     while not machine.removed:
         line = Line(actor, machine)
         if line.session is not None:

@@ -10,8 +10,8 @@ class NodeClock:
     """ms since the epoch as one machine sees them.
 
     Args:
-        offset: ms that it is ahead of the others.
-        rate: its speed, millionths of the real one.
+        offset: how far it is ahead of the others, in ms. rate: its speed, in millionths of the real
+            one.
     """
 
     def __init__(self, offset: int, rate: int) -> None:
@@ -23,11 +23,11 @@ class NodeClock:
         return self._local + (virtual - self._virtual) * self.rate // PPM
 
     def now(self, virtual: int) -> int:
-        """What it shows at the virtual time ``virtual`` (µs), in ms."""
+        """The time that it shows at the virtual time ``virtual`` (µs), in ms."""
         return self._local_us(virtual) // MS
 
     def when(self, local: int) -> int:
-        """The virtual time (µs) from which it shows ``local`` ms."""
+        """The virtual time (µs) from which on it shows ``local`` ms."""
         return self._virtual - (self._local - local * MS) * PPM // self.rate + 1
 
     def change(self, virtual: int, rate: int, jump: int = 0) -> None:

@@ -1,4 +1,4 @@
-"""What a machine has on its disk: the append-only file and nodes.conf."""
+"""The disk of a machine: the append-only file and nodes.conf."""
 
 from io import BytesIO
 from random import Random
@@ -29,9 +29,9 @@ class Disk:
         self._synced_at = 0
 
     def append(self, records: list[bytes], now: int) -> None:
-        """A turn's journal is written at the virtual time ``now``."""
+        """Write the journal of a turn at the virtual time ``now``."""
         if self.policy == EVERYSEC and now - self._synced_at >= SECOND:
-            # The sync that ran in between took what was there before.
+            # The sync that ran in between included what was there before.
             self._synced = len(self.records)
             self._synced_at = now
         self.records += records
@@ -39,7 +39,7 @@ class Disk:
             self._synced = len(self.records)
 
     def replace(self, records: list[bytes]) -> None:
-        """A whole new file, synced."""
+        """Replace the file with a new one, which is synced."""
         self.records = records
         self._synced = len(records)
 

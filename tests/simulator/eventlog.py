@@ -1,4 +1,4 @@
-"""The event log of one machine: what reaches its files, and what a crash takes away."""
+"""The event log of one machine: what reaches its files, and what a crash destroys."""
 
 import json
 from pathlib import Path
@@ -8,20 +8,20 @@ from disque_trio.eventlog.lines import LineWriter
 from disque_trio.node.core.node import Node
 from tests.simulator.events import MS, SECOND
 
-TICK = 100 * MS  # how often the node hands its events over
+TICK = 100 * MS  # how often the node passes on its events
 UNSYNCED = 5 * SECOND  # what a machine that dies may have in its caches
 
 
 class MachineLog:
-    """See the module. It lives as long as the machine.
+    """See the module. It exists as long as the machine.
 
     Args:
         node: id of the node.
-        rng: for what a crash takes; a run must not depend on whether there is a log.
+        rng: for what a crash destroys; a run must not depend on whether there is a log.
 
     Attributes:
-        lost: what crashes took: from when to when, virtual µs.
-        saved: up to when all is there, each time that it was saved; likewise.
+        lost: the periods that crashes destroyed, in virtual µs.
+        saved: for each save, the time up to which everything is there; likewise.
     """
 
     def __init__(self, node: bytes, rng: Random) -> None:
@@ -35,13 +35,13 @@ class MachineLog:
         self._handed = 0
 
     def start(self, node: Node, now: int) -> None:
-        """A process begins, which has loaded its jobs."""
+        """A process starts; it has loaded its jobs."""
         node.notes.eventing = True
         self._handed = now
         self._say("started", node.now, now)
 
     def turn(self, node: Node, now: int) -> None:
-        """A turn of the node is over."""
+        """A turn of the node has ended."""
         if now - self._handed >= TICK:
             self._hand_over(now)
         if node.notes.events:
@@ -49,7 +49,7 @@ class MachineLog:
             self._held.append(self._writer.lines(events))
 
     def stop(self, node: Node, now: int) -> None:
-        """The process ends in good order."""
+        """The process ends cleanly."""
         self.turn(node, now)
         self._hand_over(now)
         self._handed = now + 1
@@ -66,7 +66,7 @@ class MachineLog:
         self.lost.append((kept, now))
 
     def save(self, directory: Path) -> None:
-        """Write all that is in files: a segment for each process."""
+        """Write everything that is in files: a segment for each process."""
         self.saved.append(self._handed)
         number = -1
         for _, lines in self._written:

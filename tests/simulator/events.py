@@ -1,4 +1,4 @@
-"""Virtual time: what happens next, in the whole simulated world."""
+"""Virtual time: the next events of the whole simulated world."""
 
 from collections.abc import Callable
 from heapq import heappop, heappush
@@ -8,11 +8,12 @@ SECOND = 1_000_000  # µs
 
 
 class EventLoop:
-    """Calls what was asked for, in the order of time; at the same time in the order of asking.
+    """Calls the requested actions in the order of their times; those with the same time in the
+    order of the requests.
 
     Attributes:
         now: virtual time, µs since the world began.
-        count: events that happened.
+        count: the number of events so far.
     """
 
     def __init__(self) -> None:
@@ -22,7 +23,7 @@ class EventLoop:
         self._number = 0
 
     def at(self, time: int, action: Callable[[], None]) -> None:
-        """Call ``action`` at ``time`` µs, or now if that is over."""
+        """Call ``action`` at ``time`` µs, or now if that has passed."""
         self._number += 1
         heappush(self._heap, (max(time, self.now), self._number, action))
 

@@ -1,4 +1,4 @@
-"""Clients that ask for what C Disque does not have; see ``clients`` for what a program is."""
+"""Clients that use what C Disque does not have; see ``clients`` for what a program is."""
 
 from collections.abc import Generator
 from random import Random
@@ -18,8 +18,8 @@ RECENT = 40  # ADDJOBs to choose from
 
 
 def repeater(actor: Actor) -> Program:
-    """Adds jobs with keys, which another one wants as well, and repeats what was not answered, and
-    some that were, on other nodes."""
+    """Adds jobs with keys that another client also uses; repeats requests that were not answered,
+    and some that were, on other nodes."""
     world = actor.world
     rng = actor.rng
     while not world.stopping:
@@ -40,7 +40,7 @@ def repeater(actor: Actor) -> Program:
 
 
 def _with_key(world: "World", rng: Random, number: int) -> list[bytes]:
-    """An ADDJOB UNIQUE; all of one number have the same key, and the same options."""
+    """An ADDJOB UNIQUE; all with the same number have the same key and the same options."""
     plan = world.plan
     queue = QUEUES[number % 3]
     key = b"key %d" % number
@@ -73,7 +73,7 @@ def _with_key(world: "World", rng: Random, number: int) -> list[bytes]:
 def _gives_up(
     actor: Actor, machine: "Machine", request: list[bytes]
 ) -> Generator[int | Line, Replies, None]:
-    """Send ``request``, and hang up before it is answered, or just after that."""
+    """Send ``request``, and hang up before it is answered, or just afterwards."""
     session = machine.connect(_not_heard, _nothing)
     if session is not None:
         session.send(request)
@@ -87,11 +87,11 @@ def _not_heard(request: list[bytes], reply: object) -> None:
 
 
 def _nothing() -> None:
-    """Nor does it care whether the connection breaks."""
+    """Nor does it notice if the connection breaks."""
 
 
 def _recent(actor: Actor) -> list[JobRecord]:
-    """A few jobs that were answered not long ago, in any order."""
+    """A few jobs that were added recently, in any order."""
     known = [record for record in actor.world.oracle.records[-RECENT:] if record.confirmed >= 0]
     return actor.rng.sample(known, min(len(known), 4))
 
@@ -124,7 +124,7 @@ def waiter(actor: Actor) -> Program:
 
 
 def meddler(actor: Actor) -> Program:
-    """Cancels jobs, changes them, moves them, and sends dead letters back."""
+    """Cancels, changes and moves jobs, and sends dead letters back."""
     world = actor.world
     rng = actor.rng
     while not world.stopping:

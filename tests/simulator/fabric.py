@@ -1,8 +1,8 @@
-"""The network between the machines, as TCP shows it to those who use it.
+"""The network between the machines, as TCP presents it to its users.
 
-On one connection everything arrives in order, or the connection breaks and what was on its way is
-lost; both ends learn that at times of their own. A path that is cut swallows packets without a
-word: once it is mended they arrive late, or the connection turns out to be broken.
+On one connection, everything arrives in order, or the connection breaks and what was on its way is
+lost; each end learns that at a different time. A path that is cut swallows packets silently: once
+it is repaired, they arrive late, or the connection turns out to be broken.
 """
 
 from random import Random
@@ -13,16 +13,16 @@ from disque_trio.protocol import bus
 from tests.simulator.events import MS, SECOND, EventLoop
 
 BUS_OFFSET = 10_000
-# What a node says again when it hears no answer; such a packet can come twice in a row.
+# Packets that a node repeats if there is no answer; they can arrive twice in a row.
 SAID_AGAIN = frozenset(
     (bus.REPLJOB, bus.GOTJOB, bus.ENQUEUE, bus.QUEUED, bus.SETACK, bus.WILLQUEUE, bus.GOTACK,
      bus.DELJOB, bus.WORKING, bus.NEEDJOBS, bus.PAUSE)
 )  # fmt: skip
-CONNECT_TRIES = (0, 1 * SECOND, 3 * SECOND, 7 * SECOND)  # when SYNs go out
+CONNECT_TRIES = (0, 1 * SECOND, 3 * SECOND, 7 * SECOND)  # when SYNs are sent
 
 
 class Host(Protocol):
-    """A machine as the network sees it."""
+    """A machine, from the view of the network."""
 
     index: int
     ip: str
@@ -41,7 +41,7 @@ class End(Link):
 
     Attributes:
         buffer: packets of this turn.
-        wire: the connection, None until it is there.
+        wire: the connection; None until it exists.
         side: 0: opened it, 1: accepted it.
     """
 
@@ -62,14 +62,14 @@ class End(Link):
             self.buffer.append(packet)
 
     def close(self) -> None:
-        # What this turn has sent still leaves with the turn.
+        # Anything sent in this turn still leaves with the turn.
         self.closed = True
         self.up = False
         if self.wire is not None and not self.buffer:
             self.wire.hang_up(self.side)
 
     def flush(self) -> None:
-        """Give what was sent to the network."""
+        """Pass what was sent to the network."""
         packets, self.buffer = self.buffer, []
         if packets and self.wire is not None:
             self.wire.transmit(self.side, packets)
@@ -78,11 +78,11 @@ class End(Link):
 
     @property
     def alive(self) -> bool:
-        """Whether the process that it belongs to still runs and has not closed it."""
+        """Whether its process still runs and has not closed it."""
         return not self.closed and self.host.up and self.host.incarnation == self.incarnation
 
     def hung_since(self) -> int:
-        """Virtual time since which nothing that it sends arrives, µs; 0: it does."""
+        """Virtual time since which nothing that it sends arrives, in µs; 0: everything does."""
         return self.wire.hung_since[self.side] if self.wire is not None else 0
 
 
@@ -102,7 +102,7 @@ class Wire:
         return self.ends[side].host.index, self.ends[1 - side].host.index
 
     def transmit(self, side: int, packets: list[bytes]) -> None:
-        """``packets`` leave at the end ``side``."""
+        """Send ``packets`` from the end ``side``."""
         if self.broken:
             return
         fabric = self.fabric
@@ -131,8 +131,8 @@ class Wire:
             ]
         end.host.packets(end, packets)
 
-    def mended(self, side: int, deliver: bool) -> None:
-        """The path is there again: what hung arrives, or the connection breaks."""
+    def repaired(self, side: int, deliver: bool) -> None:
+        """The path is repaired: delayed packets arrive, or the connection breaks."""
         waiting = self.hung[side][:]
         self.hung[side].clear()
         self.hung_since[side] = 0
@@ -145,15 +145,16 @@ class Wire:
             self.break_off()
 
     def hang_up(self, side: int) -> None:
-        """The end ``side`` was closed: the other end learns it behind what was sent before."""
+        """The end ``side`` was closed: the other end learns that after receiving what was sent
+        before."""
         if self.broken or self.path(side) in self.fabric.cut:
             return
         at = max(self.fabric.loop.now + self.fabric.delay(*self.path(side)), self._arrived[side])
         self.fabric.loop.at(at + 1, self.break_off)
 
     def break_off(self, slowest: int = 0) -> None:
-        """Lose all that is on its way; both ends learn it, after at most ``slowest`` µs (0: as it
-        happens)."""
+        """Lose everything on its way; both ends learn that after at most ``slowest`` µs (0: two
+        seconds, usually much less)."""
         if self.broken:
             return
         self.broken = True
@@ -167,7 +168,7 @@ class Wire:
 
 
 def lose(end: End) -> None:
-    """The end learns that its connection is gone."""
+    """Tell the end that its connection is gone."""
     if end.alive:
         end.up = False
         end.buffer.clear()
@@ -181,7 +182,7 @@ class Fabric:
         cut: (from, to) of machines between which packets vanish, by index.
         duplicates: chance that packets come twice.
         tail: chance that a packet takes far longer than usual.
-        unsent: ends with packets of this turn.
+        unsent: ends with packets from this turn.
     """
 
     def __init__(self, loop: EventLoop, rng: Random, tail: float, duplicates: float) -> None:
@@ -197,11 +198,11 @@ class Fabric:
         self.unsent: list[End] = []
 
     def add(self, host: Host) -> None:
-        """Let ``host`` be reached."""
+        """Make ``host`` reachable."""
         self.hosts[host.ip, host.port + BUS_OFFSET] = host
 
     def delay(self, source: int, target: int) -> int:
-        """µs that a packet takes."""
+        """How long a packet takes, in µs."""
         rng = self.rng
         delay = self.base // 4 + rng.randrange(self.base)
         if self.tail and rng.random() < self.tail:
@@ -209,7 +210,7 @@ class Fabric:
         return delay
 
     def flush(self) -> None:
-        """The turn is over: send."""
+        """The turn has ended: send."""
         for end in self.unsent:
             end.flush()
         self.unsent.clear()
@@ -223,7 +224,7 @@ class Fabric:
     # ---- connecting -------------------------------------------------------------------------
 
     def connect(self, host: Host, ip: str, port: int) -> End:
-        """``host`` begins to open a connection."""
+        """Begin to open a connection from ``host``."""
         end = End(self, host, True)
         patience = self.rng.randrange(1, len(CONNECT_TRIES) + 1)
         self.loop.after(
@@ -261,7 +262,7 @@ class Fabric:
     def _established(self, end: End) -> None:
         assert end.wire is not None
         if not end.alive:
-            # It gave up meanwhile; the other side must not keep half a connection.
+            # It has given up meanwhile; the other side must not keep half a connection.
             end.wire.break_off()
         elif not end.wire.broken:
             end.up = True
@@ -279,7 +280,7 @@ class Fabric:
         for wire in list(self.wires):
             for side in (0, 1):
                 if wire.path(side) not in self.cut:
-                    wire.mended(side, self.rng.random() < 0.7)
+                    wire.repaired(side, self.rng.random() < 0.7)
 
     def break_links(self, source: int, target: int) -> None:
         """Break all connections between two machines."""
@@ -288,7 +289,7 @@ class Fabric:
                 wire.break_off()
 
     def died(self, host: Host, silently: bool) -> None:
-        """The process of ``host`` is gone; ``silently``: the machine too, so nobody is told."""
+        """The process of ``host`` is gone; ``silently``: so is the machine, so nobody is told."""
         for wire in list(self.wires):
             if host.index in wire.path(0):
                 cut = wire.path(0) in self.cut or wire.path(1) in self.cut
@@ -296,7 +297,7 @@ class Fabric:
 
 
 class MachineNetwork:
-    """The network as the membership of one machine uses it."""
+    """The network, for the membership of one machine."""
 
     def __init__(self, fabric: Fabric, host: Host) -> None:
         self._fabric = fabric

@@ -1,4 +1,4 @@
-"""Faults: what goes wrong, drawn from the seed, and how it is set right again."""
+"""Faults: what goes wrong, drawn from the seed, and how it is repaired."""
 
 from collections.abc import Callable
 from random import Random
@@ -17,10 +17,10 @@ STAGES = (BEFORE_TURN, BEFORE_PERSIST, BEFORE_PACKETS, BEFORE_REPLIES)
 
 
 class Faults:
-    """Makes the faults of one run.
+    """Causes the faults of one run.
 
     Attributes:
-        over: no further fault may happen.
+        over: no more faults may happen.
     """
 
     def __init__(self, world: "World") -> None:
@@ -29,7 +29,7 @@ class Faults:
         self.over = False
 
     def plan(self, begin: int, end: int) -> None:
-        """Let the faults of the plan happen between two moments."""
+        """Cause the faults of the plan between two points in time."""
         plan = self.world.plan
         kinds: list[tuple[Callable[[], None], int]] = [
             (self.partition, 5),
@@ -56,7 +56,7 @@ class Faults:
     # ---- the network ------------------------------------------------------------------------
 
     def partition(self) -> None:
-        """Cut some paths for some time."""
+        """Cut some paths for a while."""
         world = self.world
         rng = self.rng
         shape = rng.choice(("halves", "one", "one-way", "ring", "bridge"))
@@ -64,11 +64,11 @@ class Faults:
         world.note(f"* partition {shape}: {paths}")
         world.fabric.cut_paths(paths)
 
-        def mend() -> None:
-            world.note(f"* mended {paths}")
+        def repair() -> None:
+            world.note(f"* repaired {paths}")
             world.fabric.mend_paths(paths)
 
-        self._at(world.loop.now + rng.randrange(500 * MS, 8 * SECOND), mend)
+        self._at(world.loop.now + rng.randrange(500 * MS, 8 * SECOND), repair)
 
     def break_links(self) -> None:
         """Break the connections between two nodes."""
@@ -79,7 +79,7 @@ class Faults:
     # ---- machines ---------------------------------------------------------------------------
 
     def crash(self) -> None:
-        """Kill a process, or switch its machine off."""
+        """Kill a process, or switch off its machine."""
         machine = self._some()
         rng = self.rng
         if machine.up:
@@ -87,7 +87,7 @@ class Faults:
             self._start_later(machine, rng.randrange(100 * MS, 6 * SECOND))
 
     def stop(self) -> None:
-        """Stop a process in good order, and start it again."""
+        """Stop a process cleanly, and restart it."""
         machine = self._some()
         if machine.up and not machine.dying:
             handover = self.rng.random() < 0.5
@@ -99,14 +99,14 @@ class Faults:
         self._at(self.world.loop.now + delay, lambda: self.world.revive(machine))
 
     def pause(self) -> None:
-        """Stand still: SIGSTOP, or a machine that swaps."""
+        """Suspend a process: SIGSTOP, or a machine that swaps."""
         machine = self._some()
         length = self.rng.randrange(200 * MS, 6 * SECOND)
         self.world.note(f"* {machine.index} stands still for {length // MS} ms")
         machine.pause(length)
 
     def clock(self) -> None:
-        """The clock drifts otherwise, or jumps: the machine was suspended."""
+        """Change the drift of a clock, or make it jump, as if the machine had been suspended."""
         machine = self._some()
         if self.world.steady_clocks:
             return
@@ -120,7 +120,7 @@ class Faults:
     # ---- operators --------------------------------------------------------------------------
 
     def pause_queue(self) -> None:
-        """An operator pauses a queue for a while."""
+        """Pause a queue for a while, as an operator would."""
         machine = self._some()
         queue = self.rng.choice(QUEUES)
         state = self.rng.choice((b"in", b"out", b"all"))
@@ -133,7 +133,7 @@ class Faults:
         )
 
     def leave(self) -> None:
-        """A node is to be taken out of the cluster."""
+        """Begin to take a node out of the cluster."""
         machine = self.world.machines[self.world.plan.leaving]
         machine.leave = True
         self.world.note(f"* {machine.index} leaves")
@@ -141,8 +141,8 @@ class Faults:
         self._at(self.world.loop.now + SECOND, lambda: self.remove(machine))
 
     def remove(self, machine: "Machine") -> None:
-        """Once a node that leaves has no jobs any more it is switched off for good, and the others
-        are told to forget it."""
+        """Once a leaving node has no more jobs, switch it off for good, and tell the others to
+        forget it."""
         world = self.world
         if machine.up and machine.node.peers.leaving and machine.node.store.jobs.count == 0:
             machine.removed = True
@@ -167,15 +167,15 @@ def shaped(shape: str, count: int, rng: Random) -> list[tuple[int, int]]:
     if shape == "one":
         return [(a, b) for a, b in pairs if order[0] in (a, b)]
     if shape == "one-way":
-        # The first some are not heard by the others.
+        # The others do not hear the first few.
         mute = order[: rng.randrange(1, count)]
         return [(a, b) for a, b in pairs if a in mute and b not in mute]
     if shape == "ring":
-        # Each sees only its neighbours.
+        # Each node sees only its neighbours.
         place = {index: at for at, index in enumerate(order)}
         return [(a, b) for a, b in pairs if (place[a] - place[b]) % count not in (1, count - 1)]
     side = {index: at % 2 for at, index in enumerate(order)}
     if shape == "bridge":
-        # Two halves that only meet in one node.
+        # Two halves with only one node in common.
         return [(a, b) for a, b in pairs if order[0] not in (a, b) and side[a] != side[b]]
     return [(a, b) for a, b in pairs if side[a] != side[b]]

@@ -1,8 +1,8 @@
 """One machine: a node, its membership, its disk, its clock and its clients, taking turns.
 
-A turn is what the server does: everything that came is handed to the node, then the journal is
+A turn is what the server does: everything that arrived is passed to the node, then the journal is
 written, the replies that waited for copies are settled, packets leave, replies leave. A crash can
-come between any two of these.
+happen between any two of these.
 """
 
 from collections.abc import Callable
@@ -35,10 +35,10 @@ if TYPE_CHECKING:
     from tests.simulator.world import World
 
 PORT = 7711
-CRON = 100 * MS  # of the node's clock; in µs
+CRON = 100 * MS  # by the node's clock; in µs
 STATIC_CRON = 250 * MS
 
-# Where in a turn the process dies.
+# The points in a turn at which the process can die.
 BEFORE_TURN = 0
 BEFORE_PERSIST = 1
 BEFORE_PACKETS = 2
@@ -49,14 +49,14 @@ class Machine:
     """See the module.
 
     Attributes:
-        up: the process runs. incarnation: how often it was started.
-        paused_until: virtual time until which it gets no CPU, µs. stood_still_until: when it goes
-            on at the latest.
-        held_at_death: jobs that the last process had in memory, by id, with their state.
-        intact: its file had them all.
-        leave: it was told to leave the cluster. removed: it did, and is gone for good.
+        up: the process is running. incarnation: how often it was started.
+        paused_until: virtual time until which it gets no CPU, µs. stood_still_until: when it
+            continues at the latest.
+        held_at_death: jobs that the last process had in memory, by id, with their states.
+        intact: its file had all of them.
+        leave: it was told to leave the cluster. removed: it has left, and is gone for good.
         start_with_queues: the last process wrote a file from which queues are restored.
-        log: its event log, None: it writes none.
+        log: its event log; None: it writes none.
     """
 
     def __init__(self, world: "World", index: int, policy: str, maxmemory: int) -> None:
@@ -95,7 +95,7 @@ class Machine:
     # ---- life -------------------------------------------------------------------------------
 
     def start(self, queue_jobs: bool = False) -> None:
-        """The process starts, with what is on the disk."""
+        """Start the process with what is on the disk."""
         world = self.world
         self.up = True
         self.incarnation += 1
@@ -137,14 +137,14 @@ class Machine:
         self.post(lambda now: None)
 
     def _set_policies(self) -> None:
-        """In extended mode all queues have one, and there are bindings; it is as if the node had
+        """In extended mode, all queues have a policy, and there are bindings, as if the node had
         read them from its files."""
         plan = self.world.plan
         if plan.attempts:
             policy = Policy(b"*")
             policy.attempts = plan.attempts
             policy.dead = DEAD
-            policy.retry = 3  # of dead letters, and of what is sent back
+            policy.retry = 3  # for dead letters, and jobs that are sent back
             policy.dead_ttl = 86_400
             policy.backoff_min, policy.backoff_max = plan.backoff
             policy.active = plan.active
@@ -159,8 +159,8 @@ class Machine:
                 known.put(known.make(binding.name, binding, b"0" * 40, 1))
 
     def kill(self, stage: int, machine: bool) -> None:
-        """Die at ``stage`` of the next turn that has something to lose there; ``machine``: what
-        the disk had not synced is lost as well."""
+        """Die at ``stage`` of the next turn that has something to lose there; ``machine``: data
+        that was not synced is lost, too."""
         if not self.up:
             return
         self._die = (stage, machine)
@@ -169,20 +169,20 @@ class Machine:
 
     @property
     def dying(self) -> bool:
-        """It dies in its next turn."""
+        """Whether it will die in its next turn."""
         return self._die is not None
 
     def _dies_at(self, stage: int) -> bool:
         return self._die is not None and self._die[0] == stage
 
     def settle_death(self) -> None:
-        """If it is to die and no turn had anything to lose, let it die now."""
+        """If it is meant to die, but no turn had anything to lose, let it die now."""
         if self.up and self._die is not None:
             self._die = (BEFORE_TURN, self._die[1])
             self._turn()
 
     def stop(self, handover: bool) -> None:
-        """End in good order; ``handover``: write all jobs for the next process."""
+        """End the process cleanly; ``handover``: write all jobs for the next process."""
         world = self.world
         self._turn()
         if handover:
@@ -199,7 +199,7 @@ class Machine:
         self._gone(set(), False)
 
     def _dies(self, unsaved: set[bytes]) -> None:
-        """The process is dead; ``unsaved``: what it added in the turn that never was written."""
+        """The process is dead; ``unsaved``: what it added in the turn and never wrote."""
         assert self._die is not None
         stage, machine = self._die
         self._die = None
@@ -234,25 +234,25 @@ class Machine:
             world.loop.after(world.rng.randrange(50 * MS), lambda session=session: session.closed())  # type: ignore[misc]
 
     def now(self) -> int:
-        """ms on its clock."""
+        """The time of its clock, in ms."""
         return self.clock.now(self.world.loop.now)
 
     def change_clock(self, rate: int, jump: int) -> None:
-        """The clock drifts otherwise from now on, after a jump of so many ms."""
+        """Change the drift of the clock, after a jump of that many ms."""
         self.clock.change(self.world.loop.now, rate, jump)
         self._wake_at = 0
         if self.up:
             self.post(lambda now: None)
 
     def pause(self, microseconds: int) -> None:
-        """Stand still."""
+        """Suspend the process."""
         self.paused_until = self.world.loop.now + microseconds
         self.stood_still_until = max(self.stood_still_until, self.paused_until)
 
     # ---- what comes -------------------------------------------------------------------------
 
     def post(self, item: Callable[[int], None]) -> None:
-        """Something for the next turn."""
+        """Add something for the next turn."""
         if self.up:
             self._inbox.append(item)
             if not self._turn_due:
@@ -273,7 +273,7 @@ class Machine:
             self._turn()
 
     def connect(self, replied: Replied, closed: Callable[[], None]) -> Session | None:
-        """A client connects; None: refused."""
+        """Connect a client; None: it was refused."""
         if not self.up:
             return None
         self._clients += 1
@@ -282,7 +282,7 @@ class Machine:
         return session
 
     def arrived(self, session: Session, requests: tuple[list[bytes], ...]) -> None:
-        """Requests of a client are here."""
+        """Requests of a client have arrived."""
         if session.open:
             session.pending += requests
             self.post(lambda now: session.serve(now))
@@ -359,7 +359,7 @@ class Machine:
     def _cron_due(self, incarnation: int) -> None:
         if self.up and self.incarnation == incarnation:
             self._plan_cron(incarnation)
-            # A process that stood still has missed it.
+            # A process that was suspended has missed it.
             if self.world.loop.now >= self.paused_until:
                 self.post(self._cron)
 
@@ -369,11 +369,11 @@ class Machine:
         elif self.membership is not None:
             self.membership.cron(now)
         if now >= self._queues_at:
-            self._queues_at = now + 2000  # the server looks more often; it is the same here
+            self._queues_at = now + 2000  # the server looks more often, to the same effect
             self.node.cron(now)
 
     def _turn(self) -> None:
-        """All that came, then the effects in their order."""
+        """Handle everything that arrived, then the effects in their order."""
         world = self.world
         node = self.node
         now = self.now()
@@ -393,7 +393,7 @@ class Machine:
             node.commit()
             self._send_replies()
         if self._dies_at(BEFORE_PERSIST) and (node.journal or self.disk.policy == OFF):
-            # A record may be of a job that was there before, and was changed.
+            # A record may belong to an earlier job that was changed.
             ids_in = world.oracle.ids_in
             self._dies(ids_in(node.journal) - ids_in(self.disk.records))
             return
@@ -404,7 +404,7 @@ class Machine:
             self.disk.conf = self.membership.dump_conf()
             self.membership.config_changed = False
         node.commit()
-        if node.journal:  # what settling noted; the server writes it before replies as well
+        if node.journal:  # what settling has noted; the server also writes it before replies
             self.disk.append(node.journal, world.loop.now)
             node.journal = []
         if self._dies_at(BEFORE_PACKETS) and world.fabric.unsent:
@@ -464,7 +464,7 @@ class Machine:
         return self.up and self.node.store.jobs.get(id) is not None
 
     def live_copy(self, id: bytes) -> bool:
-        """Whether it has it and would deliver it some day."""
+        """Whether the node has the job, and would deliver it some day."""
         if not self.up:
             return False
         job = self.node.store.jobs.get(id)

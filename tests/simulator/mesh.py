@@ -1,7 +1,7 @@
 """A membership without gossip: all nodes know each other from the start.
 
 It keeps one outgoing link to each other node and believes what the links show. Most seeds use it,
-because finding each other and telling who is alive takes more time than the jobs do.
+because finding each other, and deciding which nodes are alive, takes more time than the jobs.
 """
 
 from disque_trio.cluster.links import Connect, Link
@@ -17,7 +17,7 @@ class StaticMesh(Peers):
     """All nodes are known; a node is reachable while the link to it is up.
 
     Args:
-        addresses: ip and client port of all nodes by id, this one included.
+        addresses: IP address and client port of all nodes by id, including this one.
     """
 
     def __init__(
@@ -71,7 +71,7 @@ class StaticMesh(Peers):
     # ---- what the machine calls -----------------------------------------------------------
 
     def cron(self, virtual: int) -> None:
-        """Open what is missing, give up what hangs."""
+        """Open missing links, and give up links that hang."""
         for id, (ip, port) in list(self._addresses.items()):
             link = self._links.get(id)
             if link is None:
@@ -84,17 +84,17 @@ class StaticMesh(Peers):
                     self.link_lost(link)
 
     def link_up(self, link: Link) -> None:
-        """An outgoing link is up."""
+        """Note that an outgoing link is up."""
         self._refresh()
 
     def link_lost(self, link: Link) -> None:
-        """A link broke, or could not be opened."""
+        """Note that a link broke, or could not be opened."""
         if link.outgoing and link.node_id is not None and self._links.get(link.node_id) is link:
             del self._links[link.node_id]
             self._refresh()
 
     def receive(self, packet: bytes, now: int) -> bytes:
-        """A whole packet. Returns its sender, if it is for the node; else nothing."""
+        """Take a complete packet. Return its sender if it is for the node, otherwise nothing."""
         sender = bus.packet_sender(packet)
         self.messages_received += 1
         leaving = bus.sender_flags(packet) & bus.NODE_LEAVING != 0

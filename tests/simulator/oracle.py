@@ -1,7 +1,7 @@
-"""What was promised to the clients, and whether it is kept.
+"""What was promised to clients, and whether the promises are kept.
 
-The oracle sees what clients asked and were told, what nodes promised each other, and which copies
-a crash destroyed. Everything it calls a problem is a broken promise; every exemption says why.
+The oracle sees requests and replies of clients, what nodes promised each other, and which copies
+crashes destroyed. Everything it calls a problem is a broken promise; every exemption says why.
 """
 
 from collections import Counter
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class Problem:
-    """A broken promise. ``words``: what to look for in the trace."""
+    """A broken promise. ``words``: to search for in the trace."""
 
     text: str
     words: list[str]
@@ -45,8 +45,8 @@ class Oracle:
         self.records: list[JobRecord] = []
         self.by_id: dict[bytes, JobRecord] = {}
         self.promises = Promises(world, self.problem, self.by_id)
-        # Jobs of clients that hung up in the turn in which they were to be pushed: what was counted
-        # as a delivery may never have left.
+        # Jobs that were about to be pushed in the turn in which their clients hung up: what was
+        # counted as a delivery may never have left.
         self.unsent: set[bytes] = set()
         self._promises: dict[bytes, dict[int, int]] = {}  # id: machine: when it said GOTJOB
         self._losses: dict[bytes, dict[int, int]] = {}  # id: machine: when a crash took its copy
@@ -67,7 +67,7 @@ class Oracle:
     def new_job(
         self, queue: bytes, retry: int, ttl: int, delay: int, repl: int, is_async: bool
     ) -> JobRecord:
-        """A client is about to add a job; its body is its number."""
+        """Note that a client is about to add a job; its body is its number."""
         record = JobRecord(
             len(self.records), queue, retry, ttl, delay, repl, is_async, self.world.loop.now
         )
@@ -76,8 +76,8 @@ class Oracle:
         return record
 
     def asks(self, request: list[bytes]) -> None:
-        """A client sends what may end jobs or queue them again, whether it hears the answer or
-        not."""
+        """Note that a client sends a command that may end jobs or queue them again, even if it
+        never hears the answer."""
         self.promises.asks(request)
         for id in request[1:]:
             record = self.by_id.get(id)
@@ -100,7 +100,7 @@ class Oracle:
     # ---- what nodes do ------------------------------------------------------------------------
 
     def ids_in(self, journal: list[bytes]) -> set[bytes]:
-        """Jobs that ``journal`` takes in."""
+        """The jobs that ``journal`` adds."""
         # *2 $7 LOADJOB $n, then the job: four bytes of length, its id.
         found: set[bytes] = set()
         for entry in journal:
@@ -110,8 +110,8 @@ class Oracle:
         return found
 
     def packets_leave(self, machine: "Machine", ends: "list[End]", deleted: set[bytes]) -> None:
-        """A turn of ``machine`` sends what is in ``ends``; ``deleted``: what it was told to delete
-        in this turn."""
+        """A turn of ``machine`` sends the contents of ``ends``; ``deleted``: jobs that it was told
+        to delete in this turn."""
         trace = self.world.trace
         promised: list[bytes] = []
         for end in ends:
@@ -123,7 +123,7 @@ class Oracle:
                 if type == bus.GOTJOB:
                     promised += bus.job_ids(packet)
                 elif type == bus.YOURJOBS:
-                    # The jobs that are delivered at most once are nowhere else then.
+                    # At-most-once jobs are then nowhere else.
                     given = [data[4:44] for data in bus.read_jobs(packet).jobs]
                     self.promises.given.update(dict.fromkeys(given, self.world.loop.now))
         for id in promised:
@@ -131,24 +131,24 @@ class Oracle:
                 self._promised(machine, id)
 
     def _promised(self, machine: "Machine", id: bytes) -> None:
-        """A GOTJOB for ``id`` leaves ``machine``: it must have the job."""
+        """A GOTJOB for ``id`` leaves ``machine``, which must have the job."""
         self._promises.setdefault(id, {})[machine.index] = self.world.loop.now
         if machine.holds(id):
             return
-        # In the same turn it may have been acknowledged and collected, or given away for good (even
-        # numbers are at-most-once jobs), or its clock jumped and the time to live is over.
+        # In the same turn, the job may have been acknowledged and collected, or given away for good
+        # (even numbers are at-most-once jobs), or the clock jumped and the time to live is over.
         given = id in self.promises.given and id[39] in b"02468ace"
         if machine.holds(successor_id(id, trailer.DEAD)):
             return  # it became a dead letter in the same turn
         if machine.holds(successor_id(id, trailer.REDRIVEN)):
-            return  # or it was one, and was sent back
+            return  # or it was a dead letter, and was sent back
         if machine.node.store.uniques.refuses(id):
-            return  # its producer hung up before it was added, and says so
+            return  # its producer hung up before it was added, which was reported
         if not self.ended(id) and not given and id[36:39] != b"000":
             self.problem(f"node {machine.index} says GOTJOB and does not have the job", id)
 
     def replied(self, machine: "Machine", request: list[bytes], reply: object) -> None:
-        """A reply leaves ``machine``."""
+        """Check a reply that leaves ``machine``."""
         name = request[0]
         now = self.world.loop.now
         if name == b"ADDJOB":
@@ -188,8 +188,8 @@ class Oracle:
             self._answered(machine, record, reply)
         else:
             record.error = str(reply)
-            # A machine has no file of policies, and so does not know after a restart which of
-            # those that it finds by gossip know extensions.
+            # A machine has no file of policies, so after a restart it does not know which of the
+            # nodes that it finds by gossip support extensions.
             new_here = record.error.startswith("NOEXT ") and not self.world.plan.static
             if not (record.error.startswith(_refusals(request)) or new_here):
                 self.problem(f"ADDJOB was answered {record.error}")
@@ -213,14 +213,15 @@ class Oracle:
                 self.problem(f"the job for {one.queue!r} is in {queue!r}", one.id)
 
     def _record_of(self, body: bytes, queue: bytes, *ids: bytes) -> JobRecord:
-        """That of the job with this ``body`` in ``queue``, which has, or had, one of ``ids``."""
+        """The record of the job with this ``body`` in ``queue``, which has, or had, one of
+        ``ids``."""
         record = self.records[token_of(body)]
         if not record.others:
             return record
         for one in (record, *record.others.values()):
             if one.id and set(ids) & set(self.promises.line_of(one)):
                 return one
-        # It may have been moved before its producer was told its id.
+        # It may have been moved before its producer learned its id.
         return record.others.get(self.promises.added_to(ids) or queue, record)
 
     def _answered(self, machine: "Machine", record: JobRecord, id: bytes) -> None:
@@ -239,8 +240,8 @@ class Oracle:
             self.promises.key_answered(owner)
 
     def _owner(self, record: JobRecord, id: bytes) -> JobRecord:
-        """The ADDJOB that made the job ``id``, with which ``record`` was answered, or which is the
-        body of it that was delivered: the same, or another one with its key."""
+        """The ADDJOB that made the job ``id``, which was the reply to ``record``, or was delivered
+        with its body: that one itself, or another one with the same key."""
         owner = self.by_id.get(id)
         if owner is None and record.key and (body := self.promises.body_of(id)):
             owner = self._record_of(body, record.queue, id)
@@ -264,14 +265,15 @@ class Oracle:
             one = machines[index]
             if index in holders:
                 continue
-            # A holder may have died between its promise and this moment; what its disk has is
-            # looked at when it comes back.
+            # A holder may have died between its promise and now; its disk is checked when it comes
+            # back.
             if one.died_at >= when or self._losses.get(id, {}).get(index, -1) >= when:
                 excused.append(index)
         record.promised_to = holders + excused
 
     def turn_over(self, machine: "Machine") -> None:
-        """All replies of a turn have left: were there enough copies for what was confirmed?"""
+        """All replies of a turn have left: check that there were enough copies of the confirmed
+        jobs."""
         self._check_limits()
         if self.world.plan.attempts:
             check_consumers(self.world, machine)
@@ -282,14 +284,14 @@ class Oracle:
             if len(record.promised_to) >= wanted:
                 continue
             # A copy may be queued, delivered and acknowledged before the producer is told, or be
-            # cancelled by a producer with the same key, who was told its id before. And the only
-            # copy of an at-most-once job may be on its way to where its consumer is.
+            # cancelled by a producer with the same key that learned its id earlier. And the only
+            # copy of an at-most-once job may be on its way to its consumer's node.
             if record.sent or self._expired(record) or self.ended(record.id):
                 continue
             if record.retry == 0 and record.id in self.promises.given:
                 continue
             if record.is_async and (self.world.plan.leaving == machine.index or machine.maxmemory):
-                continue  # placed elsewhere without waiting: nobody has confirmed anything
+                continue  # placed elsewhere without waiting: nothing is confirmed
             self.problem(
                 f"confirmed with {len(record.promised_to)} of {wanted} copies on "
                 f"{record.promised_to} by {machine.index}",
@@ -297,7 +299,7 @@ class Oracle:
             )
 
     def _check_limits(self) -> None:
-        """Are there more jobs in hand than may be, where no fault excuses it?"""
+        """Check that no more jobs are in hand than allowed, unless a fault excuses it."""
         plan = self.world.plan
         if not (plan.active and plan.gentle and plan.static):
             return
@@ -310,7 +312,7 @@ class Oracle:
                 self.problem(f"{count} jobs of {name.decode()} in hand, not {plan.active}")
 
     def sent(self, machine: "Machine", entry: list[bytes]) -> None:
-        """A job, or a dead letter, is delivered."""
+        """Check a delivery of a job, or of a dead letter."""
         if entry[0] == DEAD:
             self._sent_letter(machine, entry)
         else:
@@ -338,7 +340,7 @@ class Oracle:
                 self.problem(f"delivered twice without any fault: {_times(record)}", id)
 
     def _is_later(self, machine: "Machine", record: JobRecord, id: bytes) -> bool:
-        """Whether ``id`` is of a job that ``record`` became when it was sent back."""
+        """Whether ``id`` is that of a job that ``record`` became when it was sent back."""
         if record.id:
             return id in record.later or id in self.promises.line_of(record)
         job = machine.node.store.jobs.get(id)
@@ -346,7 +348,7 @@ class Oracle:
         return beyond is not None and beyond.letter is not None
 
     def _sent_letter(self, machine: "Machine", entry: list[bytes]) -> None:
-        """A dead letter is delivered: did the job have all of its attempts?"""
+        """A dead letter is delivered: check that the job had all of its attempts."""
         _, id, body = entry[:3]
         store = machine.node.store
         job = store.jobs.get(id)
@@ -371,11 +373,11 @@ class Oracle:
                 self.problem(f"dead after {often} deliveries", before)
 
     def received(self, id: bytes) -> None:
-        """A delivered job is at a client."""
+        """Note that a delivered job has reached a client."""
         self.by_id[id].received = True
 
     def restarted(self, machine: "Machine") -> None:
-        """``machine`` has loaded its file: what is missing?"""
+        """``machine`` has loaded its file: check whether anything is missing."""
         now = self.world.loop.now
         for id, state in machine.held_at_death.items():
             if machine.holds(id):
@@ -400,10 +402,10 @@ class Oracle:
     # ---- when all faults are over ----------------------------------------------------------------
 
     def snapshot(self, network_well: int) -> None:
-        """Called when all faults are over; from ``network_well`` (µs) on packets arrive, and what
-        hung is there or lost. From some moment on no job comes back for which a node that knows
-        all its live copies knows that it was acknowledged. That moment is the first time that
-        this node tells them so when the network is well."""
+        """Called when all faults are over; from ``network_well`` (µs) on, packets arrive, and
+        delayed ones have arrived or are lost. If a node that knows all live copies of a job knows
+        that it was acknowledged, the job does not come back from some time on: when this node first
+            tells the others over a healthy network."""
         machines = [machine for machine in self.world.machines if machine.up]
         for record in self.records:
             id = record.id
@@ -415,7 +417,7 @@ class Oracle:
                 if job is None or job.state != ACKED:
                     continue
                 known = job.delivered or ()
-                # One that never saw the job asks everybody.
+                # A node that never saw the job asks all others.
                 if job.body is None or all(other.id in known for other in alive):
                     told = machine.clock.when(job.awake)
                     attempt = job.gc_retry
@@ -428,7 +430,7 @@ class Oracle:
     # ---- the end ------------------------------------------------------------------------------
 
     def check_drained(self) -> None:
-        """All that was promised is kept, and nothing is left."""
+        """Check that all promises are kept, and that nothing is left."""
         for record in self.records:
             if record.confirmed >= 0 and not record.received and self.must_arrive(record):
                 excuse = self.excuse(record)
@@ -453,13 +455,13 @@ class Oracle:
                 )
 
     def must_arrive(self, record: JobRecord) -> bool:
-        """Whether it is delivered at least once; without faults at-most-once jobs are, too. (With
-        late packets alone they need not be: who hears no PONG for long gives a link up, and what is
-        on it.)"""
+        """Whether it is delivered at least once; without faults, so are at-most-once jobs. (Not
+        with late packets: a node that hears no PONG for long gives up a link, and what is on
+            it.)"""
         return record.retry > 0 or self.world.plan.mode == CALM
 
     def left_over(self, machine: "Machine") -> list[tuple[bytes, int]]:
-        """Jobs, with their states, that should not be there any more."""
+        """Jobs that should no longer be there, with their states."""
         left: list[tuple[bytes, int]] = []
         for shard in machine.node.store.jobs.shards:
             for id, job in shard.items():
@@ -469,7 +471,7 @@ class Oracle:
         return left
 
     def check_accounts(self, machine: "Machine") -> None:
-        """The memory account is the sum of what is there."""
+        """Check that the memory account is the sum of what is there."""
         node = machine.node
         jobs = sum(
             len(job.body or b"") + JOB_OVERHEAD
@@ -486,7 +488,7 @@ class Oracle:
                 self.problem(f"{name.decode()} does not have the {size} bytes of its jobs")
 
     def check_gone(self, machine: "Machine") -> None:
-        """The time to live of all jobs is over."""
+        """Note that the time to live of all jobs is over."""
         if machine.node.store.jobs.count:
             ids = [id for shard in machine.node.store.jobs.shards for id in shard]
             self.problem(f"node {machine.index} still has jobs after their time to live", *ids)
@@ -499,7 +501,8 @@ class Oracle:
         return record.asked // SECOND + record.ttl <= ahead + 1
 
     def excuse(self, record: JobRecord) -> str:
-        """Why a confirmed at-least-once job need not have been delivered; empty: it has to."""
+        """Why a confirmed at-least-once job need not have been delivered; empty: it must have
+        been."""
         if record.deletion_asked:
             return "a client asked to delete it"
         if record.cancel_asked:
@@ -510,14 +513,14 @@ class Oracle:
         if record.id and not self._last_copies.isdisjoint(later):
             return "a crash took the only copy of the job that it became"
         losses = self._losses.get(record.id, {})
-        # ASYNC promises one copy, and none when the node was to have none itself.
+        # ASYNC promises one copy, or none if the node was not to hold one itself.
         if all(losses.get(index, -1) >= 0 for index in record.promised_to):
             return "crashes took all copies that were promised"
         return ""
 
     def check_latency(self, since: int, answered: int, delivered: int) -> None:
-        """Every job that was asked for after ``since`` was confirmed within ``answered`` µs and
-        delivered within ``delivered`` µs, or so long after its delay."""
+        """Check that every job requested after ``since`` was confirmed within ``answered`` µs and
+        delivered within ``delivered`` µs, or that long after its delay."""
         now = self.world.loop.now
         for record in self.records:
             if record.asked < since:
@@ -533,7 +536,7 @@ class Oracle:
 
 
 def _refusals(request: list[bytes]) -> tuple[str, ...]:
-    """How the errors begin that are no broken promises. In a group one answers all."""
+    """The beginnings of errors that are not broken promises. In a group, one answers all."""
     refusals = ("NOREPL ", "PAUSED ", "MAXLEN ", "OOM ", "EXECABORT ")
     return (*refusals, "NOUNIQ ") if b"UNIQUE" in request else refusals
 

@@ -1,4 +1,4 @@
-"""What clients that take jobs by patterns are promised."""
+"""The promises to clients that take jobs by patterns."""
 
 from typing import TYPE_CHECKING
 
@@ -13,7 +13,7 @@ PATTERNS = (b"[ab]", b"?", b"c*", b"[^a]")
 
 
 def check_queues(world: "World", request: list[bytes], entries: list[list[bytes]]) -> None:
-    """The GETJOB ``request`` was answered with ``entries``: are they of queues that it named?"""
+    """The GETJOB ``request`` was answered with ``entries``: check that it named their queues."""
     start = request.index(b"FROM")
     names = request[start + 1 :]
     for entry in entries:
@@ -26,7 +26,8 @@ def check_queues(world: "World", request: list[bytes], entries: list[list[bytes]
 
 
 def check_waits(world: "World", machine: "Machine") -> None:
-    """A turn of ``machine`` is over: does a client wait by a pattern while there is a job?"""
+    """A turn of ``machine`` has ended: check that no client waits by pattern for a job that is
+    there."""
     plan = world.plan
     interests = machine.node.deliveries.interests
     if not interests.by_client or interests.in_work():

@@ -1,4 +1,4 @@
-"""What one run is like: everything that is drawn once, from the seed and the mode."""
+"""The plan of one run: everything that is drawn once, from the seed and the mode."""
 
 from dataclasses import dataclass
 from random import Random
@@ -8,7 +8,7 @@ from tests.simulator.disk import ALWAYS, EVERYSEC, OFF
 from tests.simulator.events import SECOND
 
 SAFETY = "safety"  # faults of all kinds at random moments
-LIVENESS = "liveness"  # a minority is cut off or dead; the majority has to get on
+LIVENESS = "liveness"  # a minority is cut off or dead; the majority must make progress
 CALM = "calm"  # no faults
 EXTENDED = "extended"  # as safety, with what C Disque does not have
 MODES = (SAFETY, LIVENESS, CALM, EXTENDED)
@@ -19,9 +19,9 @@ CRASHES = "crashes"
 LEAVE = "leave"  # a node is taken out of the cluster
 
 QUEUES = (b"a", b"b", b"c")
-DEAD = b"dead"  # the queue of dead letters, in extended mode
-# Topics and queues that are bound to them, in extended mode, and which queues get what is added to
-# which topic.
+DEAD = b"dead"  # the dead-letter queue, in extended mode
+# Topics and queues that are bound to them, in extended mode, and which queues get the jobs of which
+# topic.
 BINDINGS = ((b"news.*", b"a"), (b"news.new", b"a"), (b"#", b"b"), (b"*.new.#", b"c"))
 TOPICS = {b"news.new": (b"a", b"b", b"c"), b"news.old": (b"a", b"b"), b"old.new.news": (b"b", b"c")}
 
@@ -31,29 +31,30 @@ class Plan:
     """See the module.
 
     Attributes:
-        static: all nodes know each other from the start; else they gossip.
+        static: all nodes know each other from the start; otherwise they gossip.
         node_timeout: ms.
-        temper: what there is much of; empty: nothing.
+        temper: what occurs often; empty: nothing.
         policies, memories: of the append-only file, and maxmemory in bytes, for each node.
-        rates: speed of the clocks, millionths. offsets: ms that they are ahead.
+        rates: speed of the clocks, in millionths. offsets: how far they are ahead, in ms.
         tail, duplicates: chances that a packet is late, or comes twice.
-        work: µs in which clients work and faults happen.
+        work: how long clients work and faults happen, in µs.
         faults: how many.
         producers, consumers: how many.
-        think: µs between what a producer does, on average.
+        think: µs between the actions of a producer, on average.
         leaving: index of the node that leaves; -1: none.
-        careful: consumers acknowledge all they get, soon and where they got it.
-        retries: seconds of RETRY to choose from, 0 aside.
+        careful: consumers acknowledge everything they get, soon and where they got it.
+        retries: seconds of RETRY to choose from, besides 0.
         drained_at: nodes from which the last consumers take what is left; jobs elsewhere have to
             move there.
-        slice: ids of a command that are worked through at once.
-        attempts: deliveries until a job is dead, in extended mode; else 0.
+        slice: how many ids of a command are processed at once.
+        attempts: deliveries until a job is dead, in extended mode; otherwise 0.
         backoff: the bounds of pauses, ms; 0: none.
         active, rate: limits of each queue, in extended mode: jobs in hand, and a second; 0: none.
-        groups: how each queue serves its groups, in extended mode; empty: not in turn.
+        groups: how each queue serves its groups, in extended mode; empty: it ignores them.
         by_pattern: the last consumers take what is left by a pattern, in extended mode.
         gentle: extended mode without faults: only clients are careless.
-        minority: nodes that are cut off in liveness mode. minority_dies: they are dead, not cut.
+        minority: nodes that are cut off in liveness mode. minority_dies: they are dead, not cut
+            off.
     """
 
     seed: int
@@ -90,15 +91,15 @@ class Plan:
 
 
 def mode_of(seed: int) -> str:
-    """The mode that a seed has unless another is asked for."""
+    """The mode of a seed, unless another one is requested."""
     return (SAFETY, EXTENDED, CALM, SAFETY, SAFETY, LIVENESS, EXTENDED, SAFETY)[seed % 8]
 
 
 def make_plan(seed: int, mode: str, membership: str = "any") -> Plan:
     """Draw a plan. ``membership``: static, gossip or any.
 
-    Some of the safety runs have a temper: a fault or a load that is rare otherwise comes often, for
-    most bugs need two rare things at once.
+    Some safety runs have a temper: a fault or a load that is otherwise rare occurs often, since
+        most bugs need two rare things at once.
     """
     rng = Random(f"plan {seed} {mode}")
     gentle = mode == EXTENDED and seed % 7 == 0

@@ -1,7 +1,7 @@
 """What our nodes promise beyond what C Disque does: keys, endings, results, changes and headers.
 
-A part of the oracle, which hands over what concerns these. Judged is what docs/commands.md says;
-every exemption says why it is one.
+A part of the oracle, which passes on what concerns these. The standard is docs/commands.md; every
+exemption says why it is one.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from tests.simulator.world import World
 
 ENDS = {b"ACKJOB", b"FASTACK", b"CANCEL"}
-LONGEST_LINE = 12  # jobs that become each other, letters among them
+LONGEST_LINE = 12  # jobs that become each other, including letters
 LATE = 1 * SECOND  # for a turn, a tick and the way of a request
 
 Complain = Callable[..., None]
@@ -29,12 +29,12 @@ class Promises:
     """See the module.
 
     Args:
-        complain: notes a broken promise: a text and the ids it is about.
-        by_id: the records of all jobs that were seen, letters and redriven ones among them.
+        complain: notes a broken promise: a text, and the ids that it is about.
+        by_id: the records of all jobs that were seen, including letters and redriven jobs.
 
     Attributes:
-        asked: what clients asked to have done with a job, by its id; ``NACK DEAD`` is one word.
-        given: when a node last gave a job to another one, µs, by its id.
+        asked: what clients asked to be done with a job, by its id; ``NACK DEAD`` is one word.
+        given: when a node last gave a job to another one, in µs, by its id.
     """
 
     def __init__(self, world: "World", complain: Complain, by_id: dict[bytes, JobRecord]) -> None:
@@ -45,7 +45,7 @@ class Promises:
         self._by_id = by_id
         self._by_key: dict[tuple[bytes, bytes], list[JobRecord]] = {}  # those that were answered
         self._anyway: set[tuple[bytes, bytes]] = set()  # keys that were used with ANYWAY
-        self._forgot_at = -1  # µs, when a node last started that had lost what it knew
+        self._forgot_at = -1  # when a node that had lost what it knew last started, in µs
         self._cancelled: dict[bytes, set[int]] = {}  # id: machines that know that it was
         self._results: dict[bytes, set[bytes]] = {}
         self._redriven = False  # a client sent REDRIVE
@@ -56,7 +56,7 @@ class Promises:
     # ---- what clients ask, and what happens ---------------------------------------------------
 
     def asks(self, request: list[bytes]) -> None:
-        """A client sends ``request``."""
+        """Note that a client sends ``request``."""
         name = request[0]
         if name == b"NACK" and b"DEAD" in request:
             name = b"NACK DEAD"
@@ -76,15 +76,15 @@ class Promises:
             self._redriven = True
 
     def anyway(self, record: JobRecord) -> None:
-        """A client asks for ``record`` even if a job with its key may be there."""
+        """Note that a client asks for ``record`` even if there may be a job with its key."""
         self._anyway.add((record.queue, record.key))
 
     def restarted(self, machine: "Machine") -> None:
-        """``machine`` runs again."""
+        """``machine`` is running again."""
         if not machine.intact:
             self._forgot_at = self.world.loop.now
-        # Its file says that a job was cancelled until all holders have confirmed that, and does not
-        # without its end.
+        # Its file says that a job was cancelled until all holders have confirmed that, unless the
+        # end of the file is lost.
         for id, machines in self._cancelled.items():
             if not machine.intact or machine.node.store.jobs.get(id) is None:
                 machines.discard(machine.index)
@@ -94,17 +94,17 @@ class Promises:
         return not ENDS.isdisjoint(self.asked.get(id, ()))
 
     def knows_cancelled(self, machine: "Machine", ids: Iterable[bytes]) -> None:
-        """``machine`` said or heard in this turn that these jobs were cancelled."""
+        """Note that ``machine`` said or heard in this turn that these jobs were cancelled."""
         for id in ids:
             self._cancelled.setdefault(id, set()).add(machine.index)
 
     # ---- UNIQUE -------------------------------------------------------------------------------
 
     def key_answered(self, record: JobRecord) -> None:
-        """A client was told that ``record`` is the job that has its key."""
+        """Check the reply that ``record`` is the job that has the key."""
         key = (record.queue, record.key)
         others = self._by_key.setdefault(key, [])
-        # That of a job which was ended elsewhere may be answered by who has not heard of it.
+        # The id of a job that ended elsewhere may be returned by a node that has not heard of that.
         if key not in self._anyway and self._has_key(record):
             for other in others:
                 if other is not record and self._has_key(other):
@@ -113,21 +113,21 @@ class Promises:
             others.append(record)
 
     def _has_key(self, record: JobRecord) -> bool:
-        """Whether nobody but ``record``, which was answered, may have its key now."""
+        """Whether only ``record``, which was answered, may have its key now."""
         world = self.world
-        # It is exact as long as the membership is stable and all nodes have their files. A voter
-        # that lost its memory has forgotten who has the key; with another one that cannot be
-        # reached that makes a majority.
+        # This is exact as long as the membership is stable and all nodes have their files. A voter
+        # that lost its memory has forgotten who has the key; together with an unreachable one, that
+        # makes a majority.
         if world.plan.leaving >= 0 or self._forgot_at >= record.asked:
             return False
         age = max(machine.now() for machine in world.machines) - record.clock
         if record.kept:
             return age < record.kept * 1000  # whatever came of it; and no longer
-        # Where it was ended the key is free, though a node that was away may not know.
+        # Where it ended, the key is free, though a node that was away may not know that.
         if self.ended_by(record.id) or age > record.ttl * 1000:
             return False
-        # A job that is delivered at most once is forgotten after that by a restart, and nobody has
-        # it while it is on its way to another node.
+        # After its delivery, a restart forgets an at-most-once job, and nobody has it while it is
+        # on its way to another node.
         if record.retry == 0 and (record.sent or record.id in self.given):
             return False
         return not self.became_letter(record.id) and self._is_alive(record.id)
@@ -140,7 +140,7 @@ class Promises:
         )
 
     def _is_alive(self, id: bytes) -> bool:
-        """Whether the job may be delivered some day, by a node that runs or by one that will."""
+        """Whether the job may be delivered some day, by a node that is or will be running."""
         for machine in self.world.machines:
             if machine.up and machine.live_copy(id):
                 return True
@@ -149,7 +149,8 @@ class Promises:
         return False
 
     def body_of(self, id: bytes) -> bytes:
-        """What the job contains, as far as a node knows or did when it died; else nothing."""
+        """The contents of the job, as far as a node knows them or did when it died; otherwise
+        nothing."""
         for machine in self.world.machines:
             job = machine.node.store.jobs.get(id)
             if job is not None and job.body:
@@ -158,7 +159,7 @@ class Promises:
 
     def added_to(self, ids: Sequence[bytes]) -> bytes:
         """The queue to which the job with one of ``ids`` was added, if it was moved and a node
-        knows it or did when it died; else empty."""
+        knows that or did when it died; otherwise empty."""
         for machine in self.world.machines:
             for id in ids:
                 job = machine.node.store.jobs.get(id)
@@ -168,8 +169,8 @@ class Promises:
         return b""
 
     def may_be_gone(self, record: JobRecord, lost: bool) -> bool:
-        """Whether the job ``record``, whose id was just answered to one who repeats an ADDJOB, need
-        not be anywhere. ``lost``: a crash took a copy."""
+        """Whether the job ``record``, whose id was just the reply to a repeated ADDJOB, need not be
+        anywhere. ``lost``: a crash took a copy."""
         if lost or record.sent or record.kept or self.ended_by(record.id):
             return True
         age = max(machine.now() for machine in self.world.machines) - record.clock
@@ -180,8 +181,8 @@ class Promises:
     # ---- the line of a job --------------------------------------------------------------------
 
     def line_of(self, record: JobRecord) -> list[bytes]:
-        """The ids that ``record`` has or may get: its own, that of its dead letter, that of the
-        job which this is when it was sent back, and so on."""
+        """The ids that ``record`` has or may get: its own, that of its dead letter, that of the job
+        that this becomes when it is sent back, and so on."""
         line = [record.id]
         while len(line) < LONGEST_LINE:
             line.append(successor_id(line[-1], trailer.DEAD))
@@ -191,7 +192,7 @@ class Promises:
     # ---- what nodes answer --------------------------------------------------------------------
 
     def replied(self, machine: "Machine", request: list[bytes], reply: object) -> None:
-        """A reply to a request of a kind that C Disque does not know leaves ``machine``."""
+        """Check a reply of ``machine`` to a kind of request that C Disque does not know."""
         name = request[0]
         if name == b"CANCEL":
             if reply == len(request) - 1:
@@ -212,7 +213,7 @@ class Promises:
                 self._complain(f"WAITJOB was answered {reply}")
 
     def in_order(self, entries: Sequence[Sequence[bytes]]) -> None:
-        """A GETJOB was answered with ``entries``."""
+        """Check the reply ``entries`` to a GETJOB."""
         last: dict[tuple[bytes, bytes], int] = {}
         for entry in entries:
             queue, id, body = entry[:3]
@@ -223,12 +224,13 @@ class Promises:
             last[line] = priority
 
     def delivered(self, machine: "Machine", record: JobRecord, entry: Sequence[object]) -> None:
-        """``machine`` gives ``entry`` of the line of ``record`` to a client."""
+        """``machine`` delivers ``entry``, which descends from ``record``, to a client."""
         id, body = entry[1], entry[2]
         assert isinstance(id, bytes)
         assert isinstance(body, bytes)
-        # A node that is short of memory may have forgotten it, and so has any when the time to live
-        # is over there: a copy may come from a node whose clock is behind, or have been under way.
+        # A node that is short of memory may have forgotten it, and so has every node where its time
+        # to live is over: a copy may come from a node whose clock is behind, or may have been in
+        # flight.
         forgot = self.world.plan.memories[machine.index] or self._may_be_expired(record)
         if machine.index in self._cancelled.get(id, ()) and not forgot:
             self._complain(f"node {machine.index} knew that the job was cancelled", id)
@@ -245,9 +247,9 @@ class Promises:
             self._one_of_a_group(machine, entry[0], id, expected_group(body))
 
     def _one_of_a_group(self, machine: "Machine", queue: object, id: bytes, group: bytes) -> None:
-        """``machine`` delivers a job of ``group``: has the last one that it delivered ended, or
-        come back? Those that are delivered at most once wait, but nobody waits for them, and the
-        replies of a turn are in no order."""
+        """``machine`` delivers a job of ``group``: check that the last one that it delivered has
+        ended, or come back. At-most-once jobs wait, but nobody waits for them, and the replies of a
+        turn are in no order."""
         if id[39] in b"02468ace":
             return
         jobs = machine.node.store.jobs
@@ -266,13 +268,13 @@ class Promises:
     # ---- WAITJOB ------------------------------------------------------------------------------
 
     def _told(self, id: bytes, state: bytes, result: bytes | None) -> None:
-        """A client is told that the job ended so: did it?"""
+        """A client is told how the job ended: check that."""
         record = self._by_id[id]
         asked = self.asked.get(id, set())
         if result is not None and (state != b"acked" or result not in self._results.get(id, ())):
             self._complain(f"WAITJOB knows of a result that nobody gave: {state!r} {result!r}", id)
         if state == b"acked":
-            # A letter that was sent back has done its duty, too.
+            # A letter that was sent back is done, too.
             sent_back = self._redriven and id != record.id
             true = b"ACKJOB" in asked or b"FASTACK" in asked or sent_back
         elif state == b"cancelled":
@@ -284,26 +286,26 @@ class Promises:
         elif state == b"expired":
             true = self._may_be_expired(record)
         else:
-            # Gone: nothing is known of it. That is so when it ended too long ago, or all who knew
-            # of it died, and nobody can prove the contrary.
+            # Gone: nothing is known of it. That happens if it ended too long ago, or all nodes that
+            # knew of it died, and nobody can prove the contrary.
             true = state in (b"gone", b"pending")
         if not true:
             self._complain(f"WAITJOB says {state.decode()}, which is not true", id)
 
     def _may_be_expired(self, record: JobRecord) -> bool:
-        """Whether the time to live was over on a clock, counted on another one: they jump."""
+        """Whether the time to live was over by one clock, measured on another one: they jump."""
         ahead = max(machine.now() for machine in self.world.machines)
         return ahead - record.clock >= (record.ttl - 1) * 1000
 
     def waited(self, asked: int, timeout: int, machine: "Machine", reply: list[object]) -> None:
-        """A client that waited ``timeout`` ms at ``machine``, 0: as long as it takes, since
-        ``asked`` (µs) has ``reply``."""
+        """Check ``reply``, for which a client waited at ``machine`` since ``asked`` (µs), for
+        ``timeout`` ms (0: as long as it takes)."""
         pending = any(isinstance(entry, list) and entry[1] == b"pending" for entry in reply)
         if timeout == 0:
             if pending:
                 self._complain("WAITJOB did not wait")
             return
-        # Clocks are slow by a twentieth at most. Who stood still began to wait when it went on.
+        # Clocks are slow by a twentieth at most. A suspended node began the wait when it continued.
         begun = max(asked, machine.stood_still_until)
         latest = begun + timeout * MS * 19 // 18 + LATE
         if self.world.loop.now > latest:
@@ -313,22 +315,22 @@ class Promises:
     # ---- UPDATEJOB ----------------------------------------------------------------------------
 
     def _updated(self, request: list[bytes], reply: object) -> None:
-        """A change of a job was answered."""
+        """Check the reply to a change of a job."""
         record = self._by_id[request[1]]
         record.updates_open -= 1
         self._check_copies(record.id)
         version = version_of(request[3])
-        # With another change under way that one may be newer, or be taken back.
+        # Another change in progress may be newer, or may be undone.
         if reply != b"OK" or record.updates_open or version != record.versions:
             return
         now = self.world.loop.now
-        # So may one by QMOVE, which has the content that its node knew.
+        # So may one by QMOVE, which has the contents that its node knew.
         if 0 <= self._moved_at > now - LATE:
             return
         copies = [live_job(machine, record.id) for machine in self.world.machines]
         jobs = [job for job in copies if job is not None]
         if all(version_of(job.body or b"") == version for job in jobs):
-            # To a node that is known to hold it and has no copy an old one may be on its way.
+            # An old copy may be on its way to a node that is known to hold the job but has no copy.
             named = {id for job in jobs for id in job.delivered or ()}
             if len(named) <= len(jobs):
                 record.settled = version
@@ -346,7 +348,7 @@ class Promises:
             self._complain(f"delivered as {body!r} after the change {record.settled}", id)
 
     def _check_copies(self, id: bytes) -> None:
-        """Copies of the job that have the same change are the same."""
+        """Check that copies of the job with the same change are equal."""
         seen: dict[int, tuple[bytes, bytes | None]] = {}
         for machine in self.world.machines:
             job = live_job(machine, id)
@@ -356,7 +358,7 @@ class Promises:
                     self._complain(f"one change made it {what} and {seen[version]}", id)
 
     def _check_queue(self, record: JobRecord, queue: object) -> None:
-        """``record`` is delivered from ``queue``."""
+        """Check that ``record`` is delivered from ``queue``."""
         moved_to = self._moved_to.get(record.id, set()) | self._moved_to.get(b"", set())
         if queue != record.queue and queue not in moved_to:
             self._complain(f"delivered from {queue!r}, to which nobody moved it", record.id)
@@ -369,7 +371,7 @@ class Promises:
             self._complain(f"delivered from {queue!r} after it was moved", record.id)
 
     def _counted(self, machine: "Machine", queue: bytes, reply: object) -> None:
-        """QSTAT FULL was answered: are these the jobs of the queue?"""
+        """QSTAT FULL was answered: check that these are the jobs of the queue."""
         if not isinstance(reply, list):
             return
         fields = dict(zip(reply[::2], reply[1::2], strict=True))
@@ -380,12 +382,12 @@ class Promises:
 
 
 def version_of(body: bytes) -> int:
-    """Which change of the job made the body; 0: it is as the producer sent it."""
+    """Which change of the job made the body; 0: it is unchanged."""
     _, _, version = body.partition(b"/")
     return int(version or 0)
 
 
 def live_job(machine: "Machine", id: bytes) -> Job | None:
-    """The copy that ``machine`` would deliver, or will when it runs again."""
+    """The copy that ``machine`` would deliver, or will once it is running again."""
     dead = not machine.up and machine.held_at_death.get(id) in (ACTIVE, QUEUED)
     return machine.node.store.jobs.get(id) if dead or machine.live_copy(id) else None

@@ -1,4 +1,4 @@
-"""Clients to which jobs are pushed, and whether the nodes push as they should."""
+"""Clients that jobs are pushed to, and checks that the nodes push as they should."""
 
 from typing import TYPE_CHECKING
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def pushed_worker(actor: Actor) -> Program:
-    """Consumes queues over a connection, and ends what comes, or puts it back, or forgets it."""
+    """Consumes queues over a connection, and ends the jobs, puts them back, or forgets them."""
     world = actor.world
     rng = actor.rng
     while not world.stopping:
@@ -46,7 +46,8 @@ def pushed_worker(actor: Actor) -> Program:
 
 
 def check_consumers(world: "World", machine: "Machine") -> None:
-    """A turn of ``machine`` is over: does each client have what it may have, and wait for more?"""
+    """A turn of ``machine`` has ended: check that each client has what it may have, and waits for
+    more."""
     consumers = machine.node.consumers
     jobs = machine.node.store.jobs
     for consumer in consumers.by_client.values():

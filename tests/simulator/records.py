@@ -1,33 +1,34 @@
-"""What the oracle knows of a job."""
+"""What the oracle knows about a job."""
 
 from dataclasses import dataclass, field
 
 
 @dataclass(slots=True)
 class JobRecord:
-    """What is known of one ADDJOB.
+    """What is known about one ADDJOB.
 
     Attributes:
-        asked: when the client sent it, µs. answers: how many replies it got.
-        id, confirmed: the reply, and when it left the node, µs. error: it was refused.
+        asked: when the client sent it, in µs. answers: how many replies it got.
+        id, confirmed: the reply, and when it left the node, in µs. error: it was refused.
         promised_to: machines that had to have it when it was confirmed.
         sent: when and from which machine it was delivered. received: a client has it.
         acked: when and on which machine ACKJOB was answered.
         deletion_asked: a client sent FASTACK for it.
-        ack_asked: a client sent ACKJOB for it. nacks: how often it may be
-            delivered again: one sent NACK, or could not be in time.
+        ack_asked: a client sent ACKJOB for it. nacks: how often it may be delivered again, because
+            a client sent NACK or was too late.
         letters: ids of the dead letters that it became.
         later: deliveries of the jobs that it was when it was sent back, by id.
         asked_for: the names of all commands that clients sent about it.
-        clock: the least that a machine's clock showed when it was asked for, ms.
-        key: of ADDJOB UNIQUE. kept: s of FOR. repeat: what was answered last is its id, to one
-            that wanted another job with its key.
-        cancel_asked: a client sent CANCEL for it. cancelled: when and on which machine one was
+        clock: the lowest time that a machine's clock showed when it was requested, in ms.
+        key: of ADDJOB UNIQUE. kept: seconds of FOR. repeat: the last reply had its id, but the
+            request was for another job with its key.
+        cancel_asked: a client sent CANCEL for it. cancelled: when and on which machine a CANCEL was
             answered.
         versions: how many changes clients sent. updates_open: those that are not answered.
-        settled, settled_at: a change that all copies had, and since when, µs. settled_queue: that
-            they were in.
-        others: of the first queue of a topic: those of the other queues. They have its token.
+        settled, settled_at: a change that all copies had, and since when, in µs. settled_queue: the
+            queue that they were in.
+        others: for the first queue of a topic, the records for its other queues. They have its
+            token.
     """
 
     token: int
@@ -78,7 +79,7 @@ def token_of(body: bytes) -> int:
 
 
 def expected_headers(body: bytes) -> list[bytes]:
-    """The headers that go with the job, names and values in turn."""
+    """The headers of the job, as alternating names and values."""
     token = token_of(body)
     return [b"token", b"%d" % token, b"Content-Type", b""][: (0, 0, 0, 2, 4)[token % 5]]
 

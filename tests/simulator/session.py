@@ -1,4 +1,4 @@
-"""A client's connection as its node sees it."""
+"""A client's connection, from the view of its node."""
 
 from collections import deque
 from collections.abc import Callable
@@ -18,14 +18,14 @@ Replied = Callable[[list[bytes], object], None]
 
 
 class Session:
-    """A client's connection as the machine sees it.
+    """A client's connection, from the view of the machine.
 
     Attributes:
-        pending: requests that came and were not served.
-        asked: requests that were served and not answered.
-        replied: called with a request and its reply when that is at the client.
-        closed: called when the connection broke.
-        pushed: called with a push message when that is at the client.
+        pending: requests that arrived and were not served yet. asked: requests that were served and
+            not answered yet.
+        replied: called with a request and its reply when the client has it.
+        closed: called when the connection breaks.
+        pushed: called with a push message when the client has it.
     """
 
     def __init__(
@@ -45,7 +45,7 @@ class Session:
         self._answered = 0  # and the last replies
 
     def send(self, *requests: list[bytes]) -> None:
-        """Requests leave the client."""
+        """Send requests from the client."""
         world = self.machine.world
         at = world.loop.now + world.rng.randrange(CLIENT_DELAY)
         at = self._sent = max(at, self._sent + 1)
@@ -59,7 +59,7 @@ class Session:
         return not client.in_flight or self.machine.node.may_overlap(self.pending[0])
 
     def serve(self, now: int) -> None:
-        """Hand the node what it may have now."""
+        """Pass the node the requests that it may serve now."""
         machine = self.machine
         while self.open and self.can_be_served():
             request = self.pending.popleft()
@@ -70,7 +70,7 @@ class Session:
             machine.node.command(self.client, list(request), now)  # which it may use up
 
     def send_replies(self) -> None:
-        """The turn is over: what the client was answered goes to it."""
+        """The turn has ended: send the client its replies."""
         client = self.client
         if not client.out:
             return
@@ -96,7 +96,7 @@ class Session:
             world.loop.at(at, partial(self._arrived, request, reply))
 
     def _judge(self, request: list[bytes], reply: object) -> None:
-        """Let the oracle know of a reply, and of those in the array of a group one by one."""
+        """Tell the oracle about a reply, or about each reply in the array of a group."""
         name = request[0]
         if name == b"MULTI":
             self._group = []
@@ -106,7 +106,7 @@ class Session:
             for one, its_reply in zip(group, replies, strict=True):
                 self.machine.world.oracle.replied(self.machine, one, its_reply)
         elif self._group is not None:
-            self._group.append(request)  # the reply says that it is kept
+            self._group.append(request)  # the reply says that it is queued
         else:
             self.machine.world.oracle.replied(self.machine, request, reply)
 
@@ -119,10 +119,10 @@ class Session:
             self.pushed(message)
 
     def close(self) -> None:
-        """The client hangs up; replies on their way are not seen by anyone."""
+        """The client hangs up; nobody sees replies in flight."""
         self.open = False
         self.machine.hung_up(self)
 
 
 def _not_heard(message: list[bytes]) -> None:
-    """The client does not expect any."""
+    """The client does not expect push messages."""

@@ -1,4 +1,4 @@
-"""Clusters that are broken on purpose: the checks have to see it."""
+"""Clusters that are broken on purpose, which the checks have to notice."""
 
 from collections.abc import Callable
 
@@ -12,8 +12,8 @@ MadeOf = Callable[[type], Spoil]  # of a class that derives from a part of a nod
 
 
 def found(spoil: Spoil, mode: str, *texts: str, seeds: int = SEEDS, first: int = 0) -> bool:
-    """Whether a run of a spoiled cluster is blamed with one of ``texts``; the runs are those of
-    ``seeds`` seeds from ``first`` on."""
+    """Whether one of ``texts`` is reported about a run of a spoiled cluster; there are ``seeds``
+    runs, with seeds from ``first`` on."""
     for seed in range(first, first + seeds):
         outcome = simulate(seed, mode, "static", spoil=spoil)
         for problem in outcome.problems:

@@ -1,5 +1,5 @@
-"""A cluster that a test drives by hand: the same machines and network, without clients and faults
-of its own. For scenarios, where a seed would have to be found again after every change."""
+"""A cluster that a test drives by hand: the same machines and network, without its own clients and
+faults. For scenarios, where a seed would have to be found again after every change."""
 
 from disque_trio.protocol.bus import NEEDJOBS
 from tests.simulator.events import SECOND
@@ -13,7 +13,7 @@ class Wire:
     """A client of one node.
 
     Attributes:
-        got: replies that came.
+        got: the replies.
         broken: the node closed the connection.
     """
 
@@ -95,7 +95,7 @@ class Stage:
         return id
 
     def get(self, index: int, queue: str = "q") -> list[bytes]:
-        """The ids of all jobs that the node ``index`` gives now."""
+        """The ids of all jobs that the node ``index`` delivers now."""
         reply = self.ask(index, "GETJOB", "NOHANG", "COUNT", 1000, "FROM", queue)
         return [entry[1] for entry in reply] if isinstance(reply, list) else []
 
@@ -125,7 +125,7 @@ class Stage:
             self.machines[index].kill(0, machine=False)
 
     def start(self, *indexes: int, skew: int = 0) -> None:
-        """Start nodes that are down; their clocks went ``skew`` ms forward meanwhile."""
+        """Start nodes that are down; their clocks have gone forward by ``skew`` ms meanwhile."""
         for index in indexes:
             machine = self.machines[index]
             machine.clock.change(self.world.loop.now, machine.clock.rate, skew)
@@ -133,12 +133,12 @@ class Stage:
         self.run(1)
 
     def cut_off(self, index: int) -> None:
-        """Nothing that the node ``index`` and the others say to each other arrives."""
+        """Lose all packets between the node ``index`` and the others."""
         others = [other for other in range(len(self.machines)) if other != index]
         self.world.fabric.cut_paths([(index, other) for other in others])
         self.world.fabric.cut_paths([(other, index) for other in others])
 
-    def mend(self) -> None:
-        """All paths are there again, and all links up."""
+    def repair(self) -> None:
+        """Repair all paths, and wait until all links are up."""
         self.world.fabric.mend_paths(sorted(self.world.fabric.cut))
         self.run(12)

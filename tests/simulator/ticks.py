@@ -1,4 +1,4 @@
-"""Schedules in a cluster that has been through faults: each moment has one job."""
+"""Schedules in a cluster after faults: each tick has one job."""
 
 from typing import TYPE_CHECKING
 
@@ -13,7 +13,7 @@ SHORT = 10 * SECOND
 
 
 def check_ticks(world: "World") -> None:
-    """Set a schedule, let it tick, delete it, and judge what was added."""
+    """Set a schedule, let it tick, delete it, and check what was added."""
     complain = world.oracle.problem
     first, last = world.usable[0], world.usable[-1]
     options = [b"TTL", b"3600", b"RETRY", b"3600"]

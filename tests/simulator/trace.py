@@ -1,4 +1,4 @@
-"""What happened, as text: to be read after a failure, and to compare two runs of one seed."""
+"""The events of a run as text, for people after a failure, and to compare two runs of one seed."""
 
 import re
 from collections.abc import Callable
@@ -11,10 +11,10 @@ _ID = re.compile(rb"D-[0-9a-f]{8}-[A-Za-z0-9+/]{24}-[0-9a-f]{4}")
 
 
 class Trace:
-    """Lines with the virtual time in front.
+    """Lines that begin with the virtual time.
 
     Attributes:
-        on: lines are kept; ask before you format one.
+        on: lines are kept; check this before formatting one.
     """
 
     def __init__(self, on: bool, time: Callable[[], int]) -> None:
@@ -23,7 +23,7 @@ class Trace:
         self._time = time
 
     def add(self, text: str) -> None:
-        """Keep ``text``."""
+        """Add ``text``."""
         now = self._time()
         self.lines.append(f"{now // 1_000_000:4}.{now % 1_000_000:06} {text}")
 
@@ -32,14 +32,14 @@ class Trace:
         return sha256("\n".join(self.lines).encode()).hexdigest()
 
     def about(self, words: list[str]) -> list[str]:
-        """The lines with one of ``words``, and those about the world (they begin with a star)."""
+        """The lines with one of ``words``, and those about the world, which begin with a star."""
         return [
             line for line in self.lines if line[12:13] == "*" or any(word in line for word in words)
         ]
 
 
 def packet_text(packet: bytes) -> str:
-    """A packet as one reads it."""
+    """A packet, for people."""
     type = bus.packet_type(packet)
     name = bus.TYPE_NAMES[type]
     flags = bus.packet_flags(packet)

@@ -1,6 +1,6 @@
 """A cluster with its network, its clients and its faults, from one seed: ``run(plan)``.
 
-The course of a run: the nodes start and know each other; clients work while things go wrong; all
+The course of a run: the nodes start and find each other; clients work while things go wrong; all
 faults end; clients take and acknowledge what is left; then the oracle judges.
 """
 
@@ -27,13 +27,13 @@ from tests.simulator.trace import Trace
 
 JOIN_LIMIT = 60 * SECOND
 PATIENCE = 10 * SECOND
-# What hung in the network is there or lost so long after the last fault: the longest break-off,
-# the longest delay, and the time in which a hung link is given up.
+# How long after the last fault delayed packets have arrived or are lost: the longest break-off, the
+# longest delay, and the time after which a hung link is given up.
 SETTLE = 10 * SECOND
 DRAIN_LIMIT = 400 * SECOND
 TTL_OVER = 90_000_000  # ms: more than the longest time to live
 MAX_EVENTS = 2_000_000
-# Back-off of NEEDJOBS goes up to 30 s, with what comes before it and the way.
+# The back-off of NEEDJOBS goes up to 30 s; add what comes before it, and the way.
 DELIVERY_LIMIT = 40 * SECOND
 CALM_ANSWER_LIMIT = 500 * MS
 MAJORITY_ANSWER_LIMIT = 10 * SECOND  # packets may take long
@@ -45,9 +45,9 @@ class Outcome:
 
     Attributes:
         problems: broken promises; empty: all is well.
-        lines, digest: the trace, if it was wanted.
-        jobs, delivered, again: ADDJOBs, jobs that were delivered, and deliveries beyond the first.
-        events: of the simulation. virtual: s that passed in it.
+        lines, digest: the trace, if requested.
+        jobs, delivered, again: numbers of ADDJOBs, of delivered jobs, and of repeated deliveries.
+        events: number of events. virtual: seconds of virtual time.
     """
 
     problems: list[Problem]
@@ -65,12 +65,12 @@ class World:
 
     Attributes:
         drops: packets that never arrive, for tests that break the cluster on purpose.
-        steady_clocks: clocks are wrong for ever by what the plan says; they do not jump.
+        steady_clocks: clocks are always wrong by what the plan says, and do not jump.
         replies_first: reply before the journal is written, for such tests.
         usable: machines that clients connect to.
-        stopping: clients are to end. drained: the last ones too.
-        started_s: s since the epoch when the world began, on a good clock.
-        ended_work, ended: when all faults were over, and when the run was, virtual µs.
+        stopping: clients should end. drained: so should the last ones.
+        started_s: when the world began, by a correct clock, in s since the epoch.
+        ended_work, ended: when all faults were over, and when the run was, in virtual µs.
     """
 
     def __init__(self, plan: Plan, trace: bool = False) -> None:
@@ -99,9 +99,9 @@ class World:
         self.addresses = {machine.id: (machine.ip, machine.port) for machine in self.machines}
 
     def write_logs(self, directory: Path) -> None:
-        """Let all machines write event logs. They are in ``directory`` in the end: those of the
-        time when all faults were over in ``early``, as if the nodes went on, and in ``late`` those
-        of the whole run, when all nodes have stopped."""
+        """Let all machines write event logs, which are in ``directory`` at the end: in ``early``,
+        those up to the end of all faults, as if the nodes continued; in ``late``, those of the
+        whole run, after all nodes have stopped."""
         self._logs = directory
         for machine in self.machines:
             rng = Random(f"log {machine.index} {self.plan.seed}")
@@ -124,7 +124,7 @@ class World:
             self.trace.add(text)
 
     def run(self) -> Outcome:
-        """All of it."""
+        """Run everything."""
         try:
             self._run()
         except Exception:
@@ -178,14 +178,14 @@ class World:
             self._introduce()
 
     def _introduce(self) -> None:
-        """Half of the others are met by the first machine, the rest meet it."""
+        """The first machine meets half of the others; the rest meet it."""
         first = self.machines[0]
         for machine in self.machines[1:]:
             known, other = (first, machine) if machine.index % 2 else (machine, first)
             self.command(known, [b"CLUSTER", b"MEET", other.ip.encode(), b"%d" % other.port])
 
     def joined(self) -> bool:
-        """Let time pass until all know all."""
+        """Let time pass until all nodes know each other; return whether they do."""
         everybody = len(self.machines)
         while self.loop.now < JOIN_LIMIT:
             self.loop.run_until(self.loop.now + 100 * MS)
@@ -219,7 +219,7 @@ class World:
                 actor.start(program(actor))
 
     def _heal(self) -> None:
-        """All faults are over."""
+        """End all faults."""
         plan = self.plan
         self.note("* all faults end")
         self.faults.over = True
@@ -236,17 +236,17 @@ class World:
         if plan.leaving >= 0 and plan.seed % 2:
             self.machines[plan.leaving].leave = False
         for machine in self.usable:
-            # What an operator asked for is not remembered over a restart; it is asked for again.
+            # A node that restarts forgets what an operator requested, so the request is repeated.
             leaving = b"yes" if machine.leave else b"no"
             self.command(machine, [b"CLUSTER", b"LEAVING", leaving])
 
     def _resume_queues(self) -> None:
-        """No queue is paused any more; a PAUSE with BCAST must not be under way."""
+        """No queue is paused any longer; no PAUSE with BCAST may be in flight."""
         for machine in self.usable:
             self.command(machine, *[[b"PAUSE", queue, b"none"] for queue in QUEUES])
 
     def _drain(self) -> None:
-        """Consumers take what is left, for as long as it needs."""
+        """Let consumers take what is left, for as long as that takes."""
         drainers: list[Actor] = []
         for index in self.plan.drained_at:
             if self.machines[index].removed:
@@ -306,7 +306,7 @@ class World:
             check_ticks(self)
             check_bindings(self)
         for machine in self.usable:
-            machine.node.policies.clear()  # what expires now is to leave nothing
+            machine.node.policies.clear()  # what expires now must leave nothing behind
             machine.change_clock(1_000_000, TTL_OVER)
         self.loop.run_until(self.loop.now + 5 * SECOND)
         for machine in self.usable:
@@ -315,7 +315,7 @@ class World:
     # ---- liveness ---------------------------------------------------------------------------
 
     def _lose_minority(self) -> None:
-        """Cut the minority off, or kill it, and wait until the others know."""
+        """Cut off the minority, or kill it, and wait until the others notice."""
         plan = self.plan
         minority = plan.minority
         majority = [machine for machine in self.machines if machine.index not in minority]
@@ -329,10 +329,11 @@ class World:
         self.note(f"* minority {minority}, dead {plan.minority_dies}")
         self.usable = majority
         lost = {self.machines[index].id for index in minority}
-        # A static mesh gives a hung link up after 3 s, a gossiping one after the node timeout.
+        # A static mesh gives up a hung link after 3 s, a gossiping one after the node timeout.
         end = self.loop.now + (15 * SECOND if plan.static else 4 * plan.node_timeout * MS + SECOND)
         while self.loop.now < end:
-            # A client, now and then: only who has something to say learns that a path is cut.
+            # Occasionally use a client: only a node that has something to send notices that a path
+            # is cut.
             self.loop.run_until(self.loop.now + 500 * MS)
             if not any(id in lost for one in majority for id in one.node.peers.reachable):
                 return
@@ -343,7 +344,7 @@ class World:
         self.oracle.problem("the majority does not see that the others are gone")
 
     def _judge_majority(self, begin: int) -> None:
-        """Wait until what was added is delivered, with the minority still away."""
+        """Wait until everything that was added is delivered, with the minority still away."""
         self.stopping = True
         limit = self.loop.now + DELIVERY_LIMIT
         drainers = [Actor(self, f"majority {machine.index}") for machine in self.usable]
@@ -371,15 +372,15 @@ class World:
     # ---- helpers ----------------------------------------------------------------------------
 
     def revive(self, machine: Machine) -> None:
-        """Start the process of ``machine`` unless it runs."""
+        """Start the process of ``machine`` unless it is running."""
         machine.settle_death()
         if not machine.up and not machine.removed:
             skew = 0
             if self.plan.mode != CALM and not self.steady_clocks:
                 skew = self.rng.choice((0, 0, 300, 3_000, 60_000, -3_000, -60_000))
             if not machine.intact:
-                # A file that lost its end and a clock that went back together hide that the delay
-                # of an at-most-once job was over, and so that it was delivered.
+                # Together, a file that lost its end and a clock that went back hide that the delay
+                # of an at-most-once job was over, and thus that it was delivered.
                 skew = abs(skew)
             machine.clock.change(self.loop.now, machine.clock.rate, skew)
             machine.start(machine.start_with_queues)

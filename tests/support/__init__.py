@@ -1,4 +1,4 @@
-"""What tests share: nodes and other servers to talk to, parts of a node on a bench, and books."""
+"""Shared by tests: nodes and other servers, test benches for parts of a node, and records."""
 
 from pathlib import Path
 

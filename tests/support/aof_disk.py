@@ -1,4 +1,4 @@
-"""A disk in memory that forgets what was not synced, and fails when it is told to."""
+"""A disk in memory that loses unsynced data in a crash, and fails on request."""
 
 import errno
 import random
@@ -12,15 +12,15 @@ from disque_trio.aof.disk import Disk
 class _File:
     data: bytearray = field(default_factory=bytearray)
     synced: int = 0  # bytes that survive a crash
-    lost: bool = False  # a failed sync: the kernel has dropped what was written
+    lost: bool = False  # after a failed sync: the kernel has dropped the written data
 
 
 class SimulatedDisk(Disk):
-    """Files by name; ``crash`` leaves what was synced and a random part of the rest.
+    """Files by name; ``crash`` keeps synced data and a random part of the rest.
 
-    A rename survives a crash once the directory was synced; before that, either name may be there.
-    ``fail`` has the names of operations that fail now; ``odds`` is how often any of them fails by
-    itself.
+    A rename survives a crash once the directory is synced; before that, either name may remain.
+    ``fail`` contains the names of operations that fail now; ``odds`` is the probability of a random
+    failure.
     """
 
     def __init__(self, seed: int = 0, odds: float = 0.0) -> None:
@@ -28,10 +28,10 @@ class SimulatedDisk(Disk):
         self.odds = odds
         self.fail: set[str] = set()
         self.names: dict[str, _File] = {}
-        self._old_names: dict[str, _File] = {}  # as they are on the disk
+        self._old_names: dict[str, _File] = {}  # as on the disk
         self._open: dict[int, _File] = {}
         self._next = 3
-        self.started: list[tuple[int, int]] = []  # what it was told to begin with
+        self.started: list[tuple[int, int]] = []  # ranges passed to start_writing
 
     def _may_fail(self, operation: str) -> None:
         if operation in self.fail or (self.odds and self.random.random() < self.odds):
@@ -53,7 +53,7 @@ class SimulatedDisk(Disk):
         try:
             self._may_fail("write")
         except OSError:
-            # What a full disk still takes may be half a record.
+            # A full disk may still accept half a record.
             file.data += bytes(data[: self.random.randrange(len(data) + 1)])
             raise
         part = self.random.randrange(1, len(data) + 1)
@@ -94,11 +94,11 @@ class SimulatedDisk(Disk):
         del self._open[fd]
 
     def descriptors(self) -> set[int]:
-        """What is open."""
+        """The open descriptors."""
         return set(self._open)
 
     def crash(self, path: str) -> bytes:
-        """What is in ``path`` when the machine comes up again."""
+        """The content of ``path`` after the machine restarts."""
         names = self.names if self.random.random() < 0.5 else self._old_names
         file = names.get(path)
         if file is None:
@@ -108,7 +108,7 @@ class SimulatedDisk(Disk):
 
 
 class NoReplies:
-    """Nobody waits for what a thread writes."""
+    """No client waits for a thread's writes."""
 
     def hold_replies(self) -> None:
         pass

@@ -1,4 +1,4 @@
-"""A story of three real nodes in which everything happens that an audit finds."""
+"""A scenario with three real nodes that contains everything an audit can find."""
 
 import signal
 import time
@@ -14,8 +14,8 @@ WAITS = "waits"  # a queue that has no consumers
 
 
 def told(directory: Path) -> Books:
-    """Let it happen. The logs are below ``directory`` in ``node-0/events`` and so on; all nodes
-    have stopped. A queue is named after what happens to its jobs."""
+    """Run the scenario. The logs are below ``directory`` in ``node-0/events`` and so on; all nodes
+    have stopped. Queues are named after what happens to their jobs."""
     with live_cluster(directory, 3, *OPTIONS, proxied=True) as cluster:
         books = Books(cluster)
         try:
@@ -41,7 +41,7 @@ def _chapters() -> Iterator[Callable[[LiveCluster, Books], None]]:
 
 
 def _work(cluster: LiveCluster, books: Books) -> None:
-    """Jobs of one node are done at another one, and acknowledged at a third."""
+    """Jobs of one node are processed at another, and acknowledged at a third."""
     for node in range(3):
         books.add(node, "done", 20, "REPLICATE", 2, "RETRY", 60)
     for node in (1, 2, 0):
@@ -53,7 +53,7 @@ def _work(cluster: LiveCluster, books: Books) -> None:
 
 
 def _troubles(cluster: LiveCluster, books: Books) -> None:
-    """Jobs are delivered again for all reasons that clients have."""
+    """Jobs are redelivered for all reasons caused by clients."""
     books.add(0, "nack", 6, "REPLICATE", 2, "RETRY", 60)
     books.say(0, "NACK", books.get(0, "nack", 6))
     books.say(1, "ACKJOB", books.get(1, "nack", 6))
@@ -70,7 +70,7 @@ def _troubles(cluster: LiveCluster, books: Books) -> None:
 
 
 def _ends(cluster: LiveCluster, books: Books) -> None:
-    """Jobs end, or do not, without having been delivered."""
+    """Jobs that are never delivered end, or do not."""
     books.add(0, WAITS, 4, "REPLICATE", 2, "RETRY", 60)
     books.add(1, WAITS, 3, "REPLICATE", 1, "RETRY", 60)
     books.add(0, "expire", 4, "REPLICATE", 1, "RETRY", 60, "TTL", 1)
@@ -78,13 +78,13 @@ def _ends(cluster: LiveCluster, books: Books) -> None:
     assert books.say(0, "DELJOB", deleted) == 4
     far = books.add(0, "delete far", 3, "REPLICATE", 2, "RETRY", 60)
     (stranger,) = [node.index for node in cluster if not node.holds(far[0])]
-    for id in far:  # others may be held by other nodes
+    for id in far:  # the others may be on other nodes
         books.say(stranger, "DELJOB", [id], "BCAST", "FORCE")
     wait_until(lambda: not any(cluster.holders(id) for id in far))
 
 
 def _kill(cluster: LiveCluster, books: Books) -> None:
-    """A node dies with jobs in its queue, and with a delivery that it did not write down."""
+    """A node dies with jobs in its queue, and with a delivery that it has not logged."""
     waiting = books.add(2, "killed", 4, "REPLICATE", 1, "RETRY", 2)
     unsure = books.add(2, "lost line", 3, "REPLICATE", 1, "RETRY", 2)
     wait_until(lambda: cluster[2].info("persistence")["event_log_buffer_length"] == "0")
@@ -101,7 +101,7 @@ def _kill(cluster: LiveCluster, books: Books) -> None:
 
 
 def _restart(cluster: LiveCluster, books: Books) -> None:
-    """A node starts anew with jobs in its queue."""
+    """A node restarts with jobs in its queue."""
     ids = books.add(1, "restarted", 4, "REPLICATE", 1, "RETRY", 60)
     wire = books.wire(1)
     wire.send("RESTART")
@@ -114,13 +114,13 @@ def _restart(cluster: LiveCluster, books: Books) -> None:
 
 
 def _partition(cluster: LiveCluster, books: Books) -> None:
-    """A node that is cut off has jobs in its queue that others queue as well. Its jobs are
-    delivered there when they were acknowledged elsewhere."""
+    """An isolated node has jobs in its queue that others also queue. It delivers jobs that were
+    acknowledged elsewhere."""
     ids = books.add(0, "partition", 4, "REPLICATE", 3, "RETRY", 2)
     cluster.proxy.isolate(0)
     books.get_each(1, "partition", ids)
     assert books.say(1, "ACKJOB", ids[:2]) == 2
-    end = time.monotonic() + 0.3  # well above what two clocks may differ by
+    end = time.monotonic() + 0.3  # well above the difference between two clocks
     wait_until(lambda: time.monotonic() > end)
     books.get_each(0, "partition", ids)
     cluster.proxy.heal()
@@ -129,7 +129,7 @@ def _partition(cluster: LiveCluster, books: Books) -> None:
 
 
 def _loss(cluster: LiveCluster, books: Books) -> None:
-    """A node forgets all that it has, and says nothing of it. Some jobs are safe elsewhere."""
+    """A node loses everything without logging it. Some jobs are safe elsewhere."""
     books.add(2, "lost", 3, "REPLICATE", 1, "RETRY", 60)
     books.add(0, "kept", 3, "REPLICATE", 1, "RETRY", 60)
     assert cluster[2].ask("DEBUG", "FLUSHALL") == b"OK"

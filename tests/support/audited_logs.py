@@ -1,4 +1,4 @@
-"""Event logs as jobs and findings, without a Spark: the functions of the audit over whole logs."""
+"""Turns event logs into jobs and findings without Spark: the audit's functions over whole logs."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -19,11 +19,11 @@ from disque_trio.spark.segments import Piece, find_segments
 
 @dataclass
 class Audited:
-    """What an audit says.
+    """The result of an audit.
 
     Attributes:
-        jobs: rows of the table, by id. missing: nodes whose logs are not there.
-        missing_segments: those, by name.
+        jobs: rows of the table, by id. missing: nodes whose logs are missing.
+        missing_segments: names of missing segments.
     """
 
     nodes: list[str]
@@ -36,7 +36,7 @@ class Audited:
     missing_segments: dict[str, int]
 
     def found(self, kind: str) -> dict[str, set[str | None]]:
-        """The findings of ``kind``: the reasons, by job."""
+        """The findings of a ``kind``: reasons by job."""
         jobs: dict[str, set[str | None]] = {}
         for finding in self.findings:
             if finding.kind == kind and finding.job is not None:

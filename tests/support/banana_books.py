@@ -1,20 +1,20 @@
-"""A queue in which everything is that can be, and whether it still is after something happened."""
+"""A queue with events in every possible state, and a check that they survive."""
 
 import hiredis
 
 from tests.support.banana_daemons import Daemon, Given, drain, now_us, pipeline
 from tests.support.harness import wait_until
 
-LATE = 6_000_000  # µs after a deadline, with all that is done before somebody looks
+LATE = 6_000_000  # µs after a deadline, with time for the work before the check
 
 
 class Books:
-    """A queue in which everything is that can be, and what was told of it.
+    """A queue with events in every possible state, and the replies about them.
 
     Attributes:
-        held: what groups have and did not acknowledge. acked: what they did. status: their counts.
-        redo: what ``g`` put back. short: what ``k`` has until ``short_until`` (µs). last: the
-        newest.
+        held: unacknowledged events of groups. acked: acknowledged ones. status: the groups' counts.
+        redo: what ``g`` put back. short: what ``k`` holds until ``short_until`` (µs). last: the
+            newest.
     """
 
     def __init__(self, daemon: Daemon, queue: str) -> None:
@@ -23,7 +23,7 @@ class Books:
         self.held: dict[str, list[Given]] = {}
         self.acked: dict[str, list[Given]] = {}
         pipeline(wire, [("QADD", queue, 300, n) for n in range(200)])
-        # Is over when somebody looks again.
+        # Expires before the check.
         self.over = Given([wire("QADD", queue, "0.3", "short"), b""]).ends
         for n in range(3):
             wire("QLPUSH", queue, f"own{n}", f"pushed{n}")
@@ -36,7 +36,7 @@ class Books:
             self.acked[group] = events[: count // 2]
             self.held[group] = events[count // 2 :]
         assert wire("QACK", queue, "front") == 1
-        # Given twice: only the second may acknowledge it.
+        # Delivered twice: only the second delivery can be acknowledged.
         for group in ("g", "h"):
             event = self.held[group].pop(0)
             assert wire("QACK", queue, group, event.id, "REDO") == 1
@@ -45,20 +45,20 @@ class Books:
             self.held[group].append(again)
         self.redo = self.held["g"].pop(0)
         assert wire("QACK", queue, "g", self.redo.id, "REDO") == 1
-        # Given for a short time: comes again after it, also if nobody was there then.
+        # Held for a short time: redelivered afterwards, even if the server was down then.
         self.short = Given(wire("QGET", queue, "k", "EX", "1.0"))
         self.short_until = now_us() + 1_000_000
         self.status = {group: daemon.status(queue, group) for group in self.held}
         self.last = Given([wire("QADD", queue, 300, "last"), b""])
 
     def check(self, daemon: Daemon) -> None:
-        """All of it is still so."""
+        """Check that nothing has changed."""
         wait_until(lambda: now_us() > self.over)
         wire, queue = daemon.wire(), self.queue
         deliveries = [Given(wire("QGET", queue, "k", "EX", 60)) for _ in range(3)]
         if now_us() < self.short_until:
             assert self.short.base not in {event.base for event in deliveries}
-            again = Given(wire("QGET", queue, "new", "EX", 60))  # another group is free
+            again = Given(wire("QGET", queue, "new", "EX", 60))  # a new group can take it
             assert again.id == self.short.base
         for group, events in self.acked.items():
             for event in events:

@@ -1,4 +1,4 @@
-"""bananaq in processes of their own, and the Redises that they keep their events in."""
+"""bananaq processes, and the Redis servers that keep their events."""
 
 import os
 import time
@@ -16,10 +16,10 @@ STATS = ("total", "inprogress", "redo", "done", "available", "consumers")
 
 
 class Daemon(LiveNode):
-    """A bananaq that serves.
+    """A running bananaq.
 
     Attributes:
-        options: of its command line, beside those for its address and directory.
+        options: of its command line, besides address and directory.
         kind: of its store.
     """
 
@@ -36,14 +36,14 @@ class Daemon(LiveNode):
         self.kind = kind
 
     def answers(self) -> bool:
-        """Whether it says PONG; nobody else listens on its port, as it reserved it."""
+        """Whether it answers PONG. Its port is reserved, so nobody else listens there."""
         try:
             return self.ask("PING") == b"PONG"
         except (OSError, EOFError):
             return False
 
     def ready(self, seconds: float = HANG_SECONDS) -> bool:
-        """Wait until it serves; False when it ended instead."""
+        """Wait until it serves; returns False if it ended instead."""
         deadline = time.monotonic() + seconds
         while self.process.poll() is None and time.monotonic() < deadline:
             if self.answers():
@@ -52,19 +52,19 @@ class Daemon(LiveNode):
         return False
 
     def resp3(self) -> Wire:
-        """A new connection that speaks RESP3."""
+        """A new RESP3 connection."""
         wire = self.wire()
         wire("HELLO", "3")
         return wire
 
     def hang_up(self) -> None:
-        """Close all connections that were made with ``wire``."""
+        """Close all connections made with ``wire``."""
         for wire in self._wires:
             wire.close()
         self._wires.clear()
 
     def restart(self, *more: str, wait: bool = True) -> None:
-        """Start it again at the same place, after it ended."""
+        """Restart it with the same address and directory, after it has ended."""
         assert self.process.poll() is not None
         self.hang_up()
         again = spawn(self.directory, self.port, [*self.options, *more], self.kind)
@@ -79,7 +79,7 @@ class Daemon(LiveNode):
 
 
 def stats_of(status: object, queue: int = 0, group: int = 0) -> dict[str, int]:
-    """The counts of one of the groups of one of the queues of a reply to QSTATUS."""
+    """The counts of one group of one queue in a reply to QSTATUS."""
     assert isinstance(status, list)
     flat = status[queue][1][2 * group + 1]
     names = [name.decode() if isinstance(name, bytes) else name for name in flat[::2]]
@@ -116,7 +116,7 @@ def launch(directory: Path, *options: str, kind: str = "embedded") -> Daemon:
 
 
 def refused(directory: Path, *options: str) -> tuple[int, str]:
-    """Start a daemon that cannot start; its exit status and what it wrote."""
+    """Start a daemon that cannot start; returns its exit status and output."""
     daemon = spawn(directory, free_port(), options)
     try:
         status = daemon.process.wait(HANG_SECONDS)
@@ -126,13 +126,13 @@ def refused(directory: Path, *options: str) -> tuple[int, str]:
 
 
 def redis_options(server: RedisServer, prefix: str) -> list[str]:
-    """Let a daemon keep its events in ``server``."""
+    """The options for keeping events in ``server``."""
     address = f"127.0.0.1:{server.port}"
     return ["--store", "redis", "--redis-addr", address, "--redis-prefix", prefix]
 
 
 class RedisCluster:
-    """Three nodes that share the slots, with their files in ``directory``."""
+    """Three Redis nodes that share the slots, with files in ``directory``."""
 
     def __init__(self, directory: Path) -> None:
         self.servers: list[RedisServer] = []
@@ -141,7 +141,7 @@ class RedisCluster:
             self.servers.append(RedisServer(directory / f"redis-{n}", "--cluster-enabled", "yes"))
 
     def start(self) -> None:
-        """Start them, and wait until all slots are served."""
+        """Start the nodes, and wait until all slots are served."""
         for server in self.servers:
             server.start()
         first = self.servers[0]
@@ -163,7 +163,7 @@ class RedisCluster:
             return ok and len(rows if isinstance(rows, dict) else rows.splitlines()) == 3
 
     def keys(self) -> list[int]:
-        """How many keys each node has."""
+        """The number of keys on each node."""
         sizes = []
         for server in self.servers:
             with plain_client(server.port) as client:
@@ -176,8 +176,8 @@ class RedisCluster:
 
 
 class Given:
-    """An event as a reply shows it: ``id`` and ``body``; the parts of the id are ``added`` and
-    ``ends`` (µs since the epoch), and ``delivery``."""
+    """An event in a reply: ``id`` and ``body``; the parts of the id are ``added`` and ``ends`` (µs
+    since the epoch), and ``delivery``."""
 
     def __init__(self, reply: object) -> None:
         assert isinstance(reply, list), reply
@@ -191,7 +191,7 @@ class Given:
 
     @property
     def base(self) -> bytes:
-        """The id without the number of the delivery."""
+        """The id without the delivery number."""
         return b"%d_%d" % (self.added, self.ends)
 
 
@@ -202,12 +202,12 @@ def pipeline(wire: Wire, requests: Sequence[Sequence[bytes | str | int]]) -> lis
 
 
 def pack(*args: bytes | str | int) -> bytes:
-    """One request on the wire."""
+    """An encoded request."""
     return encode_command(args)
 
 
 def drain(wire: Wire, queue: bytes | str, group: bytes | str) -> Iterator[Given]:
-    """Take and acknowledge all events that there are for a group."""
+    """Take and acknowledge all events available to a group."""
     while True:
         replies = pipeline(wire, [("QGET", queue, group, "EX", 0)] * 50)
         for reply in replies:
@@ -223,5 +223,5 @@ def now_us() -> int:
 
 
 def waiting(daemon: LiveNode) -> int:
-    """How many clients wait in the daemon."""
+    """The number of clients waiting in the daemon."""
     return int(daemon.info("clients")["blocked_clients"])

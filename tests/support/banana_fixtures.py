@@ -1,4 +1,4 @@
-"""Fixtures of the tests that run bananaq in processes of their own. ``conftest`` takes them in."""
+"""Fixtures for tests that run bananaq processes, imported by ``conftest``."""
 
 import itertools
 from collections.abc import Callable, Iterator
@@ -25,14 +25,15 @@ _number = itertools.count(1)
 
 @pytest.fixture(params=["embedded", "redis"])
 def kind(request: pytest.FixtureRequest) -> str:
-    """The kind of the store: the test runs once with each."""
+    """The kind of store: the test runs once with each."""
     return str(request.param)
 
 
 @pytest.fixture
 def queue() -> str:
-    """A name of a queue that nobody else uses."""
-    # The end keeps apart what tests make of it: "live1" and a "2" behind it would be another one.
+    """A queue name that nobody else uses."""
+    # The suffix keeps derived names distinct: "live1" with "2" appended could be another test's
+    # name.
     return f"live{next(_number)}-"
 
 
@@ -55,7 +56,7 @@ def shared_redis(
 
 @pytest.fixture
 def bananaq(request: pytest.FixtureRequest, kind: str) -> Iterator[Daemon]:
-    """A daemon that all tests share, one of each kind: nobody stops it or changes its settings."""
+    """A daemon of each kind, shared by all tests: do not stop it or change its settings."""
     daemon: Daemon = request.getfixturevalue(f"shared_{kind}")
     yield daemon
     daemon.hang_up()
@@ -63,8 +64,8 @@ def bananaq(request: pytest.FixtureRequest, kind: str) -> Iterator[Daemon]:
 
 @pytest.fixture
 def run_bananaq(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[DaemonFactory]:
-    """Starts daemons of the test's own: ``run_bananaq("redis", "--hz", "100")``. They end with the
-    test. Those on the shared Redis have keys of their own; ``redis=`` names another Redis."""
+    """Starts daemons for one test: ``run_bananaq("redis", "--hz", "100")``. They end with the test.
+    On the shared Redis they have separate keys; ``redis=`` names another Redis."""
     daemons: list[Daemon] = []
 
     def run(kind: str, *options: str, redis: RedisServer | None = None) -> Daemon:
@@ -86,7 +87,7 @@ def run_bananaq(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Daem
 
 @pytest.fixture(scope="session")
 def cluster_of_redis(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RedisCluster]:
-    """A cluster of three nodes that all tests share."""
+    """A cluster of three nodes, shared by all tests."""
     cluster = RedisCluster(tmp_path_factory.mktemp("redis-cluster"))
     try:
         cluster.start()

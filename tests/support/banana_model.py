@@ -1,8 +1,8 @@
-"""A plain and slow model of what a store of events has to do, to compare any store with.
+"""A simple, slow model of an event store, to compare real stores with.
 
-For each queue it has a list of events, and for each group of it a dictionary of what was ever given
-to it: what is not in there is available. It does not choose ids: it takes those that the store
-gave, when they are as they have to be.
+For each queue it has a list of events, and for each of its groups a dictionary of all events ever
+delivered to it: all others are available. It does not choose ids: it accepts those of the store if
+they are valid.
 """
 
 from dataclasses import dataclass, field
@@ -34,12 +34,12 @@ class ModelEvent:
 
 @dataclass
 class Held:
-    """What a group has of an event: state is progress, redo or done."""
+    """A group's state of an event: progress, redo or done."""
 
     state: str
     number: int = 0
     deadline: int = 0
-    rank: int = 0  # of those that are next: the highest first
+    rank: int = 0  # of prioritized events: the highest first
 
 
 @dataclass
@@ -49,10 +49,10 @@ class ModelQueue:
 
 
 class Model:
-    """Compares a store's answers with its own.
+    """Compares a store's results with its own.
 
     Attributes:
-        told: (queue, group) that have to be in ``available``; emptied by the user.
+        told: pairs (queue, group) that must be in ``available``; the user clears it.
     """
 
     def __init__(self) -> None:
@@ -63,7 +63,7 @@ class Model:
         self._rank = 0
 
     def pass_time(self, now: int) -> None:
-        """It is ``now`` (µs): events end, deadlines are missed."""
+        """Set the time to ``now`` (µs): events expire, deadlines are missed."""
         for name, queue in list(self.queues.items()):
             queue.events = [event for event in queue.events if event.expire > now]
             live = {event.t for event in queue.events}
@@ -80,7 +80,7 @@ class Model:
                 del self.queues[name]
 
     def check(self, request: Request, result: Result, now: int) -> None:
-        """``request`` was done by a store at ``now`` (µs of its clock), with this result."""
+        """Check the result of a store's ``request`` at ``now`` (µs of its clock)."""
         self.pass_time(now)
         assert result.error == ""
         if isinstance(request, Add):

@@ -1,4 +1,4 @@
-"""What every store of events does."""
+"""Tests of the behaviour of every event store."""
 
 import pytest
 

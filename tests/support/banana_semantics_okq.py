@@ -1,4 +1,4 @@
-"""What every store of events does with ids that producers choose, and events pushed in front."""
+"""Tests of every event store, with ids chosen by producers and prioritized events."""
 
 from disque_trio.bananaq.core.requests import Next
 from tests.support.store_semantics import MS, Drive, ack, body, counts, get, peek, put_back, try_add

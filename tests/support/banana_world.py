@@ -1,4 +1,4 @@
-"""The embedded store, its append-only file and the model of it, side by side."""
+"""The embedded store, its append-only file and its model, side by side."""
 
 import io
 
@@ -32,7 +32,7 @@ START = 1_700_000_000_000  # ms
 
 
 def items(deadlines: Deadlines) -> list[Timed]:
-    """All that is in ``deadlines``; each has to know where it is."""
+    """All items in ``deadlines``, each of which must know its position."""
     found = []
     for buckets in (deadlines._near, deadlines._far):
         for bucket in buckets.values():
@@ -44,14 +44,14 @@ def items(deadlines: Deadlines) -> list[Timed]:
 
 
 def journaling(store: EmbeddedStore) -> Broker:
-    """A state machine in whose journal ``store`` notes what it does."""
+    """A state machine with a journal for ``store``."""
     broker = Broker(store, {}, Host(), lambda: 0)
     broker.journaling = True
     return broker
 
 
 def check_index(store: EmbeddedStore) -> None:
-    """All figures of ``store`` are what one gets by counting. Not with flushed queues in it."""
+    """Check all counters of ``store`` by counting. Does not work with flushed queues."""
     index = store.index
     assert not index.flushed
     memory = 0
@@ -104,10 +104,10 @@ def check_index(store: EmbeddedStore) -> None:
 
 
 class World:
-    """All of it; every operation is checked against the model.
+    """The store, file and model; every operation is checked against the model.
 
     Attributes:
-        ms: the time. ids: (queue, group, id) of what was given.
+        ms: the time. ids: (queue, group, id) of delivered events.
     """
 
     def __init__(self) -> None:
@@ -165,7 +165,7 @@ class World:
         self._compare_told()
 
     def step_dump(self, room: int) -> None:
-        """Write a part of a new file, starting one if need be."""
+        """Write part of a new file, starting one if necessary."""
         if self.new_file is None:
             self.new_file = []
             self.store.start_dump()
@@ -176,7 +176,7 @@ class World:
             self.new_file = None
 
     def restart(self) -> None:
-        """Only the file is left."""
+        """Restart with only the file left."""
         self.new_file = None
         self.model.consumers.clear()  # their connections are gone
         last_t = self.store.index.last_t
@@ -198,7 +198,7 @@ class World:
         self.store.leave(queue, group, 1)
 
     def check(self) -> None:
-        """The status of all is what the model has, and all figures are right."""
+        """Check all statuses against the model, and all counters."""
         self.run(Status([], []))
         self.tick()
         check_index(self.store)
@@ -220,7 +220,7 @@ def acknowledge(store: EmbeddedStore, now: int, id: bytes, group: bytes = b"g") 
 
 
 def reload(records: list[bytes], now: int) -> EmbeddedStore:
-    """A store that was loaded from a file with ``records``."""
+    """A store loaded from a file with ``records``."""
     store = EmbeddedStore()
     for args in RecordReader(io.BytesIO(b"".join(records))):
         store.load_record(args, now * 1000)

@@ -1,4 +1,4 @@
-"""Debian's chromium, driven by selenium: what a page looks like, and what it complains of."""
+"""Debian's chromium, driven by selenium: the look of a page, and its errors."""
 
 import shutil
 from collections.abc import Iterator, Sequence
@@ -8,11 +8,12 @@ from typing import Any
 
 import pytest
 from selenium import webdriver
+from selenium.common.exceptions import StaleElementReferenceException
 from selenium.webdriver.chrome.service import Service
 from selenium.webdriver.common.by import By
 from selenium.webdriver.remote.webelement import WebElement
 
-from tests.support.harness import wait_until
+from tests.support.harness import HANG_SECONDS, wait_until
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 OPTIONS = (
@@ -30,67 +31,93 @@ SCHEMES = ("light", "dark")
 
 
 class Browser:
-    """A browser without a window."""
+    """A headless browser."""
 
     def __init__(self, driver: webdriver.Chrome) -> None:
         self.driver = driver
 
     def look(self, width: int = 1440, scheme: str = "light", height: int = 900) -> None:
-        """Be so wide, and prefer these colours."""
+        """Set the width of the window and the preferred colour scheme."""
         size = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": width < 600}
         self.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
         features = [{"name": "prefers-color-scheme", "value": scheme}]
         self.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": features})
 
     def open(self, address: str) -> None:
-        """Go to a page, and wait until it is there."""
+        """Load a page, and wait for it."""
         self.driver.get(address)
 
     def run(self, script: str, *arguments: Any) -> Any:
         """The value of a script."""
-        return self.driver.execute_script(script, *arguments)  # type: ignore[no-untyped-call]
+        return self.driver.execute_script(script, *arguments)
 
     def find(self, selector: str) -> WebElement:
-        """The first element of a selector; waits for it."""
-        wait_until(lambda: self.all(selector))
-        return self.all(selector)[0]
+        """The first element that matches a selector; waits for it."""
+        found: list[WebElement] = []
+
+        def there() -> bool:
+            found[:] = self.all(selector)
+            return bool(found)
+
+        wait_until(there)
+        return found[0]
 
     def all(self, selector: str) -> list[WebElement]:
-        """All elements of a selector."""
+        """All elements that match a selector."""
         return self.driver.find_elements(By.CSS_SELECTOR, selector)
 
     def text(self, selector: str = "main") -> str:
-        """What is to be read in an element."""
+        """The visible text of an element."""
         text = self.run(
             "const e = document.querySelector(arguments[0]); return e ? e.innerText : ''", selector
         )
         return str(text)
 
     def press(self, selector: str) -> None:
-        """Click."""
-        self.run("arguments[0].scrollIntoView({block: 'center'})", self.find(selector))
-        self.find(selector).click()
+        """Click an element. The page may be replacing it."""
+
+        def clicked() -> bool:
+            try:
+                element = self.find(selector)
+                self.run("arguments[0].scrollIntoView({block: 'center'})", element)
+                element.click()
+            except StaleElementReferenceException:
+                return False
+            return True
+
+        wait_until(clicked)
 
     def type(self, selector: str, text: str) -> None:
-        """Fill a field in."""
+        """Fill in a field."""
         element = self.find(selector)
         element.clear()
         element.send_keys(text)
 
+    def state(self) -> str:
+        """The address, the focus and the text of the page."""
+        script = """
+            const at = document.activeElement;
+            return [location.href, document.readyState, at && at.outerHTML.slice(0, 200),
+                    document.body && document.body.innerText.slice(0, 2000)].join("\\n")
+        """
+        return str(self.run(script))
+
     def complaints(self) -> list[str]:
-        """What the console of the browser says since this was asked last."""
+        """The messages on the browser's console since the last call."""
         entries = self.driver.get_log("browser")  # type: ignore[no-untyped-call]
         return [entry["message"] for entry in entries]
 
     def overflow(self) -> int:
-        """By how many pixels the page is too wide."""
+        """How many pixels the page is too wide."""
         script = "const e = document.documentElement; return e.scrollWidth - e.clientWidth"
         return int(self.run(script))
 
-    def picture(self, path: Path, width: int = 1440, scheme: str = "light") -> None:
-        """Take a picture of the whole page."""
-        height = int(self.run("return document.documentElement.scrollHeight"))
-        self.look(width, scheme, min(height, 4000))
+    def picture(
+        self, path: Path, width: int = 1440, scheme: str = "light", height: int | None = None
+    ) -> None:
+        """Take a picture of the whole page, or of its first ``height`` pixels."""
+        whole = int(self.run("return document.documentElement.scrollHeight"))
+        self.look(width, scheme, height or min(whole, 4000))
         assert self.driver.save_screenshot(str(path))
         self.look(width, scheme)
 
@@ -109,9 +136,10 @@ def browser(directory: Path) -> Iterator[Browser]:
     options = webdriver.ChromeOptions()
     options.binary_location = binary
     for option in (*OPTIONS, f"--user-data-dir={directory}"):
-        options.add_argument(option)  # type: ignore[no-untyped-call]
+        options.add_argument(option)
     options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
     found = webdriver.Chrome(options=options, service=Service(driver))
+    found.set_script_timeout(HANG_SECONDS)
     try:
         yield Browser(found)
     finally:
@@ -119,17 +147,25 @@ def browser(directory: Path) -> Iterator[Browser]:
 
 
 def faults(browser: Browser, address: str, widths: Sequence[int] = WIDTHS) -> list[str]:
-    """What is wrong with a page, on wide and narrow screens, light and dark: it complains, is too
-    wide, or ran what was hostile."""
+    """Problems with a page, on wide and narrow screens, light and dark: console messages, excess
+    width, or executed hostile code."""
     found = []
     for width in widths:
-        for scheme in SCHEMES:
-            browser.look(width, scheme)
-            browser.open(address)
-            browser.run("return new Promise(resolve => setTimeout(resolve, 50))")
-            found += [f"{width} {scheme}: {line}" for line in browser.complaints()]
-            if over := browser.overflow():
-                found.append(f"{width} {scheme}: {over} pixels too wide")
-            if browser.run("return window.ran"):
-                found.append(f"{width} {scheme}: something hostile ran")
+        browser.look(width)
+        browser.open(address)
+        found += faults_here(browser, width)
+    return found
+
+
+def faults_here(browser: Browser, width: int) -> list[str]:
+    """The same for the open page, at one width."""
+    found = []
+    for scheme in SCHEMES:
+        browser.look(width, scheme)
+        browser.run("return new Promise(resolve => setTimeout(resolve, 50))")
+        found += [f"{width} {scheme}: {line}" for line in browser.complaints()]
+        if over := browser.overflow():
+            found.append(f"{width} {scheme}: {over} pixels too wide")
+        if browser.run("return window.ran"):
+            found.append(f"{width} {scheme}: something hostile ran")
     return found

@@ -1,4 +1,4 @@
-"""A cluster bus over real sockets, with a membership that only notes what it is told."""
+"""A cluster bus over real sockets, with a membership that only records calls."""
 
 import socket
 import time
@@ -20,12 +20,11 @@ from tests.support.harness import free_port
 PACKETS = PacketWriter(b"a" * 40, 7711)
 PING_PACKET = PACKETS.gossip(PING, [])
 JOB_PACKET = PACKETS.about_job(GOTJOB, b"D-" + b"j" * 38)
-OS_BUFFERS = 64 << 20  # more than the kernel keeps for a connection
+OS_BUFFERS = 64 << 20  # more than the kernel buffers for a connection
 
 
 class Notes:
-    """A membership that remembers what it was told, and checks that it was not told from within
-    its own calls."""
+    """A membership that records calls, and checks that they are not nested in its own."""
 
     def __init__(self) -> None:
         self.told: list[tuple[str, Link]] = []
@@ -58,7 +57,7 @@ class Notes:
 
 
 class AskedPoller(Poller):
-    """Counts how often a turn is asked for."""
+    """Counts how often a turn is requested."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -97,17 +96,17 @@ class Bench:
 
     @property
     def asked(self) -> int:
-        """How often a turn was asked for."""
+        """How often a turn was requested."""
         return self.poller.asked
 
     @property
     def address(self) -> tuple[str, int]:
-        """Where another node listens."""
+        """The address at which another node listens."""
         ip, port = self.listener.getsockname()
         return ip, port
 
     def connect(self) -> BusLink:
-        """Have the bus open a link to ``address``."""
+        """Make the bus open a link to ``address``."""
         self.notes.calling = True
         link = self.links.connect(*self.address)
         self.notes.calling = False
@@ -123,7 +122,7 @@ class Bench:
         return other
 
     def admit(self, exposed: bool = False) -> socket.socket:
-        """Another node connects; its end."""
+        """Connect as another node; returns its end."""
         other = socket.create_connection(self.address, 5)
         self.others.append(other)
         inside, peer = self.listener.accept()
@@ -132,7 +131,7 @@ class Bench:
         return other
 
     def turn(self, wait: float = 0.02) -> None:
-        """What the engine does with the bus in a turn."""
+        """Run the engine's work for the bus in a turn."""
         now = self.clock.now()
         events = self.poller.epoll.poll(wait)
         if self.bus.broken:
@@ -154,7 +153,7 @@ class Bench:
         return link, self.accept()
 
     def heard(self) -> list[str]:
-        """What the membership was told, in order."""
+        """The membership's recorded calls, in order."""
         return [what for what, _ in self.notes.told]
 
     def close(self) -> None:
@@ -176,7 +175,7 @@ def receive(sock: socket.socket, size: int) -> bytes:
 
 
 def is_closed(sock: socket.socket) -> bool:
-    """Whether nothing comes any more; the rest is read."""
+    """Read the rest; returns whether the connection is closed."""
     sock.settimeout(5)
     try:
         while sock.recv(1 << 20):

@@ -1,7 +1,7 @@
-"""The process behind ``BusProxy``: it passes on what nodes say to each other, or does not.
+"""The process behind ``BusProxy``: forwards traffic between nodes, or does not.
 
-``python -m tests.support.bus_network DESCRIPTOR`` listens for the doors that it is told at that
-socket, and then does one thing for each line that comes. It ends when the socket is closed.
+``python -m tests.support.bus_network DESCRIPTOR`` reads the doors from that socket, listens, and
+then executes one order per line. It ends when the socket is closed.
 """
 
 import json
@@ -27,7 +27,7 @@ class BusNetwork:
     """The network.
 
     Args:
-        doors: the client port of each node as it announces it, and the one that it really has.
+        doors: the announced and the real client port of each node.
     """
 
     def __init__(self, doors: Sequence[Sequence[int]]) -> None:
@@ -40,10 +40,10 @@ class BusNetwork:
         self._links: dict[trio.CancelScope, Pair] = {}
         self._changed = trio.Event()
 
-    # ---- what BusProxy wants -------------------------------------------------------------------
+    # ---- orders of BusProxy --------------------------------------------------------------------
 
     def act(self, name: str, pairs: list[Pair], seconds: float) -> list[Pair]:
-        """Do to ``pairs`` what ``BusProxy`` describes under this name; returns what it returns."""
+        """Execute the method of ``BusProxy`` with this name on ``pairs``; returns its result."""
         if name == "cut":
             self._cut.update(pairs)
             for scope, pair in list(self._links.items()):
@@ -64,14 +64,14 @@ class BusNetwork:
     # ---- connections ---------------------------------------------------------------------------
 
     async def open(self) -> list[trio.SocketListener]:
-        """Listen in the place of the nodes. Raises OSError when a port is taken."""
+        """Listen in place of the nodes. Raises OSError if a port is taken."""
         listeners: list[trio.SocketListener] = []
         for port in self._announced:
             listeners += await trio.open_tcp_listeners(port, host=HOST)
         return listeners
 
     async def serve(self, listeners: list[trio.SocketListener]) -> None:
-        """Let the nodes talk, without an end."""
+        """Forward traffic forever."""
         async with trio.open_nursery() as nursery:
             for index, listener in enumerate(listeners):
                 nursery.start_soon(self._listen, nursery, index, listener)
@@ -98,7 +98,7 @@ class BusNetwork:
                     finally:
                         del self._links[scope]
             except (OSError, EOFError, trio.BrokenResourceError, KeyError):
-                return  # an end is gone, or the caller is no node of ours
+                return  # one end is gone, or the caller is not one of our nodes
 
     async def _join(self, caller: int, callee: int, outer: trio.SocketStream, first: bytes) -> None:
         port = self._ports[callee]
@@ -118,7 +118,7 @@ class BusNetwork:
         first: bytes,
         end: trio.CancelScope,
     ) -> None:
-        """Pass on one direction until it ends, which ends the connection."""
+        """Forward one direction until it ends, which ends the connection."""
         send, receive = trio.open_memory_channel[tuple[float, bytes]](inf)
         async with send, receive, trio.open_nursery() as nursery:
             nursery.start_soon(self._read, pair, source, send, first)
@@ -151,16 +151,16 @@ class BusNetwork:
 
 
 def _is_given_up(stream: trio.SocketStream) -> bool:
-    """Whether the caller has closed the connection. Where a machine is so busy that nodes give up
-    connections before they are served, and open others, these must cost next to nothing: else all
-    are served too late from then on, also when the machine is less busy."""
+    """Whether the caller has closed the connection. On a machine so busy that nodes abandon
+    connections before they are served, and open new ones, abandoned ones must cost almost nothing;
+    otherwise all are served too late, even when the machine is less busy again."""
     poll = select.poll()
     poll.register(stream.socket.fileno(), select.POLLRDHUP)
     return bool(poll.poll(0))
 
 
 async def _first_bytes(stream: trio.SocketStream) -> bytes:
-    """Enough to know who calls. Raises EOFError."""
+    """Enough bytes to identify the caller. Raises EOFError."""
     data = b""
     while len(data) < HEADER_SIZE:
         piece = await stream.receive_some(CHUNK)
@@ -171,7 +171,7 @@ async def _first_bytes(stream: trio.SocketStream) -> bytes:
 
 
 async def _lines(stream: trio.SocketStream) -> AsyncIterator[bytes]:
-    """The lines that come, until the other side closes."""
+    """The received lines, until the other side closes."""
     rest = b""
     async for data in stream:
         *lines, rest = (rest + data).split(b"\n")
@@ -180,7 +180,7 @@ async def _lines(stream: trio.SocketStream) -> AsyncIterator[bytes]:
 
 
 async def run(sock: socket.socket) -> None:
-    """Do what comes over ``sock``."""
+    """Execute the orders from ``sock``."""
     stream = trio.SocketStream(trio.socket.from_stdlib_socket(sock))
     network: BusNetwork | None = None
     async with trio.open_nursery() as nursery:

@@ -1,13 +1,13 @@
 """A network between nodes that a test can break: a TCP proxy in front of the bus of each node.
 
-A node that announces the port P is called at P + 10000, where the proxy listens; it passes on what
-it gets to the port where the node's bus really is. The first packet of a connection says who
-calls, so each direction between two nodes can be broken alone. Nodes are named by their index in
-the list of doors.
+Other nodes connect to a node that announces port P at P + 10000, where the proxy listens; it
+forwards to the node's real bus port. The first packet of a connection identifies the caller, so
+each direction between two nodes can be broken separately. Nodes are named by their index in the
+list of doors.
 
-It is a process of its own (``bus_network``). As a thread of the tests it had to wait for those that
-are the clients; where the machine was busy with other tests, too, it took up connections when the
-nodes had given them up for new ones, and so on without an end.
+It is a separate process (``bus_network``). A thread in the test process would have to wait for the
+clients' threads; on a busy machine it would serve connections only after the nodes had abandoned
+them for new ones, endlessly.
 """
 
 import json
@@ -29,7 +29,7 @@ __all__ = ["HOST", "BusProxy", "Door", "bus_proxy"]
 
 @dataclass(frozen=True)
 class Door:
-    """A node's client port as it announces it, and the one that it really has."""
+    """A node's announced and real client port."""
 
     announced: int
     real: int
@@ -38,9 +38,9 @@ class Door:
 class BusProxy:
     """The network. All methods may be called from any thread and act before they return.
 
-    Two connections join two nodes, one opened by each. ``cut`` breaks the one that the first node
-    opened, with the answers that come back on it. ``stall`` and ``delay`` are about what the first
-    node says to the second, on whichever connection.
+    Two nodes have two connections, one opened by each. ``cut`` breaks the one that the first node
+    opened, including the replies on it. ``stall`` and ``delay`` affect what the first node sends to
+    the second on either connection.
     """
 
     def __init__(self, doors: Sequence[Door]) -> None:
@@ -54,19 +54,21 @@ class BusProxy:
         self._do("cut", [(a, b)])
 
     def stall(self, a: int, b: int) -> None:
-        """Hold what ``a`` says to ``b``; connections stay, and the end of one is not told."""
+        """Hold back what ``a`` sends to ``b``; connections stay open, and ends are not
+        forwarded."""
         self._do("stall", [(a, b)])
 
     def delay(self, a: int, b: int, seconds: float) -> None:
-        """Let what ``a`` says to ``b`` take ``seconds``."""
+        """Delay what ``a`` sends to ``b`` by ``seconds``."""
         self._do("delay", [(a, b)], seconds)
 
     def heal(self) -> None:
-        """Nothing is broken any more. What was held arrives now."""
+        """Repair everything. Held data arrives now."""
         self._do("heal")
 
     def split(self, left: Iterable[int], right: Iterable[int], stall: bool = False) -> None:
-        """Break everything between two groups: closed and refused, or held (``stall``)."""
+        """Break everything between two groups: close and refuse connections, or hold data
+        (``stall``)."""
         right = list(right)
         pairs = [pair for a in left for b in right for pair in ((a, b), (b, a))]
         self._do("stall" if stall else "cut", pairs)
@@ -76,18 +78,18 @@ class BusProxy:
         self.split([node], self._others(node), stall)
 
     def mute(self, node: int) -> None:
-        """One-way: nobody hears ``node``, it hears all."""
+        """One-way failure: nobody receives from ``node``, but it receives from all."""
         self._do("stall", [(node, other) for other in self._others(node)])
 
     def ring(self) -> None:
-        """Each node reaches only the one before and the one behind it."""
+        """Let each node reach only the previous and the next one."""
         count = len(self._doors)
         near = (0, 1, count - 1)
         pairs = [(a, b) for a in range(count) for b in range(count) if (a - b) % count not in near]
         self._do("cut", pairs)
 
     def links(self) -> list[Pair]:
-        """Who opened a connection to whom, sorted."""
+        """The pairs (opener, target) of connections, sorted."""
         return [(a, b) for a, b in self._do("links")]
 
     def _others(self, node: int) -> list[int]:
@@ -96,7 +98,7 @@ class BusProxy:
     # ---- the process -----------------------------------------------------------------------------
 
     def open(self) -> None:
-        """Start to listen. Raises OSError when a port is taken."""
+        """Start listening. Raises OSError if a port is taken."""
         ours, theirs = socket.socketpair()
         with theirs:
             self._process = subprocess.Popen(
@@ -112,7 +114,7 @@ class BusProxy:
             raise OSError(problem)
 
     def close(self) -> None:
-        """End it, and all connections."""
+        """End the process and all connections."""
         self._answers.close()
         self._socket.close()
         self._process.wait(HANG_SECONDS)

@@ -1,6 +1,6 @@
-"""The parser of requests by which the one of the package is judged.
+"""A reference parser of requests, to compare the package's parser with.
 
-It knows every rule, is incremental, and has no quick way for what is plain.
+It implements every rule, is incremental, and has no fast path for simple requests.
 """
 
 import re
@@ -22,7 +22,7 @@ _DOLLAR = ord("$")
 
 
 def parse_int(text: bytes) -> int | None:
-    """The signed 64-bit integer that ``text`` spells, by the rules of the package."""
+    """Parse a signed 64-bit integer by the package's rules."""
     if re.fullmatch(rb"[+-]?[0-9]+|", text) is None or len(text) > 4000:
         return None
     value = int(text or b"0")
@@ -32,7 +32,7 @@ def parse_int(text: bytes) -> int | None:
 class CarefulParser:
     """Parses the requests of one connection, a line and an argument at a time.
 
-    What its attributes and arguments mean is said in ``resp.request``.
+    Attributes and arguments are as in ``resp.request``.
     """
 
     def __init__(
@@ -50,24 +50,24 @@ class CarefulParser:
         self.held_back = False
         self._buffer = bytearray()
         self._args: list[bytes] = []
-        self._left = 0  # arguments still to come of the request in ``_args``
-        self._bulk = -1  # length of the argument that comes next, -1: not known yet
-        self._large: BytesIO | None = None  # the argument that comes next, if it is large
+        self._left = 0  # remaining arguments of the request in ``_args``
+        self._bulk = -1  # length of the next argument; -1 if unknown
+        self._large: BytesIO | None = None  # the next argument, if it is large
         self._held = 0  # bytes in ``_args``, and in ``_large``
 
     @property
     def pending(self) -> int:
-        """Bytes held for a request that is not complete."""
+        """Bytes held for an incomplete request."""
         return len(self._buffer) + self._held
 
     def feed(self, data: bytes) -> list[list[bytes]]:
-        """Take ``data`` (not empty) and return the requests that are now complete."""
+        """Take ``data`` (not empty) and return the requests completed by it."""
         if self.error is not None:
             return []
         return self._parse(data)
 
     def go_on(self) -> list[list[bytes]]:
-        """Return the requests behind those that ``held_back`` was about."""
+        """Return the requests after those of ``held_back``."""
         self.held_back = False
         return self._parse(b"")
 
@@ -109,14 +109,14 @@ class CarefulParser:
         return requests
 
     def _collect(self, large: BytesIO, data: bytes) -> bytes:
-        """Put what is there of a large argument into ``large``; returns what follows it."""
+        """Put the available part of a large argument into ``large``; returns the data after it."""
         room = self._bulk - large.tell()
         taken = large.write(data if len(data) <= room else data[:room])
         self._held += taken
         return data[taken:]
 
     def _line(self, position: int, too_long: str) -> int:
-        """Where the count line at ``position`` ends, or -1 while its end is not there."""
+        """The end of the count line at ``position``, or -1 if it is incomplete."""
         end = self._buffer.find(b"\r\n", position)
         if (end if end >= 0 else len(self._buffer)) - position > self.max_inline:
             self._fail(too_long)
@@ -132,7 +132,7 @@ class CarefulParser:
         args = split_inline(bytes(self._buffer[position:end]))
         if args is None:
             self._fail("unbalanced quotes in request")
-        elif args := [arg for arg in args if arg]:  # as the C server: empty ones are dropped
+        elif args := [arg for arg in args if arg]:  # like the C server, drop empty ones
             requests.append(args)
         return end + 1
 
@@ -151,7 +151,7 @@ class CarefulParser:
         return end + 2
 
     def _take_arguments(self, position: int) -> int:
-        """Take what is there of the request's arguments; returns the position behind them."""
+        """Take the available arguments of the request; returns the position after them."""
         buffer = self._buffer
         while self._left:
             if self._bulk < 0:
@@ -188,7 +188,7 @@ class CarefulParser:
                         self._collect(self._large, bytes(buffer[position:]))
                     )
                 break
-            with memoryview(buffer) as view:  # one copy, not two, of what may be 512 MB
+            with memoryview(buffer) as view:  # copy once, not twice: it may be 512 MB
                 self._args.append(view[position : position + self._bulk].tobytes())
             self._held += self._bulk
             self._left -= 1

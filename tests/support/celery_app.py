@@ -1,5 +1,5 @@
-"""Programs that use Celery. The command ``celery -A tests.support.celery_app`` finds ``app``, which
-the environment tells where the node is, and in which file its tasks tell that they ran."""
+"""Celery programs. ``celery -A tests.support.celery_app`` finds ``app``; the environment names the
+node, and the file in which tasks record that they ran."""
 
 import os
 import time
@@ -12,7 +12,7 @@ import disque_trio.integrations.celery  # noqa: F401 - makes disque:// known
 
 
 def program(broker: str | None, **settings: Any) -> Celery:
-    """One with the tasks below."""
+    """A program with the tasks below."""
     program = Celery("tests", broker=broker, backend="disque://", set_as_current=False)
     program.conf.update(
         broker_transport_options={"retry": 5},
@@ -42,14 +42,14 @@ def fail() -> None:
 
 
 def third_time(self: Any) -> int:
-    """Succeeds when it is tried for the third time."""
+    """Succeeds at the third attempt."""
     if self.request.retries < 2:
         raise self.retry(countdown=0.05)
     return int(self.request.retries)
 
 
 def told(name: str, seconds: float = 0.0, file: str | None = None) -> None:
-    """Tell that it ran, and take so long."""
+    """Record that it ran, and take ``seconds``."""
     line = f"{name} {os.getpid()}\n".encode()
     log = os.open(file or os.environ["CELERY_FILE"], os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
     os.write(log, line)
@@ -58,7 +58,7 @@ def told(name: str, seconds: float = 0.0, file: str | None = None) -> None:
 
 
 def ran(file: Path) -> list[tuple[str, int]]:
-    """The names of the tasks that told that they ran, and the ids of their processes."""
+    """The names of recorded tasks, and the ids of their processes."""
     lines = file.read_text().splitlines() if file.exists() else []
     return [(name, int(pid)) for name, pid in (line.split() for line in lines)]
 

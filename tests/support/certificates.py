@@ -8,13 +8,13 @@ NAMES = "subjectAltName=DNS:localhost,IP:127.0.0.1,IP:::1"
 
 
 def make_certificates(directory: Path, name: str) -> None:
-    """NAME-ca.pem is an authority that signed NAME.pem, whose key is NAME.key."""
+    """Make NAME-ca.pem, a CA that signs NAME.pem with the key NAME.key."""
     make_authority(directory, name)
     sign(directory, name, name)
 
 
 def make_authority(directory: Path, name: str) -> None:
-    """NAME-ca.pem is an authority, whose key is NAME-ca.key."""
+    """Make NAME-ca.pem, a CA with the key NAME-ca.key."""
     ca = [f"{name}-ca.key", "-out", f"{name}-ca.pem"]
     openssl(
         directory,
@@ -34,8 +34,8 @@ def make_authority(directory: Path, name: str) -> None:
 def sign(
     directory: Path, authority: str, name: str, *, expired: bool = False, names: str = NAMES
 ) -> None:
-    """NAME.pem, whose key is NAME.key, is signed by the authority AUTHORITY-ca.pem. It is for this
-    machine by its names, or for others, and valid until tomorrow, or until yesterday."""
+    """Make NAME.pem with the key NAME.key, signed by the CA AUTHORITY-ca.pem. It is for this
+    machine's names or others, and valid until tomorrow, or until yesterday."""
     request = [f"{name}.key", "-out", f"{name}.csr"]
     openssl(directory, "req", *KEY, "-nodes", "-subj", "/CN=node", "-keyout", *request)
     Path(directory, "names.ext").write_text(names)

@@ -1,4 +1,4 @@
-"""A cluster of memberships over a network in memory; its time is moved by hand."""
+"""A cluster of memberships over an in-memory network, with a clock moved by hand."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ STEP = 10  # ms that a packet or a connection takes
 
 
 class MemoryLink(Link):
-    """One end of a connection; ``other`` is the far one."""
+    """One end of a connection; ``other`` is the far end."""
 
     __slots__ = ("closed", "machine", "other")
 
@@ -53,7 +53,7 @@ class MemoryNetwork:
 
 @dataclass(eq=False)
 class Machine:
-    """One node: its membership and what it was given."""
+    """One node: its membership and received packets."""
 
     wires: Wires
     ip: str
@@ -74,7 +74,7 @@ class Machine:
         self.boot(b"%040x" % random.Random(self.seed).getrandbits(160))
 
     def boot(self, id: bytes) -> None:
-        """Start the process: with what was saved, else as ``id``."""
+        """Start the process from its saved state, or else as ``id``."""
         self.up = True
         self.member = Membership(
             PacketWriter(id, self.port),
@@ -93,14 +93,14 @@ class Machine:
         self.cron_at = 0
 
     def cron(self, elapsed: int) -> None:
-        """Run the periodic work, which is due, and see when it is due again."""
+        """Run the due periodic work, and note when it is due again."""
         now = self.wires.now
         self.member.cron(now)
         due = self.member.heartbeat.next_due()
         self.cron_at = elapsed + due - now if due else NEVER
 
     def receive(self, link: Link, packet: bytes, now: int) -> None:
-        """A packet came; those that are not for the membership are kept in ``jobs``."""
+        """Receive a packet; those not for the membership are kept in ``jobs``."""
         sender = self.member.receive(link, packet, now)
         if sender:
             self.jobs.append((sender, packet))
@@ -113,7 +113,7 @@ class Machine:
         return None
 
     def crash(self) -> None:
-        """The process ends; its connections break."""
+        """End the process and break its connections."""
         self.up = False
         for link in self.links:
             link.close()
@@ -139,7 +139,7 @@ class Machine:
         return other.id in self.member.reachable
 
     def priority(self, other: Machine) -> int:
-        """Of ``other`` in HELLO."""
+        """The priority of ``other`` in HELLO."""
         (peer,) = [peer for peer in self.member.others() if peer.id == other.id]
         return peer.priority
 
@@ -147,19 +147,19 @@ class Machine:
 class Wires:
     """The network, the machines on it and their common clock, ``now``, which may be set.
 
-    ``blocked`` has pairs (from, to): what one sends to the other vanishes.
+    ``blocked`` contains pairs (from, to) between which packets vanish.
     """
 
     def __init__(self, node_timeout: int = 15_000) -> None:
         self.now = START
-        self._elapsed = 0  # ms that really passed
+        self._elapsed = 0  # ms of simulated time
         self.node_timeout = node_timeout
         self.machines: list[Machine] = []
         self.blocked: set[tuple[Machine, Machine]] = set()
         self._queue: list[tuple[int, Callable[[], None]]] = []
 
     def add(self, count: int, port: int = 7711) -> list[Machine]:
-        """So many new nodes, each on a machine of its own."""
+        """Add ``count`` nodes, each on its own machine."""
         new = [
             Machine(self, f"10.0.0.{len(self.machines) + i + 1}", port, len(self.machines) + i)
             for i in range(count)
@@ -177,7 +177,7 @@ class Wires:
         self.blocked.update(pairs)
 
     def isolate(self, machine: Machine) -> None:
-        """Nothing gets to ``machine`` or from it."""
+        """Block all traffic to and from ``machine``."""
         for other in self.machines:
             self.block((machine, other), (other, machine))
 
@@ -195,7 +195,7 @@ class Wires:
                 source.member.lost(link, self.now)
                 return
             if (source, target) in self.blocked or (target, source) in self.blocked:
-                return  # as a firewall that says nothing
+                return  # like a firewall that drops packets
             far = MemoryLink(target, False)
             link.other, far.other = far, link
             link.remote_ip = far.local_ip = ip
@@ -231,7 +231,7 @@ class Wires:
         self.wait(lambda: False, seconds, must=False)
 
     def wait(self, done: Callable[[], bool], seconds: float, must: bool = True) -> None:
-        """Let time pass until ``done``, which must be the case within ``seconds``."""
+        """Let time pass until ``done()``, which must happen within ``seconds``."""
         end = self._elapsed + round(seconds * 1000)
         while self._elapsed < end:
             if done():
@@ -251,8 +251,8 @@ class Wires:
         assert not must or done(), [m.member.describe() for m in self.machines]
 
     def meshed(self, machines: list[Machine] | None = None) -> bool:
-        """Whether each of ``machines`` (all if None) has a connection to each other one, and knows
-        no other node."""
+        """Whether each of ``machines`` (all if None) is connected to each other one, and knows no
+        other node."""
         machines = self.machines if machines is None else machines
         ids = {machine.id for machine in machines}
         return all(

@@ -1,4 +1,4 @@
-"""nodes.conf files as they may be found on a disk after something went wrong, from seeds."""
+"""nodes.conf files as they might be left after a failure, generated from seeds."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ CROWD_EVERY = 70
 
 
 def damaged_conf(rng: random.Random, base: str | None = None) -> bytes:
-    """A file that was good, or nearly, until some mutations."""
+    """A valid, or nearly valid, file with some mutations."""
     text = _base(rng) if base is None else base
     data = bytearray(text.encode("utf-8", "replace"))
     for _ in range(rng.choice([0, 0, 0, 1, 1, 2, 3, 8])):

@@ -1,10 +1,11 @@
-"""A console in a process of its own, and a browser without JavaScript."""
+"""A console in its own process, and a browser without JavaScript."""
 
 import html
 import http.client
 import os
 import re
 import signal
+import socket
 import ssl
 import subprocess
 import sys
@@ -28,7 +29,8 @@ PAGES: Mapping[str, str] = {
     "queue": "/queue?name={queue}",
     "queue that is not there": "/queue?name=nothing-here",
     "jobs": "/jobs",
-    "jobs, searched": "/jobs?queue={queue}&state=queued&youngest=0&header=x&value={queue}",
+    "jobs, searched": "/jobs?queue={queue}&state=queued&youngest=0&group={queue}&id=D-&header=x"
+    "&value={queue}&header=y&value=z",
     "job": "/job?id={job}",
     "dead letters": "/dead",
     "dead letters of a queue": "/dead?queue={queue}",
@@ -43,8 +45,8 @@ PAGES: Mapping[str, str] = {
     "setting": "/setting?name=maxmemory",
     "setting that is secret": "/setting?name=requirepass",
 }
-"""All pages, for the tests that look at each; ``{queue}`` is the name of a queue that has jobs,
-``{job}`` the id of one of these. A new page needs a line here, and has those tests."""
+"""All pages, for the tests that visit each one; ``{queue}`` is the name of a queue with jobs,
+``{job}`` the id of one of them. Add a line here to run these tests on a new page."""
 
 HOSTILE = (
     "<script>window.ran=1</script>",
@@ -60,12 +62,12 @@ HOSTILE = (
     "\u0000\u0007",
     "x" * 3000,
 )
-"""Names, bodies and the like that nothing may come of."""
+"""Hostile names, bodies and the like, which must have no effect."""
 
 
 @dataclass
 class Answer:
-    """What the console has answered."""
+    """A response of the console."""
 
     status: int
     headers: http.client.HTTPMessage
@@ -78,12 +80,12 @@ class Answer:
 
     @property
     def says(self) -> str:
-        """What is to be read, without markup."""
+        """The text without markup."""
         return " ".join(html.unescape(re.sub(r"<[^>]*>", " ", self.text)).split())
 
     @property
     def tags(self) -> list[tuple[str, dict[str, str]]]:
-        """The elements, with their attributes, as a browser reads them."""
+        """The elements with their attributes, as a browser parses them."""
         found: list[tuple[str, dict[str, str]]] = []
         parser = HTMLParser()
         parser.handle_starttag = lambda tag, attributes: found.append(  # type: ignore[method-assign]
@@ -94,18 +96,18 @@ class Answer:
 
     @property
     def where(self) -> str:
-        """Where it leads."""
+        """Where it redirects to."""
         return self.headers["location"] or ""
 
     @property
     def token(self) -> str:
-        """That of its forms."""
+        """The token in its forms."""
         found = re.search(r'name="token" value="([0-9a-f]+)"', self.text)
         assert found, self.text
         return found[1]
 
     def fields(self, action: str) -> dict[str, str]:
-        """The hidden fields of the form that leads to ``/do/action``."""
+        """The hidden fields of the form for ``/do/action``."""
         form = re.search(
             rf'<form[^>]*action="[^"]*/do/{action}"[^>]*>(.*?)</form>', self.text, re.S
         )
@@ -123,7 +125,7 @@ class Visitor:
     headers: dict[str, str] = field(default_factory=dict)
 
     def get(self, path: str, **headers: str) -> Answer:
-        """Ask for a page, and go where it leads to."""
+        """Get a page, following redirects."""
         answer = self.ask("GET", path, **headers)
         for _ in range(5):
             if answer.status not in (302, 303, 307):
@@ -132,11 +134,11 @@ class Visitor:
         return answer
 
     def post(self, path: str, form: Mapping[str, str], **headers: str) -> Answer:
-        """Send a form, and stay."""
+        """Submit a form without following redirects."""
         return self.ask("POST", path, urlencode(form), **headers)
 
     def do(self, page: str, action: str, **fields: str) -> Answer:
-        """Press a button of a page, answer its question with yes, and go where that leads to."""
+        """Press a button on a page, confirm, and follow the redirect."""
         form = self.get(page).fields(action) | fields
         answer = self.post(f"/do/{action}", form)
         if answer.status == 200:
@@ -171,7 +173,7 @@ class Visitor:
 
 
 class ConsoleProcess:
-    """``disque-console`` in a process of its own."""
+    """``disque-console`` in its own process."""
 
     def __init__(self, port: int, process: "subprocess.Popen[bytes]", log: Path) -> None:
         self.port = port
@@ -180,19 +182,19 @@ class ConsoleProcess:
 
     @property
     def base(self) -> str:
-        """The beginning of its addresses."""
+        """The start of its addresses."""
         return f"http://{HOST}:{self.port}"
 
     def visitor(self, **headers: str) -> Visitor:
-        """Somebody new."""
+        """A new visitor."""
         return Visitor(self.port, headers=headers)
 
     def wait_for(self, path: str, says: str | Callable[[str], bool]) -> None:
-        """Wait until a page says something."""
+        """Wait until a page contains a text."""
         visitor = self.visitor()
 
         def there() -> bool:
-            time.sleep(0.05)  # or it would be busy with nothing else
+            time.sleep(0.05)  # so that the console is not kept busy by this
             text = visitor.get(path).says
             return says in text if isinstance(says, str) else says(text)
 
@@ -200,26 +202,44 @@ class ConsoleProcess:
 
     @property
     def cpu(self) -> float:
-        """Seconds that it has used of a CPU."""
+        """CPU seconds that it has used."""
         words = Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()
         return (int(words[11]) + int(words[12])) / os.sysconf("SC_CLK_TCK")
 
     def stop(self) -> int:
-        """End it in good order; returns the exit status."""
+        """End it cleanly; returns the exit status."""
         self.process.send_signal(signal.SIGTERM)
         return self.process.wait(HANG_SECONDS)
 
 
+class UnixConnection(http.client.HTTPConnection):
+    """HTTP over a Unix socket."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__("localhost", timeout=HANG_SECONDS)
+        self._path = path
+
+    def connect(self) -> None:
+        self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self.sock.settimeout(HANG_SECONDS)
+        self.sock.connect(os.fspath(self._path))
+
+
 @contextmanager
 def console(
-    directory: Path, nodes: list[int], *options: str, tls: ssl.SSLContext | None = None
+    directory: Path,
+    nodes: list[int],
+    *options: str,
+    tls: ssl.SSLContext | None = None,
+    unix: Path | None = None,
 ) -> Iterator[ConsoleProcess]:
-    """A console that looks at the nodes with these ports, and answers. tls: how to reach it."""
+    """A running console for the nodes with these ports. tls: how to connect to it. unix: a socket
+    to use instead of a port."""
     port = free_port()
     log = directory / f"console-{port}.log"
     command = [sys.executable, "-m", "disque_trio.console.command"]
     command += ["--nodes", *(f"{HOST}:{node}" for node in nodes)]
-    command += ["--listen", f"{HOST}:{port}", *options]
+    command += ["--listen", str(unix) if unix else f"{HOST}:{port}", *options]
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     with log.open("wb") as output:
         process = subprocess.Popen(
@@ -227,7 +247,7 @@ def console(
         )
     found = ConsoleProcess(port, process, log)
     try:
-        wait_until(lambda: _answers(found, tls))
+        wait_until(lambda: _answers(found, tls, unix))
         yield found
     finally:
         if process.poll() is None:
@@ -239,10 +259,12 @@ def console(
             process.wait()
 
 
-def _answers(console: ConsoleProcess, tls: ssl.SSLContext | None) -> bool:
+def _answers(console: ConsoleProcess, tls: ssl.SSLContext | None, unix: Path | None) -> bool:
     assert console.process.poll() is None, console.log.read_text()
     connection = http.client.HTTPConnection(HOST, console.port, timeout=HANG_SECONDS)
-    if tls is not None:
+    if unix is not None:
+        connection = UnixConnection(unix)
+    elif tls is not None:
         connection = http.client.HTTPSConnection(
             HOST, console.port, timeout=HANG_SECONDS, context=tls
         )
@@ -256,5 +278,5 @@ def _answers(console: ConsoleProcess, tls: ssl.SSLContext | None) -> bool:
 
 
 def quoted(name: str | bytes) -> str:
-    """A name as it stands in addresses and hidden fields."""
+    """A name as in addresses and hidden fields."""
     return quote(name, safe="")

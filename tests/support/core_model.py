@@ -1,14 +1,14 @@
-"""A node in the plainest Python that can be right: what the core is compared with.
+"""The simplest correct node, to compare the core with.
 
-Nothing is kept in order, indexed or counted ahead: every question is answered by looking at all
-jobs. The model does not say which of several waiting clients is served by which of several queues
-when more than one would be right; ``deliver`` checks what the node did instead.
+Nothing is sorted, indexed or counted in advance: every question is answered by looking at all jobs.
+If several waiting clients could be served by several queues, the model does not choose; ``deliver``
+checks the node's choice instead.
 """
 
 from dataclasses import dataclass, field
 
-GRID = 32  # ms; the node looks at a job when the 32 ms that its time falls in are over
-IDLE = 300_000  # ms after which an empty queue goes
+GRID = 32  # ms; the node handles a job at the end of the 32 ms that contain its time
+IDLE = 300_000  # ms after which an empty queue is dropped
 JOB_BYTES = 480
 QUEUE_BYTES = 800
 
@@ -25,7 +25,7 @@ class ModelJob:
     delay: int
     retry: int
     expires: int
-    requeue_at: int  # 0: never
+    requeue_at: int  # 0 for never
     queued: bool = False
     was_queued: bool = False
     was_delivered: bool = False
@@ -33,18 +33,18 @@ class ModelJob:
     deliveries: int = 0
 
     def awake_at(self) -> int:
-        """When its time has come, for being queued or for being dropped."""
+        """When it is due to be queued or dropped."""
         gone = self.expires + 1000
         return min(self.requeue_at, gone) if self.requeue_at else gone
 
     def looked_at(self) -> int:
-        """When the node looks at it."""
+        """When the node handles it."""
         return (self.awake_at() // GRID + 1) * GRID
 
 
 @dataclass
 class ModelQueue:
-    """A queue; ``waiting`` has the clients in the order in which they came."""
+    """A queue; ``waiting`` contains the clients in order of arrival."""
 
     used: int
     paused_in: bool = False
@@ -52,14 +52,14 @@ class ModelQueue:
     waiting: list[int] = field(default_factory=list)
 
     def state(self) -> bytes:
-        """What PAUSE state answers."""
+        """The reply to PAUSE state."""
         if self.paused_in:
             return b"all" if self.paused_out else b"in"
         return b"out" if self.paused_out else b"none"
 
 
 class Model:
-    """What a node has to hold and to answer. ``jitter`` is added to every requeue time."""
+    """The correct contents and answers of a node. ``jitter`` is added to every requeue time."""
 
     def __init__(self, now: int, jitter: int) -> None:
         self.now = now
@@ -77,26 +77,26 @@ class Model:
         return sorted(found, key=lambda job: job.number)
 
     def next_wake(self) -> int:
-        """When something is due, 0: never."""
+        """When something is due next; 0 for never."""
         times = [job.looked_at() for job in self.jobs.values()]
         times += [deadline for _, deadline in self.waits.values() if deadline]
         return min(times, default=0)
 
     def memory(self) -> int:
-        """What all jobs and queues take."""
+        """The memory of all jobs and queues."""
         jobs = sum(JOB_BYTES + len(job.body) for job in self.jobs.values())
         return jobs + sum(QUEUE_BYTES + len(name) for name in self.queues)
 
     # ---- commands -------------------------------------------------------------------------------
 
     def queue(self, name: bytes) -> ModelQueue:
-        """The queue of that name, made if need be."""
+        """The queue with that name, created if necessary."""
         if name not in self.queues:
             self.queues[name] = ModelQueue(used=self.now)
         return self.queues[name]
 
     def add_problem(self, queue: bytes, delay: int, ttl: int, maxlen: int | None) -> str | None:
-        """The code of the error that ADDJOB has to give, if any."""
+        """The code of ADDJOB's error, if any."""
         if delay >= ttl:
             return "ERR"
         if maxlen is not None and len(self.queued(queue)) >= maxlen:
@@ -128,7 +128,7 @@ class Model:
             self.enqueue(job, False)
 
     def enqueue(self, job: ModelJob, nack: bool) -> bool:
-        """Put a job into its queue, where it may be."""
+        """Put a job into its queue, if it is allowed there."""
         if job.queued or (job.retry == 0 and job.was_delivered):
             return False
         job.queued = True
@@ -142,7 +142,7 @@ class Model:
         return True
 
     def dequeue(self, job: ModelJob) -> bool:
-        """Take a job out of its queue, if it is there."""
+        """Remove a job from its queue, if it is there."""
         if not job.queued:
             return False
         job.queued = False
@@ -150,12 +150,12 @@ class Model:
         return True
 
     def delete(self, job: ModelJob) -> None:
-        """Acknowledged, deleted or expired."""
+        """Remove a job that was acknowledged, deleted or expired."""
         self.dequeue(job)
         del self.jobs[job.id]
 
     def take(self, job: ModelJob) -> None:
-        """The node delivered ``job``: it must be the first of a queue that may give jobs."""
+        """Note a delivery of ``job``, which must be the first in a queue that may deliver."""
         assert job.queued
         assert job is self.queued(job.queue)[0]
         assert not self.queue(job.queue).paused_out
@@ -166,7 +166,7 @@ class Model:
             job.requeue_at = self.now + job.retry * 1000 + self.jitter
 
     def get(self, names: list[bytes], count: int) -> list[ModelJob]:
-        """What GETJOB has to give: one of each queue, and again until enough."""
+        """The result of GETJOB: one job from each queue, repeatedly until there are enough."""
         found: list[ModelJob] = []
         while True:
             before = len(found)
@@ -179,7 +179,7 @@ class Model:
                 return found
 
     def working(self, job: ModelJob) -> bool:
-        """Postpone the next delivery; False when half of the time to live is over."""
+        """Postpone the next delivery; returns False if half of the time to live is over."""
         if self.now - job.created > (job.expires - job.created) // 2:
             return False
         if job.retry:
@@ -188,7 +188,7 @@ class Model:
         return True
 
     def pause(self, name: bytes, options: list[str]) -> bytes:
-        """PAUSE; the state afterwards."""
+        """PAUSE; returns the state afterwards."""
         into = out = False
         for option in options:
             into = option != "none" and (into or option in ("in", "all"))
@@ -202,37 +202,37 @@ class Model:
         return b"none"
 
     def flush(self) -> set[int]:
-        """Forget everything; the clients whose wait ends by that."""
+        """Forget everything; returns the clients whose wait ends."""
         waiting = set(self.waits)
         self.jobs.clear()
         self.queues.clear()
         self.waits.clear()
         return waiting
 
-    # ---- clients that wait ----------------------------------------------------------------------
+    # ---- waiting clients ------------------------------------------------------------------------
 
     def block(self, client: int, names: list[bytes], timeout: int) -> None:
-        """``client`` waits, ``timeout`` ms or for ever (0)."""
+        """Make ``client`` wait for ``timeout`` ms, or forever (0)."""
         self.waits[client] = (names, self.now + timeout if timeout else 0)
         for name in names:
             if client not in self.queue(name).waiting:
                 self.queue(name).waiting.append(client)
 
     def stop_waiting(self, client: int) -> None:
-        """The wait is over or the client is gone."""
+        """End a wait, or note that the client is gone."""
         for name in self.waits.pop(client)[0]:
             if client in self.queues[name].waiting:
                 self.queues[name].waiting.remove(client)
 
     def deliver(self, client: int, id: bytes) -> None:
-        """A waiting client was given a job: it must be the one whose turn it was."""
+        """Note a delivery to a waiting client, whose turn it must be."""
         job = self.jobs[id]
         assert self.queue(job.queue).waiting[0] == client, "not first come, first served"
         self.take(job)
         self.stop_waiting(client)
 
     def starving(self) -> list[bytes]:
-        """Queues that have jobs and waiting clients and may give."""
+        """Queues that have both jobs and waiting clients, and may deliver."""
         return [
             name
             for name, queue in self.queues.items()
@@ -242,21 +242,21 @@ class Model:
     # ---- time -----------------------------------------------------------------------------------
 
     def tick(self, now: int) -> None:
-        """Do what is due with the jobs."""
+        """Handle due jobs."""
         self.now = now
         for job in [job for job in self.jobs.values() if job.looked_at() <= now]:
             queue = self.queues.get(job.queue)
             again = now + job.retry * 1000 + self.jitter
-            # One that was never queued may still be, until the last moment.
+            # A job that was never queued may still be queued, until the last moment.
             if job.expires + (0 if job.was_queued else 1000) <= now:
                 self.delete(job)
             elif job.queued or (job.retry and queue is not None and queue.paused_in):
-                job.requeue_at = again  # it stays where it is for another retry time
+                job.requeue_at = again  # it stays for another retry time
             else:
                 self.enqueue(job, False)
 
     def timed_out(self) -> set[int]:
-        """The clients whose wait is over by now."""
+        """The clients whose wait is over."""
         return {
             client
             for client, (_, deadline) in self.waits.items()
@@ -264,7 +264,7 @@ class Model:
         }
 
     def drop_idle_queues(self) -> int:
-        """Forget queues that nobody needs; how many."""
+        """Drop unused queues; returns their number."""
         idle = [
             name
             for name, queue in self.queues.items()

@@ -1,9 +1,8 @@
-"""Programs that archive, drain or fill a queue, as processes of their own that can be killed where
-it hurts.
+"""Programs that archive, drain or fill a queue, as processes that can be killed at critical points.
 
-The product has no place to stop at; the classes here add some. A point is armed by a file
-``arm-<point>``: who comes by leaves ``at-<point>`` with its process id, and waits to be killed, or
-for the file to go.
+The product has no such points; the classes here add them. A file ``arm-<point>`` arms a point: a
+process that gets there writes its process id into ``at-<point>``, and waits to be killed, or for
+the file to be removed.
 """
 
 import json
@@ -49,14 +48,14 @@ from disque_trio.spark.sink.adder import Adder, Refusal
 from disque_trio.spark.sink.writer import Added, BatchWriter, StreamWriter
 from tests.support import quick_java
 
-ROWS = 600  # that are written
+ROWS = 600  # rows to write
 FILLING = {"pipeline": "100", "replicate": "2"}
 LEASE_QUEUE = "crashing"
 _PUBLISH = ((LeaseFile, LeaseFile.publish), (QueueDraft, QueueDraft.publish))
 
 
 class Points:
-    """The points of a directory."""
+    """The points in a directory."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
@@ -65,12 +64,12 @@ class Points:
         (self.directory / f"arm-{point}").touch()
 
     def waiting(self, point: str) -> int:
-        """The process that waits there, 0 if none does."""
+        """The process that waits there, or 0."""
         path = self.directory / f"at-{point}"
         return int(path.read_text()) if path.exists() else 0
 
     def release(self, point: str) -> None:
-        """Who waits there, if it lives, goes on."""
+        """Let the process that waits there continue, if it is alive."""
         (self.directory / f"at-{point}").unlink()
 
     def pass_by(self, point: str) -> None:
@@ -88,14 +87,14 @@ class Points:
 
 
 class CrashingSource(DisqueSource):
-    """``disque`` that stops at points."""
+    """The source ``disque``, with points to stop at."""
 
     @classmethod
     def name(cls) -> str:
         return "disque-crashing"
 
     def schema(self) -> StructType:
-        return READ_SCHEMA  # whatever the options are: there is one more
+        return READ_SCHEMA  # whatever the options: there is an additional one
 
     def reader(self, schema: StructType) -> DataSourceReader:
         return CrashingBatchReader(schema, self.options)
@@ -111,7 +110,8 @@ class CrashingSource(DisqueSource):
 
 
 def stopping(points: Points, rows: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """What ``rows`` reads, stopping after GETJOB before the lease, and mid read."""
+    """The batches of ``rows``, stopping between GETJOB and the lease, and in the middle of
+    reading."""
 
     for draft, publish in _PUBLISH:
 
@@ -128,10 +128,10 @@ def stopping(points: Points, rows: Iterator[pa.RecordBatch]) -> Iterator[pa.Reco
 
 
 def stop_in_ack(points: Points) -> None:
-    """From now on this process stops between two ACKJOBs."""
+    """Make this process stop between two ACKJOBs."""
 
     class HalfLink(Link):
-        """Says ACKJOB of half of the jobs, stops, and says it of all."""
+        """Sends ACKJOB for half of the jobs, stops, and sends it for all."""
 
         def send(
             self, requests: Sequence[Sequence[Arg]], seconds: float | None = None
@@ -146,7 +146,7 @@ def stop_in_ack(points: Points) -> None:
 
 
 class CrashingReader(StreamReader):
-    """Stops where any reader does, with a batch planned, and between two ACKJOBs."""
+    """Stops like any reader, with a batch planned, and between two ACKJOBs."""
 
     def __init__(self, schema: StructType, options: dict[str, str]) -> None:
         super().__init__(schema, options)
@@ -167,7 +167,7 @@ class CrashingReader(StreamReader):
 
 
 class CrashingBatchReader(BatchReader):
-    """Stops where any reader does, and with a batch planned."""
+    """Stops like any reader, and with a batch planned."""
 
     def __init__(self, schema: StructType, options: dict[str, str]) -> None:
         super().__init__(schema, options)
@@ -183,7 +183,7 @@ class CrashingBatchReader(BatchReader):
 
 
 def add_stopping(points: Points) -> None:
-    """From now on this process stops when some jobs are added."""
+    """Make this process stop when some of the jobs are added."""
 
     class CrashingAdder(Adder):
         def add(self, jobs: Sequence[Sequence[Arg]]) -> list[Refusal]:
@@ -195,7 +195,7 @@ def add_stopping(points: Points) -> None:
 
 
 class CrashingBatchWriter(BatchWriter):
-    """Stops when some jobs are added, and when all are."""
+    """Stops when some of the jobs are added, and when all are."""
 
     def __init__(self, schema: StructType, options: dict[str, str], overwrite: bool) -> None:
         super().__init__(schema, options, overwrite)
@@ -211,7 +211,7 @@ class CrashingBatchWriter(BatchWriter):
 
 
 class CrashingStreamWriter(StreamWriter):
-    """Stops as the writer of a frame."""
+    """Stops like the batch writer."""
 
     def __init__(self, schema: StructType, options: dict[str, str], overwrite: bool) -> None:
         super().__init__(schema, options, overwrite)
@@ -227,13 +227,13 @@ class CrashingStreamWriter(StreamWriter):
 
 
 class Program:
-    """What the process does until the file ``stop`` is there; what fails is begun again.
+    """The work of the process until the file ``stop`` exists; failures are retried.
 
     Args:
-        directory: of all its files.
+        directory: for all its files.
         nodes, queue: where jobs are.
         master: of Spark.
-        leases: where they are kept, ``directory`` or ``disque``.
+        leases: where to keep them, ``directory`` or ``disque``.
     """
 
     def __init__(self, directory: Path, nodes: str, queue: str, master: str, leases: str) -> None:
@@ -282,7 +282,7 @@ class Program:
             self.say(failed=str(problem)[:2000])
 
     def archive(self) -> None:
-        """A stream out of the queue into ``archive/batch=<number>``."""
+        """Stream the queue into ``archive/batch=<number>``."""
 
         def sink(frame: DataFrame, batch: int) -> None:
             frame.write.mode("overwrite").parquet(
@@ -302,7 +302,7 @@ class Program:
         self.follow(stream.option("checkpointLocation", checkpoint).start())
 
     def drain(self) -> None:
-        """A frame of what is queued into a new directory, and again."""
+        """Repeatedly write a frame of the queued jobs into a new directory."""
         path = self.directory / "archive" / f"batch={uuid.uuid4().hex}"
         stop_in_ack(self.points)
         try:
@@ -320,7 +320,7 @@ class Program:
             self.say(failed=str(problem)[:2000])
 
     def fill(self) -> None:
-        """A frame into the queue, once."""
+        """Write a frame into the queue, once."""
         if (self.directory / "filled").exists():
             time.sleep(0.05)
             return
@@ -334,7 +334,7 @@ class Program:
             (self.directory / "filled").touch()
 
     def sink(self) -> None:
-        """A stream of the lines of the files in ``in`` into the queue."""
+        """Stream the lines of the files in ``in`` into the queue."""
         lines = self.session.readStream.text(str(self.directory / "in"))
         out = lines.withColumnRenamed("value", "body").writeStream
         checkpoint = str(self.directory / "checkpoint")
@@ -343,7 +343,7 @@ class Program:
 
 
 def main(directory: Path, nodes: str, queue: str, what: str, master: str, leases: str) -> None:
-    """Do one of the things that a ``Program`` can do, until the file ``stop`` is there."""
+    """Run one method of a ``Program`` until the file ``stop`` exists."""
     program = Program(directory, nodes, queue, master, leases)
     act = {
         "archive": program.archive,
@@ -357,7 +357,7 @@ def main(directory: Path, nodes: str, queue: str, what: str, master: str, leases
 
 
 if __name__ == "__main__":
-    # What is pickled has to be found by workers under the name of the module.
+    # Workers must find pickled objects under the name of the module.
     from tests.support import crash_app
 
     crash_app.main(Path(sys.argv[1]), *sys.argv[2:])

@@ -1,4 +1,4 @@
-"""A program with Spark that tests kill, and what it leaves."""
+"""A Spark program that tests kill, and the files that it leaves."""
 
 import os
 import signal
@@ -19,18 +19,18 @@ from tests.support.harness import HANG_SECONDS, LiveNode, wait_until
 LONG = bool(os.environ.get("DISQUE_SPARK_CRASHES"))
 LONG_ONLY = pytest.mark.skipif(not LONG, reason="half a minute each; set DISQUE_SPARK_CRASHES")
 LEASES = pytest.mark.parametrize("leases", ["directory", "disque"])
-JOBS = 600  # before each kill; more than a batch
+JOBS = 600  # before each kill, more than a batch
 START_SECONDS = 240.0  # a driver on a loaded machine
 TWO_EXECUTORS = "local-cluster[2,1,512]"
-SOON = 6  # s, a retry time; for tests that wait for it
-LATE = 600  # s, for tests in which no job may come by its retry time
+SOON = 6  # s, retry time for tests that wait for it
+LATE = 600  # s, retry time for tests in which it must not expire
 
 
 class Application:
-    """``crash_app`` and what it leaves in its directory.
+    """``crash_app``, and the files that it leaves in its directory.
 
     Args:
-        what: it does.
+        what: the method to run.
         master: of Spark.
         leases: where they are kept, ``directory`` or ``disque``.
     """
@@ -56,7 +56,7 @@ class Application:
     def start(self) -> None:
         for name in ("jvm", "stop"):
             (self.directory / name).unlink(missing_ok=True)
-        # The workers of a cluster write below Spark's home, which is no place for that.
+        # By default, the workers of a cluster write below Spark's home.
         home = self.directory / "spark"
         home.mkdir(exist_ok=True)
         for path in Path(pyspark.__file__).parent.iterdir():
@@ -102,8 +102,8 @@ class Application:
         self.produced += JOBS
 
     def kill_at(self, point: str, *others: Callable[[int], None]) -> None:
-        """Wait for a process to come to the point, and kill it; or do ``others`` instead, which
-        are told which one waits."""
+        """Wait for a process to reach the point, and kill it; or call ``others`` with its id
+        instead."""
         wait_until(partial(self.points.waiting, point), START_SECONDS)
         waiting = self.points.waiting(point)
         for other in others or (kill,):
@@ -120,7 +120,7 @@ class Application:
         kill(int((self.directory / "jvm").read_text()))
 
     def executor(self, waiting: int) -> None:
-        """Kill the JVM of the executor that has the process that waits, or of any executor."""
+        """Kill the JVM of the executor of the waiting process, or of any executor."""
         own = [pid for pid in executors() if waiting in descendants(pid)]
         jvm = int((self.directory / "jvm").read_text())
         kill((own or [pid for pid in executors() if pid in descendants(jvm)])[0])
@@ -130,14 +130,14 @@ class Application:
         self.nodes[0].kill()
 
     def ended(self) -> None:
-        """Wait for the process to be gone, and all that it has started."""
+        """Wait for the end of the process and all its descendants."""
         assert self._process is not None
         self._process.wait(HANG_SECONDS)
         pid = (self.directory / "jvm").read_text()
         wait_until(lambda: not Path(f"/proc/{pid}").exists())
 
     def archived(self) -> list[str]:
-        """What is in the files that are complete."""
+        """The contents of complete files."""
         files = [
             str(path)
             for path in (self.directory / "archive").glob("batch=*/*.parquet")
@@ -147,15 +147,15 @@ class Application:
         return [body.decode() for body in table.column("body").to_pylist()]
 
     def is_archived(self) -> bool:
-        """Whether no node has a job any more."""
+        """Whether no node has any job left."""
         return not any(jobs_at(node) for node in self.nodes if alive(node))
 
     def is_added(self) -> bool:
-        """Whether all rows that are written are jobs."""
+        """Whether all written rows are jobs."""
         return set(self.added()) == bodies(ROWS)
 
     def added(self) -> list[str]:
-        """The bodies of the jobs, each once, however many copies it has."""
+        """The bodies of the jobs, once for each job, however many copies it has."""
         found: dict[str, str] = {}
         for node in self.nodes:
             if alive(node):
@@ -163,7 +163,7 @@ class Application:
         return list(found.values())
 
     def finish(self, done: Callable[[], bool]) -> None:
-        """Wait until it has done its work, and end it in good order."""
+        """Wait until the work is done, and end it cleanly."""
         wait_until(done, 150)
         (self.directory / "stop").touch()
         self.ended()
@@ -191,7 +191,7 @@ def parents() -> dict[int, int]:
 
 
 def descendants(pid: int) -> set[int]:
-    """The processes that come from ``pid``."""
+    """The descendants of ``pid``."""
     parent_of = parents()
     found: set[int] = set()
     for child in parent_of:
@@ -204,7 +204,7 @@ def descendants(pid: int) -> set[int]:
 
 
 def executors() -> list[int]:
-    """The executors of all Sparks of this machine."""
+    """All Spark executors on this machine."""
     found: list[int] = []
     for path in Path("/proc").glob("[0-9]*/cmdline"):
         try:
@@ -221,14 +221,14 @@ def alive(node: LiveNode) -> bool:
 
 
 def jobs_at(node: LiveNode) -> int:
-    """How many jobs of the queue the node holds that are not acknowledged."""
+    """The number of unacknowledged jobs of the queue on the node."""
     reply = node.ask("JSCAN", 0, "BUSYLOOP", "QUEUE", "q", "STATE", "queued", "STATE", "active")
     assert isinstance(reply, list)
     return len(reply[1])
 
 
 def bodies_at(node: LiveNode) -> dict[str, str]:
-    """The bodies of all jobs of a node that are not acknowledged, by their ids."""
+    """The bodies of all unacknowledged jobs on a node, by id."""
     reply = node.ask("JSCAN", 0, "BUSYLOOP", "STATE", "queued", "STATE", "active", "REPLY", "all")
     assert isinstance(reply, list)
     jobs = [dict(zip(job[::2], job[1::2], strict=True)) for job in reply[1]]

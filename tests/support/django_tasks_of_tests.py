@@ -1,11 +1,13 @@
-"""Tasks of the Django project that tests run. They are here and not with its settings, as they can
-only be made when these are read."""
+"""Tasks of the tests' Django project. They are separate from its settings, because they can only be
+created after those are read."""
 
 import os
 import time
+from pathlib import Path
 from typing import Any
 
 from disque_trio.integrations.django.framework import TaskContext
+from tests.support.harness import wait_until
 from tests.support.task_story import record
 
 try:
@@ -16,9 +18,12 @@ except ImportError:
 
 @task
 def work(name: str) -> None:
-    """Run for a moment, and write that down."""
+    """Run until a file is there, if UNTIL names one, or else for a moment; and record it."""
     record(os.environ["RUNS"], "begin", name)
-    time.sleep(float(os.environ.get("SECONDS", "0.01")))
+    if until := os.environ.get("UNTIL"):
+        wait_until(Path(until).exists)
+    else:
+        time.sleep(float(os.environ.get("SECONDS", "0.01")))
     record(os.environ["RUNS"], "end", name)
 
 

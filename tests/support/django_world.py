@@ -1,4 +1,4 @@
-"""Django in the process of the tests, where it can be set up once."""
+"""Django in the test process, where it can be set up only once."""
 
 from typing import Any
 
@@ -32,14 +32,14 @@ def tasks_on(url: str, **options: Any) -> dict[str, Any]:
 from disque_trio.integrations.django import backend  # noqa: E402
 
 with override_settings(TASKS=tasks_on("disque://127.0.0.1:7711")):
-    # Tasks look at their backend as they are made.
+    # Tasks read their backend when they are created.
     from tests.support import django_tasks_of_tests as tasks
 
 __all__ = ["disconnect", "tasks", "tasks_on"]
 
 
 def disconnect() -> None:
-    """Close what the backends have opened."""
+    """Close the backends' connections."""
     while backend._links:
         _, link = backend._links.popitem()
         link.close()

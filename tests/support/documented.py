@@ -1,5 +1,5 @@
-"""Commands of the documentation, run as they stand there; only ports and directories are others,
-so that they disturb nobody."""
+"""Runs commands of the documentation as written, except for ports and directories, which are
+replaced so that they disturb nobody."""
 
 import contextlib
 import io
@@ -16,10 +16,15 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from tests.support import ROOT
+from tests.support.harness import free_ports
 
-Main = Callable[[list[str]], int]  # a command's: arguments, exit status
+ID = r"D-[0-9a-f]{8}-[0-9A-Za-z+/]{24}-[0-9a-f]{4}"
+# Typed before commands that belong in /tmp/disque, with the project's programs in the PATH.
+IN_PLACE = "  mkdir -p /tmp/disque\n  export PATH=$PWD/.venv/bin:$PATH\n  cd /tmp/disque\n"
+Type = Callable[..., str]  # the fixture type_in
+Main = Callable[[list[str]], int]  # a command: arguments to exit status
 
-# Has the test run the command.
+# Makes the test run the command.
 _ASK = """\
 import json, socket, sys
 with socket.socket(socket.AF_UNIX) as asked:
@@ -34,7 +39,8 @@ sys.exit(status)
 
 
 def section(page: str, title: str) -> str:
-    """What stands below a title of a page of docs/, up to the next one of its level or above."""
+    """The section below a title on a page of docs/, up to the next title of the same or a higher
+    level."""
     text = (ROOT / "docs" / page).read_text()
     found = re.search(rf"^(#+) {re.escape(title)}$", text, re.MULTILINE)
     assert found, f"{page} has no {title!r}"
@@ -43,19 +49,35 @@ def section(page: str, title: str) -> str:
 
 
 def commands(page: str, title: str) -> str:
-    """What is indented there."""
-    lines = section(page, title).splitlines(True)
+    """The indented blocks of that section, except in fenced programs."""
+    text = re.sub(r"^```.*?^```", "", section(page, title), flags=re.MULTILINE | re.DOTALL)
+    lines = text.splitlines(True)
     return "".join(line[4:] for line in lines if line.startswith("    "))
 
 
+def port_digits() -> str:
+    """The digits of three free ports before the last digit, which counts from 1."""
+    return str(free_ports(3)[0] // 10)
+
+
+def shape(text: str) -> str:
+    """A text without its ids and numbers, which differ each time."""
+    return re.sub(rf"{ID}|0x[0-9a-f]+|\d+", "N", text)
+
+
+def until(condition: str) -> str:
+    """A line that waits for a condition."""
+    return f"  for n in $(seq 600); do if {condition}; then break; fi; sleep 0.1; done\n"
+
+
 class Typist:
-    """Types commands into a shell in the directory of the project.
+    """Types commands into a shell in the project's directory.
 
     Args:
-        directory: for temporary files, and what ``others`` say; nodes leave their ``pid`` there.
-        others: what is to stand instead of what, besides the environment of these tests.
-        main: what ``disque-pipeline`` is, which is then run in this thread of this process, so that
-            it can have a session of Spark that is there; None: a process of its own.
+        directory: for temporary files, and for ``others``; nodes leave their ``pid`` there.
+        others: replacements besides the environment of these tests.
+        main: replaces ``disque-pipeline``, and runs in this thread of this process, so that it can
+            use an existing Spark session; None for a separate process.
     """
 
     def __init__(
@@ -67,15 +89,15 @@ class Typist:
         self._others = {**others, "$PWD/.venv/bin": programs, ".venv/bin": programs}
 
     def type(self, script: str, *, strictly: bool = True) -> str:
-        """Returns all that was printed.
+        """Type ``script``; returns all output.
 
         Args:
-            strictly: the first command that fails ends it.
+            strictly: whether the first failure ends it.
 
         Raises:
-            AssertionError: it failed.
+            AssertionError: the script failed.
         """
-        olds = sorted(self._others, key=len, reverse=True)  # one may be in another
+        olds = sorted(self._others, key=len, reverse=True)  # one may contain another
         either = "|".join(map(re.escape, olds))
         script = re.sub(either, lambda found: self._others[found[0]], script)
         socket_path = self._directory / "asked"
@@ -117,7 +139,7 @@ class Typist:
         return text
 
     def _answer(self, listener: socket.socket, main: Main) -> bool:
-        """Run a command that the shell asks for. False: it has ended."""
+        """Run a command requested by the shell; returns False if the shell has ended."""
         connection, _ = listener.accept()
         with connection, connection.makefile("r") as asked:
             line = asked.readline()
@@ -134,7 +156,7 @@ class Typist:
         return True
 
     def _clean_up(self, shell: "subprocess.Popen[bytes]") -> None:
-        if shell.poll() is None:
+        with contextlib.suppress(ProcessLookupError):  # what it left in the background
             os.killpg(shell.pid, signal.SIGKILL)
         for pid in self._directory.rglob("pid"):
             with contextlib.suppress(ProcessLookupError):
@@ -143,5 +165,5 @@ class Typist:
 
 def _tell_the_end(shell: "subprocess.Popen[bytes]", path: Path) -> None:
     shell.wait()
-    with socket.socket(socket.AF_UNIX) as nothing:
-        nothing.connect(str(path))
+    with socket.socket(socket.AF_UNIX) as nothing, contextlib.suppress(OSError):
+        nothing.connect(str(path))  # nobody listens any more if the test has failed

@@ -1,4 +1,4 @@
-"""A program of Dramatiq that tests run as a process: ``python dramatiq_app.py``."""
+"""A Dramatiq program that tests run as a process: ``python dramatiq_app.py``."""
 
 import os
 import signal
@@ -17,7 +17,7 @@ dramatiq.set_broker(broker)
 
 @dramatiq.actor(max_retries=0)
 def work(task: str) -> None:
-    """Run for a moment, and write that down."""
+    """Run for a moment, and record it."""
     record(os.environ["RUNS"], "begin", task)
     time.sleep(float(os.environ.get("SECONDS", "0.01")))
     record(os.environ["RUNS"], "end", task)

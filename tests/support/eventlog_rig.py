@@ -1,4 +1,4 @@
-"""An event log as a node has it, with what a test wants to know of it."""
+"""A node's event log, with helpers for tests."""
 
 import json
 from collections.abc import AsyncIterator, Callable
@@ -17,7 +17,7 @@ NODE = "0123456789abcdef0123456789abcdef01234567"
 
 
 class Source:
-    """What a node has of events."""
+    """A node's source of events."""
 
     def __init__(self) -> None:
         self.eventing = False
@@ -30,14 +30,14 @@ class Source:
         self._sleepers.append(wake)
 
     def stir(self) -> None:
-        """Wake what rests while nothing happens."""
+        """Wake those who wait for events."""
         sleepers, self._sleepers = self._sleepers, []
         for wake in sleepers:
             wake()
 
     @property
     def sleepers(self) -> int:
-        """How many wait until something happens."""
+        """The number of those who wait for events."""
         return len(self._sleepers)
 
     def make(self, count: int) -> None:
@@ -50,7 +50,7 @@ class Source:
 
 
 class Notes:
-    """A log that remembers how much was said."""
+    """A log that counts its messages."""
 
     def __init__(self) -> None:
         self.warnings: list[str] = []
@@ -76,14 +76,14 @@ class Rig:
         return self.log.info()[f"event_log_{field}"]
 
     def child(self) -> int:
-        """The process that writes; 0: there is none."""
+        """The writing process, or 0."""
         return int(self.value("process_id"))
 
     def names(self) -> list[str]:
         return sorted(path.name for path in self.directory.iterdir())
 
     def lines(self) -> list[dict[str, object]]:
-        """All of closed files, in order."""
+        """All lines in closed files, in order."""
         names = [name for name in self.names() if name.endswith(".jsonl")]
         texts = [(self.directory / name).read_text() for name in names]
         events = map(json.loads, "".join(texts).splitlines())
@@ -101,7 +101,7 @@ async def until(condition: Callable[[], object], seconds: float = HANG_SECONDS) 
 
 @asynccontextmanager
 async def running(rig: Rig, seconds: float = recorder.STOP_SECONDS) -> AsyncIterator[None]:
-    """The node runs, with an event log, and ends in good order."""
+    """Run a node with an event log, and end it cleanly."""
     rig.log.apply(rig.settings())
     try:
         async with trio.open_nursery() as nursery:

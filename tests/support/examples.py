@@ -1,4 +1,4 @@
-"""The programs of ``examples/`` in other languages, and what they need to run."""
+"""The programs of ``examples/`` in other languages, and their requirements."""
 
 import os
 import shutil
@@ -12,13 +12,13 @@ import pytest
 from tests.support import ROOT
 
 EXAMPLES = ROOT / "examples"
-# `make test-interop` sets it: what can be installed has to be there then.
+# Set by `make test-interop`: then everything installable must be there.
 REQUIRED = bool(os.environ.get("DISQUE_INTEROP"))
-GO = {"GO111MODULE": "off", "GOPATH": "/usr/share/gocode"}  # where Debian has libraries of Go
+GO = {"GO111MODULE": "off", "GOPATH": "/usr/share/gocode"}  # Debian's Go libraries
 
 
 def succeeds(*command: str) -> bool:
-    """Whether the program is there, and ends well."""
+    """Whether the program exists and succeeds."""
     return shutil.which(command[0]) is not None and (
         subprocess.run(command, capture_output=True, check=False).returncode == 0
     )
@@ -26,7 +26,7 @@ def succeeds(*command: str) -> bool:
 
 @cache
 def missing(language: str) -> str:
-    """What has to be installed for the examples in ``language``, or nothing."""
+    """What must be installed for the examples in ``language``, or empty."""
     there: dict[str, tuple[Callable[[], bool], str]] = {
         "node": (
             lambda: shutil.which("node") is not None and (EXAMPLES / "node/node_modules").exists(),
@@ -52,14 +52,14 @@ def missing(language: str) -> str:
 
 
 def need(language: str) -> None:
-    """Skip the test where the tools of ``language`` are missing; `make test-interop` fails."""
+    """Skip the test if the tools of ``language`` are missing; fail in `make test-interop`."""
     if packages := missing(language):
         (pytest.fail if REQUIRED else pytest.skip)(f"missing: {packages}")
 
 
 def command_of(example: str, directory: Path) -> list[str]:
-    """The words that run ``example``, a path in ``examples/``; what has to be compiled is compiled
-    into ``directory`` first."""
+    """The command that runs ``example``, a path in ``examples/``; compiles it into ``directory``
+    first if necessary."""
     source = str(EXAMPLES / example)
     program = str(directory / "jobs")
     match example.split("/")[0]:

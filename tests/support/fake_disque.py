@@ -1,4 +1,4 @@
-"""A scripted node: a real TCP server in the test's own process that answers as it is told."""
+"""A scripted node: a TCP server in the test process with predefined replies."""
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -17,7 +17,7 @@ Value: TypeAlias = "bytes | int | list[Value] | None"
 
 
 def bulk(*values: Value) -> bytes:
-    """An array of bulk strings, integers, nulls and, for each list, an array of such."""
+    """Encode an array of bulk strings, integers, nulls and nested arrays."""
     out = b"*%d\r\n" % len(values)
     for value in values:
         if value is None:
@@ -32,12 +32,12 @@ def bulk(*values: Value) -> bytes:
 
 
 def array(*encoded: bytes) -> bytes:
-    """An array of elements that are encoded already."""
+    """An array of encoded elements."""
     return b"*%d\r\n" % len(encoded) + b"".join(encoded)
 
 
 def job(number: int, body: bytes = b"body", queue: bytes = b"q") -> bytes:
-    """GETJOB's reply with one job, as WITHCOUNTERS gives it."""
+    """GETJOB's reply with one job, WITHCOUNTERS."""
     id = JOB_ID.format(number).encode()
     return array(bulk(queue, id, body, b"nacks", 0, b"additional-deliveries", 0))
 
@@ -54,8 +54,8 @@ def hello(node_id: str, *nodes: tuple[str, str, int, int]) -> bytes:
 class FakeNode:
     """Answers each command by ``self.answers[NAME]``.
 
-    An answer is bytes, a list of them (one for each call, the last one for ever), or a function of
-    the command's arguments that returns bytes. ``HANG`` never answers, ``DROP`` closes.
+    An answer is bytes, a list of bytes (one per call, repeating the last), or a function of the
+    command's arguments that returns bytes. ``HANG`` never answers, ``DROP`` closes the connection.
     """
 
     HANG = b"<hang>"
@@ -67,12 +67,12 @@ class FakeNode:
         self.priority = 1
         self.others: list[tuple[str, str, int, int]] = []
         self.seen: list[list[bytes]] = []
-        self.seen_on: list[tuple[int, str]] = []  # number of the connection, name of the command
+        self.seen_on: list[tuple[int, str]] = []  # connection number, command name
         self.connections = 0
         self.open_connections = 0
         self.answers: dict[str, bytes | list[bytes] | Callable[[list[bytes]], bytes]] = {}
         self.late: bytes = b""
-        """Sent to a hanging client at the moment when it hangs up."""
+        """Sent to a hanging client when it hangs up."""
         self._news = trio.Event()
         self._listening = trio.CancelScope()
         self._stopped = trio.Event()
@@ -83,7 +83,7 @@ class FakeNode:
         return f"127.0.0.1:{self.port}"
 
     def names(self) -> list[str]:
-        """The names of the commands so far, HELLO left out."""
+        """The names of the commands so far, except HELLO."""
         return [name for name in (c[0].decode() for c in self.seen) if name != "HELLO"]
 
     def count(self, name: str) -> int:
@@ -97,7 +97,7 @@ class FakeNode:
     async def start(self, nursery: trio.Nursery) -> None:
         self._listening, self._stopped = trio.CancelScope(), trio.Event()
         while True:
-            # Not a port of outgoing connections: it must be free when we start again.
+            # Not an ephemeral port: it must still be free when we start again.
             port = self.port or free_port()
             try:
                 listeners = await trio.open_tcp_listeners(port, host="127.0.0.1")
@@ -116,7 +116,7 @@ class FakeNode:
         nursery.start_soon(listen)
 
     async def stop(self) -> None:
-        """Refuse connections and drop those that are there."""
+        """Refuse new connections and drop existing ones."""
         self._listening.cancel()
         await self._stopped.wait()
         self.drop_all()

@@ -1,4 +1,4 @@
-"""Another node of the cluster, played by a test: it speaks the bus, and does what it is told."""
+"""Another node of the cluster, played by a test: it speaks the bus protocol as told."""
 
 import secrets
 import socket
@@ -23,7 +23,7 @@ HOST = "127.0.0.1"
 
 
 class BusWire:
-    """One connection of the bus."""
+    """A bus connection."""
 
     def __init__(self, sock: socket.socket) -> None:
         self.sock = sock
@@ -36,7 +36,7 @@ class BusWire:
         self.sock.sendall(b"".join(packets))
 
     def read(self) -> bytes:
-        """The next packet. Raises EOFError when the node closed the connection."""
+        """The next packet. Raises EOFError if the node closed the connection."""
         while not self.got:
             try:
                 data = self.sock.recv(1 << 20)
@@ -48,7 +48,7 @@ class BusWire:
         return self.got.pop(0)
 
     def there(self) -> list[bytes]:
-        """All packets that are there already."""
+        """All packets already received."""
         self.sock.setblocking(False)
         try:
             while data := self.sock.recv(1 << 20):
@@ -72,7 +72,7 @@ class BusWire:
 
 
 def bus_wire(node: LiveNode, host: str = HOST) -> BusWire:
-    """A connection to the bus of ``node``, by nobody in particular."""
+    """A connection to the bus of ``node``, from no node in particular."""
     return BusWire(socket.create_connection((host, node.port + BUS_OFFSET), timeout=HANG_SECONDS))
 
 
@@ -118,20 +118,20 @@ class FakePeer:
         return self.from_node
 
     def join(self) -> "FakePeer":
-        """Become a member: send MEET, and answer the node that comes to see who that was."""
+        """Become a member: send MEET, and answer the node when it connects back."""
         self.to_node.send(self.packets.gossip(MEET, []))
         assert packet_type(self.to_node.read()) == PONG
         self.accept()
         first = self.from_node.read()
         assert packet_type(first) in (PING, MEET)
         self.from_node.send(self.packets.gossip(PONG, []))
-        # When it has answered a PING, it has dealt with what came before.
+        # Once it has answered a PING, it has processed everything before it.
         self._ping(self.from_node)
         self.ping()
         return self
 
     def ping(self) -> None:
-        """Wait until the node has dealt with all that was sent to it."""
+        """Wait until the node has processed everything sent to it."""
         self._ping(self.to_node)
 
     def _ping(self, wire: BusWire) -> None:
@@ -151,8 +151,8 @@ class FakePeer:
         return found
 
     def copies(self, count: int = 1) -> list[bytes]:
-        """Ids of the next ``count`` jobs that the node wants copied. One that it asks for again,
-        since it has not been confirmed for a while, does not count again."""
+        """Ids of the next ``count`` jobs for which the node wants copies. Repeated requests, for
+        unconfirmed jobs, count once."""
         found: list[bytes] = []
         while len(found) < count:
             [packet] = self.expect(REPLJOB)
@@ -163,17 +163,17 @@ class FakePeer:
         return found
 
     def confirm(self, *ids: bytes) -> None:
-        """Say that it holds these jobs."""
+        """Confirm that it holds these jobs."""
         self.to_node.send(*(self.packets.about_job(GOTJOB, id, 1) for id in ids))
 
 
 def job_id(packet: bytes) -> bytes:
-    """Id of the job that a REPLJOB brings."""
+    """The id of the job in a REPLJOB."""
     return decode_job(read_jobs(packet).jobs[0]).id
 
 
 def about(packet: bytes) -> bytes:
-    """Id of the job that a packet is about."""
+    """The id of the job in a packet."""
     return read_about_job(packet).id
 
 

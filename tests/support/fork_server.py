@@ -1,10 +1,9 @@
 """Starts servers by forking a process that has imported them.
 
-A server that starts for a test needs twenty times the CPU time for its imports than for all else.
+A server started for a test spends twenty times more CPU time on imports than on everything else.
 Here they are imported once: ``python -m tests.support.fork_server DESCRIPTOR`` waits at a socket
-for what is to run, and forks. The child gets the arguments, the environment, the directory and the
-output that a new process would have, and is one in all that a test can see but its parent and its
-command line.
+for requests, and forks. The child gets the arguments, environment, directory and output of a new
+process, and differs from one only in its parent and its command line.
 """
 
 import atexit
@@ -24,16 +23,16 @@ from select import select
 ROOT = Path(__file__).parents[2]
 NODE = "disque_trio.server"
 BANANAQ = "disque_trio.bananaq.main"
-# What these import when they run a server.
+# Modules that these import when they run a server.
 IMPORTED_LATER = ("disque_trio.node.main", "disque_trio.bananaq.process")
 MAX_REQUEST = 1 << 20
 
 
 class Forked:
-    """A process that the fork server has started, with the methods of ``subprocess.Popen``.
+    """A process started by the fork server, with the methods of ``subprocess.Popen``.
 
     Args:
-        pid: its id. end: gets its exit status when it has ended.
+        pid: its id. end: receives its exit status when it ends.
     """
 
     def __init__(self, pid: int, end: int) -> None:
@@ -63,7 +62,7 @@ class Forked:
     def send_signal(self, number: int) -> None:
         """Send a signal, unless it has ended."""
         if self.poll() is None:
-            # It may have ended without its status being here yet.
+            # It may have ended although its status has not arrived yet.
             with suppress(ProcessLookupError):
                 os.kill(self.pid, number)
 
@@ -80,7 +79,7 @@ Process = Forked | subprocess.Popen[bytes]
 
 
 class ForkServer:
-    """The process that forks, as the process of tests sees it. It ends with it."""
+    """The fork server, as seen by the test process. It ends with the test process."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -112,16 +111,16 @@ class ForkServer:
         return Forked(pid, end)
 
     def close(self) -> None:
-        """End it; what it has started goes on."""
+        """End it; processes that it started continue."""
         self._requests.close()
         self.process.wait()
 
 
 def _before_main(environ: Mapping[str, str]) -> dict[str, str]:
-    """What of ``environ`` holds for a process that is started, and not for one that is forked."""
+    """The part of ``environ`` that affects a new process, but not a forked one."""
     names = [name for name in environ if name.startswith(("LD_", "PYTHON"))]
     found = {name: environ[name] for name in names}
-    # This repository is where the process that forks looks, too.
+    # The fork server also looks in this repository.
     return {name: value for name, value in found.items() if value != str(ROOT)}
 
 
@@ -136,8 +135,8 @@ def start_server(
     output: int,
     environ: Mapping[str, str] | None = None,
 ) -> Process:
-    """Start ``python -m module arguments`` in ``directory``: forked, unless its environment holds
-    what the interpreter or the linker look at before they run it.
+    """Start ``python -m module arguments`` in ``directory``: forked, unless its environment
+    contains variables that the interpreter or the linker read at startup.
 
     Args:
         output: a descriptor for standard output and error.
@@ -158,15 +157,15 @@ def start_server(
 
 
 def serve(requests: socket.socket) -> tuple[str, list[str]]:
-    """Fork for each request. Returns in the children, the module to run and its arguments; ends
-    the process when there will be no more requests."""
+    """Fork for each request. Returns, in the children, the module to run and its arguments; ends
+    the process when there are no more requests."""
     woken, wakes = socket.socketpair()
     woken.setblocking(False)
     wakes.setblocking(False)
     signal.set_wakeup_fd(wakes.fileno())
     signal.signal(signal.SIGCHLD, lambda *_: None)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the tests
-    waiting: dict[int, int] = {}  # where the exit status is to be written, for each child
+    waiting: dict[int, int] = {}  # where to write the exit status of each child
     while True:
         readable, _, _ = select([requests, woken], [], [])
         if woken in readable:
@@ -192,7 +191,7 @@ def serve(requests: socket.socket) -> tuple[str, list[str]]:
 
 
 def _become_new(directory: str, environ: dict[str, str], output: int) -> None:
-    """Leave to a forked process nothing of its parent that a new process would not have."""
+    """Remove everything from a forked process that a new process would not have."""
     signal.set_wakeup_fd(-1)
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -215,13 +214,13 @@ def _report_ended(waiting: dict[int, int]) -> None:
 
 
 def main() -> int:
-    """Fork until there are no more requests, and run what is asked for in the children."""
+    """Fork until there are no more requests, and run the requested modules in the children."""
     for name in (NODE, BANANAQ, *IMPORTED_LATER):
         import_module(name)
     with socket.socket(fileno=int(sys.argv[1])) as requests:
         name, arguments = serve(requests)
     module = sys.modules[name]
-    # As the interpreter had set them for ``python -m``; a server that starts anew reads them.
+    # As the interpreter sets them for ``python -m``; a server that re-executes itself reads them.
     sys.argv = [str(module.__file__), *arguments]
     sys.orig_argv = [sys.executable, "-m", name, *arguments]
     result = module.main()

@@ -1,16 +1,11 @@
-"""Real nodes in processes of their own, and raw connections to them."""
+"""Real nodes in their own processes, and raw connections to them."""
 
-import fcntl
-import os
-import random
 import re
 import signal
 import socket
-import tempfile
 import time
-from collections import deque
 from collections.abc import Callable, Sequence
-from functools import cache, partial
+from functools import partial
 from pathlib import Path
 
 import hiredis
@@ -18,49 +13,11 @@ import pytest
 
 from disque_trio.resp.command import encode_command
 from tests.support.fork_server import NODE, Process, start_server
+from tools.ports import BUS_OFFSET, free_port, free_ports
 
-HANG_SECONDS = 60.0  # a limit that only bounds a hang; machines are busy
-BUS_OFFSET = 10_000
-PORTS = range(10_000, 20_000)
-SLICES = 20
-_given: deque[int] = deque(maxlen=100)  # by free_port
+__all__ = ["BUS_OFFSET", "free_port", "free_ports"]  # besides what is defined here
 
-
-@cache
-def _own_ports() -> range:
-    """Ports that no other process of tests on this machine takes meanwhile: between the look
-    whether a port is free and the start of a node that listens on it another one could come. The
-    lock is kept as long as this process lives."""
-    size = len(PORTS) // SLICES
-    for number in range(SLICES):
-        path = Path(tempfile.gettempdir(), f"disque-trio-ports-{number}-{os.getuid()}.lock")
-        lock = os.open(path, os.O_CREAT | os.O_RDWR, 0o600)
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            os.close(lock)
-        else:
-            return PORTS[number * size : (number + 1) * size]
-    return PORTS
-
-
-def free_port() -> int:
-    """A TCP port for clients that nobody listens on, and neither on that of the bus that goes with
-    it; both are below the range of outgoing connections. No port comes twice within the last few:
-    nobody may listen yet on that which was given just now."""
-    for _ in range(200):
-        port = random.choice(_own_ports())
-        if port in _given:
-            continue
-        with socket.socket() as probe, socket.socket() as bus_probe:
-            try:
-                probe.bind(("127.0.0.1", port))
-                bus_probe.bind(("127.0.0.1", port + BUS_OFFSET))
-            except OSError:
-                continue
-            _given.append(port)
-            return port
-    raise RuntimeError("no free port")
+HANG_SECONDS = 60.0  # a generous limit for hangs: machines are busy
 
 
 def wait_until(condition: Callable[[], object], seconds: float = HANG_SECONDS) -> None:
@@ -73,7 +30,7 @@ def wait_until(condition: Callable[[], object], seconds: float = HANG_SECONDS) -
 
 
 class Wire:
-    """A plain connection that shows replies as hiredis reads them; errors are values."""
+    """A plain connection that returns replies as hiredis reads them; errors are values."""
 
     def __init__(self, sock: socket.socket) -> None:
         self.sock = sock
@@ -85,11 +42,11 @@ class Wire:
         self.sock.sendall(encode_command(args))
 
     def raw(self, data: bytes) -> None:
-        """Send bytes as they are."""
+        """Send raw bytes."""
         self.sock.sendall(data)
 
     def read(self) -> object:
-        """The next reply. Raises EOFError when the node closed the connection."""
+        """The next reply. Raises EOFError if the node closed the connection."""
         while True:
             reply = self._reader.gets()
             if reply is not False:
@@ -108,7 +65,7 @@ class Wire:
         return self.read()
 
     def error(self, *args: bytes | str | int) -> str:
-        """Send a request that has to fail and return the error's text."""
+        """Send a request that must fail, and return the text of the error."""
         reply = self(*args)
         assert isinstance(reply, hiredis.ReplyError), reply
         return str(reply)
@@ -126,10 +83,10 @@ class Wire:
 
 
 class LiveNode:
-    """A node in a process of its own.
+    """A node in its own process.
 
     Attributes:
-        port: for clients. directory: where it works. log: the file that has its output.
+        port: for clients. directory: its working directory. log: the file with its output.
     """
 
     host = "127.0.0.1"
@@ -156,7 +113,7 @@ class LiveNode:
         return dict(re.findall(r"^(\w+):(.*?)\r?$", text.decode(), re.MULTILINE))
 
     def ask(self, *args: bytes | str | int) -> object:
-        """The reply to one request, over a connection of its own."""
+        """The reply to one request, over a new connection."""
         wire = self.wire()
         try:
             return wire(*args)
@@ -171,26 +128,25 @@ class LiveNode:
         return [line.split() for line in text.decode().splitlines()]
 
     def sees(self, count: int) -> bool:
-        """Whether it is connected to all others in a cluster of ``count`` nodes, all of them
-        well."""
+        """Whether it is connected to all others in a cluster of ``count`` healthy nodes."""
         lines = self.cluster_nodes()
         return len(lines) == count and all(
             words[5] == "connected" and words[2] in ("myself", "noflags") for words in lines
         )
 
     def stop(self) -> int:
-        """End it in good order (SIGTERM); returns the exit status."""
+        """End it cleanly (SIGTERM); returns the exit status."""
         if self.process.poll() is None:
             self.process.send_signal(signal.SIGTERM)
         return self.process.wait(HANG_SECONDS)
 
     def kill(self) -> None:
-        """End it at once (SIGKILL)."""
+        """Kill it (SIGKILL)."""
         self.process.kill()
         self.process.wait(HANG_SECONDS)
 
     def close(self) -> None:
-        """Leave nothing behind."""
+        """Clean up."""
         for wire in self._wires:
             wire.close()
         if self.process.poll() is None:
@@ -198,13 +154,13 @@ class LiveNode:
         self.process.wait(HANG_SECONDS)
 
 
-# What tests do with nodes, and no client of a node of default settings may.
+# What tests do with nodes, but the default settings forbid.
 TRUSTING = ("--enable-debug-command", "local", "--enable-protected-configs", "local")
 
 
 def trusting(arguments: Sequence[str]) -> list[str]:
-    """``arguments`` for a node, with which clients of this machine may use DEBUG and set
-    everything, unless these say otherwise."""
+    """``arguments`` for a node, extended so that local clients may use DEBUG and change all
+    settings, unless they say otherwise."""
     file = [*arguments[:1]] if arguments and not arguments[0].startswith("--") else []
     return [*file, *TRUSTING, *arguments[len(file) :]]
 
@@ -228,8 +184,8 @@ def join(nodes: list[LiveNode], seconds: float = HANG_SECONDS) -> None:
         return any(words[1] == f"{other.host}:{other.port}" for words in node.cluster_nodes())
 
     def joined(node: LiveNode) -> bool:
-        # A node that has no time for so long that a handshake is given up is met once more, be it
-        # that it does not know the first one, or the first one does not know it.
+        # If a busy node lets a handshake time out, so that either node does not know the other,
+        # meet it again.
         for other in nodes[1:]:
             if not (knows(nodes[0], other) and knows(other, nodes[0])):
                 assert nodes[0].ask("CLUSTER", "MEET", other.host, other.port) == b"OK"
@@ -240,7 +196,7 @@ def join(nodes: list[LiveNode], seconds: float = HANG_SECONDS) -> None:
 
 
 def wait_for_ping(node: LiveNode) -> bool:
-    """Whether ``node`` answers; False when its process ended or it takes too long."""
+    """Whether ``node`` answers; False if its process ended or it takes too long."""
     deadline = time.monotonic() + HANG_SECONDS
     while node.process.poll() is None and time.monotonic() < deadline:
         try:

@@ -1,4 +1,4 @@
-"""Files as the tasks of an archive write them."""
+"""Files as written by the tasks of an archive."""
 
 from collections.abc import Iterable
 from datetime import UTC, date, datetime
@@ -40,7 +40,7 @@ def rows(ids: Iterable[str], queue: str = "q", day: date = DAY) -> pa.RecordBatc
 
 
 def written(directory: Path | Location, whole: bool, *batches: pa.RecordBatch) -> list[DataFile]:
-    """What a task writes for these rows."""
+    """The result of a task that writes these rows."""
     place = location(directory)
     place.make_directory()
     told = TaskWriter(place, whole)(iter(batches))
@@ -56,7 +56,7 @@ def add(
     day: date = DAY,
     query: str = QUERY,
 ) -> None:
-    """Bring a batch into a table."""
+    """Add a batch to a table."""
     staging = location(directory) / f"_staging-{uuid4().hex}"
     files = written(staging, table.whole, rows(ids, queue, day))
     table.add(Batch(query, number), files, staging)

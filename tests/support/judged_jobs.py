@@ -1,4 +1,4 @@
-"""Single jobs, made of a few events, and what the audit finds of them."""
+"""Single jobs, made of a few events, and the audit's findings about them."""
 
 from collections.abc import Sequence
 
@@ -50,7 +50,7 @@ def judged(
     queue: str = "q",
     **facts: int,
 ) -> Found:
-    """Kind and reason of all that is found."""
+    """The kind and reason of all findings."""
     doubts = [[0 if one == other else doubt for one in range(3)] for other in range(3)]
     found = findings(steps, Logs(NODES, offsets, END, gaps, doubts), queue=queue, **facts)
     assert all(finding.job == ID for finding in found)
@@ -65,7 +65,7 @@ def findings(
 
 
 def deciding(steps: Sequence[Step], gaps: Sequence[Gap], **facts: int) -> set[tuple[str, str]]:
-    """Kind of what is found, and the numbers of the nodes whose logs would decide; the detail
+    """The kind of the finding, and the numbers of the nodes whose logs would decide; the detail
     names them."""
     found = findings(steps, Logs(NODES, (0, 0, 0), END, gaps), **facts)
     for finding in found:

@@ -1,7 +1,7 @@
-"""A cluster of jobs and the cells of a lease queue, in memory, for tests that stop anywhere.
+"""A cluster with jobs and the cells of a lease queue, in memory, for tests that stop anywhere.
 
-The processes of a test are coroutines without waiting: each call of ``Model.step`` may raise
-``Killed``, and each call of a cell may say ``WireError`` though it was carried out.
+The processes of a test are coroutines that never wait: each call of ``Model.step`` may raise
+``Killed``, and each call of a cell may raise ``WireError`` although it took effect.
 """
 
 from collections.abc import Iterable, Sequence
@@ -12,15 +12,16 @@ from disque_trio.spark.leases.journal import Cell
 
 
 class Killed(BaseException):
-    """The process has ended, at this point."""
+    """The process was killed at this point."""
 
 
 class Nodes:
-    """What the nodes know: cells, pages, and jobs that are queued, delivered or acknowledged.
+    """The nodes' state: cells, pages, and queued, delivered and acknowledged jobs.
 
     Args:
         random: decides what fails.
-        kill, lose: how often a process is killed at a call, and an answer lost, of 1.
+        kill, lose: the probabilities that a process is killed at a call, and that an answer is
+            lost.
     """
 
     def __init__(self, random: Random, kill: float = 0.0, lose: float = 0.0) -> None:
@@ -50,28 +51,28 @@ class Nodes:
         self.queued = [id for id in self.queued if id not in self.acknowledged]
 
     def retry(self, held: set[str]) -> None:
-        """All that was delivered, and that nobody says WORKING for, is queued again."""
+        """Requeue all delivered jobs that are not in ``held``."""
         again = self.delivered - held
         self.delivered -= again
         self.queued += sorted(again)
 
     def step(self) -> None:
-        """A point at which a process may end."""
+        """A point at which a process may be killed."""
         if self.fails and self._random.random() < self._kill:
             raise Killed
 
     def answer(self) -> None:
-        """What was asked is done; is the answer heard?"""
+        """The request has been carried out; the answer may be lost."""
         self.step()
         if self.fails and self._random.random() < self._lose:
             raise WireError("lost")
 
     def undecided(self) -> bool:
-        """Whether nobody can tell now if a key is free."""
+        """Whether it is undecidable now if a key is free."""
         return self.fails and self._random.random() < self._lose
 
     def next_id(self) -> str:
-        """Of a job."""
+        """The next job id."""
         self._added += 1
         return f"D-{self._added}"
 
@@ -120,7 +121,7 @@ class ModelCells:
 
     def drop(self, ids: Iterable[str]) -> None:
         dropped = set(ids)
-        for id in sorted(dropped):  # it may end between any two
+        for id in sorted(dropped):  # it may be killed between any two
             self.nodes.step()
             self.nodes.pages.pop(id, None)
             for key in [key for key, cell in self.nodes.cells.items() if cell.id == id]:
@@ -132,6 +133,6 @@ class ModelCells:
 
 
 def body_of(id: str) -> bytes:
-    """The body that a job has: some are large."""
+    """The body of a job; some are large."""
     number = int(id.rpartition("-")[2])
     return f"body of {id} ".encode() * (1000 if number % 7 == 0 else 1)

@@ -61,12 +61,12 @@ class Reader:
         ]
 
     def again(self) -> None:
-        """As after a restart."""
+        """Restart."""
         self.planner.close()
         self.planner = Planner(self.options, SCHEMA, hold=False)
 
     def to_acknowledge(self) -> list[int]:
-        """The batches that are over and not acknowledged."""
+        """The finished batches that are not acknowledged."""
         self.planner.close()
         log = self.place.open()
         pending = log.to_acknowledge()

@@ -1,4 +1,4 @@
-"""What clients of a cluster did and were told, to compare with what the nodes' logs say."""
+"""Records what clients of a cluster did and were told, to compare with the nodes' logs."""
 
 import time
 from collections import Counter
@@ -11,11 +11,12 @@ from tests.support.live_cluster import LiveCluster
 
 @dataclass
 class Entry:
-    """What is known of a job that was confirmed.
+    """The record of a confirmed job.
 
     Attributes:
-        confirmed: when the client was told, s since the epoch. first: when it first had the job.
-        delivered: on which nodes, each time. commands: what was said of it, and how often.
+        confirmed: when the client was told, s since the epoch. first: when a client first got the
+            job.
+        delivered: the node of each delivery. commands: the commands about it, with counts.
     """
 
     queue: str
@@ -29,8 +30,8 @@ class Books:
     """See the module.
 
     Attributes:
-        jobs: by id. unsure: those of which the last delivery may not be in the log, since the node
-            was killed at once.
+        jobs: by id. unsure: those whose last delivery may not be in the log, because the node was
+            killed at once.
     """
 
     def __init__(self, cluster: LiveCluster) -> None:
@@ -46,11 +47,11 @@ class Books:
         return self._wires[node]
 
     def forget(self, node: int) -> None:
-        """The node was killed: its connection is of no use."""
+        """Drop the connection to a killed node."""
         self._wires.pop(node).close()
 
     def add(self, node: int, queue: str, count: int, *options: str | int) -> list[bytes]:
-        """Jobs that are confirmed. Returns their ids."""
+        """Add jobs and wait for the confirmations. Returns their ids."""
         wire = self.wire(node)
         ids = []
         for number in range(count):
@@ -61,7 +62,7 @@ class Books:
         return ids
 
     def get(self, node: int, queue: str, count: int, seconds: float = 12) -> list[bytes]:
-        """So many jobs, whichever node has them."""
+        """Take ``count`` jobs, whichever node has them."""
         wire = self.wire(node)
         found: list[bytes] = []
         end = time.monotonic() + seconds
@@ -78,13 +79,13 @@ class Books:
         return found
 
     def get_each(self, node: int, queue: str, ids: Collection[bytes]) -> None:
-        """Each of these jobs, some perhaps several times."""
+        """Take each of these jobs, some perhaps several times."""
         missing = set(ids)
         while missing:
             missing.difference_update(self.get(node, queue, 1))
 
     def say(self, node: int, command: str, ids: Sequence[bytes], *options: str) -> int:
-        """A command for some jobs. Returns the reply."""
+        """Send a command about some jobs. Returns the reply."""
         for id in ids:
             self.jobs[id.decode()].commands[command] += 1
         reply = self.wire(node)(command, *options, *ids)

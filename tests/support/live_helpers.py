@@ -1,4 +1,4 @@
-"""What the live and the interop tests share: nodes for several tests, and ways to talk to them.
+"""Shared by the live and the interop tests: shared nodes, and ways to talk to them.
 
 ``shared_node`` and ``talk`` are fixtures; the conftest of a folder imports them.
 """
@@ -44,21 +44,21 @@ def start_node(directory: Path, *options: str, file: str | None = None) -> LiveN
 def run_server(
     *arguments: str, text: str = "", cwd: Path | None = None
 ) -> "subprocess.CompletedProcess[str]":
-    """Run ``disque-server`` to its end, for calls that start no node."""
+    """Run ``disque-server`` to its end, for calls that do not start a node."""
     return subprocess.run(
         [sys.executable, "-m", "disque_trio.server", *arguments],
         input=text,
         capture_output=True,
         text=True,
         cwd=cwd,
-        timeout=30,
+        timeout=HANG_SECONDS,
         check=False,
     )
 
 
 @pytest.fixture(scope="session")
 def session_node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveNode]:
-    """One node for all tests that leave it as it was."""
+    """One node for all tests that do not change it permanently."""
     node = start_node(tmp_path_factory.mktemp("shared"))
     yield node
     node.close()
@@ -66,8 +66,8 @@ def session_node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveNode]
 
 @pytest.fixture
 def shared_node(session_node: LiveNode) -> Iterator[LiveNode]:
-    """The session's node without jobs and queues. For tests that change no setting; one that
-    ends it is found out here."""
+    """The session's node without jobs and queues, for tests that do not change settings. Detects a
+    test that ends it."""
     wire = session_node.wire()
     assert wire("DEBUG", "FLUSHALL") == b"OK"
     yield session_node
@@ -84,7 +84,7 @@ def talk(shared_node: LiveNode) -> Wire:
 
 
 def exchange(node: LiveNode, *requests: bytes) -> bytes:
-    """Send bytes and then QUIT on a new connection; returns all that came back before the OK."""
+    """Send bytes and then QUIT on a new connection; returns everything received before the OK."""
     with socket.create_connection((node.host, node.port), timeout=HANG_SECONDS) as sock:
         sock.sendall(b"".join(requests) + QUIT)
         answer = receive_all(sock)
@@ -106,7 +106,7 @@ def receive_all(sock: socket.socket) -> bytes:
 
 
 def packed(*words: bytes | str | int) -> bytes:
-    """A request on the wire."""
+    """An encoded request."""
     parts = [b"*%d\r\n" % len(words)]
     for word in words:
         data = word if isinstance(word, bytes) else str(word).encode()
@@ -123,18 +123,18 @@ def add_job(wire: Wire, queue: str = "q", body: bytes | str = b"body", *options:
 
 
 def pairs(flat: object) -> dict[str, object]:
-    """Names and values in turn, as a dict."""
+    """Alternating names and values, as a dict."""
     assert isinstance(flat, list)
     return {key.decode(): value for key, value in zip(flat[::2], flat[1::2], strict=True)}
 
 
 def info_value(node: LiveNode, section: str, field: str) -> int:
-    """A number of INFO."""
+    """A number in INFO."""
     return int(node.info(section)[field])
 
 
 def unix_connection(path: Path) -> Wire:
-    """A connection to a unix socket.
+    """A connection to a Unix socket.
 
     Raises:
         OSError: nobody listens there.
@@ -150,7 +150,7 @@ def unix_connection(path: Path) -> Wire:
 
 
 def client_lines(wire: Wire) -> list[dict[str, str]]:
-    """CLIENT LIST, a dict a client."""
+    """CLIENT LIST, with a dict for each client."""
     text = wire("CLIENT", "LIST")
     assert isinstance(text, bytes)
     return [

@@ -1,4 +1,4 @@
-"""Load on a cluster of real nodes, and the books of what clients were told."""
+"""Load on a cluster of real nodes, and records of what clients were told."""
 
 import os
 import random
@@ -18,18 +18,18 @@ from tests.support.live_cluster import LiveCluster, Member
 
 QUEUE = "work"
 ONCE = "once"  # its jobs have RETRY 0
-REFUSED_PAUSE = 0.1  # s; a node answers at once while it reaches too few others
-LET_DOWN = 0.1  # share of the jobs whose first consumer does not acknowledge them
+REFUSED_PAUSE = 0.1  # s; a node that reaches too few others refuses at once
+LET_DOWN = 0.1  # fraction of the jobs whose first consumer does not acknowledge them
 
 
 class Ledger:
-    """What clients were told, by all their threads.
+    """What clients were told, in all threads.
 
     Attributes:
         confirmed: ids of jobs that a node promised to deliver at least once.
-        delivered: how often each job was given out. once: those of them with RETRY 0.
-        ended: ids that were to be acknowledged. acked: those of which a node said that it did.
-        refused: the first word of errors that ADDJOB got.
+        delivered: how often each job was delivered. once: those of them with RETRY 0.
+        ended: ids sent in acknowledgements. acked: those that a node confirmed.
+        refused: the first words of ADDJOB's errors.
         problems: what must never happen.
     """
 
@@ -55,7 +55,7 @@ class Ledger:
                 self.refused[str(reply).split()[0]] += 1
 
     def taken(self, queue: bytes, id: bytes) -> bool:
-        """Note a delivery. Returns whether it is the first of several that there may be."""
+        """Note a delivery. Returns whether it is the first, and others are possible."""
         with self._lock:
             self.delivered[id] += 1
             first = self.delivered[id] == 1
@@ -67,18 +67,18 @@ class Ledger:
             return first
 
     def outstanding(self) -> set[bytes]:
-        """Confirmed jobs that are not done: a consumer that let one down has to get it again."""
+        """Confirmed jobs that are not done; those that a consumer dropped must be redelivered."""
         with self._lock:
             return self.confirmed - self.ended
 
     def check(self) -> None:
-        """Fail the test when something happened that must not."""
+        """Fail the test if something forbidden happened."""
         assert self.problems == []
 
 
 class Load:
-    """Producers and consumers in threads, each at a node of its own; each comes back to its node
-    after a connection is lost.
+    """Producers and consumers in threads, each at its own node, to which it reconnects after losing
+    the connection.
 
     Args:
         cluster: the nodes. ledger: where to note what happens.
@@ -100,7 +100,7 @@ class Load:
         timeout: int = 2_000,
         pause: float = 0.002,
     ) -> None:
-        """A producer at each of ``nodes``: ADDJOB with ``options``, s between two of them."""
+        """Start a producer at each of ``nodes``: ADDJOB with ``options``, with a pause in s."""
         once = queue == ONCE
         words: list[str | int] = ["RETRY", 0, "REPLICATE", 1] if once else ["RETRY", 1]
         words += options
@@ -115,13 +115,13 @@ class Load:
     def consume(
         self, nodes: Iterable[Member], queues: Sequence[str] = (QUEUE, ONCE), count: int = 20
     ) -> None:
-        """A consumer at each of ``nodes``: GETJOB and ACKJOB. Jobs that may come again are let
-        down now and then when they come for the first time."""
+        """Start a consumer at each of ``nodes``: GETJOB and ACKJOB. It sometimes drops the first
+        delivery of a job that can be redelivered."""
 
         def work(wire: Wire) -> None:
             jobs = wire("GETJOB", "TIMEOUT", 200, "COUNT", count, "FROM", *queues)
             if isinstance(jobs, hiredis.ReplyError):
-                # It leaves the cluster, or loads.
+                # It is leaving the cluster, or loading.
                 self._end.wait(0.05)
             if not isinstance(jobs, list):
                 return
@@ -165,12 +165,12 @@ class Load:
                     wire.close()
 
     def wait_confirmed(self, more: int, seconds: float = HANG_SECONDS) -> None:
-        """Wait until ``more`` jobs than now are confirmed."""
+        """Wait until ``more`` additional jobs are confirmed."""
         wanted = len(self.ledger.confirmed) + more
         wait_until(lambda: len(self.ledger.confirmed) >= wanted, seconds)
 
     def wait_done(self, seconds: float = HANG_SECONDS) -> None:
-        """Wait until all jobs confirmed by now are done."""
+        """Wait until all jobs confirmed so far are done."""
         now = self.ledger.confirmed.copy()
         wait_until(lambda: now <= self.ledger.ended, seconds)
 
@@ -181,7 +181,7 @@ class Load:
             thread.join()
 
     def finish(self, seconds: float = HANG_SECONDS) -> Ledger:
-        """End in good order: every confirmed job is done, and no job is left anywhere."""
+        """End cleanly: wait until every confirmed job is done, and no job is left anywhere."""
         self.stop_producing()
         deadline = time.monotonic() + seconds
         while rest := self.ledger.outstanding():
@@ -196,8 +196,8 @@ class Load:
         return self.ledger
 
     def _acknowledge_once(self) -> None:
-        """A job with RETRY 0 whose acknowledgement went down with a node stays until its TTL, and
-        so does one of which only the node knew that went down before it said so."""
+        """Acknowledge remaining jobs with RETRY 0, which would stay until their TTL: their
+        acknowledgement was lost with a node, or their node died before it confirmed them."""
         rest = list(self.ledger.once - self.ledger.acked)
         for node in self.cluster.running():
             reply = node.ask("JSCAN", "BUSYLOOP", "QUEUE", ONCE)
@@ -222,7 +222,7 @@ def load_on(cluster: LiveCluster) -> Iterator[Load]:
     try:
         yield load
     finally:
-        # A paused or deaf node would hold its clients up.
+        # A suspended or isolated node would block its clients.
         for node in cluster:
             if node.process.poll() is None:
                 node.resume()

@@ -1,4 +1,4 @@
-"""Runs tests under Trio and under asyncio, which clients work with both."""
+"""Runs tests under Trio and under asyncio, because clients support both."""
 
 import asyncio
 import gc
@@ -19,7 +19,7 @@ def run_asyncio(
     *,
     debug: bool = True,
 ) -> None:
-    """Run a function under asyncio. What the loop would only log is an error."""
+    """Run a function under asyncio. Errors that the loop would only log are raised."""
     problems: list[object] = []
 
     async def main() -> None:
@@ -29,7 +29,7 @@ def run_asyncio(
 
     with asyncio.Runner(debug=debug, loop_factory=loop_factory) as runner:
         runner.run(main())
-        gc.collect()  # exceptions that nobody has retrieved are told by their finalisers
+        gc.collect()  # finalizers report exceptions that nobody has retrieved
     gc.collect()
     assert problems == []
 

@@ -1,4 +1,4 @@
-"""A way to a node on which replies get lost."""
+"""A proxy for a node that loses replies."""
 
 import socket
 import threading
@@ -7,11 +7,11 @@ from tests.support.harness import LiveNode, free_port
 
 
 class LossyProxy:
-    """The way to a node; the connection breaks instead of the first replies to an ADDJOB.
+    """A proxy that breaks the connection instead of forwarding the first replies to an ADDJOB.
 
     Attributes:
-        host, port: where it listens. losses: how many replies to an ADDJOB get lost.
-        connections: how many there have been.
+        host, port: where it listens. losses: the number of replies to lose.
+        connections: the number of connections so far.
     """
 
     host = "127.0.0.1"

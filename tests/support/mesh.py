@@ -1,4 +1,4 @@
-"""Several nodes in one test: they all know each other, and packets move when the test says so."""
+"""Several nodes in one test: they all know each other, and packets move only on request."""
 
 from collections import deque
 from collections.abc import Callable
@@ -22,15 +22,15 @@ from tests.support.node_bench import START, Bench
 
 
 class MeshPeers(Peers):
-    """The other nodes of a mesh as one of them sees them."""
+    """The other nodes of a mesh, as seen by one of them."""
 
     def __init__(self, mesh: "Mesh", index: int) -> None:
         super().__init__()
         self.mesh = mesh
         self.index = index
-        self.away: set[bytes] = set()  # known, but there is no connection
-        self.as_c: set[bytes] = set()  # nodes that seem to be C ones
-        self.slow: set[bytes] = set()  # those that have not taken what was sent before
+        self.away: set[bytes] = set()  # known, but not connected
+        self.as_c: set[bytes] = set()  # nodes that appear to be C nodes
+        self.slow: set[bytes] = set()  # those that have not yet read earlier packets
         self.hosts = Hosts()
 
     def everyone(self) -> list[bytes]:
@@ -57,7 +57,7 @@ class MeshPeers(Peers):
         self.extended = not self.mesh.c_nodes
 
     def spread(self, ips: list[str]) -> None:
-        """Copies are to be on different hosts; ``ips`` says on which each node of the mesh is."""
+        """Place copies on different hosts; ``ips`` are those of the nodes of the mesh."""
         self.by_host = True
         known = {
             id: Member(id, ip, 1_000 + i, 0, 0)
@@ -94,8 +94,8 @@ class Mesh:
 
     Attributes:
         nodes: a Bench each. log: packets sent so far: from, type, to.
-        moving: packets under way.
-        c_nodes: those that neither write nor read the mark of a set of holders, as C nodes do.
+        moving: packets in transit.
+        c_nodes: nodes that, like C nodes, neither write nor read the mark of a set of holders.
     """
 
     def __init__(
@@ -119,7 +119,7 @@ class Mesh:
             peers.reachable = sorted(peers.everyone())
 
     def spread(self, *ips: str) -> None:
-        """Copies are to be on different hosts; ``ips`` says on which each node is."""
+        """Place copies on different hosts; ``ips`` are those of the nodes."""
         for peers in self.peers:
             peers.spread(list(ips))
 
@@ -127,30 +127,30 @@ class Mesh:
         return self.nodes[index]
 
     def cut(self, a: int, b: int) -> None:
-        """No packets between two nodes, in both directions; those under way are lost."""
+        """Block packets between two nodes, in both directions; those in transit are lost."""
         self.peers[a].away.add(self.ids[b])
         self.peers[b].away.add(self.ids[a])
         self.moving = deque(m for m in self.moving if {m[0], m[1]} != {a, b})
 
     def join(self, a: int, b: int) -> None:
-        """The connection is back."""
+        """Restore the connection."""
         self.peers[a].away.discard(self.ids[b])
         self.peers[b].away.discard(self.ids[a])
 
     def isolate(self, index: int) -> None:
-        """No packets between one node and any other."""
+        """Block packets between one node and all others."""
         for other in range(len(self.nodes)):
             if other != index:
                 self.cut(index, other)
 
     def rejoin(self, index: int) -> None:
-        """All connections of one node are back."""
+        """Restore all connections of one node."""
         for other in range(len(self.nodes)):
             if other != index:
                 self.join(index, other)
 
     def settle(self) -> None:
-        """Let all packets arrive, and those that they cause."""
+        """Deliver all packets, and those that they cause."""
         self._commit()
         while self.moving:
             source, target, packet = self.moving.popleft()
@@ -187,7 +187,7 @@ class Mesh:
         self.settle()
 
     def told(self, *types: str) -> list[tuple[int, str, int]]:
-        """What was sent since the last look, of ``types`` if there are any, sorted."""
+        """The packets sent since the last call, of ``types`` if given, sorted."""
         found = [entry for entry in self.log if not types or entry[1] in types]
         self.log.clear()
         return sorted(found)
@@ -208,7 +208,7 @@ class Mesh:
         ]
 
     def states(self, id: bytes) -> list[str]:
-        """The state of the job on each node, "" where it is not known."""
+        """The state of the job on each node; "" if unknown."""
         return [
             str(bench.show(id)[b"state"], "ascii") if bench.held(id) else ""  # type: ignore[arg-type]
             for bench in self.nodes

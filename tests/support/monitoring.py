@@ -34,12 +34,12 @@ def dashboard() -> dict[str, Any]:
 
 
 def panels() -> list[dict[str, Any]]:
-    """Those that show something."""
+    """The panels that show data."""
     return [panel for panel in dashboard()["panels"] if panel["type"] != "row"]
 
 
 def expressions_of_panels() -> Iterator[tuple[str, str]]:
-    """Title and expression, as Prometheus gets it."""
+    """Title and expression, as sent to Prometheus."""
     for panel in panels():
         for target in panel["targets"]:
             yield panel["title"], target["expr"].replace("$__rate_interval", "1m")
@@ -57,7 +57,7 @@ def rows(text: str) -> dict[str, Documented]:
 
 
 def table(of: str) -> dict[str, Documented]:
-    """The table of metrics that is marked so."""
+    """The table of metrics with this mark."""
     return rows(
         PAGE.read_text(encoding="utf-8").partition(f"<!-- {of} metrics -->")[2].partition("\n\n")[0]
     )
@@ -67,7 +67,7 @@ def documented() -> dict[str, Documented]:
     """The rows of all tables of metrics, by name."""
     text = PAGE.read_text(encoding="utf-8")
     found = rows(text)
-    # What bananaq has in common with a node stands in the table of the node.
+    # The metrics that bananaq shares with a node are in the node's table.
     of_both = text.partition("<!-- node metrics -->")[2].partition("`disque_jobs`")[0]
     for name, row in rows(of_both).items():
         found[name.replace("disque_", "bananaq_", 1)] = row
@@ -77,7 +77,7 @@ def documented() -> dict[str, Documented]:
 
 
 def exported(families: Iterable[Metric]) -> dict[str, Documented]:
-    """What is exported, as the tables have it; each family has a sample."""
+    """The exported metrics, in the form of the tables; each family has a sample."""
     return {
         f"{family.name}_total" if family.type == "counter" else family.name: Documented(
             family.type,

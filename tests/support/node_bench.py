@@ -1,4 +1,4 @@
-"""A node without a process: time is moved by hand, randomness is seeded."""
+"""A node without a process, with a clock moved by hand and seeded random numbers."""
 
 import random
 from collections.abc import Callable
@@ -22,7 +22,7 @@ from disque_trio.respserver.slices import do_slice
 
 START = 1_700_000_000_000  # ms
 JITTER_LOW, JITTER_HIGH = -250, 249  # ms around a requeue time
-GRAIN = 32  # ms that the node may look at a job too late
+GRAIN = 32  # ms by which the node may handle a job late
 
 JOB_FIELDS = [
     b"id", b"queue", b"state", b"repl", b"ttl", b"ctime", b"delay", b"retry", b"nacks",
@@ -43,7 +43,7 @@ class SteadyJitter(random.Random):
 
 
 class BenchHost(Host):
-    """Remembers what the commands asked of the process."""
+    """Records what commands asked of the process."""
 
     def __init__(self) -> None:
         self.connected: list[Client] = []
@@ -85,12 +85,12 @@ class BenchHost(Host):
 class Bench:
     """A node, its clock and its clients.
 
-    ``command_takes`` is how many ns each command seems to take.
+    ``command_takes`` is the apparent duration of each command in ns.
 
     Args:
-        jitter: ms by which every requeue time is spread, -250 to 249; None: random.
-        peers: the rest of the cluster; None: there is none.
-        id: of the node; None: made from the seed.
+        jitter: ms by which every requeue time is spread, -250 to 249, or None for random.
+        peers: the rest of the cluster, or None.
+        id: of the node; None to make one from the seed.
     """
 
     def __init__(
@@ -144,14 +144,14 @@ class Bench:
         self.node.command(client, words, self.now)
 
     def raw(self, client: Client) -> bytes:
-        """The bytes that ``client`` was sent since the last look."""
+        """The bytes sent to ``client`` since the last call."""
         self.node.commit()
         data = b"".join(client.out)
         client.out.clear()
         return data
 
     def replies(self, client: Client) -> list[object]:
-        """What ``client`` was sent since the last look, but for what was pushed."""
+        """The replies to ``client`` since the last call, without pushed messages."""
         reader = hiredis.Reader()
         reader.feed(self.raw(client))
         found: list[object] = []
@@ -163,7 +163,7 @@ class Bench:
         return found
 
     def pushes(self, client: Client) -> list[list[Any]]:
-        """The messages that were pushed to ``client`` since the last look."""
+        """The messages pushed to ``client`` since the last call."""
         assert self.replies(client) == []
         return self._pushed.pop(client, [])
 
@@ -194,7 +194,7 @@ class Bench:
         return str(reply)
 
     def text(self, *args: bytes | str | int) -> str:
-        """The reply of a request that answers text."""
+        """The reply, as text, to a request."""
         reply = self(*args)
         assert isinstance(reply, bytes), reply
         return reply.decode()
@@ -222,7 +222,7 @@ class Bench:
         return [entry[1] for entry in reply]
 
     def block(self, *queues: str, timeout: int = 0, client: Client | None = None) -> Client:
-        """A client (a new one if none is given) that waits for a job."""
+        """Make a client (by default a new one) wait for a job."""
         client = client or self.client()
         self.send(client, "GETJOB", "TIMEOUT", timeout, "FROM", *(queues or ("q",)))
         assert client.blocked
@@ -230,14 +230,14 @@ class Bench:
         return client
 
     def got(self, client: Client) -> bytes:
-        """The id of the one job that ``client``, which waited, was given."""
+        """The id of the one job that the waiting ``client`` got."""
         assert not client.blocked
         (reply,) = self.replies(client)
         (id,) = self.ids(reply)
         return id
 
     def fields(self, *args: bytes | str | int) -> dict[bytes, Any]:
-        """The reply to a request that answers names and values in turn."""
+        """The reply to a request, from alternating names and values."""
         reply = self(*args)
         assert isinstance(reply, list), reply
         return dict(zip(reply[::2], reply[1::2], strict=True))
@@ -257,7 +257,7 @@ class Bench:
         return value
 
     def requeue_within(self, id: bytes) -> int | None:
-        """ms until the job is queued again."""
+        """ms until the job is requeued."""
         value = self.show(id)[b"next-requeue-within"]
         assert value is None or isinstance(value, int)
         return value
@@ -267,7 +267,7 @@ class Bench:
         return self.fields("QSTAT", name)
 
     def number_queued(self, name: str = "q") -> int:
-        """How many jobs are in a queue."""
+        """The number of jobs in a queue."""
         queue = self.node.queues.by_name.get(name.encode())
         return 0 if queue is None else queue.length
 
@@ -286,19 +286,19 @@ class Bench:
         self.node.tick(end)
 
     def evict_idle_queues(self, steps: int = 200) -> int:
-        """Forget idle queues; returns how many went."""
+        """Forget idle queues; returns their number."""
         self.node.now = self.now
         return self.node.queues.evict_idle(steps)
 
     def counted_memory(self) -> int:
-        """What the node's jobs and queues add up to, one by one."""
+        """The memory of the node's jobs and queues, added up one by one."""
         jobs = [len(job.body or b"") + JOB_OVERHEAD for job in self.node.store.jobs.values()]
         queues = [len(name) + QUEUE_OVERHEAD for name in self.node.queues.by_name]
         return sum(jobs) + sum(queues) + counted_extras(self.node)
 
 
 def loaded_again(bench: Bench, directory: Path) -> Bench:
-    """A node that was killed: it has what ``bench`` noted in its journal."""
+    """A restarted node after a kill, with the contents of the journal of ``bench``."""
     path = directory / "aof"
     path.write_bytes(b"".join(bench.node.journal))
     again = Bench(7)
@@ -309,7 +309,7 @@ def loaded_again(bench: Bench, directory: Path) -> Bench:
 
 
 def counted_extras(node: Node) -> int:
-    """What the trailers, the keys, the groups and the jobs that are not added yet add up to."""
+    """The memory of trailers, keys, groups and jobs that are not added yet, added up."""
     store = node.store
     groups = [name for groups in node.limits.grouping.groups.values() for name in groups.by_name]
     held_back = [admission.job for admission in node.admissions.held.values()]

@@ -1,4 +1,4 @@
-"""Outboxes in databases of tests, and a cluster that is none."""
+"""Outboxes in test databases, and a fake cluster."""
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -27,7 +27,7 @@ class Database:
         self.store = SqlStore(self.engine)
 
     def add(self, *bodies: str, queue: str = "q") -> list[UUID]:
-        """Add jobs in a transaction of their own."""
+        """Add jobs in a separate transaction."""
         with self.engine.begin() as connection:
             return [self.outbox.add(connection, queue, body) for body in bodies]
 
@@ -45,12 +45,13 @@ class Database:
 
 
 class FakeCluster:
-    """Adds jobs like a cluster, and remembers their keys.
+    """Adds jobs like a cluster, and records their keys.
 
     Attributes:
-        jobs: what was added. refuse: says why a job is not added, or None. away: no node answers.
-        closes_on: a node closes the connection when it is sent this body.
-        calls: the sizes of what was sent at once.
+        jobs: added ones. refuse: returns why a job is refused, or None. away: whether all nodes are
+            unreachable.
+        closes_on: a node closes the connection when it gets this body.
+        calls: the batch sizes.
     """
 
     def __init__(self) -> None:
@@ -80,7 +81,7 @@ class FakeCluster:
 
 
 def forwarder(database: Database, cluster: FakeCluster, **options: float) -> Forwarder:
-    """A forwarder from the one to the other."""
+    """A forwarder from the database to the cluster."""
     log = Logging("warning").log
     return Forwarder(database.store, cluster, log, **options)  # type: ignore[arg-type]
 
@@ -90,7 +91,7 @@ def sqlite(directory: Path) -> Database:
 
 
 def listens(database: Database) -> bool:
-    """Whether somebody waits for notifications of this PostgreSQL."""
+    """Whether somebody listens for notifications of this PostgreSQL."""
     question = (
         "SELECT count(*) FROM pg_stat_activity WHERE query LIKE 'LISTEN%' AND state = 'idle'"
         " AND datname = current_database()"

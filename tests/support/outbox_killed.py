@@ -1,4 +1,4 @@
-"""Forwards an outbox once, and is killed with SIGKILL at a step of the first batch.
+"""Forwards an outbox once, and kills itself with SIGKILL at a step of the first batch.
 
 ``python -m tests.support.outbox_killed DATABASE NODE STEP``
 """
@@ -24,7 +24,7 @@ def die() -> None:
 
 
 class DyingSender(DisqueSender):
-    """Kills the process beside the sending."""
+    """Kills the process before or after sending."""
 
     step = ""
 
@@ -41,7 +41,7 @@ class DyingSender(DisqueSender):
 
 
 class DyingStore(SqlStore):
-    """Kills the process beside the commit."""
+    """Kills the process before or after the commit."""
 
     step = ""
 

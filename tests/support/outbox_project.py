@@ -19,7 +19,7 @@ settings.configure(
 
 
 def transactions() -> None:
-    """Add jobs of which ``1``, ``2``, ``4`` and ``5`` are committed."""
+    """Add jobs, of which ``1``, ``2``, ``4`` and ``5`` are committed."""
     from disque_trio.outbox.django import add
     from disque_trio.outbox.django.models import OutboxJob
 

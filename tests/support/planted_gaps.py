@@ -1,8 +1,8 @@
-"""Jobs of which event logs do not say all, for the log of ``planted_log``.
+"""Jobs with incomplete event logs, for the log of ``planted_log``.
 
-They are on nodes of their own, so that nothing else is in doubt: one that is killed and started
-again, one whose log ends before those of the others, one without a log, and two that know nobody
-else, one of which gets another time.
+They are on separate nodes, so that nothing else is in doubt: one that is killed and restarted, one
+whose log ends before the others', one without a log, and two that know nobody else, one of which
+has its clock set.
 """
 
 from __future__ import annotations
@@ -12,15 +12,15 @@ from collections.abc import Callable
 from tests.support.planted_lines import ASIDE, KILLED, RETRY, SET, SILENT, TTL, UNLOGGED, Lines
 
 SECOND = 1000
-END = 40 * SECOND  # since the beginning: when a node is killed, and another one writes no more
-BACK = 60 * SECOND  # the one that was killed
+END = 40 * SECOND  # since the beginning: when a node is killed, and another one stops writing
+BACK = 60 * SECOND  # when the killed node is back
 JUMP = 20 * SECOND
 
 Story = Callable[[Lines, int, int], str]
 
 
 def plant_gaps(log: Lines, start: int, count: int) -> None:
-    """``count`` jobs of each kind in doubt, within a minute after ``start`` (ms)."""
+    """Plant ``count`` jobs of each doubtful kind within a minute after ``start`` (ms)."""
     log.all_say("started", start, (KILLED, SILENT, SET, ASIDE))
     last = 0
     for number in range(max(count, 1)):
@@ -57,9 +57,9 @@ def _done(log: Lines, at: int, node: int) -> None:
 
 
 def _begin(log: Lines, at: int, node: int, ttl: int = TTL, retry: int = RETRY) -> int:
-    """A job that ``node`` has, too, or has made. Returns the node that speaks of it."""
+    """A job that ``node`` holds or has created. Returns the node that logs it."""
     if node != UNLOGGED:
-        # Who is silent in the end has a copy.
+        # The node that falls silent has a copy.
         on = [0, node] if node == SILENT else [node, 0]
         return log.add(at, on=on, ttl=ttl, retry=retry)[0]
     log.new(UNLOGGED)
@@ -130,7 +130,7 @@ _STORIES: tuple[Story, ...] = (
 
 
 def _forgotten(log: Lines, at: int) -> None:
-    """Nothing brought it back that the log of its node has, and that is not whole."""
+    """Nothing in the incomplete log of its node brought it back."""
     log.add(at, on=[KILLED], repl=1)
     log.delivered(at + 100, KILLED)
     log.delivered(at + 900, KILLED)
@@ -139,7 +139,7 @@ def _forgotten(log: Lines, at: int) -> None:
 
 
 def _restarted(log: Lines, at: int) -> None:
-    """The node had heard that it is done, and was killed."""
+    """The node had learned that it is done, and was killed."""
     log.add(at, on=[0, KILLED])
     log.delivered(at + 100, 0)
     log.say(at + 200, 0, "acked", ',"reason":"client"')

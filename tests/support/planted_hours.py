@@ -1,4 +1,4 @@
-"""An event log that goes on hour by hour."""
+"""An event log that grows hour by hour."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ HOUR = 3_600_000
 
 
 class Hours:
-    """A log that goes on hour by hour, with few anomalies, in a directory from which others take
-    what was written: a job of one hour may be done in the next.
+    """A log that grows hour by hour, with few anomalies, in a directory from which written files
+    may be taken: a job of one hour may be done in the next.
 
     Args:
-        events: about so many an hour.
-        hour: ms. every: of how many jobs one is an anomaly.
+        events: per hour, approximately.
+        hour: ms. every: one in this many jobs is an anomaly.
     """
 
     def __init__(
@@ -31,11 +31,11 @@ class Hours:
 
     @property
     def planted(self) -> dict[Key, set[str]]:
-        """What an audit has to find, once it is old enough."""
+        """What an audit must find, once it is old enough."""
         return self._log.planted
 
     def write(self) -> None:
-        """Close the segments of the next hour. What begins in it may end behind it."""
+        """Close the segments of the next hour. Jobs that begin in it may end after it."""
         log = self._log
         odd = [
             *(log.never_delivered, log.retried, log.nacked_once, log.taken_once, log.expired),
@@ -51,6 +51,6 @@ class Hours:
             log.close(node, before=self._at)
 
     def end(self) -> None:
-        """Close the segments with what is left."""
+        """Close the segments with the remaining events."""
         self._log.all_say("stopped", self._at + self._hour)
         self._log.flush()

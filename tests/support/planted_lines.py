@@ -1,4 +1,4 @@
-"""The lines and files of event logs that are made up."""
+"""The lines and files of synthetic event logs."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 NODES = tuple(character * 40 for character in "abc")
-# Of a torn log: killed and started again; with a log that ends early; without a log; two that know
+# In a torn log: killed and restarted; with a log that ends early; without a log; two that know
 # nobody else, the clock of one of which is set.
 KILLED, SILENT, UNLOGGED, SET, ASIDE = range(3, 8)
 TORN = tuple(character * 40 for character in "def01")
@@ -24,7 +24,7 @@ class Lines:
     """A log in the making.
 
     Attributes:
-        planted: of each kind of finding the jobs that have to be found.
+        planted: the jobs that must be found, by kind of finding.
         count: events so far.
     """
 
@@ -37,7 +37,7 @@ class Lines:
         self.skew = [0, 0, skew, *[0] * len(TORN)]
         self._lines: list[list[tuple[int, str]]] = [[] for _ in self.nodes]
         self._segment = 0
-        self._before: dict[str, tuple[str, int]] = {}  # of each node the last segment
+        self._before: dict[str, tuple[str, int]] = {}  # the last segment of each node
         self._queue = ""
         self._id = ""
         self._nacks = 0
@@ -48,7 +48,7 @@ class Lines:
     # ---- one event ----------------------------------------------------------------------------
 
     def say(self, at: int, node: int, event: str, fields: str = "") -> None:
-        """An event of the current job at ``at``, by a clock that is right."""
+        """Log an event of the current job at ``at``, by a correct clock."""
         now = at + self.skew[node]
         line = (
             f'{{"time":{now},"node":"{self.nodes[node]}","event":"{event}","id":"{self._id}",'
@@ -68,7 +68,7 @@ class Lines:
         self.say(at, node, "paused", f',"reason":"{reason}"{self._counters()},"until":{end}')
 
     def tick(self, at: int, node: int, event: str, moment: int, fields: str = "") -> None:
-        """What a node says of a tick of a schedule; with the current job, if that was added."""
+        """Log a tick of a schedule on a node, with the current job if it was added."""
         now = at + self.skew[node]
         job = f'"id":"{self._id}",' if event == "ticked" else ""
         line = (
@@ -83,7 +83,7 @@ class Lines:
         self.say(at, node, "nacked", f',"client":"worker-{node}"{self._counters()}')
 
     def acked(self, at: int, node: int, holders: Sequence[int]) -> None:
-        """A client says so to ``node``, which tells the others."""
+        """Log that a client acknowledges the job at ``node``, which tells the others."""
         self.say(at, node, "acked", f',"reason":"client","client":"worker-{node}"')
         for other in holders:
             if other != node:
@@ -95,20 +95,20 @@ class Lines:
         return f',"nacks":{self._nacks},"deliveries":{self._deliveries}'
 
     def expect(self, kind: str, reason: str = "") -> None:
-        """The audit has to find the current job."""
+        """Note that the audit must find the current job."""
         self.planted.setdefault((kind, reason), set()).add(self._id)
 
     # ---- one job ------------------------------------------------------------------------------
 
     def new(self, node: int) -> None:
-        """From now on it is about another job, made by ``node``."""
+        """Start another job, created by ``node``."""
         self._schedule = "nightly"
         self._id = f"D-{self.nodes[node][:8]}-{self.rng.getrandbits(144):036x}"[:35] + "-05a1"
         self._queue = QUEUES[min(int(self.rng.expovariate(0.7)), 4)]
         self._nacks = self._deliveries = 0
 
     def facts(self, at: int, node: int, **known: int) -> str:
-        """What the line of a node says to which the current job is new."""
+        """The facts in the line of a node to which the current job is new."""
         numbers = {"size": self.rng.randrange(40, 4000), "repl": 2, "copies": 1, "retry": RETRY}
         numbers |= {"ttl": TTL, "delay": 0, "ctime": (at + self.skew[node]) * 1_000_000}
         return self._counters() + "".join(
@@ -128,8 +128,8 @@ class Lines:
         why: str = "add",
         copies: int = 1,
     ) -> list[int]:
-        """A new job, confirmed. Returns the nodes that hold it, the one that it is queued on
-        first: ``on`` says which."""
+        """Log a new, confirmed job. Returns the nodes that hold it, first the one that has it
+        queued, ``on``."""
         rng = self.rng
         first = rng.randrange(3)
         holders = list(on) or [first, (first + 1 + rng.randrange(2)) % 3][:repl]
@@ -153,7 +153,7 @@ class Lines:
     # ---- files --------------------------------------------------------------------------------
 
     def all_say(self, event: str, at: int, nodes: Sequence[int] = range(len(NODES))) -> None:
-        """That their logs begin, or end."""
+        """Log that the nodes' logs begin or end."""
         for node in nodes:
             now = at + self.skew[node]
             text = f'{{"time":{now},"node":"{self.nodes[node]}","event":"{event}"}}\n'
@@ -169,7 +169,7 @@ class Lines:
         """Close the segment of one node.
 
         Args:
-            before: what is later (ms) goes into the next one.
+            before: later events (ms) go into the next segment.
         """
         node, lines = self.nodes[place], sorted(self._lines[place])
         kept = [] if before is None else [line for line in lines if line[0] >= before]

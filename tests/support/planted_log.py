@@ -1,8 +1,8 @@
 """Event logs of any size with planted anomalies.
 
-The log is that of a cluster of three nodes, one of them with a clock that is wrong. What is wrong
-with which job is known, so that an audit can be checked against it. A torn log has some nodes more,
-of which something is missing (``planted_gaps``).
+The log is that of a cluster of three nodes, one of them with a wrong clock. The faults of each job
+are known, so that an audit can be checked against them. A torn log has additional nodes with
+missing parts (``planted_gaps``).
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ from tests.support.planted_lines import NODES, QUEUES, RETRY, START, TTL, Key, L
 
 __all__ = ["JOBS_A_SECOND", "NODES", "QUEUES", "START", "Key", "about_of", "generate"]
 
-SKEW = 5_000  # ms that the clock of the last node is ahead
-CHUNK = 40_000  # jobs to a segment of each node
+SKEW = 5_000  # ms by which the clock of the last node is ahead
+CHUNK = 40_000  # jobs per segment on each node
 JOBS_A_SECOND = 400
 
 
 class Log(Lines):
-    """A log in the making, and what can happen to a job."""
+    """A log in the making, and the possible lives of a job."""
 
     def healthy(self, at: int) -> None:
-        """A job that is delivered once, somewhere, and acknowledged, somewhere."""
+        """A job that is delivered once and acknowledged, on any nodes."""
         rng = self.rng
         chance = rng.random()
         delay = 5 if chance < 0.02 else 0
@@ -45,18 +45,18 @@ class Log(Lines):
         if chance > 0.98:
             self.say(at, node, "working", ',"client":"worker"')
             at += 50
-        # Often the worker says it to a node that it did not get the job from.
+        # Often the worker acknowledges at a different node.
         told = node if chance < 0.7 else holders[-1]
         self.acked(at, told, holders)
 
-    # ---- what is wrong, and what only looks like it --------------------------------------------
+    # ---- faults, and what only looks like one ---------------------------------------------------
 
     def never_delivered(self, at: int) -> None:
         self.add(at)
         self.expect("never-delivered")
 
     def given_up(self, at: int) -> None:
-        """Not confirmed, deleted at once: as it should be."""
+        """Not confirmed, and deleted at once, as it should be."""
         first = self.add(at)[0]
         self._lines[first] = [line for line in self._lines[first] if self._id not in line[1]]
         self.say(at + 500, first, "deleted", ',"reason":"given-up"')
@@ -107,7 +107,7 @@ class Log(Lines):
         self.expect("poison")
 
     def partition(self, at: int) -> None:
-        """Both holders queue it, neither hears of the other."""
+        """Both holders queue it, without knowing of each other."""
         holders = self.add(at)
         self.queued(at + RETRY * 1000, holders[1], "retry")
         self.delivered(at + RETRY * 1000 + 10, holders[1])
@@ -129,7 +129,7 @@ class Log(Lines):
         self.expect("expired-undelivered")
 
     def taken(self, at: int) -> None:
-        """Somebody got it, and is never heard of again; nor is the job."""
+        """A client got it; neither the client nor the job is ever seen again."""
         self.delivered(at + 100, self.add(at)[0])
         self.expect("not-requeued")
 
@@ -162,14 +162,14 @@ class Log(Lines):
         self.expect("acknowledged-unseen")
 
     def acked_unknown(self, at: int) -> None:
-        """No node has ever had it."""
+        """No node ever had it."""
         self.new(0)
         self.say(at, 1, "acked", ',"reason":"client","client":"worker-9"')
-        # Where logs are missing it may have been there.
+        # If logs are missing, it may have been there.
         self.expect("acknowledged-unseen", "log-missing" if self.is_torn else "unknown-job")
 
     def heard(self, at: int) -> None:
-        """A node delivers what it knows to be done."""
+        """A node delivers a job that it knows to be done."""
         holders = self.add(at)
         self.delivered(at + 100, holders[0])
         self.acked(at + 200, holders[0], holders)
@@ -198,7 +198,7 @@ class Log(Lines):
         self.expect("never-delivered")
 
     def _dies(self, at: int, why: str) -> None:
-        """It becomes a dead letter, which somebody takes."""
+        """It becomes a dead letter, which a client takes."""
         holders = self.add(at)
         if why != "expired":
             self.delivered(at + 100, holders[0])
@@ -226,7 +226,7 @@ class Log(Lines):
         self.expect("letter-waiting")
 
     def cancelled(self, at: int) -> None:
-        """As a client wants it, whether it was delivered or not."""
+        """Cancelled by a client, whether delivered or not."""
         holders = self.add(at)
         if at % 2:
             self.delivered(at + 100, holders[0])
@@ -237,7 +237,7 @@ class Log(Lines):
             self.say(at + 210, holder, "deleted", ',"reason":"collected"')
 
     def pauses(self, at: int) -> None:
-        """Handed back for longer than the log goes on; or its queue is paused."""
+        """Returned with a pause longer than the log; or its queue is paused."""
         holders = self.add(at, ttl=30 * TTL)
         if at % 2:
             self.delivered(at + 100, holders[0])
@@ -245,7 +245,7 @@ class Log(Lines):
         self.paused(at + 200, holders[0], "nack" if at % 2 else "queue", at + 20_000 * TTL)
 
     def pause_forgotten(self, at: int) -> None:
-        """Its pause is over, and nobody queues it."""
+        """Its pause is over, but no node queues it."""
         holders = self.add(at)
         self.delivered(at + 100, holders[0])
         self.nacked(at + 200, holders[0])
@@ -253,8 +253,7 @@ class Log(Lines):
         self.expect("not-requeued")
 
     def scheduled(self, at: int) -> None:
-        """The tick of a schedule, done as it should be; two nodes say that it was missed, or is
-        done."""
+        """A tick of a schedule, handled correctly; two nodes log that it was missed, or is done."""
         holders = self.add(at, client="cron:nightly")
         self.delivered(at + 100, holders[0])
         self.acked(at + 200, holders[0], holders)
@@ -289,7 +288,7 @@ class Log(Lines):
 
 
 def about_of(finding: Any) -> str:
-    """What a finding is about, as it was planted: a job, a schedule, or two nodes."""
+    """The subject of a finding, as planted: a job, a schedule, or two nodes."""
     if finding.kind == "schedule-missed":
         return str(finding.detail).partition(":")[0]
     return str(finding.job or " ".join(finding.nodes))
@@ -309,11 +308,11 @@ def generate(
     """Write a log of about ``events`` events, with ``anomalies`` jobs of each kind.
 
     Args:
-        torn: also with jobs of which the log does not say all, on nodes of their own.
-        rate: jobs a second.
+        torn: whether to add jobs with incomplete logs, on separate nodes.
+        rate: jobs per second.
 
     Returns:
-        The jobs that an audit has to find, by kind of finding and reason.
+        The jobs that an audit must find, by kind of finding and reason.
     """
     log = Log(directory, seed, skew, torn)
     kinds = [
@@ -365,9 +364,10 @@ def generate(
             odd.pop()(at)
         if number % chunk == 0:
             log.flush()
-    for kind in odd:  # a log that is too short to spread them
+    for kind in odd:  # if the log is too short to spread them
         kind(at)
-    # What waits or is being done as the log ends is young, not lost; the log goes on for a while.
+    # Jobs that are waiting or in progress at the end are young, not lost; the log continues for a
+    # while.
     last = at + 4 * RETRY * 1000
     log.healthy(last)
     log.add(last - 1000)

@@ -1,4 +1,4 @@
-"""A PostgreSQL of the tests' own, from the machine's package, in a temporary directory."""
+"""A private PostgreSQL for tests, from the machine's package, in a temporary directory."""
 
 import os
 import pwd
@@ -21,7 +21,7 @@ def _programs() -> Path | None:
 
 
 def _user() -> str | None:
-    """Who runs it: it refuses to run as root."""
+    """The user who runs it: it refuses to run as root."""
     if os.getuid() != 0:
         return None
     for name in ("postgres", "nobody"):
@@ -33,7 +33,7 @@ def _user() -> str | None:
 
 
 class Postgres:
-    """A server that listens on a socket in a directory of its own.
+    """A server that listens on a socket in its own directory.
 
     Raises:
         pytest.skip.Exception: it is not installed.
@@ -54,7 +54,7 @@ class Postgres:
         self.start()
 
     def start(self) -> None:
-        """Start it, and wait until it can be used."""
+        """Start it, and wait until it is usable."""
         options = ["-k", self.directory, "-c", "listen_addresses=", "-c", "fsync=off"]
         command = [self._programs / "postgres", "-D", self._data, *options]
         with (self.directory / "log").open("ab") as log:
@@ -64,7 +64,7 @@ class Postgres:
         wait_until(lambda: self._run("pg_isready", "-h", self.directory) == 0)
 
     def stop(self) -> None:
-        """Stop it at once; connections break."""
+        """Stop it at once, breaking connections."""
         self._process.send_signal(signal.SIGINT)
         self._process.wait(HANG_SECONDS)
 
@@ -75,7 +75,7 @@ class Postgres:
         return f"postgresql+psycopg://test@/{name}?host={self.directory}"
 
     def close(self) -> None:
-        """End it, and leave nothing behind."""
+        """Stop it and clean up."""
         self._process.send_signal(signal.SIGQUIT)
         self._process.wait(HANG_SECONDS)
         shutil.rmtree(self.directory)

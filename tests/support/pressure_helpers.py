@@ -1,4 +1,4 @@
-"""A Redis in a process of its own, the keys of a queue, and a client of another kind."""
+"""A Redis process, the keys of a queue, and a different client."""
 
 import os
 import re
@@ -20,18 +20,22 @@ from disque_trio.pressure import PressureQueue
 from tests.support.harness import HANG_SECONDS, free_port
 
 REDIS_SERVER = os.environ.get("PRESSURE_REDIS_SERVER", "/usr/bin/redis-server")
-"""Another one, such as valkey-server, to run the tests on."""
+"""Another server, such as valkey-server, to run the tests on."""
 
 
 def plain_client(port: int) -> "redis.Redis":
-    """A client that repeats no command."""
+    """A client that does not retry commands."""
     return redis.Redis(
-        port=port, retry=Retry(NoBackoff(), 0), retry_on_error=[], socket_timeout=20, protocol=2
+        port=port,
+        retry=Retry(NoBackoff(), 0),
+        retry_on_error=[],
+        socket_timeout=HANG_SECONDS,
+        protocol=2,
     )
 
 
 def server_version() -> tuple[int, ...]:
-    """That of the redis-server that tests run on."""
+    """The version of the redis-server for the tests."""
     done = subprocess.run([REDIS_SERVER, "--version"], capture_output=True, text=True, check=True)
     found = re.search(r"v=(\d+)\.(\d+)", done.stdout)
     assert found is not None
@@ -49,7 +53,7 @@ class RedisServer:
         self.config: Path | None = None
 
     def start(self) -> None:
-        """Start it, on the port it had before if there is one."""
+        """Start it, on its previous port if there is one."""
         for _ in range(5):
             port = self.port or free_port()
             command = [REDIS_SERVER, *([str(self.config)] if self.config else [])]
@@ -77,7 +81,7 @@ class RedisServer:
         return False
 
     def stop(self) -> None:
-        """End it at once (SIGKILL)."""
+        """Kill it (SIGKILL)."""
         if self.process is not None:
             self.process.kill()
             self.process.wait(HANG_SECONDS)
@@ -85,7 +89,7 @@ class RedisServer:
 
 @contextmanager
 def hung(server: RedisServer) -> Iterator[None]:
-    """The server does nothing in this block."""
+    """Suspend the server during the block."""
     assert server.process is not None
     server.process.send_signal(signal.SIGSTOP)
     try:
@@ -109,7 +113,7 @@ class Spot:
         self.data = f"{prefix}:{name}"
 
     def queue(self, **options: Any) -> PressureQueue:
-        """A handle of ours."""
+        """A handle of the package."""
         return PressureQueue(self.name, port=self.port, prefix=self.prefix, **options)
 
     def key(self, suffix: str) -> str:
@@ -122,8 +126,8 @@ class Spot:
         return {key[len(self.data) :].lstrip(":") for key in found}
 
     def values(self) -> dict[str, object]:
-        """What is in the protocol's keys: strings, and lengths of lists; elements of the data,
-        the first to be got first."""
+        """The contents of the protocol's keys: strings, and lengths of lists; for the data, its
+        elements in the order in which they will be taken."""
         values: dict[str, object] = {}
         for suffix in self.keys():
             if suffix.startswith(("lease:", "held:")):
@@ -149,11 +153,11 @@ class ForeignClosed(Exception):
 
 
 class Foreign:
-    """A client that does what the protocol's pseudo-code says, one command at a time.
+    """A client that follows the protocol's pseudo-code, one command at a time.
 
     Methods that end in ``_steps`` are generators that stop after each command, so that a test can
-    do something in between or leave it there; the others run them to the end. ``log`` names the
-    steps.
+    act in between or abandon them; the others run them to the end. ``log`` contains the names of
+    the steps.
     """
 
     uid = b"foreign_pid1"
@@ -292,14 +296,14 @@ class Foreign:
 
 
 def run(steps: Iterator[Any]) -> object:
-    """Take all steps; the last thing they give."""
+    """Run all steps; returns the last value."""
     with closing(steps):  # type: ignore[type-var]
         every = list(steps)
     return every[-1]
 
 
 def upto(steps: Iterator[Any], step: str) -> None:
-    """Take the steps up to this one."""
+    """Run the steps up to this one."""
     for name in steps:
         if name == step:
             return
@@ -316,12 +320,12 @@ async def until(condition: Callable[[], object], seconds: float = HANG_SECONDS) 
 
 
 async def blocked(raw: "redis.Redis", clients: int = 1) -> None:
-    """Wait until Redis blocks so many connections, all of this test."""
+    """Wait until Redis blocks ``clients`` connections, all of this test."""
     await until(lambda: sum("b" in row["flags"] for row in raw.client_list()) >= clients)
 
 
 async def settled(servers: list[RedisServer]) -> None:
-    """Wait until the nodes know of each other and serve all slots."""
+    """Wait until the nodes know each other and serve all slots."""
 
     def is_well(server: RedisServer) -> bool:
         with plain_client(server.port) as client:
@@ -330,11 +334,11 @@ async def settled(servers: list[RedisServer]) -> None:
             return "cluster_state:ok" in text or "'cluster_state': 'ok'" in text
 
     for server in servers:
-        await until(lambda server=server: is_well(server), seconds=40)
+        await until(lambda server=server: is_well(server))
 
 
 class Child:
-    """Python in a process of its own. It is told by lines and tells by lines."""
+    """A Python process that communicates in lines."""
 
     uid = ""
 
@@ -354,7 +358,7 @@ class Child:
         )
 
     def kill(self) -> None:
-        """End it at once (SIGKILL)."""
+        """Kill it (SIGKILL)."""
         self.process.kill()
         self.close()
 

@@ -1,8 +1,8 @@
-"""A program that runs operations in processes which kill themselves at a certain command.
+"""Runs operations in processes that kill themselves at a given command.
 
 It forks one for each line of its input, ``scenario point n prefix``, so that they start fast, and
-writes ``prefix status`` when that one has ended. The points are "before" the n-th command, when it
-was "sent", and "after" its reply.
+writes ``prefix status`` when it has ended. The points are "before" the n-th command, when it was
+"sent", and "after" its reply.
 """
 
 import os
@@ -144,7 +144,7 @@ class DiesWhenSent:
 
 
 def die_at(point: str, n: int, handle: PressureQueue) -> None:
-    """Let this process die at the n-th command from now on of a handle, on whatever connection."""
+    """Make this process die at the n-th command of a handle from now, on any connection."""
     post, reply = RedisConnection.post, RedisConnection._reply
     at = 0
     last: Any = None
@@ -188,7 +188,7 @@ async def main(port: int, operation: str, point: str, n: int, prefix: str) -> No
 
 
 def serve(port: int) -> None:
-    """Fork for each line that comes, and tell how it ended."""
+    """Fork for each line of input, and report how the child ended."""
     running: dict[int, str] = {}
     text = b""
     while True:

@@ -1,4 +1,4 @@
-"""The command ``pressure`` in processes of its own, and plain commands to the Redis beside it."""
+"""The command ``pressure`` in separate processes, and plain commands to its Redis."""
 
 import os
 import signal
@@ -11,13 +11,13 @@ from unittest import mock
 
 from disque_trio.pressure.cli import main
 from tests.support import ROOT
-from tests.support.harness import Wire, wait_until
+from tests.support.harness import HANG_SECONDS, Wire, wait_until
 
 COMMAND = [sys.executable, "-m", "disque_trio.pressure.cli"]
 
 
 class Redis:
-    """What tests do with a Redis besides using it for queues.
+    """Direct access to a Redis for tests.
 
     Attributes:
         port: its TCP port. prefix: of the keys of this test. wire: a connection to it.
@@ -30,7 +30,7 @@ class Redis:
 
     @property
     def environment(self) -> dict[str, str]:
-        """That of a command which is to use it."""
+        """The environment of a command that uses it."""
         return {
             **os.environ,
             "REDIS_PORT": str(self.port),
@@ -51,7 +51,7 @@ class Redis:
         return self.wire(*words)
 
     def elements(self, queue: str) -> object:
-        """All that is in a queue, oldest first."""
+        """The elements of a queue, oldest first."""
         found = self.wire("LRANGE", self.key(queue), 0, -1)
         assert isinstance(found, list)
         return found[::-1]
@@ -61,13 +61,13 @@ class Redis:
         return self.wire("LLEN", self.key(queue, f":{role}_free")) == 1
 
     def take_as_foreigner(self, queue: str, role: str, name: str) -> None:
-        """Take a role as a client of another kind does, and die."""
+        """Take a role like a different client, and die."""
         assert self.wire("RPOP", self.key(queue, f":{role}_free")) is not None
         self.wire("SET", self.key(queue, f":{role}"), name)
 
 
 class Running:
-    """A command that runs, with pipes to and from it."""
+    """A running command with pipes to and from it."""
 
     def __init__(self, redis: Redis, *arguments: str) -> None:
         self.process = subprocess.Popen(
@@ -96,7 +96,7 @@ class Running:
 
     def end(self) -> tuple[int, bytes, bytes]:
         """Wait for its end: status, and the rest of its output."""
-        output, errors = self.process.communicate(timeout=30)
+        output, errors = self.process.communicate(timeout=HANG_SECONDS)
         return self.process.returncode, output, errors
 
     @property
@@ -105,15 +105,15 @@ class Running:
         return self.process.poll() is None
 
     def close(self) -> None:
-        """Leave nothing behind."""
+        """Clean up."""
         self.process.kill()
         self.process.communicate()
 
 
 def pressure(redis: Redis, *arguments: str, data: bytes = b"") -> tuple[int, bytes, str]:
-    """Run a command to its end: exit status, output, what it said on standard error.
+    """Run a command to its end: exit status, output, standard error.
 
-    It runs in this process, which takes a tenth of the time, with files for its standard streams.
+    It runs in this process, in a tenth of the time, with files as its standard streams.
     """
     with ExitStack() as stack:
         files = [stack.enter_context(tempfile.TemporaryFile()) for _ in range(3)]
@@ -148,7 +148,7 @@ def _restore(descriptor: int, saved: int) -> None:
 
 
 def create(redis: Redis, queue: str, bound: int = 0) -> None:
-    """Create a queue, faster than by a command."""
+    """Create a queue, faster than with a command."""
     key = redis.key(queue)
     redis.ask("SET", f"{key}:bound", bound)
     for token in ("producer_free", "consumer_free", "not_full"):
@@ -156,5 +156,5 @@ def create(redis: Redis, queue: str, bound: int = 0) -> None:
 
 
 def wait_for_length(redis: Redis, queue: str, length: int) -> None:
-    """Wait until a queue holds so many elements."""
+    """Wait until a queue has ``length`` elements."""
     wait_until(lambda: redis.ask("LLEN", redis.key(queue)) == length)

@@ -1,4 +1,4 @@
-"""A real Prometheus that scrapes every second, with the alert rules of ``config/`` made quick."""
+"""A real Prometheus that scrapes every second, with faster versions of the rules in ``config/``."""
 
 import json
 import re
@@ -16,18 +16,18 @@ import yaml
 from tests.support.harness import HANG_SECONDS, free_port, wait_until
 from tests.support.monitoring import RULES
 
-BURST = 5  # s that stand for the minutes over which rates are made
-PATIENCE = 2  # s that stand for those that a condition has to hold
+BURST = 5  # s that replace the minutes of rates
+PATIENCE = 2  # s that replace the duration of conditions
 
 
 def in_seconds(rules: str) -> str:
-    """Rules whose times are as short as a test wants them."""
+    """The rules with times short enough for tests."""
     rules = re.sub(r"^( *for:) .*$", rf"\1 {PATIENCE}s", rules, flags=re.MULTILINE)
     return re.sub(r"\[\d+m\]", f"[{BURST}s]", rules)
 
 
 class Prometheus:
-    """One that runs.
+    """A running Prometheus.
 
     Attributes:
         port: of its API.
@@ -37,12 +37,12 @@ class Prometheus:
         self.port = port
 
     def ask(self, path: str) -> Any:
-        """The data of an answer of the API."""
-        with urlopen(f"http://127.0.0.1:{self.port}/api/v1/{path}", timeout=10) as reply:
+        """The data in an API response."""
+        with urlopen(f"http://127.0.0.1:{self.port}/api/v1/{path}", timeout=HANG_SECONDS) as reply:
             return json.load(reply)["data"]
 
     def firing(self, alert: str) -> list[dict[str, str]]:
-        """The labels of each alert of this name that fires."""
+        """The labels of each firing alert with this name."""
         return [
             found["labels"]
             for found in self.ask("alerts")["alerts"]
@@ -50,7 +50,7 @@ class Prometheus:
         ]
 
     def scrapes(self, job: str) -> bool:
-        """Whether it has seen the targets of the job, and all are well."""
+        """Whether it has scraped the targets of the job, and all are up."""
         health = [
             target["health"]
             for target in self.ask("targets")["activeTargets"]
@@ -61,7 +61,7 @@ class Prometheus:
 
 @contextmanager
 def prometheus(directory: Path, config: str) -> Iterator[Prometheus]:
-    """Run one with ``config``, whose times are made short. Skips the test where there is none."""
+    """Run Prometheus with ``config`` and shortened times. Skips the test if it is not installed."""
     program = shutil.which("prometheus")
     if program is None:
         pytest.skip("prometheus is not installed")
@@ -107,7 +107,7 @@ def prometheus(directory: Path, config: str) -> Iterator[Prometheus]:
 
 
 def scraping(targets: Mapping[str, Sequence[int]]) -> str:
-    """A configuration with these ports, by jobs."""
+    """A configuration with these ports, by job."""
     jobs = [
         {
             "job_name": job,

@@ -1,23 +1,38 @@
-"""Driving the store in a Redis, and a Redis for it."""
+"""Drives the Redis store, and provides a Redis for it."""
 
+import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
+import pytest
 import trio
 
 from disque_trio.bananaq.core.requests import Request
 from disque_trio.bananaq.core.results import Result
+from disque_trio.bananaq.redis_store import pinned
 from disque_trio.bananaq.redis_store.store import RedisStore
+from disque_trio.redis.script import Script
 from tests.support.pressure_helpers import RedisServer, hung, plain_client, until
 
-__all__ = ["RedisDrive", "RedisServer", "hung", "plain_client", "running", "until"]
+__all__ = [
+    "MovedDrive",
+    "RedisDrive",
+    "RedisServer",
+    "hung",
+    "moved",
+    "plain_client",
+    "running",
+    "until",
+]
 
 NEVER = 1e6  # s
+# Far enough in the future for the keys not to expire during the test.
+AHEAD = 50 * 365 * 86_400_000_000  # µs
 
 
 class RedisDrive:
-    """A store in a Redis. Time passes by itself there."""
+    """A store in Redis, where real time passes."""
 
     def __init__(self, port: int, **options: Any) -> None:
         self.store = RedisStore(port=port, on_news=self._take_answers, **options)
@@ -40,7 +55,7 @@ class RedisDrive:
         return result
 
     async def run_all(self, requests: Sequence[Request]) -> list[Result]:
-        """Submit all at once."""
+        """Submit all requests at once."""
         events = []
         for request in requests:
             event = self._done[request] = trio.Event()
@@ -72,9 +87,31 @@ class RedisDrive:
         return int(seconds) * 1_000_000 + int(micros)
 
 
+class MovedDrive(RedisDrive):
+    """A store in Redis whose clock, µs in the key ``clock``, is moved by hand."""
+
+    def __init__(self, port: int, clock: str, **options: Any) -> None:
+        super().__init__(port, **options)
+        self.time = time.time_ns() // 1000 + AHEAD
+        self._clock = clock
+        self.move(0)
+
+    def move(self, ms: int) -> None:
+        """Move the clock."""
+        self.time += ms * 1000
+        with plain_client(self.port) as raw:
+            raw.set(self._clock, self.time)
+
+    async def advance(self, ms: int) -> None:
+        self.move(ms)
+
+    async def now(self) -> int:
+        return self.time
+
+
 @asynccontextmanager
 async def serving(store: RedisStore) -> AsyncIterator[None]:
-    """The tasks of ``store`` run."""
+    """Run the tasks of ``store``."""
     async with trio.open_nursery() as nursery:
         await nursery.start(store.run_forever)
         yield
@@ -83,9 +120,25 @@ async def serving(store: RedisStore) -> AsyncIterator[None]:
 
 @asynccontextmanager
 async def running(port: int, **options: Any) -> AsyncIterator[RedisDrive]:
-    """A store that works; nobody is told anything but what was heard, unless asked for."""
+    """A running store."""
     options.setdefault("poll_seconds", NEVER)
     options.setdefault("probe_seconds", NEVER)
     drive = RedisDrive(port, **options)
+    async with serving(drive.store):
+        yield drive
+
+
+@asynccontextmanager
+async def moved(
+    port: int, prefix: str, monkeypatch: pytest.MonkeyPatch
+) -> AsyncIterator[MovedDrive]:
+    """A running store whose clock is moved by hand."""
+    clock = f"{prefix}:clock"
+    source = pinned.OPERATIONS.source.decode()
+    script = source.replace("call('TIME')", f"{{0, call('GET', '{clock}')}}")
+    assert script != source
+    monkeypatch.setattr(pinned, "OPERATIONS", Script(script))
+    never = {"poll_seconds": NEVER, "probe_seconds": NEVER}
+    drive = MovedDrive(port, clock, prefix=prefix, pool_size=2, **never)
     async with serving(drive.store):
         yield drive

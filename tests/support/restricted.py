@@ -7,7 +7,7 @@ from tests.support.node_bench import Bench
 
 
 def client_of(bench: Bench, *rules: str) -> Client:
-    """A client of the user ``someone`` with ``rules`` beside all commands."""
+    """A client of the user ``someone``, who has all commands and ``rules``."""
     user = User(b"someone", Catalog(bench.node.commands.values()))
     user.set([b"on", b"nopass", b"+@all", *[rule.encode() for rule in rules]])
     client = bench.client()

@@ -1,6 +1,6 @@
-"""A server that speaks S3 (moto's), as a process: buckets live as long as it does.
+"""An S3 server (moto's) as a process, whose buckets live as long as it does.
 
-The test that wants it imports ``s3`` (a new bucket) and ``s3_server`` (the process, one a session).
+A test imports ``s3`` (a new bucket) and ``s3_server`` (the process, one per session).
 """
 
 import os
@@ -45,12 +45,12 @@ class Bucket:
 
     @property
     def uri(self) -> str:
-        """As Spark names it."""
+        """Its URI for Spark."""
         return f"s3a://{self.name}"
 
     @property
     def environment(self) -> dict[str, str]:
-        """What programs need to reach it."""
+        """The environment with which programs reach it."""
         return {**KEYS, "AWS_ENDPOINT_URL": self.endpoint}
 
     @property
@@ -87,7 +87,7 @@ def s3_server() -> Iterator[str]:
 
 @pytest.fixture
 def s3(s3_server: str, monkeypatch: pytest.MonkeyPatch) -> Bucket:
-    """A new bucket, which the environment leads to."""
+    """A new bucket, with the environment set for it."""
     from disque_trio.spark.files import location
 
     bucket = Bucket(f"bucket-{next(_numbers)}", s3_server)
@@ -99,30 +99,30 @@ def s3(s3_server: str, monkeypatch: pytest.MonkeyPatch) -> Bucket:
 
 
 def answers(endpoint: str) -> bool:
-    """Whether somebody serves there."""
+    """Whether a server is running there."""
     with suppress(URLError, OSError), urlopen(endpoint, timeout=HANG_SECONDS) as reply:
         return bool(reply.status)
     return False
 
 
 class Fault(IntEnum):
-    """What goes wrong with a request, besides a status that is answered."""
+    """Faults of a request, besides error statuses."""
 
-    RESET = 0  # before the server has it
+    RESET = 0  # before the server gets it
     RESET_IN_REQUEST = -1  # when half of it is read
     RESET_IN_REPLY = -2
     LOST_REPLY = -3  # the server has done it
-    SILENT = -4  # the connection stays, and no answer comes
+    SILENT = -4  # the connection stays open without a response
 
 
 class Flaky(ThreadingHTTPServer):
-    """Stands before a server, and fails: each request takes the next of ``faults``.
+    """A faulty proxy for a server: each request takes the next of ``faults``.
 
     Attributes:
-        faults: a Fault, or a status to answer with; None, or when there is none: the server
-            answers.
-        refused: what is in paths to which nothing is written; "": none.
-        seen: how many requests there were.
+        faults: a Fault, or a status to respond with; for None, or after the last, the server
+            responds.
+        refused: a part of the paths to which writes are refused; "" for none.
+        seen: the number of requests.
     """
 
     daemon_threads = True
@@ -151,7 +151,7 @@ class Flaky(ThreadingHTTPServer):
         self.server_close()
 
     def handle_error(self, *_: object) -> None:
-        """Nothing: who asks may hang up."""
+        """Ignore errors: clients may hang up."""
 
 
 class _Passing(BaseHTTPRequestHandler):
@@ -202,7 +202,7 @@ class _Passing(BaseHTTPRequestHandler):
         self.wfile.write(data)
 
     def _chunks(self) -> bytes:
-        """The body, where it comes in chunks."""
+        """A chunked body."""
         body = b""
         if self.headers.get("Transfer-Encoding") == "chunked":
             while size := int(self.rfile.readline(), 16):
@@ -212,7 +212,7 @@ class _Passing(BaseHTTPRequestHandler):
         return body
 
     def _reset(self) -> None:
-        """End the connection as one that broke."""
+        """Reset the connection."""
         self.close_connection = True
         self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
 

@@ -1,4 +1,4 @@
-"""Reads the figures of a process as Prometheus does, and what docs/monitoring.md says of them."""
+"""Reads the metrics of a process like Prometheus, and their documentation in docs/monitoring.md."""
 
 import re
 import shutil
@@ -18,11 +18,11 @@ from tests.support.harness import HANG_SECONDS
 OPENMETRICS = "application/openmetrics-text; version=1.0.0; charset=utf-8"
 Values = dict[tuple[str, ...], float]
 Row = tuple[str, tuple[str, ...]]
-"""Type and labels of a figure."""
+"""Type and labels of a metric."""
 
 
 def page(port: int, accept: str = "", host: str = "127.0.0.1") -> str:
-    """The page with all figures."""
+    """The page with all metrics."""
     request = urllib.request.Request(f"http://{host}:{port}/metrics", headers={"Accept": accept})
     with urllib.request.urlopen(request, timeout=HANG_SECONDS) as answer:
         assert answer.status == 200
@@ -30,13 +30,13 @@ def page(port: int, accept: str = "", host: str = "127.0.0.1") -> str:
 
 
 def families(port: int, accept: str = "", host: str = "127.0.0.1") -> list[Metric]:
-    """All figures, as prometheus-client's parsers read them."""
+    """All metrics, as prometheus-client's parsers read them."""
     text = page(port, accept, host)
     return list((read_openmetrics if accept else read_text)(text))
 
 
 def values(port: int, name: str) -> Values:
-    """The values of a figure, by those of its labels."""
+    """The values of a metric, by the values of its labels."""
     return {
         tuple(sample.labels.values()): sample.value
         for family in families(port)
@@ -46,7 +46,7 @@ def values(port: int, name: str) -> Values:
 
 
 def rows(found: Iterable[Metric]) -> dict[str, Row]:
-    """Type and labels of all figures that are not about any process, by their names."""
+    """Type and labels of all metrics except those for any process, by name."""
     told = {}
     for family in found:
         name = f"{family.name}_total" if family.type == "counter" else family.name
@@ -57,7 +57,7 @@ def rows(found: Iterable[Metric]) -> dict[str, Row]:
 
 
 def documented(program: str) -> dict[str, Row]:
-    """Those of ``program`` (node or bananaq) in docs/monitoring.md."""
+    """The metrics of ``program`` (node or bananaq) in docs/monitoring.md."""
     text = (ROOT / "docs" / "monitoring.md").read_text(encoding="utf-8")
     part = text.partition(f"<!-- {program} metrics -->")[2].partition("\n## ")[0]
     found = {}
@@ -68,7 +68,7 @@ def documented(program: str) -> dict[str, Row]:
 
 
 def promtool(text: str) -> str:
-    """What promtool says against a page; empty: nothing, or it is not installed."""
+    """promtool's complaints about a page; empty if none, or if it is not installed."""
     if shutil.which("promtool") is None:
         return ""
     check = ["promtool", "check", "metrics"]

@@ -1,8 +1,9 @@
-"""A node that answers as it is told, for what clients do about answers."""
+"""A node with scripted replies, for tests of clients."""
 
 import socket
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from types import TracebackType
 from typing import Self
 
@@ -12,10 +13,10 @@ Answer = Callable[[list[bytes]], bytes | None]
 
 
 class ScriptedNode:
-    """Listens; each request is answered by ``answer``, and None closes the connection.
+    """Answers each request with the result of ``answer``; None closes the connection.
 
     Attributes:
-        address: of it. requests: all that came.
+        address: its address. requests: all requests so far.
     """
 
     def __init__(self, answer: Answer) -> None:
@@ -32,7 +33,7 @@ class ScriptedNode:
                 connection, _ = self._socket.accept()
             except OSError:
                 return
-            with connection:
+            with connection, suppress(OSError):  # the client may be gone
                 self._converse(connection)
 
     def _converse(self, connection: socket.socket) -> None:

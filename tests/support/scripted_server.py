@@ -1,4 +1,4 @@
-"""A RESP server in a thread of the test's process that answers as it is told."""
+"""A RESP server with scripted replies, in a thread of the test process."""
 
 import socket
 import socketserver

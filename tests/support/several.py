@@ -1,18 +1,17 @@
 """Servers of several processes."""
 
-import socket
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, suppress
 from pathlib import Path
 
 import pytest
 
-from tests.support.harness import LiveNode, free_port, wait_until
+from tests.support.harness import LiveNode, free_ports, wait_until
 from tests.support.live_helpers import spawn
 
 COUNT = 2
 ALONE = ("q", "body", "REPLICATE", 1)  # queue and body of a job, and one copy
-NOT_YET = (OSError, EOFError, AssertionError)  # gone, just about to go, or still loading
+NOT_YET = (OSError, EOFError, AssertionError)  # gone, ending, or still loading
 
 
 class Several:
@@ -20,7 +19,7 @@ class Several:
 
     Attributes:
         main: the supervisor, with the port of the first.
-        nodes: to talk to each.
+        nodes: for talking to each process.
     """
 
     def __init__(self, main: LiveNode) -> None:
@@ -40,7 +39,7 @@ class Several:
         return int(self.nodes[number].info("server")["process_id"])
 
     def close(self) -> None:
-        """End all; without this process the others stop by themselves."""
+        """End all processes; the others stop without the supervisor."""
         pids = []
         for number in range(COUNT):
             with suppress(*NOT_YET):
@@ -69,21 +68,12 @@ def is_in(directory: Path) -> Callable[[Path], bool]:
 
 
 def consecutive_ports() -> int:
-    """The first of two ports for clients that are free, with those of their buses."""
-    for _ in range(100):
-        first = free_port()
-        with ExitStack() as stack:
-            try:
-                for port in (first + 1, first + 10_001):
-                    stack.enter_context(socket.create_server(("127.0.0.1", port)))
-            except OSError:
-                continue
-            return first
-    raise RuntimeError("no free ports")
+    """The first of two consecutive free client ports, whose bus ports are also free."""
+    return free_ports(COUNT)[0]
 
 
 def start(directory: Path, *options: str, file: str | None = None) -> Several:
-    """Start one, without waiting for it."""
+    """Start a server without waiting for it."""
     port = consecutive_ports()
     arguments = [] if file is None else [file]
     arguments += ["--port", str(port), "--bind", "127.0.0.1", "--processes", str(COUNT), *options]
@@ -95,7 +85,7 @@ Start = Callable[..., Several]
 
 @pytest.fixture
 def several(tmp_path: Path) -> Iterator[Start]:
-    """Starts servers that serve, and ends them."""
+    """Starts servers, waits for them, and ends them."""
     with ExitStack() as stack:
 
         def started(*options: str, file: str | None = None) -> Several:

@@ -1,4 +1,4 @@
-"""An engine, its tasks and a disk on which threads write when they are let."""
+"""An engine, its tasks, and a disk on which threads write only on permission."""
 
 import socket
 import threading
@@ -25,41 +25,41 @@ from disque_trio.respserver.io.links import Links
 from disque_trio.respserver.io.poller import Poller
 from disque_trio.respserver.io.stats import Stats
 from disque_trio.respserver.io.tasks import RequeueTimer, run_cron, serve
+from tests.support.harness import HANG_SECONDS
 from tests.support.node_bench import Bench
 
 BODY = bytes(LARGE + 1)
-SECONDS = 20
 
 
 async def until(condition: Callable[[], object]) -> None:
     """Wait for ``condition``."""
-    with trio.fail_after(SECONDS):
+    with trio.fail_after(HANG_SECONDS):
         while not condition():
             await trio.sleep(0.001)
 
 
 class SlowDisk(Disk):
-    """Threads write when they are let; turns write at once."""
+    """A disk on which threads write only on permission; turns write at once."""
 
     def __init__(self) -> None:
         self.loop = threading.get_ident()
         self._all = False
-        self._some = threading.Condition()  # to write for threads
+        self._some = threading.Condition()  # guards the threads' allowance
         self._bytes = 0
         self.failure: OSError | None = None
         self.by_turns = 0  # bytes
         self.synced_by_threads = 0
-        self.may_sync = threading.Event()  # threads, what is to be the file
+        self.may_sync = threading.Event()  # set when threads may sync the new file
         self.may_sync.set()
 
     def let(self, size: int) -> None:
-        """Threads may write ``size`` bytes."""
+        """Permit threads to write ``size`` bytes."""
         with self._some:
             self._bytes = size
             self._some.notify_all()
 
     def let_all(self) -> None:
-        """Threads may write whatever there is."""
+        """Permit threads to write everything."""
         with self._some:
             self._all = True
             self._some.notify_all()
@@ -72,7 +72,7 @@ class SlowDisk(Disk):
             self.by_turns += len(data)
         else:
             with self._some:
-                assert self._some.wait_for(lambda: self._may(len(data)), SECONDS)
+                assert self._some.wait_for(lambda: self._may(len(data)), HANG_SECONDS)
                 self._bytes -= len(data)
         if self.failure is not None:
             super().write(fd, data[: len(data) // 2])
@@ -82,7 +82,7 @@ class SlowDisk(Disk):
     def sync(self, fd: int) -> None:
         if threading.get_ident() != self.loop:
             if TEMPORARY in str(Path(f"/proc/self/fd/{fd}").readlink()):
-                assert self.may_sync.wait(SECONDS)
+                assert self.may_sync.wait(HANG_SECONDS)
             self.synced_by_threads += 1
         super().sync(fd)
 
@@ -107,7 +107,7 @@ class Wire:
             data = data[await self._sock.send(data) :]
 
     async def reply(self) -> object:
-        with trio.fail_after(SECONDS):
+        with trio.fail_after(HANG_SECONDS):
             while (reply := self._reader.gets()) is False:
                 self._reader.feed(await self._sock.recv(1 << 20))
         return reply
@@ -117,7 +117,7 @@ class Wire:
         return await self.reply()
 
     def end(self) -> None:
-        """Say that nothing more will be sent."""
+        """End the client's side of the connection."""
         self._sock.shutdown(socket.SHUT_WR)
 
     def close(self) -> None:
@@ -187,7 +187,7 @@ class Stage:
                 nursery.cancel_scope.cancel()
 
     async def add_large(self, wire: Wire) -> None:
-        """Send a large job, and wait until it is on its way."""
+        """Send a large job, and wait until it is being received."""
         await wire.send(("ADDJOB", "q", BODY, 0))
         await until(lambda: self.engine.hold.on)
 
@@ -199,7 +199,7 @@ class Stage:
         self.logging.close()
 
     def loaded(self) -> set[bytes]:
-        """The ids of the jobs that are in the file."""
+        """The ids of the jobs in the file."""
         other = Bench(seed=2)
         for _ in Loader(str(self.path), other.node, False).steps():
             pass

@@ -1,16 +1,17 @@
-"""Faults at random on a loaded cluster of real nodes that write event logs; then the audit has to
-say what the clients know.
+"""Random faults on a loaded cluster of real nodes that write event logs; afterwards the audit must
+agree with the clients.
 
     python -m tools.soak_audit [--rounds 5] [--faults 6] [--nodes 3] [--seed N]
 
-A round does what one of ``soak_cluster.py`` does. After it
+A round is like one of ``soak_cluster.py``. After it
 
 - each delivery that a client saw is in the table of jobs, unless its node was killed within a
   second after it; and each job that was delivered twice is a finding,
 - no confirmed job is a finding as never delivered, unless the log says that it has a gap,
 - no node delivered a job of which it knew that it was acknowledged, and no clock is wrong.
 
-The exit status is 0, or 1 when that was not so; the seed and the faults of each round are shown.
+The exit status is 0, or 1 if that was not the case; the seed and the faults of each round are
+shown.
 """
 
 import argparse
@@ -32,7 +33,7 @@ from tests.support.live_cluster import live_cluster
 from tests.support.live_load import ONCE, Ledger, Load
 from tests.support.soak_of_clusters import DEATHS, DRAIN_SECONDS, FAULTS, OPTIONS, fault, run_rounds
 
-TAIL = 1.0  # s before a kill, of which the log may have nothing
+TAIL = 1.0  # s before a kill that the log may not cover
 
 
 class TimedLedger(Ledger):
@@ -51,7 +52,8 @@ class TimedLedger(Ledger):
 
 
 def compare(audit: Audited, ledger: TimedLedger, kills: Sequence[float]) -> str:
-    """What there was; raises AssertionError where the audit is wrong."""
+    """Compare the audit with the ledger. Returns a summary; raises AssertionError if the audit is
+    wrong."""
     again = audit.found(TWICE).keys() | audit.found(AFTER_ACK).keys()
     missing = 0
     for id, times in ledger.times.items():
@@ -83,7 +85,7 @@ def compare(audit: Audited, ledger: TimedLedger, kills: Sequence[float]) -> str:
 
 
 def run_round(directory: Path, nodes: int, faults: int, rng: random.Random) -> str:
-    """One round; returns what to say of it. Raises whatever was wrong."""
+    """One round; returns a summary. Raises on failure."""
     options = (*OPTIONS, "--event-log", "yes", "--event-log-segment-seconds", "3")
     kills: list[float] = []
     ledger = TimedLedger()

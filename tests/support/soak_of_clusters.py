@@ -1,15 +1,16 @@
-"""Faults of every kind on a loaded cluster of real nodes, at random; then nothing may be lost.
+"""Random faults of every kind on a loaded cluster of real nodes, after which nothing may be lost.
 
     python -m tools.soak_cluster [--rounds 10] [--faults 8] [--nodes 5] [--seed N]
 
 A round starts a cluster with a proxy in front of each bus port, adds and takes jobs at every node,
-and kills, stops, pauses, restarts and cuts off nodes meanwhile. Then all are up again, and
+and meanwhile kills, stops, suspends, restarts and isolates nodes. Then all are up again, and
 
 - every job whose ADDJOB was answered with an id is delivered and can be acknowledged,
 - no job with RETRY 0 was delivered twice,
 - no node holds any job in the end.
 
-The exit status is 0, or 1 when that was not so; the seed and the faults of each round are shown.
+The exit status is 0, or 1 if that was not the case; the seed and the faults of each round are
+shown.
 """
 
 import argparse
@@ -31,7 +32,7 @@ DEATHS = {"kill": signal.SIGKILL, "kill two": signal.SIGKILL, "term": signal.SIG
 
 
 def fault(cluster: LiveCluster, what: str, one: int, other: int, rng: random.Random) -> None:
-    """Let something happen to the node ``one``, or to it and ``other``, for up to 3 s."""
+    """Inject a fault into the node ``one``, or between it and ``other``, for up to 3 s."""
     proxy = cluster.proxy
     if what in DEATHS:
         victims = [cluster[one], *([cluster[other]] if what == "kill two" else [])]
@@ -68,7 +69,7 @@ def fault(cluster: LiveCluster, what: str, one: int, other: int, rng: random.Ran
 
 
 def run_round(directory: Path, nodes: int, faults: int, rng: random.Random) -> str:
-    """One round; returns what to say of it. Raises whatever a promise was broken with."""
+    """One round; returns a summary. Raises if a promise was broken."""
     with (
         live_cluster(directory, nodes, *OPTIONS, proxied=True, node_timeout=1000) as cluster,
         load_on(cluster) as load,
@@ -111,7 +112,7 @@ def run_rounds(
                 print(" ", run_round(Path(directory), options.nodes, options.faults, rng))
             except KeyboardInterrupt:
                 raise
-            except BaseException as problem:  # what pytest fails with is not an Exception
+            except BaseException as problem:  # pytest's failures are not Exceptions
                 print(f"BROKEN, seed {options.seed}: {problem!r}")
                 return 1
     return 0

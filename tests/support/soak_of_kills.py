@@ -1,18 +1,17 @@
-"""Kill a loaded node with SIGKILL at random moments, start it again, and compare what it then has
-with what its clients were told.
+"""Kill a loaded node with SIGKILL at random moments, restart it, and compare its state with what
+its clients were told.
 
     python -m tools.soak_kill [--rounds 50] [--policy always|everysec|no|both] [--seed N]
 
-What has to hold whatever the moment was, also in the middle of a rewrite or of the start:
+These promises must be kept at any moment, even in the middle of a rewrite or a start:
 
 - a job whose ADDJOB was answered with an id is there, unless somebody asked to acknowledge it;
 - a job whose ACKJOB was answered is neither there nor delivered again;
 - a job with RETRY 0 is never delivered twice;
 - after the last start every job that is there is delivered.
 
-The death of the process alone loses nothing with any policy; what the death of the machine loses
-is what the tests with a simulated disk are about. The exit status is 0, or 1 when a promise was
-broken.
+A crash of the process alone loses nothing with any policy; tests with a simulated disk cover
+crashes of the machine. The exit status is 0, or 1 if a promise was broken.
 """
 
 import argparse
@@ -31,7 +30,7 @@ OFTEN = ("often-0", "often-1")
 ONCE = "once"
 START_SECONDS = 30.0
 LOAD_SECONDS = (0.05, 0.6)
-EARLY = 0.15  # share of the rounds in which the node is killed while it starts
+EARLY = 0.15  # fraction of the rounds in which the node is killed while starting
 BATCH = 100
 
 
@@ -40,13 +39,13 @@ class Broken(Exception):
 
 
 def take(wire: Wire, count: int = 5) -> list[tuple[str, bytes]]:
-    """Queue and id of jobs that are delivered now."""
+    """Take jobs; returns their queues and ids."""
     reply = wire("GETJOB", "TIMEOUT", 20, "COUNT", count, "FROM", *OFTEN, ONCE)
     return [(job[0].decode(), job[1]) for job in reply] if isinstance(reply, list) else []
 
 
 class Soak:
-    """One node, killed and started again and again, and what its clients were told."""
+    """One node, repeatedly killed and restarted, and what its clients were told."""
 
     def __init__(self, policy: str, directory: Path, dice: random.Random) -> None:
         self.confirmed: set[bytes] = set()  # RETRY > 0
@@ -94,7 +93,7 @@ class Soak:
             node.close()
 
     def compare(self, wire: Wire) -> None:
-        """Does the node hold what it has to? Raises Broken."""
+        """Check that the node holds what it must. Raises Broken."""
         reply = wire("JSCAN", "BUSYLOOP")
         there = set(reply[1]) if isinstance(reply, list) else set()
         lost = self.confirmed - self.ack_asked - there
@@ -158,7 +157,7 @@ class Soak:
             self.once.add(id)
 
     def finish(self) -> int:
-        """Start once more and take everything; returns how many jobs were still there.
+        """Start once more and take everything; returns the number of remaining jobs.
 
         Raises:
             Broken: something is missing.
@@ -185,7 +184,7 @@ class Soak:
 
 
 def run(policy: str, rounds: int, seed: int) -> bool:
-    """Print what happened; False when a promise was broken."""
+    """Run the rounds and print the results; returns False if a promise was broken."""
     started = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="disque-soak-") as name:
         soak = Soak(policy, Path(name), random.Random(seed))

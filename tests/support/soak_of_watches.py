@@ -1,18 +1,19 @@
-"""Faults at random around a watch of real nodes; then who was told has to know what an audit says.
+"""Random faults around a watch of real nodes; afterwards its receivers must know what an audit
+finds.
 
     python -m tools.soak_watch [--seconds 180] [--seed N]
 
-Two nodes write event logs in small segments, which are compressed. Jobs are added, done, handed
-back and left alone. Meanwhile the watch, its JVM and its workers are killed, nodes are killed and
-started again, and the webhook refuses, hangs, answers nonsense or goes away. At the end
+Two nodes write event logs in small, compressed segments. Jobs are added, done, returned and
+abandoned. Meanwhile the watch, its JVM and its workers are killed, nodes are killed and restarted,
+and the webhook refuses, hangs, answers nonsense or disappears. At the end
 
-- what the webhook, the queue and the lines of the watch say, found less gone, is what an audit of
-  the same logs finds in a directory of its own,
+- the findings reported to the webhook, the queue and in the lines, minus those reported as gone,
+  equal those of an audit of the same logs in a separate directory,
 - both directories have the same jobs, findings and minutes, and
-- each minute that is over was told with the figures that it has.
+- each complete minute was reported with its correct figures.
 
-The exit status is 0, or 1 when that was not so; the seed and the faults are shown, and what was
-wrong is kept in a directory.
+The exit status is 0, or 1 if that was not the case; the seed and the faults are shown, and the
+files of a failure are kept in a directory.
 """
 
 import argparse
@@ -47,8 +48,8 @@ from tests.support.harness import (
 from tests.support.webhooks import MODES, Book, Found, Web, key
 
 LOOK_SECONDS = 300.0
-PAUSE_SECONDS = 25.0  # at most, between two faults: a watch needs some to start and to look
-NOTICES, NOTICE_RETRY = "notices", 2  # a node that was killed queues nothing before that is over
+PAUSE_SECONDS = 25.0  # at most, between two faults: a watch needs time to start and to look
+NOTICES, NOTICE_RETRY = "notices", 2  # a killed node queues nothing before its retry time
 LINE = re.compile(r"(?:20\S+ \S+ )?(found|gone) ([a-z-]+)(?: \((\S+)\))?(?: (D-\S+) of )?")
 OPTIONS = (
     *("--event-log", "yes", "--event-log-compress", "yes", "--appendonly", "yes"),
@@ -57,7 +58,7 @@ OPTIONS = (
 
 
 class Load(threading.Thread):
-    """Adds jobs, and does most of them; takes what the nodes say as it comes."""
+    """Adds jobs, and processes most of them; ignores errors of the nodes."""
 
     def __init__(self, nodes: list[LiveNode], seed: int) -> None:
         super().__init__(daemon=True)
@@ -98,7 +99,7 @@ class Load(threading.Thread):
 
 
 class Watching:
-    """The watch as a process, which is started again when it has ended."""
+    """The watch as a process, which is restarted when it has ended."""
 
     def __init__(self, command: Sequence[str], directory: Path) -> None:
         self._command = command
@@ -109,7 +110,7 @@ class Watching:
         self.ends: list[int] = []
 
     def keep(self) -> None:
-        """Start it, if it does not run."""
+        """Start it, unless it is running."""
         if self.process is None or self.process.poll() is not None:
             if self.process is not None:
                 self.ends.append(self.process.returncode)
@@ -118,7 +119,7 @@ class Watching:
             )
 
     def below(self, name: str) -> list[int]:
-        """The processes below it whose command has this in it."""
+        """Its descendants whose command contains this."""
         assert self.process is not None
         table = subprocess.run(
             ["ps", "-eo", "pid=,ppid=,args="], capture_output=True, text=True
@@ -149,7 +150,7 @@ def kill(pids: Sequence[int]) -> int:
 
 
 class Round:
-    """The cluster, the watch and its receivers, and what may happen to them."""
+    """The cluster, the watch and its receivers, and their faults."""
 
     def __init__(self, directory: Path, seed: int) -> None:
         self.directory = directory
@@ -283,7 +284,7 @@ class Round:
         assert lines == set(kept), f"lines differ: {list(lines ^ set(kept))[:5]}"
 
     def _queue(self) -> Book:
-        """What the queue of notices has said, when its node has no job of it any more."""
+        """The notices in the queue, once its node has no more jobs of it."""
         notices = []
         until = time.monotonic() + 20 * NOTICE_RETRY
         scan: Any = None
@@ -300,7 +301,7 @@ class Round:
         return book
 
     def _lines(self) -> Found:
-        """What the lines of the watch have said."""
+        """The findings in the lines of the watch."""
         standing: Found = set()
         for line in (self.directory / "out").read_text().splitlines():
             said = LINE.match(line)
@@ -329,7 +330,7 @@ def rows(output: Path, table: str) -> list[dict[str, Any]]:
     files = [str(place) for place in table_files(output, table)]
     found = [row for file in files for row in pq.ParquetFile(file).read().to_pylist()]
     names = Store(output).manifest.nodes
-    if table == "jobs":  # nodes have their places in each audit's own list
+    if table == "jobs":  # each audit has its own numbering of nodes
         return [{**row, "trace": len(row["trace"])} for row in found]
     return found if names else []
 

@@ -1,4 +1,4 @@
-"""Traces of the clients of the test's own process, kept in memory."""
+"""In-memory traces of the clients in the test process."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -17,7 +17,7 @@ from tests.support.harness import wait_until
 
 
 class Traces:
-    """What was traced.
+    """The recorded traces.
 
     Attributes:
         tracer: for spans of the test's own.
@@ -32,12 +32,12 @@ class Traces:
         self.tracer: Tracer = self.provider.get_tracer("tests")
 
     def all(self) -> list[ReadableSpan]:
-        """All spans that have ended, in this order."""
+        """All ended spans, in the order in which they ended."""
         return list(self._exporter.get_finished_spans())
 
     def named(self, name: str, count: int = 1) -> list[ReadableSpan]:
-        """Wait for so many spans of that name, and return them in the order in which they began:
-        one may end while another thread has begun the next."""
+        """Wait for ``count`` spans with that name, and return them in the order of their start: one
+        may end after another thread has started the next."""
 
         def found() -> list[ReadableSpan]:
             return [span for span in self.all() if span.name == name]
@@ -47,7 +47,7 @@ class Traces:
         return sorted(found(), key=lambda span: span.start_time or 0)
 
     def one(self, name: str) -> ReadableSpan:
-        """Wait for the one of that name."""
+        """Wait for the only span with that name."""
         return self.named(name)[0]
 
     def metric(self, name: str) -> list[Any]:
@@ -78,21 +78,21 @@ def traced(parents: otel.Parents = "alone", sampler: Sampler | None = None) -> I
 
 
 def id_of(span: ReadableSpan) -> str:
-    """Trace and span, as they stand in a traceparent."""
+    """Trace and span ids, as in a traceparent."""
     context = span.get_span_context()
     assert context is not None
     return f"{context.trace_id:032x}-{context.span_id:016x}"
 
 
 def parent_of(span: ReadableSpan) -> str | None:
-    """The same of its parent."""
+    """The same for its parent."""
     if span.parent is None:
         return None
     return f"{span.parent.trace_id:032x}-{span.parent.span_id:016x}"
 
 
 def links_of(span: ReadableSpan) -> list[str]:
-    """The same of what it links to."""
+    """The same for its links."""
     return [f"{link.context.trace_id:032x}-{link.context.span_id:016x}" for link in span.links]
 
 

@@ -20,7 +20,7 @@ START_SECONDS = 240.0  # a driver on a loaded machine
 
 
 class SparkCluster:
-    """Starts the processes when it is entered, and ends them and their executors.
+    """A context manager that starts the processes, and ends them and their executors.
 
     Attributes:
         master: its URL.
@@ -70,19 +70,21 @@ class SparkCluster:
             _kill(process)
 
     def add_worker(self, name: str) -> None:
-        """Start one more."""
+        """Start another worker."""
         place = self._directory / name
         options = ("--cores", "1", "--memory", "1g", "--work-dir", str(place / "work"))
         self._start(name, *options, self.master, ui=free_port(), kind="worker.Worker")
 
     def kill_worker(self) -> None:
-        """Kill the first worker, its executors, and their Python workers, as if power was lost."""
+        """Kill the first worker, its executors, and their Python workers, as in a power failure."""
         _kill(self._processes.pop(1))
 
     def alive(self) -> int:
-        """How many workers the master knows to be alive."""
+        """The number of workers that the master considers alive."""
         try:
-            with urllib.request.urlopen(f"http://127.0.0.1:{self._ui}/json/", timeout=10) as page:
+            with urllib.request.urlopen(
+                f"http://127.0.0.1:{self._ui}/json/", timeout=HANG_SECONDS
+            ) as page:
                 state = json.load(page)
         except OSError:
             return -1
@@ -111,7 +113,7 @@ class SparkCluster:
                 },
                 stdout=log,
                 stderr=log,
-                start_new_session=True,  # executors are in it, too
+                start_new_session=True,  # the session includes executors
             )
         self._processes.append(process)
 
@@ -122,8 +124,8 @@ def _listens(port: int) -> bool:
 
 
 def _kill(process: "subprocess.Popen[bytes]") -> None:
-    """Kill a process and all of its session: a worker's executors and their Python workers. Those
-    may be groups of their own."""
+    """Kill a process and its whole session: a worker's executors and their Python workers, which
+    may be in separate process groups."""
     for status in Path("/proc").glob("[0-9]*/stat"):
         try:
             fields = status.read_text().rpartition(")")[2].split()

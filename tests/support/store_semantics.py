@@ -1,4 +1,4 @@
-"""Driving a store of events from a test, whichever store it is."""
+"""Drives an event store of any kind from a test."""
 
 from typing import Protocol
 
@@ -25,10 +25,10 @@ START = 1_700_000_000_000  # ms, where the moved clock begins
 
 
 class Drive(Protocol):
-    """A store, and its time.
+    """A store and its clock.
 
     Attributes:
-        available: what the store said in ``available``, in order.
+        available: the store's calls of ``available``, in order.
     """
 
     available: list[tuple[bytes, bytes | None]]
@@ -38,15 +38,15 @@ class Drive(Protocol):
         ...
 
     async def advance(self, ms: int) -> None:
-        """Let so much time pass, and what is due happen."""
+        """Let ``ms`` pass, and due work happen."""
         ...
 
     async def watch(self, queue: bytes, group: bytes) -> None:
-        """Somebody waits from now on: what comes is in ``available``."""
+        """Start waiting: notifications go to ``available``."""
         ...
 
     async def told(self, queue: bytes, group: bytes) -> bool:
-        """Whether who waits for ``group`` is told of something soon, or was."""
+        """Whether a waiter for ``group`` was notified, or is soon."""
         ...
 
     async def now(self) -> int:
@@ -99,7 +99,7 @@ async def try_add(
 
 
 async def add(drive: Drive, queue: bytes, body: bytes, expire: int = MINUTE) -> bytes:
-    """ADD; gives the id."""
+    """ADD; returns the id."""
     result = await try_add(drive, queue, body, expire)
     assert result.duplicate is None
     return result.id
@@ -116,14 +116,14 @@ async def try_get(
 
 
 async def get(drive: Drive, queue: bytes, group: bytes, hold: int = MINUTE) -> Event:
-    """GET of an event that must be there."""
+    """GET an event that must exist."""
     result = await try_get(drive, queue, group, hold)
     assert result.event is not None
     return result.event
 
 
 async def body(drive: Drive, queue: bytes, group: bytes, hold: int = MINUTE) -> bytes | None:
-    """GET; gives the body, or None."""
+    """GET; returns the body, or None."""
     result = await try_get(drive, queue, group, hold)
     return None if result.event is None else result.event.body
 

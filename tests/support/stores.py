@@ -1,8 +1,8 @@
-"""Servers that speak as Google's storage, Azure's and HDFS do, as processes of their own.
+"""Servers for Google's and Azure's storage protocols and HDFS, as processes.
 
-Google's is an emulator from PyPI. Azurite, from npm, and Hadoop are what ``tools/setup.sh stores``
-installs: the tests that want them are skipped unless DISQUE_STORES=1 (``make test-stores``). Hadoop
-is a real NameNode and a real DataNode, of the jars of an old PySpark.
+Google's is an emulator from PyPI. ``tools/setup.sh stores`` installs Azurite, from npm, and Hadoop:
+their tests are skipped unless DISQUE_STORES=1 (``make test-stores``). Hadoop is a real NameNode and
+a real DataNode, from the jars of an old PySpark.
 """
 
 import os
@@ -27,7 +27,7 @@ HADOOP = PLACE / "hadoop"
 # Azurite's well-known account: no secret.
 ACCOUNT = "devstoreaccount1"
 KEY = "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw=="
-# What Hadoop 2.7 does that Java 17 wants to be asked for.
+# Java 17 must permit what Hadoop 2.7 does.
 OPENED = ("java.lang", "java.util", "java.nio", "sun.nio.ch", "java.net")
 _numbers = count(1)
 
@@ -36,7 +36,7 @@ _numbers = count(1)
 def running(
     command: Sequence[str | Path], directory: Path, more: Mapping[str, str] | None = None
 ) -> Iterator[subprocess.Popen[bytes]]:
-    """A process, which ends with the block."""
+    """A process that ends with the block."""
     process = subprocess.Popen(
         command,
         cwd=directory,
@@ -52,7 +52,7 @@ def running(
 
 
 def listens(port: int) -> bool:
-    """Whether somebody serves there."""
+    """Whether a server is running there."""
     with suppress(OSError), socket.create_connection(("127.0.0.1", port), HANG_SECONDS):
         return True
     return False
@@ -154,7 +154,7 @@ def hadoop_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 @pytest.fixture
 def hadoop(hadoop_server: str) -> Location:
-    """A directory that is not there yet."""
+    """A directory that does not exist yet."""
     return location(f"hdfs://{hadoop_server}/place-{next(_numbers)}")
 
 
@@ -162,7 +162,7 @@ def _configure(home: Path, address: str) -> None:
     settings = {
         "core": {"fs.defaultFS": f"hdfs://{address}", "hadoop.tmp.dir": str(home / "data")},
         "hdfs": {
-            "dfs.webhdfs.enabled": "false",  # needs a library that is not there
+            "dfs.webhdfs.enabled": "false",  # needs a library that is missing
             "dfs.permissions.enabled": "false",
             "dfs.replication": "1",
             "dfs.datanode.hostname": "127.0.0.1",

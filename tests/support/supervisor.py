@@ -1,4 +1,4 @@
-"""A supervisor that speaks systemd's protocols: starts nodes and hears what they say."""
+"""A supervisor that speaks systemd's protocols: starts nodes and receives their messages."""
 
 import fcntl
 import os
@@ -10,7 +10,7 @@ from pathlib import Path
 from tests.support.harness import HANG_SECONDS, LiveNode, trusting
 
 WATCHDOG_SECONDS = 0.6
-# What systemd does between fork and exec: sockets go to 3, 4 ..., and the pid is named.
+# What systemd does between fork and exec: move sockets to 3, 4 ..., and set the pid variable.
 LAUNCHER = """
 import os, sys
 count = int(sys.argv[1])
@@ -23,7 +23,7 @@ os.execv(sys.executable, [sys.executable, "-m", "disque_trio.server", *sys.argv[
 
 
 class Supervisor:
-    """Starts nodes and hears what they say."""
+    """Starts nodes and receives their messages."""
 
     def __init__(self, directory: Path, address: str) -> None:
         self.directory = directory
@@ -35,13 +35,13 @@ class Supervisor:
     def start(
         self, *arguments: str, port: int = 0, sockets: tuple[socket.socket, ...] = ()
     ) -> LiveNode:
-        """Start a node, on ``port`` or with sockets that were opened for it, without waiting."""
+        """Start a node, on ``port`` or with already opened sockets, without waiting."""
         if port:
             arguments = (*arguments, "--port", str(port), "--bind", "127.0.0.1")
         elif sockets[0].family == socket.AF_INET:
             port = sockets[0].getsockname()[1]
         log = self.directory / f"node-{len(self.nodes)}.log"
-        # Numbers that the launcher does not overwrite.
+        # Descriptors that the launcher does not overwrite.
         given = [fcntl.fcntl(sock, fcntl.F_DUPFD_CLOEXEC, 50) for sock in sockets]
         numbers = [str(number) for number in given]
         options = trusting(arguments)
@@ -65,18 +65,18 @@ class Supervisor:
         return node
 
     def message(self, seconds: float = HANG_SECONDS) -> str:
-        """The next message; raises TimeoutError when there is none."""
+        """The next message; raises TimeoutError if there is none."""
         self._notify.settimeout(seconds)
         return self._notify.recv(4096).decode()
 
     def wait_for(self, start: str) -> str:
-        """Wait for a message that begins like this; those before it are dropped."""
+        """Wait for a message that begins like this, dropping those before it."""
         while not (message := self.message()).startswith(start):
             pass
         return message
 
     def starves(self) -> bool:
-        """Whether a watchdog period goes by in which nothing comes, as one soon has to."""
+        """Whether a watchdog period passes without a message, as must happen soon."""
         try:
             for _ in range(20):
                 self.message(WATCHDOG_SECONDS)

@@ -1,7 +1,7 @@
-"""As much of systemctl as documents type: starts what units say, without users or confinement.
+"""The parts of systemctl that the docs use: starts units, without users or confinement.
 
-``python systemctl.py UNITS COMMAND ... NAME``: UNITS is the directory with the units; pids are left
-in ``run`` beside it.
+``python systemctl.py UNITS COMMAND ... NAME``: UNITS is the directory with the units; pids go into
+``run`` beside it.
 """
 
 import os
@@ -15,6 +15,17 @@ import time
 from pathlib import Path
 
 PATIENCE = 60.0  # s
+INSTALL = """\
+install() {
+    local words=()
+    while [ $# -gt 0 ]; do
+        case $1 in -o | -g) shift ;; *) words+=("$1") ;; esac
+        shift
+    done
+    command install "${words[@]}"
+}
+"""
+"""``install`` for a shell that is not root's, without owners and groups."""
 DONE_BY_OTHERS = ("daemon-reload", "mask", "status")
 
 
@@ -29,7 +40,7 @@ def settings_of(unit: Path) -> dict[str, list[str]]:
 
 
 def start(unit: Path, pid: Path) -> None:
-    """Start it, and wait until it says that it is ready, if it does."""
+    """Start it, and wait until it reports that it is ready, if it does so."""
     settings = settings_of(unit)
     environ = dict(os.environ)
     for file in settings.get("EnvironmentFile", ()):
@@ -49,7 +60,7 @@ def start(unit: Path, pid: Path) -> None:
         pid.with_suffix(".log").open("ab") as log,
     ):
         manager.bind(f"{directory}/notify")
-        manager.settimeout(0.2)  # s between two looks whether it has ended
+        manager.settimeout(0.2)  # s between checks whether it has ended
         if notifies:
             environ["NOTIFY_SOCKET"] = f"{directory}/notify"
         process = subprocess.Popen(
@@ -74,7 +85,7 @@ def start(unit: Path, pid: Path) -> None:
 
 
 def stop(pid: Path) -> None:
-    """End it as systemd does, and wait for that."""
+    """Stop it like systemd, and wait for its end."""
     if not pid.exists():
         return
     number = int(pid.read_text())
@@ -89,7 +100,7 @@ def stop(pid: Path) -> None:
 
 
 def lives(pid: int) -> bool:
-    """Whether a process runs; what has ended and nobody has asked for does not."""
+    """Whether a process is running, and not a zombie."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2][0] != "Z"
     except (FileNotFoundError, ProcessLookupError):

@@ -1,5 +1,5 @@
-"""Those who use an archive's table, each in a process that may be killed: a program that writes,
-compactions, and a reader who looks whether anything is missing or there twice."""
+"""Users of an archive's table, in processes that may be killed: a writer, compactions, and a reader
+that checks for missing and duplicate jobs."""
 
 import json
 import os
@@ -22,9 +22,9 @@ from disque_trio.spark.lakehouse.table import Batch, Table, Upkeep
 from tests.support.jobs_files import COLUMNS, QUERY, rows, written
 
 QUEUES = ("a", "b/c")
-JOBS = 3  # of a queue and a batch
-AGE = timedelta(30)  # of jobs that are to go
-# Loaded once, not by each process; used by none before it is forked.
+JOBS = 3  # per queue and batch
+AGE = timedelta(30)  # of jobs to remove
+# Imported once, not in each process, and not used before the fork.
 LIBRARIES = [
     *(f"disque_trio.spark.lakehouse.{format}" for format in ("parquet", "delta", "iceberg")),
     "pyiceberg.catalog.sql",
@@ -32,7 +32,7 @@ LIBRARIES = [
 
 
 class Place(NamedTuple):
-    """A table, and the day of its jobs. ``done`` is what Spark's checkpoint is."""
+    """A table, and the day of its jobs. ``done`` plays the role of Spark's checkpoint."""
 
     directory: Path
     format: str
@@ -43,7 +43,7 @@ class Place(NamedTuple):
 
     @property
     def done(self) -> int:
-        """How many batches are committed."""
+        """The number of committed batches."""
         try:
             return int(json.loads((self.directory / "done").read_bytes()))
         except FileNotFoundError:
@@ -59,12 +59,12 @@ class Place(NamedTuple):
 
 
 def ids(number: int) -> set[str]:
-    """The jobs of a batch that stay."""
+    """The jobs of a batch that must stay."""
     return {f"{number}-{queue}-{job}" for queue in QUEUES for job in range(JOBS)}
 
 
 def write_one(place: Place, table: Table) -> None:
-    """The next batch, or once more the one that was not noted."""
+    """Write the next batch, or again the one that was not recorded."""
     number = place.done
     batches = [
         rows([f"{number}-{queue}-{job}" for job in range(JOBS)], queue, place.day)
@@ -90,7 +90,7 @@ def compacts(place: Place) -> None:
         try:
             table.keep_up(place.upkeep(0.05), lambda text: None)
         except TableError as problem:
-            if "another compaction is at work" not in str(problem):
+            if "another compaction is running" not in str(problem):
                 raise
 
 
@@ -98,7 +98,7 @@ def found(table: Table) -> list[str]:
     """The ids of all jobs.
 
     Raises:
-        FileNotFoundError: a file has gone since they were listed.
+        FileNotFoundError: a file has disappeared since the listing.
     """
     return [one.as_py() for file in table.files() for part in read(file.path) for one in part["id"]]
 
@@ -106,17 +106,17 @@ def found(table: Table) -> list[str]:
 def reads(place: Place) -> None:
     while True:
         done = place.done
-        with suppress(FileNotFoundError):  # of a version that has gone meanwhile
+        with suppress(FileNotFoundError):  # of a version that has been removed meanwhile
             check(place, found(place.table()), done)
             (place.directory / f"read-{os.getpid()}").touch()
 
 
 def check(place: Place, jobs: list[str], done: int) -> None:
-    """What was there before it was read is there, and once."""
+    """Check that everything written before the read is there, exactly once."""
     count = Counter(jobs)
     missing = {one for number in range(done) for one in ids(number)} - count.keys()
     assert not missing, f"missing: {sorted(missing)}"
-    # A file that was replaced after the records were read may be listed with the new one.
+    # A file replaced after the records were read may be listed together with the new one.
     twice = [one for one, times in count.items() if times > 1]
     assert not twice or place.format == "parquet", f"twice: {twice}"
     wrong = {one for one in count if int(one.split("-")[0]) > place.done}
@@ -127,14 +127,13 @@ ROLES: tuple[Callable[[Place], None], ...] = (writes, compacts, compacts, reads)
 
 
 def run(directory: Path, format: str, enough: Callable[[int, int, int], bool], seed: int) -> Place:
-    """Let them work, and kill one after the other; returns when all are dead.
+    """Run them, and kill one after the other; returns when all are dead.
 
     Args:
-        enough: whether it is over, by the number of kills, of batches and of readers who have
-            read all.
+        enough: returns whether to stop, from the number of kills, batches and completed reads.
 
     Raises:
-        AssertionError: one has ended by itself.
+        AssertionError: one has ended without being killed.
     """
     moments = random.Random(seed)
     place = Place(directory, format, datetime.now(UTC).date())
@@ -159,7 +158,7 @@ def run(directory: Path, format: str, enough: Callable[[int, int, int], bool], s
             _kill(running[number])
             kills += 1
             if kills > 8 * (place.done + 1):
-                span *= 1.2  # the machine is too slow for anybody to get anywhere
+                span *= 1.2  # the machine is too slow to make progress
             running[number] = started(ROLES[number])
     finally:
         for process in running:

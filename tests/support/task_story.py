@@ -1,4 +1,4 @@
-"""What becomes of tasks while workers and nodes die under them, whatever framework runs them."""
+"""Runs tasks of any framework while workers and nodes die, and checks the result."""
 
 import os
 import signal
@@ -21,14 +21,14 @@ from tests.support.harness import (
 
 TASKS = int(os.environ.get("TASK_STORIES", "300"))
 FAULTS = ("worker", "node", "both", "leaving", "lost")
-"""``lost``: one node of three is killed and does not come back."""
+"""``lost``: one of three nodes is killed and does not come back."""
 RETRY = 6
-"""Seconds until what was in the hands of the dead comes again; the machine may be busy."""
+"""Seconds until the tasks of dead workers are redelivered; the machine may be busy."""
 
 
 @dataclass
 class Runs:
-    """The runs of tasks, which workers write into a file: ``begin``, ``end`` or ``stop``, the name
+    """The runs of tasks, which workers record in a file: ``begin``, ``end`` or ``stop``, the name
     of the task and the process id of the worker."""
 
     file: Path
@@ -40,11 +40,11 @@ class Runs:
         return [line.split() for line in self.file.read_text().splitlines()]
 
     def ended(self) -> set[str]:
-        """The tasks that ran to their end."""
+        """The tasks that completed."""
         return {task for what, task, _ in self.lines() if what == "end"}
 
     def check(self, tasks: set[str]) -> None:
-        """None was lost, none ran twice but those that a killed worker had begun."""
+        """Check that no task was lost, and that only tasks begun by a killed worker ran twice."""
         lines = self.lines()
         assert self.ended() == tasks
         begun = Counter(task for what, task, _ in lines if what == "begin")
@@ -53,7 +53,7 @@ class Runs:
 
 
 def record(file: str, what: str, task: str) -> None:
-    """Write a line of ``Runs``; called by workers. One write, so lines stay whole."""
+    """Write a line of ``Runs``; called by workers. A single write keeps lines intact."""
     line = f"{what} {task} {os.getpid()}\n"
     descriptor = os.open(file, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
     os.write(descriptor, line.encode())
@@ -61,7 +61,7 @@ def record(file: str, what: str, task: str) -> None:
 
 
 class Workers:
-    """Processes of workers, two at a time. Their output goes to a file."""
+    """Worker processes, two at a time. Their output goes to a file."""
 
     def __init__(self, command: Sequence[str], env: dict[str, str], directory: Path) -> None:
         self._command = command
@@ -92,14 +92,14 @@ def tell(
     start: Callable[[Sequence[LiveNode], Path], Workers],
     enqueue: Callable[[Sequence[LiveNode], Sequence[str]], object],
 ) -> None:
-    """Run tasks on two workers, let ``fault`` happen in the middle, and look at what became of all.
+    """Run tasks on two workers, inject ``fault`` in the middle, and check all results.
 
     Args:
-        start: the workers of these nodes, which ``record`` into this file.
-        enqueue: adds tasks of these names.
+        start: starts workers for these nodes, which ``record`` into this file.
+        enqueue: adds tasks with these names.
     """
     options = ("--appendonly", "yes", "--appendfsync", "no")
-    # One of three may go, as all is on two.
+    # One of three nodes may die, because everything is on two.
     nodes = cluster(3 if fault in ("leaving", "lost") else 1, *options)
     runs = Runs(directory / "runs")
     names = [f"task-{number}" for number in range(TASKS)]
@@ -139,7 +139,7 @@ def tell(
         worked = {int(pid) for _, _, pid in runs.lines()}
         for process in workers.processes[1:]:
             status = process.wait(HANG_SECONDS)
-            # One that came late may not have been so far as to heed the signal.
+            # A late worker may not have installed its signal handler yet.
             assert status == 0 or (status == -signal.SIGTERM and process.pid not in worked)
         runs.check(set(names))
     finally:
@@ -157,12 +157,12 @@ def _again(node: LiveNode, options: Sequence[str]) -> LiveNode:
 
 
 def url(nodes: Sequence[LiveNode]) -> str:
-    """Where frameworks find the nodes."""
+    """The URL of the nodes for frameworks."""
     return ";".join(f"disque://{node.host}:{node.port}" for node in nodes)
 
 
 def replicate(nodes: Sequence[LiveNode]) -> int:
-    """How many of the nodes have a task."""
+    """The number of copies of a task."""
     return min(len(nodes), 2)
 
 

@@ -1,4 +1,4 @@
-"""A worker of tasks in the test's own process."""
+"""A worker for tasks in the test process."""
 
 import threading
 from collections.abc import AsyncIterator, Iterator
@@ -15,7 +15,7 @@ from tests.support.harness import HANG_SECONDS
 
 @asynccontextmanager
 async def working(app: Disque, client: Client) -> AsyncIterator[list[Outcome]]:
-    """Run the jobs of ``app`` within the block, four at a time; gives how the runs ended."""
+    """Run the jobs of ``app`` within the block, four at a time; yields the outcomes."""
     outcomes: list[Outcome] = []
     runner = Runner(app)
 
@@ -32,7 +32,7 @@ async def working(app: Disque, client: Client) -> AsyncIterator[list[Outcome]]:
 
 @contextmanager
 def working_thread(app: Disque) -> Iterator[list[Outcome]]:
-    """The same in a thread, with connections of its own, after ``app.setup()``."""
+    """The same in a thread with its own connections, after ``app.setup()``."""
     began = threading.Event()
     running: list[tuple[trio.lowlevel.TrioToken, trio.Event, list[Outcome]]] = []
 

@@ -1,4 +1,4 @@
-"""Servers and clients that speak TLS, with the certificates of ``certificates``."""
+"""TLS servers and clients, with certificates from ``certificates``."""
 
 import shutil
 import socket
@@ -14,8 +14,8 @@ HOST = "127.0.0.1"
 
 
 def all_certificates(directory: Path) -> Path:
-    """Certificates of two authorities, ours and foreign: a server ``ours``, and clients ``client``,
-    ``expired`` and ``foreign``; ``next`` is for the server as well."""
+    """Make certificates of two CAs, ours and foreign: a server ``ours``, and clients ``client``,
+    ``expired`` and ``foreign``; ``next`` is also for the server."""
     if shutil.which("openssl") is None:
         pytest.skip("there is no openssl to make certificates with")
     make_certificates(directory, "foreign")
@@ -38,7 +38,7 @@ def tls_options(certificates: Path, port: int, auth: str = "yes", own: str = "ou
 
 
 def client_context(certificates: Path, own: str | None = "client") -> ssl.SSLContext:
-    """For a client that has the certificate ``own``, or none."""
+    """The context for a client with the certificate ``own``, or none."""
     context = ssl.create_default_context(cafile=str(certificates / "ours-ca.pem"))
     if own is not None:
         context.load_cert_chain(certificates / f"{own}.pem", certificates / f"{own}.key")
@@ -46,8 +46,8 @@ def client_context(certificates: Path, own: str | None = "client") -> ssl.SSLCon
 
 
 class TlsWire(Wire):
-    """A connection by TLS. Raises OSError: the handshake failed, as far as the client sees it; with
-    TLS 1.3 that may be later."""
+    """A TLS connection. Raises OSError if the handshake fails on the client's side; with TLS 1.3
+    that may happen later."""
 
     sock: ssl.SSLSocket
 
@@ -61,5 +61,5 @@ class TlsWire(Wire):
 
     @property
     def certificate(self) -> bytes | None:
-        """The certificate that the server has shown."""
+        """The server's certificate."""
         return self.sock.getpeercert(True)

@@ -1,4 +1,4 @@
-"""A TLS server in front of a plain one: a certificate of whatever kind, and no more than that."""
+"""A TLS proxy in front of a plain server, with any kind of certificate."""
 
 import ssl
 import threading
@@ -15,9 +15,9 @@ from tests.support.harness import HANG_SECONDS, free_port
 
 
 class Certificates(NamedTuple):
-    """Files. ca: the authority of all but ``foreign``. good: of 127.0.0.1 and localhost.
-    expired: its time is over. named: for other names. client: to show to a server.
-    foreign: good, but of an authority nobody knows; other: that one."""
+    """Files. ca: the CA of all but ``foreign``. good: for 127.0.0.1 and localhost. expired: no
+    longer valid. named: for other names. client: for clients. foreign: like good, but from the
+    unknown CA ``other``."""
 
     directory: Path
 
@@ -36,7 +36,7 @@ class Certificates(NamedTuple):
         return str(self.directory / f"{name}.key")
 
     def server(self, name: str = "good", *, clients: bool = False) -> ssl.SSLContext:
-        """The context of a server. clients: they have to show a certificate."""
+        """The context of a server. clients: whether to require client certificates."""
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.load_cert_chain(self.cert(name), self.key(name))
         if clients:
@@ -46,7 +46,7 @@ class Certificates(NamedTuple):
 
 
 def all_certificates(directory: Path) -> Certificates:
-    """Make them."""
+    """Make the certificates."""
     make_authority(directory, "ours")
     make_authority(directory, "other")
     sign(directory, "ours", "good")
@@ -58,10 +58,11 @@ def all_certificates(directory: Path) -> Certificates:
 
 
 class TlsFront:
-    """Takes TLS connections on ``port`` and passes on what they say to the server at ``target``.
+    """Accepts TLS connections on ``port`` and forwards their data to the server at ``target``.
 
     Attributes:
-        context: for new connections; may be changed. served: connections whose handshake was done.
+        context: for new connections; may be replaced. served: connections that completed the
+            handshake.
     """
 
     def __init__(self, context: ssl.SSLContext, target: int, port: int) -> None:
@@ -136,7 +137,7 @@ class TlsFront:
 
 @contextmanager
 def tls_front(context: ssl.SSLContext, target: int) -> Iterator[TlsFront]:
-    """One for the time of a block."""
+    """A proxy for the duration of the block."""
     front = TlsFront(context, target, free_port())
     try:
         yield front

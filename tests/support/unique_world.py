@@ -1,7 +1,8 @@
-"""A cluster under random faults, whose producers add jobs with keys, again and again.
+"""A cluster under random faults, whose producers repeatedly add jobs with keys.
 
-From a seed: which packet arrives next, who adds, takes and acknowledges what where, who is killed
-and started again with its file, which links are cut. What must hold is checked all the time.
+A seed determines which packet arrives next, who adds, takes and acknowledges what at which node,
+which node is killed and restarted with its file, and which links are cut. The invariants are
+checked all the time.
 """
 
 from io import BytesIO
@@ -30,17 +31,17 @@ class Producer:
         self.key = key
         self.kept = kept
         self.since = since
-        self.gone = gone  # what had ended by then, and no node thought otherwise
+        self.gone = gone  # jobs that had ended by then on all nodes
 
 
 class UniqueWorld:
     """See the module.
 
     Args:
-        kept: all keys are kept for KEPT s; else as long as their jobs live.
+        kept: whether all keys are kept for KEPT s; otherwise as long as their jobs live.
 
     Attributes:
-        problems: what went wrong. answered: ids by key. undecided: ADDJOBs answered with NOUNIQ.
+        problems: broken invariants. answered: ids by key. undecided: ADDJOBs answered with NOUNIQ.
     """
 
     def __init__(self, seed: int, size: int, kept: bool, files: bool = True) -> None:
@@ -54,12 +55,12 @@ class UniqueWorld:
         self.cuts: set[tuple[int, int]] = set()
         self.now = self.mesh[0].now
         self.producers: list[Producer] = []
-        self.workers: list[tuple[bytes, bytes]] = []  # ids to be acknowledged, with their keys
+        self.workers: list[tuple[bytes, bytes]] = []  # ids to acknowledge, with their keys
         self.problems: list[str] = []
         self.log: list[str] = []
-        self.living: dict[str, bytes] = {}  # by key: what was added and is not acknowledged
+        self.living: dict[str, bytes] = {}  # added and unacknowledged jobs, by key
         self.acked: dict[bytes, int] = {}  # when
-        self.first: dict[bytes, int] = {}  # when a job that was answered was first asked for
+        self.first: dict[bytes, int] = {}  # when an answered job was first requested
         self.answered: dict[str, list[bytes]] = {key: [] for key in KEYS}
         self.undecided = 0
         self.errors = 0
@@ -67,10 +68,10 @@ class UniqueWorld:
         for bench in self.mesh.nodes:
             bench.node.journaling = True
 
-    # ---- what happens -----------------------------------------------------------------------
+    # ---- events -----------------------------------------------------------------------------
 
     def run(self, steps: int, faults: bool = True) -> None:
-        """Do ``steps`` random things; then end the faults and let all come to rest."""
+        """Run ``steps`` random steps; then end the faults and let everything settle."""
         rng = self.rng
         calm = rng.choice((0.75, 1, 1))  # some runs have many faults
         for _ in range(steps):
@@ -105,7 +106,7 @@ class UniqueWorld:
         self.rest()
 
     def rest(self) -> None:
-        """The end of all faults: every producer gets a reply, every job is worked off."""
+        """End all faults: every producer gets a reply, every job is done."""
         while self.dead:
             self.start()
         while self.cuts:
@@ -130,7 +131,7 @@ class UniqueWorld:
         return self.rng.choice([i for i in range(self.size) if i not in self.dead])
 
     def turn_over(self) -> None:
-        """The turn of every node is over: its file is written, its packets and replies leave."""
+        """End the turn of every node: write its file, and send its packets and replies."""
         for index, bench in enumerate(self.mesh.nodes):
             if index not in self.dead:
                 node = bench.node
@@ -146,7 +147,7 @@ class UniqueWorld:
                 self.replied(producer, reader.gets())
 
     def deliver(self) -> None:
-        """The next packet of some link arrives."""
+        """Deliver the next packet on some link."""
         links: dict[tuple[int, int], bytes] = {}
         for source, target, packet in self.mesh.moving:
             links.setdefault((source, target), packet)
@@ -264,7 +265,7 @@ class UniqueWorld:
             if a not in self.dead and b not in self.dead:
                 self.mesh.join(a, b)
 
-    # ---- what must hold -----------------------------------------------------------------------
+    # ---- invariants ---------------------------------------------------------------------------
 
     def replied(self, producer: Producer, reply: object) -> None:
         self.log.append(f"{self.now} {producer.node}: {producer.key} {reply!r}")
@@ -292,7 +293,7 @@ class UniqueWorld:
             self.answered[key].append(id)
 
     def added(self, id: bytes, key: str, how: str) -> None:
-        """Somebody got to know the job."""
+        """A client learned of the job."""
         if id in self.acked:
             return
         other = self.living.get(key)
@@ -301,7 +302,7 @@ class UniqueWorld:
         self.living[key] = id
 
     def exists(self, id: bytes) -> bool:
-        """Whether some node holds it, or will when it is started."""
+        """Whether some node holds it, or will once it is started."""
         for index, bench in enumerate(self.mesh.nodes):
             job = bench.node.store.jobs.get(id)
             held = job is not None and job.state in (ACTIVE, QUEUED)

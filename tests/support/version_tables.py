@@ -25,7 +25,7 @@ def quiet(text: str) -> None:
 
 @pytest.fixture(params=FORMATS)
 def table(request: pytest.FixtureRequest, tmp_path: Path) -> Table:
-    """A new one, in a directory whose name is no plain one."""
+    """A new table, in a directory with an unusual name."""
     directory = tmp_path / "the archive, ü"
     directory.mkdir()
     made = table_of(location(directory), TableSettings(request.param))
@@ -44,7 +44,7 @@ def put(table: Table, number: int, *ids: str, queue: str = "q", back: int = 0) -
 
 
 def at_noon(table: Table) -> Table:
-    """The same, on that day."""
+    """The table, with that day as now."""
     noon = 1_795_521_600.0
     if isinstance(table, DeltaFiles):
         return DeltaFiles(location(directory_of(table)), clock=lambda: noon)
@@ -65,7 +65,7 @@ def contents(table: Table) -> pa.Table:
 
 
 def failing_after(call: Callable[..., object], *failures: Exception) -> Callable[..., object]:
-    """The call is carried out, and then fails: the answer was lost."""
+    """Carry out the call, then fail, as if the answer was lost."""
     left = list(failures)
 
     def fails(*words: object, **named: object) -> object:
@@ -78,7 +78,7 @@ def failing_after(call: Callable[..., object], *failures: Exception) -> Callable
 
 
 def failing(call: Callable[..., object], *failures: Exception) -> Callable[..., object]:
-    """The call is carried out after so many failures."""
+    """Carry out the call after these failures."""
     left = list(failures)
 
     def fails(*words: object, **named: object) -> object:
@@ -90,7 +90,7 @@ def failing(call: Callable[..., object], *failures: Exception) -> Callable[..., 
 
 
 def after(call: Callable[..., object], table: Table) -> Callable[..., object]:
-    """The call is carried out after a compaction that keeps an hour."""
+    """Carry out the call after a compaction that keeps an hour."""
     left = [table]
 
     def late(*words: object, **named: object) -> object:

@@ -1,4 +1,4 @@
-"""A webhook that fails in many ways, and the book of what it was told."""
+"""A webhook that fails in many ways, and a record of its notices."""
 
 import json
 import threading
@@ -35,7 +35,7 @@ def key(row: dict[str, Any]) -> tuple[Any, ...]:
 
 
 class Hook(BaseHTTPRequestHandler):
-    """A webhook that does what the mode of its server says."""
+    """A webhook that behaves according to its server's mode."""
 
     def do_POST(self) -> None:
         assert isinstance(self.server, Web)

@@ -1,4 +1,4 @@
-"""A ``disque-worker`` in processes of its own, and an app whose tasks leave lines in a file."""
+"""``disque-worker`` processes, and an app whose tasks write lines into a file."""
 
 import contextlib
 import json
@@ -83,10 +83,10 @@ class Worker:
     """A worker, and its directory.
 
     Attributes:
-        popen: its parent process. directory: of the app. output: what it has printed.
+        popen: its parent process. directory: of the app. output: its output so far.
 
     Args:
-        node: its URL. terminal: a descriptor for standard error; None: it goes to ``output``.
+        node: its URL. terminal: a descriptor for standard error; None to send it to ``output``.
     """
 
     def __init__(
@@ -107,7 +107,7 @@ class Worker:
         self._seen: set[int] = set()
 
     def status(self) -> dict[str, Any]:
-        """What its status file says; empty: there is none."""
+        """The contents of its status file; empty if there is none."""
         try:
             status: dict[str, Any] = json.loads((self.directory / "status").read_text())
         except FileNotFoundError:
@@ -121,7 +121,7 @@ class Worker:
         return [process["pid"] for process in processes if process["state"] == state]
 
     def serves(self, count: int = 1) -> list[int]:
-        """Wait until that many processes serve; returns their ids."""
+        """Wait until ``count`` processes serve; returns their ids."""
 
         def do_serve() -> bool:
             assert self.popen.poll() is None, self.output.read_text()
@@ -131,7 +131,7 @@ class Worker:
         return self.pids()
 
     def last_line(self) -> str:
-        """The last line that it has printed."""
+        """The last line of its output."""
         return self.output.read_text().splitlines()[-1]
 
     def signal(self, number: int) -> None:
@@ -148,7 +148,7 @@ class Worker:
         return self.ends()
 
     def close(self) -> None:
-        """Leave nothing behind."""
+        """Clean up."""
         self.status()
         for pid in {self.popen.pid, *self._seen}:
             if pid != self.popen.pid or self.popen.poll() is None:
@@ -159,7 +159,7 @@ class Worker:
 
 
 def lives(pid: int) -> bool:
-    """Whether a process runs."""
+    """Whether a process is running."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2][0] != "Z"
     except (FileNotFoundError, ProcessLookupError):
@@ -167,10 +167,10 @@ def lives(pid: int) -> bool:
 
 
 class Rig:
-    """A node, an app, and workers of it.
+    """A node, an app, and its workers.
 
     Attributes:
-        directory: of the app, and of what its tasks note. port: of the node in use.
+        directory: of the app, and of its tasks' notes. port: of the node in use.
     """
 
     def __init__(self, directory: Path, port: int) -> None:
@@ -186,7 +186,7 @@ class Rig:
         return self._start([target, "--status-file", "status", *arguments], terminal)
 
     def check(self, *arguments: str, target: str = "shop:app") -> tuple[int, str]:
-        """The exit status of ``--check``, and the last line that it prints."""
+        """The exit status of ``--check``, and its last line of output."""
         worker = self._start([target, "--check", "--check-timeout", "60", *arguments])
         return worker.ends(), worker.last_line()
 
@@ -200,32 +200,32 @@ class Rig:
         return connect([f"127.0.0.1:{self.port}"])
 
     def add(self, task: str, *args: object, queue: str = "mail", retry: int = 30) -> None:
-        """Add a job of a task."""
+        """Add a job for a task."""
         self.add_all(task, [args], queue=queue, retry=retry)
 
     def add_all(
         self, task: str, calls: Sequence[Sequence[object]], queue: str = "mail", retry: int = 30
     ) -> None:
-        """Add a job of a task for each of these arguments."""
+        """Add a job for a task for each of these arguments."""
         headers = {"task": task, "content-type": "application/json"}
         bodies = [json.dumps({"args": [*args], "kwargs": {}}) for args in calls]
         with self.client() as client:
             client.add_many(queue, bodies, headers=headers, retry=retry, unique=True, replicate=1)
 
     def notes(self, *first: object) -> list[list[str]]:
-        """The lines that tasks have left, which begin with these words."""
+        """The tasks' lines that begin with these words."""
         path = self.directory / "notes"
         lines = path.read_text().splitlines() if path.exists() else []
         words = [str(word) for word in first]
         return [found for line in lines if (found := line.split())[: len(words)] == words]
 
     def noted(self, *first: object, count: int = 1) -> list[list[str]]:
-        """Wait for so many of these lines."""
+        """Wait for ``count`` of these lines."""
         wait_until(lambda: len(self.notes(*first)) >= count)
         return self.notes(*first)
 
     def open(self, name: str) -> None:
-        """Let the ``gate`` tasks of that name end."""
+        """Let the ``gate`` tasks with that name end."""
         (self.directory / name).touch()
 
     def change(self, before: str, after: str) -> None:
@@ -238,14 +238,14 @@ class Rig:
         new.replace(path)
 
     def close(self) -> None:
-        """End what runs."""
+        """End all running workers."""
         for worker in self._workers:
             worker.close()
 
 
 @contextlib.contextmanager
 def worker_rig(directory: Path, port: int) -> Iterator[Rig]:
-    """A rig at the node on that port, which leaves nothing behind."""
+    """A rig for the node on that port, which cleans up."""
     rig = Rig(directory, port)
     try:
         yield rig
@@ -254,5 +254,5 @@ def worker_rig(directory: Path, port: int) -> Iterator[Rig]:
 
 
 def twice(notes: Sequence[Sequence[str]]) -> set[str]:
-    """The second words that come more than once."""
+    """The second words that occur more than once."""
     return {word for word, count in Counter(words[1] for words in notes).items() if count > 1}

@@ -1,4 +1,4 @@
-"""Event logs that are written by hand, audits of them by Spark, and what is in the tables."""
+"""Hand-written event logs, audits of them with Spark, and the contents of the tables."""
 
 import json
 from pathlib import Path
@@ -11,10 +11,10 @@ from tests.support.planted_log import NODES, START, Key, about_of
 
 
 class Lines:
-    """A log that is written by hand.
+    """A hand-written log.
 
     Attributes:
-        at: ms since the epoch, of the next event.
+        at: time of the next event, ms since the epoch.
     """
 
     def __init__(self, directory: Path) -> None:
@@ -37,7 +37,7 @@ class Lines:
         self.say(node, "queued", job, reason="add")
 
     def stop(self) -> None:
-        """All nodes say that their logs are complete up to here."""
+        """Make all nodes log that their logs are complete up to here."""
         for node in NODES:
             self.say(node, "stopped", None, after=0)
 
@@ -50,7 +50,7 @@ class Lines:
 
 
 def table(spark: SparkSession, output: Path, name: str) -> list[Row]:
-    """The rows of a table, in an order of their own; of jobs without the part they are in."""
+    """The rows of a table, sorted; for jobs, without their part."""
     rows = spark.read.parquet(str(output / "current" / name))
     return sorted(rows.drop("part", "day").collect(), key=str)
 

@@ -1,4 +1,4 @@
-"""The benchmark: what a command costs a node, beside redis-server doing the same job.
+"""Benchmarks: the cost of commands and jobs, compared with redis-server and others.
 
-``python -m tools.bench --help`` is the way in; docs/performance.md explains the figures.
+Start with ``python -m tools.bench --help``; docs/performance.md explains the figures.
 """

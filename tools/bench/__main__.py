@@ -19,34 +19,35 @@ from tools.bench.load import LoadError
 from tools.bench.servers import GENERATOR_CPUS, ServerError
 
 RUNS: Final = {
-    "throughput": "what a command costs a node, beside redis-server",
-    "latency": "how long a job's life takes at a given load, and how long a node pauses",
-    "tenants": "how long a quiet tenant's jobs wait beside a noisy one, with and without groups",
-    "queues": "what taking a job costs in queues of several kinds, with few jobs and with many",
-    "memory": "what jobs take of a node's memory, and how long it stops to free them",
-    "push": "what a job costs that is pushed, beside one that is asked for",
-    "frameworks": "what a message of Dramatiq costs, beside its Redis broker",
-    "client": "what the Python client costs a program on Trio, on asyncio and in threads",
-    "tls": "what TLS costs a command, beside the TLS of redis-server",
-    "scrapes": "how long a scrape keeps clients waiting with many queues, and what it costs",
-    "turns": "how long the longest turns are of commands about many jobs or queues",
-    "trailers": "what jobs take of memory that have more than C Disque has fields for",
-    "cores": "what two nodes gain on the cores of one machine",
-    "cluster": "what a job with copies costs a whole cluster",
-    "bus": "what a cluster costs whose bus has a secret, or TLS",
-    "beside-c": "what the same work costs C Disque",
-    "compare": "a job's life beside Redis, beanstalkd, RabbitMQ and NATS",
-    "persistence": "memory and latencies during a rewrite of the AOF, the rate of loading",
-    "eventlog": "what the event log costs a node",
-    "bananaq": "what an event costs bananaq, beside Redis Streams",
-    "celery": "what a task of Celery costs, beside its Redis transport",
-    "pressure": "what a queue of pressure costs beside a list of the same Redis",
-    "spark": "how fast Spark reads and writes jobs",
-    "audit": "how fast the audit of an event log is",
-    "audit-increments": "what an hour of events costs the audit, the first and the hundredth",
-    "guard": "fails when a hot path takes a tenth more instructions",
+    "throughput": "cost of a command, compared with redis-server",
+    "latency": "latency of a job's life at a given load, and pauses of the node",
+    "tenants": "waiting time of a quiet tenant's jobs beside a noisy one, with and without groups",
+    "queues": "cost of taking a job from several kinds of queue, short and long",
+    "memory": "memory per job, and how long a node stops to free it",
+    "push": "cost of a pushed job, compared with a requested one",
+    "frameworks": "cost of a Dramatiq message, compared with its Redis broker",
+    "client": "cost of the Python client on Trio, on asyncio and in threads",
+    "tls": "cost of TLS per command, compared with redis-server's TLS",
+    "scrapes": "cost of a scrape with many queues, and how long clients wait for it",
+    "turns": "longest turn of commands about many jobs or queues",
+    "trailers": "memory of jobs with features that C Disque lacks",
+    "cores": "gain from two nodes on one machine",
+    "cluster": "cost of a replicated job for the whole cluster",
+    "bus": "cost of a secret or TLS on the cluster bus",
+    "beside-c": "comparison with C Disque",
+    "compare": "comparison with Redis, beanstalkd, RabbitMQ and NATS",
+    "persistence": "memory and latency during a rewrite of the AOF, and loading speed",
+    "eventlog": "cost of the event log",
+    "bananaq": "cost of an event in bananaq, compared with Redis Streams",
+    "celery": "cost of a Celery task, compared with its Redis transport",
+    "pressure": "cost of a pressure queue, compared with a list in the same Redis",
+    "spark": "speed of Spark reading and writing jobs",
+    "audit": "speed of auditing an event log",
+    "audit-increments": "cost of auditing an hour of events, the first and the hundredth",
+    "console": "response time of the console with a million jobs in 10,000 queues",
+    "guard": "fails if a hot path takes 10% more instructions",
     "profile": "where the time of a loaded node goes",
-    "steps": "what each step of a command costs, in this process",
+    "steps": "cost of each step of a command, in this process",
 }
 
 
@@ -56,14 +57,14 @@ def module_of(name: str) -> ModuleType:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Runs what the first argument names. Returns the exit status."""
+    """Runs the benchmark named by the first argument. Returns the exit status."""
     parser = argparse.ArgumentParser(
         prog="python -m tools.bench",
         description=__doc__,
         epilog="runs:\n" + "\n".join(f"  {name:12} {what}" for name, what in RUNS.items()),
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("run", metavar="RUN", choices=RUNS, help="one of those below")
+    parser.add_argument("run", metavar="RUN", choices=RUNS, help="one of the runs below")
     parser.add_argument("options", nargs=argparse.REMAINDER, help="see RUN --help")
     name = parser.parse_args(arguments[:1]).run
     module = module_of(name)
@@ -98,7 +99,7 @@ def _terminated(*_: object) -> None:
 
 
 if __name__ == "__main__":
-    signal.signal(signal.SIGTERM, _terminated)  # servers end on the way out
+    signal.signal(signal.SIGTERM, _terminated)  # so that servers are stopped
     try:
         sys.exit(main(sys.argv[1:]))
     except (ServerError, LoadError, CountError, cli.DocsError, OSError) as error:

@@ -1,10 +1,10 @@
-"""A client of AMQP 0-9-1, as much of it as the comparison needs, and RabbitMQ through it.
+"""The parts of an AMQP 0-9-1 client that the comparison needs, and RabbitMQ.
 
-A worker's connection has one channel, on which it publishes with confirms and consumes with
-manual acknowledges and a prefetch of one batch. RabbitMQ sends jobs to a consumer without being
-asked, so a batch is one exchange: what acknowledges the last batch (one frame for all of it) and
-publishes this one goes out in one send; the confirms and as many deliveries come back. A worker
-has never more jobs than one batch, so no other can come before these are acknowledged.
+A worker's connection has one channel, on which it publishes with confirms and consumes with manual
+acknowledgements and a prefetch of one batch. RabbitMQ pushes jobs to a consumer, so a batch is one
+exchange: one send acknowledges the last batch (with a single frame) and publishes this one; the
+confirms and as many deliveries come back. A worker never has more than one batch of jobs, so no
+others arrive before these are acknowledged.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ Method = tuple[int, int]
 
 
 class Frame(NamedTuple):
-    """One frame: its type, its channel and what is in it."""
+    """One frame: its type, channel and payload."""
 
     kind: int
     channel: int
@@ -56,18 +56,18 @@ class Frame(NamedTuple):
 
     @property
     def method(self) -> Method:
-        """The class and the number of the method, if it is the frame of one."""
+        """The class and number of the method, if this is a method frame."""
         first, second = struct.unpack_from(">HH", self.payload)
         return first, second
 
 
 def frame(kind: int, channel: int, payload: bytes) -> bytes:
-    """A frame as it is sent."""
+    """An encoded frame."""
     return struct.pack(">BHI", kind, channel, len(payload)) + payload + bytes((FRAME_END,))
 
 
 def method(name: Method, arguments: bytes = b"", channel: int = CHANNEL) -> bytes:
-    """The frame of a method."""
+    """An encoded method frame."""
     return frame(METHOD, channel, struct.pack(">HH", *name) + arguments)
 
 
@@ -82,8 +82,8 @@ def long(text: bytes) -> bytes:
 
 
 def publish(queue: bytes, size: int, mode: int) -> bytes:
-    """The frames that publish a message to a queue, all but its body: append that and the end of
-    a frame."""
+    """The frames that publish a message to a queue, up to the body; append that and the frame
+    end."""
     properties = struct.pack(">HHQHB", 60, 0, size, HAS_DELIVERY_MODE, mode)
     return (
         method(PUBLISH, b"\0\0" + short(b"") + short(queue) + b"\0")
@@ -93,7 +93,7 @@ def publish(queue: bytes, size: int, mode: int) -> bytes:
 
 
 def deliver(queue: bytes, tag: int, size: int, mode: int, body: bytes) -> bytes:
-    """The frames that deliver a message that was published so: what a server sends."""
+    """The frames with which a server delivers such a message."""
     arguments = short(TAG) + struct.pack(">QB", tag, 0) + short(b"") + short(queue)
     properties = struct.pack(">HHQHB", 60, 0, size, HAS_DELIVERY_MODE, mode)
     return (
@@ -102,28 +102,28 @@ def deliver(queue: bytes, tag: int, size: int, mode: int, body: bytes) -> bytes:
 
 
 def ack(tag: int, multiple: bool) -> bytes:
-    """Acknowledges a delivery, or confirms a publication; with ``multiple`` all up to it."""
+    """Acknowledges a delivery, or confirms a publication; with ``multiple``, all up to it."""
     return method(ACK, struct.pack(">QB", tag, multiple))
 
 
 def split(data: bytes) -> list[Frame]:
-    """Whole frames. Raises LoadError when that is not what the bytes are."""
+    """Split into frames. Raises LoadError if the bytes are not whole frames."""
     found = []
     at = 0
     while at < len(data):
         if len(data) - at < FRAME_EXTRA:
-            raise LoadError("half a frame")
+            raise LoadError("incomplete frame")
         kind, channel, size = struct.unpack_from(">BHI", data, at)
         end = at + FRAME_EXTRA + size
         if data[end - 1 : end] != bytes((FRAME_END,)):
-            raise LoadError(f"no frame: {data[at : at + 100]!r}")
+            raise LoadError(f"not a frame: {data[at : at + 100]!r}")
         found.append(Frame(kind, channel, data[at + 7 : end - 1]))
         at = end
     return found
 
 
 def whole(data: bytes) -> bool:
-    """Whether the bytes end with the end of a frame, and are some."""
+    """Whether the bytes are not empty and end with a frame end."""
     at = 0
     while at + FRAME_EXTRA <= len(data):
         (size,) = struct.unpack_from(">I", data, at + 3)
@@ -132,8 +132,8 @@ def whole(data: bytes) -> bool:
 
 
 class Lives(Shape):
-    """What answers a batch: confirms of all its jobs, and as many deliveries. One for each
-    connection, since it reads each frame once and knows which number is confirmed next."""
+    """The reply to a batch: confirms of all its jobs, and as many deliveries. Each connection has
+    its own, because it reads each frame once and tracks the next number to be confirmed."""
 
     _HEAD_OF_DELIVERY = struct.pack(">HH", *DELIVER)
     _HEAD_OF_ACK = struct.pack(">HH", *ACK)
@@ -141,7 +141,7 @@ class Lives(Shape):
     def __init__(self, size: int, mode: int) -> None:
         self._delivery = len(deliver(QUEUE, 0, size, mode, b"x" * size))
         self._ack = len(ack(0, False))
-        self._confirmed = 0  # all up to this number
+        self._confirmed = 0  # everything up to this number
         self._single: set[int] = set()  # and these
         self._at = 0
         self._delivered = 0
@@ -157,7 +157,7 @@ class Lives(Shape):
                 self._delivered += 1
                 at += self._delivery
                 if reply[at - 1] != FRAME_END:
-                    raise LoadError(f"no delivery: {reply[at - self._delivery : at]!r}")
+                    raise LoadError(f"not a delivery: {reply[at - self._delivery : at]!r}")
             elif head == self._HEAD_OF_ACK:
                 tag, multiple = struct.unpack_from(">QB", reply, at + 11)
                 self._confirm(tag, bool(multiple))
@@ -184,7 +184,7 @@ class Lives(Shape):
 
 
 class Answers(Shape):
-    """The answers to methods: one each of these, in any order."""
+    """The replies to methods: one of each, in any order."""
 
     def __init__(self, *methods: Method) -> None:
         self._methods = sorted(methods)
@@ -238,8 +238,8 @@ class RabbitClient(Client):
             started = ended
             done += len(bodies)
             acks = ack(done, multiple=True)
-        # The consumer ends before its last jobs do, so it is given none that others wait for. The
-        # answer to QOS comes when the channel is done with the acknowledges.
+        # Cancel the consumer before its last acknowledgements, so that it gets no jobs for which
+        # others wait. The reply to QOS comes after the channel has processed the acknowledgements.
         last = method(CANCEL, short(TAG) + b"\0") + acks + method(QOS, struct.pack(">IHB", 0, 1, 0))
         yield Exchange(last, Answers(CANCEL_OK, QOS_OK), 2)
 
@@ -247,8 +247,8 @@ class RabbitClient(Client):
         with self._channel(port) as sock:
             answer = _expect(sock, _declaration(PASSIVE), DECLARE_OK)
             self.close(sock)
-        # The queue's name; messages that wait and consumers. What a consumer had not ended is
-        # back in the queue once the consumer is gone.
+        # The reply has the queue's name, ready messages and consumers. Unacknowledged messages are
+        # back in the queue once their consumer is gone.
         messages, consumers = struct.unpack_from(">II", answer.payload, 4 + 1 + len(QUEUE))
         return int(messages) + int(consumers)
 
@@ -257,7 +257,7 @@ class RabbitClient(Client):
             sock.settimeout(STALL_SECONDS)
             arguments = struct.pack(">H", 200) + short(b"") + struct.pack(">HH", 0, 0)
             sock.sendall(method(CLOSE, arguments, channel=0))
-            # After a failure there may be other answers before it.
+            # After a failure, other replies may precede it.
             receive(sock, lambda data: whole(data) and split(data)[-1].method == CLOSE_OK)
 
     def _channel(self, port: int) -> socket.socket:

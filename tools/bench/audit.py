@@ -1,4 +1,4 @@
-"""How fast the audit of an event log is, and whether it finds what was planted in the log."""
+"""The speed of auditing an event log, and whether it finds the planted faults."""
 
 from __future__ import annotations
 
@@ -22,17 +22,19 @@ LOOK_SECONDS = 0.2
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """How much is audited."""
+    """How much to audit."""
 
-    events: int = option(1_000_000, "events of the log", quick=5_000)
-    faults: int = option(0, "of each kind and reason (default: one in 20,000 events)")
-    hours: int = option(0, "that the log spans (default: as 400 jobs a second give it)")
+    events: int = option(1_000_000, "events in the log", quick=5_000)
+    faults: int = option(0, "faults of each kind and reason (default: one per 20,000 events)")
+    hours: int = option(0, "hours that the log spans (default: at 400 jobs per second)")
     cores: int = option(2, "cores that Spark may use")
-    directory: str = option("", "for the log and the tables, which stay (default: none stay)")
+    directory: str = option(
+        "", "directory in which to keep the log and the tables (default: do not keep them)"
+    )
 
 
 def run(plan: Plan) -> int:
-    """Generate, audit, compare, print. Returns the exit status: 1 when the audit is wrong."""
+    """Generate, audit, compare, print. Returns the exit status: 1 if the audit is wrong."""
     with ExitStack() as stack:
         directory = Path(
             plan.directory or stack.enter_context(tempfile.TemporaryDirectory(prefix="audit-log-"))
@@ -73,7 +75,7 @@ def run(plan: Plan) -> int:
 
 
 def held_megabytes() -> float:
-    """MB of this process and its descendants; what forked workers share is counted once."""
+    """Memory of this process and its descendants in MB; shared memory is counted once."""
     total = 0
     for pid in family([os.getpid()]):
         try:

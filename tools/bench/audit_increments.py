@@ -1,4 +1,4 @@
-"""What an hour of events costs the audit when it is the first one, and when many were before it."""
+"""The cost of auditing an hour of events, as the first hour and after many others."""
 
 from __future__ import annotations
 
@@ -23,19 +23,21 @@ PINNED = False
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """How much is audited."""
+    """How much to audit."""
 
     hours: int = option(100, "increments, each with an hour of events", quick=3)
-    events: int = option(200_000, "events of an hour", quick=5_000)
+    events: int = option(200_000, "events per hour", quick=5_000)
     cores: int = option(2, "cores that Spark may use")
-    memory: str = option("1g", "of the JVM")
-    keep_days: int = option(0, "drop days that are older (0: none)")
-    directory: str = option("", "for the log and the tables, which stay (default: none stay)")
+    memory: str = option("1g", "memory of the JVM")
+    keep_days: int = option(0, "drop days older than this (0: keep all)")
+    directory: str = option(
+        "", "directory in which to keep the log and the tables (default: do not keep them)"
+    )
 
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """What a run took: CPU s, and bytes of all processes' reads and writes."""
+    """The cost of a run: CPU seconds, and bytes read and written by all processes."""
 
     cpu: float
     seconds: float
@@ -44,7 +46,7 @@ class Cost:
 
 
 def run(plan: Plan) -> int:
-    """Make an hour of events, audit it, delete it, and so on; print what some of them cost."""
+    """Repeatedly generate, audit and delete an hour of events; print the cost of some hours."""
     with ExitStack() as stack:
         directory = Path(
             plan.directory or stack.enter_context(tempfile.TemporaryDirectory(prefix="hours-"))
@@ -108,8 +110,8 @@ _ended: dict[int, tuple[int, int]] = {}
 
 
 def _moved() -> tuple[int, int]:
-    """Bytes that this process and its descendants have read and written so far; those of ended ones
-    as they were when this last looked."""
+    """Bytes read and written so far by this process and its descendants; for ended ones, as of the
+    last call."""
     for pid in family([os.getpid()]):
         try:
             lines = Path(f"/proc/{pid}/io").read_text().splitlines()

@@ -1,11 +1,11 @@
-"""What bananaq costs beside Redis Streams: an event added, taken by a group, and acknowledged.
+"""The cost of bananaq and Redis Streams: an event is added, taken by a group, and acknowledged.
 
-Three servers do the same in turn: a Redis with XADD, XREADGROUP and XACK; bananaq with its own
-store; and bananaq over that Redis. All have an append-only file that is synced every second. They
-share a CPU, the generator has the other ones. Ratios are those of measurements next to each other
-in time; shown is the median of the rounds and, in brackets, the range. Events stay in their queue
-and stream after they were acknowledged, as they would for other groups. Scenarios: rates; held,
-the cost with more and more events held.
+Three servers do the same in turn: Redis with XADD, XREADGROUP and XACK; bananaq with its own store;
+and bananaq on top of that Redis. All have an append-only file that is synced every second. They
+share a CPU; the generator has the others. Ratios compare measurements next to each other in time;
+the tables show the median of the rounds and the range in brackets. Acknowledged events stay in
+their queue and stream, as they would for other groups. Scenarios: rates; held, the cost with
+growing numbers of events held.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ STEPS = ("QADD", "QGET+QACK")
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What is measured and how much of it."""
+    """What to measure, and how much."""
 
     scenario: str = option("rates", "what", choices=("rates", "held"))
     rounds: int = option(3, "how often everything is measured", quick=1)
-    events: int = option(40_000, "a measurement, if pipelined", quick=640)
+    events: int = option(40_000, "events in a measurement, if pipelined", quick=640)
     consumers: tuple[int, ...] = option((1, 10, 100), "numbers of connections", quick=(1, 10))
     pipelines: tuple[int, ...] = option((1, 16), "pipeline depths")
     held: tuple[int, ...] = option(
@@ -47,7 +47,7 @@ class Plan:
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """What is measured. servers: all whose CPU counts, the first is the one that is asked."""
+    """A system to measure. servers: those whose CPU time counts; the first gets the requests."""
 
     name: str
     servers: tuple[Server, ...]
@@ -59,7 +59,7 @@ class Subject:
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """One measurement of one step: rates are commands a second."""
+    """One measurement of one step; rates are in commands per second."""
 
     subject: str
     step: str
@@ -108,7 +108,7 @@ def _subjects(stack: ExitStack, command: Sequence[str]) -> list[Subject]:
 def measure(
     subject: Subject, consumers: int, pipeline: int, events: int, size: int, held: int = 0
 ) -> Iterator[Sample]:
-    """Add ``events`` events beside ``held`` others, then take and acknowledge as many."""
+    """Add ``events`` events on top of ``held`` others, then take and acknowledge as many."""
     queue = b"bench:%d" % next(_numbers)
     new = bodies(size)
     port = subject.servers[0].port
@@ -153,7 +153,7 @@ def rates_table(samples: Sequence[Sample]) -> str:
 
 
 def held_table(samples: Sequence[Sample]) -> str:
-    """What it costs with more and more events held."""
+    """The cost with growing numbers of events held."""
     rows: list[list[str]] = []
     levels = list(dict.fromkeys(sample.held for sample in samples))
     for (step, name), found in sorted(

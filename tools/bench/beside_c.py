@@ -1,11 +1,10 @@
-"""Our node beside C Disque, whose protocol and files it has, in the same run.
+"""Compares our node with C Disque, which has the same protocol and files, in the same run.
 
-Both have their turns one after the other in short rounds, the first one first in every other round,
-after a round that only warms up. CPU time is what the kernel says of the servers' processes.
-Instructions, of user space, are counted by valgrind's callgrind in the whole process of each server
-under the same load, less what it does in as much time with nothing to do. Both servers take the
-same options; nothing here knows which of them is which. docs/performance.md says how to build C
-Disque.
+Both take turns in short rounds, with alternating order, after a warm-up round. CPU time is the
+kernel's figure for the servers' processes. User-space instructions are counted by valgrind's
+callgrind in the whole process of each server under the same load, minus those of the same time at
+rest. Both servers take the same options, and the code treats them alike.
+docs/performance-details.md says how to build C Disque.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ from tools.bench.nodes import ClusterBench, cluster
 from tools.bench.peers import version_of
 from tools.bench.servers import DISQUE_COMMAND, NO_REWRITE, Server, ServerError, disque_server
 
-PAGE = "performance.md"
+PAGE = "performance-details.md"
 SECTION = "beside-c"
 PARTS = ("instructions", "commands", "cluster", "waking", "idle", "loading", "start")
 NAMES: Final = ("C Disque", "disque-trio")
@@ -41,8 +40,8 @@ T = TypeVar("T")
 
 
 class Row(NamedTuple):
-    """A row of the table: ``title`` and ``unit`` of its values, which have ``digits`` decimals. A
-    ``cost`` counts for the mean of all ratios."""
+    """A row of the table: the ``title`` and ``unit`` of its values, which have ``digits`` decimals.
+    A ``cost`` counts towards the mean of all ratios."""
 
     title: str
     unit: str
@@ -73,7 +72,7 @@ ROWS: Final[Mapping[str, Row]] = {
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What is measured and how much of it."""
+    """What to measure, and how much."""
 
     c: str = option("", f"the disque-server of C Disque ({HOW_TO_GET_C})")
     server: tuple[str, ...] = option(DISQUE_COMMAND, "the command that starts a node", parse=words)
@@ -85,7 +84,7 @@ class Plan:
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """A value of a row (see ROWS), measured once. ``server`` is one of NAMES."""
+    """One measurement of a row (see ROWS). ``server`` is one of NAMES."""
 
     row: str
     server: str
@@ -95,7 +94,7 @@ class Figure:
 
 @dataclass(frozen=True, slots=True)
 class Count:
-    """Instructions in user space for a command, or a job where the row is about jobs."""
+    """User-space instructions per command, or per job for rows about jobs."""
 
     row: str
     server: str
@@ -103,7 +102,7 @@ class Count:
 
 
 def run(plan: Plan) -> Findings:
-    """Measures the parts. Raises ServerError when C Disque is not there."""
+    """Measures all parts. Raises ServerError if C Disque is missing."""
     commands = ((_program(plan.c),), plan.server)
     counts: list[Count] = []
     figures: list[Figure] = []
@@ -118,26 +117,26 @@ def run(plan: Plan) -> Findings:
 
 
 def _program(path: str) -> str:
-    """The path of C Disque, as any directory has it."""
+    """The absolute path of C Disque."""
     if not path:
         raise ServerError(f"beside-c needs --c PATH, a disque-server of C Disque ({HOW_TO_GET_C})")
     found = shutil.which(path)
     if found is None:
-        raise ServerError(f"--c {path}: there is no such program ({HOW_TO_GET_C})")
+        raise ServerError(f"--c {path}: no such program ({HOW_TO_GET_C})")
     return str(Path(found).resolve())
 
 
 # ---- rounds --------------------------------------------------------------------------------
 
 Commands = Sequence[Sequence[str]]
-"""What starts each of the two servers."""
+"""The commands that start the two servers."""
 
 
 def in_rounds(
     rounds: int, pair: Sequence[T], units: Sequence[Callable[[T], Mapping[str, float]]]
 ) -> list[Figure]:
-    """Calls each of ``units``, which gives values of rows, with each of the pair, in every round.
-    What a round before the first gives is not kept."""
+    """Calls each of ``units``, which return values of rows, with each server in every round. The
+    results of a warm-up round are discarded."""
     found: list[Figure] = []
     for number in range(-1, rounds):
         order = (0, 1) if number % 2 == 0 else (1, 0)
@@ -183,7 +182,7 @@ def _idle(plan: Plan, commands: Commands) -> list[Figure]:
     with ExitStack() as stack:
         servers = _both(stack, commands)
         parts.settle(servers, parts.count(parts.SETTLED, plan.work))
-        # Nothing is sent to them, so both can rest at the same time.
+        # They get no requests, so both can rest at the same time.
         found = [parts.at_rest(servers) for _ in range(plan.rounds)]
         return [
             Figure("idle", name, number, cpu)
@@ -229,7 +228,7 @@ def _count(plan: Plan, commands: Commands) -> list[Count]:
             counted = parts.instructions(name, command, plan.clients, plan.work)
             found += [Count(row, name, value) for row, value in counted.items()]
     except CountError as problem:
-        say(f"instructions are left out: {problem}")
+        say(f"not counting instructions: {problem}")
         return []
     return found
 
@@ -238,8 +237,8 @@ def _count(plan: Plan, commands: Commands) -> list[Count]:
 
 
 def beside_table(figures: Sequence[Figure], counts: Sequence[Count]) -> str:
-    """One row for each row that was measured. Ratios are ours to C's, within a round; the mean
-    below is that of those which are costs."""
+    """The rows that were measured. Ratios are ours to C's within a round; the mean below covers
+    those that are costs."""
     theirs, ours = NAMES
     titles = ["what", "measured in", theirs, ours, "ratio", "(quartiles)"]
     titles += [f"instructions, {theirs}", ours, "ratio"]
@@ -253,8 +252,8 @@ def beside_table(figures: Sequence[Figure], counts: Sequence[Count]) -> str:
         both = [counted[key, name] for name in NAMES if (key, name) in counted]
         if all(pair):
             cells += [f"{median(each):,.{row.digits}f}" for each in pair]
-            # The CPU clock of another process may stand still for some ms: what takes less than
-            # that may seem to cost nothing.
+            # The CPU clock of another process may lag by some ms, so short work may seem to cost
+            # nothing.
             ratios = [a / b for a, b in zip(pair[1], pair[0], strict=True) if a > 0 and b > 0]
             cells += [f"**{median(ratios):.2f}**", quartiles(ratios)] if ratios else ["", ""]
             if row.cost and ratios:

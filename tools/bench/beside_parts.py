@@ -1,5 +1,5 @@
-"""What is measured of each of two servers that speak Disque's protocol: values of the rows of a
-table, by their keys in ``beside_c.ROWS``."""
+"""The measurements of a server that speaks Disque's protocol: values of rows, by their keys in
+``beside_c.ROWS``."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ from tools.bench.servers import SERVER_CPUS, Server, disque_server
 SIZE = 100  # bytes of a job's body
 NODES = 3
 PIPELINE = 16
-# How much is measured at a time, with ``work`` 1.
+# The amount of each measurement, with ``work`` 1.
 SINGLES, PIPELINED = 6_000, 24_000  # commands
 CYCLES, COPIES = 1_500, 3_200  # jobs of a cluster
 COUNTED = 4_000
 WAKES, LOADED = 300, 200_000
-PAUSE = 0.003  # s, in which a server goes to sleep
+PAUSE = 0.003  # s, for a server to go to sleep
 REST = 1.0  # s
-# After so many rests without a marked fall, the servers have tidied up what the start left.
+# After this many rests without a marked fall, the work left over from the start is done.
 SETTLED, LONGEST_SETTLING = 10, 60
 
 Values = dict[str, float]
@@ -45,7 +45,7 @@ def count(most: int, work: float, least: int = 1) -> int:
 
 
 def of_commands(clients: int, work: float) -> list[Callable[[Bench], Values]]:
-    """CPU µs of each command, one by one and pipelined."""
+    """CPU µs per command, one by one and pipelined."""
     single = count(SINGLES, work, clients)
     many = count(PIPELINED // PIPELINE, work, clients) * PIPELINE
     units: list[Callable[[Bench], Values]] = []
@@ -81,7 +81,7 @@ def _each(sample: Sample) -> float:
 
 
 def wake(server: Server, times: int) -> Values:
-    """How long a worker that waits for a job waits after the job was sent, ms."""
+    """The time from sending a job until a waiting worker gets it, in ms."""
     words = Disque(SIZE, waits=True)
     new = bodies(SIZE)
     found = []
@@ -100,7 +100,7 @@ def wake(server: Server, times: int) -> Values:
 
 
 def at_rest(servers: Sequence[Server]) -> list[float]:
-    """CPU ms of each in a second in which nobody sends anything."""
+    """CPU ms per second of each server without any requests."""
     before = [server.cpu_seconds() for server in servers]
     started = time.perf_counter()
     time.sleep(REST)
@@ -110,8 +110,8 @@ def at_rest(servers: Sequence[Server]) -> list[float]:
 
 
 def settle(servers: Sequence[Server], rests: int) -> None:
-    """Waits until none of ``servers`` has fallen below half of its least so far for that many
-    ``rests`` in a row, but no longer than LONGEST_SETTLING rests."""
+    """Waits until no server has fallen below half of its minimum so far for ``rests`` rests in a
+    row, but for at most LONGEST_SETTLING rests."""
     least = at_rest(servers)
     calm = 0
     for _ in range(LONGEST_SETTLING):
@@ -127,7 +127,8 @@ def settle(servers: Sequence[Server], rests: int) -> None:
 
 
 class File(NamedTuple):
-    """An append-only file of ``jobs`` jobs in a directory, and what starts a node with it."""
+    """An append-only file with ``jobs`` jobs in a directory, and the command that starts a node
+    with it."""
 
     name: str
     command: Sequence[str]
@@ -136,7 +137,7 @@ class File(NamedTuple):
 
 
 def load(file: File) -> Values:
-    """Jobs loaded in a second of CPU time, that of the start included."""
+    """Jobs loaded per second of CPU time, including the start."""
     with disque_server(file.name, file.command, directory=file.directory) as server:
         server.wait(
             lambda: info(server.port, b"persistence")["loading"] == "0", "its file is not loaded"
@@ -158,7 +159,7 @@ def start(name: str, command: Sequence[str]) -> Values:
 
 
 def of_clusters(clients: int, work: float) -> list[Callable[[ClusterBench], Values]]:
-    """CPU µs of all nodes for a job with a copy on each, and jobs a second."""
+    """CPU µs of all nodes per job with a copy on each, and jobs per second."""
     cycles = count(CYCLES, work, clients)
     copies = count(COPIES // PIPELINE, work, clients) * PIPELINE
     return [
@@ -181,9 +182,9 @@ def _copied_adds(bench: ClusterBench, clients: int, jobs: int) -> Values:
 
 
 def instructions(name: str, command: Sequence[str], clients: int, work: float) -> Values:
-    """Instructions of each command, in the whole process.
+    """Instructions per command, in the whole process.
 
-    Not of clusters: nodes this slow send packets again before the answer can have come.
+    Not for clusters: nodes that are this slow resend packets before the answers can arrive.
     """
     single = count(COUNTED, work, clients)
     many = count(COUNTED // PIPELINE, work, clients) * PIPELINE
@@ -210,7 +211,7 @@ def instructions(name: str, command: Sequence[str], clients: int, work: float) -
 
 
 def _rest(total: Callable[[], float]) -> float:
-    """Instructions in a second in which nobody sends anything."""
+    """Instructions per second without any requests."""
     before = total()
     started = time.perf_counter()
     time.sleep(REST)

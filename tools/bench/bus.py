@@ -1,8 +1,8 @@
-"""What strangers are kept off the cluster bus with, and what that costs.
+"""The cost of protecting the cluster bus.
 
-A job's life with copies, in one cluster of each kind, in turn: a bus that is open, one with a
-secret (cluster-secret), with TLS (tls-cluster), and with both. Compared are the CPU times of all
-nodes together; certificates are made with openssl.
+Runs the life of replicated jobs in four clusters in turn: with an open bus, a secret
+(cluster-secret), TLS (tls-cluster), and both. Compares the CPU time of all nodes together.
+Certificates are made with openssl.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from tools.bench.cli import Findings, grouped, middle, option, say, spread, tabl
 from tools.bench.nodes import ClusterBench, Result, Way, cluster
 from tools.bench.servers import DISQUE_COMMAND
 
-PAGE = "performance.md"
+PAGE = "performance-details.md"
 SECTION = "bus"
 WARM_UP_JOBS = 1_000
 SECRET: Final = ["--cluster-secret", "0123456789abcdef0123456789abcdef"]
@@ -27,20 +27,20 @@ SECRET: Final = ["--cluster-secret", "0123456789abcdef0123456789abcdef"]
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What is measured and how much of it."""
+    """What to measure, and how much."""
 
     rounds: int = option(5, "how often everything is measured", quick=1)
-    nodes: int = option(3, "of each cluster, and copies of a job")
-    clients: int = option(50, "of all nodes together")
+    nodes: int = option(3, "nodes in each cluster, and copies of a job")
+    clients: int = option(50, "clients of all nodes together")
     pipelines: tuple[int, ...] = option((1, 16), "pipeline depths", quick=(16,))
     sizes: tuple[int, ...] = option((100, 10_000), "bytes of a job's body", quick=(100,))
-    jobs: int = option(6_000, "of one run", quick=200)
+    jobs: int = option(6_000, "jobs in one run", quick=200)
     server: tuple[str, ...] = option(DISQUE_COMMAND, "the command that starts a node", parse=words)
 
 
 @dataclass(frozen=True, slots=True)
 class Guarded:
-    """A result, and how the bus was guarded."""
+    """A result, and how the bus was protected."""
 
     guard: str
     size: int
@@ -48,7 +48,7 @@ class Guarded:
 
 
 def run(plan: Plan) -> Findings:
-    """Measures all guards in each round."""
+    """Measures all kinds of protection in each round."""
     found: list[Guarded] = []
     with ExitStack() as stack:
         directory = Path(stack.enter_context(TemporaryDirectory()))
@@ -73,7 +73,7 @@ def run(plan: Plan) -> Findings:
 
 
 def guards_table(found: list[Guarded]) -> str:
-    """One row for each guard; ratios are to the open bus in the same round."""
+    """One row for each kind of protection; ratios are to the open bus in the same round."""
     titles = ["body", "pipelined", "bus", "CPU s/100k jobs, all nodes", "(range)"]
     titles += ["CPU ratio", "(range)", "jobs/s", "packets a job"]
     rows = []
@@ -91,7 +91,7 @@ def guards_table(found: list[Guarded]) -> str:
 
 
 def _certificates(directory: Path) -> list[str]:
-    """Make an authority and a certificate; returns the options of a node that uses them."""
+    """Make a CA and a certificate; returns the options of a node that uses them."""
 
     def openssl(*args: str) -> None:
         subprocess.run(["openssl", *args], cwd=directory, check=True, capture_output=True)

@@ -1,9 +1,9 @@
-"""What a task of Celery costs through Disque, beside its Redis transport.
+"""The cost of a Celery task over Disque, compared with its Redis transport.
 
-A program sends tasks that do nothing, one after the other, and a worker runs them; with --results
-the program has their results then. CPU time is that of the program, of the worker with its
-processes, and of the server, by the kernel's clocks, all for a task. Ratios are those of
-measurements next to each other in time; shown is the median of the rounds, and the range.
+A program sends empty tasks one after the other, and a worker runs them; with --results the program
+then gets their results. CPU time per task is measured for the program, the worker with its
+processes, and the server. Ratios compare measurements next to each other in time; the table shows
+the median of the rounds, and the range.
 """
 
 from __future__ import annotations
@@ -41,19 +41,19 @@ STOP_SECONDS = 30.0
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What is measured and how much of it."""
+    """What to measure, and how much."""
 
     rounds: int = option(3, "how often everything is measured", quick=1)
     tasks: int = option(3_000, "a measurement", quick=100)
-    pool: str = option("prefork", "of the worker", choices=POOLS)
-    concurrency: int = option(2, "of the worker")
-    results: bool = option(False, "have the results, too")
+    pool: str = option("prefork", "pool of the worker", choices=POOLS)
+    concurrency: int = option(2, "concurrency of the worker")
+    results: bool = option(False, "also get the results")
     server: tuple[str, ...] = option(DISQUE_COMMAND, "the command that starts a node", parse=words)
 
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """One measurement: ``rate`` in tasks a second, the others in us of CPU for a task."""
+    """One measurement: ``rate`` in tasks per second, the others in CPU µs per task."""
 
     transport: str
     rate: float
@@ -63,7 +63,7 @@ class Sample:
 
     @property
     def cpu(self) -> float:
-        """Of all together."""
+        """The sum of all."""
         return self.program + self.worker + self.server
 
 

@@ -1,5 +1,4 @@
-"""The program that is measured with Celery; its worker is told by the environment where the broker
-is."""
+"""The program to measure with Celery; the environment tells its worker where the broker is."""
 
 import os
 
@@ -9,7 +8,7 @@ import disque_trio.integrations.celery  # noqa: F401 - makes disque:// known
 
 
 def program(broker: str | None, backend: str | None) -> Celery:
-    """One with a task that does nothing."""
+    """An app with an empty task."""
     program = Celery("bench", broker=broker, backend=backend, set_as_current=False)
     program.conf.update(broker_connection_retry_on_startup=True, task_ignore_result=not backend)
     program.task(nothing, name="nothing")

@@ -1,14 +1,14 @@
-"""What all runs have in common: options, tables, and the places of these in the documentation.
+"""Shared by all runs: options, tables, and writing them into the documentation.
 
 A run is a module with
 
-- ``Plan``, a dataclass whose fields, made by ``option``, are the command line's options,
-- ``run``, which takes a plan and returns ``Findings``, or an exit status if it prints by itself,
-- ``PAGE`` and ``SECTION`` if its text has a place in docs/: the page, and the name in the marks
-  there (options in braces are filled in),
-- ``SUMMARY`` if the ``summary`` of its findings has one: the page and that name,
-- ``PINNED``, False if it decides itself on which CPUs its processes are; else this one gets those
-  that the servers leave.
+- ``Plan``, a dataclass whose fields, made by ``option``, are the options of the command line,
+- ``run``, which takes a plan and returns ``Findings``, or an exit status if it prints itself,
+- ``PAGE`` and ``SECTION`` if its text belongs in docs/: the page, and the name in its marks
+  (options in braces are filled in),
+- ``SUMMARY`` if the ``summary`` of its findings belongs there, too: the page and the name,
+- ``PINNED``, False if it assigns CPUs itself; otherwise this process gets those not used by
+  servers.
 """
 
 from __future__ import annotations
@@ -35,18 +35,18 @@ ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"
 COMPILED = ROOT / ".venv-compiled" / "bin" / "python"
 BUSY = 0.9
-"""From this share of a core on, the load generator is what limits a rate."""
+"""Above this share of a core, the load generator limits the rate."""
 T = TypeVar("T")
 K = TypeVar("K")
 
 
 class DocsError(Exception):
-    """The documentation has no place for the text."""
+    """The documentation has no marks for the text."""
 
 
 @dataclass(frozen=True, slots=True)
 class Picture:
-    """An SVG file of docs/ and its alternative text; without one no link to it is written."""
+    """An SVG file in docs/ and its text alternative; without one, no link to it is written."""
 
     name: str
     svg: str
@@ -55,15 +55,15 @@ class Picture:
 
 @dataclass(frozen=True, slots=True)
 class Findings:
-    """What a run found: Markdown, its samples (dataclasses) for ``--json``, and pictures."""
+    """The results of a run: Markdown, samples (dataclasses) for ``--json``, and pictures."""
 
     text: str
     samples: Sequence[Any] = ()
     pictures: Sequence[Picture] = ()
     facts: Mapping[str, str] = field(default_factory=dict)
-    """What the figures depend on besides the machine."""
+    """Conditions of the figures besides the machine."""
     summary: str = ""
-    """The same in short."""
+    """A short version of the text."""
 
 
 # ---- options -------------------------------------------------------------------------------
@@ -77,61 +77,61 @@ def option(
     choices: Sequence[str] = (),
     parse: Callable[[str], Any] | None = None,
 ) -> Any:
-    """A field of a plan that is an option of the command line.
+    """A field of a plan, as an option of the command line.
 
     Args:
-        quick: the default with ``--quick``. choices: the texts that are allowed; of a field with
-            several, any of them with commas. parse: makes the value of a text, by default as the
-            type of ``default`` has it.
+        quick: the default with ``--quick``.
+        choices: the allowed texts; for a field with several values, any of them, with commas.
+        parse: converts a text; by default to the type of ``default``.
     """
     metadata = {"help": help, "quick": quick, "choices": choices, "parse": parse}
     return field(default=default, metadata=metadata)
 
 
 def number(text: str) -> int:
-    """An argument that is 1 or more."""
+    """Parse a number of at least 1."""
     value = int(text)
     if value < 1:
-        raise argparse.ArgumentTypeError(f"a number of 1 or more is needed, not {text}")
+        raise argparse.ArgumentTypeError(f"expected a number of at least 1, not {text}")
     return value
 
 
 def numbers(text: str) -> tuple[int, ...]:
-    """An argument of several of them, with commas."""
+    """Parse several such numbers, separated by commas."""
     return tuple(map(number, text.split(",")))
 
 
 def words(text: str) -> tuple[str, ...]:
-    """A command as its words."""
+    """Split a command into words."""
     return tuple(shlex.split(text))
 
 
 def names(choices: Sequence[str]) -> Callable[[str], tuple[str, ...]]:
-    """Parses several of ``choices``, with commas; they come out in the order of ``choices``."""
+    """A parser for several of ``choices``, with commas; the result has the order of ``choices``."""
 
     def parse(text: str) -> tuple[str, ...]:
         given = text.split(",")
         for name in given:
             if name not in choices:
-                raise argparse.ArgumentTypeError(f"{name} is none of {', '.join(choices)}")
+                raise argparse.ArgumentTypeError(f"{name} is not one of {', '.join(choices)}")
         return tuple(name for name in choices if name in given)
 
     return parse
 
 
 def size(least: int) -> Callable[[str], int]:
-    """Parses a number of bytes of ``least`` or more."""
+    """A parser for a number of bytes, at least ``least``."""
 
     def parse(text: str) -> int:
         if int(text) < least:
-            raise argparse.ArgumentTypeError(f"at least {least}")
+            raise argparse.ArgumentTypeError(f"must be at least {least}")
         return int(text)
 
     return parse
 
 
 def parse(run: str, module: Any, arguments: Sequence[str]) -> tuple[Any, argparse.Namespace]:
-    """The plan that ``arguments`` ask for, and the options that are those of every run."""
+    """The plan in ``arguments``, and the options that all runs share."""
     parser = argparse.ArgumentParser(
         prog=f"python -m tools.bench {run}",
         description=module.__doc__,
@@ -143,7 +143,7 @@ def parse(run: str, module: Any, arguments: Sequence[str]) -> tuple[Any, argpars
         _add(parser, one.name, one.default, one.metadata)
     if any(value is not None for value in quick.values()):
         parser.add_argument(
-            "--quick", action="store_true", help="a few seconds' run, to see that it works"
+            "--quick", action="store_true", help="run for a few seconds, to see that it works"
         )
     if hasattr(module, "PAGE"):
         parser.add_argument(
@@ -193,21 +193,21 @@ def _add(
 
 
 def say(text: str) -> None:
-    """Tell a person how far it is; the results go to the standard output."""
+    """Show progress; the results go to the standard output."""
     print(text, file=sys.stderr, flush=True)
 
 
 def child(
     module: str, *arguments: str, function: str = "main", python: str = sys.executable
 ) -> tuple[str, ...]:
-    """The command that runs a function of a module with these arguments in a process of its own."""
+    """The command that runs a function of a module with these arguments in a new process."""
     return (python, "-c", f"import sys, {module} as m; m.{function}(*sys.argv[1:])", *arguments)
 
 
 @contextmanager
 def environment_of(python: str) -> Iterator[dict[str, str]]:
-    """The environment in which another Python finds ``tools`` as it is here, and of
-    ``disque_trio`` the form that is installed for it: beside the sources it would find these."""
+    """The environment in which another Python finds these ``tools``, but the build of
+    ``disque_trio`` that is installed for it, not the sources here."""
     if python == sys.executable:
         yield dict(os.environ)
         return
@@ -220,20 +220,20 @@ def environment_of(python: str) -> Iterator[dict[str, str]]:
 
 
 def section(module: Any, plan: Any) -> str:
-    """The name in the marks between which the text of a run has its place."""
+    """The name in the marks around the text of a run."""
     return str(module.SECTION).format(**asdict(plan))
 
 
 def check_place(module: Any, plan: Any) -> None:
-    """Raise DocsError when the documentation has no place for the text; before minutes of work."""
+    """Raise DocsError if the documentation lacks the marks, before minutes of work."""
     summary = (module.SUMMARY,) if hasattr(module, "SUMMARY") else ()
     for page, name in ((module.PAGE, section(module, plan)), *summary):
         replace_section((DOCS / page).read_text(), name, "")
 
 
 def write_docs(module: Any, plan: Any, head: str, found: Findings) -> None:
-    """Put the text between its marks, behind ``head`` and the pictures that have an alternative
-    text; and the summary between its own."""
+    """Write the text between its marks, after ``head`` and links to pictures with a text
+    alternative, and the summary between its own marks."""
     links = [f"![{one.alt}]({one.name})" for one in found.pictures if one.alt]
     _put(module.PAGE, section(module, plan), *links, head, found.text)
     if found.summary:
@@ -246,7 +246,7 @@ def _put(name: str, section: str, *texts: str) -> None:
 
 
 def machine() -> dict[str, str]:
-    """Names what the figures depend on: date, versions, machine."""
+    """The conditions of the figures: date, versions, machine."""
     try:
         done = subprocess.run(("redis-server", "--version"), capture_output=True, text=True)
         found = re.search(r"v=(\S+)", done.stdout)
@@ -272,10 +272,9 @@ def _cpu_model() -> str:
 
 
 def heading(arguments: Sequence[str], facts: Mapping[str, str]) -> str:
-    """The lines above a table: the command that made it and what it ran on.
+    """The lines above a table: the command that made it, and the conditions.
 
-    Files of this checkout are named as seen from its root, where the command is to be typed; of
-    others only the name is told.
+    Paths in this checkout are relative to its root; other paths are reduced to the name.
     """
     command = shlex.join(("python", "-m", "tools.bench", *map(_from_the_root, arguments)))
     known = ", ".join(f"{name} {value}" for name, value in facts.items())
@@ -293,7 +292,7 @@ def _from_the_root(argument: str) -> str:
 def replace_section(text: str, name: str, content: str) -> str:
     """The documentation with ``content`` between the two marks of a section.
 
-    Raises DocsError when they are not there.
+    Raises DocsError if they are missing.
     """
     begin, end = f"<!-- bench {name}: begin -->", f"<!-- bench {name}: end -->"
     before, found_begin, rest = text.partition(begin)
@@ -307,14 +306,14 @@ def replace_section(text: str, name: str, content: str) -> str:
 
 
 def table(titles: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """A table in Markdown; the first column is text, the others are figures."""
+    """A Markdown table; the first column is text, the others are figures."""
     lines = ["| " + " | ".join(titles) + " |", "| --- |" + " ---: |" * (len(titles) - 1)]
     lines += ["| " + " | ".join(row) + " |" for row in rows]
     return "\n".join(lines)
 
 
 def grouped(samples: Iterable[T], key: Callable[[T], K]) -> dict[K, list[T]]:
-    """The samples by a key, in the order in which the keys were first seen."""
+    """The samples by key, with the keys in order of appearance."""
     groups: dict[K, list[T]] = {}
     for sample in samples:
         groups.setdefault(key(sample), []).append(sample)
@@ -322,12 +321,12 @@ def grouped(samples: Iterable[T], key: Callable[[T], K]) -> dict[K, list[T]]:
 
 
 def ratio(a: Sequence[T], b: Sequence[T], value: Callable[[T], float]) -> tuple[str, str]:
-    """The median of the rounds' ratios of ``a`` to ``b``, bold, and their range."""
+    """The median of the ratios of ``a`` to ``b`` per round, in bold, and their range."""
     return spread([value(x) / value(y) for x, y in zip(a, b, strict=True)])
 
 
 def spread(values: Sequence[float]) -> tuple[str, str]:
-    """The median, bold, and the range."""
+    """The median, in bold, and the range."""
     return f"**{median(values):.2f}**", f"{min(values):.2f}-{max(values):.2f}"
 
 
@@ -337,11 +336,11 @@ def middle(samples: Iterable[T], value: Callable[[T], float], digits: int = 0) -
 
 
 def rates(samples: Sequence[Any]) -> str:
-    """The median of the rates, with a + if the load generator was what limited them."""
+    """The median of the rates, with a + if the load generator limited them."""
     limited = median(one.own_cpu / one.seconds for one in samples) >= BUSY
     return middle(samples, lambda one: one.rate) + ("+" if limited else "")
 
 
 def milliseconds(samples: Sequence[T], *values: Callable[[T], float]) -> str:
-    """The medians of times (s) as ms, with slashes."""
+    """The medians of times (s) in ms, separated by slashes."""
     return " / ".join(f"{median(map(value, samples)) * 1000:.2f}" for value in values)

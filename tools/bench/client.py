@@ -1,9 +1,9 @@
-"""What an operation of the Python client costs the program that uses it, on Trio, on asyncio and in
-a thread.
+"""The cost of an operation of the Python client for its program, on Trio, on asyncio and in a
+thread.
 
-Each way is a process of its own with one task and one connection to a node, which it has to itself.
-Instructions are those of the program's threads in user space (callgrind); CPU time has the kernel
-in it. Ratios are those of measurements next to each other in time; shown is the median of the
+Each way runs in its own process with one task and one connection, to a node of its own.
+Instructions are those of the program's threads in user space (callgrind); CPU time includes the
+kernel. Ratios compare measurements next to each other in time; the table shows the median of the
 rounds.
 """
 
@@ -23,7 +23,7 @@ from tools.bench.cli import Findings, child, option, say, table
 from tools.bench.client_ways import WAYS
 from tools.bench.servers import HOST, Server, disque_server
 
-PAGE = "performance.md"
+PAGE = "performance-details.md"
 SECTION = "client"
 STEPS: Final = {
     "qlen": "qlen",
@@ -35,7 +35,7 @@ STEPS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What is measured and how much of it."""
+    """What to measure, and how much."""
 
     ways: tuple[str, ...] = option(tuple(WAYS), "how the client is used", choices=tuple(WAYS))
     counted: int = option(300, "operations whose instructions are counted", quick=20)
@@ -45,7 +45,7 @@ class Plan:
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """What one operation takes: instructions, or s of CPU time."""
+    """The cost of one operation: instructions, or s of CPU time."""
 
     way: str
     step: str
@@ -54,7 +54,7 @@ class Sample:
 
 
 class _Program:
-    """A running program; ``do`` lets it do a step, and returns the s of CPU time that it took."""
+    """A running program; ``do`` lets it run a step, and returns its CPU time in s."""
 
     def __init__(self, process: subprocess.Popen[str]) -> None:
         self.pid = process.pid
@@ -114,7 +114,7 @@ def _count(way: str, server: Server, times: int) -> list[Sample]:
 
 
 def _measure(way: str, measure: str, times: int, do: Callable[[str, int], float]) -> list[Sample]:
-    """Let it do each step; the first time only to warm up."""
+    """Let it run each step, the first time only to warm up."""
     for warm in (True, False):
         adds = do("add", times)
         values = {"qlen": do("qlen", times), "get": do("get", times)}

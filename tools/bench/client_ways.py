@@ -1,7 +1,7 @@
-"""The program whose cost ``client`` measures: it uses the client in one way, as it is told.
+"""The program whose cost ``client`` measures: it uses the client in one way.
 
-It reads lines such as ``add 100`` from its standard input, does that so often, one after the other,
-and answers with the CPU time (s) that it took.
+It reads lines such as ``add 100`` from its standard input, runs the operation that often, and
+answers with its CPU time (s).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ QUEUE: Final = "bench"
 
 
 def main(way: str, address: str) -> None:
-    """Use the client in that way, of a node that nobody else uses."""
+    """Use the client in that way, with a node that nobody else uses."""
     WAYS[way](address)
 
 

@@ -1,8 +1,8 @@
-"""What a comparison asks of a server's protocol, whichever it is.
+"""The interface between the comparison and the servers' protocols.
 
-A job's *life* is: it is added, and that is confirmed; it is taken; it is acknowledged. A client
-leads a batch of jobs through their lives, then the next. Where a protocol can do a part of that
-without waiting for an answer, it may: each server is used as its own clients use it.
+A job's *life* is: it is added, with a confirmation; it is taken; it is acknowledged. A client takes
+a batch of jobs through their lives, then the next. If a protocol can do part of that without
+waiting for a reply, it may: each server is used as its own clients use it.
 """
 
 from __future__ import annotations
@@ -16,45 +16,45 @@ from tools.bench.load import Exchange, LoadError, Script, ask_once, dial
 from tools.bench.scripts import cycle
 
 Batches = Iterator[Sequence[bytes]]
-"""The bodies of the jobs of each batch. Clients share one iterator."""
+"""The job bodies of each batch. Clients share one iterator."""
 
 
 class Client(ABC):
-    """One server's protocol. No byte of a body ends a line.
+    """One server's protocol. Bodies contain no line ends.
 
-    All methods raise LoadError or OSError when the server does not do what it is asked.
+    All methods raise LoadError or OSError if the server does not do as asked.
     """
 
     @abstractmethod
     def prepare(self, port: int) -> None:
-        """Makes the queue on a server that has just been started."""
+        """Creates the queue on a server that has just started."""
 
     @abstractmethod
     def connect(self, port: int, worker: int, pipeline: int) -> socket.socket:
-        """The connection of a worker that has batches of ``pipeline`` jobs."""
+        """The connection of a worker with batches of ``pipeline`` jobs."""
 
     @abstractmethod
     def lives(self, worker: int, batches: Batches, times: list[float]) -> Script:
-        """Leads the jobs of the batches through their lives.
+        """Takes the jobs of the batches through their lives.
 
-        Adds to ``times`` how long each batch took, in seconds: from sending the first byte that
-        adds its jobs until the answer that ends the last, or, where that is not answered, until
-        the last was there to be acknowledged. A worker's first batch is NOT_TIMED: it is made
-        before the measurement begins.
+        Appends to ``times`` how long each batch took, in seconds: from sending the first byte that
+        adds its jobs until the reply that ends the last job, or, if there is no such reply, until
+        the last job was there to be acknowledged. A worker's first batch is NOT_TIMED, because it
+        is prepared before the measurement begins.
         """
 
     @abstractmethod
     def unfinished(self, port: int) -> int:
-        """The jobs that have not ended, of which there must be none after a measurement."""
+        """The number of unfinished jobs, which must be 0 after a measurement."""
 
     def close(self, sock: socket.socket) -> None:
-        """Ends the connection of a worker as the protocol has it."""
+        """Ends a worker's connection as the protocol requires."""
         sock.close()
 
 
 class DialectClient(Client):
-    """A protocol of requests and replies, one reply each. Pipelined by N means that N requests of
-    one kind are sent in one go."""
+    """A protocol with one reply per request. Pipelined by N means that N requests of one kind are
+    sent at once."""
 
     def __init__(self, dialect: Dialect) -> None:
         self.dialect = dialect

@@ -1,10 +1,10 @@
-"""What a job costs a whole cluster.
+"""The cost of a job for a whole cluster.
 
-Nodes run on this machine and copies go over the loopback. Measured are the rate, the CPU time of
-all nodes together until the last copy is made or removed, and what goes over the bus. Redis does
-the same job without copies in the same rounds, so that figures of different days compare.
-Scenarios: ways, ADDJOB and whole lives of jobs, at one node and across nodes; nodes, with more and
-more nodes; held, with more and more jobs held.
+Nodes run on this machine, and copies go over the loopback. The run measures the rate, the CPU time
+of all nodes together until the last copy is made or removed, and the traffic on the bus. Redis does
+the same work without copies in the same rounds, so that figures of different days are comparable.
+Scenarios: ways, ADDJOB and whole lives of jobs, at one node and across nodes; nodes, with growing
+numbers of nodes; held, with growing numbers of jobs held.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ WARM_UP_JOBS = 1_000
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What is measured and how much of it."""
+    """What to measure, and how much."""
 
     scenario: str = option("ways", "what", choices=("ways", "nodes", "held"))
     rounds: int = option(3, "how often everything is measured", quick=1)
     replicate: int = option(3, "copies of a job")
-    clients: int = option(50, "of all nodes together")
+    clients: int = option(50, "clients of all nodes together")
     pipelines: tuple[int, ...] = option((1, 16), "pipeline depths")
     nodes: tuple[int, ...] = option((1, 2, 3, 5, 7, 9), "numbers of nodes", quick=(1, 3))
     held: tuple[int, ...] = option((1_000, 100_000, 1_000_000), "jobs held", quick=(100, 1_000))
@@ -41,14 +41,14 @@ class Plan:
     server: tuple[str, ...] = option(DISQUE_COMMAND, "the command that starts a node", parse=words)
 
     def jobs(self, pipeline: int) -> int:
-        """The jobs of one run: the deeper the pipeline the cheaper each is."""
+        """The jobs in one run: a deeper pipeline makes each cheaper."""
         wanted = self.work * min(40_000, 8_000 + 1_500 * pipeline)
         return max(1, round(wanted / pipeline)) * pipeline
 
 
 @dataclass(frozen=True, slots=True)
 class Beside:
-    """Redis beside it: CPU seconds for 100,000 jobs, and jobs in a second."""
+    """Redis for comparison: CPU seconds per 100,000 jobs, and jobs per second."""
 
     step: str
     pipeline: int
@@ -70,7 +70,7 @@ def run(plan: Plan) -> Findings:
 
 
 def ways(plan: Plan) -> tuple[list[Result], list[Beside]]:
-    """All ways through a cluster of as many nodes as there are copies, and Redis."""
+    """All ways through a cluster with as many nodes as copies, and Redis."""
     results: list[Result] = []
     redis: list[Beside] = []
     with ExitStack() as stack:
@@ -89,7 +89,7 @@ def ways(plan: Plan) -> tuple[list[Result], list[Beside]]:
 
 
 def by_nodes(plan: Plan) -> list[Result]:
-    """The cycle in clusters of more and more nodes, one cluster after the other."""
+    """The cycle in clusters with growing numbers of nodes, one after the other."""
     results: list[Result] = []
     for count in plan.nodes:
         say(f"{count} nodes")
@@ -99,7 +99,7 @@ def by_nodes(plan: Plan) -> list[Result]:
 
 
 def by_held(plan: Plan) -> list[Result]:
-    """The cycle in clusters that hold more and more jobs, one cluster after the other."""
+    """The cycle in clusters that hold growing numbers of jobs, one after the other."""
     results: list[Result] = []
     for held in plan.held:
         with ExitStack() as stack:
@@ -111,7 +111,7 @@ def by_held(plan: Plan) -> list[Result]:
 
 
 def _bench(plan: Plan, nodes: int, stack: ExitStack) -> ClusterBench:
-    """A cluster, warmed up by a few jobs."""
+    """A cluster, warmed up with a few jobs."""
     bench = ClusterBench(stack.enter_context(cluster([plan.server] * nodes)), plan.size)
     for step in WAYS:
         way = Way(step, min(nodes, plan.replicate), False, 16, plan.clients)

@@ -1,7 +1,7 @@
-"""Our node beside other queues that do the same jobs in the same run.
+"""Compares our node with other queues that do the same work in the same run.
 
-Every server in turn, again and again, each started anew in every round. What is not installed is
-left out. docs/performance-tables.md explains the figures.
+The servers take turns, and each is restarted in every round. Those that are not installed are left
+out. docs/performance-tables.md explains the figures.
 """
 
 from __future__ import annotations
@@ -50,35 +50,36 @@ PAGE = "performance-tables.md"
 SECTION = "compare"
 SUMMARY = ("performance.md", "compare summary")
 KEYS = tuple(subject.key for subject in all_subjects())
+README_PICTURE, README_LEVEL = "compare-short.svg", "everysec"
 LEVEL_TITLES = {"none": "none", "everysec": "every second", "always": "every write"}
 SETTLE_SECONDS = 30.0
 POLL_SECONDS = 0.005
 WARM_UP = 4
-# Of each client, on an average. The first is not timed.
+# Per client, on average. The first is not timed.
 LEAST_BATCHES = 2
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What is measured. A measurement ends after ``jobs`` jobs or ``seconds``, with whole
-    batches, and with at least two for each client."""
+    """What to measure. A measurement ends after ``jobs`` jobs or ``seconds``, with whole batches,
+    and at least two for each client."""
 
     subjects: tuple[str, ...] = option(KEYS, "what", choices=KEYS)
     durability: tuple[Level, ...] = option(LEVELS, "when files are synced", choices=LEVELS)
     pipelines: tuple[int, ...] = option((1, 16), "pipeline depths")
     clients: int = option(50, "connections", quick=4)
     rounds: int = option(3, "how often everything is measured", quick=1)
-    jobs: int = option(100_000, "most jobs of a measurement", quick=128)
-    seconds: float = option(3.0, "most time of a measurement")
+    jobs: int = option(100_000, "maximum jobs in a measurement", quick=128)
+    seconds: float = option(3.0, "maximum time of a measurement")
     size: int = option(100, "bytes of a job's body", parse=size(SERIAL_DIGITS))
-    dir: str = option("", "where the servers have their files (default: $TMPDIR)")
+    dir: str = option("", "directory for the servers' files (default: $TMPDIR)")
     server: tuple[str, ...] = option(DISQUE_COMMAND, "the command that starts a node", parse=words)
 
 
 @dataclass(frozen=True, slots=True)
 class Result:
     """One measurement. Times are in seconds: ``cpu`` is that of all processes of the server,
-    ``own_cpu`` the generator's; the percentiles are of the time that a batch's life takes."""
+    ``own_cpu`` the generator's; percentiles are of the duration of a batch's life."""
 
     subject: str
     level: Level
@@ -94,18 +95,18 @@ class Result:
 
     @property
     def rate(self) -> float:
-        """Jobs a second that went through their whole lives."""
+        """Jobs per second that completed their lives."""
         return self.jobs / self.seconds
 
     @property
     def cpu_us(self) -> float:
-        """CPU time of the server for one job, in microseconds."""
+        """CPU time of the server per job, in microseconds."""
         return self.cpu / self.jobs * 1e6
 
 
 def run(plan: Plan) -> Findings:
-    """Measures every subject at every level that it has. Raises ServerError when one does not
-    work, or none is there."""
+    """Measures every subject at every level that it supports. Raises ServerError if one fails, or
+    none is installed."""
     subjects = [one for one in all_subjects(plan.server) if one.key in plan.subjects]
     present = [subject for subject in subjects if subject.missing() is None]
     notes = [note for subject in subjects if (note := subject.missing())]
@@ -131,12 +132,14 @@ def run(plan: Plan) -> Findings:
         "for the generator": str(len(GENERATOR_CPUS)),
         "files on": _file_system(Path(plan.dir or tempfile.gettempdir())),
     }
-    picture = Picture("compare.svg", chart(results, alt), alt)
-    return Findings(text, results, [picture], facts, summary_table(results))
+    pictures = [Picture("compare.svg", chart(results, alt), alt)]
+    if short := [result for result in results if result.level == README_LEVEL]:
+        pictures.append(Picture(README_PICTURE, chart(short, alt)))
+    return Findings(text, results, pictures, facts, summary_table(results))
 
 
 def _file_system(path: Path) -> str:
-    """The kind of file system that a directory is on: a sync of a tmpfs costs nothing."""
+    """The file system of a directory: syncing a tmpfs costs nothing."""
     path = path.resolve()
     best, kind = -1, "?"
     for line in Path("/proc/mounts").read_text().splitlines():
@@ -169,7 +172,7 @@ def _measured(plan: Plan, subject: Subject, level: Level, number: int) -> Iterat
 def _work(
     plan: Plan, client: Client, server: Server, pipeline: int, jobs: int
 ) -> tuple[Load, list[float], float]:
-    """Leads so many jobs through their lives and looks that none of them is left. Returns what the
+    """Takes ``jobs`` jobs through their lives and checks that none is left. Returns what the
     generator saw, the times of the batches and the CPU time of the server (s)."""
     new = bodies(plan.size)
     prepared = [list(islice(new, pipeline)) for _ in range(jobs // pipeline)]
@@ -184,7 +187,7 @@ def _work(
         batches = until(time.perf_counter() + plan.seconds, least, prepared)
         done = load.run(socks, [client.lives(n, batches, times) for n in range(plan.clients)])
         cpu = server.family_cpu_seconds() - before
-    # Servers that do not answer an acknowledge need not have seen all of them yet.
+    # Servers that do not confirm acknowledgements may not have seen all of them yet.
     deadline = time.monotonic() + SETTLE_SECONDS
     while left := client.unfinished(server.port):
         if time.monotonic() > deadline:
@@ -194,7 +197,7 @@ def _work(
 
 
 def until(deadline: float, least: int, prepared: Sequence[Sequence[bytes]]) -> Batches:
-    """The batches until the deadline (time.perf_counter), but ``least`` of them in any case."""
+    """Batches until the deadline (time.perf_counter), but at least ``least``."""
     for number, batch in zip(count(), prepared, strict=False):
         if number >= least and time.perf_counter() > deadline:
             return
@@ -207,7 +210,7 @@ def until(deadline: float, least: int, prepared: Sequence[Sequence[bytes]]) -> B
 def _settings(
     results: Sequence[Result],
 ) -> list[tuple[Level, int, list[tuple[str, list[Result]]]]]:
-    """Level, pipeline depth, and the rounds of each server with its name, in their order."""
+    """Level, pipeline depth, and the rounds of each server with its name, in order."""
     subjects = {subject.key: subject for subject in all_subjects()}
     found = []
     for (level, pipeline), cell in grouped(results, lambda r: (r.level, r.pipeline)).items():
@@ -221,8 +224,8 @@ def _settings(
 
 
 def ratio_table(results: Sequence[Result]) -> str:
-    """One row for each server in each setting. Ratios are those of the first server of the setting
-    to this one, within a round each."""
+    """One row for each server in each setting. Ratios are of the setting's first server to this
+    one, within each round."""
     titles = ["synced", "pipelined", "server", "jobs/s", "rate ratio", "(range)"]
     titles += ["CPU µs a job", "CPU ratio", "(range)", "p50 / p99 ms"]
     rows = []
@@ -237,8 +240,8 @@ def ratio_table(results: Sequence[Result]) -> str:
 
 
 def summary_table(results: Sequence[Result]) -> str:
-    """One row for each server but the first, with the ratio of CPU times, and in brackets that of
-    rates, in each setting."""
+    """One row for each server except the first, with the ratio of CPU times, and that of rates in
+    brackets, for each setting."""
     titles = ["beside"]
     cells: dict[str, dict[str, str]] = {}
     for level, pipeline, servers in _settings(results):
@@ -269,8 +272,8 @@ INK, FAINT = "#1e293b", "#64748b"
 
 
 def chart(results: Sequence[Result], alt: str) -> str:
-    """Bars: rates on the left, CPU time on the right, a row of two panels for each setting. The
-    first server of a setting stands out."""
+    """A bar chart: rates on the left, CPU time on the right, a row of two panels for each setting.
+    The first server of a setting is highlighted."""
     half = (WIDTH - 2 * MARGIN) // 2
     note = "a job: added, taken, acknowledged; +: generator at its limit"
     heads = ("jobs a second (longer is better)", "CPU µs a job (shorter is better)")

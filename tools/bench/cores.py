@@ -1,10 +1,10 @@
-"""What the cores of one machine are good for.
+"""The gain from using more cores of one machine.
 
-One node against two that form a cluster, on this machine and under the same load. Each node has
-generators of its own, as each client has a node; jobs live through ADDJOB, GETJOB and ACKJOB in
-batches, or go from producers at one node to consumers at the other. Measured are jobs in a second,
-the CPU time that all nodes use for a job, and that of the generators, which share the same cores:
-so their requests are made beforehand and used again and again.
+Compares one node with a cluster of two, on this machine and under the same load. Each node has its
+own generators, as each client has a node; jobs go through ADDJOB, GETJOB and ACKJOB in batches, or
+from producers at one node to consumers at the other. The run measures jobs per second, the CPU time
+of all nodes per job, and that of the generators. These share the same cores, so their requests are
+prepared in advance and reused.
 """
 
 from __future__ import annotations
@@ -37,17 +37,17 @@ AOF = {
     "everysec": ("--appendonly", "yes", "--appendfsync", "everysec"),
 }
 WARM_UP = 0.3  # s
-ACROSS_RATE = 50_000  # jobs, for each second of a measurement
-PREPARED = 64  # batches that go round
+ACROSS_RATE = 50_000  # jobs per second of a measurement
+PREPARED = 64  # batches to reuse
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What is measured: each way for ``seconds`` in each round, with so many ``clients`` in all."""
+    """What to measure: each way for ``seconds`` in each round, with ``clients`` in total."""
 
     rounds: int = option(5, "how often everything is measured", quick=1)
-    nodes: int = option(2, "nodes beside the single one")
-    clients: int = option(64, "of all nodes together")
+    nodes: int = option(2, "nodes to compare with a single one")
+    clients: int = option(64, "clients of all nodes together")
     pipelines: tuple[int, ...] = option((16, 64), "jobs in a batch", quick=(16,))
     seconds: float = option(2.0, "of each measurement", quick=0.2)
     size: int = option(100, "bytes of a job's body", parse=size(SERIAL_DIGITS))
@@ -58,9 +58,9 @@ class Plan:
 class Way:
     """How jobs go through their lives.
 
-    ``step`` is one of STEPS: each command about one job; GETJOB and ACKJOB about a batch; that,
-    but with the producers at the first node and the consumers at the last. ``pinned``: each node
-    and its generator have a CPU, and the generator of a single node another one; else the kernel
+    ``step`` is one of STEPS: one job per command; GETJOB and ACKJOB for a batch; or the same with
+    the producers at the first node and the consumers at the last. ``pinned``: each node shares a
+    CPU with its generator, and the generator of a single node has its own; otherwise the kernel
     decides.
     """
 
@@ -85,22 +85,22 @@ class Result:
 
     @property
     def rate(self) -> float:
-        """Jobs in a second."""
+        """Jobs per second."""
         return self.jobs / self.seconds
 
     @property
     def cpu_us(self) -> float:
-        """CPU time of all nodes for a job, in microseconds."""
+        """CPU time of all nodes per job, in microseconds."""
         return self.cpu / self.jobs * 1e6
 
     @property
     def own_us(self) -> float:
-        """CPU time of the generators for a job, in microseconds."""
+        """CPU time of the generators per job, in microseconds."""
         return self.own_cpu / self.jobs * 1e6
 
 
 def ways(pipelines: Sequence[int], levels: Sequence[str]) -> list[Way]:
-    """All that is measured."""
+    """All ways to measure."""
     found = [Way("one by one", 1, "none", False)]
     for pinned in (False, True):
         for aof in levels:
@@ -111,7 +111,7 @@ def ways(pipelines: Sequence[int], levels: Sequence[str]) -> list[Way]:
 
 
 def run(plan: Plan) -> Findings:
-    """Every way with one node and with several, in turn, in every round."""
+    """Measures every way with one node and with several, in turn, in every round."""
     results: list[Result] = []
     for round in range(plan.rounds):
         for aof, found in grouped(ways(plan.pipelines, tuple(AOF)), lambda way: way.aof).items():
@@ -128,11 +128,11 @@ def run(plan: Plan) -> Findings:
 
 
 def placed(way: Way, nodes: int, cpus: Sequence[int]) -> list[tuple[set[int], set[int]]]:
-    """On which CPUs each node and its generator may run."""
+    """The CPUs on which each node and its generator may run."""
     if not way.pinned:
         return [(set(cpus), set(cpus))] * nodes
     if nodes == 1:
-        # The best there is for it: nobody takes its CPU.
+        # The best case for it: nothing else uses its CPU.
         return [({cpus[-1]}, set(cpus[:-1]) or {cpus[-1]})]
     return [({cpus[n % len(cpus)]}, {cpus[n % len(cpus)]}) for n in range(nodes)]
 
@@ -158,8 +158,8 @@ def _measure(plan: Plan, way: Way, group: Cluster, round: int) -> Result:
 
 
 def _across(plan: Plan, way: Way, group: Cluster, round: int) -> Result:
-    """Jobs are added at the first node and taken at the last, at the same time: what a job costs
-    that moves. One generator does it, until the last job has ended."""
+    """Adds jobs at the first node while taking them at the last: the cost of a job that moves. One
+    generator does both, until the last job has ended."""
     clients = max(1, plan.clients // 2)
     words = Batched(way.pipeline, plan.size)
     single = copied(plan.size, QUEUE, 1, False)
@@ -184,9 +184,9 @@ def _across(plan: Plan, way: Way, group: Cluster, round: int) -> Result:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """The work of one generator: at which port, on which CPUs, by how many clients; in batches of
-    so many (``pipeline``), with one GETJOB and one ACKJOB for each (``batched``) or one a job;
-    ``size`` is that of a body in bytes."""
+    """The work of one generator: port, CPUs, number of clients; jobs per batch (``pipeline``), with
+    one GETJOB and ACKJOB for each batch (``batched``) or for each job; ``size`` of a body in
+    bytes."""
 
     port: int
     cpus: frozenset[int]
@@ -197,8 +197,8 @@ class Part:
 
 
 def split(way: Way, ports: Sequence[int], cpus: Sequence[set[int]], plan: Plan) -> list[Part]:
-    """The generators: as many as there are nodes, and as many for a single node, so that it is
-    not for want of load that it is slower."""
+    """The generators: one for each node, and the same number for a single node, so that it never
+    lacks load."""
     clients = max(1, plan.clients // plan.nodes)
     batched = way.step == "batch"
     return [
@@ -215,9 +215,9 @@ def split(way: Way, ports: Sequence[int], cpus: Sequence[set[int]], plan: Plan) 
 
 
 def drive(parts: Sequence[Part], seconds: float) -> tuple[int, float, float]:
-    """Does all parts at the same time, each in a process of its own. Returns the jobs that went
-    through their lives, wall seconds, and CPU seconds of the generators. Raises LoadError when a
-    reply is not what it has to be, or a generator ends."""
+    """Runs all parts at the same time, each in its own process. Returns the number of completed
+    jobs, wall seconds, and CPU seconds of the generators. Raises LoadError on a wrong reply, or if
+    a generator ends."""
     with ExitStack() as stack:
         generators = [stack.enter_context(worker("a generator", _generate, p)) for p in parts]
         for generator in generators:
@@ -231,7 +231,7 @@ def drive(parts: Sequence[Part], seconds: float) -> tuple[int, float, float]:
 
 
 def _generate(pipe: Connection, part: Part) -> None:
-    """The life of a generator's process."""
+    """The main function of a generator's process."""
     os.sched_setaffinity(0, part.cpus)
     words = Batched(part.pipeline, part.size)
     single = copied(part.size, QUEUE, 1, False)
@@ -249,8 +249,8 @@ def _generate(pipe: Connection, part: Part) -> None:
 
 
 def until(deadline: float, batches: Sequence[Exchange], given: list[int]) -> Iterator[Exchange]:
-    """The batches again and again until the deadline (time.perf_counter); ``given`` gets the
-    number of commands of each."""
+    """Repeats the batches until the deadline (time.perf_counter); appends the number of commands of
+    each to ``given``."""
     for batch in endless(batches):
         if time.perf_counter() > deadline:
             return
@@ -262,7 +262,7 @@ def until(deadline: float, batches: Sequence[Exchange], given: list[int]) -> Ite
 
 
 def gain_table(results: Sequence[Result]) -> str:
-    """One row for each way: what several nodes gain beside one, round by round."""
+    """One row for each way: the gain of several nodes over one, round by round."""
     many = max(result.nodes for result in results)
     titles = ["a job's life", "in batches of", "AOF", "CPUs", "jobs/s, 1 node"]
     titles += [f"jobs/s, {many} nodes", "gain", "(range)", "node CPU us a job, 1 node"]
@@ -281,6 +281,6 @@ def gain_table(results: Sequence[Result]) -> str:
 
 
 def elsewhere(one: Sequence[Result], more: Sequence[Result]) -> float:
-    """The gain where no generator takes anything of the nodes' CPUs: each node has a CPU, so it
-    is the number of nodes, less what a job costs more CPU time."""
+    """The gain without generators on the nodes' CPUs: the number of nodes, reduced by the extra CPU
+    time per job."""
     return more[0].nodes * median(a.cpu_us / b.cpu_us for a, b in zip(one, more, strict=True))

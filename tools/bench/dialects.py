@@ -1,9 +1,9 @@
-"""The work itself: one job queue in the words of each server.
+"""The work: a job queue in each server's commands.
 
-A *dialect* encodes the three steps of a job's life (add, take, ack) and knows what their
-replies look like; ``scripts`` drive a connection through them. Redis does the job
-as its reliable queues do (LPUSH adds, RPOPLPUSH takes into the worker's own list of jobs in
-hand, LREM removes the job from there), or with a stream and a group.
+A *dialect* encodes the three steps of a job's life (add, take, ack) and knows their replies;
+``scripts`` drive a connection through them. Redis uses its reliable queue pattern (LPUSH adds,
+RPOPLPUSH moves a job into the worker's own list, LREM removes it from there), or a stream with a
+group.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ IN_HAND = b"bench:in-hand:%d"
 ID_LENGTH = 40
 CRLF = b"\r\n"
 ADD_TIMEOUT = b"20000"  # ms
-# Nothing is to be queued again while it is measured.
+# Nothing must be requeued during a measurement.
 LONG = (b"RETRY", b"86400", b"TTL", b"604800")
 
 
@@ -33,7 +33,7 @@ def encode(*args: bytes) -> bytes:
 
 
 def bad_reply(reply: bytes) -> LoadError:
-    """The error that names what the server said, its first error line if there is one."""
+    """The error for a wrong reply, with its first error line if there is one."""
     lines = reply.split(CRLF)
     said = next((line for line in lines if line.startswith(b"-")), reply[:100])
     return LoadError(f"the server answered {said!r}")
@@ -43,7 +43,7 @@ def bad_reply(reply: bytes) -> LoadError:
 
 
 class FixedReply(Shape):
-    """Replies that all have one size: ``head`` begins each, ``lines`` CRLFs are in each."""
+    """Replies of a fixed size: each begins with ``head`` and contains ``lines`` CRLFs."""
 
     def __init__(self, head: bytes, size: int, lines: int) -> None:
         self.head = head
@@ -54,7 +54,7 @@ class FixedReply(Shape):
         size = self.size
         missing = count * size - len(reply)
         if missing == 0:
-            # A reply of another kind among good ones shifts the first bytes of what follows.
+            # A different reply among good ones shifts the first bytes of those after it.
             if (
                 reply.startswith(self.head)
                 and reply[::size] == self.head[:1] * count
@@ -63,7 +63,7 @@ class FixedReply(Shape):
             ):
                 return True
             raise bad_reply(reply)
-        # Seen here, a wrong reply is reported at once instead of when the wait for more ends.
+        # Check here to report a wrong reply at once, not after waiting for more.
         tail = reply[len(reply) // size * size :][: len(self.head)]
         if missing < 0 or not self.head.startswith(tail):
             raise bad_reply(reply)
@@ -71,7 +71,7 @@ class FixedReply(Shape):
 
 
 class ConstantReply(Shape):
-    """Replies that are all the same bytes."""
+    """Identical replies."""
 
     def __init__(self, text: bytes) -> None:
         self.text = text
@@ -86,7 +86,7 @@ class ConstantReply(Shape):
 
 
 class ArrayReply(Shape):
-    """A reply of an array of any length, or of none; each of its elements takes ``each`` bytes."""
+    """A reply that is an array of any length, or null; each element takes ``each`` bytes."""
 
     def __init__(self, each: int) -> None:
         self.each = each
@@ -103,7 +103,7 @@ class ArrayReply(Shape):
 
 
 class LinesReply(Shape):
-    """Replies of so many ``lines``, each of which begins with ``head`` (maybe itself lines)."""
+    """Replies of ``lines`` lines, each of which begins with ``head`` (which may contain lines)."""
 
     def __init__(self, head: bytes, lines: int) -> None:
         self.head = head
@@ -128,14 +128,14 @@ class LinesReply(Shape):
 
 
 class Dialect(ABC):
-    """One server's words for the work. ``size`` is a job's body in bytes."""
+    """One server's commands for the work. ``size``: of a job's body in bytes."""
 
     commands: ClassVar[Mapping[str, str]] = {}
-    """The command's name for each of the steps "add", "take" and "ack"."""
+    """The command names of the steps "add", "take" and "ack"."""
     length: ClassVar[bytes] = b""
-    """The request for the number of jobs queued."""
+    """The request for the number of queued jobs."""
     setup: ClassVar[tuple[bytes, bytes]] = PING
-    """A request that makes the queue on a new server, and its reply."""
+    """A request that creates the queue on a new server, and its reply."""
     acks: int = 1
     """The commands that end a job."""
     added: Shape
@@ -152,14 +152,14 @@ class Dialect(ABC):
 
     @abstractmethod
     def ack(self, worker: int, handle: bytes) -> bytes:
-        """The request that ends the job of a handle, which this worker took."""
+        """The request that ends the job with a handle, which this worker took."""
 
     @abstractmethod
     def handles(self, replies: bytes) -> list[bytes]:
-        """What acknowledges each of the jobs in the replies to a batch of takes."""
+        """The handles of the jobs in the replies to a batch of takes."""
 
     def unfinished(self, port: int) -> int:
-        """The jobs that are queued."""
+        """The number of queued jobs."""
         reply = ask_once(port, self.length)
         if not reply.startswith(b":"):
             raise bad_reply(reply)
@@ -167,7 +167,7 @@ class Dialect(ABC):
 
 
 class _FixedDialect(Dialect):
-    """Takes have replies of one size, in which the handle has a fixed place."""
+    """A dialect whose takes have replies of a fixed size, with the handle at a fixed place."""
 
     taken: FixedReply
     _handle: slice
@@ -178,7 +178,7 @@ class _FixedDialect(Dialect):
 
 
 class Disque(_FixedDialect):
-    """ADDJOB, GETJOB, ACKJOB; with ``options`` of ADDJOB."""
+    """ADDJOB (with ``options``), GETJOB, ACKJOB."""
 
     commands: ClassVar = {"add": "ADDJOB", "take": "GETJOB", "ack": "ACKJOB"}
     length = encode(b"QLEN", QUEUE)
@@ -210,28 +210,28 @@ class Disque(_FixedDialect):
 
 
 def copied(size: int, queue: bytes, replicate: int, asynchronous: bool) -> Disque:
-    """The words for jobs of one queue with copies; a take waits for a job."""
+    """A dialect for replicated jobs in one queue; a take waits for a job."""
     options = (ADD_TIMEOUT, b"REPLICATE", b"%d" % replicate, *LONG, *[b"ASYNC"] * asynchronous)
     return Disque(size, queue, options, waits=True)
 
 
 def timed(size: int, *options: bytes) -> Disque:
-    """The words for jobs delivered at most once, which something happens to later."""
+    """A dialect for jobs delivered at most once, with a timer."""
     return Disque(size, options=(b"0", b"RETRY", b"0", *options))
 
 
 class Batched:
-    """GETJOB with COUNT, which gives as many (``take``) or what there is (``wait``), and ACKJOB
-    with all that it gave.
+    """GETJOB with COUNT, for exactly that many (``take``) or what is available (``wait``), and one
+    ACKJOB for all of them.
 
     Args:
-        count: jobs of a batch. size: bytes of a body.
+        count: jobs in a batch. size: bytes of a body.
     """
 
     def __init__(self, count: int, size: int) -> None:
         one = Disque(size).taken
         head = b"*%d\r\n" % count
-        # Each job is as in a reply with one, less the head of that.
+        # Each job is as in a reply with one job, without its head.
         self._each = one.size - len(b"*1\r\n")
         self._first = len(one.head) - len(b"*1\r\n") - len(b"$40\r\n")
         self.take = encode(b"GETJOB", b"NOHANG", b"COUNT", b"%d" % count, b"FROM", QUEUE)
@@ -243,7 +243,7 @@ class Batched:
         self.waited = ArrayReply(self._each)
 
     def ack(self, reply: bytes) -> bytes:
-        """The request that ends the jobs of a reply."""
+        """The request that ends the jobs in a reply."""
         length = len(b"$40\r\n\r\n") + ID_LENGTH
         places = range(reply.index(CRLF) + 2 + self._first, len(reply), self._each)
         ids = [reply[at : at + length] for at in places]
@@ -270,8 +270,8 @@ class RedisList(_FixedDialect):
         return encode(b"RPOPLPUSH", QUEUE, IN_HAND % worker)
 
     def ack(self, worker: int, handle: bytes) -> bytes:
-        # A worker ends its jobs in the order in which it took them, so the job is the one
-        # in hand for longest, at the tail: -1 searches from there.
+        # A worker ends its jobs in the order in which it took them, so the job is the oldest in its
+        # list, at the tail: -1 searches from there.
         mine = IN_HAND % worker
         head = b"*4\r\n$4\r\nLREM\r\n$%d\r\n%b\r\n$2\r\n-1\r\n" % (len(mine), mine)
         return b"%b$%d\r\n%b\r\n" % (head, len(handle), handle)
@@ -279,7 +279,7 @@ class RedisList(_FixedDialect):
 
 class RedisStream(Dialect):
     """A stream with a group: XADD, XREADGROUP, XACK and, unless entries are ``kept`` in the
-    stream for ever, XDEL, sent together with the XACK."""
+    stream forever, XDEL, sent together with the XACK."""
 
     commands: ClassVar = {"add": "XADD", "take": "XREADGROUP", "ack": "XACK"}
     setup: ClassVar = (encode(b"XGROUP", b"CREATE", QUEUE, GROUP, b"0", b"MKSTREAM"), b"+OK")
@@ -293,7 +293,7 @@ class RedisStream(Dialect):
         body = b"x" * size
         self._head, self._tail = encode(b"XADD", queue, b"*", b"b", body).split(body)
         self.added = LinesReply(b"$", 2)
-        # A list of streams, of a name and entries, of an id and fields.
+        # A list of streams (name and entries) with entries (id and fields).
         self.taken = LinesReply(b"*1\r\n*2\r\n$%d\r\n%b" % (len(queue), queue), self.LINES)
         self.acked = ConstantReply(b":1\r\n")
         self._ack = (
@@ -325,7 +325,7 @@ class RedisStream(Dialect):
 
 
 class Bananaq(Dialect):
-    """QADD, QGET, QACK; events stay for other groups."""
+    """QADD, QGET, QACK; events are kept for other groups."""
 
     def __init__(self, queue: bytes) -> None:
         self.queue = queue
@@ -353,7 +353,7 @@ class Beanstalk(Dialect):
     setup: ClassVar = (b"watch %b\r\n" % TUBE, b"WATCHING 1")
 
     def __init__(self, size: int) -> None:
-        # Priority 0, no delay, 120 s to work.
+        # Priority 0, no delay, 120 s to run.
         self._head = b"put 0 0 120 %d\r\n" % size
         self.added = LinesReply(b"INSERTED ", 1)
         self.taken = LinesReply(b"RESERVED ", 2)
@@ -372,7 +372,7 @@ class Beanstalk(Dialect):
         return [line.split(b" ")[1] for line in replies.split(CRLF)[:-1:2]]
 
     def unfinished(self, port: int) -> int:
-        # A line ends with a mere LF inside of the reply, and with CRLF after it.
+        # Lines within the reply end with LF, and the reply ends with CRLF.
         reply = ask_once(port, b"stats-tube %b\r\n" % TUBE).decode()
         kinds = ("ready", "reserved", "delayed", "buried")
         found = [

@@ -1,5 +1,5 @@
-"""The program that ``frameworks`` measures: sends messages, or runs them, and prints how many
-seconds that took, and how many of the CPU."""
+"""The program that ``frameworks`` measures: sends or runs messages, and prints the seconds and CPU
+seconds that it took."""
 
 import json
 import sys
@@ -14,7 +14,7 @@ from disque_trio.integrations.dramatiq import DisqueBroker
 
 
 def main(part: str, url: str, messages: int, threads: int) -> tuple[float, float]:
-    """Seconds, and CPU seconds of this process, for so many messages.
+    """Seconds, and CPU seconds of this process, for ``messages`` messages.
 
     Args:
         part: ``send`` or ``work``.

@@ -1,9 +1,9 @@
-"""What the event log costs a node: CPU of the engine process with and without it.
+"""The cost of the event log: CPU time of the node with and without it.
 
-Two nodes run side by side, one with ``event-log yes``, and are measured in turn: adding, taking and
-acknowledging the same jobs. Shown is the least of all rounds, since whatever else the machine does
-only adds to it, and the median of the ratios of two measurements next to each other in time. The
-process that writes the log is counted by itself, and kept off the CPU of the node.
+Two nodes run side by side, one with ``event-log yes``, and take turns adding, taking and
+acknowledging the same jobs. The table shows the minimum over all rounds, because other load only
+adds to it, and the median of the ratios of adjacent measurements. The process that writes the log
+is counted separately, and kept off the node's CPU.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ WITH_LOG = ("--event-log", "yes")
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """How much is measured."""
+    """How much to measure."""
 
     rounds: int = option(5, "how often everything is measured", quick=1)
     jobs: int = option(50_000, "in each step", quick=1_000)
@@ -41,7 +41,7 @@ class Plan:
 
 
 def written(server: Server) -> tuple[dict[str, str], float]:
-    """INFO when all events so far are in files, and the CPU seconds of the process that writes."""
+    """INFO once all events so far are in files, and the CPU seconds of the writing process."""
     deadline = time.monotonic() + DRAIN_SECONDS
     while True:
         fields = info(server.port, b"persistence")
@@ -66,7 +66,7 @@ def run(plan: Plan) -> Findings:
         for round in range(plan.rounds):
             for pipeline in plan.pipelines:
                 setting = Setting(round, pipeline, plan.clients)
-                # Who goes first changes, so that a drift of the machine favours nobody.
+                # Alternate the order, so that a drift of the machine favours neither.
                 order = ("off", "on") if round % 2 else ("on", "off")
                 samples = {name: benches[name].steps(setting, plan.jobs) for name in order}
                 written(on)

@@ -1,4 +1,4 @@
-"""Fills a server with jobs and ends them again, in big portions."""
+"""Fills a server with jobs and ends them again, in large batches."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from tools.bench.load import Exchange, Script, ask_once, connections, info, run
 from tools.bench.scripts import add_batches, bodies, portions, send, take
 from tools.bench.servers import Server
 
-SPARE = 2_000  # jobs that make a server used to its work
-CLIENTS = 2  # so that server and generator work at the same time
+SPARE = 2_000  # jobs to warm up a server
+CLIENTS = 2  # so that server and generator work in parallel
 PIPELINE = 500
 PORTION = 100_000
 ID_REPLY = ID_LENGTH + 3  # "+", an id, CRLF
 
 
 def ends(word: bytes, ids: Sequence[bytes], many: int, each: int) -> list[Exchange]:
-    """Batches of ``each`` commands with ``many`` ids in each, as long as there are. All replies
-    of a batch count as one: the number of jobs of each command."""
+    """Batches of ``each`` commands with ``many`` ids each, until the ids run out. Each reply is the
+    number of jobs of its command."""
     parts = [ids[at : at + many] for at in range(0, len(ids), many)]
     found = []
     for at in range(0, len(parts), each):
@@ -49,7 +49,7 @@ class Filler:
     ids: list[bytes] = field(default_factory=list)
 
     def add(self, jobs: int, dialect: Dialect, keep: bool = False) -> None:
-        """Add ``jobs`` jobs in the words of ``dialect``; ``keep`` their ids."""
+        """Add ``jobs`` jobs in ``dialect``; ``keep``: remember their ids."""
         new = bodies(self.size)
         for count in portions(jobs, PORTION):
             batches = iter(add_batches(dialect, new, count, PIPELINE))
@@ -59,12 +59,12 @@ class Filler:
                 self.ids += ids_in(kept)
 
     def take(self, jobs: int, dialect: Dialect) -> None:
-        """Have ``jobs`` jobs delivered, which are not ended."""
+        """Take ``jobs`` jobs without ending them."""
         for count in portions(jobs, PORTION):
             self._run([take(dialect, 0, portions(count, PIPELINE), [])])
 
     def end(self, word: bytes, many: int) -> None:
-        """End all jobs whose ids are kept, ``many`` with one command."""
+        """End all remembered jobs, ``many`` per command."""
         ids, self.ids = self.ids, []
         each = max(1, PIPELINE // many)
         for at in range(0, len(ids), PORTION):
@@ -86,7 +86,7 @@ class Filler:
         return int(self.command(b"QLEN", QUEUE)[1:])
 
     def settled_rss(self) -> int:
-        """Resident bytes once they do not change any more."""
+        """Resident bytes, once they no longer change."""
         last = self.server.rss_bytes()
         while True:
             time.sleep(1.0)
@@ -96,7 +96,7 @@ class Filler:
             last = now
 
     def warm(self, dialect: Dialect) -> None:
-        """Make the node used to its work, and let it hold any number of jobs."""
+        """Warm up the node, and let it hold any number of jobs."""
         self.command(b"CONFIG", b"SET", b"maxmemory", b"0")
         self.add(SPARE, dialect, keep=True)
         self.end(b"ACKJOB", 1)

@@ -1,7 +1,7 @@
-"""Stacks as a sampling profiler counts them, and their picture: a flame graph.
+"""Stack samples of a profiler, and their picture: a flame graph.
 
-Stacks come as text, one a line: frames from the outermost to the innermost with semicolons in
-between, a space, and how often the stack was seen. py-spy writes that with ``--format raw``.
+Stacks are lines of text: frames from the outermost to the innermost separated by semicolons, a
+space, and a count. py-spy writes this with ``--format raw``.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from disque_trio import svg
 
 Stack = tuple[str, ...]
 
-WIDTH = 1200  # of the picture, pixels
+WIDTH = 1200  # pixels
 ROW = 17
 MARGIN = 10
 HEAD = 46
 LEAST = 0.25  # pixels; a narrower box is left out
-CHARACTER = 6.6  # pixels that one takes
+CHARACTER = 6.6  # pixels per character
 STYLE = "svg{font:11px monospace}"
 
 ENGINE = "serve"
@@ -44,17 +44,17 @@ _ADDRESS = re.compile(r"0x[0-9a-f]+$")
 
 
 def read_stacks(lines: Iterable[str]) -> Counter[Stack]:
-    """The stacks in a profiler's text, how often each was seen; those of the engine begin with
-    its loop, and lines of one function are one frame. Threads that wait for work are left out.
+    """The stacks in a profiler's text, with counts. Stacks of the engine begin with its loop, and
+    lines of one function are merged. Threads that wait for work are left out.
 
     Raises:
-        ValueError: a line is none of a stack.
+        ValueError: a line is not a stack.
     """
     found: Counter[Stack] = Counter()
     for line in lines:
         text, _, count = line.rstrip().rpartition(" ")
         if not text:
-            raise ValueError(f"no stack: {line!r}")
+            raise ValueError(f"not a stack: {line!r}")
         stack = _collapse(text.split(";"))
         if not (stack[-1].startswith(WAITING) and any(WORKER in frame for frame in stack)):
             found[stack] += int(count)
@@ -66,7 +66,7 @@ def _collapse(frames: list[str]) -> Stack:
     for frame in frames:
         name = _frame_name(frame)
         if not name or (collapsed and collapsed[-1] == name):
-            continue  # the two functions that mypyc makes of one look the same
+            continue  # mypyc compiles one function to two, which look the same
         collapsed.append(name)
         if name.startswith(ENGINE):
             del collapsed[:-1]
@@ -74,11 +74,12 @@ def _collapse(frames: list[str]) -> Stack:
 
 
 def _frame_name(frame: str) -> str:
-    """How a frame is shown: ``Engine.turn (respserver/io/engine.py)``; empty: not at all."""
+    """The displayed name of a frame: ``Engine.turn (respserver/io/engine.py)``; empty to omit
+    it."""
     match = _FRAME.match(frame)
     name, file = (match["name"], match["file"]) if match else (frame, "")
     if _ADDRESS.match(name) or file.endswith(".h"):
-        return ""  # what a header has is a part of the function that it was written into
+        return ""  # code in a header belongs to the function that includes it
     compiled = _MYPYC.match(name)
     if compiled is not None:
         return compiled["name"].replace("___", ".") + " (compiled)"
@@ -97,7 +98,7 @@ def _kind(name: str) -> str:
 
 
 class _Box:
-    """A frame below others: how often it was seen, and what it called."""
+    """A frame in the tree: its count, and what it called."""
 
     __slots__ = ("called", "count")
 
@@ -122,8 +123,8 @@ def _depth(box: _Box) -> int:
 
 
 def draw(stacks: Counter[Stack], title: str) -> str:
-    """A flame graph as SVG. What was called stands below its caller, as wide as it was often
-    seen; a box says more when the pointer rests on it.
+    """A flame graph as SVG. Callees are below their callers, with widths proportional to their
+    counts; boxes have tooltips.
 
     Raises:
         ValueError: there is nothing to draw.
@@ -161,7 +162,7 @@ def _draw_called(box: _Box, x: float, y: int, scale: float, total: int, parts: l
 
 
 def shares(stacks: Counter[Stack], most: int) -> list[tuple[str, float]]:
-    """The functions in which the most stacks end, and their shares of all."""
+    """The functions in which most stacks end, and their shares."""
     ends: Counter[str] = Counter()
     for stack, count in stacks.items():
         ends[stack[-1]] += count

@@ -1,9 +1,8 @@
-"""What a message costs under a framework: Dramatiq on Disque, beside Dramatiq on Redis.
+"""The cost of a message in a framework: Dramatiq on Disque and on Redis.
 
-A program of its own sends messages one after the other; another one runs them, in a worker with as
-many threads as Dramatiq has by default, whose actor does nothing. The messages are there before
-it begins. Ratios are those of measurements next to each other in time; shown is the median of the
-rounds, and the range.
+One program sends messages one after the other; then another runs them in a worker with Dramatiq's
+default number of threads and an empty actor. Ratios compare measurements next to each other in
+time; the table shows the median of the rounds, and the range.
 """
 
 from __future__ import annotations
@@ -34,18 +33,18 @@ PARTS = ("send", "work")
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What is measured and how much of it."""
+    """What to measure, and how much."""
 
     rounds: int = option(5, "how often everything is measured", quick=1)
     messages: int = option(10_000, "a measurement", quick=200)
-    threads: int = option(8, "of the worker")
+    threads: int = option(8, "threads of the worker")
     server: tuple[str, ...] = option(DISQUE_COMMAND, "the command that starts a node", parse=words)
 
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """One measurement: ``rate`` in messages a second; ``program`` and ``cpu`` in us of the program
-    and of the server for a message."""
+    """One measurement: ``rate`` in messages per second; ``program`` and ``cpu``: CPU µs of the
+    program and the server per message."""
 
     way: str
     part: str
@@ -62,7 +61,7 @@ def run(plan: Plan) -> Findings:
         servers = [node, stack.enter_context(redis_server())]
         for number in range(plan.rounds):
             say(f"round {number + 1}")
-            # In turn the first one, so that neither has what the other leaves always.
+            # Alternate the order, so that neither always follows the other.
             for server in servers if number % 2 else reversed(servers):
                 samples += _measure(plan, server)
     return Findings("\n\n".join(report(samples, part) for part in PARTS), samples)
@@ -84,7 +83,7 @@ def _measure(plan: Plan, server: Server) -> Iterator[Sample]:
 
 
 def report(samples: list[Sample], part: str) -> str:
-    """The table of a part."""
+    """The table for one part."""
     by_way = grouped([one for one in samples if one.part == part], lambda sample: sample.way)
     base = by_way[BASE]
     rows = [

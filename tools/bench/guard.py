@@ -1,10 +1,9 @@
-"""Fails when a hot path got dearer, told in machine instructions.
+"""Fails if a hot path takes more machine instructions than before.
 
-Instructions do not depend on what else the machine does, so a tenth more is a tenth more. They do
-depend on the interpreter, and those of the compiled form on what compiled it: the baseline file has
-counts for each form with the versions that it was written with, and where there are none for those
-at hand nothing is judged. valgrind's callgrind counts.
-The exit status is 1 when a path is more than 10% dearer.
+Instruction counts do not depend on the load of the machine, so 10% more means 10% more. They do
+depend on the interpreter, and in the compiled build on the compiler: the baseline file has counts
+for each build and version, and a build without a matching baseline is not judged. valgrind's
+callgrind does the counting. The exit status is 1 if a path is more than 10% more expensive.
 """
 
 from __future__ import annotations
@@ -31,15 +30,15 @@ PINNED = False
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What is done."""
+    """What to do."""
 
-    forms: tuple[str, ...] = option(FORMS, "what is counted", choices=FORMS)
-    compiled: str = option(str(COMPILED), "the Python that has the compiled form")
-    update: bool = option(False, "what is counted now is the baseline from now on")
+    forms: tuple[str, ...] = option(FORMS, "the builds to count", choices=FORMS)
+    compiled: str = option(str(COMPILED), "the Python that has the compiled build")
+    update: bool = option(False, "make the new counts the baseline")
 
 
 Counts = dict[str, int]
-"""Instructions for one command of each path."""
+"""Instructions per command of each path."""
 
 _MARKS = """\
 #include <valgrind/callgrind.h>
@@ -50,7 +49,7 @@ void guard_dump(const char *name) { CALLGRIND_DUMP_STATS_AT(name); }
 
 
 def circumstances() -> str:
-    """What the counts of the form that is installed here depend on beside the sources."""
+    """The versions, besides the sources, on which the counts of the build installed here depend."""
     if form() != "compiled":
         return _interpreter()
     try:
@@ -75,10 +74,10 @@ def _interpreter() -> str:
 
 
 def known_as(python: str) -> str:
-    """The ``circumstances`` of the form that this Python has.
+    """The ``circumstances`` of the build that this Python has.
 
     Raises:
-        CountError: there is none.
+        CountError: it has none.
     """
     done = run_there(python, [], "tools.bench.guard", "print_circumstances")
     return done.strip()
@@ -90,11 +89,11 @@ def print_circumstances() -> None:
 
 
 def count(python: str, module: str = "tools.bench.guard_paths", *arguments: str) -> Counts:
-    """Count the instructions of all paths that ``main`` of a module takes, in the form that this
-    Python has. It is called with the library that tells callgrind what to count, and ``arguments``.
+    """Count the instructions of all paths in the ``main`` of a module, in the build that this
+    Python has. ``main`` gets the library that controls callgrind, and ``arguments``.
 
     Raises:
-        CountError: that is not possible.
+        CountError: counting failed.
     """
     with tempfile.TemporaryDirectory() as directory:
         marks = _compile_marks(Path(directory))
@@ -112,11 +111,11 @@ def count(python: str, module: str = "tools.bench.guard_paths", *arguments: str)
 
 
 def run_there(python: str, under: list[str], module: str, function: str, *arguments: str) -> str:
-    """What ``function`` of a module prints in the environment of another Python, ``under`` a
-    command. Raises CountError when it fails."""
+    """The output of a module's ``function`` in another Python's environment, run ``under`` a
+    command. Raises CountError if it fails."""
     command = [*under, *child(module, *arguments, function=function, python=python)]
     with environment_of(python) as environ:
-        # The same hashes, so the same collisions in dictionaries, each time.
+        # Fix the hashes, and so the collisions in dictionaries.
         environ |= {"PYTHONHASHSEED": "0", "PYTHONDONTWRITEBYTECODE": "1"}
         done = run_quietly(command, environ)
     if done.returncode:
@@ -125,7 +124,7 @@ def run_there(python: str, under: list[str], module: str, function: str, *argume
 
 
 def _compile_marks(directory: Path) -> Path:
-    """The library by which a program tells callgrind what to count."""
+    """Compile the library with which a program controls callgrind."""
     source = directory / "marks.c"
     source.write_text(_MARKS)
     library = directory / "marks.so"
@@ -136,7 +135,7 @@ def _compile_marks(directory: Path) -> Path:
 
 
 def read_counts(parts: list[str]) -> Counts:
-    """The counts in the files that callgrind wrote, less what counting itself costs."""
+    """The counts in callgrind's files, minus the cost of counting itself."""
     found: dict[str, tuple[int, int, int]] = {}
     for part in parts:
         name = re.search(r"^desc: Trigger: Client Request: (.+)\|(\d+)\|(\d+)$", part, re.MULTILINE)
@@ -154,37 +153,37 @@ def read_counts(parts: list[str]) -> Counts:
 
 
 def judge(counts: Counts, baseline: Counts) -> tuple[list[str], list[str]]:
-    """Compare with the baseline: a table's lines, and what is wrong."""
+    """Compare with the baseline. Returns the lines of a table, and the problems."""
     lines = []
     wrong = []
     width = max(map(len, [*counts, *baseline]))
     for path in sorted({*counts, *baseline}):
         now, before = counts.get(path), baseline.get(path)
         if now is None:
-            wrong.append(f"{path}: is in the baseline and was not counted")
+            wrong.append(f"{path}: in the baseline, but not counted")
             continue
         if before is None:
-            wrong.append(f"{path}: is not in the baseline")
+            wrong.append(f"{path}: not in the baseline")
             continue
         ratio = now / before
         remark = ""
         if ratio > LIMIT:
-            remark = "  dearer"
+            remark = "  more expensive"
             wrong.append(f"{path}: {before:,} instructions before, {now:,} now")
         elif ratio < 1 / LIMIT:
-            remark = "  cheaper: --update keeps it so"
+            remark = "  cheaper: use --update to lock this in"
         lines.append(f"{path:{width}} {before:>9,} {now:>9,} {ratio:6.3f}{remark}")
     return lines, wrong
 
 
 def run(plan: Plan, file: Path = BASELINE) -> int:
-    """Count and judge each form; returns the exit status."""
+    """Count and judge each build; returns the exit status."""
     pythons = {"pure": sys.executable, "compiled": plan.compiled}
     wrong = False
     for name in plan.forms:
         python = pythons[name]
         if not Path(python).exists():
-            print(f"guard: the {name} form is not there (make {name}): nothing is judged")
+            print(f"guard: the {name} build is missing (make {name}): not judged")
             continue
         try:
             wrong |= not _look_at(name, python, plan.update, file)
@@ -195,16 +194,17 @@ def run(plan: Plan, file: Path = BASELINE) -> int:
 
 
 def _look_at(name: str, python: str, update: bool, file: Path) -> bool:
-    """Count one form, and judge it or make it the baseline; False: a path got dearer.
+    """Count one build, and judge it or make it the baseline. Returns False if a path got more
+    expensive.
 
     Raises:
-        CountError: nothing could be counted.
+        CountError: counting failed.
     """
     known: dict[str, Counts] = json.loads(file.read_text()) if file.exists() else {}
     key = known_as(python)
     if not update and key not in known:
-        print(f"guard: there is no baseline for {key}: the {name} form is not judged")
-        print(f"guard: known are {'; '.join(known) or 'none'}")
+        print(f"guard: there is no baseline for {key}: the {name} build is not judged")
+        print(f"guard: baselines exist for {'; '.join(known) or 'none'}")
         return True
     counts = count(python)
     if update:
@@ -218,7 +218,7 @@ def _look_at(name: str, python: str, update: bool, file: Path) -> bool:
         print(f"guard: {name}: {text}", file=sys.stderr)
     if wrong:
         print(
-            "guard: if that is meant, `make guard ARGS=--update` makes it the baseline",
+            "guard: if this is intended, run `make guard ARGS=--update` to update the baseline",
             file=sys.stderr,
         )
     return not wrong

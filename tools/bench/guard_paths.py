@@ -1,7 +1,7 @@
 """The hot paths whose instructions are counted, one after the other in one process.
 
-``guard`` starts this under callgrind, which counts only while it is told to: around the turns of
-a server, not while requests are made or replies are read.
+``guard`` runs this under callgrind, which counts only the turns of a server, not the preparation of
+requests or the reading of replies.
 """
 
 from __future__ import annotations
@@ -35,29 +35,29 @@ from tools.bench.inprocess import (
 )
 from tools.bench.inprocess_cluster import ClusterDesk
 
-WARM = 192  # commands before the count begins, so that the interpreter knows the code
+WARM = 192  # commands before counting, so that the interpreter has specialized the code
 COUNTED = 480
 REQUEUED = 1000
-# Of what is dear, and known to the interpreter by then but for the way from node to node.
+# For expensive paths, of which only the part between nodes is still new to the interpreter.
 FEW = (48, 96)
 
 BASE = "nothing"
-"""The name of the count that says what counting itself costs, each time that it is switched on."""
+"""The name of the count for the cost of counting itself, each time that it is switched on."""
 
 
 class Counter(Protocol):
-    """What counts."""
+    """A way to count."""
 
     def toggle(self) -> None:
-        """Begin to count, or stop."""
+        """Start or stop counting."""
 
     def name(self, path: str, commands: int, turns: int) -> None:
-        """What was counted since the last call were ``commands`` of ``path``, and for that the
-        count began ``turns`` times."""
+        """Attribute the counts since the last call to ``commands`` commands of ``path``; counting
+        was started ``turns`` times."""
 
 
 class Callgrind:
-    """Tells callgrind, around this process, what to count."""
+    """Controls the callgrind that runs this process."""
 
     def __init__(self, library: str) -> None:
         marks = ctypes.PyDLL(library)
@@ -70,7 +70,7 @@ class Callgrind:
 
 
 class _NoCounter:
-    """Of the runs that only warm up."""
+    """For warm-up runs."""
 
     def toggle(self) -> None:
         pass
@@ -80,7 +80,7 @@ class _NoCounter:
 
 
 def run(counter: Counter) -> None:
-    """Take all paths."""
+    """Run all paths."""
     for _ in range(WARM):
         counter.toggle()
         counter.toggle()
@@ -148,8 +148,7 @@ def _life(
     counter: Counter,
     counts: tuple[int, int] = (WARM, COUNTED),
 ) -> None:
-    """Jobs or events are added, taken, acknowledged: so many that are not counted, then so many
-    that are (``counts``)."""
+    """Add, take and acknowledge jobs or events: first without counting, then with (``counts``)."""
     for count, now in zip(counts, (_NoCounter(), counter), strict=True):
         taken: list[bytes] = []
         for command in commands:
@@ -162,7 +161,7 @@ def _life(
 
 
 def _extended(counter: Counter) -> None:
-    """The life of jobs that have what C Disque has no field for, on one node, pipelined by 16."""
+    """The life of jobs with features that C Disque lacks, on one node, pipelined by 16."""
     add = (b"ADDJOB", QUEUE, BODY, b"0")
     get = (b"GETJOB", b"NOHANG", b"FROM", QUEUE)
     headers = (b"HEADERS", b"2", b"content-type", b"text/plain", b"traceparent", b"0" * 55)
@@ -201,7 +200,7 @@ def _extended(counter: Counter) -> None:
 def _some(
     desk: Desk, path: str, requests: Sequence[tuple[bytes, ...]], counter: Counter
 ) -> list[bytes]:
-    """The replies to ``requests``, as far as they are ids."""
+    """Run ``requests``; returns the ids in the replies."""
     replies = _step(desk, [request(*words) for words in requests], 16, path, counter)
     problems = [reply for reply in replies if isinstance(reply, Exception)]
     if problems:
@@ -210,7 +209,7 @@ def _some(
 
 
 class _Pair(Peers):
-    """The other of two nodes; what is sent to it waits in ``sent``."""
+    """The other of two nodes; packets for it wait in ``sent``."""
 
     def __init__(self, other: bytes) -> None:
         super().__init__()
@@ -232,7 +231,7 @@ class _Pair(Peers):
 
 
 def _copies(counter: Counter) -> None:
-    """A job's life on two nodes that both hold it, their packets included."""
+    """The life of a job on two nodes that both hold it, including packets."""
     ids = [make_node(seed=seed).id for seed in (1, 2)]
     peers = [_Pair(ids[1]), _Pair(ids[0])]
     nodes = [make_node(peers[index], index + 1) for index in (0, 1)]
@@ -240,7 +239,7 @@ def _copies(counter: Counter) -> None:
 
     def settle() -> None:
         while True:
-            # What a turn collects leaves with its end.
+            # Packets are sent at the end of a turn.
             nodes[0].commit()
             nodes[1].commit()
             if not (peers[0].sent or peers[1].sent):
@@ -274,7 +273,7 @@ def _copies(counter: Counter) -> None:
 
 
 def _requeues(counter: Counter) -> None:
-    """Jobs that were taken and not acknowledged are queued again."""
+    """Requeue jobs that were taken and not acknowledged."""
     for now in (_NoCounter(), counter):
         node: Node = make_node()
         client = Client(1)
@@ -291,7 +290,7 @@ def _requeues(counter: Counter) -> None:
 
 
 def _codec(counter: Counter) -> None:
-    """Requests that hiredis does not get, and replies that are not put together by hand."""
+    """Requests that do not go to hiredis, and replies that are not built by hand."""
     whole = request(b"ADDJOB", QUEUE, BODY, b"0")
     pieces = [whole[:70], whole[70:]]
     job: list[Value] = [QUEUE, BODY, 17, None]
@@ -314,6 +313,6 @@ def _codec(counter: Counter) -> None:
 
 
 def main(marks: str) -> None:
-    """Take all paths; ``marks`` is the library that tells callgrind."""
+    """Run all paths; ``marks`` is the library that controls callgrind."""
     gc.disable()
     run(Callgrind(marks))

@@ -1,7 +1,7 @@
-"""A node, or bananaq, in this process: its engine with clients at the other ends of socket pairs.
+"""A node or bananaq in this process: its engine, with clients at the other ends of socket pairs.
 
-What a server does is the same each time: its clock stands, its randomness has a seed, and the
-turns are taken by hand. So what it costs can be counted, or looked at step by step.
+The server is deterministic: its clock stands still, its random numbers have a seed, and its turns
+are run by hand. So its cost can be counted, or examined step by step.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ M = TypeVar("M")  # a machine
 
 
 class StillClock(Clock):
-    """``now()`` is what ``time`` says, in ms."""
+    """``now()`` returns ``time``, in ms."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -67,11 +67,11 @@ def _ignore(due: int) -> None:
 
 
 class _QuietHost(Host):
-    """Nothing is around the machine."""
+    """A host that does nothing."""
 
 
 def no_duration() -> int:
-    """Commands seem to take no time."""
+    """Makes commands appear to take no time."""
     return 0
 
 
@@ -82,8 +82,8 @@ def make_node(
     clock: Callable[[], int] = no_duration,
     packets: PacketWriter | None = None,
 ) -> Node:
-    """A node alone, or with ``peers``; it also knows the commands ``more``. The id is that of
-    ``packets``, if they are given."""
+    """A node, alone or with ``peers``, with the additional commands ``more``. Its id is that of
+    ``packets``, if given."""
     rng = random.Random(seed)
     id = b"%040x" % rng.getrandbits(160)
     return Node(
@@ -102,7 +102,7 @@ def make_node(
 def make_broker(
     more: Sequence[Command[Machine]] = (), clock: Callable[[], int] = no_duration
 ) -> Broker:
-    """A bananaq that keeps its events itself; it also knows the commands ``more``."""
+    """A bananaq with its own store and the additional commands ``more``."""
     commands = build_banana_table(True) | _by_name(more)
     return Broker(EmbeddedStore(), commands, _QuietHost(), clock)
 
@@ -112,16 +112,16 @@ def _by_name(commands: Sequence[Command[M]]) -> dict[bytes, Command[M]]:
 
 
 class Desk:
-    """``machine`` with ``clients`` that are connected to it.
+    """``machine`` with ``clients`` connected to it.
 
     Args:
-        aof: directory of an append-only file, which is never synced; None: there is none.
-        timed: the engine tells ``timer`` what is due.
+        aof: directory of an append-only file, which is never synced, or None.
+        timed: whether the engine tells ``timer`` what is due.
         bus: the links to other nodes, in ``poller``, which the engine shares.
 
     Attributes:
         connections: the server's ends. socks: the clients' ends.
-        timer: of the engine.
+        timer: the engine's.
     """
 
     def __init__(
@@ -170,20 +170,20 @@ class Desk:
         self._reader = hiredis.Reader()
 
     def send(self, batch: bytes) -> None:
-        """Let each client send ``batch``."""
+        """Send ``batch`` from each client."""
         for sock in self.socks:
             if sock.send(batch) != len(batch):
-                raise RuntimeError("the batch is longer than a socket takes")
+                raise RuntimeError("the batch does not fit into the socket buffer")
 
     def turn(self) -> None:
-        """Serve what was sent."""
+        """Serve the requests sent so far."""
         self.engine.turn(self.ready)
 
     def replies(self) -> list[object]:
-        """What all clients were sent.
+        """The replies to all clients.
 
         Raises:
-            RuntimeError: an error was.
+            RuntimeError: a reply is an error.
         """
         found: list[object] = []
         for sock in self.socks:
@@ -202,7 +202,7 @@ class Desk:
         return found
 
     def close(self) -> None:
-        """Leave nothing open."""
+        """Close everything."""
         self.engine.close_all()
         for sock in self.socks:
             sock.close()
@@ -212,12 +212,12 @@ class Desk:
 
 
 def request(*words: bytes) -> bytes:
-    """A request as it is on the wire."""
+    """An encoded request."""
     return encode_command(words)
 
 
 def requests_of(command: str, count: int, taken: Sequence[bytes]) -> list[list[bytes]]:
-    """The words of ``count`` requests; ``taken``: the ids of the jobs or events to end."""
+    """``count`` requests; ``taken``: the ids of the jobs or events to end."""
     name = command.encode()
     if command in ENDS:
         words = [name] if command == "ACKJOB" else [name, QUEUE, b"group"]
@@ -235,7 +235,7 @@ def id_in(reply: object) -> bytes:
     """The id in the reply to a command that adds or takes a job or an event."""
     if isinstance(reply, list):
         first = reply[0]
-        reply = first[1] if isinstance(first, list) else first  # of GETJOB, or of QGET
+        reply = first[1] if isinstance(first, list) else first  # GETJOB or QGET
     if not isinstance(reply, bytes):
-        raise TypeError(f"no id: {reply!r}")
+        raise TypeError(f"not an id: {reply!r}")
     return reply

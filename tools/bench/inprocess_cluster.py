@@ -1,7 +1,7 @@
-"""Nodes of one cluster in this process: real links over the loopback, turns that are taken by hand.
+"""The nodes of a cluster in this process: real links over the loopback, turns run by hand.
 
-What a packet costs a node is in it: epoll, the system calls, the parser, the membership, dispatch,
-the state machine, and the packets that leave at the end of a turn. Heartbeats are not.
+This includes the whole cost of a packet: epoll, system calls, parser, membership, dispatch, state
+machine, and the packets sent at the end of a turn. It excludes heartbeats.
 """
 
 from __future__ import annotations
@@ -22,10 +22,11 @@ from disque_trio.protocol.bus import NODE_MYSELF, PacketWriter
 from disque_trio.respserver.io.poller import Poller
 from disque_trio.respserver.io.stats import Stats
 from tools.bench.inprocess import START, Desk, StillClock, make_node
-from tools.bench.servers import HOST, free_port
+from tools.bench.servers import HOST
+from tools.ports import free_port
 
 MOST_SWEEPS = 10_000
-PATIENCE = 0.01  # s that a turn waits for bytes which are under way
+PATIENCE = 0.01  # s that a turn waits for bytes in transit
 
 
 class _Member:
@@ -33,7 +34,7 @@ class _Member:
 
     Attributes:
         desk: its engine and a client of it. bus: its links to the others.
-        listener: where the others connect to.
+        listener: where the others connect.
     """
 
     def __init__(self, number: int) -> None:
@@ -58,22 +59,22 @@ class _Member:
         self.desk = Desk(node, bus=self.bus, poller=poller)
 
     def line(self, flags: int = 0) -> NodeLine:
-        """This node as nodes.conf has it."""
+        """This node's line in nodes.conf."""
         return NodeLine(self.packets.id, HOST, self.port, flags)
 
     def close(self) -> None:
-        """Leave nothing open."""
+        """Close everything."""
         self.desk.close()
         self.listener.close()
         self._logging.close()
 
 
 class ClusterDesk:
-    """A cluster of ``count`` nodes with a client at the first one, to be used as a ``Desk`` is: a
-    turn ends when nothing is under way between the nodes any more.
+    """A cluster of ``count`` nodes with a client at the first one, used like a ``Desk``: a turn
+    ends when nothing is in transit between the nodes.
 
     Raises:
-        RuntimeError: the nodes do not join (also from ``turn``: they do not come to rest).
+        RuntimeError: the nodes do not join (or, in ``turn``, do not come to rest).
     """
 
     def __init__(self, count: int) -> None:
@@ -93,7 +94,7 @@ class ClusterDesk:
             others = [other.line() for other in self.members if other is not member]
             text = format_nodes([member.line(NODE_MYSELF), *others])
             member.membership.load_conf(text, START)
-            member.membership.cron(START)  # begins to connect
+            member.membership.cron(START)  # starts connecting
         for member in self.members:
             for _ in range(len(self.members) - 1):
                 sock, _address = member.listener.accept()
@@ -106,7 +107,7 @@ class ClusterDesk:
                 raise RuntimeError("the nodes do not join")
 
     def turn(self) -> None:
-        """Serve what was sent, until no node has anything to do."""
+        """Serve the requests until no node has anything left to do."""
         engines = [member.desk.engine for member in self.members]
         for _ in range(MOST_SWEEPS):
             turns = sum(engine.poll(0.0) for engine in engines)
@@ -115,7 +116,7 @@ class ClusterDesk:
         raise RuntimeError("the nodes do not come to rest")
 
     def _under_way(self) -> bool:
-        """Whether bytes were sent and not read. A busy kernel takes its time."""
+        """Whether bytes were sent but not read yet: a busy kernel may be slow."""
         stats = [member.stats for member in self.members]
         sent = sum(one.cluster_output_bytes for one in stats)
         if sent == sum(one.cluster_input_bytes for one in stats):
@@ -125,9 +126,9 @@ class ClusterDesk:
         return True
 
     def held(self) -> int:
-        """The jobs of all nodes, added up."""
+        """The total number of jobs on all nodes."""
         return sum(member.desk.machine.held() for member in self.members)
 
     def close(self) -> None:
-        """Leave nothing open."""
+        """Close everything."""
         self._end.close()

@@ -1,7 +1,7 @@
-"""How long a job's life takes at a given load, and how long the node pauses.
+"""The latency of a job's life at a given load, and the pauses of the node.
 
-Three ways to keep the file, each at three parts of its own peak rate; then at half of the peak
-while something else goes on: rewrites of the file, the expiry of a million jobs, jobs that move to
+Measures three ways to keep the file, each at three fractions of its own peak rate; then half the
+peak during other work: rewrites of the file, the expiry of a million jobs, jobs that move to
 another node of the cluster. docs/performance-tables.md explains the figures.
 """
 
@@ -33,9 +33,9 @@ LEVELS = ("no file", "everysec", "always")
 REWRITE, EXPIRY, FEDERATION = "rewrites", "mass expiry", "federation"
 SITUATIONS = (*LEVELS, REWRITE, EXPIRY, FEDERATION)
 HALF = 0.5
-PROBE_JOBS = 20_000  # added to see how fast the node can be filled
+PROBE_JOBS = 20_000  # added to measure how fast the node can be filled
 SYNCS = 200
-LEAD_SECONDS = 2.0  # from the last job that is added to the first load, and to what expires
+LEAD_SECONDS = 2.0  # from the last added job to the first load, and to the expiry
 AIM_P99 = 0.002
 AIM_PAUSE = 0.020
 
@@ -46,14 +46,14 @@ def _parts(text: str) -> tuple[float, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """How much is measured; times in s."""
+    """How much to measure; times in s."""
 
     situations: tuple[str, ...] = option(SITUATIONS, "what", choices=SITUATIONS)
     loads: tuple[float, ...] = option(
-        (0.1, HALF, 0.9), "parts of the peak rate", quick=(HALF,), parse=_parts
+        (0.1, HALF, 0.9), "fractions of the peak rate", quick=(HALF,), parse=_parts
     )
-    seconds: float = option(8.0, "of each measurement", quick=1.0)
-    peak_seconds: float = option(2.0, "of the measurement of a peak rate", quick=0.3)
+    seconds: float = option(8.0, "seconds of each measurement", quick=1.0)
+    peak_seconds: float = option(2.0, "seconds for measuring a peak rate", quick=0.3)
     clients: int = option(50, "connections", quick=8)
     size: int = option(100, "bytes of a job's body")
     held: int = option(500_000, "jobs in the file that is rewritten", quick=2_000)
@@ -63,8 +63,8 @@ class Plan:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One line of the table: a situation at ``load``, a part of the ``peak`` (cycles a second).
-    ``note`` says what went on besides."""
+    """One line of the table: a situation at ``load``, a fraction of the ``peak`` (cycles per
+    second). ``note`` describes the other work."""
 
     situation: str
     load: float
@@ -74,7 +74,7 @@ class Finding:
 
 
 def run(plan: Plan) -> Findings:
-    """Everything, in turn. Raises ServerError, LoadError or OSError when a node fails."""
+    """Measures everything, in turn. Raises ServerError, LoadError or OSError if a node fails."""
     syncs = sync_times()
     found: list[Finding] = []
     others = {REWRITE: _rewrites, EXPIRY: _expiry, FEDERATION: _federation}
@@ -95,8 +95,8 @@ def run(plan: Plan) -> Findings:
 
 
 def sync_times(count: int = SYNCS) -> list[float]:
-    """How long a sync of a small write takes where the nodes have their files, while nothing else
-    uses the disk: no node can confirm a write sooner with ``appendfsync always``."""
+    """The times to sync a small write in the nodes' directory, on an idle disk: with ``appendfsync
+    always`` no node can confirm a write sooner."""
     times = []
     with tempfile.TemporaryFile(prefix="bench-sync-") as file:
         for _ in range(count):
@@ -137,7 +137,7 @@ def _levels(plan: Plan, level: str) -> list[Finding]:
 
 
 def _rewrites(plan: Plan) -> Finding:
-    """One rewrite after the other, of a file with many jobs that are held."""
+    """One rewrite after the other of a file with many jobs."""
     with _node(plan, "everysec") as stage:
         peak = stage.peak(plan.peak_seconds)
         say(f"adding {plan.held:,} jobs")
@@ -149,14 +149,14 @@ def _rewrites(plan: Plan) -> Finding:
 
 
 def _expiry(plan: Plan) -> Finding:
-    """Many jobs expire in the middle of the run, all at the same time."""
+    """Many jobs expire at the same time in the middle of the run."""
     with _node(plan, LEVELS[0]) as stage:
         peak = stage.peak(plan.peak_seconds)
         speed = PROBE_JOBS / stage.fill(PROBE_JOBS)
         ends = int(time.time() + 1.5 * plan.expiring / speed + LEAD_SECONDS + plan.seconds / 2) + 1
         say(f"adding {plan.expiring:,} jobs")
         stage.fill(plan.expiring, until=ends)
-        # A job is looked at a second after its time.
+        # A job expires up to a second after its time.
         spare = ends + 1 - plan.seconds / 2 - time.time()
         if spare < 0:
             raise stage.adds.failure("filling it took too long")
@@ -172,7 +172,7 @@ def _expiry(plan: Plan) -> Finding:
 
 
 def _federation(plan: Plan) -> Finding:
-    """Jobs are added to one node, one copy of each, and taken from another."""
+    """Jobs with one copy are added to one node and taken from another."""
     with cluster([plan.server] * 2) as nodes:
         adds, takes = nodes.servers
         stage = Stage(adds, takes, plan.clients, plan.size)
@@ -185,8 +185,7 @@ def _federation(plan: Plan) -> Finding:
 
 
 def latency_table(found: Sequence[Finding]) -> str:
-    """A row for each finding: times of a cycle, the longest pause, and what the generator's own
-    part in it is."""
+    """A row for each finding: cycle times, the longest pause, and the generator's share in it."""
     titles = ["situation", "load, of the peak rate", "cycles/s", "p50 / p99 / p999 / worst ms"]
     titles += ["CPU", "longest pause, the node's own ms", "longest pause ms (not the node's)"]
     titles += ["generator late p50 / p99 ms"]
@@ -207,7 +206,7 @@ def latency_table(found: Sequence[Finding]) -> str:
 
 
 def aims_table(found: Sequence[Finding]) -> str:
-    """Whether the aims are met: a row for each finding at half load."""
+    """Whether the goals are met: a row for each goal, at half load."""
     others = [name for name in dict.fromkeys(one.situation for one in found) if name not in LEVELS]
     p99, pause = ["p99 below 2 ms at half load"], ["no pause of the node over 20 ms"]
     for name in (*LEVELS, *others):
@@ -223,7 +222,7 @@ def aims_table(found: Sequence[Finding]) -> str:
 
 
 def disk_line(syncs: Sequence[float]) -> str:
-    """What a sync takes on this disk."""
+    """The duration of a sync on this disk."""
     p50, p99, worst = _ms(syncs, 0.5, 0.99, 1.0)
     return (
         f"A sync of 4 KiB on this disk, with nothing else to do: p50 {p50}, p99 {p99},"

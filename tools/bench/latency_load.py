@@ -1,13 +1,12 @@
-"""The load: full cycles of jobs that begin when they are due, whatever the node does.
+"""The load: full cycles of jobs that begin when they are due, however slow the node is.
 
 A cycle is ADDJOB, GETJOB and ACKJOB, one after the other on a connection. Cycles are due at random
-times of a fixed mean rate, as those of independent clients are; the times are drawn beforehand. A
+times with a fixed mean rate, like those of independent clients; the times are drawn in advance. A
 cycle that is due while all connections are busy waits for one. Its time counts from when it was
-due: a pause of the node is seen by every cycle that falls into it, not just by the 50 that were
-under way.
+due, so a pause of the node affects every cycle that falls into it, not only the 50 in progress.
 
-This is for a process of its own without a garbage collector. How late it began cycles although it
-had a free connection is its own fault and part of the result.
+Run this in its own process without a garbage collector. If it begins cycles late despite a free
+connection, that is its own fault, and part of the result.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ from multiprocessing.connection import Connection
 from tools.bench.dialects import ID_LENGTH, QUEUE, Disque, bad_reply
 from tools.bench.load import RECEIVE_BYTES, STALL_SECONDS, LoadError, connections
 
-# A wait shorter than this ends later than it should, so it is not begun.
+# Shorter waits would end late, so do not wait.
 SPIN_SECONDS = 0.0001
 PRIORITY = -10
 _ADDED, _TAKEN, _ACKED = range(3)
@@ -38,9 +37,9 @@ _ADDED, _TAKEN, _ACKED = range(3)
 class Order:
     """What to do.
 
-    Jobs are added at ``add_port`` and taken and acknowledged at ``take_port``. ``rate`` is in
-    cycles a second; 0: each connection begins the next cycle when it has ended one. Unless cycles
-    are ``whole`` they are just an ADDJOB.
+    Jobs are added at ``add_port``, and taken and acknowledged at ``take_port``. ``rate`` is in
+    cycles per second; 0 means that each connection begins the next cycle when it has ended one.
+    Unless ``whole``, cycles are just an ADDJOB.
     """
 
     add_port: int
@@ -55,10 +54,10 @@ class Order:
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What was done, in ``seconds`` (until the last cycle ended). Times are sorted, in seconds.
+    """The result, in ``seconds`` (until the last cycle ended). Times are sorted, in seconds.
 
-    ``cycles``: times from when they were due to when they ended. ``late``: from when a cycle was
-    due, and a connection free, to when it began. ``own_cpu``: the generator's CPU time.
+    ``cycles``: times from due to end. ``late``: times from when a cycle was due and a connection
+    free until it began. ``own_cpu``: the generator's CPU time.
     """
 
     seconds: float
@@ -68,12 +67,12 @@ class Result:
 
     @property
     def rate(self) -> float:
-        """Cycles a second."""
+        """Cycles per second."""
         return len(self.cycles) / self.seconds
 
 
 class _Client:
-    """A connection, or one to each of two nodes, and the cycle that is under way there."""
+    """A connection, or one to each of two nodes, and the cycle in progress."""
 
     __slots__ = ("add", "due", "reply", "step", "take")
 
@@ -86,23 +85,23 @@ class _Client:
 
 
 def arrivals(rate: float, seconds: float, rng: random.Random) -> list[float]:
-    """When cycles are due, in s from the start: independent of each other, ``rate`` a second."""
+    """When cycles are due, in s from the start: independently, at ``rate`` per second."""
     gaps = (rng.expovariate(rate) for _ in range(round(rate * seconds)))
     return list(accumulate(gaps))
 
 
 def work(pipe: Connection, order: Order, cpus: frozenset[int], alone: bool) -> None:
-    """Carries ``order`` out on ``cpus`` and says the Result; ``alone``: no node runs there."""
+    """Carries out ``order`` on ``cpus`` and sends the Result; ``alone``: no node runs there."""
     os.sched_setaffinity(0, cpus)
     if alone:
-        # What else runs on these CPUs is not to be measured.
+        # Do not measure other programs on these CPUs.
         with suppress(OSError):
             os.nice(PRIORITY)
     pipe.send(generate(order))
 
 
 def generate(order: Order) -> Result:
-    """Carries ``order`` out. Raises LoadError when the node does not do what it has to."""
+    """Carries out ``order``. Raises LoadError if the node misbehaves."""
     with connections(order.add_port, order.clients) as adders:
         if order.add_port == order.take_port:
             return _drive(order, [_Client(sock, sock) for sock in adders])
@@ -113,7 +112,8 @@ def generate(order: Order) -> Result:
 def _drive(order: Order, clients: list[_Client]) -> Result:
     body = b"x" * order.size
     if order.add_port != order.take_port:
-        # One copy: the job has to move. Whose job a client gets is chance, so it waits for one.
+        # With one copy, the job must move. Clients get each other's jobs, so a take may have to
+        # wait.
         words = Disque(order.size, QUEUE, (b"0", b"REPLICATE", b"1"), waits=True)
     else:
         words = Disque(order.size)
@@ -131,7 +131,7 @@ def _drive(order: Order, clients: list[_Client]) -> Result:
     idle: deque[_Client] = deque(clients)
     busy = 0
     begun = 0
-    starved = False  # what is due waits for a connection
+    starved = False  # due cycles wait for a connection
     starved_until = 0.0
     gc.collect()
     gc.disable()
@@ -149,7 +149,7 @@ def _drive(order: Order, clients: list[_Client]) -> Result:
         count = len(due)
         while True:
             looked = current
-            # Begin what is due.
+            # Begin due cycles.
             if closed:
                 if current < end:
                     while idle:
@@ -177,7 +177,7 @@ def _drive(order: Order, clients: list[_Client]) -> Result:
             if not busy and (current >= end if closed else begun == count):
                 break
             current = now()
-            # Wait for replies, or for what is due next.
+            # Wait for replies, or the next due cycle.
             wait = STALL_SECONDS
             if begun < count and idle:
                 wait = due[begun] - current

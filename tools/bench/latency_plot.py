@@ -1,6 +1,6 @@
-"""A picture of latencies: how long a cycle takes, by the part of all cycles that take longer.
+"""A plot of latencies: the duration of a cycle, by the fraction of cycles that take longer.
 
-Both axes are logarithmic, so that one cycle in ten thousand has as much room as every second one.
+Both axes are logarithmic, so that one cycle in ten thousand gets as much room as every second one.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ PANEL_WIDTH, PANEL_HEIGHT = 450, 250
 LEFT, RIGHT, TOP, BOTTOM = 46, 12, 30, 34
 TITLE_HEIGHT = 44
 HALF = 0.5
-SHORTEST = 1e-4  # s, where the axis begins at the latest
-RAREST = 1e-4  # the last part that the axis shows
+SHORTEST = 1e-4  # s, the highest start of the axis
+RAREST = 1e-4  # the last fraction on the axis
 MOST_POINTS = 60
 PARTS = ((0.5, "50%"), (0.1, "90%"), (0.01, "99%"), (0.001, "99.9%"), (0.0001, "99.99%"))
 
 
 def plot(found: Sequence[tuple[str, float, Times]], levels: Sequence[str], aim: float) -> str:
-    """A panel for each of ``levels``, with a line for each load, and one with half the load in all
+    """A panel for each of ``levels``, with a line for each load, and one for half load in all
     situations.
 
     Args:
-        found: situation, load and sorted times (s). aim: a time that is marked.
+        found: situation, load and sorted times (s). aim: a time to mark.
     """
     panels = [
         (
@@ -63,8 +63,8 @@ def plot(found: Sequence[tuple[str, float, Times]], levels: Sequence[str], aim: 
 
 
 def points(times: Times) -> list[tuple[float, float]]:
-    """The line of sorted times: parts of all cycles, and the time (s) that such a part is above;
-    from all of them to the rarest that the picture shows, or that there are."""
+    """The line for sorted times: fractions of the cycles, and the time (s) that each fraction
+    exceeds; from all cycles to the rarest in the plot, or in the data."""
     rarest = max(RAREST, 1 / len(times))
     steps = [rarest ** (number / MOST_POINTS) for number in range(1, MOST_POINTS + 1)]
     return [(part, percentile(times, 1 - part)) for part in steps]

@@ -1,4 +1,4 @@
-"""A node, or two, under load and under watch: the processes of one measurement."""
+"""One or two nodes under load and observation: the processes of one measurement."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from tools.bench.servers import GENERATOR_CPUS, SERVER_CPUS, Server
 from tools.bench.workers import Worker, worker
 
 HELD = b"held"
-PIPELINE = 64  # while jobs are added that are just to be there
+PIPELINE = 64  # for filling the node
 
 
 @dataclass(frozen=True, slots=True)
 class Measurement:
-    """What one run found: the load, what the watchers saw, and the CPU time of the nodes (s)."""
+    """The result of one run: the load, the watchers' observations, and the nodes' CPU time (s)."""
 
     order: Order
     load: Result
@@ -31,8 +31,7 @@ class Measurement:
 
 
 class Stage:
-    """Running nodes: ``adds`` is the one that jobs are added to, ``takes`` that where they are
-    taken, maybe the same."""
+    """Running nodes: jobs are added to ``adds`` and taken from ``takes``, which may be the same."""
 
     def __init__(
         self, adds: Server, takes: Server, clients: int, size: int, whole: bool = True
@@ -43,21 +42,21 @@ class Stage:
         self._order = Order(adds.port, takes.port, 0, 0, clients, size, whole=whole)
 
     def peak(self, seconds: float) -> float:
-        """Cycles a second when each client begins the next as soon as it can."""
+        """Cycles per second when each client begins the next as soon as it can."""
         order = replace(self._order, seconds=seconds)
         with self._load(order) as load:
             return self._result(load, order).rate
 
     def measure(self, rate: float, seconds: float) -> Measurement:
-        """Offers ``rate`` cycles a second."""
+        """Offers ``rate`` cycles per second."""
         with self.measuring(rate, seconds) as found:
             pass
         return found[0]
 
     @contextmanager
     def measuring(self, rate: float, seconds: float) -> Iterator[list[Measurement]]:
-        """Offers ``rate`` cycles a second while the block does its part; the end of the block waits
-        for the load's. The list has the measurement then."""
+        """Offers ``rate`` cycles per second while the block runs, and waits for the load at its
+        end. The list then has the measurement."""
         found: list[Measurement] = []
         order = replace(self._order, rate=rate, seconds=seconds)
         with ExitStack() as stack:
@@ -80,13 +79,13 @@ class Stage:
             for watch in watches:
                 pings, short, waits = watch.ask()
                 watched.append(Watched(pings, short, judge(waits, stalls)))
-        # Of two nodes the one that was away for longer.
+        # Of two nodes, the one with the longer pause.
         worst = max(watched, key=lambda one: one.longest_own)
         found.append(Measurement(order, result, worst, cpu))
 
     def fill(self, jobs: int, until: float = 0.0) -> float:
-        """Adds ``jobs`` jobs to a queue of their own. With ``until`` they all expire then (s since
-        the epoch), and are not queued again before. Returns how long that took, s."""
+        """Adds ``jobs`` jobs to a separate queue. With ``until`` they all expire then (s since the
+        epoch), and are not requeued before. Returns the duration in s."""
         shape = Disque(self._order.size).added
         body = b"y" * self._order.size
 
@@ -103,8 +102,8 @@ class Stage:
 
     @contextmanager
     def rewriting(self) -> Iterator[list[float]]:
-        """One rewrite of the AOF after the other while the block runs; the last ends after it. The
-        list gets how long each took, s."""
+        """Rewrites the AOF repeatedly while the block runs; the last rewrite ends after it. The
+        list gets the duration of each, in s."""
         took: list[float] = []
         stop = threading.Event()
 

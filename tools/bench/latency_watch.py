@@ -1,12 +1,12 @@
-"""Two processes that watch, one the node, one the machine; and whose fault a pause was.
+"""Two watchers, one of the node and one of the machine, which tell who caused a pause.
 
-The first sends the node a PING every millisecond and notes how long the answers took, and for long
-ones what the kernel knows of the node meanwhile. The second only sleeps, on the CPU of the node:
-when it does not get up in time although no other program of this machine had that CPU, then
-something outside of the machine had it. Both work until they are asked for what they found.
+The first sends the node a PING every millisecond and records the response times, and for slow ones
+the kernel's figures for the node. The second only sleeps, on the node's CPU: if it wakes up late
+although no other program on this machine had the CPU, something outside the machine had it. Both
+run until they are asked for their results.
 
-They have the highest ordinary priority, if they may, so that they seldom wait for the load or the
-node. Not that of real time: with it, other programs were seen to wait for most of a second.
+They have the highest normal priority, if permitted, so that they rarely wait for the load or the
+node. They do not use real-time priority: it made other programs wait for most of a second.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from tools.bench.servers import cpu_seconds
 
 TICK: Final = 0.001
 LONG: Final = 0.005
-"""From this many seconds on an answer's time is a pause."""
+"""A response time of at least this many seconds is a pause."""
 LATE: Final = 0.002
-"""From this many seconds on getting up late is a stall of the machine."""
+"""Waking up at least this many seconds late is a stall of the machine."""
 PRIORITY: Final = -20
 
 now: Final = time.monotonic  # the same clock in all processes
@@ -35,8 +35,8 @@ Span = tuple[float, float]
 
 
 class Wait(NamedTuple):
-    """A PING that was answered late: from when to when, the node's CPU time meanwhile, and how long
-    the node's main thread, or the one that asked, could run but others had the CPU (s)."""
+    """A PING with a late response: start and end, the node's CPU time meanwhile, and how long the
+    node's main thread or the watcher was runnable while others had the CPU (s)."""
 
     start: float
     end: float
@@ -46,10 +46,10 @@ class Wait(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Pause:
-    """An answer that took long; all times in s.
+    """A slow response; all times in s.
 
-    ``cpu``: that the node's process used meanwhile. ``waited``: the node's main thread, or the one
-    that asked, could run, but others had the CPU. ``stalled``: nobody of this machine had the CPU.
+    ``cpu``: used by the node's process meanwhile. ``waited``: the node's main thread or the watcher
+    was runnable, but others had the CPU. ``stalled``: nothing on this machine had the CPU.
     """
 
     length: float
@@ -59,18 +59,19 @@ class Pause:
 
     @property
     def foreign(self) -> float:
-        """The part that the node can do nothing about."""
+        """The part that is beyond the node's control."""
         return min(self.length, self.waited + self.stalled)
 
     @property
     def own(self) -> float:
-        """The rest: it computed, or waited for a disk or another lock."""
+        """The rest: it computed, or waited for a disk or a lock."""
         return self.length - self.foreign
 
 
 @dataclass(frozen=True, slots=True)
 class Watched:
-    """What so many PINGs found: the longest that was no pause (s), and the ``pauses``."""
+    """The result of the PINGs: the longest response that was not a pause (s), and the
+    ``pauses``."""
 
     pings: int
     short: float
@@ -78,29 +79,29 @@ class Watched:
 
     @property
     def longest_own(self) -> float:
-        """The longest pause of the node's own doing, s. Whatever was too short for a pause is
-        taken for the node's own."""
+        """The longest pause caused by the node, in s. Responses too short for a pause are blamed on
+        the node."""
         return max(self.short, max((pause.own for pause in self.pauses), default=0.0))
 
     @property
     def longest(self) -> Pause | None:
-        """The longest pause whoever made it; None: there was none."""
+        """The longest pause, whatever the cause, or None."""
         return max(self.pauses, key=lambda pause: pause.length, default=None)
 
 
 def overlap(span: Span, others: Iterable[Span]) -> float:
-    """How long ``span`` and any of ``others``, which do not overlap each other, are both."""
+    """How long ``span`` overlaps with ``others``, which do not overlap each other."""
     start, end = span
     return sum(max(0.0, min(end, b) - max(start, a)) for a, b in others)
 
 
 def judge(found: Iterable[Wait], stalls: Sequence[Span]) -> list[Pause]:
-    """The pauses that one watcher saw, by what the other one saw of the machine."""
+    """The pauses that one watcher saw, judged by what the other saw of the machine."""
     pauses = []
     for one in found:
         length = one.end - one.start
         stalled = overlap((one.start, one.end), stalls)
-        # Where the machine stood still, the kernel may take that for waiting as well.
+        # The kernel may also count a stall of the machine as waiting.
         waited = min(one.waited, length - stalled)
         pauses.append(Pause(length, one.cpu, max(0.0, waited), stalled))
     return pauses
@@ -108,20 +109,20 @@ def judge(found: Iterable[Wait], stalls: Sequence[Span]) -> list[Pause]:
 
 def _settle_on(cpu: int) -> None:
     os.sched_setaffinity(0, {cpu})
-    with suppress(OSError):  # then it is late more often
+    with suppress(OSError):  # otherwise it is late more often
         os.nice(PRIORITY)
     gc.collect()
     gc.disable()
 
 
 def _waited(schedule: int) -> float:
-    """How long the main thread of a process could run but others had the CPU, s."""
+    """How long the main thread of a process was runnable while others had the CPU, in s."""
     return int(os.pread(schedule, 100, 0).split()[1]) / 1e9
 
 
 def watch_node(pipe: Connection, port: int, pid: int, cpu: int) -> None:
-    """PINGs until it is asked; says how many times, the longest time that was no pause, and the
-    Waits."""
+    """Sends PINGs until asked; then sends their number, the longest time that was not a pause, and
+    the Waits."""
     _settle_on(cpu)
     schedule = os.open(f"/proc/{pid}/schedstat", os.O_RDONLY)
     own_schedule = os.open("/proc/self/schedstat", os.O_RDONLY)
@@ -138,7 +139,7 @@ def watch_node(pipe: Connection, port: int, pid: int, cpu: int) -> None:
             if rest > 0:
                 time.sleep(rest)
             else:
-                due -= rest  # what was missed is part of the pause, and not made up for
+                due -= rest  # do not make up for PINGs missed in the pause
             used, waited = cpu_seconds(pid), _waited(schedule) + _waited(own_schedule)
             start = now()
             reply = ask(sock, PING[0])
@@ -156,7 +157,8 @@ def watch_node(pipe: Connection, port: int, pid: int, cpu: int) -> None:
 
 
 def watch_machine(pipe: Connection, cpu: int) -> None:
-    """Sleeps until it is asked; says from when to when it should have been awake and nobody was."""
+    """Sleeps until asked; then sends the times in which it should have been awake but nothing
+    ran."""
     _settle_on(cpu)
     stalls: list[Span] = []
     schedule = os.open("/proc/self/schedstat", os.O_RDONLY)
@@ -171,7 +173,7 @@ def watch_machine(pipe: Connection, cpu: int) -> None:
         after = now()
         if after - due >= LATE:
             waited, before = _waited(schedule), waited
-            # Where it waited, others of this machine had the CPU.
+            # While it waited, other programs on this machine had the CPU.
             end = after - (waited - before)
             if end - due >= LATE:
                 stalls.append((due, end))

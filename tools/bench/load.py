@@ -1,9 +1,9 @@
-"""The load generator: many connections of one process driven through one epoll.
+"""The load generator: drives many connections of one process through one epoll.
 
-It owns the sockets and the clock of a measurement and knows nothing of queues: a
-*script* (a generator) says what one connection sends and gets each reply back. Requests
-are bytes that were encoded beforehand and replies are checked with a few operations on
-bytes, because on a machine with two cores a slow generator would measure itself.
+It owns the sockets and the clock of a measurement and knows nothing of queues: a *script* (a
+generator) yields what one connection sends, and gets each reply. Requests are encoded in advance
+and replies are checked with a few operations on bytes, because on a machine with two cores a slow
+generator would measure itself.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ class LoadError(Exception):
 
 
 class Shape(Protocol):
-    """What the replies to a batch look like."""
+    """The form of the replies to a batch."""
 
     def complete(self, reply: bytes, count: int) -> bool:
-        """Whether ``reply`` holds all ``count`` replies; raises LoadError on any other reply."""
+        """Whether ``reply`` contains all ``count`` replies; raises LoadError on any other reply."""
 
 
 class Exchange(NamedTuple):
-    """One batch: so many ``commands`` sent in one go, and the shape of their replies."""
+    """One batch: the request, the number of ``commands`` in it, and the shape of their replies."""
 
     request: bytes
     shape: Shape
@@ -47,8 +47,8 @@ Script = Generator[Exchange, bytes, None]
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """What one run did: commands answered, wall time in seconds, the generator's own CPU
-    time in seconds, and the sorted times in seconds from a batch's send to its last reply."""
+    """The result of one run: commands answered, wall time and the generator's own CPU time in
+    seconds, and the sorted times in seconds from sending a batch to its last reply."""
 
     commands: int
     seconds: float
@@ -59,7 +59,7 @@ class Load:
 def percentile(ordered: Sequence[float], fraction: float) -> float:
     """The nearest-rank percentile of a sorted sequence, ``fraction`` within 0..1.
 
-    Raises ValueError when there is nothing to choose from.
+    Raises ValueError if the sequence is empty.
     """
     if not ordered:
         raise ValueError("no percentile of an empty sequence")
@@ -68,10 +68,10 @@ def percentile(ordered: Sequence[float], fraction: float) -> float:
 
 @contextmanager
 def connections(port: int, count: int) -> Iterator[list[socket.socket]]:
-    """Opens ``count`` connections to a port of this machine and closes them at the end.
+    """Opens ``count`` connections to a local port and closes them at the end.
 
-    Each answers a PING before the next is opened, so that the listen queue cannot overflow and all
-    of them are known to be served. Raises LoadError when the server refuses one.
+    Each one gets a reply to PING before the next is opened, so that the listen queue cannot
+    overflow and all are known to be served. Raises LoadError if the server refuses one.
     """
     with ExitStack() as stack:
         yield [stack.enter_context(_connect(port)) for _ in range(count)]
@@ -94,16 +94,16 @@ def _connect(port: int) -> socket.socket:
 
 
 def dial(port: int) -> socket.socket:
-    """A blocking connection that sends at once."""
+    """A blocking connection with TCP_NODELAY."""
     sock = socket.create_connection(("127.0.0.1", port), STALL_SECONDS)
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     return sock
 
 
 def receive(sock: socket.socket, done: Callable[[bytes], bool]) -> bytes:
-    """What a blocking connection brings until there is enough of it.
+    """Receives from a blocking connection until ``done`` returns true.
 
-    Raises LoadError when the connection ends or fails first.
+    Raises LoadError if the connection ends or fails first.
     """
     reply = b""
     try:
@@ -118,8 +118,8 @@ def receive(sock: socket.socket, done: Callable[[bytes], bool]) -> bytes:
 
 
 def ask(sock: socket.socket, request: bytes) -> bytes:
-    """Sends one request on a blocking connection; returns its reply, which is a line or a RESP
-    bulk string, as text. Raises LoadError when the connection ends or fails first."""
+    """Sends one request on a blocking connection; returns the reply, a line or a RESP bulk string,
+    as text. Raises LoadError if the connection ends or fails first."""
     try:
         sock.sendall(request)
     except OSError as error:
@@ -136,7 +136,7 @@ def ask(sock: socket.socket, request: bytes) -> bytes:
 
 
 def ask_once(port: int, request: bytes) -> bytes:
-    """The same on a connection of its own."""
+    """The same on a new connection."""
     with dial(port) as sock:
         return ask(sock, request)
 
@@ -166,17 +166,17 @@ class _Client:
 def run(socks: Iterable[socket.socket], scripts: Iterable[Script]) -> Load:
     """Drives each script over its connection until all have ended.
 
-    A script's connection has one batch in flight. Raises LoadError as soon as a reply is not
-    what its batch has to get, a connection ends, or no reply comes for STALL_SECONDS.
+    Each connection has one batch in flight. Raises LoadError as soon as a reply is wrong, a
+    connection ends, or no reply comes for STALL_SECONDS.
     """
     clients: dict[int, _Client] = {}
     for sock, script in zip(socks, scripts, strict=True):
-        # A script that has nothing to do ends at once.
+        # A script without work ends at once.
         first = next(script, None)
         if first is not None:
             clients[sock.fileno()] = _Client(sock, script, first)
     collecting = gc.isenabled()
-    # The millions of small objects of a run would make our own collector a cost of it.
+    # With millions of small objects, our own garbage collector would distort the measurement.
     gc.collect()
     gc.disable()
     try:

@@ -1,4 +1,4 @@
-"""One server under load: the steps of a job's life, each measured, as samples."""
+"""Measures each step of a job's life on one server under load."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tools.bench.servers import Server
 
 Sockets = list[socket.socket]
 Handles = list[list[bytes]]
-"""What acknowledges the jobs that each of the connections took."""
+"""The handles of the jobs that each connection took."""
 
 FILL_PIPELINE = 64
 FILL_PORTION = 50_000
@@ -23,8 +23,8 @@ FILL_PORTION = 50_000
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """Under which circumstances a step runs. ``held`` and ``idle`` count the jobs held and
-    the idle connections besides those of the load."""
+    """The conditions of a step. ``held`` and ``idle``: jobs held and idle connections besides those
+    of the load."""
 
     round: int
     pipeline: int
@@ -35,9 +35,9 @@ class Setting:
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """One step measured once; ``command`` is its name on this server. Times are in seconds:
-    ``cpu`` is the server's user and system time, ``own_cpu`` the generator's, the percentiles
-    are those of a batch's latency."""
+    """One measurement of a step; ``command`` is its name on this server. Times are in seconds:
+    ``cpu`` is the server's user and system time, ``own_cpu`` the generator's; percentiles are of a
+    batch's latency."""
 
     server: str
     step: str
@@ -54,18 +54,18 @@ class Sample:
 
     @property
     def cpu_per_100k(self) -> float:
-        """Server CPU seconds for 100,000 commands."""
+        """Server CPU seconds per 100,000 commands."""
         return self.cpu / self.commands * 100_000
 
     @property
     def rate(self) -> float:
-        """Commands answered in a second."""
+        """Commands answered per second."""
         return self.commands / self.seconds
 
 
 @dataclass(slots=True)
 class _Step:
-    """The runs of one step, added up, and the server's CPU seconds in them."""
+    """The sum of the runs of one step, and the server's CPU seconds in them."""
 
     loads: list[Load] = field(default_factory=list)
     cpu: float = 0.0
@@ -89,12 +89,12 @@ class _Step:
 
 
 class Bench:
-    """Runs steps on one server. Everything here raises ServerError, with the end of the
-    server's log, when the server does not do the work.
+    """Runs steps on one server. All methods raise ServerError, with the end of the server's log, if
+    the server fails.
 
     Args:
-        size: of a job's body, bytes.
-        meter: what the ``cpu`` of samples is the growth of.
+        size: bytes of a job's body.
+        meter: returns a value whose growth is the ``cpu`` of samples.
     """
 
     def __init__(
@@ -112,21 +112,21 @@ class Bench:
             yield socks
 
     def fill(self, jobs: int) -> None:
-        """Adds jobs, unmeasured."""
+        """Adds jobs without measuring."""
         with self.connected(1) as socks:
             for count in portions(jobs, FILL_PORTION):
                 self._add(_Step(), socks, count, FILL_PIPELINE)
 
     def drain(self, jobs: int) -> None:
-        """Takes and ends jobs, unmeasured."""
+        """Takes and ends jobs without measuring."""
         with self.connected(1) as socks:
             for count in portions(jobs, FILL_PORTION):
                 handles = self._take(_Step(), socks, count, FILL_PIPELINE)
                 self._ack(_Step(), socks, handles, FILL_PIPELINE)
 
     def steps(self, setting: Setting, jobs: int, portion: int | None = None) -> list[Sample]:
-        """Measures the add, the take and the ack of ``jobs`` jobs, ``portion`` (all unless
-        told) jobs at a time, so that no more than that come on top of the jobs held."""
+        """Measures adding, taking and acknowledging ``jobs`` jobs, ``portion`` at a time (default:
+        all), so that at most that many come on top of the jobs held."""
         add, take, ack = _Step(), _Step(), _Step()
         with self.connected(setting.clients) as socks:
             for count in portions(jobs, portion or jobs):
@@ -138,7 +138,7 @@ class Bench:
         return [step.sample(self, name, setting) for name, step in steps.items()]
 
     def pings(self, setting: Setting, commands: int) -> Sample:
-        """Measures commands that do nothing."""
+        """Measures empty commands."""
         step = _Step()
         shape = ConstantReply(PING[1] + CRLF)
         batches = (
@@ -183,7 +183,7 @@ class Bench:
         step.cpu += self._meter(self.server) - before
 
     def _expect_queued(self, jobs: int) -> None:
-        """Checks that the work was done to its end: the queue is as long as before."""
+        """Checks that all work is done: the queue is as long as before."""
         with self.server.blamed():
             length = self.dialect.unfinished(self.server.port)
         if length != jobs:

@@ -1,9 +1,9 @@
-"""What jobs take of a node's memory, and how long a node stops.
+"""Memory per job, and how long a node stops serving clients.
 
 A node is filled with jobs of 100 bytes and its resident memory is read, alone and in a cluster of
-two in which each job has a copy; Redis holds as many beside it. Then a million jobs are added and
-got rid of in several ways, and what the node does meanwhile is watched from outside (a client that
-PINGs all the time) and from inside (how long its loop is busy between two looks at its sockets).
+two where each job has a copy; Redis holds as many for comparison. Then a million jobs are added and
+removed in several ways, while the node is watched from outside (a client that sends PINGs
+continuously) and from inside (how long its loop is busy between two looks at its sockets).
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ PAGE = "performance-tables.md"
 SECTION = "memory of jobs"
 PARTS = ("held", "stops", "growth")
 MB = 1_000_000
-MANY = 1_000  # ids in one command
-LATER = 15  # s until jobs expire or are due; all of them have to be added before
-LATE = "it does not get done"
-COLLECTED_JOBS = 10_000  # up to so many jobs held the collector runs at all
-COLLECT_SECONDS = 75.0  # it runs once in a minute
+MANY = 1_000  # ids per command
+LATER = 15  # s until jobs expire or are due, enough to add them all
+LATE = "it does not finish"
+COLLECTED_JOBS = 10_000  # the collector only runs with up to this many jobs
+COLLECT_SECONDS = 75.0  # it runs once a minute
 ROUNDS = 4
 CYCLE_CLIENTS = 8
 CYCLE_PIPELINE = 64
@@ -40,21 +40,23 @@ CYCLE_PIPELINE = 64
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What is measured; all are numbers of jobs but ``size``."""
+    """What to measure; all but ``size`` are numbers of jobs."""
 
     parts: tuple[str, ...] = option(PARTS, "what", choices=PARTS)
-    jobs: tuple[int, ...] = option((1_000_000, 10_000_000), "of a node alone", quick=(2_000, 5_000))
-    copies: tuple[int, ...] = option((1_000_000,), "of a cluster of two", quick=(2_000,))
-    stops: int = option(1_000_000, "jobs added and freed at once", quick=5_000)
-    lives: int = option(500_000, "jobs of a round of the growth", quick=2_000)
+    jobs: tuple[int, ...] = option(
+        (1_000_000, 10_000_000), "jobs in a single node", quick=(2_000, 5_000)
+    )
+    copies: tuple[int, ...] = option((1_000_000,), "jobs in a cluster of two", quick=(2_000,))
+    stops: int = option(1_000_000, "jobs added and freed at a time", quick=5_000)
+    lives: int = option(500_000, "jobs per round of the growth test", quick=2_000)
     size: int = option(100, "bytes of a job's body", parse=size(SERIAL_DIGITS))
     server: tuple[str, ...] = option(DISQUE_COMMAND, "the command that starts a node", parse=words)
 
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """What ``jobs`` jobs take of a process: its resident bytes without them, with them, and when
-    they were done with (None: that was not tried)."""
+    """The memory of ``jobs`` jobs: resident bytes of the process without them, with them, and after
+    them (None if not tried)."""
 
     who: str
     jobs: int
@@ -64,12 +66,12 @@ class Held:
 
     @property
     def per_job(self) -> float:
-        """Resident bytes that one job adds."""
+        """Resident bytes per job."""
         return (self.full - self.empty) / self.jobs
 
     @property
     def kept(self) -> float | None:
-        """Which part of that the process kept afterwards."""
+        """The fraction that the process kept afterwards."""
         if self.emptied is None:
             return None
         return (self.emptied - self.empty) / (self.full - self.empty)
@@ -77,7 +79,7 @@ class Held:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """What one step did to those who wait."""
+    """How long one step made others wait."""
 
     what: str
     jobs: int
@@ -86,8 +88,8 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Growth:
-    """Resident bytes after each round of ``lives`` jobs and ``clients`` clients that came and
-    went, the first one left out, in which the process takes what it needs for good."""
+    """Resident bytes after each round in which ``lives`` jobs and ``clients`` clients come and go,
+    except the first, in which the process allocates its permanent memory."""
 
     lives: int
     clients: int
@@ -95,12 +97,12 @@ class Growth:
 
     @property
     def per_round(self) -> float:
-        """Bytes that a round adds."""
+        """Bytes that each round adds."""
         return (self.rss[-1] - self.rss[0]) / (len(self.rss) - 1)
 
 
 def run(plan: Plan) -> Findings:
-    """Measures the parts."""
+    """Measures all parts."""
     texts: list[str] = []
     samples: list[Held | Step | Growth] = []
     clusters: list[Step] = []
@@ -124,7 +126,7 @@ def run(plan: Plan) -> Findings:
 
 
 def alone(plan: Plan) -> list[Held]:
-    """Nodes that are alone, one for each number of jobs."""
+    """Single nodes, one for each number of jobs."""
     found = []
     for jobs in plan.jobs:
         say(f"{jobs:,} jobs in a node")
@@ -133,7 +135,7 @@ def alone(plan: Plan) -> list[Held]:
             dialect = copied(plan.size, QUEUE, 1, False)
             filler.warm(dialect)
             empty = server.rss_bytes()
-            keeps = jobs <= plan.stops  # the ids of many millions would take as much here
+            keeps = jobs <= plan.stops  # many millions of ids would take as much memory here
             filler.add(jobs, dialect, keep=keeps)
             full = server.rss_bytes()
             filler.end(b"ACKJOB", 1)
@@ -143,7 +145,7 @@ def alone(plan: Plan) -> list[Held]:
 
 
 def in_redis(plan: Plan) -> list[Held]:
-    """Redis with as many jobs as the steps have."""
+    """Redis with as many jobs as in the steps."""
     found = []
     dialects = (RedisList(plan.size), RedisStream(plan.size))
     for who, dialect in zip(("Redis list", "Redis stream"), dialects, strict=True):
@@ -211,7 +213,7 @@ def _both(what: str, jobs: int, seen: Sequence[Watch]) -> list[Step]:
 
 
 def in_steps(plan: Plan) -> list[Step]:
-    """One node that gets many jobs and frees them, each time in another way."""
+    """One node that gets many jobs and frees them in different ways."""
     found: list[Step] = []
     jobs = plan.stops
     command = (*plan.server, *WITH_DEBUG)
@@ -253,7 +255,7 @@ def in_steps(plan: Plan) -> list[Step]:
 
 def _flush(filler: Filler) -> None:
     filler.command(b"DEBUG", b"FLUSHALL")
-    filler.settled_rss()  # what is freed later is part of it
+    filler.settled_rss()  # includes memory that is freed later
 
 
 def _collection(watch: Watch) -> None:
@@ -282,7 +284,7 @@ def growth(plan: Plan) -> Growth:
 
 
 def held_table(found: Sequence[Held]) -> str:
-    """What jobs take."""
+    """The memory of jobs."""
     titles = ["who", "jobs", "bytes a job", "MB before", "MB with them", "MB after", "kept"]
     rows = []
     for held in found:
@@ -310,7 +312,7 @@ def steps_table(found: Sequence[Step]) -> str:
 
 
 def growth_text(grown: Growth) -> str:
-    """What stays of many jobs and clients."""
+    """The memory that remains after many jobs and clients."""
     sizes = ", ".join(f"{size / MB:.1f}" for size in grown.rss)
     return (
         f"{grown.lives:,} jobs and {grown.clients:,} clients come and go in each round, and after"

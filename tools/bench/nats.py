@@ -1,7 +1,8 @@
-"""NATS JetStream: a work queue stream with one pull consumer that all workers share.
+"""NATS JetStream: a work queue stream with one pull consumer shared by all workers.
 
-A worker publishes a batch and waits for the stream's acknowledges, asks for as many messages, and
-acknowledges each. JetStream does not answer those, so they are sent with the next batch.
+A worker publishes a batch and waits for the stream's confirmations, requests as many messages, and
+acknowledges each. JetStream does not reply to acknowledgements, so they are sent with the next
+batch.
 """
 
 from __future__ import annotations
@@ -30,18 +31,18 @@ INBOX: Final = b"_INBOX.%d"
 
 
 def publish(subject: bytes, payload: bytes, reply: bytes = b"") -> bytes:
-    """A PUB, with the subject that is to get the answer if there is to be one."""
+    """A PUB, with the subject for the reply, if any."""
     words = b" ".join((b"PUB", subject, reply) if reply else (b"PUB", subject))
     return b"%b %d\r\n%b\r\n" % (words, len(payload), payload)
 
 
 def ack_subjects(reply: bytes) -> list[bytes]:
-    """Where to acknowledge each of the messages: `MSG subject sid reply-to size`, its body."""
+    """The subjects for acknowledging messages of the form `MSG subject sid reply-to size`, body."""
     return [line.split(b" ")[3] for line in reply.replace(PING, b"").split(CRLF)[:-1:2]]
 
 
 class Messages(Shape):
-    """So many messages, in each of which there is ``sign``. A PING may be among them."""
+    """Messages that each contain ``sign``, perhaps with a PING among them."""
 
     def __init__(self, sign: bytes) -> None:
         self._sign = sign
@@ -55,20 +56,20 @@ class Messages(Shape):
             return True
         if found > count or lines > 2 * count or b"-ERR" in reply or b'"error"' in reply:
             raise LoadError(f"the server sent {reply[:300]!r}")
-        if b"HMSG" in reply:  # a status instead of a message
+        if b"HMSG" in reply:  # a status, not a message
             raise LoadError(f"the server sent {reply[-300:]!r}")
         return False
 
 
 class Pong(ConstantReply):
-    """A PONG; a PING may be before it."""
+    """A PONG, perhaps after a PING."""
 
     def complete(self, reply: bytes, count: int) -> bool:
         return super().complete(reply.replace(PING, b""), count)
 
 
 class NatsClient(Client):
-    """JetStream with messages in files, or with ``files`` False in memory."""
+    """JetStream with messages in files, or in memory if ``files`` is False."""
 
     def __init__(self, size: int, files: bool) -> None:
         self._size = size
@@ -128,7 +129,7 @@ class NatsClient(Client):
 
 
 def _answered(reply: bytes) -> bytes:
-    """The PONGs that a reply asks for."""
+    """The PONGs for the PINGs in a reply."""
     return PONG * reply.count(PING)
 
 
@@ -145,7 +146,7 @@ def _connected(port: int) -> socket.socket:
 
 
 def _request(port: int, what: bytes, arguments: dict[str, object]) -> dict[str, object]:
-    """What the API of JetStream answers. Raises LoadError when that is an error."""
+    """Calls JetStream's API. Raises LoadError if the reply is an error."""
     with _connected(port) as sock:
         inbox = INBOX % 0
         body = json.dumps(arguments).encode()

@@ -1,4 +1,4 @@
-"""Nodes that form a cluster: started, joined, watched, driven, and what they used, added up."""
+"""Clusters of nodes: starts, joins, watches and drives them, and sums up what they used."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tools.bench.servers import CPUS, HOST, Server, ServerError, disque_server
 JOIN_SECONDS = 30.0
 SETTLE_SECONDS = 120.0
 POLL_SECONDS = 0.05
-# The generator has one CPU, the nodes share the others.
+# The generator has one CPU; the nodes share the others.
 NODE_CPUS = CPUS - {min(CPUS)} or CPUS
 FILL_PIPELINE = 64
 FILL_PORTION = 30_000
@@ -24,15 +24,15 @@ WAYS = ("add", "cycle", "cycle across")
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """What all nodes together have used: CPU seconds, packets and bytes sent over the bus.
-    ``bus_bytes`` is None when the nodes do not count them."""
+    """The usage of all nodes together: CPU seconds, packets and bytes sent over the bus.
+    ``bus_bytes`` is None if the nodes do not count them."""
 
     cpu: float
     packets: int
     bus_bytes: int | None
 
     def since(self, before: Usage) -> Usage:
-        """What came on top of ``before``."""
+        """The usage since ``before``."""
         both = self.bus_bytes is not None and before.bus_bytes is not None
         return Usage(
             self.cpu - before.cpu,
@@ -45,8 +45,8 @@ class Usage:
 class Way:
     """How jobs go through the cluster.
 
-    ``step`` is one of WAYS: only added; added, taken and acknowledged at one node; or added at
-    one node and taken and acknowledged at the next. ``replicate`` counts copies; with
+    ``step`` is one of WAYS: only added; added, taken and acknowledged at one node; or added at one
+    node, and taken and acknowledged at the next. ``replicate`` is the number of copies; with
     ``asynchronous`` the reply to ADDJOB does not wait for them.
     """
 
@@ -59,8 +59,8 @@ class Way:
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """One way measured once. ``seconds`` ends with the last reply; ``usage`` includes what came
-    after it, until the last copy was made or removed, which took ``settled`` seconds more."""
+    """One measurement of a way. ``seconds`` ends with the last reply; ``usage`` includes the
+    ``settled`` seconds after it, until the last copy was made or removed."""
 
     way: Way
     nodes: int
@@ -73,17 +73,17 @@ class Result:
 
     @property
     def rate(self) -> float:
-        """Jobs in a second."""
+        """Jobs per second."""
         return self.jobs / self.seconds
 
     @property
     def cpu_per_100k(self) -> float:
-        """CPU seconds of all nodes for 100,000 jobs."""
+        """CPU seconds of all nodes per 100,000 jobs."""
         return self.usage.cpu / self.jobs * 100_000
 
 
 class Cluster:
-    """Running nodes. Raises ServerError when one does not do its work."""
+    """Running nodes. Raises ServerError if one fails."""
 
     def __init__(self, servers: Sequence[Server]) -> None:
         self.servers = list(servers)
@@ -92,16 +92,17 @@ class Cluster:
         return len(self.servers)
 
     def join(self) -> None:
-        """Lets the nodes meet and waits until each can use all the others."""
+        """Introduces the nodes to each other, and waits until each can reach all others."""
         first, *others = self.servers
         for other in others:
             ask_once(first.port, encode(b"CLUSTER", b"MEET", HOST.encode(), b"%d" % other.port))
         self._wait(self._joined, JOIN_SECONDS, "the nodes do not join")
 
     def settle(self, held: int, more: bool = False) -> float:
-        """Waits until all copies are made and all acknowledged jobs are gone: until the nodes
-        hold ``held`` jobs, added up. ``more``: or more, since a job whose copies take their time
-        gets further ones; then until their number stays. Returns how long that took, in seconds.
+        """Waits until all copies are made and all acknowledged jobs are gone, so that the nodes
+        hold ``held`` jobs in total. With ``more``, they may hold more, because a job whose copies
+        are slow gets additional ones; then waits until the number is stable. Returns the duration
+        in seconds.
         """
         started = time.monotonic()
         last = -1
@@ -115,11 +116,11 @@ class Cluster:
         return time.monotonic() - started
 
     def held(self) -> int:
-        """The jobs of all nodes, added up."""
+        """The total number of jobs on all nodes."""
         return sum(int(self._info(server, b"jobs")["registered_jobs"]) for server in self.servers)
 
     def usage(self) -> Usage:
-        """What the nodes have used so far."""
+        """The usage of the nodes so far."""
         cpu = sum(server.cpu_seconds() for server in self.servers)
         stats = [self._info(server, b"stats") for server in self.servers]
         sizes = [one.get("total_cluster_output_bytes") for one in stats]
@@ -133,7 +134,7 @@ class Cluster:
         )
 
     def failure(self, what: object) -> ServerError:
-        """The error for ``what`` went wrong; names a node that has ended, if one has."""
+        """The error for the problem ``what``; names a node that has ended, if any."""
         ended = [server for server in self.servers if server.process.poll() is not None]
         return (ended or self.servers)[0].failure(what)
 
@@ -164,7 +165,7 @@ class Cluster:
 def cluster(
     commands: Sequence[Sequence[str]], cpus: Collection[int] = NODE_CPUS, name: str = "node"
 ) -> Iterator[Cluster]:
-    """A cluster of nodes that these commands start and that have joined, until the block ends."""
+    """A joined cluster of the nodes that these commands start, until the block ends."""
     with ExitStack() as stack:
         servers = [
             stack.enter_context(disque_server(f"{name}-{n}", command, cpus))
@@ -176,10 +177,10 @@ def cluster(
 
 
 class ClusterBench:
-    """Measures ways through one cluster. Raises ServerError when a node does not do the work.
+    """Measures ways through one cluster. Raises ServerError if a node fails.
 
     Args:
-        size: of a job's body, bytes.
+        size: bytes of a job's body.
     """
 
     def __init__(self, nodes: Cluster, size: int) -> None:
@@ -191,22 +192,21 @@ class ClusterBench:
         self._run = 0
 
     def fill(self, jobs: int, replicate: int) -> None:
-        """Adds jobs that stay, the same number at each node."""
+        """Adds jobs that stay, equally many at each node."""
         for node, share in enumerate(_shares(jobs, len(self.nodes))):
             dialect = copied(self._size, b"held-%d" % node, replicate, True)
             for count in portions(share, FILL_PORTION):
                 batches = add_batches(dialect, self._bodies, count, FILL_PIPELINE)
                 self._drive([(node, send(batches))])
-                # No faster than the others can take the copies.
+                # No faster than the others can store the copies.
                 self._copies += count * replicate
                 self.nodes.settle(self._copies)
         self._held += jobs
 
     def measure(self, way: Way, jobs: int, round: int = 0) -> Result:
-        """Runs ``jobs`` jobs, divided among nodes and clients, in this way."""
-        # Nodes ask each other for jobs of a queue more and more seldom while there are none: with
-        # queues that have a history, or consumers that come first, it would be waits that are
-        # measured.
+        """Runs ``jobs`` jobs in this way, divided among nodes and clients."""
+        # Nodes ask each other for jobs of an empty queue less and less often. With used queues, or
+        # with consumers that start first, this would measure those waits.
         self._run += 1
         seconds, before = self._drive(self._adding(way, jobs))
         if way.step == "cycle across":
@@ -225,7 +225,7 @@ class ClusterBench:
         return Result(way, len(self.nodes), self._held, round, jobs, seconds, settled, usage)
 
     def _parts(self, way: Way, jobs: int) -> Iterator[tuple[int, int, int, Disque]]:
-        """Index, jobs, clients and words of each node."""
+        """The index, jobs, clients and dialect of each node."""
         count = len(self.nodes)
         shares = zip(_shares(jobs, count), _shares(way.clients, count), strict=True)
         for node, (share, clients) in enumerate(shares):
@@ -251,8 +251,8 @@ class ClusterBench:
         return scripts
 
     def _drive(self, scripts: Sequence[tuple[int, Script]]) -> tuple[float, Usage]:
-        """Runs each script at its node; returns how many seconds they took, and what the nodes
-        had used when all clients were connected."""
+        """Runs each script at its node; returns the seconds that they took, and the nodes' usage
+        when all clients were connected."""
         wanted = [sum(node == n for node, _ in scripts) for n in range(len(self.nodes))]
         try:
             with ExitStack() as stack:
@@ -268,5 +268,5 @@ class ClusterBench:
 
 
 def _shares(total: int, parts: int) -> list[int]:
-    """Nearly equal parts of ``total``."""
+    """Divides ``total`` into nearly equal parts."""
     return [total // parts + (part < total % parts) for part in range(parts)]

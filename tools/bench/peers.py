@@ -1,4 +1,4 @@
-"""The servers that are compared: how each is started, and what it promises at which level."""
+"""The servers to compare: how each is started, and what it guarantees at each level."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ from tools.bench.amqp import RabbitClient
 from tools.bench.clients import Client, DialectClient
 from tools.bench.dialects import Beanstalk, Dialect, Disque, RedisList, RedisStream
 from tools.bench.nats import NatsClient
-from tools.bench.servers import DISQUE_COMMAND, HOST, Recipe, ServerError, free_port
+from tools.bench.servers import DISQUE_COMMAND, HOST, Recipe, ServerError
+from tools.ports import free_port
 
 Level = Literal["none", "everysec", "always"]
 LEVELS: Final[tuple[Level, ...]] = get_args(Level)
@@ -29,44 +30,44 @@ class Subject(ABC):
     key: str
     title: str
     package: str = ""
-    """The Debian package that has it."""
+    """Its Debian package."""
     programs: Sequence[str] = ()
 
     def missing(self) -> str | None:
-        """What to do so that it can run here, None if it can."""
+        """How to make it run here; None if it can."""
         if all(map(shutil.which, self.programs)):
             return None
-        return f"{self.title} is left out: it is not installed (apt-get install {self.package})"
+        return f"{self.title} is left out: not installed (apt-get install {self.package})"
 
     def lacks(self, level: Level) -> str | None:
-        """Why it has nothing that comes near to this level, None if it has."""
+        """Why it has no equivalent of this level; None if it has."""
         return None
 
     def differs(self, level: Level) -> str:
-        """How its promise differs from that of the level: "stronger", "weaker" or ""."""
+        """How its guarantee differs from the level's: "stronger", "weaker" or ""."""
         return ""
 
     @abstractmethod
     def version(self) -> str:
-        """Which version of it is installed."""
+        """The installed version."""
 
     @abstractmethod
     def recipe(self, directory: Path, level: Level) -> Recipe:
-        """How to start it with its files in this directory, on a free port."""
+        """How to start it on a free port, with its files in this directory."""
 
     @abstractmethod
     def client(self, size: int, level: Level) -> Client:
-        """What speaks to it, for jobs with bodies of ``size`` bytes."""
+        """Its client, for jobs with bodies of ``size`` bytes."""
 
 
 class DialectSubject(Subject):
-    """A server that one command starts, and that answers each request with a reply.
+    """A server that is started with one command, and sends one reply per request.
 
     Args:
-        command: of a port, a directory and a level makes the command that starts it.
-        dialect: of the size of a body makes the words of the server.
-        version: finds out which version is installed.
-        package: that has it, with a program of the same name; "" if it is always there.
+        command: returns the command that starts it, from a port, a directory and a level.
+        dialect: returns its dialect, from the size of a body.
+        version: returns the installed version.
+        package: its package, with a program of the same name; "" if it is always there.
     """
 
     def __init__(
@@ -109,7 +110,7 @@ def _redis(port: int, directory: Path, level: Level) -> Sequence[str]:
 
 
 def _beanstalkd(port: int, directory: Path, level: Level) -> Sequence[str]:
-    """With a write-ahead log but for the level none."""
+    """With a write-ahead log, except at the level none."""
     log: dict[Level, Sequence[str]] = {
         "none": (),
         "everysec": ("-b", str(directory), "-f", "1000"),
@@ -125,19 +126,19 @@ def _append_only(level: Level) -> list[str]:
 
 
 class RabbitSubject(Subject):
-    """RabbitMQ with a classic queue. It syncs before it confirms, or nothing is on the disk."""
+    """RabbitMQ with a classic queue, which syncs before it confirms, or does not use the disk."""
 
     key = "rabbitmq"
     title = "RabbitMQ"
     package = "rabbitmq-server"
     programs = ("erl", "epmd")
 
-    # The one on the PATH is Debian's wrapper, which changes to its own user and directories.
+    # The one on the PATH is Debian's wrapper, which switches to its own user and directories.
     SCRIPT = Path("/usr/lib/rabbitmq/bin/rabbitmq-server")
 
     def missing(self) -> str | None:
         if not self.SCRIPT.exists():
-            return f"{self.title} is left out: it is not installed (apt-get install {self.package})"
+            return f"{self.title} is left out: not installed (apt-get install {self.package})"
         return super().missing()
 
     def differs(self, level: Level) -> str:
@@ -170,7 +171,7 @@ class RabbitSubject(Subject):
             "RABBITMQ_ADVANCED_CONFIG_FILE": str(directory / "advanced.config"),
             "RABBITMQ_ENABLED_PLUGINS_FILE": str(directory / "plugins"),
             "RABBITMQ_PID_FILE": str(directory / "pid"),
-            # The script is then replaced by the program instead of waiting for it.
+            # Make the script exec the program instead of waiting for it.
             "RABBITMQ_ALLOW_INPUT": "1",
         }
         return Recipe(
@@ -185,7 +186,7 @@ class RabbitSubject(Subject):
 
 
 class NatsSubject(Subject):
-    """NATS JetStream: in memory, or in files that are synced as far as the version can."""
+    """NATS JetStream: in memory, or in files that are synced as far as the version supports."""
 
     key = "nats"
     title = "NATS JetStream"
@@ -197,7 +198,7 @@ class NatsSubject(Subject):
         return _said(("nats-server", "--version"), r"\bv(\d\S*)")
 
     def _syncs(self) -> bool:
-        """Whether it can be told how often to sync."""
+        """Whether the sync interval is configurable."""
         numbers = tuple(map(int, re.findall(r"\d+", self.version())[:2]))
         return numbers >= self.SYNCS_SINCE
 
@@ -224,7 +225,7 @@ class NatsSubject(Subject):
 
 
 def all_subjects(command: Sequence[str] = DISQUE_COMMAND) -> list[Subject]:
-    """All of them, our node, which ``command`` starts, first."""
+    """All subjects, first our node, which ``command`` starts."""
     ours = partial(_disque, command)
     redis_version = partial(_said, ("redis-server", "--version"), r"\bv=(\S+)")
     redis = ("redis-server", redis_version, _redis)
@@ -234,7 +235,7 @@ def all_subjects(command: Sequence[str] = DISQUE_COMMAND) -> list[Subject]:
         DialectSubject("disque", "disque-trio", "", lambda: VERSION, ours, Disque),
         DialectSubject("beanstalkd", "beanstalkd", "beanstalkd", version, _beanstalkd, Beanstalk),
         DialectSubject("list", "Redis list", *redis, RedisList),
-        # Entries are deleted when they are done, or stay.
+        # With entries deleted when they are done, and kept.
         DialectSubject("streams", "Redis stream", *redis, RedisStream),
         DialectSubject("streams-kept", "Redis stream, entries kept", *redis, kept),
         RabbitSubject(),
@@ -243,7 +244,7 @@ def all_subjects(command: Sequence[str] = DISQUE_COMMAND) -> list[Subject]:
 
 
 def version_of(command: Sequence[str]) -> str:
-    """What a server that ``command`` starts says of its version."""
+    """The version printed by the server that ``command`` starts."""
     said = _said((*command, "--version"), r"(.*\S)")
     return re.sub(r"^(?:disque-trio |Disque server v=)", "", said).partition(" sha=")[0]
 

@@ -1,9 +1,9 @@
-"""What the append-only file costs: latencies and memory during rewrites, and the rate of loading.
+"""The cost of the append-only file: latency and memory during rewrites, and loading speed.
 
-The node writes its file with ``appendfsync everysec``, on no CPU of its own. ADDJOBs are sent at
-half the rate that it can take, at fixed times whatever the replies do (an open loop); a latency
-counts from the time at which the request was due, so that a pause of the node is seen by each of
-them. Then the node is killed and loads the file.
+The node writes its file with ``appendfsync everysec``, without a CPU of its own. ADDJOBs are sent
+at half its maximum rate, at fixed times regardless of replies (an open loop); a latency counts from
+when the request was due, so that every request sees a pause of the node. Then the node is killed
+and loads the file.
 """
 
 from __future__ import annotations
@@ -28,18 +28,18 @@ POLL_SECONDS = 0.02
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """How much is measured; times in s."""
+    """How much to measure; times in s."""
 
-    jobs: int = option(1_000_000, "held, and loaded", quick=5_000)
+    jobs: int = option(1_000_000, "jobs to hold and to load", quick=5_000)
     size: int = option(100, "bytes of a job")
-    seconds: float = option(15.0, "of the load without rewrites, and with them", quick=1.0)
-    peak_seconds: float = option(2.0, "of the measurement of the peak rate", quick=0.3)
+    seconds: float = option(15.0, "seconds of load without rewrites, and with them", quick=1.0)
+    peak_seconds: float = option(2.0, "seconds for measuring the peak rate", quick=0.3)
     clients: int = option(50, "connections")
     server: tuple[str, ...] = option(DISQUE_COMMAND, "the command that starts a node", parse=words)
 
 
 def run(plan: Plan) -> Findings:
-    """Fills a node, rewrites its file under load, kills it, and lets another one load the file."""
+    """Fills a node, rewrites its file under load, kills it, and loads the file in another node."""
     with tempfile.TemporaryDirectory(prefix="bench-aof-") as name:
         directory = Path(name)
         with _node(plan, directory) as server:
@@ -61,7 +61,7 @@ def _node(plan: Plan, directory: Path) -> AbstractContextManager[Server]:
 
 
 def during_rewrites(plan: Plan, server: Server) -> str:
-    """Latencies and memory without and with rewrites under way."""
+    """Latency and memory without and during rewrites."""
     stage = Stage(server, server, plan.clients, plan.size, whole=False)
     stage.fill(plan.jobs)
     rate = stage.peak(plan.peak_seconds) / 2
@@ -97,7 +97,7 @@ def _line(what: str, found: Measurement) -> str:
 
 
 def loaded(server: Server) -> tuple[int, float]:
-    """The jobs that a node loads from its file, and how long that takes (s), by its log."""
+    """The number of jobs that a node loads from its file, and the duration (s), from its log."""
     port = server.port
     server.wait(lambda: info(port, b"persistence")["loading"] == "0", "its file is not loaded")
     events = {}
@@ -113,10 +113,10 @@ def loaded(server: Server) -> tuple[int, float]:
 
 
 def rewriters(pid: int) -> list[int]:
-    """The processes of a node that compact its file."""
+    """The node's processes that compact its file."""
     tasks = Path(f"/proc/{pid}/task").iterdir()
     children = [child for task in tasks for child in (task / "children").read_text().split()]
-    # Just started, one still counts the memory of the node as its own.
+    # A new one still counts the memory of the node as its own.
     return [int(child) for child in children if _compacts(child)]
 
 
@@ -128,7 +128,7 @@ def _compacts(pid: str) -> bool:
 
 
 def high_water(pid: int) -> int:
-    """The most memory that a process has had (bytes); 0: it has ended."""
+    """The peak memory of a process (bytes); 0 if it has ended."""
     try:
         lines = Path(f"/proc/{pid}/status").read_text().splitlines()
     except OSError:

@@ -1,4 +1,4 @@
-"""What the pictures of times have in common: a panel whose upright axis is a time, logarithmic."""
+"""Shared by plots of times: a panel with a logarithmic vertical time axis."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from disque_trio import svg
 
 COLORS = ("#2f81c1", "#d97706", "#c0392b", "#7d5bbe")
 
-# A picture cannot know the colours of the page around it, but whether it is dark.
+# A picture cannot know the colours of the page around it, only whether the page is dark.
 STYLE = (
     "text{fill:#1e293b}.faint{fill:#64748b}.grid{stroke:#94a3b8;stroke-opacity:.35}"
     ".frame{stroke:#64748b;fill:none}"
@@ -18,16 +18,16 @@ STYLE = (
 
 
 def decades(shortest: float, longest: float) -> tuple[int, int]:
-    """The powers of ten (s) that an axis begins and ends with to show these times."""
+    """The powers of ten (s) at which an axis for these times begins and ends."""
     low = math.floor(math.log10(shortest))
     return low, max(math.ceil(math.log10(longest)), low + 1)
 
 
 class Panel:
-    """A panel with its upper left corner at a place.
+    """A panel at a position.
 
     Args:
-        axis: the powers of ten that it begins and ends with, s.
+        axis: the powers of ten (s) at which it begins and ends.
     """
 
     def __init__(
@@ -40,12 +40,12 @@ class Panel:
         self._low, self._high = axis
 
     def up(self, seconds: float) -> float:
-        """Where a time stands."""
+        """The y position of a time."""
         share = (math.log10(max(seconds, 10**self._low)) - self._low) / (self._high - self._low)
         return self.y + self.height * (1 - share)
 
     def ground(self, title: str, marks: Iterable[tuple[float, str]]) -> list[str]:
-        """All but what it shows; ``marks``: places on the axis below, with names."""
+        """Everything but the data; ``marks``: positions on the horizontal axis, with names."""
         bottom = self.y + self.height
         parts = [svg.text(self.x, self.y - 8, title, font_size=12, font_weight="bold")]
         for decade in range(self._low, self._high + 1):
@@ -59,12 +59,12 @@ class Panel:
         return parts
 
     def rule(self, at: float, **attributes: object) -> str:
-        """A line across."""
+        """A horizontal line."""
         ends = {"x1": self.x, "y1": at, "x2": self.x + self.width, "y2": at}
         return svg.tag("line", class_="grid", **ends, **attributes)
 
     def legend(self, names: Sequence[str], across: float = 8, down: float = 14) -> list[str]:
-        """Names of what is shown, in the order of COLORS, in its corner or elsewhere."""
+        """A legend with ``names`` in the order of COLORS, in the corner or elsewhere."""
         parts = []
         for number, name in enumerate(names):
             x, y = self.x + across, self.y + down + 14 * number
@@ -79,7 +79,7 @@ def _faint(at: float, down: float, words: str, anchor: str) -> str:
 
 
 def time_name(decade: int) -> str:
-    """A power of ten (s) as a person says it."""
+    """A power of ten (s) for display."""
     if decade < -3:
         return f"{10 ** (decade + 6):g} µs"
     return f"{10 ** (decade + 3):g} ms" if decade < 0 else f"{10**decade:g} s"

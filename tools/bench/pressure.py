@@ -1,12 +1,12 @@
-"""What a queue of pressure costs beside a bare list of the same Redis.
+"""The cost of a pressure queue, compared with a bare list in the same Redis.
 
-One process produces, another consumes, for each kind of queue in turn: a bare list (LPUSH and
-BRPOP, which is not bounded, not exclusive and cannot be closed) and queues of pressure with several
-bounds. All use the same client library on the same server in the same run: its connections, as
-pressure does, and for one row its client, as programs do. Shown are the medians of the rounds; the
-ratio is the median of the ratios to the bare list of the same round.
+One process produces and another consumes, for each kind of queue in turn: a bare list (LPUSH and
+BRPOP, which is not bounded, not exclusive and cannot be closed) and pressure queues with several
+bounds. All use the same client library on the same server in the same run: its connections, like
+pressure, and in one row its client, like other programs. The table shows medians of the rounds; the
+ratio is the median of the ratios to the bare list in the same round.
 
-Both clients share what CPUs the server leaves (``servers.GENERATOR_CPUS``).
+Both clients share the CPUs not used by the server (``servers.GENERATOR_CPUS``).
 """
 
 from __future__ import annotations
@@ -36,19 +36,19 @@ from tools.bench.workers import worker
 PAGE = "pressure.md"
 SECTION = "pressure"
 MANY = 100
-"""Elements of one put_many or get_many."""
+"""Elements per put_many or get_many."""
 MORE = 20
-"""How many times more elements when they go by the hundred and there is room for them."""
+"""The factor for the number of elements when they move in hundreds and there is space for them."""
 NAME = "bench"
 LIMIT_SECONDS = 300.0
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """How much is measured."""
+    """How much to measure."""
 
     rounds: int = option(3, "how often everything is measured", quick=1)
-    elements: int = option(20_000, "of a measurement, if they go one by one", quick=100)
+    elements: int = option(20_000, "elements in a measurement, if moved one by one", quick=100)
     size: int = option(100, "bytes of an element")
 
 
@@ -56,9 +56,8 @@ class Plan:
 class Kind:
     """A way to move elements.
 
-    way: "list"; "client", a list by the client of the library; "queue", a role for each operation;
-    "held", a role for all of them. bound: of the queue, None without. many: elements of one
-    operation.
+    way: "list"; "client", a list with the library's client; "queue", taking a role for each
+    operation; "held", one role for all. bound: of the queue, or None. many: elements per operation.
     """
 
     way: str
@@ -67,7 +66,7 @@ class Kind:
 
     @property
     def title(self) -> str:
-        """Its row in the table."""
+        """Its title in the table."""
         if self.way == "list":
             return "LPUSH, BRPOP" if self.many == 1 else f"LPUSH of {self.many}, BLMPOP"
         if self.way == "client":
@@ -89,7 +88,7 @@ KINDS = [
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """A kind measured once. Times in seconds; put99 and get99 are of one operation."""
+    """One measurement of a kind. Times are in seconds; put99 and get99 are per operation."""
 
     kind: Kind
     elements: int
@@ -101,12 +100,12 @@ class Sample:
 
     @property
     def rate(self) -> float:
-        """Elements that came through in a second."""
+        """Elements per second."""
         return self.elements / self.seconds
 
     @property
     def cost(self) -> float:
-        """CPU seconds of both clients for 100,000 elements."""
+        """CPU seconds of both clients per 100,000 elements."""
         return self.client_cpu / self.elements * 100_000
 
 
@@ -118,7 +117,7 @@ def run(plan: Plan) -> Findings:
             rounds.append([])
             for kind in KINDS:
                 slow = kind.many == 1 or kind.bound == 1
-                # Whole operations, or one client would wait for the rest of the other's.
+                # Use whole operations; otherwise one client would wait for the rest of the other's.
                 operations = -(-plan.elements * (1 if slow else MORE) // kind.many)
                 elements = operations * kind.many
                 sample = _measure(server, kind, elements, plan.size)
@@ -156,7 +155,7 @@ def _measure(server: Server, kind: Kind, elements: int, size: int) -> Sample:
         worker("the consumer", _client, job, False) as consumer,
     ):
         for client in (producer, consumer):
-            client.hear()  # it is connected
+            client.hear()  # connected
         cpu = server.cpu_seconds()
         began = time.monotonic()
         for client in (producer, consumer):
@@ -178,11 +177,11 @@ async def _prepare(port: int, kind: Kind) -> None:
                 await queue.create(kind.bound)
 
 
-# What the two clients do
+# The two clients
 
 
 class _Job(NamedTuple):
-    """What is to be done: so many ``elements`` of ``size`` bytes go through in one way."""
+    """The work: move ``elements`` elements of ``size`` bytes in one way."""
 
     port: int
     kind: Kind
@@ -192,11 +191,11 @@ class _Job(NamedTuple):
 
 def _client(pipe: Connection, job: _Job, produces: bool) -> None:
     pipe.send(trio.run(_work, pipe, job, produces))
-    pipe.recv()  # the other one still works
+    pipe.recv()  # the other one is still working
 
 
 def coredis_client(port: int) -> coredis.Redis[bytes]:
-    """A client of the library coredis that repeats nothing; a context manager."""
+    """A coredis client that does not retry; a context manager."""
     return coredis.Redis(port=port, connect_timeout=5.0, retry_policy=NoRetryPolicy())
 
 
@@ -239,7 +238,7 @@ async def _work(pipe: Connection, job: _Job, produces: bool) -> dict[str, float]
 async def _put(
     kind: Kind, redis: RedisConnection, client: Any, queue: Any, data: list[bytes]
 ) -> int:
-    """One operation of the producer; returns how many elements that are."""
+    """One operation of the producer; returns its number of elements."""
     if kind.way == "list":
         await redis.command(b"LPUSH", NAME, *data)
     elif kind.way == "client":
@@ -252,7 +251,7 @@ async def _put(
 
 
 async def _get(kind: Kind, redis: RedisConnection, client: Any, queue: Any) -> int:
-    """One operation of the consumer; returns how many elements it got."""
+    """One operation of the consumer; returns its number of elements."""
     if kind.way == "client":
         while await client.brpop([NAME], 1) is None:
             pass

@@ -1,7 +1,7 @@
-"""Where the time of a loaded node goes: records a node of each form, and measures its steps.
+"""Where the time of a loaded node goes: profiles a node of each build, and measures its steps.
 
-py-spy samples the stacks of the node from outside, those of C code as well: in the compiled form
-most of the node is C. The graphs go to build/, or with ``--write-docs`` to docs/.
+py-spy samples the node's stacks from outside, including C code: in the compiled build most of the
+node is C. The graphs go to build/, or with ``--write-docs`` to docs/.
 """
 
 from __future__ import annotations
@@ -24,23 +24,23 @@ SECTION = "steps"
 PINNED = False
 CLIENTS = 50
 PIPELINE = 16
-JOBS = 50_000  # a portion of the load
+JOBS = 50_000  # per portion of the load
 MOST = 12  # functions in the table
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """How much is recorded and measured."""
+    """How much to record and measure."""
 
-    seconds: int = option(20, "of each recording", quick=1)
-    rate: int = option(100, "stacks a second")
-    rounds: int = option(200, "of the steps", quick=2)
-    pure: str = option(sys.executable, "the Python that has the pure form")
-    compiled: str = option(str(COMPILED), "the Python that has the compiled form")
+    seconds: int = option(20, "seconds of each recording", quick=1)
+    rate: int = option(100, "stacks per second")
+    rounds: int = option(200, "rounds of the steps", quick=2)
+    pure: str = option(sys.executable, "the Python that has the pure build")
+    compiled: str = option(str(COMPILED), "the Python that has the compiled build")
 
 
 def run(plan: Plan) -> Findings:
-    """Records and measures both forms. Raises ServerError when that is not possible."""
+    """Records and measures both builds. Raises ServerError if that fails."""
     forms = {"pure": Path(plan.pure), "compiled": Path(plan.compiled)}
     texts = [steps(python, plan.rounds) for python in forms.values()]
     pictures = []
@@ -57,12 +57,11 @@ def run(plan: Plan) -> Findings:
 
 
 def record(python: Path, seconds: int, rate: int) -> Counter[Stack]:
-    """The stacks of a node of the environment of ``python`` under load, of which there are about
-    ``rate`` for each of ``seconds``.
+    """The stacks of a loaded node in the environment of ``python``, about ``rate`` per second for
+    ``seconds``.
 
     Raises:
-        ServerError: the node did not do its work, or py-spy is not there, or may not look at other
-            processes.
+        ServerError: the node failed, or py-spy is missing or may not inspect other processes.
     """
     own = Path(sys.executable).with_name("py-spy")
     spy = str(own) if own.exists() else shutil.which("py-spy")
@@ -89,8 +88,7 @@ def record(python: Path, seconds: int, rate: int) -> Counter[Stack]:
 
 
 def steps(python: Path, rounds: int) -> str:
-    """What the run ``steps`` prints in the environment of ``python``, which has the package in one
-    form or the other.
+    """The output of the run ``steps`` in the environment of ``python``.
 
     Raises:
         ServerError: it failed.

@@ -1,8 +1,8 @@
-"""What it costs to have jobs pushed, beside asking for each.
+"""The cost of a pushed job, compared with requesting each job.
 
-One worker with one connection either asks for each job with GETJOB and ends it with ACKJOB, waiting
-for each reply, or it consumes the queue (CONSUME) and ends each job as it comes. The jobs are there
-before it begins. Ratios are those of measurements next to each other in time; shown is the median
+One worker with one connection either requests each job with GETJOB and ends it with ACKJOB, waiting
+for each reply, or consumes the queue (CONSUME) and ends each job as it arrives. The jobs are added
+before it begins. Ratios compare measurements next to each other in time; the table shows the median
 of the rounds, and the range.
 """
 
@@ -24,7 +24,7 @@ from tools.bench.load import LoadError
 from tools.bench.scripts import SERIAL_DIGITS, bodies
 from tools.bench.servers import DISQUE_COMMAND, Server, disque_server
 
-PAGE = "performance.md"
+PAGE = "performance-details.md"
 SECTION = "push"
 PORTION = 1_000  # jobs added at a time
 QUEUE = b"bench"
@@ -33,7 +33,7 @@ ASKED = "GETJOB, ACKJOB"
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What is measured and how much of it."""
+    """What to measure, and how much."""
 
     rounds: int = option(5, "how often everything is measured", quick=1)
     jobs: int = option(30_000, "a measurement", quick=500)
@@ -44,7 +44,7 @@ class Plan:
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """One measurement: ``rate`` in jobs a second, ``cpu`` in us of the node for a job."""
+    """One measurement: ``rate`` in jobs per second, ``cpu`` in µs of the node per job."""
 
     way: str
     rate: float
@@ -52,7 +52,7 @@ class Sample:
 
 
 class Worker:
-    """A connection that does jobs.
+    """A connection that processes jobs.
 
     Args:
         sock: a blocking connection to a node.
@@ -63,7 +63,7 @@ class Worker:
         self._reader = hiredis.Reader()
 
     def ask(self, *command: bytes) -> object:
-        """The reply to a command; nothing may be pushed meanwhile."""
+        """The reply to a command. Nothing may be pushed meanwhile."""
         self._sock.sendall(encode(*command))
         return self._next()
 
@@ -81,7 +81,7 @@ class Worker:
         self._reader.feed(data)
 
     def adds(self, jobs: int, size: int) -> None:
-        """Adds so many jobs."""
+        """Adds ``jobs`` jobs."""
         new = islice(bodies(size), jobs)
         while portion := list(islice(new, PORTION)):
             adds = [encode(b"ADDJOB", QUEUE, body, b"0") for body in portion]
@@ -90,16 +90,16 @@ class Worker:
                 self._next()
 
     def asks(self, jobs: int) -> None:
-        """Takes and ends so many jobs one by one."""
+        """Takes and ends ``jobs`` jobs one by one."""
         for _ in range(jobs):
             reply = self.ask(b"GETJOB", b"FROM", QUEUE)
             if not isinstance(reply, list) or self.ask(b"ACKJOB", reply[0][1]) != 1:
                 raise LoadError(f"a job was answered with {reply!r}")
 
     def consumes(self, jobs: int, credit: int) -> None:
-        """Ends so many jobs as they are pushed."""
+        """Ends ``jobs`` jobs as they are pushed."""
         self._sock.sendall(encode(b"CONSUME", QUEUE, b"CREDIT", b"%d" % credit))
-        acked = -1  # the first reply is that of CONSUME
+        acked = -1  # the first reply is CONSUME's
         while acked < jobs:
             self._receive()
             acks: list[bytes] = []
@@ -156,7 +156,7 @@ def _measure(plan: Plan, server: Server, way: str, work: Callable[[], None]) -> 
 
 
 def pushed(credit: int) -> str:
-    """The name of that way."""
+    """The name of this way."""
     return f"CONSUME CREDIT {credit}, ACKJOB"
 
 

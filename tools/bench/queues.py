@@ -1,7 +1,7 @@
-"""What it costs to take a job from a queue with few or many.
+"""The cost of taking a job from short and long queues.
 
 Jobs are taken, acknowledged and added again, without a network, while the rest of the queue stays:
-from a queue without options, from one whose jobs have priorities, and from queues with groups.
+in a plain queue, in one whose jobs have priorities, and in queues with groups.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from tools.bench.cli import COMPILED, Findings, option, say, table
 from tools.bench.guard import count, run_there
 from tools.bench.queues_paths import COMMANDS, GROUP_JOBS, KINDS
 
-PAGE = "performance.md"
+PAGE = "performance-details.md"
 SECTION = "queues"
 PARTS = ("time", "instructions")
 NAMES = {
@@ -30,19 +30,19 @@ _PATHS = "tools.bench.queues_paths"
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What is measured."""
+    """What to measure."""
 
     parts: tuple[str, ...] = option(PARTS, "what", choices=PARTS, quick=("time",))
     kinds: tuple[str, ...] = option(tuple(KINDS), "of queues", choices=tuple(KINDS))
     jobs: tuple[int, ...] = option((10_000, 1_000_000), "in the queue", quick=(500, 5_000))
-    rounds: int = option(9, "how often the time is measured", quick=2)
-    compiled: str = option(str(COMPILED), "the Python that has the compiled form, if it is there")
+    rounds: int = option(9, "how often to measure the time", quick=2)
+    compiled: str = option(str(COMPILED), "the Python that has the compiled build, if there is one")
 
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """What a command costs with ``jobs`` in a queue of a ``kind``: ns of CPU time, or None, and
-    instructions."""
+    """The cost of a command with ``jobs`` jobs in a queue of a ``kind``: ns of CPU time, or None,
+    and instructions."""
 
     kind: str
     jobs: int
@@ -52,7 +52,7 @@ class Cost:
 
 
 def run(plan: Plan) -> Findings:
-    """Measures the parts. Raises CountError when that is not possible."""
+    """Measures all parts. Raises CountError if that fails."""
     python = plan.compiled if Path(plan.compiled).exists() else sys.executable
     costs = measure(plan, python)
     form = "compiled" if python == plan.compiled else "pure Python"
@@ -60,7 +60,7 @@ def run(plan: Plan) -> Findings:
 
 
 def measure(plan: Plan, python: str) -> list[Cost]:
-    """What the commands cost in queues of all kinds."""
+    """The costs of the commands in all kinds of queues."""
     what = (",".join(plan.kinds), *map(str, plan.jobs))
     times: dict[str, float] = {}
     instructions: dict[str, int] = {}
@@ -80,7 +80,7 @@ def measure(plan: Plan, python: str) -> list[Cost]:
 
 
 def costs_table(found: Sequence[Cost]) -> str:
-    """A row for each command in each kind of queue; ratios are to the fewest jobs."""
+    """A row for each command in each kind of queue; ratios are to the shortest queue."""
     levels = list(dict.fromkeys(one.jobs for one in found))
     titles = ["queue", "command"]
     columns: list[tuple[str, Callable[[Cost], float | None]]] = [

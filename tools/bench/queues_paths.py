@@ -1,6 +1,6 @@
-"""Jobs are taken, acknowledged and added in turn while few or many others are in the same queue.
+"""Takes, acknowledges and adds jobs in turn while few or many others are in the same queue.
 
-``queues`` starts this in a process of its own, in which either the clock or callgrind counts.
+``queues`` runs this in its own process, measured with either the clock or callgrind.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ from tools.bench.guard_paths import BASE, Callgrind, Counter
 from tools.bench.inprocess import BODY, QUEUE, START, id_in, make_node
 
 COMMANDS = ("GETJOB", "ACKJOB", "ADDJOB")
-# Jobs that are out at once: with ``fifo`` no more can be than there are groups.
+# Jobs taken at once: with ``fifo`` there can be no more than groups.
 BATCH = 50
 BATCHES = 20
-GROUP_JOBS = 100  # jobs of each group
+GROUP_JOBS = 100  # jobs per group
 PRIORITIES = 8
-A_MILLISECOND = 100  # jobs that are added in one
+A_MILLISECOND = 100  # jobs added in one millisecond
 
 Options = Callable[[int, int], tuple[bytes, ...]]
-"""What an ADDJOB says more: that of the job with a number, in a queue of so many."""
+"""Returns the options of ADDJOB for a job's number, in a queue with this many jobs."""
 
 
 def _none(number: int, jobs: int) -> tuple[bytes, ...]:
@@ -37,7 +37,7 @@ def _none(number: int, jobs: int) -> tuple[bytes, ...]:
 
 
 def _priority(number: int, jobs: int) -> tuple[bytes, ...]:
-    # As good as random, and the same each time.
+    # Pseudorandom, and the same each time.
     return (b"PRIORITY", b"%d" % random.Random(number).randrange(PRIORITIES))
 
 
@@ -51,11 +51,11 @@ KINDS: dict[str, tuple[tuple[bytes, ...], Options]] = {
     "fair": ((b"GROUPS", b"fair"), _group),
     "fifo": ((b"GROUPS", b"fifo"), _group),
 }
-"""What QSET says of the queue, and ADDJOB of its jobs."""
+"""The options of QSET for the queue, and of ADDJOB for its jobs."""
 
 
 class Clock:
-    """Counts the ns of CPU time; ``found`` has the costs of a command in each round, by path."""
+    """Measures CPU time in ns; ``found`` has the cost of a command in each round, by path."""
 
     def __init__(self) -> None:
         self.found: dict[str, list[float]] = {}
@@ -63,7 +63,7 @@ class Clock:
         self._since = 0
 
     def toggle(self) -> None:
-        """Begin to count, or stop."""
+        """Start or stop counting."""
         now = time.process_time_ns()
         if self._since:
             self._total += now - self._since
@@ -72,13 +72,13 @@ class Clock:
             self._since = now
 
     def name(self, path: str, commands: int, turns: int) -> None:
-        """What was counted since the last call were ``commands`` of ``path``."""
+        """Attribute the counts since the last call to ``commands`` commands of ``path``."""
         self.found.setdefault(path, []).append(self._total / commands)
         self._total = 0
 
 
 class Subject:
-    """A node that has ``jobs`` jobs in one queue of a kind."""
+    """A node with ``jobs`` jobs in one queue of a kind."""
 
     def __init__(self, kind: str, jobs: int) -> None:
         policy, self._options = KINDS[kind]
@@ -90,7 +90,7 @@ class Subject:
         self._number = 0
         if policy:
             self._serve([[b"QSET", QUEUE, *policy]])
-        # A queue follows its policy from when somebody wants its jobs on, and it is there.
+        # A queue's policy takes effect once the queue exists and somebody requests its jobs.
         self._serve([[b"ADDJOB", QUEUE, BODY, b"0"]])
         taken = self._serve([[b"GETJOB", b"NOHANG", b"FROM", QUEUE]])
         self._serve([[b"ACKJOB", id_in(taken[0])]])
@@ -103,18 +103,18 @@ class Subject:
         return self._node.queues.by_name[QUEUE]
 
     def measure(self, counter: Counter) -> None:
-        """Count each of the commands by itself."""
+        """Count each command separately."""
         for command in COMMANDS:
             for _ in range(BATCHES):
                 self._life(command, counter)
             counter.name(f"{self._path}/{command}", BATCH * BATCHES, BATCHES)
 
     def warm(self) -> None:
-        """Let the interpreter know the code."""
+        """Warm up the interpreter."""
         self._life("", Clock())
 
     def _life(self, command: str, counter: Counter) -> None:
-        """Some jobs are taken, acknowledged, and replaced; ``command`` is counted."""
+        """Take, acknowledge and replace some jobs; count ``command``."""
         requests = [[b"GETJOB", b"NOHANG", b"FROM", QUEUE]] * BATCH
         taken = self._serve(requests, counter if command == "GETJOB" else None)
         ends = [[b"ACKJOB", id_in(reply)] for reply in taken]
@@ -129,7 +129,7 @@ class Subject:
         return [[b"ADDJOB", QUEUE, BODY, b"0", *self._options(n, self._jobs)] for n in numbers]
 
     def _serve(self, requests: list[list[bytes]], counter: Counter | None = None) -> list[object]:
-        """Let the node serve ``requests``; returns the replies. RuntimeError: one is an error."""
+        """Serve ``requests``; returns the replies. Raises RuntimeError if one is an error."""
         node, client = self._node, self._client
         now = START + self._number // A_MILLISECOND
         if counter is not None:
@@ -149,7 +149,7 @@ class Subject:
 
 
 def run(counter: Counter, kinds: Sequence[str], sizes: Sequence[int], rounds: int) -> None:
-    """Measure all kinds with all numbers of jobs, these in turn in each round."""
+    """Measure all kinds with all numbers of jobs, in turn in each round."""
     for _ in range(BATCHES):
         counter.toggle()
         counter.toggle()
@@ -164,8 +164,8 @@ def run(counter: Counter, kinds: Sequence[str], sizes: Sequence[int], rounds: in
 
 
 def main(marks: str, rounds: str, kinds: str, *sizes: str) -> None:
-    """Measure; ``marks`` is the library that tells callgrind, or empty: then the ns of CPU time are
-    printed as JSON, the medians by path."""
+    """Measure. ``marks`` is the library that controls callgrind; if empty, prints the median CPU
+    times in ns by path, as JSON."""
     gc.disable()
     counter: Counter = Callgrind(marks) if marks else Clock()
     run(counter, kinds.split(","), list(map(int, sizes)), int(rounds))

@@ -1,8 +1,7 @@
-"""How long a scrape of a node with many queues keeps clients waiting, and what it costs.
+"""The cost of a scrape of a node with many queues, and how long clients wait for it.
 
-The figures are collected and written as when Prometheus asks for them, in slices, between which a
-node serves its clients. The processor time of each slice is read: the longest is how long nobody
-else would be served.
+The metrics are collected and written as for Prometheus, in slices, between which a node serves its
+clients. The CPU time of each slice is measured: clients wait for up to the longest.
 """
 
 from __future__ import annotations
@@ -32,16 +31,16 @@ OPENMETRICS = "application/openmetrics-text; version=1.0.0"
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What is measured."""
+    """What to measure."""
 
-    queues: int = option(10_000, "queues, all with figures of their own", quick=50)
+    queues: int = option(10_000, "queues, all with their own metrics", quick=50)
     jobs: int = option(100_000, "jobs, all in the hands of clients", quick=500)
-    python: str = option(sys.executable, "the Python that has the form to be measured")
+    python: str = option(sys.executable, "the Python that has the build to measure")
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """What one part of a scrape took: slices, ms of the longest and of all, and MB that it made."""
+    """The cost of one part of a scrape: slices, ms of the longest and of all, and MB of output."""
 
     what: str
     slices: int
@@ -76,7 +75,7 @@ def _measure(plan: Plan) -> list[Part]:
         name = b"queue-%d" % (number % plan.queues)
         command(b"ADDJOB", name, b"body", b"0")
         command(b"GETJOB", b"FROM", name)
-    for queue in counts.by_queue:  # so that there are all lines
+    for queue in counts.by_queue:  # so that all lines exist
         command(b"ADDJOB", queue, b"body", b"0")
         command(b"GETJOB", b"FROM", queue)
         command(b"ADDJOB", queue, b"body", b"0")
@@ -103,13 +102,13 @@ def _measure(plan: Plan) -> list[Part]:
 
 
 def measure(queues: str, jobs: str) -> None:
-    """Prints what was found in this process: its form, and the parts."""
+    """Prints the results of this process: its build, and the parts."""
     parts = _measure(Plan(int(queues), int(jobs)))
     json.dump([form(), [asdict(part) for part in parts]], sys.stdout)
 
 
 def run(plan: Plan) -> Findings:
-    """Measures with the Python of the plan."""
+    """Measures with the plan's Python."""
     say(f"{plan.queues:,} queues, {plan.jobs:,} jobs")
     numbers = (str(plan.queues), str(plan.jobs))
     with environment_of(plan.python) as environment:

@@ -1,6 +1,6 @@
-"""The scripts that lead jobs through their lives: what one connection sends, and in which batches.
+"""Scripts that take jobs through their lives: what one connection sends, and in which batches.
 
-``dialects`` has the words for each server.
+``dialects`` has each server's commands.
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ NOT_TIMED = math.nan
 
 
 def bodies(size: int) -> Iterator[bytes]:
-    """Endless distinct job bodies of ``size`` bytes; ValueError when that is too small."""
+    """An endless iterator of distinct job bodies of ``size`` bytes. Raises ValueError if that is
+    too small."""
     if size < SERIAL_DIGITS:
         raise ValueError(f"a job's body needs at least {SERIAL_DIGITS} bytes, not {size}")
     filling = b"x" * (size - SERIAL_DIGITS)
@@ -29,7 +30,7 @@ def bodies(size: int) -> Iterator[bytes]:
 
 
 def portions(total: int, most: int) -> Iterator[int]:
-    """Parts of ``total`` of at most so many."""
+    """Splits ``total`` into parts of at most ``most``."""
     return (min(most, total - at) for at in range(0, total, most))
 
 
@@ -42,7 +43,7 @@ def add_batches(dialect: Dialect, new: Iterator[bytes], jobs: int, pipeline: int
 def ack_batches(
     dialect: Dialect, worker: int, handles: Sequence[bytes], pipeline: int
 ) -> list[Exchange]:
-    """The batches in which a worker ends the jobs of these handles, in this order."""
+    """The batches in which a worker ends the jobs with these handles, in this order."""
     requests = [dialect.ack(worker, handle) for handle in handles]
     return _batches(requests, pipeline, dialect.acked)
 
@@ -53,8 +54,7 @@ def _batches(requests: Sequence[bytes], pipeline: int, shape: Shape) -> list[Exc
 
 
 def send(batches: Iterable[Exchange], replies: list[bytes] | None = None) -> Script:
-    """Sends batches while there are any, and keeps the replies; several connections may share an
-    iterator."""
+    """Sends all batches, and collects the replies; several connections may share an iterator."""
     for batch in batches:
         reply = yield batch
         if replies is not None:
@@ -62,13 +62,13 @@ def send(batches: Iterable[Exchange], replies: list[bytes] | None = None) -> Scr
 
 
 def take(dialect: Dialect, worker: int, counts: Iterable[int], replies: list[bytes]) -> Script:
-    """Takes so many jobs in a batch while there are counts, and keeps the replies."""
+    """Takes jobs in batches of ``counts``, and collects the replies."""
     request = dialect.take(worker)
     return send((Exchange(request * count, dialect.taken, count) for count in counts), replies)
 
 
 def consume(dialect: Dialect, worker: int, counts: Iterable[int]) -> Script:
-    """Takes and ends so many jobs in a batch, whoever added them, while there are counts."""
+    """Takes and ends jobs in batches of ``counts``, whoever added them."""
     request = dialect.take(worker)
     for count in counts:
         handles = dialect.handles((yield Exchange(request * count, dialect.taken, count)))
@@ -79,11 +79,11 @@ def consume(dialect: Dialect, worker: int, counts: Iterable[int]) -> Script:
 def cycle(
     dialect: Dialect, worker: int, adds: Iterable[Exchange], times: list[float] | None = None
 ) -> Script:
-    """For every batch of adds takes as many jobs and ends those it got.
+    """After every batch of adds, takes as many jobs and ends them.
 
-    Each worker takes only after its own adds were answered, so there is always a job. ``times``
-    gets how long each batch's life took (s), from its first byte to its last reply; the first is
-    NOT_TIMED, since it is made before the measurement begins.
+    Each worker takes only after the replies to its own adds, so there is always a job. Appends to
+    ``times`` the duration of each batch's life (s), from its first byte to its last reply; the
+    first is NOT_TIMED, because it is prepared before the measurement begins.
     """
     started = NOT_TIMED
     for add in adds:
@@ -96,8 +96,7 @@ def cycle(
 
 
 def drain(words: Batched, left: list[int]) -> Script:
-    """Takes and ends what there is until nothing is ``left`` of so many jobs; several connections
-    share the number."""
+    """Takes and ends jobs until none is ``left``; several connections share the number."""
     while left[0] > 0:
         reply = yield Exchange(words.wait, words.waited, 1)
         count = int(reply[1 : reply.index(b"\r")])
@@ -107,9 +106,9 @@ def drain(words: Batched, left: list[int]) -> Script:
 
 
 def lives(words: Batched, adds: Iterable[Exchange]) -> Script:
-    """Leads each batch through its life: so many ADDJOBs, one GETJOB, one ACKJOB.
+    """Takes each batch through its life: ADDJOBs, one GETJOB, one ACKJOB.
 
-    Each worker takes only after its own adds were answered, so there are always enough."""
+    Each worker takes only after the replies to its own adds, so there are always enough jobs."""
     for add in adds:
         yield add
         reply = yield Exchange(words.take, words.taken, 1)

@@ -1,10 +1,10 @@
-"""The servers under measurement: started on a free port, watched through /proc, ended for sure."""
+"""The servers to measure: starts them on free ports, watches them in /proc, and always stops
+them."""
 
 from __future__ import annotations
 
 import ctypes
 import os
-import random
 import shutil
 import signal
 import socket
@@ -20,20 +20,17 @@ from functools import partial
 from pathlib import Path
 
 from tools.bench.load import LoadError
+from tools.ports import free_port
 
 START_SECONDS = 60.0
 STOP_SECONDS = 30.0
 POLL_SECONDS = 0.02
 WAIT_SECONDS = 300.0
-WAIT_POLL_SECONDS = 0.1  # seldom: the server is measured meanwhile
-# The kernel hands out ports from 32768 on to clients: a server's port stays below, and so does
-# that of a node's bus.
-PORTS = range(10_000, 20_000)
-BUS_OFFSET = 10_000
+WAIT_POLL_SECONDS = 0.1  # rarely: the server is being measured
 HOST = "127.0.0.1"
 MAX_CLIENTS = 20_000
-# Servers run on one CPU and the generator on the others. Left to the kernel, a server and its
-# only client meet on one CPU in some runs and not in others, at half the cost or twice.
+# Servers run on one CPU and the generator on the others. If left to the kernel, a server and its
+# only client share a CPU in some runs and not in others, which halves or doubles the cost.
 CPUS = frozenset(os.sched_getaffinity(0))
 SERVER_CPUS = frozenset({max(CPUS)})
 GENERATOR_CPUS = CPUS - SERVER_CPUS or CPUS
@@ -44,28 +41,28 @@ _LIBC = ctypes.CDLL(None)
 
 DISQUE_COMMAND = (sys.executable, "-m", "disque_trio.server")
 BANANAQ_COMMAND = (sys.executable, "-m", "disque_trio.bananaq.main")
-# A rewrite in the middle of a measurement would be taken for its cost.
+# A rewrite in the middle of a measurement would distort it.
 NO_REWRITE = ("--auto-aof-rewrite-percentage", "0")
-# For what is measured with DEBUG, which nobody may use without being let.
+# For measurements with DEBUG, which is not allowed by default.
 WITH_DEBUG = ("--enable-debug-command", "local")
 
 
 class ServerError(Exception):
-    """A server could not be started, or ended while it was measured."""
+    """A server failed to start, or ended during a measurement."""
 
 
 def cpu_seconds(pid: int) -> float:
-    """User plus system time of a process so far, its children not included.
+    """User plus system time of a process so far, without its children.
 
-    The same sum as utime + stime in /proc/PID/stat, read from the process's CPU clock: that counts
-    nanoseconds instead of clock ticks of 10 ms.
+    The same as utime + stime in /proc/PID/stat, but from the process's CPU clock, which has a
+    resolution of nanoseconds instead of 10 ms.
     """
     return time.clock_gettime((~pid << 3) | 2)  # clock_getcpuclockid(3), CPUCLOCK_SCHED
 
 
 def family(pids: Iterable[int], without: Collection[int] = ()) -> dict[int, float]:
-    """These processes and all their living descendants, but for some with theirs; for each the CPU
-    seconds of its children that have ended, in ticks of 10 ms."""
+    """These processes and all their living descendants, except ``without`` and theirs. The values
+    are the CPU seconds of each one's ended children, in steps of 10 ms."""
     children: dict[int, list[int]] = {}
     reaped: dict[int, float] = {}
     for entry in Path("/proc").glob("[0-9]*/stat"):
@@ -87,9 +84,8 @@ def family(pids: Iterable[int], without: Collection[int] = ()) -> dict[int, floa
 
 
 def family_cpu_seconds(pids: Sequence[int], without: Collection[int] = ()) -> float:
-    """CPU seconds of these processes and their descendants, those that have ended included.
-
-    Raises OSError when one of ``pids`` does not live.
+    """CPU seconds of these processes and their descendants, including ended ones. Raises OSError if
+    one of ``pids`` is not alive.
     """
     total = 0.0
     for pid, reaped in family(pids, without).items():
@@ -98,14 +94,14 @@ def family_cpu_seconds(pids: Sequence[int], without: Collection[int] = ()) -> fl
         except OSError:
             if pid in pids:
                 raise
-            # It has just ended: its parent will say.
+            # It has just ended: its parent counts it.
     return total
 
 
 @contextmanager
 def highest(look: Callable[[], float], seconds: float) -> Iterator[list[float]]:
-    """Calls ``look`` every so many seconds while the block runs; the list has the highest that it
-    has said so far, at first 0."""
+    """Calls ``look`` every ``seconds`` while the block runs; the list has the highest result so
+    far, initially 0."""
     found = [0.0]
     done = threading.Event()
 
@@ -124,8 +120,8 @@ def highest(look: Callable[[], float], seconds: float) -> Iterator[list[float]]:
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
-    """How to start a server: its ``command``, what it needs in the environment, and the
-    commands of processes that have to run before (``before``)."""
+    """How to start a server: its ``command``, its environment, and the commands of processes that
+    must run first (``before``)."""
 
     command: Sequence[str]
     port: int
@@ -135,8 +131,8 @@ class Recipe:
 
 @dataclass(frozen=True, slots=True)
 class Server:
-    """A running server; ``kind`` names its dialect, ``name`` it in reports. Of its ``processes``
-    the one that was started for it is the last."""
+    """A running server. ``kind`` names its dialect, ``name`` the server in reports. The last of its
+    ``processes`` is the server itself."""
 
     name: str
     kind: str
@@ -150,26 +146,25 @@ class Server:
         return self.processes[-1]
 
     def cpu_seconds(self) -> float:
-        """User plus system time of the server's process so far, its children not included."""
+        """User plus system time of the server's process so far, without its children."""
         with self.blamed():
             return cpu_seconds(self.process.pid)
 
     def family_cpu_seconds(self) -> float:
-        """That of all processes and their descendants, those that have ended included."""
+        """The same for all processes and their descendants, including ended ones."""
         with self.blamed():
             return family_cpu_seconds([process.pid for process in self.processes])
 
     def rss_bytes(self) -> int:
-        """Resident memory of the process."""
+        """Resident memory of the process in bytes."""
         with self.blamed():
             statm = Path(f"/proc/{self.process.pid}/statm").read_text()
         return int(statm.split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
     @contextmanager
     def blamed(self) -> Iterator[None]:
-        """What goes wrong with this server in the block is told with the end of its log.
-
-        Raises ServerError instead of LoadError and OSError.
+        """Reports errors in the block with the end of this server's log. Raises ServerError instead
+        of LoadError and OSError.
         """
         try:
             yield
@@ -177,7 +172,8 @@ class Server:
             raise self.failure(error) from error
 
     def wait(self, condition: Callable[[], bool], problem: str) -> None:
-        """Waits until ``condition()`` holds. Raises ServerError, ``problem``, if it takes long."""
+        """Waits until ``condition()`` is true. Raises ServerError with ``problem`` if that takes
+        too long."""
         deadline = time.monotonic() + WAIT_SECONDS
         while not condition():
             if time.monotonic() > deadline:
@@ -185,7 +181,7 @@ class Server:
             time.sleep(WAIT_POLL_SECONDS)
 
     def failure(self, what: object) -> ServerError:
-        """The error for ``what`` went wrong, with the exit status and the end of the log."""
+        """The error for the problem ``what``, with the exit status and the end of the log."""
         status = self.process.poll()
         state = "" if status is None else f"; it has ended with status {status}"
         lines = self.log.read_text(errors="replace").splitlines()[-15:]
@@ -196,8 +192,8 @@ class Server:
 def redis_server(
     name: str = "redis", appendonly: str = "no", options: Sequence[str] = ()
 ) -> AbstractContextManager[Server]:
-    """Runs Debian's redis-server, without any persistence as our node runs without an AOF, or with
-    an AOF that is synced every second; with more ``options``."""
+    """Runs Debian's redis-server, without persistence (like our node without an AOF) or with an AOF
+    that is synced every second, and with additional ``options``."""
     program = shutil.which("redis-server")
     if program is None:
         raise ServerError("redis-server is not installed: apt-get install redis-server")
@@ -213,8 +209,8 @@ def disque_server(
     directory: Path | None = None,
     level: str = "warning",
 ) -> AbstractContextManager[Server]:
-    """Runs a Disque node; ``command`` starts the program, options are added to it. Its files are in
-    ``directory``, or in one that is removed after it; its log begins with ``level``."""
+    """Runs a Disque node: ``command`` with options. Its files are in ``directory``, or in a
+    temporary one; ``level`` is its log level."""
     options = ("--maxmemory", "16gb", "--loglevel", level, "--maxclients", str(MAX_CLIENTS))
     whole = (*command, "--bind", HOST, *options)
     return _resp(name, "disque", whole, cpus=cpus, directory=directory)
@@ -223,7 +219,7 @@ def disque_server(
 def bananaq_server(
     name: str, command: Sequence[str] = BANANAQ_COMMAND, options: Sequence[str] = ()
 ) -> AbstractContextManager[Server]:
-    """Runs a bananaq; ``command`` starts the program, options are added to it."""
+    """Runs a bananaq: ``command`` with options."""
     options = ("--log-level", "warn", "--maxclients", str(MAX_CLIENTS), *NO_REWRITE, *options)
     return _resp(name, "bananaq", (*command, *options), address="--listen-addr")
 
@@ -238,7 +234,7 @@ def _resp(
     cpus: Collection[int] = SERVER_CPUS,
     directory: Path | None = None,
 ) -> Iterator[Server]:
-    """A server that answers PING."""
+    """Runs a server that answers PING."""
     port = free_port()
     listen = (address, f"{HOST}:{port}") if address else ("--port", str(port))
 
@@ -259,10 +255,10 @@ def running(
     base: str | None = None,
     cpus: Collection[int] = SERVER_CPUS,
 ) -> Iterator[Server]:
-    """Runs a server in a directory of its own (below ``base``) until the block ends.
+    """Runs a server in its own directory (below ``base``) until the block ends.
 
-    ``ready`` is called with the port until it raises neither LoadError nor OSError.
-    Raises ServerError when the server does not start.
+    Calls ``ready`` with the port until it raises neither LoadError nor OSError. Raises ServerError
+    if the server does not start.
     """
     with tempfile.TemporaryDirectory(prefix=f"bench-{kind}-", dir=base) as path, ExitStack() as end:
         directory = Path(path)
@@ -289,19 +285,6 @@ def running(
         yield server
 
 
-def free_port() -> int:
-    """A port in PORTS that nothing listens on at the moment, nor on that of its bus."""
-    for port in random.sample(PORTS, 100):
-        with socket.socket() as sock, socket.socket() as bus:
-            try:
-                sock.bind((HOST, port))
-                bus.bind((HOST, port + BUS_OFFSET))
-            except OSError:
-                continue
-            return port
-    raise ServerError(f"no free port between {PORTS.start} and {PORTS.stop}")
-
-
 def _ping(port: int) -> None:
     with socket.create_connection((HOST, port), 1.0) as sock:
         sock.sendall(b"PING\r\n")
@@ -312,7 +295,7 @@ def _ping(port: int) -> None:
 
 def _in_child(cpus: Collection[int]) -> None:
     os.sched_setaffinity(0, cpus)
-    # Covers the one end that no context manager sees: the benchmark itself being killed.
+    # For the one case that no context manager covers: the benchmark itself is killed.
     _LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
 
 

@@ -1,8 +1,8 @@
-"""How fast Spark writes jobs into a node, reads them as a frame and as a stream, and acks them.
+"""The speed of Spark writing jobs to a node, reading them as a frame and as a stream, and acking.
 
-The node, the driver and its workers share the cores of this machine. Shown are the best of the
-rounds, since whatever else the machine does only adds to it, and for the same round the CPU seconds
-that a million jobs cost the node and Spark.
+The node, the driver and its workers share the cores of this machine. The table shows the best
+round, because other load only adds to it, and the CPU seconds of the node and Spark per million
+jobs in the same round.
 """
 
 from __future__ import annotations
@@ -29,17 +29,17 @@ SETTINGS = ("spark.driver.memory=1g", "spark.sql.execution.arrow.maxRecordsPerBa
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """How much is measured."""
+    """How much to measure."""
 
     jobs: int = option(200_000, "in each step", quick=200)
     size: int = option(110, "bytes of a body")
     rounds: int = option(2, "how often everything is measured", quick=1)
-    warm_up: int = option(WARM_UP, "jobs before that", quick=200)
+    warm_up: int = option(WARM_UP, "jobs for the warm-up", quick=200)
 
 
 @dataclass(frozen=True, slots=True)
 class Rate:
-    """What a step took; seconds, of the clock and of CPUs."""
+    """The cost of a step: wall and CPU seconds."""
 
     name: str
     jobs: int
@@ -74,7 +74,7 @@ class Rates:
         self.best: dict[str, Rate] = {}
 
     def round(self, jobs: int, counts: bool = True) -> None:
-        """All steps with so many jobs."""
+        """Run all steps with ``jobs`` jobs."""
         for tasks, leases in ((1, DIRECTORY), (2, DIRECTORY), (2, DISQUE)):
             what = f"write at least once, {tasks} task{'s' * (tasks > 1)}"
             with self._measured(what, jobs, counts):
@@ -140,7 +140,7 @@ class Rates:
 
 
 def _place(leases: str, path: Path) -> dict[str, str]:
-    """The options that say where leases are."""
+    """The options for the place of leases."""
     if leases == DISQUE:
         return {"leaseQueue": path.name}
     return {"leaseDirectory": str(path)}

@@ -1,14 +1,14 @@
-"""What each step of a command costs, measured in this process step by step.
+"""The cost of each step of a command, measured in this process.
 
-The steps of a turn are taken one by one for many clients, so that the clock is read rarely.
+Each step of a turn is run separately for many clients, so that the clock is read rarely.
 
 - recv, parse, send: as the engine calls them;
-- dispatch: a command that does nothing, with the same arguments;
-- encode: the reply, put together once more, and joined with the others;
-- core: the rest of what the state machine takes for the command;
-- AOF: what the state machine takes more when it notes records, and their write, without a sync;
-- whole turn: as the engine takes it, with the file. It has more than the sum of the steps: the
-  turn's own work, and what the steps cost when they are not done many at a time.
+- dispatch: an empty command with the same arguments;
+- encode: building the reply again, and joining it with the others;
+- core: the rest of the state machine's time for the command;
+- AOF: the state machine's extra time to log records, and writing them, without a sync;
+- whole turn: as the engine runs it, with the file. It takes longer than the sum of the steps: it
+  includes the turn's own work, and the steps are not batched.
 """
 
 from __future__ import annotations
@@ -61,13 +61,13 @@ PINNED = False
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """How much is measured."""
+    """How much to measure."""
 
     rounds: int = option(200, "how often everything is measured", quick=2)
 
 
 class Row(NamedTuple):
-    """What a command costs: ns for each of STEPS, and for a whole turn."""
+    """The cost of a command: ns for each of STEPS, and for a whole turn."""
 
     command: str
     pipeline: int
@@ -76,7 +76,7 @@ class Row(NamedTuple):
 
 
 class _Raw(NamedTuple):
-    """The ns of one command in one round, as the clock has them."""
+    """The measured ns of one command in one round."""
 
     recv: float
     parse: float
@@ -88,7 +88,7 @@ class _Raw(NamedTuple):
 
 
 class _Round(NamedTuple):
-    """One command measured once, in each of the ways."""
+    """One measurement of a command in each of the ways."""
 
     plain: _Raw
     noting: _Raw
@@ -98,7 +98,7 @@ class _Round(NamedTuple):
 
 
 def _do_nothing(machine: Machine, client: Client, args: list[bytes]) -> None:
-    """What dispatch alone costs shows where there is nothing to do."""
+    """An empty command, to measure dispatch alone."""
 
 
 _MORE = [Command(_NOTHING.decode(), -1, "fast", _do_nothing, "", "", "server")]
@@ -108,7 +108,8 @@ def _life(desks: Sequence[Desk], commands: Sequence[str], pipeline: int) -> dict
     """Measure the ``commands`` of a whole life once.
 
     Args:
-        desks: three of the same server: without a file, with one, and with one in whole turns.
+        desks: three desks of the same server: without a file, with a file, and with a file in whole
+            turns.
     """
     plain_desk, noting_desk, whole_desk = desks
     count = CLIENTS * pipeline
@@ -122,7 +123,7 @@ def _life(desks: Sequence[Desk], commands: Sequence[str], pipeline: int) -> dict
         turn = _take_turn(whole_desk, requests[2])
         replies = [desk.replies() for desk in desks]
         if any(len(each) != count or None in each for each in replies):
-            raise RuntimeError(f"{command} was not answered as it should be")
+            raise RuntimeError(f"{command} got a wrong reply")
         if command not in ENDS:
             taken = [[id_in(reply) for reply in each] for each in replies]
         encode = _encode(command, plain_desk.machine, taken[0])
@@ -198,7 +199,7 @@ def _take_turn(desk: Desk, requests: list[list[list[bytes]]]) -> float:
 
 
 def _encode(command: str, machine: Machine, handles: list[bytes]) -> float:
-    """What it takes to put together a reply of ``command``, ns."""
+    """The time to build a reply of ``command``, in ns."""
     count = CLIENTS * 16
     clock = time.perf_counter_ns
     if isinstance(machine, Node) and command in ("ADDJOB", "GETJOB"):
@@ -226,7 +227,7 @@ def _encode(command: str, machine: Machine, handles: list[bytes]) -> float:
 
 
 def _answered(command: str) -> tuple[Result, int]:
-    """What came of a request to bananaq's store, and the form of its reply."""
+    """The result of a request to bananaq's store, and the form of its reply."""
     store = EmbeddedStore()
     added = store.run(Add(QUEUE, BODY, from_now(1_000_000_000)), START)
     if command == "QADD":
@@ -257,10 +258,10 @@ def _row(command: str, pipeline: int, rounds: list[_Round]) -> Row:
 
 
 def measure(rounds: int, pipelines: tuple[int, ...] = (1, 16)) -> list[Row]:
-    """What each command costs."""
+    """The cost of each command."""
     rows = []
     kinds: tuple[tuple[Callable[[], Machine], Sequence[str]], ...]
-    # They know the time, which their commands are timed by.
+    # They provide the clock with which commands are timed.
     kinds = (
         (partial(make_node, more=_MORE, clock=time.perf_counter_ns), JOB_COMMANDS),
         (partial(make_broker, more=_MORE, clock=time.perf_counter_ns), EVENT_COMMANDS),

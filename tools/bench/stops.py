@@ -1,4 +1,4 @@
-"""How long a node does not serve anybody: seen from outside by PINGs, and from inside its loop."""
+"""How long a node serves nobody, seen from outside with PINGs, and from inside its loop."""
 
 from __future__ import annotations
 
@@ -17,16 +17,17 @@ from tools.bench.workers import Worker, worker
 
 WATCH = Path(__file__).with_name("watch")
 FIELDS = 5
-"""Longest stretch of the loop by the clock and in CPU time, longest collection in CPU time, all in
-ns; then how many collections there were, and how many objects they freed."""
+"""The longest iteration of the loop in wall and CPU time, the longest garbage collection in CPU
+time, all in ns; the number of collections, and of objects that they freed."""
 EVERY_SECONDS = 0.0005
 MS = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
 class Stops:
-    """What was seen in one step. Times in ms: ``gap`` is the longest that a PING waited, ``wall``
-    and ``cpu`` the longest stretch of the node's loop, ``collector`` its longest collection."""
+    """The observations in one step. Times are in ms: ``gap`` is the longest wait of a PING,
+    ``wall`` and ``cpu`` the longest iteration of the node's loop, ``collector`` its longest
+    collection."""
 
     gap: float
     wall: float
@@ -37,7 +38,7 @@ class Stops:
 
 
 class Watch:
-    """What the watcher inside of one server says."""
+    """Reads the results of the watcher inside one server."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -47,29 +48,29 @@ class Watch:
         self._figures = memoryview(self._map).cast("q")
 
     def command(self, command: Sequence[str]) -> tuple[str, ...]:
-        """``command`` with the watcher in it."""
+        """``command`` with the watcher enabled."""
         path = os.pathsep.join(filter(None, (str(WATCH), os.environ.get("PYTHONPATH"))))
         return ("env", f"PYTHONPATH={path}", f"WATCH_FILE={self._path}", *command)
 
     def reset(self) -> None:
-        """Begin anew."""
+        """Start again."""
         for index in range(FIELDS):
             self._figures[index] = 0
 
     def read(self, gap: float = 0.0) -> Stops:
-        """What was seen since the last reset; ``gap`` (ms) is what was seen from outside."""
+        """The observations since the last reset; ``gap`` (ms) comes from outside."""
         wall, cpu, collector, collections, freed = self._figures.tolist()
         return Stops(gap, wall / MS, cpu / MS, collector / MS, collections, freed)
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file."""
         self._figures.release()
         self._map.close()
 
 
 @contextmanager
 def watches(count: int) -> Iterator[list[Watch]]:
-    """Watches for so many servers."""
+    """Watches for ``count`` servers."""
     with tempfile.TemporaryDirectory(prefix="bench-watch-") as directory, ExitStack() as stack:
         found = [Watch(Path(directory, f"node-{number}")) for number in range(count)]
         for watch in found:
@@ -78,8 +79,9 @@ def watches(count: int) -> Iterator[list[Watch]]:
 
 
 def pinger(port: int) -> AbstractContextManager[Worker]:
-    """PINGs the server at ``port`` until the block ends; ``ask`` answers the longest that one
-    waited since the last call (ms). It is a process of its own: what fills the server is busy.
+    """Sends PINGs to the server at ``port`` until the block ends; ``ask`` returns the longest wait
+    since the last call (ms). It runs in its own process, because the one that fills the server is
+    busy.
     """
     return worker("what PINGs", _ping, port)
 

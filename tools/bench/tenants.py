@@ -1,8 +1,8 @@
-"""A noisy tenant beside a quiet one in one queue: how long the quiet one's jobs wait.
+"""A noisy tenant beside a quiet one in the same queue: how long the quiet one's jobs wait.
 
 The noisy tenant adds all of its jobs at once, the quiet one a job now and then, and workers take
-them at a bounded pace: at first from a queue in the order of age, then, on a new node, from one
-with ``GROUPS fair``.
+them at a limited rate: first from a queue in order of age, then, on a new node, from one with
+``GROUPS fair``.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from tools.bench.load import ask_once, percentile
 from tools.bench.servers import DISQUE_COMMAND, disque_server
 from tools.bench.tenants_load import HEAD, Order, Result, Waited, carry_out
 
-PAGE = "performance.md"
+PAGE = "performance-details.md"
 SECTION = "tenants"
 AGE, FAIR = "in the order of age", "`GROUPS fair`"
 PARTS = (0.5, 0.9, 0.99, 1.0)
@@ -25,37 +25,37 @@ PARTS = (0.5, 0.9, 0.99, 1.0)
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What the tenants and workers do; times in s."""
+    """The load of the tenants and workers; times in s."""
 
-    jobs: int = option(100_000, "of the noisy tenant", quick=400)
-    workers: int = option(50, "that take one job at a time", quick=4)
-    service: float = option(0.025, "that a job takes a worker, on an average", quick=0.004)
-    every: float = option(0.05, "between jobs of the quiet tenant, on an average", quick=0.01)
-    lead: float = option(5.0, "before the noisy tenant begins", quick=0.1)
+    jobs: int = option(100_000, "jobs of the noisy tenant", quick=400)
+    workers: int = option(50, "workers, which take one job at a time", quick=4)
+    service: float = option(0.025, "mean time that a job takes", quick=0.004)
+    every: float = option(0.05, "mean time between jobs of the quiet tenant", quick=0.01)
+    lead: float = option(5.0, "time before the noisy tenant begins", quick=0.1)
     size: int = option(100, "bytes of a job's body", parse=size(HEAD))
     server: tuple[str, ...] = option(DISQUE_COMMAND, "the command that starts a node", parse=words)
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What one way to keep the queue led to."""
+    """The result for one kind of queue."""
 
     way: str
     result: Result
 
     @property
     def beside(self) -> list[Waited]:
-        """The quiet jobs that were added since the noisy tenant began."""
+        """The quiet jobs added after the noisy tenant began."""
         return [one for one in self.result.quiet if one.added >= 0]
 
     @property
     def before(self) -> list[Waited]:
-        """Those that were added while the quiet tenant was alone."""
+        """The quiet jobs added while the quiet tenant was alone."""
         return [one for one in self.result.quiet if one.added < 0]
 
 
 def run(plan: Plan) -> Findings:
-    """Both ways, in turn. Raises ServerError when a node fails."""
+    """Measures both kinds, in turn. Raises ServerError if a node fails."""
     found = [measure(plan, AGE), measure(plan, FAIR)]
     lines = [(one.way.replace("`", ""), one.result.quiet) for one in found]
     picture = Picture("tenants.svg", tenants_plot.plot(lines, plan.jobs), tenants_plot.TITLE)
@@ -63,12 +63,12 @@ def run(plan: Plan) -> Findings:
 
 
 def measure(plan: Plan, way: str) -> Finding:
-    """One way to keep the queue, on a node of its own."""
+    """Measures one kind of queue, on its own node."""
     with disque_server(command=plan.server) as server, server.blamed():
         if way == FAIR:
             policy = encode(b"QSET", QUEUE, b"GROUPS", b"fair")
             if ask_once(server.port, policy) != b"+OK":
-                raise server.failure("knows no groups")
+                raise server.failure("does not support groups")
         say(f"{plan.jobs:,} jobs, {way}")
         order = Order(
             server.port,
@@ -83,7 +83,7 @@ def measure(plan: Plan, way: str) -> Finding:
 
 
 def waits_table(found: Sequence[Finding]) -> str:
-    """How long the quiet tenant's jobs waited, and what that meant for the noisy one."""
+    """How long the quiet tenant's jobs waited, and the effect on the noisy one."""
     titles = ["queue", "quiet jobs", "waited p50 / p90 / p99 / worst ms"]
     titles += ["noisy jobs that came meanwhile, p50 / worst"]
     titles += ["alone before, p50 / worst ms", "last noisy job delivered after s"]

@@ -1,8 +1,8 @@
-"""Two tenants of one queue, and the workers that do their jobs at a bounded pace.
+"""Two tenants of one queue, and workers that do their jobs at a limited rate.
 
-The quiet tenant adds a job now and then, the noisy one all of its jobs at once, in a process of its
-own. A worker takes one job at a time and needs a while for it, so there are jobs of the noisy one
-for as long as that takes. A job waits from when it is sent until a worker has it.
+The quiet tenant adds a job now and then; the noisy one adds all of its jobs at once, in its own
+process. A worker takes one job at a time and needs a while for it, so the noisy tenant's jobs stay
+in the queue for some time. The waiting time of a job is from sending it until a worker has it.
 """
 
 from __future__ import annotations
@@ -26,19 +26,19 @@ from tools.bench.scripts import add_batches, send
 from tools.bench.workers import Worker, worker
 
 QUIET, NOISY = b"quiet", b"noisy"
-HEAD = 13  # bytes that tell a job from all others
+HEAD = 13  # bytes that identify a job
 PIPELINE = 100
-NICER = 5  # the noisy tenant gives way to those who measure
-SPREAD = 0.5  # what a job takes is so much more or less than the mean
+NICER = 5  # the noisy tenant yields to the measuring process
+SPREAD = 0.5  # the duration of a job varies by this fraction of the mean
 
 
 @dataclass(frozen=True, slots=True)
 class Order:
     """What to do. Times in s.
 
-    ``jobs`` are those of the noisy tenant, who adds them ``lead`` after the begin; ``every``: the
-    mean of the random pauses between those of the quiet one; ``service``: the mean of what one job
-    takes a worker. ``size``: bytes of a body.
+    ``jobs``: of the noisy tenant, which adds them ``lead`` after the start; ``every``: the mean of
+    the random intervals between the quiet tenant's jobs; ``service``: the mean duration of a job.
+    ``size``: bytes of a body.
     """
 
     port: int
@@ -53,8 +53,9 @@ class Order:
 
 @dataclass(frozen=True, slots=True)
 class Waited:
-    """A job of the quiet tenant: when it was added, from when the noisy one began on, how long it
-    waited for a worker (s), and how many of the noisy one's came meanwhile."""
+    """A job of the quiet tenant: when it was added, relative to the start of the noisy tenant, how
+    long it waited for a worker (s), and how many of the noisy tenant's jobs were delivered
+    meanwhile."""
 
     added: float
     wait: float
@@ -63,8 +64,8 @@ class Waited:
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """The ``quiet`` jobs, in the order in which they came, and how long after the noisy tenant
-    began its last job was added, and came to a worker (s)."""
+    """The ``quiet`` jobs in order of delivery, and how long after its start the noisy tenant's last
+    job was added, and delivered (s)."""
 
     quiet: Sequence[Waited]
     burst: float
@@ -72,19 +73,19 @@ class Result:
 
 
 def words_of(tenant: bytes, size: int) -> Disque:
-    """How jobs of a tenant are added and taken; a take waits for a job."""
+    """The dialect for a tenant's jobs; a take waits for a job."""
     return Disque(size, options=(b"0", b"GROUP", tenant, *LONG), waits=True)
 
 
 def bodies_of(tenant: bytes, size: int) -> Iterator[bytes]:
-    """The bodies of the jobs of a tenant, which begin with its name and a number."""
+    """The bodies of a tenant's jobs, which begin with its name and a number."""
     for number in count():
         yield b"%b%0*d" % (tenant, HEAD - len(tenant), number) + b"x" * (size - HEAD)
 
 
 def add_all(pipe: Connection, port: int, jobs: int, size: int) -> None:
-    """The noisy tenant: says True when it is ready, and adds its jobs when it is told to. Says when
-    it began, and when all were added."""
+    """The noisy tenant: sends True when it is ready, adds its jobs when told to, and sends the
+    times of the start and the end."""
     os.nice(NICER)
     words = words_of(NOISY, size)
     batches = add_batches(words, bodies_of(NOISY, size), jobs, PIPELINE)
@@ -97,8 +98,8 @@ def add_all(pipe: Connection, port: int, jobs: int, size: int) -> None:
 
 
 def carry_out(order: Order) -> Result:
-    """Lets both tenants and the workers do their part until all jobs of the noisy tenant, and what
-    the quiet one added meanwhile, are done. Raises LoadError when the node fails."""
+    """Runs both tenants and the workers until all jobs of the noisy tenant, and those that the
+    quiet one added meanwhile, are done. Raises LoadError if the node fails."""
     collecting = gc.isenabled()
     with ExitStack() as stack:
         arguments = (order.port, order.jobs, order.size)
@@ -118,10 +119,10 @@ def carry_out(order: Order) -> Result:
 
 
 class _Client:
-    """A connection that waits for the reply to one request, if ``shape`` says for which.
+    """A connection that waits for the reply to one request, of the form ``shape``, if any.
 
     Attributes:
-        job: the id of the job that a worker has in hand.
+        job: the id of the job that the worker has.
     """
 
     __slots__ = ("_reply", "job", "shape", "sock")
@@ -133,12 +134,12 @@ class _Client:
         self._reply = b""
 
     def send(self, request: bytes, shape: Shape) -> None:
-        """Ask for something that has a reply of this shape."""
+        """Send a request with a reply of this shape."""
         self.shape = shape
         self.sock.send(request)
 
     def receive(self) -> bytes:
-        """The reply if it is whole by now, else nothing."""
+        """The reply if it is complete, else nothing."""
         chunk = self.sock.recv(RECEIVE_BYTES)
         if not chunk or self.shape is None:
             raise LoadError(f"the server said {chunk!r} unasked" if chunk else "the server is gone")
@@ -155,7 +156,7 @@ class _Stage:
     """The quiet tenant and the workers.
 
     Attributes:
-        moved: when the last of the noisy tenant's jobs came to a worker.
+        moved: when the last of the noisy tenant's jobs was delivered.
     """
 
     def __init__(self, order: Order, quiet: _Client, *workers: _Client) -> None:
@@ -166,16 +167,18 @@ class _Stage:
         self._bodies = bodies_of(QUIET, order.size)
         self._quiet = quiet
         self._workers = {one.sock.fileno(): one for one in workers}
-        self._added: list[tuple[float, int]] = []  # when, and how many of the noisy one had come
+        self._added: list[
+            tuple[float, int]
+        ] = []  # when, and how many noisy jobs had been delivered
         self._found: list[tuple[int, float, int]] = []  # number, wait, overtaken
-        self._noisy = 0  # jobs of it that have come
+        self._noisy = 0  # delivered noisy jobs
         self._in_hand: list[tuple[float, int]] = []  # a heap: until when, and whose
 
     def play(self, epoll: select.epoll, noisy: Worker) -> None:
-        """Do all. ``noisy`` is told when to begin."""
+        """Run everything, and tell ``noisy`` when to begin."""
         order = self._order
         begin = time.perf_counter() + order.lead
-        due = 0.0  # the next job of the quiet tenant
+        due = 0.0  # time of the quiet tenant's next job
         for one in self._workers.values():
             self._take(one)
         self.moved = begin
@@ -233,7 +236,7 @@ class _Stage:
         heappush(self._in_hand, (now + takes, fd))
 
     def waited(self, began: float) -> list[Waited]:
-        """What came of the quiet tenant's jobs, told from when the noisy one ``began``."""
+        """The quiet tenant's jobs, with times relative to when the noisy one ``began``."""
         return [
             Waited(self._added[number][0] - began, wait, overtaken)
             for number, wait, overtaken in self._found

@@ -1,4 +1,4 @@
-"""A picture of how long the jobs of one tenant wait while another one has many in the queue."""
+"""A plot of how long one tenant's jobs wait while another tenant has many in the queue."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tools.bench.tenants_load import Waited
 TITLE = "How long the jobs of a quiet tenant wait beside a noisy one"
 WIDTH, HEIGHT = 960, 380
 LEFT, RIGHT, TOP, BOTTOM = 56, 12, 74, 50
-MARKS = 8  # on the axis of time, about
+MARKS = 8  # on the time axis, about
 STEPS = (1, 2, 5)
 DOT = 4
 LEGEND = 140  # its width, above the panel
@@ -21,8 +21,7 @@ def plot(found: Sequence[tuple[str, Sequence[Waited]]], jobs: int) -> str:
     """A dot for each job of the quiet tenant, by when it was added.
 
     Args:
-        found: the names of the ways to keep the queue, with what was found; jobs: of the noisy
-            tenant.
+        found: the names of the kinds of queue, with the results; jobs: of the noisy tenant.
     """
     waits = [one.wait for _, quiet in found for one in quiet]
     axis = decades(min(waits), max(waits))
@@ -47,7 +46,7 @@ def plot(found: Sequence[tuple[str, Sequence[Waited]]], jobs: int) -> str:
         *panel.ground("from added to delivered", marks),
     ]
     for number, (_, quiet) in enumerate(found):
-        # A line of no length with round ends is a dot.
+        # A line of length 0 with round ends is a dot.
         dots = " ".join(f"M{across(one.added):.1f} {panel.up(one.wait):.1f}h0" for one in quiet)
         color = COLORS[number % len(COLORS)]
         parts.append(

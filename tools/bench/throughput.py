@@ -1,9 +1,9 @@
-"""What a command costs a Disque node, beside redis-server doing the same job in the same run.
+"""The cost of a command on a Disque node, compared with redis-server doing the same work.
 
-Both servers are up together and have their turns in rounds (first, second, first, second ...), so
-that whatever else the machine does meanwhile falls on both alike. Scenarios: matrix, every command
-by pipeline depth and clients; held, the cost with more and more jobs held; idle, the cost beside
-idle connections. docs/performance-tables.md explains the figures.
+Both servers are up at the same time and take turns in rounds, so that other load on the machine
+affects both alike. Scenarios: matrix, every command by pipeline depth and number of clients; held,
+the cost with growing numbers of jobs held; idle, the cost beside idle connections.
+docs/performance-tables.md explains the figures.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ SPARE_FILES = 200
 WARM_UP_JOBS = 2_000
 BUSY_CLIENTS = 50
 HELD_PORTION = 1_000
-PIPELINES = (1, 16)  # of held and idle
+PIPELINES = (1, 16)  # for held and idle
 REST_SECONDS = 1.0
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What is measured and how much of it."""
+    """What to measure, and how much."""
 
     scenario: str = option("matrix", "what", choices=("matrix", "held", "idle"))
     rounds: int = option(3, "how often everything is measured", quick=1)
@@ -55,20 +55,20 @@ class Plan:
     server: tuple[str, ...] = option(DISQUE_COMMAND, "the command that starts a node", parse=words)
     subject: str = option(
         "disque",
-        "redis measures redis-server against itself: how far the ratios of this machine stray",
+        "redis measures redis-server against itself, showing the noise of ratios on this machine",
         choices=("disque", "redis"),
     )
 
     def commands(self, pipeline: int, clients: int) -> int:
-        """The commands of one step: the deeper the pipeline the cheaper each is, so the more
-        it takes for a time worth measuring; and every client gets some."""
+        """The commands in one step: a deeper pipeline makes each cheaper, so it takes more for a
+        measurable time; every client gets some."""
         wanted = self.work * min(160_000, 30_000 + 6_000 * pipeline)
         return max(round(wanted / pipeline), 2 * clients) * pipeline
 
 
 @dataclass(frozen=True, slots=True)
 class Rest:
-    """Server CPU seconds in a second without a command, with so many idle connections."""
+    """Server CPU seconds per second without commands, with ``idle`` idle connections."""
 
     server: str
     idle: int
@@ -106,7 +106,7 @@ def matrix(plan: Plan) -> list[Sample]:
 
 
 def held(plan: Plan) -> list[Sample]:
-    """The steps on queues that hold more and more jobs, one server for each number."""
+    """The steps on queues that hold growing numbers of jobs, with one server for each number."""
     samples: list[Sample] = []
     with ExitStack() as stack:
         filled: list[tuple[int, Bench]] = []
@@ -116,7 +116,7 @@ def held(plan: Plan) -> list[Sample]:
                 bench.fill(jobs)
                 filled.append((jobs, bench))
         for pipeline in PIPELINES:
-            # The queue grows by a portion at most, so that it holds about what it should.
+            # The queue grows by at most a portion, so that it holds about the right number.
             commands = plan.commands(pipeline, BUSY_CLIENTS)
             for number in range(plan.rounds):
                 say(f"pipelined by {pipeline}, round {number + 1}")
@@ -129,14 +129,14 @@ def held(plan: Plan) -> list[Sample]:
 def idle(plan: Plan) -> tuple[list[Sample], list[Rest]]:
     """The steps, and a rest, without and with idle connections beside the busy ones.
 
-    The idle ones are opened anew in every round: more of them at once than for one server
-    would need more file descriptors than many machines allow a process.
+    The idle ones are reopened in every round: holding them for more than one server at once would
+    need more file descriptors than many machines allow per process.
     """
     samples: list[Sample] = []
     rests: list[Rest] = []
     with _started(plan) as benches:
         for number in range(plan.rounds):
-            # Each level comes first in turn, so that growing warm is no advantage of either.
+            # Each level comes first in turn, so that warming up favours neither.
             levels = (0, plan.idle) if number % 2 == 0 else (plan.idle, 0)
             for bench in benches:
                 for count in levels:
@@ -159,7 +159,7 @@ def _rest(bench: Bench, idle: int) -> Rest:
 
 @contextmanager
 def _started(plan: Plan) -> Iterator[list[Bench]]:
-    """Runs the servers, each warmed up by a few jobs."""
+    """Runs the servers, each warmed up with a few jobs."""
     with ExitStack() as stack:
         ours = (
             disque_server("disque", plan.server)
@@ -175,7 +175,7 @@ def _started(plan: Plan) -> Iterator[list[Bench]]:
 
 
 def _raise_file_limit(clients: int) -> None:
-    """Lets this process and the servers it starts have as many connections as they need."""
+    """Raises the limit on open files for this process and its servers."""
     needed = clients + SPARE_FILES
     if needed > MAX_CLIENTS:
         raise ServerError(f"at most {MAX_CLIENTS - SPARE_FILES} connections")
@@ -194,8 +194,8 @@ def _cost(sample: Sample) -> float:
 
 
 def matrix_table(samples: Sequence[Sample]) -> str:
-    """One row for each step, pipeline depth and number of clients. Samples are of two servers,
-    the first of them is the dividend of the ratios."""
+    """One row for each step, pipeline depth and number of clients. The samples are of two servers;
+    the first one is the dividend of the ratios."""
     first, second = dict.fromkeys(sample.server for sample in samples)
     cells = grouped(samples, lambda s: (STEPS.index(s.step), s.setting.pipeline, s.setting.clients))
     titles = ["command", "pipelined", "clients", "CPU ratio", "(range)"]
@@ -217,8 +217,8 @@ def matrix_table(samples: Sequence[Sample]) -> str:
 
 
 def level_table(samples: Sequence[Sample], level: Callable[[Sample], int], what: str) -> str:
-    """One row for each server, step and pipeline depth: what a command costs at the lowest
-    level (so many jobs held, or idle connections), and that cost's growth at the others."""
+    """One row for each server, step and pipeline depth: the cost of a command at the lowest level
+    (of jobs held, or idle connections), and its growth at the others."""
     levels = sorted({level(sample) for sample in samples})
     lowest, highest = levels[0], levels[-1]
     titles = ["command", "pipelined", f"CPU s/100k, {lowest:,} {what}"]
@@ -239,7 +239,7 @@ def level_table(samples: Sequence[Sample], level: Callable[[Sample], int], what:
 
 
 def rest_table(rests: Sequence[Rest]) -> str:
-    """What connections cost that do nothing, in CPU milliseconds in a second."""
+    """The cost of idle connections, in CPU milliseconds per second."""
     cells = grouped(rests, lambda rest: (rest.server, rest.idle))
     rows = [
         [server, f"{idle:,}", middle(cell, lambda rest: rest.cpu * 1000, 1)]

@@ -1,8 +1,8 @@
-"""What TLS costs a node for each command, beside the TLS of redis-server.
+"""The cost of TLS per command, compared with redis-server's TLS.
 
-Both servers are up together, each with a port with and one without TLS, and have their turns in
-rounds. redis-benchmark sends the same to all four ports: PING, ECHO of a text, and PING on a
-connection of its own, which is mostly a handshake. Counted is the CPU time of the server.
+Both servers are up at the same time, each with one port with TLS and one without, and take turns in
+rounds. redis-benchmark sends the same requests to all four ports: PING, ECHO of a text, and PING on
+a new connection, which is mostly a handshake. The run measures the CPU time of the server.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from tools.bench.servers import (
     Server,
     ServerError,
     disque_server,
-    free_port,
     redis_server,
 )
+from tools.ports import free_port
 
-PAGE = "performance.md"
+PAGE = "performance-details.md"
 SECTION = "TLS"
 CLIENTS = 50
 NAMES = ("redis", "disque")
@@ -36,9 +36,9 @@ NAMES = ("redis", "disque")
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """How much is measured."""
+    """How much to measure."""
 
-    rounds: int = option(7, "how often everything is measured, after once to warm up", quick=1)
+    rounds: int = option(7, "how often everything is measured, after a warm-up", quick=1)
     work: float = option(1.0, "scales the number of commands", quick=0.05)
     server: tuple[str, ...] = option(DISQUE_COMMAND, "the command that starts a node", parse=words)
 
@@ -68,7 +68,7 @@ WORKS = (
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """CPU seconds of a server for so many commands in one round."""
+    """CPU seconds of a server for ``commands`` commands in one round."""
 
     round: int
     work: str
@@ -106,7 +106,7 @@ def run(plan: Plan) -> Findings:
 
 @contextmanager
 def _sides(plan: Plan, directory: Path) -> Iterator[list[Side]]:
-    """Redis and a node, with a certificate that is made in ``directory``."""
+    """Redis and a node, with a certificate created in ``directory``."""
     certificate, key = directory / "server.pem", directory / "server.key"
     kind = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2"]
     subprocess.run(
@@ -144,7 +144,7 @@ def _among_generators() -> None:
 
 def _table(samples: Sequence[Sample]) -> str:
     def cost(work: Work, server: str, tls: bool) -> list[float]:
-        """CPU µs a command, of each round."""
+        """CPU µs per command in each round."""
         return [
             1e6 * one.cpu / one.commands
             for one in samples
@@ -152,7 +152,7 @@ def _table(samples: Sequence[Sample]) -> str:
         ]
 
     def ratio(ours: list[float], theirs: list[float]) -> str:
-        """The median of the rounds' ratios; empty where a round seems to have cost nothing."""
+        """The median of the ratios per round; empty if a round appears to have cost nothing."""
         if min(theirs) <= 0:
             return ""
         return f"**{median(a / b for a, b in zip(ours, theirs, strict=True)):.2f}**"

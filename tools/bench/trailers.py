@@ -1,7 +1,7 @@
-"""What jobs take of memory that have something for which C Disque has no field.
+"""The memory of jobs with features that C Disque lacks.
 
-A node of its own is filled with each kind of jobs, of 100 bytes; what its resident memory grows by
-is read beside what it counts against ``maxmemory``.
+For each kind of job, a new node is filled with jobs of 100 bytes; the growth of its resident memory
+is compared with what it counts against ``maxmemory``.
 """
 
 from __future__ import annotations
@@ -16,23 +16,23 @@ from tools.bench.load import info
 from tools.bench.scripts import SERIAL_DIGITS
 from tools.bench.servers import DISQUE_COMMAND, disque_server
 
-PAGE = "performance.md"
+PAGE = "performance-details.md"
 SECTION = "memory of trailers"
 HEADERS = (b"HEADERS", b"2", b"content-type", b"text/plain", b"traceparent", b"0" * 55)
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What is measured."""
+    """What to measure."""
 
-    jobs: int = option(1_000_000, "of each kind", quick=2_000)
+    jobs: int = option(1_000_000, "jobs of each kind", quick=2_000)
     size: int = option(100, "bytes of a job's body", parse=size(SERIAL_DIGITS))
     server: tuple[str, ...] = option(DISQUE_COMMAND, "the command that starts a node", parse=words)
 
 
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """What a job of one kind adds: resident bytes, and those that the node counts."""
+    """The memory of a job of one kind: resident bytes, and bytes that the node counts."""
 
     kind: str
     resident: float
@@ -40,7 +40,7 @@ class Taken:
 
 
 class Keyed(Disque):
-    """Each job has a key of its own, of as many bytes as a serial number has digits."""
+    """A dialect in which each job has its own key, as long as a serial number."""
 
     def add(self, body: bytes) -> bytes:
         return encode(b"ADDJOB", QUEUE, body, b"0", b"UNIQUE", body[:SERIAL_DIGITS])
@@ -59,7 +59,8 @@ def run(plan: Plan) -> Findings:
 
 
 def measure(plan: Plan, kind: str, dialect: Dialect, delivered: bool = False) -> Taken:
-    """A node with ``plan.jobs`` of one ``kind``; ``delivered``: once, with the attempts counted."""
+    """A node with ``plan.jobs`` jobs of one ``kind``. ``delivered``: deliver each once, with the
+    attempts counted."""
     say(f"{plan.jobs:,} jobs: {kind}")
     with disque_server(command=plan.server) as server:
         filler = Filler(server, plan.size)
@@ -81,6 +82,6 @@ def _counted(port: int) -> int:
 
 
 def taken_table(found: Sequence[Taken]) -> str:
-    """What jobs of each kind take."""
+    """The memory of each kind of job."""
     rows = [[one.kind, f"{one.resident:,.0f}", f"{one.counted:,.0f}"] for one in found]
     return table(["job", "resident bytes", "counted against `maxmemory`"], rows)

@@ -1,7 +1,7 @@
-"""How long the longest turn is of commands that look at many jobs or queues.
+"""The longest turn of commands that look at many jobs or queues.
 
-A node's state machine in a process is driven turn by turn; the CPU time of each is read. The
-longest is how long nobody else would be served.
+A node's state machine is driven turn by turn in a process, and the CPU time of each turn is
+measured. Other clients wait for up to the longest.
 """
 
 from __future__ import annotations
@@ -20,22 +20,22 @@ from disque_trio.respserver.slices import do_slice
 from tools.bench.cli import Findings, child, environment_of, option, say, table
 from tools.bench.inprocess import START, make_node
 
-PAGE = "performance.md"
+PAGE = "performance-details.md"
 SECTION = "longest turns"
 MS = 1_000
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What is measured."""
+    """What to measure."""
 
     jobs: int = option(1_000_000, "jobs, and queues with one job each", quick=2_000)
-    python: str = option(sys.executable, "the Python that has the form to be measured")
+    python: str = option(sys.executable, "the Python that has the build to measure")
 
 
 @dataclass(frozen=True, slots=True)
 class Turns:
-    """What one command took: the number of its turns, and ms of CPU time of the longest and of
+    """The cost of one command: its number of turns, and CPU time in ms of the longest and of
     all."""
 
     what: str
@@ -61,7 +61,7 @@ class Stage:
         return Client(self._clients)
 
     def add(self, queue: str, *options: str) -> str:
-        """Add a job, without measuring; returns its id."""
+        """Add a job without measuring; returns its id."""
         words = [queue.encode(), b"body", b"0", *[option.encode() for option in options]]
         self.node.command(self.client, [b"ADDJOB", *words], self.now)
         self.node.commit()
@@ -78,12 +78,12 @@ class Stage:
         self.turn(lambda: self.node.command(client, request, self.now))
 
     def command(self, client: Client, *words: str) -> None:
-        """Serve one request, and whatever it leaves for later turns."""
+        """Serve one request, and the work that it leaves for later turns."""
         self.serve(client, *words)
         self.ticks()
 
     def ticks(self) -> None:
-        """Take turns until nothing is to be done now."""
+        """Run turns until there is nothing left to do now."""
         while self.node.batches.waiting or 0 < self.node.next_wake() <= self.now:
             self.turn(self._tick)
 
@@ -106,7 +106,7 @@ class Stage:
         return self._replied()
 
     def scan(self, what: str, name: str, *options: str) -> None:
-        """Measure a whole walk in steps as large as may be."""
+        """Measure a whole walk with the largest steps."""
         cursor = "0"
         while True:
             self.command(self.client, name, cursor, "COUNT", "1000000", *options)
@@ -116,13 +116,13 @@ class Stage:
         self.told(what)
 
     def told(self, what: str) -> None:
-        """All turns since the last call were those of ``what``."""
+        """Attribute all turns since the last call to ``what``."""
         took, self._took = self._took, []
         self.found.append(Turns(what, len(took), max(took), sum(took)))
 
 
 def look_at_jobs(jobs: int) -> Stage:
-    """The commands about jobs, with so many in three queues."""
+    """Measure commands about jobs, with ``jobs`` jobs in three queues."""
     stage = Stage()
     for i in range(jobs):
         group = ("GROUP", f"g{i % 1000}") if i % 10 == 0 else ()
@@ -145,7 +145,7 @@ def look_at_jobs(jobs: int) -> Stage:
 
 
 def look_at_queues(queues: int) -> Stage:
-    """The commands about queues, with so many that have one job each."""
+    """Measure commands about queues, with ``queues`` queues of one job each."""
     stage = Stage()
     for i in range(queues):
         stage.add(f"q.{i}")
@@ -180,14 +180,14 @@ def look_at_queues(queues: int) -> Stage:
 
 
 def measure(jobs: str) -> None:
-    """Prints what was found in this process: its form, and the turns."""
+    """Prints the results of this process: its build, and the turns."""
     gc.disable()
     stages: Iterator[Stage] = (look(int(jobs)) for look in (look_at_jobs, look_at_queues))
     json.dump([form(), [asdict(turns) for stage in stages for turns in stage.found]], sys.stdout)
 
 
 def run(plan: Plan) -> Findings:
-    """Measures with the Python of the plan."""
+    """Measures with the plan's Python."""
     say(f"{plan.jobs:,} jobs")
     with environment_of(plan.python) as environment:
         command = child(__name__, str(plan.jobs), function="measure", python=plan.python)

@@ -1,4 +1,4 @@
-"""Processes that take part in a measurement: what they are told and say goes through a pipe."""
+"""Helper processes of a measurement, which communicate through pipes."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 
 from tools.bench.load import LoadError
 
-PATIENCE = 60.0  # s, until a process is given up that has something to say
+PATIENCE = 60.0  # s to wait for a message from a process
 
 _CONTEXT = get_context("fork")
 
@@ -23,35 +23,35 @@ class Worker:
         self._pipe = pipe
 
     def tell(self, what: object = None) -> None:
-        """Send something, which the function receives."""
+        """Send an object to the function."""
         self._pipe.send(what)
 
     def hear(self, seconds: float = 0.0) -> Any:
-        """What the process says, in ``seconds`` and the time that anybody may take.
+        """Receive an object from the process, within ``seconds`` plus the normal limit.
 
         Raises:
-            LoadError: it failed, has ended, or says nothing.
+            LoadError: the process failed, ended, or sent nothing.
         """
         try:
             said = self._pipe.recv() if self._pipe.poll(seconds + PATIENCE) else None
         except (EOFError, OSError):
             said = LoadError("it has ended")
         if said is None:
-            said = LoadError("it does not answer")
+            said = LoadError("it does not respond")
         if isinstance(said, Exception):
             raise LoadError(f"{self._name} failed: {said}")
         return said
 
     def ask(self, what: object = None, seconds: float = 0.0) -> Any:
-        """Send something, return the answer; raises as ``hear`` does."""
+        """Send an object and return the answer; raises like ``hear``."""
         self.tell(what)
         return self.hear(seconds)
 
 
 @contextmanager
 def worker(name: str, function: Callable[..., object], *arguments: object) -> Iterator[Worker]:
-    """Calls ``function`` in a process of its own, with its end of the pipe and ``arguments``. The
-    process ends with the block. What the function raises, ``hear`` raises as a LoadError."""
+    """Calls ``function`` in a new process, with its end of the pipe and ``arguments``. The process
+    ends with the block. ``hear`` raises the function's exceptions as LoadError."""
     ours, theirs = _CONTEXT.Pipe()
     process = _CONTEXT.Process(target=_run, args=(ours, theirs, function, arguments), daemon=True)
     process.start()
@@ -67,10 +67,10 @@ def worker(name: str, function: Callable[..., object], *arguments: object) -> It
 def _run(
     ours: Connection, pipe: Connection, function: Callable[..., object], arguments: tuple[Any, ...]
 ) -> None:
-    ours.close()  # so that the end of the other process is seen
+    ours.close()  # so that the end of the other process is noticed
     try:
         function(pipe, *arguments)
     except (EOFError, KeyboardInterrupt):
-        pass  # who started this has ended, or is about to
+        pass  # the parent has ended, or is about to
     except Exception as failure:
         pipe.send(LoadError(str(failure)))

@@ -1,22 +1,20 @@
-"""The build backend: setuptools, and the decision which form of the state machine a wheel has.
+"""The build backend: setuptools, and the decision whether a wheel is compiled.
 
-Rule 1: a wheel is compiled by mypyc where a C compiler and Python's headers are there.
-Rule 2: where they are not, or compiling fails, the same sources are installed as they are, and
-        one line says why. ``disque-server --version`` and ``bananaq --version`` say which form it
-        became.
-Rule 3: ``DISQUE_TRIO_COMPILE=0`` asks for the pure form, ``DISQUE_TRIO_COMPILE=1`` for the compiled
-        one; it is then an error if that cannot be built.
-Rule 4: an editable install is pure: what runs is what was edited last.
+Rule 1: a wheel is compiled by mypyc if there are a C compiler and Python's headers.
+Rule 2: if there are not, or compilation fails, the sources are installed instead, and one line
+        says why. ``disque-server --version`` and ``bananaq --version`` show which build it is.
+Rule 3: ``DISQUE_TRIO_COMPILE=0`` asks for the pure build, ``DISQUE_TRIO_COMPILE=1`` for the
+        compiled one; then a failure to compile is an error.
+Rule 4: an editable install is pure, so that edits take effect at once.
 
-What compiled a wheel is told in ``build/compiled-by``: counts of instructions depend on it.
+``build/compiled-by`` records the compilers of a wheel: instruction counts depend on them.
 
-mypy is asked for only when there is something to compile with. ``setup.py`` does as this module
-says in the environment: ``DISQUE_TRIO_COMPILE=1`` compiles, everything else does not.
+mypy is required only if compilation is possible. This module controls ``setup.py`` through the
+environment: ``DISQUE_TRIO_COMPILE=1`` compiles, everything else does not.
 """
 
 import os
 import shlex
-import shutil
 import subprocess
 import sys
 import sysconfig
@@ -36,14 +34,14 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 VARIABLE = "DISQUE_TRIO_COMPILE"
-# mypy has to see the types of what the compiled modules import.
+# mypy must see the types of the compiled modules' imports.
 TO_COMPILE = ("mypy>=2.4", "types-PyYAML", "hiredis>=3.1", "structlog")
 
 _TRIAL = "#include <Python.h>\nint trial(void) { return PY_MAJOR_VERSION; }\n"
 
 
 def why_pure() -> str:
-    """Why nothing can be compiled here; empty: it can."""
+    """Why compilation is impossible here; empty if it is possible."""
     if os.environ.get(VARIABLE) == "0":
         return f"{VARIABLE}=0"
     if sys.implementation.name != "cpython":
@@ -57,15 +55,25 @@ def _compiler() -> list[str]:
 
 
 def _note_compilers() -> None:
+    """Record the compilers of a wheel, and their Python and flags. When any of these changes,
+    ``setup.py`` compiles everything again."""
     said = subprocess.run([*_compiler(), "--version"], capture_output=True, text=True, check=False)
-    Path("build", "compiled-by").write_text(
-        f"mypy {version('mypy')}, {said.stdout.partition(chr(10))[0]}\n"
-    )
+    _note("compiled-by", f"mypy {version('mypy')}, {said.stdout.partition(chr(10))[0]}\n")
+    options = f"{sysconfig.get_config_var('CFLAGS')} {os.environ.get('CFLAGS', '')}"
+    _note("compiled-for", f"{sys.version}\n{options}\n")
+
+
+def _note(name: str, text: str) -> None:
+    """Write a file in ``build``, but leave its time alone if it has this text already."""
+    path = Path("build", name)
+    if not path.exists() or path.read_text() != text:
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(text)
 
 
 def _compiler_problem() -> str:
-    """What is wrong with the C compiler, found out by a file that needs Python's headers and, as
-    those do, the headers of the C library."""
+    """The problem with the C compiler, found by compiling a file that needs the headers of Python
+    and of the C library; empty if there is none."""
     compiler = _compiler()
     include = sysconfig.get_path("include")
     with tempfile.TemporaryDirectory() as directory:
@@ -78,18 +86,18 @@ def _compiler_problem() -> str:
             return f"there is no C compiler ({compiler[0]})"
     if done.returncode:
         if not Path(include, "Python.h").exists():
-            return f"there are no headers of Python in {include}"
+            return f"there are no Python headers in {include}"
         return f"the C compiler ({compiler[0]}) does not compile"
     return ""
 
 
 def _form(value: str) -> AbstractContextManager[object]:
-    """What ``setup.py`` is to do while the block runs."""
+    """Sets the environment for ``setup.py`` while the block runs."""
     return patch.dict(os.environ, {VARIABLE: value})
 
 
 def _pure(hook: Callable[P, T]) -> Callable[P, T]:
-    """A hook of setuptools for which ``setup.py`` compiles nothing."""
+    """A setuptools hook for which ``setup.py`` compiles nothing."""
 
     @wraps(hook)
     def run(*args: P.args, **options: P.kwargs) -> T:
@@ -100,42 +108,45 @@ def _pure(hook: Callable[P, T]) -> Callable[P, T]:
 
 
 def _forget_earlier_builds() -> None:
-    """setuptools puts all that is there into the wheel, also modules that are compiled or exist no
-    more. What mypyc goes on from is elsewhere."""
-    for directory in Path("build").glob("lib*"):
-        shutil.rmtree(directory)
+    """Remove earlier builds: setuptools puts everything there into the wheel, even modules that no
+    longer exist. Compiled modules stay, which saves compiling: ``setup.py`` removes the old ones.
+    """
+    for path in Path("build").glob("lib*/**/*"):
+        if path.is_file() and path.suffix != ".so":
+            path.unlink()
 
 
 def build_wheel(
     wheel_directory: str, config_settings: Settings = None, metadata_directory: str | None = None
 ) -> str:
-    """Make a wheel of the form that can be built; returns its name."""
+    """Build a wheel, compiled if possible; returns its name."""
     must = os.environ.get(VARIABLE) == "1"
     problem = why_pure()
     _forget_earlier_builds()
     if not problem:
         try:
-            with _form("1"):
-                name = build_meta.build_wheel(wheel_directory, config_settings, metadata_directory)
             _note_compilers()
-            return str(name)
+            with _form("1"):
+                return str(
+                    build_meta.build_wheel(wheel_directory, config_settings, metadata_directory)
+                )
         except (Exception, SystemExit) as failure:
             if must:
                 raise
-            problem = f"compiling failed ({type(failure).__name__}: {failure})"
+            problem = f"compilation failed ({type(failure).__name__}: {failure})"
     if must:
         raise SystemExit(f"disque-trio: {VARIABLE}=1, but {problem}")
-    print(f"disque-trio: not compiled, pure Python is installed: {problem}", file=sys.stderr)
+    print(f"disque-trio: installing pure Python, not compiled: {problem}", file=sys.stderr)
     return str(_pure(build_meta.build_wheel)(wheel_directory, config_settings, metadata_directory))
 
 
 def get_requires_for_build_wheel(config_settings: Settings = None) -> list[str]:
-    """What ``build_wheel`` needs beside setuptools."""
+    """The requirements of ``build_wheel`` besides setuptools."""
     requires = list(_pure(build_meta.get_requires_for_build_wheel)(config_settings))
     return requires if why_pure() else [*requires, *TO_COMPILE]
 
 
-# The wheel's metadata is the same for both forms.
+# The wheel's metadata is the same for both builds.
 prepare_metadata_for_build_wheel = _pure(build_meta.prepare_metadata_for_build_wheel)
 build_editable = _pure(build_meta.build_editable)
 get_requires_for_build_editable = _pure(build_meta.get_requires_for_build_editable)

@@ -1,12 +1,12 @@
 """Consumers and producers of bananaq, on Trio.
 
-``consumer`` is the loop over events, ``work`` calls a handler for each, ``connect`` gives a client
-for everything else; see docs/bananaq.md. This module names all that is public. It needs neither
-the server nor a Redis library.
+``consumer`` is the loop over events, ``work`` calls a handler for each event, and ``connect``
+returns a client for everything else; see docs/bananaq.md. Needs neither the server nor a Redis
+library.
 """
 
 from disque_trio.bananaq.client.client import BananaClient, connect
-from disque_trio.bananaq.client.consumer import Consumer, consumer
+from disque_trio.bananaq.client.consuming import Consumer, consumer
 from disque_trio.bananaq.client.events import Events, HeldEvent
 from disque_trio.bananaq.client.requests import Event
 from disque_trio.bananaq.client.worker import work

@@ -1,4 +1,4 @@
-"""The client: bananaq's commands as methods with types."""
+"""The client: bananaq's commands as typed methods."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ from disque_trio.respclient.values import Name, text
 class BananaClient:
     """A client of one bananaq, made by ``connect``. Any number of tasks may share it.
 
-    Names and bodies may be ``str`` (sent as UTF-8) or bytes. Times are in seconds. Unless a method
-    says otherwise it repeats its command after a lost connection, for up to ``retry_for`` seconds.
-    All methods raise
+    Names and bodies are ``str`` (sent as UTF-8) or bytes. Times are in seconds. Unless a method
+    says otherwise, it repeats its command after a lost connection, for up to ``retry_for`` seconds.
+    All methods raise:
 
-    - ``ReplyError`` or the subclass of the code, when the server answers with an error,
-    - ``ConnectionLost``, when it could not be reached in time, or the fate of a command that is not
-      safe to repeat is unknown.
+    - ``ReplyError``, or the subclass for the error code, if the server replies with an error;
+    - ``ConnectionLost``, if the server could not be reached in time, or if a command that is not
+      safe to repeat may or may not have been executed.
     """
 
     def __init__(self, runner: CommandRunner, in_flight: InFlight) -> None:
@@ -41,17 +41,17 @@ class BananaClient:
 
         Args:
             expire: seconds from now until the event expires.
-            retry_lost: what to do when the connection is lost and the event may or may not have
-                been added: True adds it again, perhaps a second time; False raises.
+            retry_lost: what to do if the connection is lost and the event may or may not have been
+                added: True adds it again, perhaps a second time; False raises.
         """
         command = ("QADD", queue, seconds(expire), body)
         return text(await self._runner.run(*command, repeat=retry_lost))
 
     async def add_noblock(self, queue: Name, body: Name, *, expire: float) -> None:
-        """Add an event without waiting until it is stored (QADD NOBLOCK): it may get lost.
+        """Add an event without waiting until it is stored (QADD NOBLOCK). It may be lost.
 
         Raises:
-            ReplyError: the server has too many such events to store.
+            ReplyError: the server has too many such events waiting to be stored.
         """
         await self._runner.run("QADD", queue, seconds(expire), body, "NOBLOCK", repeat=False)
 
@@ -60,15 +60,15 @@ class BananaClient:
     ) -> Event | None:
         """Get the next event of the queue for the group (QGET).
 
-        When the call is cancelled while an event is on its way, the event is given back.
+        If the call is cancelled while an event is on its way, the event is given back.
 
         Args:
-            hold: seconds within which the event has to be acknowledged; after that another
-                consumer of the group gets it. With 0 it is acknowledged as it is delivered.
+            hold: seconds within which the event must be acknowledged; after that, another consumer
+                of the group gets it. With 0 the event is acknowledged as it is delivered.
             wait: seconds to wait for an event.
 
         Returns:
-            The event, or None if there was none in time.
+            The event, or None if none arrived in time.
         """
         return await events.get(self._runner, queue, group, hold, wait)
 
@@ -76,12 +76,12 @@ class BananaClient:
         """Acknowledge an event (QACK).
 
         Returns:
-            False if it was too late, or the event was acknowledged before.
+            False if it was too late, or if the event had already been acknowledged.
         """
         return requests.yes(await self._runner.run("QACK", queue, group, id, repeat=True))
 
     async def give_back(self, queue: Name, group: Name, id: str) -> bool:
-        """Return an event to the group for redelivery at once (QACK REDO).
+        """Give an event back to the group, to be delivered again at once (QACK REDO).
 
         Returns:
             False if the event is not in flight.
@@ -89,10 +89,10 @@ class BananaClient:
         return requests.yes(await self._runner.run("QACK", queue, group, id, "REDO", repeat=True))
 
     async def working(self, queue: Name, group: Name, id: str, *, hold: float = HOLD) -> bool:
-        """Keep an event for ``hold`` seconds from now (QWORKING).
+        """Hold an event for ``hold`` seconds from now (QWORKING).
 
         Returns:
-            False if it is too late for that.
+            False if it is too late.
         """
         command = ("QWORKING", queue, group, id, "EX", seconds(hold))
         return requests.yes(await self._runner.run(*command, repeat=True))
@@ -114,24 +114,24 @@ class BananaClient:
     async def status(self, *queues: Name, groups: Sequence[Name] = ()) -> Status:
         """Return the counts of the queues, or of all queues if none is named (QSTATUS).
 
-        They are ``["queue"]["group"]["total"]``, and ``inprogress``, ``redo``, ``done``,
-        ``available``, ``consumers``.
+        A count is ``["queue"]["group"]["total"]``; the others are ``inprogress``, ``redo``,
+        ``done``, ``available`` and ``consumers``.
         """
         return requests.status(await self._about("QSTATUS", queues, groups))
 
     async def info(self, *queues: Name, groups: Sequence[Name] = ()) -> list[str]:
-        """Return the same as text for people, one line for each group of a queue (QINFO)."""
+        """Return the counts as readable text, one line for each group of a queue (QINFO)."""
         return requests.lines(await self._about("QINFO", queues, groups))
 
     async def execute(self, *command: Argument) -> Reply:
-        """Run any other command that does not wait, and return its reply.
+        """Run any other command that does not wait, and return its raw reply.
 
-        It is not repeated if it may have been executed.
+        The command is not repeated if it may have been executed.
         """
         return await self._runner.run(*command, repeat=False)
 
     def events(self, *queues: Name, group: Name, hold: float = HOLD, ack: bool = True) -> Events:
-        """Return the loop over the events of the queues: see ``Events``."""
+        """Return the worker loop over the events of the queues; see ``Events``."""
         if not queues:
             raise ValueError("at least one queue is needed")
         if not hold >= 0:
@@ -159,21 +159,22 @@ async def connect(
 ) -> AsyncIterator[BananaClient]:
     """Connect to a bananaq: ``async with connect("10.0.0.1") as client``.
 
-    At the end of the block events that are still held are given back.
+    At the end of the block, events that are still held are given back.
 
     Args:
-        server: host name or address, or ``unix:/path``.
-        port: its port.
-        username, password: for AUTH. Without a name it is the default user.
-        tls: encrypt what goes over the network: a ``Tls``, an ``ssl.SSLContext``, or True for the
-            authorities of the system.
-        retry_for: seconds to go on trying to reach it, at the start as well as later.
-        connect_timeout: seconds for one attempt to connect.
+        server: a host name or address, or ``unix:/path``.
+        port: the server's port.
+        username, password: for AUTH. Without a username, the default user.
+        tls: how to encrypt connections: a ``Tls``, an ``ssl.SSLContext``, or True to trust the
+            system's certificate authorities.
+        retry_for: seconds to keep trying to reach the server, both at the start and later.
+        connect_timeout: seconds for each attempt to connect.
 
     Raises:
-        ConnectionLost: it could not be reached. TlsError, at once: TLS failed.
+        ConnectionLost: the server could not be reached.
+        TlsError: TLS failed; raised at once.
         AuthError: the user or the password was refused.
-        ValueError: a file of certificates cannot be used.
+        ValueError: a certificate file cannot be used.
     """
     path = server.removeprefix("unix:") if server.startswith("unix:") else ""
     address = Address(path=path) if path else Address(server, port)

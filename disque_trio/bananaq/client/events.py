@@ -1,7 +1,7 @@
 """Events in progress, and the loop over them.
 
-Owns one of them with its heartbeat (``HeldEvent``), the ways to get one (``get``, ``take``) and the
-loop (``Events``).
+Owns held events with their heartbeats (``HeldEvent``), the ways to get one (``get``, ``take``) and
+the loop (``Events``).
 """
 
 from __future__ import annotations
@@ -22,21 +22,21 @@ from disque_trio.respclient.values import Name, as_text, text
 log: structlog.typing.FilteringBoundLogger = structlog.get_logger("bananaq.client")
 
 _WAIT_SECONDS = 30.0
-"""How long one QGET or QNOTIFY waits."""
+"""Seconds that one QGET or QNOTIFY waits."""
 
 HEARTBEATS = 3
-"""How many QWORKING go out within the time for which an event is held."""
+"""How many QWORKING commands are sent during the hold time of an event."""
 
 
 class HeldEvent(Delivery):
-    """An event that this client works on.
+    """An event that this client is working on.
 
-    Until it is settled by ``ack``, ``give_back`` or ``release``, QWORKING goes out in the
-    background, so that no other consumer of the group gets it. It is ``lost`` when the server says
-    that it is not ours any more: its time was over, it was flushed, or it has expired.
+    Until the event is settled by ``ack``, ``give_back`` or ``release``, QWORKING is sent in the
+    background, so that no other consumer of the group gets it. The event is ``lost`` if the server
+    says that it is no longer ours: its hold time was over, it was flushed, or it expired.
 
     Attributes:
-        processed: its loop body has ended normally.
+        processed: whether the body of the loop ended normally.
     """
 
     def __init__(
@@ -60,14 +60,15 @@ class HeldEvent(Delivery):
 
     @property
     def delivery(self) -> int:
-        """1 when the group gets it for the first time, then 2 and so on."""
+        """1 at the first delivery to the group, then 2 and so on."""
         return self._event.delivery
 
     async def ack(self) -> bool:
-        """Acknowledge it. False: it was not ours any more. Does nothing if it is settled.
+        """Acknowledge the event. Returns False if it was no longer ours. Does nothing if it is
+        already settled.
 
-        Over a lost connection the acknowledgement is repeated; should the first have arrived, the
-        second is answered with False.
+        If the connection is lost, the acknowledgement is repeated. If the first one had arrived
+        after all, the second one returns False.
 
         Raises:
             ConnectionLost: the server could not be reached within ``retry_for``.
@@ -80,9 +81,10 @@ class HeldEvent(Delivery):
         return not self._lost
 
     async def give_back(self, after: float = 0.0) -> None:
-        """Let the group have it again at once (QACK REDO), or after so many seconds (QWORKING).
+        """Give the event back to the group, for delivery at once (QACK REDO) or after ``after``
+        seconds (QWORKING).
 
-        Does nothing if it is settled.
+        Does nothing if the event is already settled.
 
         Raises:
             ConnectionLost: as for ``ack``.
@@ -91,7 +93,8 @@ class HeldEvent(Delivery):
         await self._settle(lambda: self._run(*words), back=True)
 
     async def finish(self) -> None:
-        """Settle it as its loop was left: acknowledged if the body had ended, else given back."""
+        """Settle the event when its loop is left: acknowledge it if the body ended normally, else
+        give it back."""
         if not self.processed:
             await self.give_back()
         elif not self.settled and not await self.ack():
@@ -102,11 +105,11 @@ class HeldEvent(Delivery):
         try:
             if await self._run("QWORKING", "EX", seconds(self._hold)):
                 return pause
-            # Unless an acknowledgement was faster.
+            # It is not lost if an acknowledgement was faster.
             self._lost = self._lost or not self._settled
         except DisqueError as error:
             if passing(error):
-                return pause  # it has tried for ``retry_for`` seconds, with pauses
+                return pause  # it was tried for ``retry_for`` seconds, with pauses
             log.warning("event not kept", id=self.id, error=str(error))
         return None
 
@@ -118,7 +121,7 @@ class HeldEvent(Delivery):
 async def get(
     runner: CommandRunner, queue: Name, group: Name, hold: float, wait: float
 ) -> Event | None:
-    """One QGET. No checkpoint between the event's arrival and the return."""
+    """Run one QGET. There is no checkpoint between the event's arrival and the return."""
     command = ["QGET", queue, group, "EX", seconds(hold)]
     if wait > 0:
         command += ["BLOCK", seconds(wait)]
@@ -135,10 +138,10 @@ async def get(
 async def notify(
     runner: CommandRunner, group: Name, queues: tuple[Name, ...], wait: float
 ) -> str | None:
-    """One QNOTIFY."""
+    """Run one QNOTIFY."""
 
     async def nothing(reply: Reply) -> None:
-        """Nothing was taken."""
+        """Do nothing, since QNOTIFY takes nothing."""
 
     reply = await runner.wait(["QNOTIFY", group, seconds(wait), *queues], wait, nothing)
     return None if reply is None else text(reply)
@@ -147,7 +150,7 @@ async def notify(
 async def take(
     runner: CommandRunner, in_flight: InFlight, queues: tuple[Name, ...], group: Name, hold: float
 ) -> HeldEvent:
-    """Wait for an event and keep hold of it. No checkpoint between arrival and return."""
+    """Wait for an event and hold it. There is no checkpoint between its arrival and the return."""
     retry = runner.retry()
 
     async def attempt() -> Event:
@@ -160,7 +163,7 @@ async def take(
     if hold > 0:
         in_flight.add(held)
     else:
-        held.release()  # acknowledged as it was given
+        held.release()  # it was acknowledged as it was delivered
     return held
 
 
@@ -174,15 +177,16 @@ async def _next(
 
 
 class Events(DeliveryLoop[HeldEvent]):
-    """The loop over events: ``async for event in client.events("queue", group="mail")``.
+    """The worker loop: ``async for event in client.events("queue", group="mail")``.
 
-    - Asking for the next event acknowledges the one before, unless it is settled. With
-      ``ack=False`` events are acknowledged by hand, at any time; until then they are held.
-    - Leaving the loop by ``break``, an exception or cancellation gives back what is held: at the
-      end of the ``async with`` block if the loop is in one (``async with client.events("q",
-      group="g") as events: async for event in events: ...``), else in the background as soon as
-      Python disposes of the loop, at the latest when the client closes.
-    - To leave after an event that is done: ``await event.ack()``, then ``break``; or ``stop()``.
+    - Asking for the next event acknowledges the previous one, unless it is already settled. With
+      ``ack=False``, events are acknowledged by hand, at any time; they are held until then.
+    - Leaving the loop by ``break``, an exception or cancellation gives held events back. If the
+      loop is in a block (``async with client.events("q", group="g") as events: async for event in
+      events: ...``), this happens at the end of the block. Otherwise it happens in the background
+      as soon as Python disposes of the loop, or at the latest when the client is closed.
+    - To leave after finishing an event, call ``await event.ack()`` and then ``break``, or call
+      ``stop``.
 
-    Raises what ``BananaClient.get`` raises.
+    Raises the same exceptions as ``BananaClient.get``.
     """

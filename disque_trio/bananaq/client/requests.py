@@ -18,11 +18,11 @@ from disque_trio.respclient.errors import (
 from disque_trio.respclient.values import elements, integer, pairs, text, unexpected
 
 Status: TypeAlias = Mapping[str, Mapping[str, Mapping[str, int]]]
-"""Of each queue the groups, of each group its counts."""
+"""Counts by queue, group and name."""
 
 DEFAULT_PORT = 4777
 HOLD = 30.0
-"""Seconds for which an event is given to a consumer, if nothing else is said."""
+"""The default for how long a consumer holds an event, in seconds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,10 +30,10 @@ class Event:
     """An event as QGET returns it.
 
     Attributes:
-        id: for QACK. If others of the group had the event before, it tells this delivery from
-            theirs.
-        queue: name of its queue; bytes that are not UTF-8 appear as surrogate escapes.
-        body: what was added.
+        id: for QACK. If the group had the event before, the id tells this delivery from the
+            earlier ones.
+        queue: the name of the queue; bytes that are not UTF-8 appear as surrogate escapes.
+        body: the body of the event.
     """
 
     id: str
@@ -42,27 +42,27 @@ class Event:
 
     @property
     def delivery(self) -> int:
-        """1 when the group gets it for the first time, then 2 and so on."""
+        """1 at the first delivery to the group, then 2 and so on."""
         parts = self.id.split("_")
         return int(parts[2]) if len(parts) == 3 and parts[2].isdecimal() else 1
 
 
 def seconds(value: float) -> str:
-    """A time for the wire. Raises ValueError for what is not a number."""
+    """Convert a time in seconds to an argument. Raises ValueError if it is not finite."""
     if not math.isfinite(value):
-        raise ValueError(f"a number of seconds expected, got {value!r}")
+        raise ValueError(f"expected a number of seconds, got {value!r}")
     return f"{value:.6f}".rstrip("0").rstrip(".")
 
 
 def yes(reply: Reply) -> bool:
-    """1 or 0; the last version of the original answers with a string."""
+    """Decode 1 or 0; the last version of the original bananaq returns a string."""
     if reply not in (0, 1, b"0", b"1"):
         unexpected(reply)
     return reply in (1, b"1")
 
 
 def event(reply: Reply, queue: str) -> Event | None:
-    """What QGET answers."""
+    """Decode a reply to QGET."""
     if reply is None:
         return None
     id, body = elements(reply, 2)
@@ -72,7 +72,7 @@ def event(reply: Reply, queue: str) -> Event | None:
 
 
 def status(reply: Reply) -> Status:
-    """What QSTATUS answers."""
+    """Decode a reply to QSTATUS."""
     queues: dict[str, dict[str, dict[str, int]]] = {}
     for entry in elements(reply):
         name, groups = elements(entry, 2)
@@ -84,15 +84,16 @@ def status(reply: Reply) -> Status:
 
 
 def lines(reply: Reply) -> list[str]:
-    """An array of strings."""
+    """Decode an array of strings."""
     return [text(line) for line in elements(reply)]
 
 
 def passing(error: DisqueError) -> bool:
-    """Whether the error is about a state that passes.
+    """Return whether the error describes a temporary state.
 
-    The server cannot be reached, is still reading its file, cannot write it, or does not reach its
-    Redis. Only while it reads its file it is sure that the command was not executed.
+    In such a state the server cannot be reached, is still loading its file, cannot write it, or
+    cannot reach its Redis. Only while it is loading, it is certain that the command was not
+    executed.
     """
     if isinstance(error, ConnectionLost | LoadingError | MisconfError):
         return True

@@ -1,7 +1,7 @@
 """The connections to one bananaq.
 
-Owns the connection that all quick commands share, and those that are lent for one waiting command
-at a time. All are opened when first needed, and again when they broke; commands are repeated where
+Owns the connection shared by all quick commands, and connections each lent to one waiting command
+at a time. All are opened when first needed, and again after they broke. Commands are repeated where
 that is safe, within a time limit.
 """
 
@@ -22,13 +22,13 @@ from disque_trio.respclient.retry import Retry
 
 
 class CommandRunner:
-    """Runs commands on a server. When it is closed they raise ``trio.ClosedResourceError``.
+    """Runs commands on a server. Once closed, it raises ``trio.ClosedResourceError`` instead.
 
     Args:
-        connector: opens connections; more than its timeout a waiting command may not take longer
-            than it was told to.
-        address: of the server.
-        retry_for: seconds to go on trying after a failure.
+        connector: opens connections. A waiting command may take longer than its limit by at most
+            the connector's timeout.
+        address: the address of the server.
+        retry_for: seconds to keep trying after a failure.
     """
 
     def __init__(self, connector: Connector, address: Address, *, retry_for: float) -> None:
@@ -41,14 +41,15 @@ class CommandRunner:
         self._closed = False
 
     def retry(self) -> Retry:
-        """A fresh time limit for one request."""
+        """Return a fresh time limit for one request."""
         return Retry(self._retry_for)
 
     async def ready(self) -> None:
-        """Return when the server can be reached.
+        """Wait until the server can be reached.
 
         Raises:
-            ConnectionLost: it could not be reached in time. TlsError, at once: TLS failed.
+            ConnectionLost: it could not be reached in time.
+            TlsError: TLS failed; raised at once.
             ReplyError: it refused the password or the connection.
         """
 
@@ -60,13 +61,13 @@ class CommandRunner:
     async def run(self, *command: Argument, repeat: bool) -> Reply:
         """Run a command that does not wait, and return its reply.
 
-        A command that certainly was not executed is sent again; one that may have been only if
-        ``repeat`` says that this does no harm.
+        A command that certainly was not executed is sent again. One that may have been is sent
+        again only if ``repeat`` is set.
 
         Raises:
-            ConnectionLost: the server could not be reached in time, or the fate of a command that
-                is not to be repeated is unknown (``maybe_executed``).
-            ReplyError: an error reply.
+            ConnectionLost: the server could not be reached in time, or a command that must not be
+                repeated may or may not have been executed (``maybe_executed``).
+            ReplyError: the server replied with an error.
         """
 
         async def attempt() -> Reply:
@@ -87,15 +88,15 @@ class CommandRunner:
     ) -> Reply:
         """Run a command that waits for up to ``limit`` seconds, on a connection of its own.
 
-        Nothing is repeated. When the caller is cancelled and the reply is on its way, it is handed
-        to ``too_late``: see ``ConnectionPool.execute``.
+        Nothing is repeated. If the caller is cancelled while the reply is on its way, ``too_late``
+        gets the reply; see ``ConnectionPool.execute``.
 
-        Raises: as ``run``.
+        Raises the exceptions of ``run``.
         """
         return await self._waiting.execute(command, too_late, limit + self._connector.timeout)
 
     def close(self) -> None:
-        """Close all connections; no other will be opened."""
+        """Close all connections and open no others."""
         self._closed = True
         if self._shared is not None:
             self._shared.close()

@@ -30,26 +30,26 @@ async def work(
     hold: float = HOLD,
     retry_for: float = 30.0,
 ) -> None:
-    """Call the handler for the events of the queues, for up to ``concurrency`` of them at a time.
+    """Call the handler for each event of the queues, up to ``concurrency`` at a time.
 
-    An event is acknowledged when the handler returns. When it raises, that is logged (structlog,
-    logger ``bananaq.client``) and the group gets the event again. An event is taken only when a
-    handler is free for it.
+    An event is acknowledged when its handler returns. If the handler raises an exception, the
+    exception is logged (structlog, logger ``bananaq.client``) and the group gets the event again.
+    An event is taken only when a handler is free for it.
 
-    After the first of the ``stop_signals`` no new event is taken, and the call returns when the
-    handlers are done. A second one cancels them, and their events are given back; so does
-    cancelling the call.
+    After the first of the ``stop_signals``, no new events are taken, and the call returns when the
+    handlers have finished. A second signal cancels the handlers and gives their events back.
+    Cancelling the call does the same.
 
     Args:
-        queues: a name, or several.
-        again_after: seconds after which an event is given again when the handler raised.
-        stop_signals: must be empty outside the main thread, which alone can receive signals.
+        queues: the name of a queue, or several names.
+        again_after: seconds after which an event is delivered again if its handler raised.
+        stop_signals: must be empty outside of the main thread, since only that receives signals.
 
     The other arguments are those of ``consumer``.
 
     Raises:
         ConnectionLost: the server could not be reached for ``retry_for`` seconds.
-        ReplyError: the server refused to give events.
+        ReplyError: the server refused to deliver events.
     """
     names = (queues,) if isinstance(queues, str | bytes) else tuple(queues)
 
@@ -61,7 +61,7 @@ async def work(
         server, port, username=username, password=password, tls=tls, retry_for=retry_for
     ) as client:
         loops = [client.events(*names, group=group, hold=hold) for _ in range(concurrency)]
-        failure = None  # also if the second signal cancels
+        failure = None  # stays so if the second signal cancels
         async with library().open_nursery() as nursery:
             if stop_signals:
                 await nursery.start(_listen, stop_signals, loops, nursery.cancel_scope)

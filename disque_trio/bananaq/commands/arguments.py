@@ -12,9 +12,9 @@ _NUMBER: Final = b"0123456789+-.eE"
 
 
 def parse_time(text: bytes) -> Time:
-    """A time in seconds with fractions, or with an @ before it one since the epoch.
+    """Parse a time: seconds with fractions from now, or, after an @, since the epoch.
 
-    May be negative; what is beyond what can be kept is cut to that.
+    May be negative. Times beyond what can be stored are cut to the limit.
     """
     absolute = text.startswith(b"@")
     digits = text[1:] if absolute else text
@@ -29,16 +29,16 @@ def parse_time(text: bytes) -> Time:
 
 
 def parse_hold(text: bytes) -> Time:
-    """Until when a consumer has an event: from when it gets it, or since the epoch."""
+    """Parse until when a consumer has an event: seconds from delivery, or since the epoch."""
     us, absolute = parse_time(text)
     if us < 0:
         raise CommandError("ERR the time to acknowledge is negative")
-    # What was over at the epoch is over now.
+    # A deadline at the epoch has passed, like one a microsecond later.
     return (max(us, 1), True) if absolute else (us, False)
 
 
 def parse_wait(text: bytes) -> int:
-    """For how long to wait, in seconds with fractions; returns ms, 0: not at all."""
+    """Parse how long to wait, in seconds with fractions. Returns ms; 0: do not wait."""
     us, absolute = parse_time(text)
     if absolute:
         raise CommandError(SYNTAX)
@@ -48,7 +48,7 @@ def parse_wait(text: bytes) -> int:
 
 
 def check_id(id: bytes) -> bytes:
-    """An event's id, as QGET gave it."""
+    """Check and return an event's id, as QGET returned it."""
     if not is_event_id(id):
         raise CommandError("ERR invalid ID string")
     return id

@@ -23,7 +23,7 @@ def qadd(broker: Broker, client: Client, args: list[bytes]) -> None:
 def ask_to_add(
     broker: Broker, client: Client, add: Add, args: list[bytes], reply_format: int
 ) -> None:
-    """Let the store do ``add``; with NOBLOCK behind the first four ``args`` in the background."""
+    """Have the store add an event, in the background if the fifth of ``args`` is NOBLOCK."""
     if len(args) == 4:
         broker.ask(client, add, reply_format)
     elif len(args) == 5 and args[4].lower() == b"noblock":
@@ -79,7 +79,7 @@ def qack(broker: Broker, client: Client, args: list[bytes]) -> None:
 
 
 def qworking(broker: Broker, client: Client, args: list[bytes]) -> None:
-    """QWORKING queue group id [EX seconds]: the consumer has the event for so long from now."""
+    """QWORKING queue group id [EX seconds]: the consumer has the event for that long from now."""
     id = check_id(args[3])
     hold = DEFAULT_HOLD
     if len(args) > 4:
@@ -112,11 +112,11 @@ def qstatus(broker: Broker, client: Client, args: list[bytes]) -> None:
 
 
 def qinfo(broker: Broker, client: Client, args: list[bytes]) -> None:
-    """QINFO [queue ...] [GROUPS group ...]: the same for people."""
+    """QINFO [queue ...] [GROUPS group ...]: the same as readable text."""
     broker.ask(client, read_status(args), INFO)
 
 
 def read_status(args: list[bytes]) -> Status:
-    """What QSTATUS and QINFO ask for."""
+    """Read the arguments of QSTATUS or QINFO."""
     end = next((i for i in range(1, len(args)) if args[i].lower() == b"groups"), len(args))
     return Status(list(dict.fromkeys(args[1:end])), list(dict.fromkeys(args[end + 1 :])))

@@ -1,6 +1,6 @@
 """The commands of okq, bananaq's predecessor, for one group.
 
-Events have ids that their producers choose. They exist for a fixed time.
+Producers choose the ids of events. Events exist for a fixed time.
 """
 
 from disque_trio.bananaq.commands import events
@@ -21,7 +21,7 @@ def qlpush(broker: Broker, client: Client, args: list[bytes]) -> None:
 
 
 def qrpush(broker: Broker, client: Client, args: list[bytes]) -> None:
-    """QRPUSH queue id contents [NOBLOCK]: the group gets it next."""
+    """QRPUSH queue id contents [NOBLOCK]: the event is the next one that the group gets."""
     _push(broker, client, args, True)
 
 
@@ -42,12 +42,12 @@ def qrpop(broker: Broker, client: Client, args: list[bytes]) -> None:
 
 
 def qlpeek(broker: Broker, client: Client, args: list[bytes]) -> None:
-    """QLPEEK queue: the newest event."""
+    """QLPEEK queue: look at the newest event."""
     broker.ask(client, Last(args[1]), OWN_EVENT)
 
 
 def qrpeek(broker: Broker, client: Client, args: list[bytes]) -> None:
-    """QRPEEK queue: the event that QRPOP would give."""
+    """QRPEEK queue: look at the event that QRPOP would take."""
     broker.ask(client, Next(args[1], broker.okq_group), OWN_EVENT)
 
 
@@ -58,6 +58,6 @@ def qregister(broker: Broker, client: Client, args: list[bytes]) -> None:
 
 
 def reset(broker: Broker, client: Client, args: list[bytes]) -> None:
-    """RESET: as if newly connected, so it is a consumer of nothing."""
+    """RESET: as if newly connected, so the connection is a consumer of nothing."""
     broker.consumers.unregister(client)
     connection.reset(broker, client, args)

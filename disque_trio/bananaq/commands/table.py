@@ -8,8 +8,8 @@ from disque_trio.respserver.commands.common import common_commands
 
 
 def build_table(with_okq: bool = True) -> dict[bytes, Command[Broker]]:
-    """A new command table, names in lower case; ``with_okq``: with okq's commands."""
-    # What is there twice is as it is said last.
+    """Return a new command table, names in lower case, optionally with the commands of okq."""
+    # Of two commands with the same name, the last one counts.
     commands: list[Command[Broker]] = [
         *common_commands(),
         *_connection(),
@@ -19,50 +19,50 @@ def build_table(with_okq: bool = True) -> dict[bytes, Command[Broker]]:
     return {command.name.encode(): command for command in commands}
 
 
-# A command with the flag "overlaps" may begin while earlier ones of its client are under way.
+# A command with the flag "overlaps" may begin while earlier ones of its client are in progress.
 
 
 def _of_events() -> list[Command[Broker]]:
     return [
         Command("qadd", -4, "write denyoom fast overlaps", events.qadd,
                 "queue expire-seconds contents [NOBLOCK]",
-                "Add an event to a queue; answers its id.", "events", accesses=accesses.adds),
+                "Add an event to a queue; returns its id.", "events", accesses=accesses.adds),
         Command("qget", -3, "write fast overlaps @blocking", events.qget,
                 "queue group [EX seconds] [BLOCK seconds]",
                 "Take the next event for a group: id and contents, or null.", "events",
                 accesses=accesses.takes),
         Command("qack", -3, "write fast overlaps", events.qack,
                 "queue group id [REDO]  (okq: queue id [REDO])",
-                "Say that an event was processed (REDO: that it was not, so that it is given "
-                "again at once); answers 1, or 0 if the consumer does not have it any more.",
+                "Acknowledge an event (REDO: give it back, to be delivered again at once); "
+                "returns 1, or 0 if the consumer no longer has it.",
                 "events", accesses=accesses.takes),
         Command("qworking", -4, "write fast overlaps", events.qworking,
                 "queue group id [EX seconds]",
-                "Keep an event for so much longer; answers 1, or 0 if it is too late.", "events",
+                "Keep an event for longer; returns 1, or 0 if it is too late.", "events",
                 accesses=accesses.takes),
         Command("qnotify", -2, "readonly @blocking", events.qnotify,
                 "group timeout [queue ...]  (okq: timeout)",
-                "Wait until a queue has an event for a group; answers its name, or null.",
+                "Wait until a queue has an event for a group; returns its name, or null.",
                 "events", accesses=accesses.qnotify),
         Command("qflush", 2, "write @dangerous", events.qflush, "queue",
                 "Remove all events of a queue.", "events", accesses=accesses.takes),
         Command("qstatus", -1, "readonly", events.qstatus, "[queue ...] [GROUPS group ...]",
                 "Counts for each queue and group.", "events", accesses=accesses.status),
         Command("qinfo", -1, "readonly", events.qinfo, "[queue ...] [GROUPS group ...]",
-                "The same as lines for people.", "events", accesses=accesses.status),
+                "The same as readable lines.", "events", accesses=accesses.status),
     ]  # fmt: skip
 
 
 def _of_okq() -> list[Command[Broker]]:
     return [
         Command("qregister", -1, "readonly fast", okq.qregister, "[queue ...]",
-                "Be a consumer of these queues, for QNOTIFY.", "okq",
+                "Become a consumer of these queues, for QNOTIFY.", "okq",
                 accesses=accesses.takes_of_all),
         Command("qlpush", -4, "write denyoom fast overlaps", okq.qlpush,
-                "queue id contents [NOBLOCK]", "Add an event with an id of one's own.", "okq",
+                "queue id contents [NOBLOCK]", "Add an event with an id of your own.", "okq",
                 accesses=accesses.adds),
         Command("qrpush", -4, "write denyoom fast overlaps", okq.qrpush,
-                "queue id contents [NOBLOCK]", "The same, as the next one to be taken.", "okq",
+                "queue id contents [NOBLOCK]", "Add it as the next one to be taken.", "okq",
                 accesses=accesses.adds),
         Command("qrpop", -2, "write fast overlaps", okq.qrpop, "queue [EX seconds]",
                 "Take the next event: id and contents, or null.", "okq", accesses=accesses.takes),

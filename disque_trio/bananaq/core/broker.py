@@ -1,6 +1,6 @@
 """The broker: passes clients' requests to the store and the results back to the clients.
 
-Owns the way of a request to the store and of its result to the client. The events are the store's.
+Owns the path of a request to the store and of its result to the client. The store owns the events.
 """
 
 from collections.abc import Callable
@@ -33,18 +33,18 @@ class Broker(Machine):
     """bananaq's state machine.
 
     Args:
-        store: keeps the events.
+        store: stores the events.
         commands: the command table.
-        host: what is around.
-        clock: monotonic ns, for durations.
+        host: the environment.
+        clock: a monotonic clock in ns, for durations.
 
     Attributes:
         consumers: the connections that are consumers.
         poller: serves the clients that wait.
-        okq_group: the group that okq's commands are over.
-        okq_expire: how long their events exist, µs.
-        okq: whether there are okq's commands.
-        background_limit: QADDs with NOBLOCK that may be under way.
+        okq_group: the group that okq's commands use.
+        okq_expire: how long their events exist, in µs.
+        okq: whether okq's commands are enabled.
+        background_limit: how many QADDs with NOBLOCK may be in progress.
     """
 
     def __init__(
@@ -71,7 +71,7 @@ class Broker(Machine):
     # ---- requests ---------------------------------------------------------------------------
 
     def ask(self, client: Client, request: Request, reply_format: int) -> None:
-        """Pass ``request`` to the store and reply to ``client`` in the format ``reply_format``."""
+        """Pass ``request`` to the store and reply to ``client`` in the given format."""
         result = self._store.run(request, self.now)
         if result is not None:
             if result.count == 0 and isinstance(request, DeliveryRequest):
@@ -93,7 +93,7 @@ class Broker(Machine):
         client.out.append(error(result.error) if result is not None and result.error else OK)
 
     def _answered(self, request: Request, result: Result) -> None:
-        """Handle the result of ``request``, for which a client may wait."""
+        """Handle the result of ``request``, for which a client may be waiting."""
         ask = self._asked.pop(request, None)
         if ask is None:
             self._background.discard(request)
@@ -116,7 +116,7 @@ class Broker(Machine):
         command = self.find_command(request[0])
         if command is None or "overlaps" not in command.flags:
             return False
-        # With BLOCK it may have to wait for an event.
+        # With BLOCK, it may have to wait for an event.
         return command.name != "qget" or b"block" not in [word.lower() for word in request[3:]]
 
     # ---- waiting ----------------------------------------------------------------------------
@@ -136,8 +136,8 @@ class Broker(Machine):
         self.poller.poll_ready()
 
     def take_answers(self, now: int) -> None:
-        """Handle what the store has come up with outside of a turn; to be called when it says that
-        there is something."""
+        """Handle the results that the store has produced outside of a turn. Called when the store
+        reports that there are any."""
         answers = list(self._store.answers)
         self._store.answers.clear()
         for request, result in answers:
@@ -183,13 +183,13 @@ class Broker(Machine):
         self._store.start_dump()
 
     def dump_step(self, count: int, room: int) -> tuple[list[bytes], bool]:
-        # Records are some 100 bytes long; a step must not take long.
+        # Records are about 100 bytes long; a step must not take long.
         return self._store.dump_step(min(room, count * 128))
 
 
 def _by_event_id(request: Request, result: Result) -> DeliveryRequest | None:
-    """What to ask for instead of ``request``, when what was taken for the producer's own id can
-    only be the event's."""
+    """Return the request to make instead of ``request`` if the id, taken for the producer's own id,
+    can only be the event's."""
     if result.count or result.error or not isinstance(request, (Ack, Redo)):
         return None
     id = request.own_id

@@ -5,8 +5,8 @@ from disque_trio.respserver.client import Client
 
 
 class Consumers:
-    """Tells ``store`` once about each connection that consumes a queue for a group, however many
-    reasons there are."""
+    """Reports each connection that consumes a queue for a group to ``store`` once, whatever the
+    number of reasons."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -14,7 +14,7 @@ class Consumers:
         self._registered: dict[int, tuple[bytes, list[bytes]]] = {}  # by client: group, queues
 
     def register(self, client: Client, group: bytes, queues: list[bytes]) -> None:
-        """Make ``client`` a consumer of ``queues``, and of no others that it registered for."""
+        """Make ``client`` a consumer of ``queues``, in place of those it registered for before."""
         self.unregister(client)
         names = list(dict.fromkeys(queues))
         if names:
@@ -31,7 +31,7 @@ class Consumers:
                 self.leave(client, queue, group)
 
     def registered(self, client: Client) -> list[bytes]:
-        """The queues that ``client`` registered for."""
+        """Return the queues that ``client`` registered for."""
         registered = self._registered.get(client.id)
         return [] if registered is None else registered[1]
 

@@ -1,10 +1,10 @@
 """Timers for missed deadlines of deliveries and for the expiry of events.
 
-Most deliveries are acknowledged long before their deadline, so putting one in and taking it out
-are both cheap and leave nothing behind. Time is cut into buckets: lists in which each thing knows
-its place, so that it leaves by changing places with the last one. Near buckets are one millisecond
-long; what is due later is in far buckets of about four seconds, which are spread over near ones
-when their time comes. So an hour ahead costs a thousand buckets, not millions.
+Most deliveries are acknowledged long before their deadline, so adding and removing one are both
+cheap and leave nothing behind. Time is divided into buckets: lists in which each item knows its
+place, so that it can be removed by swapping it with the last one. Near buckets are one millisecond
+long. Items due later are in far buckets of about four seconds, which are spread over near ones when
+their time comes. So timers an hour ahead need a thousand buckets, not millions.
 """
 
 from heapq import heappop, heappush
@@ -17,8 +17,8 @@ class Timed:
     """An object with a time.
 
     Attributes:
-        when: µs since the epoch.
-        slot, bucket: where it is in a ``Deadlines``; bucket None: in none.
+        when: the time, in µs since the epoch.
+        slot, bucket: its place in a ``Deadlines``; bucket None: it is in none.
     """
 
     __slots__ = ("bucket", "slot", "when")
@@ -40,7 +40,7 @@ class Deadlines:
         self._horizon = 0  # far buckets up to here are spread, or about to be
 
     def add(self, item: Timed) -> None:
-        """Put ``item`` in, which must be in none, at its ``when``."""
+        """Add ``item``, which must be in no ``Deadlines``, at its ``when``."""
         ms = (item.when + 999) // 1000
         far = ms >> _FAR
         if far <= self._horizon:
@@ -49,7 +49,7 @@ class Deadlines:
             _put(self._far, self._far_order, far, item)
 
     def remove(self, item: Timed) -> None:
-        """Take ``item`` out; nothing happens when it is not in."""
+        """Remove ``item``; does nothing if it is in no bucket."""
         bucket = item.bucket
         if bucket is None:
             return
@@ -60,13 +60,13 @@ class Deadlines:
         item.bucket = None
 
     def is_due(self, now: int) -> bool:
-        """Whether ``due`` has something to do at ``now`` (ms)."""
+        """Return whether ``due`` has something to do at ``now`` (ms)."""
         return (len(self._near_order) > 0 and self._near_order[0] <= now) or (
             len(self._far_order) > 0 and self._far_order[0] <= (now >> _FAR) + 1
         )
 
     def next_due(self) -> int:
-        """When ``due`` has something to do, ms; 0: not before something is put in."""
+        """Return when ``due`` has something to do, in ms; 0: not before something is added."""
         order = self._near_order
         near = self._near
         while order and not near[order[0]]:
@@ -83,7 +83,7 @@ class Deadlines:
         return first
 
     def due(self, now: int, limit: int) -> list[Timed]:
-        """Take out what is due at ``now`` (ms); looks at no more than ``limit`` things."""
+        """Remove and return what is due at ``now`` (ms), looking at ``limit`` items at most."""
         found: list[Timed] = []
         left = limit
         horizon = (now >> _FAR) + 1
@@ -119,7 +119,7 @@ class Deadlines:
 
 
 def _put(buckets: dict[int, list[Timed]], order: list[int], number: int, item: Timed) -> None:
-    """Put ``item`` into the bucket ``number``, which is made if need be."""
+    """Put ``item`` into the bucket ``number``, which is made if necessary."""
     bucket = buckets.get(number)
     if bucket is None:
         bucket = []

@@ -1,9 +1,9 @@
 """The embedded store: applies the rules of the requests to the events in ``QueueIndex``.
 
-Whatever is due is done before a request, so it finds all as it has to be at its ``now``. There
-is a limit to that, lest one request waits for a million deadlines: behind it a request looks
-at the times of what it touches itself. Only the order can be other then: a new event may be given
-before one whose deadline has just been missed.
+Everything due is done before each request, so that the request finds the state of its ``now``. This
+is limited, so that a request need not wait for a million deadlines. Beyond the limit, a request
+checks the times of what it touches itself. Only the order may then differ: a new event may be
+delivered before one that has just missed its deadline.
 """
 
 from typing import Final
@@ -37,7 +37,7 @@ from disque_trio.bananaq.core.status import ConsumerCounts, queue_status
 from disque_trio.bananaq.core.store import Sections, Store
 from disque_trio.respserver.machine import Machine
 
-MOST_DUE: Final = 1000  # due things that a request does first
+MOST_DUE: Final = 1000  # due items that a request handles first
 A_TICK: Final = 10_000
 
 _DONE: Final = Result()
@@ -45,11 +45,12 @@ _COUNT_1: Final = Result(count=1)
 
 
 class EmbeddedStore(Store):
-    """Keeps events in memory.
+    """Stores events in memory.
 
     Attributes:
-        index: of the queues and groups. consumers: how many there are.
-        added, given, acked, missed, expired: events that were, deliveries that were, in all.
+        index: the index of queues and groups.
+        consumers: the numbers of consumers.
+        added, given, acked, missed, expired: total numbers of events and of deliveries.
     """
 
     def __init__(self) -> None:
@@ -67,7 +68,7 @@ class EmbeddedStore(Store):
         self._dump: EventDump | None = None
 
     def run(self, request: Request, now: int) -> Result:
-        """Do what ``request`` asks for at ``now`` (ms); always at once."""
+        """Do what ``request`` asks for at ``now`` (ms), always at once."""
         self._now = now
         if self._loading:
             self._loaded()
@@ -94,15 +95,15 @@ class EmbeddedStore(Store):
         return self._status(request)
 
     def enter(self, queue: bytes, group: bytes, consumer: int) -> None:
-        """Count one more consumer of ``group``."""
+        """Count another consumer of ``group``."""
         self.consumers.add(queue, group, 1)
 
     def leave(self, queue: bytes, group: bytes, consumer: int) -> None:
-        """Count one consumer of ``group`` less."""
+        """Count one consumer of ``group`` fewer."""
         self.consumers.add(queue, group, -1)
 
     def tick(self, now: int) -> None:
-        """Do the work due at ``now`` (ms), some thousands of things at most."""
+        """Do the work due at ``now`` (ms), at most some thousands of items."""
         self._now = now
         if self._loading:
             self._loaded()
@@ -111,15 +112,15 @@ class EmbeddedStore(Store):
             self.index.free(A_TICK)
 
     def next_due(self) -> int:
-        """When ``tick`` has to be called, ms; 0: not before something happens."""
+        """Return when to call ``tick``, in ms; 0: not before something happens."""
         return self._now if self.index.flushed else self.index.next_due()
 
     def held(self) -> int:
-        """The number of events held."""
+        """Return the number of events."""
         return self.index.count
 
     def sections(self) -> Sections:
-        """Sections of INFO about the events."""
+        """Return the sections of INFO about the events."""
         return {
             "memory": {"maxmemory_policy": "noeviction"},
             "events": {"store": "embedded", "events": self.index.count},
@@ -139,15 +140,15 @@ class EmbeddedStore(Store):
         self._machine = machine
 
     def _journal(self) -> list[bytes] | None:
-        """The journal that changes are recorded in; None: they are not recorded."""
+        """Return the journal in which to record changes; None: do not record them."""
         machine = self._machine
         return machine.journal if machine is not None and machine.journaling else None
 
     def load_record(self, record: list[bytes], now: int) -> int:
-        """Apply a record at ``now`` (µs), at the start. Returns 1 if an event was taken, else 0.
+        """Apply a record at ``now`` (µs), at the start. Returns 1 if it added an event, else 0.
 
         Raises:
-            ValueError: it is no record.
+            ValueError: this is not a valid record.
         """
         self._loading = True
         return loading.load(self.index, record, now)
@@ -157,7 +158,7 @@ class EmbeddedStore(Store):
         self._dump = EventDump(self.index)
 
     def dump_step(self, room: int) -> tuple[list[bytes], bool]:
-        """The next records, of about ``room`` bytes, and whether these are the last."""
+        """Return the next records, about ``room`` bytes, and whether these are the last."""
         if self._dump is None:
             return [], True
         found = self._dump.step(room)
@@ -166,14 +167,14 @@ class EmbeddedStore(Store):
         return found
 
     def _loaded(self) -> None:
-        """Forget queues of which the file has only pointers."""
+        """Drop queues for which the file has only pointers."""
         self._loading = False
         self.index.drop_empty()
 
     # --- time ---
 
     def _advance(self, limit: int) -> None:
-        """Do up to about ``limit`` things that are due."""
+        """Handle up to about ``limit`` due items."""
         now = self._now
         if self.index.expiries.is_due(now):
             for item in self.index.expiries.due(now, limit):
@@ -232,7 +233,7 @@ class EmbeddedStore(Store):
         return Result(event.id(1))
 
     def _give_next(self, entry: Delivery) -> None:
-        """Make the event of ``entry`` the next one that the group is given."""
+        """Make the event of ``entry`` the next one that is delivered to the group."""
         group = entry.group
         rank = group.rank + 1
         self.index.put_back(entry, rank)
@@ -243,7 +244,7 @@ class EmbeddedStore(Store):
             )
 
     def _get(self, queue_name: bytes, group_name: bytes, hold: Time | None, now: int) -> Result:
-        """The next event; it is taken if there is a ``hold``."""
+        """Return the next event; take it if there is a ``hold``."""
         while True:
             queue = self.index.queues.get(queue_name)
             if queue is None:
@@ -259,7 +260,7 @@ class EmbeddedStore(Store):
             fresh = self._next_new(queue, group, now)
             if fresh is not None:
                 if hold is not None:
-                    # Looked up again: what ended just now may have taken an idle group with it.
+                    # Look the group up again: an event that just ended may have removed it.
                     self._give_new(self.index.group(queue, group_name), fresh, hold, now)
                 return _found(fresh, 1)
             if not self.index.is_due(self._now):
@@ -307,7 +308,7 @@ class EmbeddedStore(Store):
             self._hold(entry, number, resolve(hold, now))
 
     def _hold(self, entry: Delivery, number: int, deadline: int) -> None:
-        """Put ``entry`` in progress, as the delivery ``number``, until ``deadline`` (µs)."""
+        """Put ``entry`` in progress, as delivery ``number``, until ``deadline`` (µs)."""
         self.index.give(entry, number, deadline)
         journal = self._journal()
         if journal is not None:

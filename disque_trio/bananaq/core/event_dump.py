@@ -1,8 +1,8 @@
 """Dumps all events and groups as records, in steps, while the store continues to work.
 
-Events come in order, each with what the groups have under way of it at that moment, and behind the
-events of a queue the pointers of its groups. What happens meanwhile is in the journal, which goes
-into the same file between the steps. So events that were added since the beginning are left out.
+Events come in order, each with the deliveries that groups have of it at that moment; the events of
+a queue are followed by its groups' pointers. Changes meanwhile are in the journal, which goes into
+the same file between the steps. So events that were added since the dump began are left out.
 """
 
 from disque_trio.bananaq.core import records
@@ -16,20 +16,20 @@ class EventDump:
     def __init__(self, index: QueueIndex) -> None:
         self._index = index
         self._last = index.last_t
-        self._queues = list(index.queues)  # those to come; the last one is next
-        self._at = 0  # of that one, all up to this T is written
-        self._groups: list[bytes] | None = None  # of that one, whose pointers are to come
+        self._queues = list(index.queues)  # still to be dumped; the last one is next
+        self._at = 0  # in that queue, everything up to this T is written
+        self._groups: list[bytes] | None = None  # its groups whose pointers are still to be written
         self._first = True
 
     def step(self, room: int) -> tuple[list[bytes], bool]:
-        """The next records, of about ``room`` bytes, and whether these are the last."""
+        """Return the next records, about ``room`` bytes, and whether these are the last."""
         found: list[bytes] = []
         left = room
         if self._first:
             self._first = False
             found.append(records.last(self._last))
         while self._queues and left > 0:
-            # By name: it may have been flushed, and another one made.
+            # Look it up by name: it may have been flushed and made again.
             queue = self._index.queues.get(self._queues[-1])
             if queue is not None:
                 if self._groups is None:

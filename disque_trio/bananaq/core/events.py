@@ -1,10 +1,11 @@
 """The events of a queue, in order, and the deliveries of each group.
 
-``QueueLog`` keeps events in blocks of a few hundred, so that adding, finding by T, taking out from
-anywhere and counting cost the same however many there are. A group is a pointer into it: all events
-up to its T were given. Beside the pointer it knows only the events that are in progress or to be
-given again: each has a ``Delivery``, which stands in the group's ``entries`` and in a list at the
-event, so that it goes when the event does, without looking at groups that have nothing of it.
+``QueueLog`` keeps events in blocks of a few hundred, so that adding, finding by T, removing and
+counting take the same time however many there are. A group is a pointer into it: all events up to
+its T were delivered. Besides the pointer, it only knows events that are in progress or to be
+delivered again. Each of them has a ``Delivery``, which is in the group's ``entries`` and in a list
+at the event. So it is removed with the event, without looking at groups that have no delivery of
+it.
 """
 
 from array import array
@@ -17,11 +18,11 @@ BLOCK: Final = 512
 
 IN_PROGRESS: Final = 1
 AGAIN: Final = 2
-DONE: Final = 3  # acknowledged, but not behind the pointer: it was pushed in front of older events
+DONE: Final = 3  # acknowledged, but ahead of the pointer: it was pushed in front of older events
 
 _COMPILED: Final = not __file__.endswith(".py")
 
-# What each costs in memory beside its bytes, measured in both forms with CPython 3.11.
+# The memory that each takes besides its bytes, measured in both builds with CPython 3.11.
 EVENT_BYTES: Final = 170 if _COMPILED else 260
 DELIVERY_BYTES: Final = 215 if _COMPILED else 240
 GROUP_BYTES: Final = 300
@@ -29,13 +30,13 @@ QUEUE_BYTES: Final = 700 if _COMPILED else 680
 
 
 class StoredEvent(Timed):
-    """One event; ``when`` is its expiry.
+    """An event. ``when`` is its expiry.
 
     Attributes:
-        t: its place in the order, and when it was added, µs.
+        t: its place in the order, which is when it was added, in µs.
         own_id: the id that its producer chose, or None.
-        queue: where it is.
-        held: first in the list of its deliveries.
+        queue: its queue.
+        held: the first in the list of its deliveries.
     """
 
     __slots__ = ("body", "held", "own_id", "queue", "t")
@@ -51,13 +52,13 @@ class StoredEvent(Timed):
         self.held: Delivery | None = None
 
     def id(self, number: int) -> bytes:
-        """The id that the consumer gets with the delivery ``number``."""
+        """Return the id that the consumer gets with delivery ``number``."""
         if number > 1:
             return b"%d_%d_%d" % (self.t, self.when, number)
         return b"%d_%d" % (self.t, self.when)
 
     def size(self) -> int:
-        """Bytes in memory, without deliveries."""
+        """Return its bytes in memory, without deliveries."""
         own_id = self.own_id
         if own_id is None:
             return EVENT_BYTES + len(self.body)
@@ -65,12 +66,13 @@ class StoredEvent(Timed):
 
 
 class Delivery(Timed):
-    """The delivery of an event to a group; ``when`` is the deadline, µs, if it is in progress.
+    """The delivery of an event to a group. ``when`` is the deadline (µs) if it is in progress.
 
     Attributes:
-        number: how often the group was given it.
+        number: how often the event was delivered to the group.
         state: IN_PROGRESS, AGAIN or DONE.
-        rank: AGAIN: 0: it is given in the order of T, else before those, highest rank first.
+        rank: in the state AGAIN, 0: deliver it in the order of T; otherwise before those, the
+            highest rank first.
         before, behind: its neighbours in the event's list.
     """
 
@@ -95,14 +97,14 @@ class Group:
     """A group of consumers of one queue.
 
     Attributes:
-        pointer: T up to which all was given.
-        entries: what is under way, by T.
-        inprogress, redo: how many of them.
-        ahead: how many of them have a T behind the pointer, because they were pushed in front.
-        redo_order: heap of (-rank or T, T) of what is to be given again; may hold what is not any
-            more.
-        rank: highest that was used.
-        due: no delivery in progress has its deadline before this, µs.
+        pointer: the T up to which everything was delivered.
+        entries: deliveries, by T.
+        inprogress, redo: how many of them are in progress, or to be delivered again.
+        ahead: how many of them have a T above the pointer, because they were pushed in front.
+        redo_order: a heap of (-rank or T, T) of events to be delivered again. May contain stale
+            entries.
+        rank: the highest rank used.
+        due: no delivery in progress has its deadline before this, in µs.
     """
 
     __slots__ = (
@@ -135,9 +137,11 @@ class Queue:
     """A queue with at least one event.
 
     Attributes:
-        log: its events. groups: by name. own_ids: the newest event with each.
-        left: events that were taken out since its groups were looked at.
-        dead: it was flushed; what still refers to it is about to go.
+        log: its events.
+        groups: its groups, by name.
+        own_ids: for each producer's id, the newest event that has it.
+        left: how many events were removed since the groups were last swept.
+        dead: whether it was flushed; remaining references to it are about to go.
     """
 
     __slots__ = ("dead", "groups", "left", "log", "name", "own_ids")
@@ -165,15 +169,15 @@ class QueueLog:
     """The events of a queue, ordered by T.
 
     Attributes:
-        count: how many.
-        blocks: all of them. Read-only.
+        count: the number of events.
+        blocks: all blocks. Read-only.
     """
 
     __slots__ = ("_firsts", "blocks", "count")
 
     def __init__(self) -> None:
         self.blocks: list[Block] = []
-        self._firsts: list[int] = []  # for each block a T: not above its first, above all before
+        self._firsts: list[int] = []  # for each block a T: at most its first, above all before it
         self.count = 0
 
     def add(self, event: StoredEvent) -> None:
@@ -212,7 +216,7 @@ class QueueLog:
             self._firsts.insert(number + 1, upper.times[0])
 
     def find(self, t: int) -> StoredEvent | None:
-        """The event with T ``t``."""
+        """Return the event with T ``t``, or None."""
         number = bisect_right(self._firsts, t) - 1
         if number < 0:
             return None
@@ -225,7 +229,7 @@ class QueueLog:
         return None
 
     def after(self, t: int) -> StoredEvent | None:
-        """The first event with a T above ``t``."""
+        """Return the first event with a T above ``t``."""
         blocks = self.blocks
         if not blocks:
             return None
@@ -242,15 +246,15 @@ class QueueLog:
         return None
 
     def first(self) -> StoredEvent | None:
-        """The oldest event."""
+        """Return the oldest event."""
         return self.blocks[0].events[0] if self.blocks else None
 
     def last(self) -> StoredEvent | None:
-        """The newest event."""
+        """Return the newest event."""
         return self.blocks[-1].events[-1] if self.blocks else None
 
     def remove(self, event: StoredEvent) -> None:
-        """Take out ``event``, which must be in."""
+        """Remove ``event``, which must be in the log."""
         t = event.t
         blocks = self.blocks
         number = bisect_right(self._firsts, t) - 1
@@ -264,14 +268,14 @@ class QueueLog:
             del blocks[number]
             del self._firsts[number]
         elif size < BLOCK // 4:
-            # Few long-lived ones among many short-lived would leave a block for each.
+            # Otherwise, few long-lived events among many short-lived ones would keep a block each.
             if number + 1 < len(blocks) and len(blocks[number + 1].events) < BLOCK // 2:
                 self._merge(number)
             elif number > 0 and len(blocks[number - 1].events) < BLOCK // 2:
                 self._merge(number - 1)
 
     def _merge(self, number: int) -> None:
-        """Make one of the block ``number`` and the one behind it."""
+        """Merge the block ``number`` with the next one."""
         block = self.blocks[number]
         upper = self.blocks[number + 1]
         block.times.extend(upper.times)
@@ -280,14 +284,14 @@ class QueueLog:
         del self._firsts[number + 1]
 
     def pop_block(self) -> list[StoredEvent]:
-        """Take out the events of the last block."""
+        """Remove and return the events of the last block."""
         events = self.blocks.pop().events
         self._firsts.pop()
         self.count -= len(events)
         return events
 
     def counts_from(self) -> list[int]:
-        """For each block how many events are in it and all behind it, for ``count_after``."""
+        """Return, for each block, the number of events in it and after it, for ``count_after``."""
         counts: list[int] = []
         sum = 0
         for block in reversed(self.blocks):
@@ -297,7 +301,7 @@ class QueueLog:
         return counts
 
     def count_after(self, t: int, counts: list[int]) -> int:
-        """How many events have a T above ``t``; ``counts`` is what ``counts_from`` gave."""
+        """Count the events with a T above ``t``. ``counts`` is the result of ``counts_from``."""
         number = bisect_right(self._firsts, t) - 1
         if number < 0:
             return self.count

@@ -1,8 +1,8 @@
 """Applies the records of an append-only file to the ``QueueIndex``.
 
-A file that was rewritten while work went on has records about events whose own record comes later;
-that one then says all there is to say, so records about unknown events are passed over. What they
-say of a group's pointer counts all the same.
+A file that was rewritten during operation has records about events whose own record comes later.
+That record then contains everything, so records about unknown events are skipped, except for what
+they say about a group's pointer.
 """
 
 from disque_trio.bananaq.core import records
@@ -11,10 +11,10 @@ from disque_trio.bananaq.core.queue_index import QueueIndex
 
 
 def load(index: QueueIndex, args: list[bytes], now: int) -> int:
-    """Apply the record ``args`` at ``now`` (µs). Returns 1 if an event was taken, else 0.
+    """Apply the record ``args`` at ``now`` (µs). Returns 1 if it added an event, else 0.
 
     Raises:
-        ValueError: it is no record.
+        ValueError: this is not a valid record.
     """
     name = args[0]
     count = len(args)
@@ -71,7 +71,7 @@ def _event(index: QueueIndex, args: list[bytes], now: int) -> int:
 
 
 def _reach(index: QueueIndex, queue: bytes, group: bytes, t: int) -> Group:
-    """The group, which was given all up to ``t``."""
+    """Return the group, to which everything up to ``t`` was delivered."""
     index.last_t = max(index.last_t, t)
     found = index.group(index.queue(queue), group)
     index.move_pointer(found, t)
@@ -79,7 +79,7 @@ def _reach(index: QueueIndex, queue: bytes, group: bytes, t: int) -> Group:
 
 
 def _entry(index: QueueIndex, group: Group, t: int) -> Delivery | None:
-    """What ``group`` has of the event with ``t``; None: the event is unknown."""
+    """Return the delivery of the event with T ``t`` to ``group``; None if the event is unknown."""
     entry = group.entries.get(t)
     if entry is None:
         event = group.queue.log.find(t)
@@ -89,7 +89,7 @@ def _entry(index: QueueIndex, group: Group, t: int) -> Delivery | None:
 
 
 def _known(index: QueueIndex, args: list[bytes]) -> Delivery | None:
-    """The same for the group and the event of a record, which may both be unknown."""
+    """Return the delivery that a record is about; its group and event may both be unknown."""
     t = records.number(args[3])
     queue = index.queues.get(args[1])
     if queue is None or queue.log.find(t) is None:

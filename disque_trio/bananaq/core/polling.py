@@ -1,7 +1,7 @@
 """Polls the store for clients that wait.
 
-A wait list is polled when somebody enters it, when the store says that there may be an event, and
-when a delivery misses its deadline. At most one poll for a list is under way.
+A wait list is polled when a client enters it, when the store reports that there may be an event,
+and when a delivery misses its deadline. There is at most one poll in progress for each list.
 """
 
 from disque_trio.bananaq.core.consumers import Consumers
@@ -16,8 +16,8 @@ from disque_trio.respserver.machine import Machine
 
 
 class _Poll:
-    """A poll of ``wait_list``, with an event for ``waiter`` (None: for nobody), and the waiters for
-    which it is the first one."""
+    """A poll of ``wait_list``, for an event for ``waiter`` (None: for nobody). ``unpolled`` are the
+    waiters for which it is the first poll."""
 
     __slots__ = ("unpolled", "wait_list", "waiter")
 
@@ -31,7 +31,7 @@ class Poller:
     """Polls ``store`` for the waiting clients of ``machine``, and replies to them.
 
     Attributes:
-        timers: when which wait list is polled next in any case.
+        timers: when to poll each wait list at the latest.
     """
 
     def __init__(self, machine: Machine, store: Store, consumers: Consumers) -> None:
@@ -43,19 +43,19 @@ class Poller:
         self._wait_lists = WaitLists()
         self._ready: list[WaitList] = []
         self._waiters: dict[int, Waiter] = {}  # by client
-        self._polls: dict[Request, _Poll] = {}  # under way
+        self._polls: dict[Request, _Poll] = {}  # in progress
         self._turn = 0
 
     def wait_for_event(self, client: Client, get: Get, timeout: int) -> None:
-        """Make ``client`` wait for at most ``timeout`` ms for an event that ``get`` would take."""
+        """Make ``client`` wait at most ``timeout`` ms for an event, which ``get`` then takes."""
         self._wait(Waiter(client, get.group, [get.queue], get), timeout)
 
     def wait_for_news(
         self, client: Client, group: bytes, queues: list[bytes], timeout: int
     ) -> None:
-        """Make ``client`` wait for at most ``timeout`` ms (0: not at all) until one of ``queues``
-        has an event for ``group``; the reply is the queue's name."""
-        # Each queue once, beginning with another one each time.
+        """Make ``client`` wait at most ``timeout`` ms (0: not at all) until one of ``queues`` has
+        an event for ``group``. The reply is the name of the queue."""
+        # Poll each queue once, beginning with a different one each time.
         names = list(dict.fromkeys(queues))
         self._turn += 1
         first = self._turn % len(names) if names else 0
@@ -66,7 +66,7 @@ class Poller:
             self._wait(Waiter(client, group, names, once=timeout == 0), timeout)
 
     def _wait(self, waiter: Waiter, timeout: int) -> None:
-        """Block the client of ``waiter``, and poll all of its queues soon."""
+        """Block the waiter's client, and poll all of its queues soon."""
         client = waiter.client
         self._machine.begin_wait(client, waiter.queues or [b""], timeout)
         self._waiters[client.id] = waiter
@@ -90,15 +90,15 @@ class Poller:
             self._consumers.leave(client, queue, waiter.group)
 
     def time_out(self, client: Client) -> None:
-        """End the wait of ``client``, whose time is over."""
+        """End the wait of ``client``, which has timed out."""
         waiter = self._waiters[client.id]
         if waiter.taking:
-            waiter.over = True  # an event that is on its way must not get lost
+            waiter.over = True  # an event that is on its way must not be lost
         else:
             self._machine.end_wait(client)
 
     def take_available(self) -> None:
-        """Schedule polls for what the store says may be available to clients that wait."""
+        """Schedule polls for events that the store reports as available, if clients wait."""
         for queue, group in self._available:
             for wait_list in self._wait_lists.of(queue, group):
                 self._poll_soon(wait_list)
@@ -110,7 +110,7 @@ class Poller:
             self._poll_soon(wait_list)
 
     def _poll_soon(self, wait_list: WaitList) -> None:
-        """Schedule a poll of ``wait_list``, or another one after that which is under way."""
+        """Schedule a poll of ``wait_list``; if one is in progress, another one after it."""
         if wait_list.polling:
             wait_list.again = True
         elif not wait_list.ready:
@@ -159,7 +159,7 @@ class Poller:
             self._polled(poll, result)
 
     def _polled(self, poll: _Poll, result: Result) -> None:
-        """Hand out the result of ``poll``."""
+        """Deliver the result of ``poll``."""
         wait_list = poll.wait_list
         wait_list.polling = False
         waiter = poll.waiter
@@ -174,7 +174,7 @@ class Poller:
             for listener in list(wait_list.listeners):
                 self._reply(listener.client, bulk(wait_list.queue))
         else:
-            # There may be more: for the next one, or for those who listen.
+            # There may be more events, for the next getter or for listeners.
             wait_list.again = True
             wait_list.unpolled += [other for other in poll.unpolled if other is not waiter]
             if not waiter.gone:
@@ -187,7 +187,7 @@ class Poller:
         self._wait_lists.drop(wait_list)
 
     def _found_nothing(self, poll: _Poll, result: Result) -> None:
-        """Handle a poll that found no event: some do not wait any longer."""
+        """Handle a poll that found no event, which ends the wait of some clients."""
         wait_list = poll.wait_list
         waiter = poll.waiter
         if waiter is not None and waiter.over and not waiter.gone:
@@ -197,13 +197,13 @@ class Poller:
             if other.once and other.unpolled == 0 and not other.gone:
                 self._machine.end_wait(other.client)
         if result.due and not wait_list.empty:
-            # Not by the clock of the store, which may be another one. One more, which is in ms:
-            # when it is over.
+            # Use the time left, since the store's clock may differ from ours. Add 1 ms, since the
+            # deadline must have passed.
             now = self._machine.now
             self.timers.set(wait_list, now + result.left // 1000 + 1, now)
 
     def _refuse(self, wait_list: WaitList, result: Result) -> None:
-        """Answer the clients that wait with the error of the store."""
+        """Answer the waiting clients with the store's error."""
         refusal = error(result.error)
         for waiter in [*wait_list.getters, *wait_list.listeners]:
             if not waiter.gone:
@@ -217,7 +217,7 @@ class Poller:
             machine.uncommitted.append((client, len(client.out) - 1, len(client.out)))
 
     def give_back(self, get: Get, result: Result) -> None:
-        """Give the event of ``get`` back to its group, because its client is gone."""
+        """Give the event of ``get`` back to its group, because its client has gone."""
         event = result.event
         if event is not None and get.hold != AT_ONCE:
             self._store.run(Redo(get.queue, get.group, event.id), self._machine.now)

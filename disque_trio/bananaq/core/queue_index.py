@@ -1,8 +1,8 @@
 """The index of all queues and groups, with the state changes of their events.
 
-``QueueIndex`` keeps the figures right (events, bytes) and makes queues and groups come and go: a
-queue exists while it has events, a group while it has something under way or its pointer is behind
-an event that is still there. It knows neither the time nor the rules of the commands.
+``QueueIndex`` keeps the counts (events, bytes) up to date, and creates and removes queues and
+groups. A queue exists while it has events. A group exists while it has deliveries, or an event is
+left that its pointer has passed. Knows neither the time nor the rules of the commands.
 """
 
 from heapq import heapify, heappop, heappush
@@ -25,21 +25,22 @@ from disque_trio.bananaq.core.events import (
 from disque_trio.bananaq.core.requests import DeliveryRequest
 from disque_trio.respserver.memory import Memory
 
-_MAX_ID: Final = 64  # bytes; longer than any id there is
+_MAX_ID: Final = 64  # bytes; longer than any id
 
 
 class QueueIndex:
     """All queues and groups, and their timers.
 
     Args:
-        memory: the account of the bytes that events, and all about them, take.
+        memory: counts the bytes that events, and everything about them, take.
 
     Attributes:
-        queues: by name.
-        expiries: all events. deadlines: all deliveries in progress.
-        count: of events.
-        flushed: queues whose memory is to be freed by ``free``.
-        last_t: highest T that was ever used, µs.
+        queues: the queues, by name.
+        expiries: timers of all events.
+        deadlines: timers of all deliveries in progress.
+        count: the number of events.
+        flushed: queues whose memory ``free`` still has to free.
+        last_t: the highest T ever used, in µs.
     """
 
     def __init__(self, memory: Memory) -> None:
@@ -52,17 +53,17 @@ class QueueIndex:
         self._memory = memory
 
     def is_due(self, now: int) -> bool:
-        """Whether a deadline is missed or an event ends at ``now`` (ms)."""
+        """Return whether a deadline has passed or an event has expired at ``now`` (ms)."""
         return self.deadlines.is_due(now) or self.expiries.is_due(now)
 
     def next_due(self) -> int:
-        """When something is due, ms; 0: not before something happens."""
+        """Return when something is due, in ms; 0: not before something happens."""
         first = self.deadlines.next_due()
         other = self.expiries.next_due()
         return other if first == 0 or 0 < other < first else first
 
     def queue(self, name: bytes) -> Queue:
-        """The queue ``name``, made if need be."""
+        """Return the queue ``name``; make it if necessary."""
         queue = self.queues.get(name)
         if queue is None:
             queue = Queue(name)
@@ -71,7 +72,7 @@ class QueueIndex:
         return queue
 
     def group(self, queue: Queue, name: bytes) -> Group:
-        """The group ``name``, made if need be: it has been given nothing yet."""
+        """Return the group ``name``; make it if necessary, with nothing delivered to it yet."""
         group = queue.groups.get(name)
         if group is None:
             group = Group(queue, name)
@@ -93,7 +94,7 @@ class QueueIndex:
                 queue.own_ids[own_id] = event
 
     def remove(self, event: StoredEvent) -> None:
-        """Remove ``event``, which must be in its queue, and the queue if it is empty then."""
+        """Remove ``event``, which must be in its queue, and then the queue if it is empty."""
         queue = event.queue
         while event.held is not None:
             self.unlink(event.held)
@@ -112,7 +113,7 @@ class QueueIndex:
             self._sweep(queue)
 
     def _sweep(self, queue: Queue) -> None:
-        """Forget groups without any state."""
+        """Drop groups without any state."""
         queue.left = 0
         first = queue.log.first()
         assert first is not None
@@ -126,7 +127,7 @@ class QueueIndex:
             self._memory.used -= GROUP_BYTES + len(group.name)
 
     def drop(self, queue: Queue) -> None:
-        """Forget a queue without events."""
+        """Drop a queue without events."""
         del self.queues[queue.name]
         self._forget(queue)
 
@@ -138,12 +139,12 @@ class QueueIndex:
         queue.own_ids.clear()
 
     def drop_empty(self) -> None:
-        """Forget all queues without events."""
+        """Drop all queues without events."""
         for queue in [queue for queue in self.queues.values() if queue.log.count == 0]:
             self.drop(queue)
 
     def flush(self, queue: Queue) -> None:
-        """Forget a queue with all its events; ``free`` frees the memory."""
+        """Drop a queue with all its events; ``free`` frees the memory."""
         del self.queues[queue.name]
         self.count -= queue.log.count
         queue.dead = True
@@ -166,7 +167,7 @@ class QueueIndex:
                 self._memory.used -= event.size()
 
     def find_delivery(self, request: DeliveryRequest, now: int) -> Delivery | None:
-        """The delivery that ``request`` is about at ``now`` (µs); None: there is none any more."""
+        """Return the delivery that ``request`` is about at ``now`` (µs); None if it is gone."""
         queue = self.queues.get(request.queue)
         if queue is None:
             return None
@@ -195,7 +196,7 @@ class QueueIndex:
         return entry
 
     def begin(self, group: Group, event: StoredEvent) -> Delivery:
-        """The delivery of ``event`` to ``group``, which has none of it: as yet in no state."""
+        """Make a delivery of ``event`` to ``group``, which has none, as yet without a state."""
         entry = Delivery(group, event)
         group.entries[event.t] = entry
         if event.t > group.pointer:
@@ -204,7 +205,7 @@ class QueueIndex:
         return entry
 
     def unlink(self, entry: Delivery) -> None:
-        """Forget ``entry``: done with, if its event is not behind the pointer."""
+        """Remove ``entry``. Its event counts as done unless it is ahead of the pointer."""
         group = entry.group
         event = entry.event
         self.halt(entry)
@@ -222,7 +223,7 @@ class QueueIndex:
         self._memory.used -= DELIVERY_BYTES
 
     def halt(self, entry: Delivery) -> None:
-        """Remove ``entry`` from the state that it is in."""
+        """Take ``entry`` out of its current state."""
         if entry.state == IN_PROGRESS:
             entry.group.inprogress -= 1
             self.deadlines.remove(entry)
@@ -244,7 +245,7 @@ class QueueIndex:
         self.deadlines.add(entry)
 
     def put_back(self, entry: Delivery, rank: int) -> None:
-        """Mark ``entry`` to be given again; ``rank`` as in ``Delivery``."""
+        """Mark ``entry`` to be delivered again, with the ``rank`` described in ``Delivery``."""
         self.halt(entry)
         group = entry.group
         entry.state = AGAIN
@@ -254,7 +255,7 @@ class QueueIndex:
         group.redo += 1
         order = group.redo_order
         if len(order) > 2 * group.redo + 64:
-            # Most of them were acknowledged late or expired.
+            # Most entries were acknowledged late or expired.
             order = [_place(e) for e in group.entries.values() if e.state == AGAIN]
             heapify(order)
             group.redo_order = order
@@ -270,7 +271,7 @@ class QueueIndex:
             self.unlink(entry)
 
     def move_pointer(self, group: Group, t: int) -> None:
-        """Note that ``group`` was given all events up to ``t``; does nothing if it is further."""
+        """Note that all events up to ``t`` were delivered to ``group``. Never moves backwards."""
         if group.ahead > 0:
             event = group.queue.log.after(group.pointer)
             while event is not None and event.t <= t and group.ahead > 0:
@@ -282,7 +283,7 @@ class QueueIndex:
             group.pointer = t
 
     def _pass(self, group: Group, entry: Delivery) -> None:
-        """The pointer comes to an event that was given before its turn."""
+        """Move the pointer past an event that was delivered before its turn."""
         if entry.state == DONE:
             self.unlink(entry)
         else:
@@ -290,7 +291,7 @@ class QueueIndex:
         group.pointer = entry.event.t
 
     def next_redo(self, group: Group) -> Delivery | None:
-        """What is to be given again next."""
+        """Return the next delivery to be repeated."""
         if group.redo == 0:
             if group.redo_order:
                 group.redo_order = []
@@ -305,8 +306,8 @@ class QueueIndex:
         return None
 
     def next_new(self, group: Group) -> StoredEvent | None:
-        """The first event that was never given; lets the pointer pass those given before their
-        turn."""
+        """Return the first event that was never delivered, moving the pointer past events that were
+        delivered before their turn."""
         log = group.queue.log
         event = log.after(group.pointer)
         while event is not None and group.ahead > 0:
@@ -318,19 +319,19 @@ class QueueIndex:
         return event
 
     def is_done(self, group: Group, event: StoredEvent) -> bool:
-        """Whether ``group`` acknowledged ``event``."""
+        """Return whether ``group`` acknowledged ``event``."""
         entry = group.entries.get(event.t)
         if entry is None:
             return event.t <= group.pointer
         return entry.state == DONE
 
     def next_deadline(self, group: Group, now: int) -> int:
-        """No delivery in progress of ``group`` has its deadline between ``now`` and this, µs, but
-        one may have it then, unless that was acknowledged; 0: it has none in progress."""
+        """Return the next deadline of a delivery in progress of ``group`` after ``now``, in µs; 0
+        if it has none in progress. May be too early, if the delivery has been acknowledged."""
         if group.inprogress == 0:
             return 0
         if group.due <= now:
-            # Rarely: the one whose deadline it was has been acknowledged.
+            # Rare: the delivery with that deadline has been acknowledged.
             due = 0
             for entry in group.entries.values():
                 if entry.state == IN_PROGRESS and (due == 0 or entry.when < due):

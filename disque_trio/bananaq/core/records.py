@@ -1,16 +1,16 @@
 """Makes the records of bananaq's append-only file: commands in RESP.
 
     QEVENT queue T expire body [own-id]      an event was added
-    QGET queue group T deadline              a new one was given: the group's pointer is there now
-    QGIVE queue group T number deadline      one was given again, or its deadline was moved
-    QREDO queue group T number rank          one is to be given again; rank 0: in the order of T,
-                                             else before all those, the highest rank first
-    QDONE queue group T                      one was acknowledged
-    QPOINTER queue group T                   all up to there were given
-    QDROP queue                              all of a queue is gone
+    QGET queue group T deadline              a new event was delivered; the group's pointer is at T
+    QGIVE queue group T number deadline      an event was delivered again, or its deadline was moved
+    QREDO queue group T number rank          an event is to be delivered again; rank 0: in the order
+                                             of T, otherwise before those, the highest rank first
+    QDONE queue group T                      an event was acknowledged
+    QPOINTER queue group T                   all events up to T were delivered
+    QDROP queue                              a queue was flushed
     QLAST T                                  no new event may have this T or a lower one
 
-What follows from time alone, the end of an event or a deadline that was missed, has no record.
+What follows from time alone, an expiry or a missed deadline, has no record.
 """
 
 from typing import Final
@@ -26,7 +26,7 @@ QLAST: Final = b"QLAST"
 
 
 def added(queue: bytes, t: int, expire: int, body: bytes, own_id: bytes | None) -> bytes:
-    """The record of an event. ``t`` and ``expire`` in µs."""
+    """The record of an event; ``t`` and ``expire`` in µs."""
     when = b"%d" % t
     end = b"%d" % expire
     head = b"$6\r\nQEVENT\r\n$%d\r\n%b\r\n$%d\r\n%b\r\n$%d\r\n%b\r\n$%d\r\n%b\r\n" % (
@@ -45,7 +45,7 @@ def added(queue: bytes, t: int, expire: int, body: bytes, own_id: bytes | None) 
 
 
 def given(queue: bytes, group: bytes, t: int, deadline: int) -> bytes:
-    """The record of a new event's delivery. Times in µs."""
+    """The record of a new event's first delivery; times in µs."""
     when = b"%d" % t
     end = b"%d" % deadline
     return b"*5\r\n$4\r\nQGET\r\n$%d\r\n%b\r\n$%d\r\n%b\r\n$%d\r\n%b\r\n$%d\r\n%b\r\n" % (
@@ -74,17 +74,17 @@ def done(queue: bytes, group: bytes, t: int) -> bytes:
 
 
 def given_again(queue: bytes, group: bytes, t: int, number: int, deadline: int) -> bytes:
-    """The record of a delivery of an event that the group had before, or of a new deadline."""
+    """The record of a repeated delivery, or of a new deadline."""
     return _record([QGIVE, queue, group, b"%d" % t, b"%d" % number, b"%d" % deadline])
 
 
 def put_back(queue: bytes, group: bytes, t: int, number: int, rank: int) -> bytes:
-    """The record of an event that is to be given again."""
+    """The record of an event to be delivered again."""
     return _record([QREDO, queue, group, b"%d" % t, b"%d" % number, b"%d" % rank])
 
 
 def pointer(queue: bytes, group: bytes, t: int) -> bytes:
-    """The record of how far a group is."""
+    """The record of a group's pointer."""
     return _record([QPOINTER, queue, group, b"%d" % t])
 
 
@@ -94,15 +94,15 @@ def dropped(queue: bytes) -> bytes:
 
 
 def last(t: int) -> bytes:
-    """The record of the last T that was used."""
+    """The record of the last T used."""
     return _record([QLAST, b"%d" % t])
 
 
 def number(arg: bytes) -> int:
-    """The number in a record.
+    """Parse a number in a record.
 
     Raises:
-        ValueError: it is none.
+        ValueError: it is not a number.
     """
     if not arg.isdigit() or len(arg) > 20:
         raise ValueError(f"not a number in a record: {arg[:40]!r}")

@@ -8,20 +8,20 @@ from disque_trio.resp.reply import OK, Value, bulk, encode, error, integer, null
 from disque_trio.respserver.client import Client, Pending
 
 # The formats of replies.
-ID: Final = 1  # the id of an event that was added
+ID: Final = 1  # the id of the added event
 DONE: Final = 2  # OK
 EVENT: Final = 3  # id and contents, or null
-OWN_EVENT: Final = 4  # the same with the id that the producer chose (okq)
+OWN_EVENT: Final = 4  # the same, with the id that the producer chose (okq)
 COUNT: Final = 5  # a number
 STATUS: Final = 6  # nested arrays
-INFO: Final = 7  # lines for people
+INFO: Final = 7  # readable lines
 
 
 class Ask(Pending):
     """The request of a client to a store.
 
     Attributes:
-        reply_format: of the reply.
+        reply_format: the format of the reply.
     """
 
     __slots__ = ("reply_format",)
@@ -32,7 +32,7 @@ class Ask(Pending):
 
 
 def render(result: Result, reply_format: int, resp: int) -> bytes:
-    """The reply for a client that speaks version ``resp``."""
+    """Return the reply for a client that speaks RESP version ``resp``."""
     if result.error:
         return error(result.error)
     if reply_format in (EVENT, OWN_EVENT):
@@ -53,7 +53,7 @@ def render(result: Result, reply_format: int, resp: int) -> bytes:
 
 
 def event_reply(event: Event, reply_format: int) -> bytes:
-    """Id and contents."""
+    """Return a reply of id and contents."""
     id = event.own_id if reply_format == OWN_EVENT and event.own_id else event.id
     body = event.body
     return b"*2\r\n$%d\r\n%b\r\n$%d\r\n%b\r\n" % (len(id), id, len(body), body)
@@ -76,7 +76,7 @@ def _queue(queue: QueueStatus) -> Value:
 
 
 def _lines(queues: Sequence[QueueStatus]) -> list[bytes]:
-    """A line for each queue and group, in columns. A queue without groups has a line, too."""
+    """Format a line for each group of each queue, in columns. A queue without groups gets one."""
     rows: list[list[bytes]] = []
     for queue in queues:
         if not queue.groups:

@@ -1,32 +1,31 @@
 """The requests that a store of events accepts: one class per operation.
 
-The store that is in the process answers at once; the one in a Redis answers later, and any number
-of requests are under way at once. Requests that one connection makes about one queue are done in
-the order in which they were made. A request is a value: nothing changes it once it is made.
+A store in this process answers at once. A store in a Redis answers later, and any number of its
+requests may be in progress. Requests from one connection about one queue are executed in the order
+in which they were made. A request is a value: nothing changes it once it is made.
 
-Times are in microseconds of the store's clock, which starts at the epoch. An event's id is
-``T_EXPIRE`` in decimal: when it was added, unique and rising within its queue, and when it
-expires. To a consumer that gets an event which others of its group have had before, the id comes
-with the number of the delivery behind it, ``T_EXPIRE_N`` with N from 2 on: whoever had it before
-cannot acknowledge it any more.
+Times are in microseconds of the store's clock, since the epoch. An event's id is ``T_EXPIRE`` in
+decimal: when it was added, unique and rising within its queue, and when it expires. If the group
+had the event before, the number of the delivery is appended: ``T_EXPIRE_N``, with N from 2 on.
+So a consumer that had it before can no longer acknowledge it.
 """
 
 from typing import Final
 
 _LONGEST: Final = 16  # digits of a number in an id
-MAX_TIME: Final = (1 << 53) - 1  # µs; what a double of Redis holds exactly, the year 2255
+MAX_TIME: Final = (1 << 53) - 1  # µs; what a double in Redis holds exactly, the year 2255
 
 
 Time = tuple[int, bool]
-"""A time that a client names: µs, and whether these are since the epoch, else from now on."""
+"""A time given by a client: µs, and whether they count from the epoch instead of from now."""
 
 
 AT_ONCE: Final[Time] = (0, False)
-"""Of a hold: the event is acknowledged when it is given."""
+"""As a hold: the event is acknowledged when it is delivered."""
 
 
 def from_now(us: int) -> Time:
-    """The time ``us`` µs after the request is done; may be negative."""
+    """The time ``us`` µs after the request is executed; may be negative."""
     return us, False
 
 
@@ -36,7 +35,7 @@ def since_epoch(us: int) -> Time:
 
 
 def resolve(time: Time, now: int) -> int:
-    """When ``time`` is if it is ``now``, µs since the epoch; between 0 and ``MAX_TIME``."""
+    """Return ``time`` in µs since the epoch, given the current time; 0 to ``MAX_TIME``."""
     us, absolute = time
     if not absolute:
         us += now
@@ -46,7 +45,7 @@ def resolve(time: Time, now: int) -> int:
 
 
 def is_event_id(id: bytes) -> bool:
-    """Whether ``id`` could be that of an event, as consumers write it."""
+    """Return whether ``id`` could be the id of an event, as consumers write it."""
     parts = id.split(b"_")
     if not 2 <= len(parts) <= 3:
         return False
@@ -63,7 +62,7 @@ class QueueRequest(Request):
     """A request about one queue.
 
     Attributes:
-        queue: its name, any bytes, empty as well; so are names of groups.
+        queue: its name: any bytes, possibly empty. The same is true of names of groups.
     """
 
     __slots__ = ("queue",)
@@ -77,12 +76,12 @@ class Add(QueueRequest):
 
     Attributes:
         body: any bytes.
-        expire: when the event expires. May be in the past: the event then gets an id and is
-            never seen.
+        expire: when the event expires. If that is in the past, the event gets an id, but nobody
+            ever sees it.
         group: for ``own_id`` and ``front``.
-        own_id: the id that the producer chose (okq), or None; refused while an event with it is
-            in the queue, and not acknowledged by ``group``.
-        front: ``group`` gets it next (okq's QRPUSH); the other groups in the order of ids.
+        own_id: the id that the producer chose (okq), or None. Refused if the queue has an event
+            with this id that ``group`` has not acknowledged.
+        front: ``group`` gets it next (okq's QRPUSH); other groups get it in the order of ids.
     """
 
     __slots__ = ("body", "expire", "front", "group", "own_id")
@@ -108,7 +107,7 @@ class Get(QueueRequest):
     """Take the next event for a group. Result: ``event``, or ``due`` and ``left``.
 
     Attributes:
-        hold: until when the consumer has it, not negative; or ``AT_ONCE``.
+        hold: until when the consumer has the event, not negative; or ``AT_ONCE``.
     """
 
     __slots__ = ("group", "hold")
@@ -120,7 +119,7 @@ class Get(QueueRequest):
 
 
 class Next(QueueRequest):
-    """Look at what ``Get`` would take; nothing changes. The same result."""
+    """Look at what ``Get`` would take, without changing anything. The result is the same."""
 
     __slots__ = ("group",)
 
@@ -136,12 +135,12 @@ class Last(QueueRequest):
 
 
 class DeliveryRequest(QueueRequest):
-    """A request about an event that a group was given. Result: ``count``, 1 or 0.
+    """A request about an event that was delivered to a group. Result: ``count``, 1 or 0.
 
     Attributes:
         id: the id that the consumer has.
-        own_id: if it is not None, the event is meant by this id of its producer instead, whoever
-            has it; also one that is to be given again (as okq, whose late acknowledgements count).
+        own_id: if not None, this id of the producer identifies the event instead, whoever has it,
+            even if it is to be delivered again (as in okq, where late acknowledgements count).
     """
 
     __slots__ = ("group", "id", "own_id")
@@ -162,7 +161,7 @@ class Ack(DeliveryRequest):
 
 
 class Redo(DeliveryRequest):
-    """Put back an event that is in progress: it is the next one to be given."""
+    """Put back an event that is in progress, as the next one to be delivered."""
 
     __slots__ = ()
 
@@ -171,7 +170,7 @@ class Working(DeliveryRequest):
     """Move the deadline of an event.
 
     Attributes:
-        hold: until when the consumer has it from now on.
+        hold: until when the consumer has the event, from now on.
     """
 
     __slots__ = ("hold",)
@@ -192,7 +191,7 @@ class Working(DeliveryRequest):
 
 
 class Flush(QueueRequest):
-    """Remove all of a queue."""
+    """Remove all events of a queue."""
 
     __slots__ = ()
 
@@ -201,7 +200,8 @@ class Status(Request):
     """Count events. Result: ``queues``.
 
     Attributes:
-        queues: empty: all there are. groups: empty: all of each queue.
+        queues: the queues; empty: all queues.
+        groups: the groups; empty: all groups of each queue.
     """
 
     __slots__ = ("groups", "queues")

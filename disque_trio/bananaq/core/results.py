@@ -8,7 +8,7 @@ class Event:
     """An event as a consumer receives it.
 
     Attributes:
-        id: with the number of the delivery if this is not the first to the group; see ``requests``.
+        id: ends in the number of the delivery unless this is the group's first; see ``requests``.
         own_id: the id that the producer chose (okq), or empty.
         body: its contents.
     """
@@ -25,9 +25,12 @@ class GroupStatus(NamedTuple):
     """Counts of a queue's unexpired events, for one group.
 
     Attributes:
-        group: its name.
-        total: in the queue. inprogress: given and not acknowledged in time yet. redo: to be given
-            again. done: acknowledged. available: never given. total is the sum of the others.
+        group: the name of the group.
+        total: the events in the queue; the sum of the next four.
+        inprogress: delivered, and the deadline has not passed.
+        redo: to be delivered again.
+        done: acknowledged.
+        available: never delivered.
         consumers: connections that wait or registered.
     """
 
@@ -47,8 +50,9 @@ class QueueStatus(NamedTuple):
     """The status of a queue and of its groups.
 
     Attributes:
-        queue: its name. total: events that have not expired. groups: in the order asked for,
-            or by name.
+        queue: the name of the queue.
+        total: the number of events that have not expired.
+        groups: in the order requested, or by name.
     """
 
     queue: bytes
@@ -60,16 +64,17 @@ class Result:
     """The result of a request. Fields that the request does not set are empty, 0 or None.
 
     Attributes:
-        id: of the event that was added.
-        duplicate: the ``own_id`` of an event that was not added, since there is one with it.
-        event: the event that was asked for, None: there is none.
-        due: without an event, when one that is in progress in the group misses its deadline, µs;
-            0: none is. left: the time until then, µs.
-        count: of events that were acknowledged, put back, kept.
-        queues: the status of each.
-        error: text of an error reply (with its code, without the dash), or empty. Then nothing
-            else is a result.
-        unsure: with ``error``: it may have happened all the same.
+        id: the id of the event that was added.
+        duplicate: the ``own_id`` of an event that was not added, since another one has it.
+        event: the event that was asked for; None: there is none.
+        due: without an event, when the next delivery in progress of the group misses its deadline,
+            in µs; 0: none is in progress.
+        left: the time until ``due``, in µs.
+        count: how many events were acknowledged, put back or kept.
+        queues: the status of each queue.
+        error: the text of an error reply (with its code, without the dash), or empty. With an
+            error, the other fields but ``unsure`` mean nothing.
+        unsure: with ``error``: the request may have been executed all the same.
     """
 
     __slots__ = ("count", "due", "duplicate", "error", "event", "id", "left", "queues", "unsure")

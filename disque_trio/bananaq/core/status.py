@@ -11,7 +11,7 @@ class ConsumerCounts:
         self._counts: dict[bytes, dict[bytes, int]] = {}
 
     def add(self, queue: bytes, group: bytes, more: int) -> None:
-        """Count ``more`` consumers, 1 or -1."""
+        """Add ``more`` consumers, 1 or -1."""
         groups = self._counts.setdefault(queue, {})
         groups[group] = groups.get(group, 0) + more
         if groups[group] == 0:
@@ -20,23 +20,23 @@ class ConsumerCounts:
                 del self._counts[queue]
 
     def queues(self) -> list[bytes]:
-        """Those whose groups have consumers."""
+        """Return the queues whose groups have consumers."""
         return list(self._counts)
 
     def of(self, queue: bytes) -> dict[bytes, int]:
-        """The counts for ``queue``, by group."""
+        """Return the counts for ``queue``, by group."""
         return self._counts.get(queue, {})
 
 
 def queue_status(
     name: bytes, queue: Queue | None, groups: list[bytes], consumers: dict[bytes, int]
 ) -> QueueStatus:
-    """The status of the queue ``name``, from which all was taken that is due.
+    """Return the status of the queue ``name``, in which everything due has been handled.
 
     Args:
-        queue: None: it has no events.
-        groups: those asked for; none: all that ever were given something, or have consumers.
-        consumers: how many each group has.
+        queue: the queue; None: it has no events.
+        groups: the groups asked for; empty: all with deliveries or consumers.
+        consumers: the number of consumers of each group.
     """
     found: list[GroupStatus] = []
     if queue is None:
@@ -62,7 +62,7 @@ def queue_status(
 
 
 def _known(queue: Queue) -> list[bytes]:
-    """The groups that were given an event that is still there."""
+    """Return the groups that were given an event that still exists."""
     first = queue.log.first()
     if first is None:
         return []

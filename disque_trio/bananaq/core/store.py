@@ -1,7 +1,7 @@
 """The interface between bananaq's commands and the stores of events.
 
-Two keep it: ``embedded`` in the process, ``redis_store`` in a Redis that other daemons may use as
-well.
+There are two stores: ``embedded`` in this process, and ``redis_store`` in a Redis, which other
+daemons may also use.
 """
 
 from disque_trio.bananaq.core.requests import Request
@@ -11,21 +11,20 @@ from disque_trio.respserver.machine import Machine
 from disque_trio.respserver.memory import Memory
 
 Sections = dict[str, dict[str, str | int | float]]
-"""Of INFO."""
+"""Sections of INFO, by name."""
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class Store:
-    """Stores events. The methods defined here are the defaults, which suit a store outside of the
-    process.
+    """Stores events. The default methods suit a store outside of the process.
 
     Attributes:
         answers: requests for which ``run`` returned None, with their results. The broker takes
-            them.
-        available: names of queues, each with that of a group or None for all groups, of which an
-            event may have become available for which somebody might wait: it was added, missed its
-            deadline, was put back. The broker takes them.
-        memory: the account of what it holds in this process.
+            them out.
+        available: a queue, and a group or None for all its groups, for each event that may have
+            become available to waiting clients: it was added, missed its deadline or was put back.
+            The broker takes them out.
+        memory: counts the bytes that the store holds in this process.
     """
 
     def __init__(self) -> None:
@@ -34,51 +33,51 @@ class Store:
         self.memory = Memory(0)
 
     def attach(self, machine: Machine) -> None:
-        """Record changes in the journal of ``machine`` from now on, as far as they belong in its
+        """Record changes in the journal of ``machine`` from now on, if they belong in its
         append-only file."""
 
     def run(self, request: Request, now: int) -> Result | None:
-        """Do what ``request`` asks for at ``now`` (ms since the epoch, the daemon's clock). None:
-        later, when the result is in ``answers``. Raises nothing: what goes wrong is in
+        """Do what ``request`` asks for at ``now`` (ms since the epoch, by the daemon's clock). If
+        None, the result will be in ``answers`` later. Raises nothing; errors are in
         ``Result.error``."""
         raise NotImplementedError
 
     def watch(self, queue: bytes, group: bytes) -> None:
-        """Note in ``available`` events of ``queue`` from now on, also for those of other
-        daemons. Called once for each client that begins to wait."""
+        """Note events of ``queue`` in ``available`` from now on, also those from other daemons.
+        Called once for each client that begins to wait."""
 
     def unwatch(self, queue: bytes, group: bytes) -> None:
-        """Called once for each client that no longer waits."""
+        """Undo ``watch``. Called once for each client that no longer waits."""
 
     def enter(self, queue: bytes, group: bytes, consumer: int) -> None:
-        """Register the connection with the number ``consumer`` as a consumer of ``group``; the
-        number of consumers is a part of ``Status``. Called once for each connection, queue, group.
+        """Register connection number ``consumer`` as a consumer of ``group``; ``Status`` includes
+        the number of consumers. Called once for each combination of connection, queue and group.
         """
 
     def leave(self, queue: bytes, group: bytes, consumer: int) -> None:
         """Undo ``enter``."""
 
     def tick(self, now: int) -> None:
-        """Do the work due at ``now`` (ms): missed deadlines, expired events."""
+        """Do the work due at ``now`` (ms): missed deadlines and expired events."""
 
     def next_due(self) -> int:
-        """When ``tick`` has to be called, ms; 0: not before something happens."""
+        """Return when to call ``tick``, in ms; 0: not before something happens."""
         return 0
 
     def held(self) -> int:
-        """The number of events held in this process."""
+        """Return the number of events held in this process."""
         return 0
 
     def sections(self) -> Sections:
-        """Sections of INFO about the events."""
+        """Return the sections of INFO about the events."""
         return {}
 
     def load_record(self, record: list[bytes], now: int) -> int:
-        """Apply a record of the append-only file at ``now`` (µs). Returns 1 if an event was taken,
+        """Apply a record of the append-only file at ``now`` (µs). Returns 1 if it added an event,
         else 0.
 
         Raises:
-            ValueError: it is no record, or there is no such file.
+            ValueError: this is not a valid record, or the store has no such file.
         """
         raise ValueError("the events are not kept in this process")
 
@@ -86,5 +85,5 @@ class Store:
         """Begin to dump everything; see ``EventDump``."""
 
     def dump_step(self, room: int) -> tuple[list[bytes], bool]:
-        """The next records, of about ``room`` bytes, and whether these are the last."""
+        """Return the next records, about ``room`` bytes, and whether these are the last."""
         return [], True

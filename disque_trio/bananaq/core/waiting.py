@@ -1,8 +1,8 @@
 """Wait lists of clients that wait for events, and the times of their next polls.
 
-A ``WaitList`` is what the consumers of one group wait in for events of one queue: those that take
-the next event (QGET with BLOCK) in the order in which they came, and those that only want to know
-that there is one (QNOTIFY). To poll it is to ask the store whether there is an event.
+Consumers of one group that wait for events of one queue are in a ``WaitList``: those that take the
+next event (QGET with BLOCK) in the order of their arrival, and those that only want to know that
+there is one (QNOTIFY). Polling a list means asking the store whether there is an event.
 """
 
 from heapq import heappop, heappush
@@ -18,16 +18,17 @@ class Waiter:
     """A client that waits for an event.
 
     Args:
-        once: it does not wait when the first poll of each queue was in vain.
+        once: stop waiting when each queue was polled once in vain.
 
     Attributes:
         client: the client.
-        group: its group. queues: the queues, any of which will do.
-        get: how it takes the event; None: it is told the name of the queue.
+        group: its group.
+        queues: the queues, any of which will do.
+        get: how it takes the event; None: it only gets the name of the queue.
         unpolled: how many queues have not been polled for it yet.
-        taking: a poll that takes an event for it is under way.
-        over: its time was over meanwhile.
-        gone: it waits no more.
+        taking: a poll that takes an event for it is in progress.
+        over: it timed out during that poll.
+        gone: it no longer waits.
     """
 
     __slots__ = ("client", "get", "gone", "group", "once", "over", "queues", "taking", "unpolled")
@@ -55,11 +56,12 @@ class WaitList:
     """The clients of ``group`` that wait for events of ``queue``.
 
     Attributes:
-        getters, listeners: waiters in the order in which they came.
-        unpolled: those of them that it has not been polled for yet.
-        ready: it is to be polled soon.
-        polling: a poll is under way. again: it has to be polled again after that.
-        poll_at: when it is polled in any case, ms; 0: no time is set.
+        getters, listeners: the waiters, in the order of their arrival.
+        unpolled: those of them for which the list has not been polled yet.
+        ready: the list is about to be polled.
+        polling: a poll is in progress.
+        again: poll again after that.
+        poll_at: when to poll at the latest, in ms; 0: no time is set.
     """
 
     __slots__ = (
@@ -111,12 +113,12 @@ class WaitLists:
         self._queues: dict[bytes, dict[bytes, WaitList]] = {}
 
     def get(self, queue: bytes, group: bytes) -> WaitList | None:
-        """The wait list of ``group`` for ``queue``, if there is one."""
+        """Return the wait list of ``group`` for ``queue``, if there is one."""
         lists = self._queues.get(queue)
         return None if lists is None else lists.get(group)
 
     def of(self, queue: bytes, group: bytes | None) -> list[WaitList]:
-        """The wait lists for ``queue``: that of ``group``, if there is one; None: all of them."""
+        """Return the wait lists for ``queue``: that of ``group``, or all of them if None."""
         lists = self._queues.get(queue)
         if lists is None:
             return []
@@ -126,7 +128,7 @@ class WaitLists:
         return [] if found is None else [found]
 
     def make(self, queue: bytes, group: bytes) -> WaitList:
-        """The wait list of ``group`` for ``queue``, made if need be."""
+        """Return the wait list of ``group`` for ``queue``; make it if necessary."""
         lists = self._queues.get(queue)
         if lists is None:
             lists = self._queues[queue] = {}
@@ -136,7 +138,7 @@ class WaitLists:
         return found
 
     def drop(self, wait_list: WaitList) -> None:
-        """Forget ``wait_list`` if nobody is in it and no poll is to come or under way."""
+        """Drop ``wait_list`` if it is empty and no poll is due or in progress."""
         if not wait_list.empty or wait_list.polling or wait_list.ready:
             return
         lists = self._queues.get(wait_list.queue)
@@ -148,7 +150,7 @@ class WaitLists:
 
 
 class PollTimers:
-    """The times at which wait lists are polled even though nothing was reported."""
+    """The times at which to poll wait lists even if nothing is reported."""
 
     def __init__(self) -> None:
         self._heap: list[tuple[int, int, WaitList]] = []  # ms, number, list
@@ -159,7 +161,7 @@ class PollTimers:
         return len(self._heap)
 
     def set(self, wait_list: WaitList, at: int, now: int) -> None:
-        """Poll ``wait_list`` at ``at`` (ms), if that is earlier than what was set before."""
+        """Poll ``wait_list`` at ``at`` (ms), unless an earlier time is set."""
         if wait_list.poll_at != 0 and at >= wait_list.poll_at > now:
             return
         wait_list.poll_at = at
@@ -167,12 +169,12 @@ class PollTimers:
         heap = self._heap
         heappush(heap, (at, self._numbers, wait_list))
         if len(heap) > self._most:
-            # Those of lists that are gone stay behind; they must not pile up.
+            # Timers of dropped lists stay behind; they must not pile up.
             heap[:] = sorted(timer for timer in heap if timer[2].poll_at == timer[0])
             self._most = max(_MANY_TIMERS, 2 * len(heap))
 
     def due(self, now: int) -> list[WaitList]:
-        """Take out the wait lists that have to be polled at ``now`` (ms)."""
+        """Remove and return the wait lists to be polled at ``now`` (ms)."""
         found: list[WaitList] = []
         heap = self._heap
         while heap and heap[0][0] <= now:
@@ -183,7 +185,7 @@ class PollTimers:
         return found
 
     def next_due(self) -> int:
-        """When the next one is due, ms; 0: none is set."""
+        """Return when the next one is due, in ms; 0: none is set."""
         heap = self._heap
         while heap and heap[0][2].poll_at != heap[0][0]:
             heappop(heap)

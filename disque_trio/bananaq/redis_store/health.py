@@ -1,7 +1,7 @@
 """The health of the Redis: lines for the log and fields for INFO.
 
-Owns the state of each node. It is told of replies and failures, and of the time (seconds of any
-clock); it does nothing by itself. A cluster is as its worst node.
+Owns the state of each node. Callers report replies, failures and the time (seconds of any clock);
+this module does nothing by itself. A cluster is as healthy as its worst node.
 """
 
 import re
@@ -15,15 +15,16 @@ UP, REFUSING, HUNG, DOWN = "up", "refusing", "hung", "down"
 _BEST_FIRST = (UP, REFUSING, HUNG, DOWN)
 
 REPEAT_SECONDS = 60.0
-"""Between two lines that say that a node still is as it is."""
+"""Seconds between two lines that report the same state of a node."""
 MOST_CHANGES = 10
-"""Lines about changes of a node in ``REPEAT_SECONDS``: one that comes and goes fills no log."""
+"""The most lines about changes of a node in ``REPEAT_SECONDS``, so that a node that comes and goes
+does not fill the log."""
 
 REFUSAL_CODES = (
     "OOM|NOAUTH|WRONGPASS|NOPERM|READONLY|LOADING|MASTERDOWN|CLUSTERDOWN|MISCONF|BUSY|NOREPLICAS"
     "|DENIED"
 )
-"""Of error replies about the server and not about the command."""
+"""Codes of error replies about the server, as opposed to the command."""
 REFUSALS = re.compile(rf"\b({REFUSAL_CODES})\b")
 
 _EVENTS = {
@@ -36,7 +37,7 @@ Fields = dict[str, str | int | float]
 
 
 class Line(NamedTuple):
-    """A line for the log. urgent: an operator has to know."""
+    """A line for the log. ``urgent``: an operator must know about it."""
 
     urgent: bool
     event: str
@@ -47,8 +48,8 @@ class Health:
     """The health of the known nodes of a Redis; without a cluster there is one node.
 
     Attributes:
-        calls: how long calls took, from the first word to the reply.
-        reconnects: connections that were made again.
+        calls: how long calls took, from sending them to the reply.
+        reconnects: how many connections were made again.
     """
 
     def __init__(self) -> None:
@@ -63,14 +64,15 @@ class Health:
     def replied(
         self, node: str, now: float, round_trip: float, keys: int = -1, run_id: str = ""
     ) -> list[Line]:
-        """It does what it is told.
+        """Report that a node replied, and carries out commands.
 
         Args:
-            round_trip: seconds. keys: how many it has, -1: unknown. run_id: of the process, if it
-                was asked for.
+            round_trip: seconds.
+            keys: how many keys it has; -1: unknown.
+            run_id: the id of its process; empty if not asked for.
 
         Returns:
-            What there is to log.
+            Lines for the log.
         """
         state = self._node(node)
         lines = state.become(UP, "", now)
@@ -85,25 +87,25 @@ class Health:
         return lines
 
     def failed(self, node: str, now: float, status: str, reason: str) -> list[Line]:
-        """It is ``status`` (refusing, hung or down), for the ``reason``. Returns what to log."""
+        """Report that a node is refusing, hung or down, and why. Returns lines for the log."""
         state = self._node(node)
         if status != REFUSING:
             state.round_trip = -1.0
         return state.become(status, " ".join(reason.split()), now)
 
     def count_error(self, now: float, text: str) -> None:
-        """An operation ended with an error."""
+        """Count an operation that ended with an error."""
         self._errors += 1
         self._last_error = " ".join(text.split())
         self._last_error_at = now
 
     def only(self, nodes: Collection[str]) -> None:
-        """There are no other nodes any more."""
+        """Forget all other nodes."""
         for node in [node for node in self._nodes if node not in nodes]:
             del self._nodes[node]
 
     def states(self) -> dict[str, int]:
-        """How many nodes are in which state."""
+        """Return the number of nodes in each state."""
         states = dict.fromkeys(_BEST_FIRST, 0)
         for node in self._nodes.values():
             if node.status:
@@ -111,7 +113,7 @@ class Health:
         return states
 
     def info(self, now: float) -> Fields:
-        """The fields of INFO. Before anything is known the link is down."""
+        """Return the fields of INFO. The link is down until something is known."""
         nodes = self._nodes.values()
         bad = [node for node in nodes if node.status != UP]
         worst = max((node.status for node in nodes), key=_BEST_FIRST.index, default=DOWN)
@@ -139,8 +141,10 @@ class _Node:
     """The health of one node.
 
     Attributes:
-        status: how it is. bad_since: when it was last up, while it is not. round_trip: seconds, -1:
-            it does not reply. run_id: of its process, keys: how many it had; as last heard.
+        status: its state.
+        bad_since: while it is not up: when that began.
+        round_trip: seconds; -1: it does not reply.
+        run_id, keys: the id of its process and its number of keys, as last heard.
     """
 
     def __init__(self, name: str) -> None:
@@ -150,14 +154,14 @@ class _Node:
         self.round_trip = -1.0
         self.run_id = ""
         self.keys = -1
-        self._was_bad = 0  # for so many seconds, the last time
-        self._said = ""  # the status that was logged last
+        self._was_bad = 0  # how many seconds it was not up, the last time
+        self._said = ""  # the last status that was logged
         self._said_at = 0.0
         self._changes: deque[float] = deque(maxlen=MOST_CHANGES)  # when they were logged
         self._failures = 0  # since the last line
 
     def become(self, status: str, reason: str, now: float) -> list[Line]:
-        """Be like this from now on, or still; what there is to log."""
+        """Enter a state, or remain in it. Returns lines for the log."""
         if status != UP:
             self._failures += 1
             if self.status in ("", UP):
@@ -190,7 +194,7 @@ class _Node:
         return Line(False, "Redis is back", fields)
 
     def restarted(self, keys: int) -> Line:
-        """It is another process than before."""
+        """Return the line about a new process."""
         fields: Fields = {"redis": self.name, "keys": keys, "keys_before": self.keys}
         if keys == 0:
             return Line(True, "Redis was restarted, and has no data", fields)

@@ -1,8 +1,8 @@
 """The names of the keys of a queue in Redis.
 
 Owns how names become keys. All keys of one queue begin with ``<prefix>:{q=<name>}``, so that a
-cluster keeps them together, and end with what they are. Names are written in percent-encoding:
-any bytes are a name, no two names meet, and the key can be read back.
+cluster keeps them together, and end with what they are. Names are percent-encoded: any bytes can be
+a name, different names have different keys, and the name can be read back from a key.
 """
 
 import binascii
@@ -15,22 +15,22 @@ _IN_GLOB: Final = "\\*?["
 
 
 class KeyNames:
-    """The keys under a prefix.
+    """The names of keys with a certain prefix.
 
     Raises:
-        ValueError: the prefix has a brace; keys of one queue would be in different slots.
+        ValueError: the prefix has a brace, which would put keys of one queue into different slots.
     """
 
     def __init__(self, prefix: str = "bananaq") -> None:
         if "{" in prefix or "}" in prefix:
-            raise ValueError("the prefix of the keys in Redis may have no brace")
+            raise ValueError("the prefix of the keys in Redis must not contain braces")
         self.prefix = prefix
         self._bases: dict[bytes, bytes] = {}
         self._encoded: dict[bytes, bytes] = {}
         self._others: dict[tuple[int, int], bytes] = {}
 
     def base(self, queue: bytes) -> bytes:
-        """How all keys of the queue begin."""
+        """Return the beginning of all keys of the queue."""
         base = self._bases.get(queue)
         if base is None:
             if len(self._bases) >= _MOST_CACHED:
@@ -40,7 +40,7 @@ class KeyNames:
         return base
 
     def encode(self, name: bytes) -> bytes:
-        """The name of a group as it stands in keys."""
+        """Encode the name of a group for keys."""
         encoded = self._encoded.get(name)
         if encoded is None:
             if len(self._encoded) >= _MOST_CACHED:
@@ -50,15 +50,15 @@ class KeyNames:
         return encoded
 
     def decode(self, encoded: bytes) -> bytes:
-        """The name that ``encode`` was given."""
+        """Decode a name encoded by ``encode``."""
         return unquote_to_bytes(encoded)
 
     def channel(self, queue: bytes) -> bytes:
-        """Where it is said that there may be something new in the queue."""
+        """Return the channel for messages that there may be something new in the queue."""
         return self.base(queue) + b":new"
 
     def queue_of(self, key: bytes) -> bytes | None:
-        """The queue whose key or channel this is; None: no queue of ours."""
+        """Return the queue that a key or channel belongs to; None: not a queue of ours."""
         start = f"{self.prefix}:{{q=".encode()
         end = key.rfind(b"}:")
         if not key.startswith(start) or end < len(start):
@@ -66,12 +66,12 @@ class KeyNames:
         return unquote_to_bytes(key[len(start) : end])
 
     def pattern(self, suffix: str) -> bytes:
-        """The SCAN pattern for keys of all queues that end with the suffix."""
+        """Return the SCAN pattern for keys of all queues that end with ``suffix``."""
         prefix = "".join("\\" + c if c in _IN_GLOB else c for c in self.prefix)
         return f"{prefix}:{{q=*}}:{suffix}".encode()
 
     def of_no_queue(self, low: int, high: int) -> bytes:
-        """A key that is none of a queue, in one of the cluster's slots ``low`` to ``high``."""
+        """Return a key that belongs to no queue, in one of the slots ``low`` to ``high``."""
         key = self._others.get((low, high))
         if key is None:
             number = 0
@@ -83,7 +83,7 @@ class KeyNames:
         return key
 
     def slot(self, queue: bytes) -> int:
-        """The cluster's slot of all keys of the queue."""
+        """Return the cluster's slot for all keys of the queue."""
         base = self.base(queue)
         tag = base[base.index(b"{") + 1 : -1]
         return binascii.crc_hqx(tag, 0) % SLOTS

@@ -1,46 +1,46 @@
-"""The Lua that runs in Redis: a list of operations on one queue, one after another.
+"""The Lua that runs in Redis: a list of operations on one queue, executed one after another.
 
 Owns the layout of a queue's keys, the script, and the codes of its arguments and answers.
 
-Keys, behind the name of the queue (``b`` = ``KEYS[1]`` without its end):
+Keys, after the name of the queue (``b`` = ``KEYS[1]`` without its end):
 
 - ``b:m`` hash: ``last`` = last T; ``until`` = when all keys expire; ``swept`` = when expired events
-  were last removed; ``g:<group>`` = T of the newest event that was given to the
-  group in the order of T, or 0; there as soon as the group has keys, which are found by it.
-  ``f:<group>``: there may be something in its ``:f``. ``owned``: in ``b:own``.
+  were last removed; ``g:<group>`` = T of the newest event that was delivered to the group in the
+  order of T, or 0; set as soon as the group has keys, which are found through it. ``f:<group>``:
+  its ``:f`` may not be empty. ``owned``: ``b:own`` may not be empty.
 - ``b:ids`` sorted set: id by T. ``b:exp``: id by the time it expires. ``b:body`` hash.
-- ``b:own`` hash: own id of the producer -> id:group, while it is taken. ``b:names`` hash: id ->
-  own id.
+- ``b:own`` hash: the producer's own id -> id:group, while it is taken. ``b:names`` hash: id -> own
+  id.
 - ``b:c`` sorted set: <group>:<instance>:<connection> of each consumer by its last sign of life.
-- ``b:g:<group>:p`` sorted set: id in progress by deadline. ``:r``: id to be given again, by T; what
-  has to be given first by a negative number. ``:n`` hash: number of the last delivery, if it is
-  not 1. ``:f`` sorted set: ids that came to the front and are beyond the pointer, so that they are
-  not given again when it gets there.
+- ``b:g:<group>:p`` sorted set: ids in progress by deadline. ``:r``: ids to be delivered again by T;
+  those to be delivered first by a negative number. ``:n`` hash: number of the last delivery, unless
+  it is 1. ``:f`` sorted set: ids that were pushed to the front and are ahead of the pointer, so
+  that they are not delivered again when the pointer gets there.
 
-Rules that all of it follows:
+All of it follows these rules:
 
-- An operation reads all it touches before it writes, so a key of a wrong type ends it with an
-  error while nothing has changed. Each runs under ``pcall``; the others go on.
-- Redis asks about its memory at the first write of a script only. A script with additions begins
-  with one that is refused when the memory is full; then only the additions fail. All others begin
-  with a write that is never refused, or when the first one was refused go on with one (DEL): else
-  a Redis that is full could not be emptied.
-- Operations of the same kind that follow each other come as one run, done with few commands.
-- All keys expire some time after the last event, so that nothing remains when nobody calls.
+- An operation reads all it touches before it writes anything. So if a key has the wrong type, it
+  fails before it has changed anything. Each operation runs under ``pcall``; the others continue.
+- Redis checks its memory only at the first write of a script. A script with additions begins with
+  a write that is refused when memory is full; then only the additions fail. All others begin with a
+  write that is never refused, or, if their first write was refused, continue with one (DEL).
+  Otherwise a full Redis could not be emptied.
+- Consecutive operations of the same kind come as one run, executed with few commands.
+- All keys expire some time after the last event, so that nothing remains if nobody calls.
 
-Arguments: the codes that occur, since what a call does not need is not made; then for each run its
-code, how many operations it has, how many arguments, and these. Times are in µs, "@" before one
-that counts from the epoch. See ``wire``.
+Arguments: the codes that occur, since functions that a call does not need are not made; then for
+each run its code, the number of operations, the number of arguments, and these. Times are in µs,
+with an "@" before those that count from the epoch. See ``wire``.
 """
 
 from disque_trio.bananaq.redis_store.lua_ack_status import ACK_STATUS
 from disque_trio.bananaq.redis_store.lua_add_get import ADD_GET
 from disque_trio.redis.script import Script
 
-_GRACE = 60_000_000  # µs after the last event's end until the keys expire
-_SOON = 2_000_000  # µs; of deadlines that are nearer those who wait are told
-_STALE = 30_000_000  # µs without a sign of life until a consumer does not count
-_MOST_BYTES = 4_000_000  # of bodies in the answers of one call, about
+_GRACE = 60_000_000  # µs from the last event's expiry until the keys expire
+_SOON = 2_000_000  # µs; waiting clients are told about deadlines nearer than this
+_STALE = 30_000_000  # µs without a sign of life after which a consumer does not count
+_MOST_BYTES = 4_000_000  # approximate limit for bodies in the answers of one call
 
 _SETUP = (
     f"""
@@ -56,7 +56,7 @@ local MAX = 9007199254740991
 local kinds = ARGV[1]
 local clock = call('TIME')
 local now = clock[1] * 1000000 + clock[2]
--- All that most calls need of it, with the pointer of the group that most of them are about.
+-- All that most calls need from it, with the pointer of the group that most calls are about.
 local about = (ARGV[2] == 'G' or ARGV[2] == 'K') and ARGV[5] or ''
 local known = call('HMGET', meta, 'last', 'until', 'swept', 'owned', 'g:' .. about, 'f:' .. about)
 local last = tonumber(known[1] or '0')
@@ -67,7 +67,7 @@ local full, renew, stamped, checked, begun = nil, false, false, false, false
 local idle = false
 local news, told, groups, bytes, runs = false, {}, {}, 0, {}
 local named = known[4] and true or false
--- Made when they are needed: closures are what a call costs most.
+-- Made only when needed: creating closures is the most expensive part of a call.
 local unown, all_groups, forget, sweep, keep, rare
 
 local function digits(n) return fmt('%.0f', n) end
@@ -105,7 +105,7 @@ local function group(g)
   end
   return found
 end
--- At once: a flush or a sweep that follows finds the group by it.
+-- Immediately, since a flush or a sweep that follows finds the group through it.
 local function exist(g, it)
   if it.exists then return end
   call('HSET', meta, 'g:' .. g, digits(it.pointer))
@@ -115,7 +115,7 @@ local function touch(...)
   local ends = lasting > now and lasting or now + 1440 * GRACE
   for _, key in ipairs({...}) do redis.pcall('PEXPIREAT', key, digits(math.ceil(ends / 1000))) end
 end
--- Before the first write, of which Redis asks whether there is room.
+-- Before the first write, at which Redis checks whether there is room.
 local function begin()
   if begun then return end
   begun = true
@@ -138,7 +138,7 @@ _RARE = r"""
 rare = function()
   if sweep then return end
 
-  -- The producer may use its own id again. g: only if it was added for this group; nil: whichever.
+  -- Let the producer use its own id again. g: only if it was added for this group; nil: any group.
   unown = function(g, gone)
     if not named then return end
     local chosen = call('HMGET', names, unpack(gone))
@@ -187,7 +187,7 @@ rare = function()
     if done == 0 then return end
     renew = true
     if done < most then call('HSET', meta, 'swept', digits(now)) end
-    -- A group whose pointer is before all events is as good as one that never was.
+    -- A group whose pointer is before all events is as good as one that never existed.
     local first = call('ZRANGE', ids, 0, 0)[1]
     local oldest = first and parts(first) or math.huge
     for _, g in ipairs(all_groups()) do
@@ -215,7 +215,7 @@ end
 """
 
 _MAIN = r"""
--- Without its own key `last` could be behind the ids that there are.
+-- If its own key is missing, `last` may be behind existing ids.
 if not known[1] and adds then
   local newest = call('ZREVRANGE', ids, 0, 0)[1]
   if newest then last = parts(newest) end

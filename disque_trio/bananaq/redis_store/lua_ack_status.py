@@ -1,6 +1,6 @@
-"""The Lua of what is done with events that were given, and with whole queues.
+"""The Lua for events that were delivered, and for whole queues.
 
-Owns the other functions ``runs.<code>``, see ``lua_add_get``: acknowledgements, longer work,
+Owns the remaining functions ``runs.<code>``, see ``lua_add_get``: acknowledging, extending holds,
 putting back, flushing, consumers, status.
 """
 
@@ -45,7 +45,7 @@ if find(kinds, '[kWwRr]') then
     local _, ends = parts(id)
     return ends > now and (call('HGET', it.n, id) or '1') == number
   end
-  -- The event that has this own id, if the group has it or has to be given it again.
+  -- The event with this own id, if the group has it or is to get it again.
   local function owned(it, chosen)
     local holder = call('HGET', own, chosen)
     if not holder then return nil end

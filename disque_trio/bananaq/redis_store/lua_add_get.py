@@ -1,12 +1,12 @@
-"""The Lua of adding and giving; ``lua`` says what is around it and what it rests on.
+"""The Lua for adding and delivering events; ``lua`` describes its context and data.
 
-Owns the functions ``runs.<code>(at, n)``: a run of ``n`` operations of one kind, whose arguments
-begin at ``ARGV[at]``. Each gives a list of answers, one for each operation, or the text of an error
-for all of them.
+Owns functions ``runs.<code>(at, n)``: a run of ``n`` operations of one kind, whose arguments begin
+at ``ARGV[at]``. Each returns a list of answers, one for each operation, or the text of an error for
+all of them.
 """
 
 ADD_GET = r"""
--- Before the first addition: nothing that it touches is of a wrong type.
+-- Before the first addition: make sure that nothing it touches has the wrong type.
 local function check()
   if checked then return end
   local found = call('ZCARD', ids) * call('HLEN', body)
@@ -110,8 +110,8 @@ if adds then
   end
 end
 if find(kinds, '[GNL]') then
-  -- Those whose deadline is over are to be given again; those that ended are in progress no more.
-  -- The next deadline, or 0.
+  -- Ids with a missed deadline are to be delivered again; expired ones are no longer in progress.
+  -- Returns the next deadline, or 0.
   local function overdue(it)
     for _ = 1, 10 do
       local first = call('ZRANGE', it.p, 0, 0, 'WITHSCORES')
@@ -137,8 +137,8 @@ if find(kinds, '[GNL]') then
     end
     return now
   end
-  -- What the group is given next: {id, number of the delivery, body}, at most n; those that do not
-  -- exist any more are removed. peek: nothing is taken.
+  -- Choose what the group gets next: {id, number of the delivery, body}, at most n. Remove ids that
+  -- no longer exist. peek: take nothing.
   local function choose(it, n, peek)
     local found = {}
     local function see(chunk, redo)
@@ -193,7 +193,7 @@ if find(kinds, '[GNL]') then
     if number > 1 then id = id .. '_' .. number end
     return {id, chosen, text}
   end
-  -- Put ids into progress; held: deadline, id...
+  -- Put ids in progress; held: deadline, id...
   local function take(it, held)
     if adds then begin() end
     if begun then

@@ -11,15 +11,17 @@ from disque_trio.respclient.connection import OnPush
 
 
 class Nodes:
-    """The Redis, or the nodes of a cluster and their slots as far as they were learned.
+    """The Redis, or the known nodes of a cluster and their slots.
 
     Args:
-        seconds: in which a node has to reply; None: ten.
-        sentinels: who say where ``first`` is, which is but a name then; None: it is where it is.
+        seconds: the time in which a node must reply; None: ten seconds.
+        sentinels: these know where ``first`` is, which is then only a name; None: no sentinels.
 
     Attributes:
-        first: the node that is asked first. cluster: whether there are others. known: all nodes, in
-            the order in which they are asked. slots: which node has a slot.
+        first: the node to ask first.
+        cluster: whether there are other nodes.
+        known: all nodes, in the order in which to ask them.
+        slots: the node of each slot.
     """
 
     def __init__(
@@ -43,19 +45,19 @@ class Nodes:
     def link(
         self, nursery: trio.Nursery, node: Address, on_push: OnPush | None = None
     ) -> RedisConnection:
-        """A new link to a node."""
+        """Return a new link to a node."""
         servers = self._sentinels or Server((node,), self._options)
         connect = partial(servers.connect, on_push=on_push)
         return RedisConnection(nursery, connect, self._seconds)
 
     def learn(self, slot: int, node: Address) -> None:
-        """The node serves ``slot``."""
+        """Note that the node serves ``slot``."""
         self.slots[slot] = node
         if node not in self.known:
             self.known.append(node)
 
     def forget(self, node: Address) -> None:
-        """The node cannot be reached: others are asked about its slots."""
+        """Note that the node cannot be reached, so that others are asked about its slots."""
         for slot in [slot for slot, there in self.slots.items() if there == node]:
             del self.slots[slot]
         if node in self.known:

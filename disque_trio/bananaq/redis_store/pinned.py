@@ -1,9 +1,9 @@
 """The connections that carry the requests; each serves a share of the queues.
 
-Owns the order of requests, what is under way, and what becomes of it when something goes wrong.
-A queue is pinned to one of them, and at most one call for a queue is under way, so the requests
-about it are done in the order in which they came. What comes in while calls are under way makes up
-the next ones. Nothing is repeated that may have been executed.
+Owns the order of requests, the requests in progress, and what happens to them when something fails.
+A queue is pinned to one of the connections, and at most one call for a queue is in progress, so the
+requests about it are executed in the order of their arrival. Requests that arrive during a call go
+into the next one. Nothing is repeated that may have been executed.
 """
 
 import re
@@ -29,7 +29,7 @@ BACKOFF_SECONDS = 0.2  # after a failed attempt to connect, until the next one
 _TRY_AGAIN = 100
 _TRY_AGAIN_SECONDS = 0.05
 
-# Errors of Redis after which nothing of a call was executed.
+# Errors of Redis that mean that nothing of a call was executed.
 _NOT_EXECUTED = re.compile(
     rf"\b({REFUSAL_CODES}|WRONGTYPE|CROSSSLOT|MOVED|ASK|TRYAGAIN|NOSCRIPT)\b"
 )
@@ -40,15 +40,15 @@ _GROUP_KEYS = (b":p", b":r", b":n", b":f")
 
 class PinnedConnection:
     """A connection (one to each node of a cluster) for a share of the queues, with the requests
-    about them that wait or are under way.
+    about them that are waiting or in progress.
 
     Args:
-        answer: gets requests and their results.
-        failed: gets what went wrong with a call, and where.
+        answer: called with requests and their results.
+        failed: called with the node and the error of a call that failed.
         health: counts how long calls take, and connections that are made again.
 
     Attributes:
-        waiting: requests that are not under way yet, by queue.
+        waiting: the requests that are not in progress yet, by queue.
     """
 
     def __init__(
@@ -82,7 +82,7 @@ class PinnedConnection:
             requests.append(request)
 
     async def serve(self) -> None:
-        """Send requests and hand out their results, until cancelled."""
+        """Send requests and pass on their results, until cancelled."""
         answered: list[Answer] = []
         while True:
             if answered and not (self.waiting and self._is_connected()):
@@ -94,7 +94,7 @@ class PinnedConnection:
             calls = self._take()
             began = trio.current_time()
             commands = [await self._send(call) for call in calls]
-            # Redis works on these while those before are dealt with.
+            # Redis works on these while the results of the previous ones are passed on.
             if answered:
                 self._answer(answered)
             answered = []
@@ -109,7 +109,7 @@ class PinnedConnection:
         return bool(self._links) and all(link.usable for link in self._links.values())
 
     def _take(self) -> list[Call]:
-        """A call for each queue that has requests."""
+        """Make a call for each queue that has requests."""
         waiting, self.waiting = self.waiting, {}
         calls = []
         for queue, requests in waiting.items():
@@ -125,24 +125,24 @@ class PinnedConnection:
         return calls
 
     def link(self, node: Address) -> RedisConnection:
-        """The link to a node."""
+        """Return the link to a node."""
         link = self._links.get(node)
         if link is None:
             link = self._links[node] = self._nodes.link(self._nursery, node)
         return link
 
     def locate(self, queue: bytes) -> Address:
-        """The node that has the queue, or one that knows which it is."""
+        """Return the node that has the queue, or one that knows which node has it."""
         nodes = self._nodes
         if not nodes.cluster:
             return nodes.first
         return nodes.slots.get(self._names.slot(queue)) or nodes.known[0]
 
     async def connect(self, node: Address) -> Connection:
-        """The connection to a node; a node that could not be reached just now is not tried.
+        """Return the connection to a node. Does not try a node that could not be reached just now.
 
         Raises:
-            RedisUnavailable: it cannot be reached.
+            RedisUnavailable: the node cannot be reached.
         """
         link = self.link(node)
         again = not link.usable and node in self._reached
@@ -161,7 +161,7 @@ class PinnedConnection:
             raise
 
     async def _send(self, call: Call) -> Command | RedisUnavailable:
-        """Send ``call``; returns what its reply can be waited for with, or why it was not sent."""
+        """Send ``call``. Return a command whose reply can be awaited, or why it was not sent."""
         try:
             return self.link(call.node).post(
                 await self.connect(call.node), *self._words(call, b"EVALSHA", OPERATIONS.sha)
@@ -170,12 +170,12 @@ class PinnedConnection:
             return error
 
     def _words(self, call: Call, command: bytes, script: bytes) -> list[Argument]:
-        """The command that runs the script for ``call``."""
+        """Return the command that runs the script for ``call``."""
         base = self._names.base(call.queue)
         keys = [base + suffix for suffix in _KEYS]
         if self._nodes.cluster:
-            # All that the script may make, also if it is not there: while a slot moves to another
-            # node, Redis lets nothing happen then that would leave a queue on both.
+            # Name all keys that the script may create, even if they do not exist: while a slot
+            # moves to another node, Redis then refuses what would leave a queue on both nodes.
             keys += [base + suffix for suffix in _MORE_KEYS]
             for group in call.groups:
                 keys += [base + b":g:" + group + suffix for suffix in _GROUP_KEYS]
@@ -184,14 +184,14 @@ class PinnedConnection:
     async def _finish(
         self, call: Call, sent: Command | RedisUnavailable
     ) -> tuple[list[Answer], list[QueueRequest]]:
-        """Wait for the answer; see ``Call.decode``."""
+        """Wait for the reply; see ``Call.decode``."""
         try:
             if isinstance(sent, RedisUnavailable):
                 raise sent
             answers = await self._reply(call, sent)
             done, again = call.decode(answers, self._names)
             refused = next((result.error for _, result in done if result.error), "")
-            if refused:  # by the script, which may have done a part of what it was to do
+            if refused:  # by the script, which may have done part of its work
                 self._failed(call.node, RedisError(refused.removeprefix(server_side(""))))
             return done, again
         except RedisUnavailable as error:
@@ -205,7 +205,7 @@ class PinnedConnection:
             return _fail(call, str(error), True), []
 
     async def _reply(self, call: Call, sent: Command) -> object:
-        """The answer of the script, from wherever the queue is now."""
+        """Return the reply of the script, from whichever node has the queue now."""
         moves = tries = 0
         words: list[Argument] = []
         asking = False
@@ -215,7 +215,7 @@ class PinnedConnection:
                     return await self.link(call.node).reply(sent)
             except RedisError as error:
                 if error.code == "NOSCRIPT":
-                    # Nothing was executed. The server has it from now on, until it is restarted.
+                    # Nothing was executed. After EVAL the server has it, until it is restarted.
                     words = self._words(call, b"EVAL", OPERATIONS.source)
                 elif error.code in ("MOVED", "ASK"):
                     moves += 1
@@ -230,7 +230,7 @@ class PinnedConnection:
                     raise
             if moves > MOST_REDIRECTIONS:
                 raise RedisUnavailable(
-                    "the nodes of the cluster do not agree who serves the queue", False
+                    "the nodes of the cluster do not agree which of them serves the queue", False
                 )
             words = words or self._words(call, b"EVALSHA", OPERATIONS.sha)
             connection = await self.connect(call.node)

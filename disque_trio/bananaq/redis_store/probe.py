@@ -1,8 +1,8 @@
 """Checks the health of the Redis once a second.
 
 Owns connections of its own, one to each node, so that it neither waits for operations nor holds
-them up. What it asks for is what events need: to be allowed to write. The command adds nothing, and
-so neither reaches a replica nor the append-only file.
+them up. It tests what events need, which is permission to write. Its command adds nothing, and so
+reaches neither replicas nor the append-only file.
 """
 
 from collections.abc import Callable
@@ -21,13 +21,13 @@ from disque_trio.respclient.connection import Connection, Reply
 
 PROBE_SECONDS = 1.0
 HUNG_SECONDS = 3.0
-"""After so long without a reply a node is hung."""
+"""Seconds without a reply after which a node is hung."""
 
 Slots = tuple[int, int]
 
 
 class Probe:
-    """Probes the nodes and keeps ``health`` up to date; passes the lines for the log to ``tell``.
+    """Probes the nodes, keeps ``health`` up to date, and passes lines for the log to ``tell``.
 
     Its connections live in ``nursery``.
     """
@@ -46,10 +46,10 @@ class Probe:
         self._health = health
         self._tell = tell
         self._links: dict[Address, RedisConnection] = {}
-        self._known: dict[Address, Connection] = {}  # over which a node said who it is
+        self._known: dict[Address, Connection] = {}  # over which a node gave the id of its process
 
     async def run(self, seconds: float = PROBE_SECONDS) -> None:
-        """Ask all nodes, with pauses of so many seconds, until cancelled."""
+        """Probe all nodes, pausing for ``seconds`` in between, until cancelled."""
         while True:
             nodes = await self._found()
             async with trio.open_nursery() as nursery:
@@ -58,7 +58,7 @@ class Probe:
             await trio.sleep(seconds)
 
     async def _found(self) -> dict[Address, Slots]:
-        """All nodes that serve slots, and some of the slots; empty: none could be asked."""
+        """Return all nodes that serve slots, each with some slots; empty if none could be asked."""
         if not self._nodes.cluster:
             return {self._nodes.first: (0, SLOTS - 1)}
         failures: dict[Address, RedisUnavailable | RedisError] = {}
@@ -80,13 +80,13 @@ class Probe:
         return {}
 
     async def _ask(self, node: Address, slots: Slots) -> None:
-        """Find out how ``node`` is, which serves ``slots``."""
+        """Find out the state of ``node``, which serves ``slots``."""
         link = self._link(node)
         try:
-            # All goes over one connection: another one may lead to another process.
+            # Use one connection throughout: another one may lead to another process.
             connection = await self._connected(link)
-            # Also says LOADING. A server that does not let us have these numbers is well all the
-            # same.
+            # This also reports LOADING. A server that refuses us these numbers may be healthy
+            # nevertheless.
             keys = await self._try(link, connection, b"DBSIZE")
             new = self._known.get(node) is not connection
             server = await self._try(link, connection, b"INFO", b"server") if new else None
@@ -97,7 +97,7 @@ class Probe:
             except RedisError as error:
                 if error.code not in ("ASK", "MOVED"):
                     raise
-                # The slot has just moved to another node, as this one knows.
+                # The slot has just moved to another node, so this one is fine.
         except (RedisUnavailable, RedisError) as error:
             self.failed(node, error)
             return
@@ -107,7 +107,7 @@ class Probe:
         self._tell(self._health.replied(str(node), now, now - began, count, _run_id(server)))
 
     def failed(self, node: Address, error: RedisUnavailable | RedisError) -> None:
-        """A command to the node went wrong, of the probe or of an operation."""
+        """Report a failed command to the node, of the probe or of an operation."""
         status = error.kind if isinstance(error, RedisUnavailable) else refusal(error)
         if status:
             now = trio.current_time()
@@ -125,11 +125,11 @@ class Probe:
     async def _reply(
         self, link: RedisConnection, connection: Connection, *words: Argument
     ) -> Reply:
-        """The reply of this node, wherever the key is. Raises as ``RedisConnection.reply``."""
+        """Return this node's reply, wherever the key is. Raises as ``RedisConnection.reply``."""
         return await link.reply(link.post(connection, *words, seconds=HUNG_SECONDS))
 
     async def _try(self, link: RedisConnection, connection: Connection, *words: Argument) -> Reply:
-        """The reply; None if the server does not do this. Raises as ``RedisConnection.reply``."""
+        """Like ``_reply``, but None if the server does not allow or know the command."""
         try:
             return await self._reply(link, connection, *words)
         except RedisError as error:
@@ -139,7 +139,7 @@ class Probe:
 
 
 def primaries(rows: Reply, asked: Address) -> dict[Address, Slots]:
-    """The nodes that serve slots, each with some of them, as one of them ``asked`` tells."""
+    """Return the nodes that serve slots, each with some of them, from the reply of ``asked``."""
     nodes: dict[Address, Slots] = {}
     table = cast("list[tuple[int, int, list[Any]]]", rows)
     for low, high, node, *_ in sorted(table, key=lambda row: row[0]):
@@ -149,12 +149,12 @@ def primaries(rows: Reply, asked: Address) -> dict[Address, Slots]:
 
 
 def refusal(error: RedisError) -> str:
-    """``REFUSING`` if the error is about the server and not about the command, else empty."""
+    """Return ``REFUSING`` if the error is about the server, not the command; else an empty text."""
     return REFUSING if REFUSALS.search(error.text) else ""
 
 
 def _run_id(info: Reply) -> str:
-    """The id of the process, from its reply to INFO."""
+    """Return the id of the process from its reply to INFO."""
     text = info.decode(errors="replace") if isinstance(info, bytes) else str(info or "")
     lines = dict(line.partition(":")[::2] for line in text.splitlines())
     return lines.get("run_id", "")

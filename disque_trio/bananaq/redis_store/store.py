@@ -1,7 +1,7 @@
 """The store that keeps events in a Redis or a Redis Cluster, shared with other daemons.
 
-Owns what is around the connections: consumers and their signs of life, the status of many queues,
-start and end. Any number of daemons work on one Redis and know nothing of each other.
+Owns what surrounds the connections: consumers and their signs of life, the status of many queues,
+start and end. Any number of daemons can use one Redis without knowing of each other.
 """
 
 import secrets
@@ -40,11 +40,13 @@ _CLOSE_SECONDS = 2.0
 
 
 class _StatusParts:
-    """A ``Status``, and what is known of its queues.
+    """A ``Status`` request, and what is known about its queues so far.
 
     Attributes:
-        request: it. of_all: it is about all queues there are. results: the queues' so far, None:
-            not known yet. left: how many are not known yet.
+        request: the request.
+        of_all: whether it is about all queues.
+        results: the results for its queues; None: not known yet.
+        left: how many are not known yet.
     """
 
     __slots__ = ("left", "of_all", "request", "results")
@@ -56,7 +58,7 @@ class _StatusParts:
         self.left = count
 
     def whole(self) -> Result:
-        """The result of the request, once all queues are known."""
+        """Return the result of the request, once all queues are known."""
         found: list[QueueStatus] = []
         for result in self.results:
             assert result is not None
@@ -69,27 +71,30 @@ class _StatusParts:
 
 
 class RedisStore(Store):
-    """A ``Store`` in a Redis. ``run_forever`` has to run; requests wait until it does.
+    """A ``Store`` in a Redis. Requests wait until ``run_forever`` runs.
 
     Args:
-        server, port: where it is; of a cluster, one of its nodes. db: number of the database.
-        username, password, tls: how to get in.
-        service: the name of the Redis with sentinels, which are at ``server`` and ``others`` then.
-        sentinels: how to get into these.
-        prefix: of all keys, without braces. pool_size: connections for requests, 1 or more.
-        others: more nodes of the cluster, host and port, to ask when the first is away.
-        poll_seconds: how often those who wait are told to look, whatever was heard.
-        reply_seconds: after so long without a reply a call has failed; None: ten seconds.
-        probe_seconds: how often the Redis is asked how it is.
-        tell: gets what there is to log about the Redis.
+        server, port: where the Redis is; for a cluster, one of its nodes.
+        db: the number of the database.
+        username, password, tls: how to log in.
+        service: the name of the Redis, as sentinels know it; ``server`` and ``others`` are then
+            the sentinels.
+        sentinels: how to log in to the sentinels.
+        prefix: the prefix of all keys, without braces.
+        pool_size: the number of connections for requests, 1 or more.
+        others: more nodes of the cluster, to ask if the first one is not available.
+        poll_seconds: how often to tell waiting clients to look, even if nothing was heard.
+        reply_seconds: how long to wait for the reply to a call; None: ten seconds.
+        probe_seconds: how often to probe the Redis.
+        tell: called with lines for the log about the Redis.
         on_news: called by tasks of ``run_forever`` when there is something in ``answers`` or
             ``available``.
 
     Attributes:
-        health: of the Redis.
+        health: the health of the Redis.
 
     Raises:
-        ValueError: the prefix or the size will not do.
+        ValueError: the prefix or the pool size is invalid.
     """
 
     def __init__(
@@ -114,10 +119,10 @@ class RedisStore(Store):
         on_news: Callable[[], None] = lambda: None,
     ) -> None:
         if pool_size < 1:
-            raise ValueError("there has to be a connection to Redis at least")
+            raise ValueError("at least one connection to Redis is needed")
         super().__init__()
         self.names = KeyNames(prefix)
-        # The nodes of a cluster know no databases.
+        # Nodes of a cluster have no database but 0.
         options = Options(0 if cluster else db, username, password, tls=tls)
         places = tuple(Address(*place) for place in ((server, port), *others))
         asked = tuple(Server((place,), sentinels) for place in places)
@@ -146,7 +151,7 @@ class RedisStore(Store):
         self._left = trio.Event()
 
     def run(self, request: Request, now: int) -> Result | None:
-        """See ``Store``. ``now`` is not looked at: Redis has a clock of its own."""
+        """See ``Store``. Ignores ``now``, since Redis has its own clock."""
         if self._closed:
             return Result(error=server_side("the store is closed"))
         if self._nursery is None:
@@ -159,7 +164,7 @@ class RedisStore(Store):
         return None
 
     def watch(self, queue: bytes, group: bytes) -> None:
-        """See ``Store``; the queue is in ``available`` once the subscription is there."""
+        """See ``Store``. The queue gets into ``available`` once the subscription is active."""
         self._watcher.watch(queue, group)
 
     def unwatch(self, queue: bytes, group: bytes) -> None:
@@ -182,20 +187,20 @@ class RedisStore(Store):
         self._tell_of(Leave, queue, [member])
 
     def sections(self) -> Sections:
-        """See ``Store``. The host fills in the one about the Redis."""
+        """See ``Store``. The host fills in the section about the Redis."""
         return {"events": {"store": "redis"}, "redis": {}}
 
     def info(self) -> Fields:
-        """The fields of INFO about the Redis. It is not asked for them."""
+        """Return the fields of INFO about the Redis, without asking it."""
         return self.health.info(trio.current_time())
 
     async def run_forever(
         self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
     ) -> None:
-        """Work until cancelled. No Redis has to be there at the start. Can be run once."""
+        """Run until cancelled. The Redis need not be reachable at the start. Can be run once."""
         ended = trio.Event()
         async with trio.open_nursery() as outer:
-            # The connections outlive the cancellation, as consumers are signed off over them.
+            # The connections outlive the cancellation, since consumers are signed off over them.
             await outer.start(self._keep_connections, ended)
             task_status.started()
             try:
@@ -236,8 +241,8 @@ class RedisStore(Store):
     def _submit(self, request: QueueRequest) -> None:
         pool = self._pool
         if self._nodes.cluster:
-            # Slots that are neighbours mostly are on one node. So when that hangs, only a part of
-            # the connections hangs with it.
+            # Neighbouring slots are usually on the same node. So if that hangs, only some of the
+            # connections hang with it.
             number = self.names.slot(request.queue) * len(pool) // SLOTS
         else:
             number = hash(request.queue) % len(pool)
@@ -259,13 +264,13 @@ class RedisStore(Store):
         self._on_news()
 
     def _heard(self, queue: bytes, group: bytes | None) -> None:
-        """Note that there may be an event. That may be said from within a turn, so ``on_news`` is
+        """Note that there may be an event. Since this may be called within a turn, ``on_news`` is
         called after it."""
         self.available.append((queue, group))
         trio.lowlevel.current_trio_token().run_sync_soon(self._on_news, idempotent=True)
 
     def _log(self, lines: list[Line]) -> None:
-        if not self._closed:  # our connections break then, and it is not the Redis that fails
+        if not self._closed:  # closing breaks the connections, which is not a failure of the Redis
             self._tell(lines)
 
     # Consumers.
@@ -356,7 +361,7 @@ class RedisStore(Store):
     # Messages.
 
     async def _connect_to_listen(self, on_push: OnPush) -> tuple[RedisConnection, Connection]:
-        """A connection of its own to any node, for messages."""
+        """Open a separate connection to any node, for messages."""
         assert self._nursery is not None
         failure = RedisUnavailable("no Redis is known", False)
         for node in list(self._nodes.known):

@@ -1,8 +1,8 @@
 """Subscribes to the messages about new events in Redis.
 
-Owns the connection that the messages come over. A queue is subscribed to while somebody waits for
-its events and a little longer. Messages may be lost with the connection; so all who wait are told
-to look when a subscription is there (again), and once a second in any case.
+Owns the connection for these messages. A queue is subscribed to while clients wait for its events,
+and a little longer. Messages may be lost with the connection, so all waiting clients are told to
+look when a subscription is active (again), and once a second in any case.
 """
 
 from collections.abc import Awaitable, Callable
@@ -21,7 +21,7 @@ _BACKOFF_SECONDS = 0.2
 
 
 class Watcher:
-    """Reports queues that may have an event for a client that waits.
+    """Reports queues that may have an event for a waiting client.
 
     Attributes:
         tell: called with a queue and a group, or None for all its groups.
@@ -38,23 +38,23 @@ class Watcher:
         self.tell = tell
         self._link: RedisConnection | None = None
         self._waiters: dict[bytes, dict[bytes, int]] = {}
-        self._subscribed: set[bytes] = set()  # queues that were subscribed to on this connection
-        self._confirmed: set[bytes] = set()  # those of which it is confirmed
-        self._unused: dict[bytes, int] = {}  # polls since nobody waits any more
+        self._subscribed: set[bytes] = set()  # queues subscribed to on this connection
+        self._confirmed: set[bytes] = set()  # those whose subscription is confirmed
+        self._unused: dict[bytes, int] = {}  # polls since the last client stopped waiting
         self._wake = trio.Event()
 
     def watch(self, queue: bytes, group: bytes) -> None:
-        """Somebody waits; once the subscription is there, ``tell`` is called."""
+        """Note a waiting client. ``tell`` is called once the subscription is active."""
         groups = self._waiters.setdefault(queue, {})
         groups[group] = groups.get(group, 0) + 1
         self._unused.pop(queue, None)
         self._wake.set()
         if queue in self._confirmed:
-            # What came before this call may have found nobody who waits.
+            # A message before this call may have found nobody waiting.
             self.tell(queue, group)
 
     def unwatch(self, queue: bytes, group: bytes) -> None:
-        """One waits no more."""
+        """Note that one client no longer waits."""
         groups = self._waiters.get(queue, {})
         if groups.get(group, 0) > 1:
             groups[group] -= 1
@@ -66,7 +66,7 @@ class Watcher:
     async def run(
         self, connect: Callable[[OnPush], Awaitable[tuple[RedisConnection, Connection]]]
     ) -> None:
-        """Listen until cancelled; ``connect`` gives a connection, or raises RedisUnavailable."""
+        """Listen until cancelled. ``connect`` opens a connection, or raises RedisUnavailable."""
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._poll)
             while True:
@@ -91,7 +91,7 @@ class Watcher:
             nursery.cancel_scope.cancel()
 
     async def _subscribe(self, connection: Connection) -> None:
-        """Keep the subscriptions those to the queues that are waited for, until cancelled."""
+        """Subscribe to the queues that clients wait for, until cancelled."""
         while True:
             self._wake = trio.Event()
             new = [queue for queue in self._waiters if queue not in self._subscribed]
@@ -108,7 +108,7 @@ class Watcher:
             await self._wake.wait()
 
     def _take(self, message: list[Reply]) -> None:
-        """Handle a message of Redis."""
+        """Handle a message from Redis."""
         if len(message) != 3 or not isinstance(message[1], bytes):
             return
         kind, channel, payload = message
@@ -130,7 +130,7 @@ class Watcher:
                 self.tell(queue, None)
 
     async def _poll(self) -> None:
-        """Tell all who wait once a second, and find out whether the connection is alive."""
+        """Tell all waiting clients once a second, and check that the connection is alive."""
         pinged = trio.current_time()
         while True:
             await trio.sleep(self._poll_seconds)

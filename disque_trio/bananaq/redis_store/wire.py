@@ -1,9 +1,9 @@
 """Encodes requests about one queue as arguments of the script, and decodes its answers into
 results.
 
-Owns the codes. Requests of the same kind that follow each other are one run: its code, how many
-there are, then their fields. For each run there is one answer: a list with one for each request,
-the text of an error for all of them, or ``LATER``.
+Owns the codes. Consecutive requests of the same kind are one run: its code, their number, then
+their fields. For each run there is one answer: a list with one answer for each request, the text of
+an error for all of them, or ``LATER``.
 """
 
 import re
@@ -28,7 +28,7 @@ from disque_trio.respclient.addresses import Address
 
 
 class StatusOf(QueueRequest):
-    """The part of a ``Status`` that is about one queue."""
+    """The part of a ``Status`` about one queue."""
 
     __slots__ = ("groups",)
 
@@ -41,7 +41,7 @@ class Enter(QueueRequest):
     """A sign of life of consumers.
 
     Attributes:
-        members: as they stand in the key of consumers.
+        members: the consumers, as written in the key of consumers.
     """
 
     __slots__ = ("members",)
@@ -52,7 +52,7 @@ class Enter(QueueRequest):
 
 
 class Leave(QueueRequest):
-    """Some clients are no longer consumers; ``members`` as in ``Enter``."""
+    """Clients that are no longer consumers; ``members`` as in ``Enter``."""
 
     __slots__ = ("members",)
 
@@ -61,8 +61,8 @@ class Leave(QueueRequest):
         self.members = members
 
 
-LATER: Final = -1  # not done, since the answers have become too large: ask again
-MOST_IN_RUN: Final = 256  # Lua unpacks a few thousand values at most
+LATER: Final = -1  # not executed, since the answers became too large: ask again
+MOST_IN_RUN: Final = 256  # Lua unpacks at most a few thousand values
 
 Argument = bytes | str | int
 Answer = tuple[QueueRequest, Result]
@@ -78,7 +78,7 @@ def _time(time: Time) -> bytes:
 
 
 def _delivery(id: bytes) -> tuple[bytes, bytes]:
-    """The id of the event in Redis and the number of the delivery."""
+    """Return the event's id in Redis and the number of the delivery."""
     parts = id.split(b"_")
     if len(parts) == 3 and parts[2] != b"1":
         return b"_".join(parts[:2]), parts[2]
@@ -89,8 +89,11 @@ class Call:
     """Requests about one queue that go to Redis in one call, with their positions in it.
 
     Attributes:
-        queue: its name. requests: in order. arguments: of the script. groups: those that are
-            concerned, as they stand in keys. node: where it was sent last, or could not be.
+        queue: the name of the queue.
+        requests: the requests, in order.
+        arguments: the arguments of the script.
+        groups: the groups concerned, as written in keys.
+        node: the node to which the call was last sent, or could not be sent.
     """
 
     __slots__ = ("_runs", "arguments", "groups", "node", "queue", "requests")
@@ -120,11 +123,11 @@ class Call:
                 codes += code
             self._runs.append(requests[at:end])
             at = end
-        # Which of its parts the script needs.
+        # Tell the script which of its parts it needs.
         out[0] = codes
 
     def _encode_run(self, requests: list[QueueRequest], at: int, names: KeyNames) -> int:
-        """Encode the request ``at`` and those behind it that are one run with it. Returns where
+        """Encode the request ``at`` and those after it that belong to the same run. Return where
         the next run begins."""
         request = requests[at]
         if isinstance(request, Add) and request.own_id is None:
@@ -204,7 +207,7 @@ class Call:
         self.arguments += (code, b"1", b"%d" % (1 + len(about)), group, *about)
 
     def _single(self, request: QueueRequest, names: KeyNames) -> None:
-        """Encode a request that is a run by itself."""
+        """Encode a request that is a run of its own."""
         out = self.arguments
         if isinstance(request, Next):
             out += (b"N", b"1", b"1", self._group(request.group, names))
@@ -228,11 +231,11 @@ class Call:
         return group
 
     def decode(self, answers: object, names: KeyNames) -> tuple[list[Answer], list[QueueRequest]]:
-        """The requests with their results, and those that were not done and have to be made
-        again.
+        """Return the requests with their results, and those to be repeated since they were not
+        executed.
 
         Raises:
-            ValueError: that is no answer.
+            ValueError: this is not an answer of the script.
         """
         if not isinstance(answers, list) or len(answers) != len(self._runs):
             raise ValueError(f"not an answer of the script: {answers!r:.200}")
@@ -256,12 +259,12 @@ class Call:
 
 
 def server_side(text: str) -> str:
-    """The text of an error reply for what went wrong with Redis."""
+    """Return the text of an error reply about a problem with Redis."""
     return "ERR server-side error: " + " ".join(_WHERE.sub("", text).split())
 
 
 def _result(request: QueueRequest, value: object, names: KeyNames) -> Result:
-    """The result of ``request``, from one answer of the script."""
+    """Return the result of ``request``, given its answer from the script."""
     if isinstance(request, Add):
         return Result(value) if isinstance(value, bytes) else Result(duplicate=request.own_id)
     if isinstance(request, (Get, Next, Last)):

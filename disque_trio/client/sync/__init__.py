@@ -1,6 +1,6 @@
 """A Disque client for threads: ``disque_trio.client`` with methods that block.
 
-``connect`` is the entry; see docs/client.md. Exceptions, and the values that methods return, are
+Start with ``connect``; see docs/client.md. Exceptions, and the values that methods return, are
 those of ``disque_trio.client``.
 """
 

@@ -1,4 +1,4 @@
-"""The client for threads: the methods of the asynchronous one, which block."""
+"""The client for threads: the asynchronous client's methods, blocking."""
 
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Sequence
 from functools import wraps
@@ -25,7 +25,7 @@ R = TypeVar("R")
 T = TypeVar("T")
 
 _PART = 100
-"""Items of a scan that are brought over from the loop in one go."""
+"""How many items of a scan to fetch from the loop at once."""
 
 
 class Schedules(Blocking[AsyncSchedules]):
@@ -49,7 +49,7 @@ class Schedules(Blocking[AsyncSchedules]):
 def _scan(
     method: Callable[Concatenate[AsyncClient, P], AsyncGenerator[T]],
 ) -> "Callable[Concatenate[Client, P], Iterator[T]]":
-    """The method for threads that gives what the asynchronous iterator of ``method`` gives."""
+    """Make the blocking iterator for ``method``, which returns an asynchronous one."""
 
     @wraps(method)
     def scan(self: "Client", /, *args: P.args, **options: P.kwargs) -> Iterator[T]:
@@ -62,16 +62,16 @@ class Client(Blocking[AsyncClient]):
     """A client of a Disque cluster for threads, made by ``connect``. Any number of threads may
     share it.
 
-    Its methods are those of ``disque_trio.client.Client``: same arguments, results and exceptions.
-    They block the thread that calls them; an exception that is raised in it meanwhile, such as
-    KeyboardInterrupt, breaks the call off.
+    Its methods are those of ``disque_trio.client.Client``, with the same arguments, results and
+    exceptions. They block the calling thread. An exception raised in that thread meanwhile, such as
+    KeyboardInterrupt, cancels the call.
 
-    After ``os.fork`` the child has a connection of its own, which is made when it first uses the
-    client. Jobs, loops and scans that were begun before stay the parent's: in the child they
-    raise ``ConnectionLost``.
+    After ``os.fork``, the child opens a connection of its own when it first uses the client. Jobs,
+    loops and scans begun before the fork remain the parent's: in the child they raise
+    ``ConnectionLost``.
 
     Attributes:
-        schedules: jobs that the cluster adds by itself.
+        schedules: the jobs that the cluster adds by itself; see ``Schedules``.
     """
 
     def __init__(self, portal: Portal) -> None:
@@ -85,19 +85,21 @@ class Client(Blocking[AsyncClient]):
         self.close()
 
     def close(self) -> None:
-        """Disconnect. Jobs that are still held are given back, calls that are under way in other
-        threads raise ``ConnectionLost``."""
+        """Disconnect. Jobs that are still held are given back; calls in progress in other threads
+        raise ``ConnectionLost``."""
         self._portal.close()
 
     @property
     def address(self) -> str | None:
-        """The node in use, such as ``127.0.0.1:7711``; None while there is none."""
+        """The address of the node in use, such as ``127.0.0.1:7711``; None if there is none."""
         return self._portal.loop().value.address
 
     def run(self, function: Callable[[AsyncClient], Awaitable[R]]) -> R:
-        """Await ``function`` of the asynchronous client, in the thread where that runs in a Trio
-        loop; return or raise the outcome. It must not block: methods of this client raise
-        ``RuntimeError`` there."""
+        """Await ``function(client)`` with the asynchronous client, in the thread of its Trio loop.
+
+        Returns or raises the outcome. ``function`` must not block: there, methods of this client
+        raise ``RuntimeError``.
+        """
         return self._run(function)
 
     # Producing
@@ -118,18 +120,18 @@ class Client(Blocking[AsyncClient]):
         withheaders: bool = False,
         pattern: bool = False,
     ) -> list[Job]:
-        """Fetch jobs (GETJOB) from the queues, those named first preferred.
+        """Fetch jobs (GETJOB) from the queues, preferring those named first.
 
-        A call that has to wait uses a connection of its own. When it is broken off, a job that was
-        just on its way here is queued again with ENQUEUE (unless its retry is 0: such a job is then
-        lost, as at most once implies).
+        A call that has to wait uses a connection of its own. If an exception interrupts the call, a
+        job that was already on its way is queued again with ENQUEUE. A job with a retry time of 0
+        is lost instead, as at-most-once delivery implies.
 
         Args:
             queues, timeout, count, nohang, withcounters, withheaders, pattern: see
                 ``disque_trio.client.Client.get``.
 
         Returns:
-            The jobs, none when there was none in time. The caller must ``ack`` each.
+            The jobs; empty if none arrived in time. The caller must ``ack`` each of them.
         """
 
         async def get(client: AsyncClient) -> list[Job]:
@@ -150,8 +152,10 @@ class Client(Blocking[AsyncClient]):
             self.enqueue(*[job.id for job in jobs])
 
     def jobs(self, *queues: Name, withheaders: bool = False, pattern: bool = False) -> Jobs:
-        """The worker loop over the jobs of the queues, with their headers if wanted: see
-        ``Jobs``. ``pattern``: as of ``get``."""
+        """Return the worker loop over the jobs of the queues; see ``Jobs``.
+
+        ``withheaders`` and ``pattern`` are those of ``get``.
+        """
         return Jobs(
             self._portal,
             lambda client: client.jobs(*queues, withheaders=withheaders, pattern=pattern),
@@ -160,8 +164,11 @@ class Client(Blocking[AsyncClient]):
     def loops(
         self, *queues: Name, count: int, withheaders: bool = False, pattern: bool = False
     ) -> list[Jobs]:
-        """``count`` loops as of ``jobs``, for as many threads, which share a connection. When one
-        is stopped the others go on, but take their next jobs on a new one."""
+        """Return ``count`` loops like that of ``jobs``, for as many threads; they share a
+        connection.
+
+        When one loop is stopped, the others continue, but take their next jobs on a new connection.
+        """
         loops: list[AsyncJobs] = []
 
         def start(client: AsyncClient) -> AsyncJobs:
@@ -181,15 +188,18 @@ class Client(Blocking[AsyncClient]):
         withheaders: bool = False,
         pattern: bool = False,
     ) -> None:
-        """Run ``handler`` on each job of the queues, for ever, in ``concurrency`` threads, with
-        their headers if wanted. ``pattern``: as of ``get``.
+        """Run ``handler`` on each job of the queues, in ``concurrency`` threads, forever.
 
-        A job is acknowledged when the handler returns and given back with NACK, with a line in the
-        log, when it raises an ``Exception``; unless the handler settled it. No job is fetched
-        before there is a handler free for it. It ends by an exception that is raised in the thread
-        that called it, such as KeyboardInterrupt, or SystemExit by the handler of a signal: no
-        more jobs are taken, and those in hand are finished first, since threads cannot be stopped.
-        SystemExit in a handler does the same, and its job is given back.
+        A job is acknowledged when its handler returns. If the handler raises an ``Exception``, the
+        exception is logged and the job is given back with NACK. A job that the handler settled
+        itself is left alone. No job is fetched before a handler is free to take it.
+
+        The call ends when an exception is raised in the calling thread, such as KeyboardInterrupt,
+        or SystemExit from a signal handler. No more jobs are then taken, and those in hand are
+        finished first, since threads cannot be stopped. SystemExit in a handler does the same, and
+        gives its job back.
+
+        ``withheaders`` and ``pattern`` are those of ``get``.
 
         Raises:
             ConnectionLost: no node could be reached within ``retry_for``.
@@ -223,10 +233,12 @@ class Client(Blocking[AsyncClient]):
         *,
         concurrency: int = 1,
     ) -> None:
-        """Serve calls to the queue, for ever, in ``concurrency`` threads: what ``handler`` returns
-        is the answer, and an ``Exception`` that it raises is raised by the caller, as its text.
+        """Serve calls to the queue, in ``concurrency`` threads, forever.
 
-        Requests whose callers do not wait any more are dropped. It ends as ``work`` does.
+        The return value of ``handler`` is the answer. If it raises an ``Exception``, the caller
+        gets the text of that exception as a ``CallError``.
+
+        Requests whose callers no longer wait are dropped. The call ends as ``work`` does.
 
         Raises:
             ConnectionLost: no node could be reached within ``retry_for``.
@@ -243,8 +255,8 @@ class Client(Blocking[AsyncClient]):
         count: int,
         run: Callable[[AsyncClient, Callable[[AsyncJob], Awaitable[R]]], Awaitable[None]],
     ) -> None:
-        """Await ``run`` of the asynchronous client and of what calls ``handler`` in one of
-        ``count`` threads, until a handler exits."""
+        """Await ``run(client, handle)`` until a handler exits; ``handle`` calls ``handler`` in one
+        of ``count`` threads."""
         loop = self._portal.loop()
         limiter = trio.CapacityLimiter(count)
         scope = trio.CancelScope()
@@ -255,7 +267,7 @@ class Client(Blocking[AsyncClient]):
             try:
                 return await loop.in_thread(lambda: handler(held), limiter)
             except (SystemExit, KeyboardInterrupt) as error:
-                # It would end the loop, and with it what other threads have there.
+                # Raised in the loop, it would end the loop and the calls of other threads.
                 exits.append(error)
                 scope.cancel()
                 await trio.sleep_forever()
@@ -283,7 +295,7 @@ class Client(Blocking[AsyncClient]):
     dequeue: Final = blocking(AsyncClient.dequeue)
     deljob: Final = blocking(AsyncClient.deljob)
 
-    # Looking
+    # Inspection
 
     show: Final = blocking(AsyncClient.show)
     qlen: Final = blocking(AsyncClient.qlen)
@@ -293,7 +305,7 @@ class Client(Blocking[AsyncClient]):
     jscan: Final = _scan(AsyncClient.jscan)
     jscan_full: Final = _scan(AsyncClient.jscan_full)
 
-    # The rest
+    # Nodes, policies, topics
 
     pause: Final = blocking(AsyncClient.pause)
     info: Final = blocking(AsyncClient.info)
@@ -329,7 +341,7 @@ class Client(Blocking[AsyncClient]):
             while found := self._portal.run(part, loop=loop):
                 yield from found
         finally:
-            # Not waited for: a scan that is left half way may be disposed of by any thread.
+            # Do not wait: any thread may dispose of an abandoned scan.
             loop.start(items.aclose)
 
 
@@ -339,6 +351,7 @@ def connect(
     username: str | None = None,
     password: str | None = None,
     tls: TlsOption = None,
+    client_name: str | None = None,
     retry_for: float = 30.0,
     connect_timeout: float = 5.0,
 ) -> Client:
@@ -346,11 +359,12 @@ def connect(
     ``client = connect(...)`` and later ``client.close()``.
 
     Arguments, exceptions and the choice of the node are those of ``disque_trio.client.connect``.
-    A client that is forgotten is closed at the exit of the program at the latest.
+    A client that was never closed is closed when the program exits.
     """
-    return connect_to(Cluster.of(nodes, username, password, tls), retry_for, connect_timeout)
+    cluster = Cluster.of(nodes, username, password, tls, client_name)
+    return connect_to(cluster, retry_for, connect_timeout)
 
 
 def connect_to(cluster: Cluster, retry_for: float, connect_timeout: float = 5.0) -> Client:
-    """``connect`` to nodes that are known with all that they want to hear."""
+    """Like ``connect``, but takes the nodes and their credentials as a ``Cluster``."""
     return Client(Portal(lambda: connecting.connect_to(cluster, retry_for, connect_timeout)))

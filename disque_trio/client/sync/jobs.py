@@ -13,9 +13,9 @@ R = TypeVar("R")
 
 
 class HeldJob(jobs.JobFields, Blocking[jobs.HeldJob]):
-    """A job that a thread works on; see ``disque_trio.client.HeldJob``.
+    """A job that a thread is working on; see ``disque_trio.client.HeldJob``.
 
-    WORKING is sent by another thread, also while this one computes or waits.
+    Another thread sends WORKING, even while this one computes or waits.
     """
 
     def __init__(self, portal: Portal, loop: Loop[Client], job: jobs.HeldJob) -> None:
@@ -28,33 +28,34 @@ class HeldJob(jobs.JobFields, Blocking[jobs.HeldJob]):
 
     @property
     def id(self) -> str:
-        """Its id, as the server gave it."""
+        """The job's id, as the server gave it."""
         return self._job.id
 
     @property
     def queue(self) -> str:
-        """The name of its queue."""
+        """The name of the job's queue."""
         return self._job.queue
 
     @property
     def body(self) -> bytes:
-        """What was added."""
+        """The body of the job."""
         return self._job.body
 
     @property
     def settled(self) -> bool:
-        """It was acknowledged, given back or released: nothing more will be sent for it."""
+        """Whether the job was acknowledged, given back or released: nothing more is sent for it."""
         return self._job.settled
 
     @property
     def lost(self) -> bool:
-        """The server no longer keeps it for this client: another consumer may get it."""
+        """Whether the server no longer reserves the job for this client: another consumer may get
+        it."""
         return self._job.lost
 
     @property
     def goes_on(self) -> bool:
-        """This thread will take the next job from the same loop, and so may have it pushed with the
-        answer to what settles this one, a round trip earlier."""
+        """Whether this thread will take the next job from the same loop. If so, the node may push
+        that job with the reply to the command that settles this one, which saves a round trip."""
         return self._job.goes_on
 
     @goes_on.setter
@@ -68,8 +69,11 @@ class HeldJob(jobs.JobFields, Blocking[jobs.HeldJob]):
     requeue: Final = blocking(jobs.HeldJob.requeue)
 
     def release(self) -> None:
-        """Send nothing more for it. The caller takes care of it by its id, or the server delivers
-        it again when its time is over."""
+        """Send nothing more for the job.
+
+        The caller takes care of the job by its id, or the server delivers it again after its retry
+        time.
+        """
 
         async def release(job: jobs.HeldJob) -> None:
             job.release()
@@ -81,17 +85,17 @@ class HeldJob(jobs.JobFields, Blocking[jobs.HeldJob]):
 
 
 class Jobs(Iterator[HeldJob]):
-    """The worker loop: ``for job in client.jobs("queue")``. It is for one thread; ``stop`` and
-    ``close`` may be called by others.
+    """The worker loop: ``for job in client.jobs("queue")``. It is for one thread; others may call
+    ``stop`` and ``close``.
 
-    - Asking for the next job acknowledges the one before, unless it is settled.
-    - Leaving the loop by ``break`` or an exception gives the current job back (NACK): at the end of
-      the ``with`` block if the loop is in one (``with client.jobs("q") as jobs: for job in jobs:
-      ...``), else in the background as soon as Python disposes of the loop, at the latest when
-      the client closes.
-    - To leave after a job that is done: ``job.ack()``, then ``break``; or ``stop()``.
+    - Asking for the next job acknowledges the previous one, unless it is already settled.
+    - Leaving the loop by ``break`` or an exception gives the current job back (NACK). If the loop
+      is in a block (``with client.jobs("q") as jobs: for job in jobs: ...``), this happens at the
+      end of the block. Otherwise it happens in the background as soon as Python disposes of the
+      loop, or at the latest when the client is closed.
+    - To leave after finishing a job, call ``job.ack()`` and then ``break``, or call ``stop``.
 
-    Fetching raises what ``Client.get`` raises.
+    Fetching a job raises the same exceptions as ``Client.get``.
     """
 
     def __init__(self, portal: Portal, start: Callable[[Client], jobs.Jobs]) -> None:
@@ -113,7 +117,7 @@ class Jobs(Iterator[HeldJob]):
         except StopAsyncIteration:
             raise StopIteration from None
         if job.processing is not None:
-            # What it did in the loop's thread is not seen in this one.
+            # ``activate`` was called in the loop's thread, which has no effect on this one.
             job.processing.activate()
             self._processing = job.processing
         return HeldJob(self._portal, self._loop, job)
@@ -124,24 +128,26 @@ class Jobs(Iterator[HeldJob]):
             self._processing = None
 
     def __del__(self) -> None:
-        if hasattr(self, "_processing"):  # it began
+        if hasattr(self, "_processing"):  # the constructor has finished
             self._leave()
 
     def stop(self) -> None:
-        """Take nothing new: the loop ends when it asks for the next one, or at once if it waits.
+        """Take no more jobs: the loop ends when it asks for the next job, or at once if it waits.
 
-        What is in hand can be finished, and is acknowledged as always.
+        The current job can be finished, and is acknowledged as usual.
         """
         self._run(jobs.Jobs.stop)
 
     def close(self) -> None:
-        """Give back what is not settled. Errors are not raised: the server delivers it again when
-        its time is over."""
+        """Give back the current job if it is not settled.
+
+        Does not raise if that fails: the server delivers the job again after its retry time.
+        """
         self._leave()
         try:
             self._run(jobs.Jobs.aclose)
         except ConnectionLost:
-            pass  # the client is closed, which gave it back
+            pass  # the client is closed, and has given the job back
 
     def _run(self, call: Callable[[jobs.Jobs], Awaitable[R]]) -> R:
         return self._portal.run(lambda _: call(self._jobs), loop=self._loop)

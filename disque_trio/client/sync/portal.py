@@ -1,4 +1,4 @@
-"""The way from threads to the client that runs in a Trio loop, and back."""
+"""Runs calls from threads on the client in its Trio loop."""
 
 import os
 import threading
@@ -17,9 +17,9 @@ R = TypeVar("R")
 
 
 class Portal:
-    """Runs calls of a client of its own, which is connected in a Trio loop of a thread of its own.
+    """Runs the calls of a client, which lives in a Trio loop in a thread of its own.
 
-    A child made by ``os.fork`` has no such thread: at its first call a new client is connected.
+    A child made by ``os.fork`` has no such thread: its first call connects a new client.
 
     Args:
         connect: makes the client.
@@ -35,10 +35,10 @@ class Portal:
         _portals.add(self)
 
     def loop(self) -> Loop[Client]:
-        """The loop of this process.
+        """Return the loop in this process; connect a client if there is none.
 
         Raises:
-            ConnectionLost: the client is closed; or it is new here, and no node can be reached.
+            ConnectionLost: the client is closed, or no node can be reached for a new one.
         """
         loop = self._loop
         if loop is None:
@@ -56,15 +56,15 @@ class Portal:
         keep: Callable[[R], None] = lambda _: None,
         loop: Loop[Client] | None = None,
     ) -> R:
-        """Await ``function`` of the client in its loop, and return or raise the outcome.
+        """Await ``function(client)`` in the client's loop, and return or raise the outcome.
 
         Args:
-            keep: takes the result if the wait for it was broken by an exception in this thread
-                (KeyboardInterrupt).
-            loop: the only one that will do, for what belongs to a client; None: that of now.
+            keep: called with the result if an exception in this thread (KeyboardInterrupt)
+                interrupted the wait for it.
+            loop: the loop to use, for objects that belong to one client; None: the current loop.
 
         Raises:
-            ConnectionLost: the client is closed, or what belongs to it was made before a fork.
+            ConnectionLost: the client is closed, or the object was made before a fork.
         """
         loop = loop or self.loop()
         client = loop.value
@@ -72,15 +72,16 @@ class Portal:
             return loop.run(tracing.carried(lambda: function(client)), keep)
 
     async def run_beside(self, function: Callable[[Client], Awaitable[R]]) -> R:
-        """``run`` for tasks of other loops, of Trio or asyncio, which it does not block. When such
-        a task is cancelled, so is the call.
+        """Like ``run``, but for tasks of other Trio or asyncio loops, which it does not block.
+
+        If the task is cancelled, so is the call.
 
         Raises:
-            ConnectionLost: as ``run``.
+            ConnectionLost: as for ``run``.
         """
         loop = self._loop
         if loop is None:
-            # Connecting takes a thread, and time.
+            # Connecting blocks a thread, and takes time.
             loop = await in_thread(self.loop)
         client = loop.value
         with _lost_with_its_loop():
@@ -88,7 +89,7 @@ class Portal:
             return await outcome_of(*loop.submit(call))
 
     def close(self) -> None:
-        """Disconnect; what is held is given back. May be called again."""
+        """Disconnect; jobs that are held are given back. May be called again."""
         with self._opening:
             self._closed = True
             loop, self._loop = self._loop, None
@@ -96,19 +97,20 @@ class Portal:
             loop.close()
 
     def forked(self) -> None:
-        """Begin anew, in a child: nobody else runs there, and its parent has the connections."""
+        """Start over in a forked child, where no other thread runs and the parent keeps the
+        connections."""
         self._opening = threading.Lock()
         self._loop = None
 
 
 @contextmanager
 def _lost_with_its_loop() -> Iterator[None]:
-    """Raises ConnectionLost where the loop of a client has ended."""
+    """Raise ConnectionLost if the client's loop has ended."""
     try:
         yield
     except LoopEnded as ended:
         raise ConnectionLost(
-            f"the client cannot be used any more: {ended}", maybe_executed=ended.begun
+            f"the client can no longer be used: {ended}", maybe_executed=ended.begun
         ) from None
 
 

@@ -1,1 +1,1 @@
-"""Asks the nodes, and writes down who did what."""
+"""Talks to the nodes, and writes the audit."""

@@ -1,31 +1,35 @@
-"""Who may come in: nobody has to log in, a file of users, or the users of the cluster."""
+"""Who may log in: anybody without a login, the users in a file, or the users of the cluster."""
 
+import time
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Protocol
 
 import trio
 
 from disque_trio.console.io.calls import Calls
-from disque_trio.console.model.nodes import Nodes
 from disque_trio.console.model.passwords import NOBODY, User, is_password, read_users
 from disque_trio.console.model.roles import Role
 from disque_trio.console.model.sessions import Session
+from disque_trio.overview.nodes import Nodes
 from disque_trio.process.logs import Log
 from disque_trio.respclient.errors import AuthError, DisqueError, NoPermError
 from disque_trio.respclient.login import Login
 from disque_trio.respclient.tls import Tls
 
 ANYBODY: Final = "anybody"
-_HASHING: Final = 2  # passwords at once: each takes 16 MiB and a CPU for 50 ms
+_HASHING: Final = 2  # passwords hashed at once: each takes 16 MiB and 50 ms of CPU time
+_WAITING: Final = 100  # passwords waiting to be hashed
+LOOK_AGAIN: Final = 5.0  # s between checks of the cluster's users
 
 
 class AccountsAway(Exception):
-    """Nobody can be let in now; the text says why."""
+    """Nobody can log in now; the text says why."""
 
 
 class Accounts(Protocol):
-    """Those who may come in.
+    """The users who may log in.
 
     Attributes:
         wanted: whether visitors have to log in.
@@ -34,19 +38,22 @@ class Accounts(Protocol):
     wanted: bool
 
     async def role(self, user: str, password: str) -> Role | None:
-        """The role of a user; None: user or password are wrong. Raises AccountsAway."""
+        """The role of a user; None if the user or password is wrong. Raises AccountsAway."""
+
+    def mark(self, user: str) -> str:
+        """The mark of the user's password, for ``Session``; empty if there is none."""
 
     def begun(self, session: Session, password: str) -> None:
-        """The user has a session now."""
+        """Note that the user's session has begun."""
 
     def still(self, session: Session) -> Role | None:
-        """What the user of a session may do now; None: nothing, any more."""
+        """The current role of a session's user; None if the user may no longer do anything."""
 
     def calls(self, session: Session) -> Calls:
-        """What sends the commands of a session."""
+        """Sends the commands of a session."""
 
     def ended(self, session: Session) -> None:
-        """The session is over."""
+        """Note that the session has ended."""
 
 
 class Everybody:
@@ -59,6 +66,9 @@ class Everybody:
 
     async def role(self, user: str, password: str) -> Role | None:
         return Role.ADMIN
+
+    def mark(self, user: str) -> str:
+        return ""
 
     def begun(self, session: Session, password: str) -> None:
         pass
@@ -74,7 +84,7 @@ class Everybody:
 
 
 class FileAccounts:
-    """The users of a file, which is read again when it has changed.
+    """The users in a file, which is read again when it changes.
 
     Raises:
         OSError, ValueError: the file cannot be read.
@@ -91,17 +101,23 @@ class FileAccounts:
         self._hashing = trio.CapacityLimiter(_HASHING)
 
     async def role(self, user: str, password: str) -> Role | None:
+        if self._hashing.statistics().tasks_waiting >= _WAITING:
+            raise AccountsAway("too many logins at once")
         found = self._read().get(user)
         hash = found.hash if found else NOBODY
         right = await trio.to_thread.run_sync(is_password, password, hash, limiter=self._hashing)
         return found.role if found and right else None
+
+    def mark(self, user: str) -> str:
+        found = self._read().get(user)
+        return found.mark if found else ""
 
     def begun(self, session: Session, password: str) -> None:
         pass
 
     def still(self, session: Session) -> Role | None:
         found = self._read().get(session.user)
-        return found.role if found else None
+        return found.role if found and found.mark == session.mark else None
 
     def calls(self, session: Session) -> Calls:
         return self._calls
@@ -116,8 +132,8 @@ class FileAccounts:
             try:
                 self._users = read_users(self._path.read_text(encoding="utf-8"))
             except (OSError, ValueError) as error:
-                # It may be half written; those who were there before stay.
-                self._log.warning("the file of users cannot be read", why=str(error))
+                # It may be half written, so keep the users from before.
+                self._log.warning("cannot read the users file", why=str(error))
         return self._users
 
     def _now(self) -> tuple[int, int]:
@@ -134,15 +150,26 @@ _PROBES: Final[Sequence[tuple[Role, tuple[str, ...]]]] = (
     (Role.OPERATOR, ("NACK", _UNKNOWN_JOB)),
     (Role.VIEWER, ("QGET",)),
 )
-"""Commands that change nothing, by what they show that a user may."""
+"""Harmless commands, by the permission that they prove."""
+
+
+@dataclass(slots=True)
+class _Guest:
+    """A logged-in user of the cluster. until: when the session ends (s since the epoch)."""
+
+    login: Login
+    calls: Calls
+    role: Role
+    until: float
 
 
 class AclAccounts:
     """The users of the cluster (ACL). The commands of a session run as its user, so the nodes
-    decide what is let; the role is what the console offers.
+    decide what is allowed; the role only decides what the console offers. It is checked again every
+    ``LOOK_AGAIN`` s; the session ends if the user can no longer log in.
 
-    Passwords are kept in memory for as long as the session lasts: whoever is logged in has to log
-    in again when the console was restarted.
+    Passwords are kept in memory while the session lasts, so everybody has to log in again after a
+    restart of the console.
     """
 
     wanted = True
@@ -151,33 +178,65 @@ class AclAccounts:
         self._nursery = nursery
         self._nodes = nodes
         self._tls = tls
-        self._open: dict[str, Calls] = {}  # by the id of the session
+        self._guests: dict[str, _Guest] = {}  # by the id of the session
+        nursery.start_soon(self._look_again)
 
     async def role(self, user: str, password: str) -> Role | None:
-        calls = self._calls_of(user, password)
+        return await self._role(Login(user, password, self._tls))
+
+    def mark(self, user: str) -> str:
+        return ""
+
+    def begun(self, session: Session, password: str) -> None:
+        login = Login(session.user, password, self._tls)
+        calls = Calls(self._nursery, self._nodes, login)
+        self._guests[session.id] = _Guest(login, calls, session.role, session.expires)
+
+    def still(self, session: Session) -> Role | None:
+        guest = self._guests.get(session.id)
+        if guest is None:
+            return None
+        guest.until = max(guest.until, session.expires)
+        return guest.role
+
+    def calls(self, session: Session) -> Calls:
+        guest = self._guests.get(session.id)
+        # If the session has just ended, its commands reach no node.
+        return guest.calls if guest else Calls(self._nursery, Nodes(), Login())
+
+    def ended(self, session: Session) -> None:
+        self._end(session.id)
+
+    def _end(self, id: str) -> None:
+        guest = self._guests.pop(id, None)
+        if guest is not None:
+            guest.calls.close()
+
+    async def _look_again(self) -> None:
+        while True:
+            await trio.sleep(LOOK_AGAIN)
+            for id, guest in list(self._guests.items()):
+                role: Role | None = None
+                if guest.until > time.time():
+                    try:
+                        role = await self._role(guest.login)
+                    except AccountsAway:
+                        continue  # no node can be asked, so the user can do nothing anyway
+                if role is None:
+                    self._end(id)
+                else:
+                    guest.role = role
+
+    async def _role(self, login: Login) -> Role | None:
+        """Raises AccountsAway."""
+        # Open new connections: existing ones survive a change of the password.
+        calls = Calls(self._nursery, self._nodes, login)
         try:
-            return await self._role(calls)
+            return await self._probe(calls)
         finally:
             calls.close()
 
-    def begun(self, session: Session, password: str) -> None:
-        self._open[session.id] = self._calls_of(session.user, password)
-
-    def still(self, session: Session) -> Role | None:
-        return session.role if session.id in self._open else None
-
-    def calls(self, session: Session) -> Calls:
-        return self._open[session.id]
-
-    def ended(self, session: Session) -> None:
-        calls = self._open.pop(session.id, None)
-        if calls is not None:
-            calls.close()
-
-    def _calls_of(self, user: str, password: str) -> Calls:
-        return Calls(self._nursery, self._nodes, Login(user, password, self._tls))
-
-    async def _role(self, calls: Calls) -> Role | None:
+    async def _probe(self, calls: Calls) -> Role | None:
         for role, command in _PROBES:
             address, reply = await calls.any(*command)
             if isinstance(reply, AuthError):

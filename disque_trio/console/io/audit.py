@@ -1,13 +1,15 @@
-"""Writes down who did what: a line before an action, and one behind it with what came of it."""
+"""Records who did what: a line before each action, and one with the result after it."""
 
+import errno
 import json
 import os
 import time
 from datetime import UTC, datetime
-from typing import IO
+from pathlib import Path
 
 import trio
 
+from disque_trio.disk import sync_directory
 from disque_trio.process.logs import Log
 
 
@@ -15,7 +17,7 @@ class Audit:
     """The audit lines of the console.
 
     Args:
-        path: file to append to; empty: the lines are in the log.
+        path: file to append to; if empty, the lines go to the log.
 
     Raises:
         OSError: the file cannot be opened.
@@ -23,15 +25,17 @@ class Audit:
 
     def __init__(self, path: str, log: Log) -> None:
         self._log = log
-        self._path = path
-        self._file: IO[str] | None = None
+        self._file: int | None = None
         if path:
-            descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o640)
-            self._file = os.fdopen(descriptor, "a", encoding="utf-8")
+            new = not Path(path).exists()
+            self._file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o640)
+            if new:
+                sync_directory(Path(path).parent)
+        self._half = False  # the last line may have been written in part
         self._lock = trio.Lock()
 
     async def write(self, event: str, **fields: object) -> None:
-        """Write a line; it is in the file when this returns.
+        """Write a line and sync it to disk.
 
         Raises:
             OSError: it cannot be written.
@@ -42,14 +46,39 @@ class Audit:
         moment = datetime.fromtimestamp(time.time(), UTC).isoformat(timespec="milliseconds")
         line = json.dumps({"time": moment, "event": event, **fields}, default=str) + "\n"
         async with self._lock:
-            await trio.to_thread.run_sync(self._append, line)
+            await trio.to_thread.run_sync(self._append, self._file, line.encode())
+
+    async def note(self, event: str, **fields: object) -> None:
+        """Like ``write``, for what is over or refused anyway: if the line cannot be written, it
+        goes to the log."""
+        try:
+            await self.write(event, **fields)
+        except OSError as error:
+            line = {"event": event, **fields}
+            self._log.warning("cannot write the audit", error=str(error), line=line)
+
+    async def action(self, **fields: object) -> None:
+        """Write the line of an action, whose ``result`` is one of the fields.
+
+        Raises:
+            OSError: the result is "asked", and the line cannot be written: nothing is done without.
+        """
+        write = self.write if fields["result"] == "asked" else self.note
+        await write("action", **fields)
 
     def close(self) -> None:
         """Close the file."""
         if self._file is not None:
-            self._file.close()
+            os.close(self._file)
 
-    def _append(self, line: str) -> None:
-        assert self._file is not None
-        self._file.write(line)
-        self._file.flush()
+    def _append(self, file: int, line: bytes) -> None:
+        rest = b"\n" + line if self._half else line
+        self._half = True
+        while rest:
+            rest = rest[os.write(file, rest) :]
+        try:
+            os.fsync(file)
+        except OSError as error:
+            if error.errno != errno.EINVAL:  # a pipe or a terminal
+                raise
+        self._half = False

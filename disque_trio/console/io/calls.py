@@ -1,4 +1,4 @@
-"""Commands of visitors: to one node, to one that answers, to all. Errors are values."""
+"""Sends visitors' commands to one node, any node or all nodes. Errors are values."""
 
 from collections.abc import Sequence
 from typing import Final, TypeAlias
@@ -7,19 +7,19 @@ import trio
 
 from disque_trio.client.nodes import parse_address
 from disque_trio.console.model.action import Order, Where
-from disque_trio.console.model.nodes import Nodes
+from disque_trio.overview.nodes import Nodes
 from disque_trio.resp.command import Argument
 from disque_trio.respclient.connection import Connection, Connector, Reply
 from disque_trio.respclient.errors import ConnectionLost, DisqueError
 from disque_trio.respclient.login import Login
 
 LIMIT: Final = 5.0  # s for an answer
-LONG_LIMIT: Final = 60.0  # s for those that walk over a queue on all nodes
+LONG_LIMIT: Final = 60.0  # s for commands that walk a queue on all nodes
 
 _LONG: Final = frozenset({"QPURGE", "QMOVE", "REDRIVE"})
 
 Answer: TypeAlias = "tuple[str, Reply]"
-"""The address of a node, and what it said; a ``DisqueError`` where it did not."""
+"""The address of a node, and its reply; a ``DisqueError`` if it did not answer."""
 
 
 class Calls:
@@ -27,7 +27,7 @@ class Calls:
 
     Args:
         nursery: where connections are served.
-        nodes: those that are known.
+        nodes: the known nodes.
         login: of the user.
     """
 
@@ -36,14 +36,16 @@ class Calls:
         self._connector = Connector(nursery, login, LIMIT)
         self._connections: dict[str, Connection] = {}
         self._opening: dict[str, trio.Lock] = {}
+        self._failures: dict[str, tuple[float, str]] = {}  # when the last one was, and why
+        self._closed = False
 
     async def to(self, address: str, *command: Argument) -> Reply:
-        """What the node at ``address`` says; an error is returned."""
+        """The reply of the node at ``address``; errors are returned."""
         [reply] = await self.many(address, [command])
         return reply
 
     async def many(self, address: str, commands: Sequence[Sequence[Argument]]) -> list[Reply]:
-        """What a node says to several commands, sent at once; errors stand in the list."""
+        """The replies of a node to several commands sent at once; errors are in the list."""
         if not commands:
             return []
         long = any(str(command[0]).upper() in _LONG for command in commands)
@@ -54,13 +56,13 @@ class Calls:
             return [error for _ in commands]
         with trio.move_on_after(limit):
             return await connection.execute_many(commands)
-        # What follows would wait behind the answer that does not come.
+        # Later commands would wait for the missing reply.
         connection.close("no answer in time")
         lost = ConnectionLost(f"{address}: no answer within {limit:g} s", maybe_executed=True)
         return [lost for _ in commands]
 
     async def every(self, *command: Argument, but: str = "") -> list[Answer]:
-        """What all nodes that are there say, by address; the node ``but`` is not asked."""
+        """The replies of all reachable nodes, by address, except ``but``."""
         addresses = [state.address for state in self._nodes.here() if state.address != but]
         answers: dict[str, Reply] = {}
 
@@ -73,8 +75,8 @@ class Calls:
         return [(address, answers[address]) for address in addresses]
 
     async def any(self, *command: Argument) -> Answer:
-        """What the first node says that can be reached. One that may have run the command is not
-        followed by another. Nodes that leave come last."""
+        """The reply of the first node that can be reached; no other node is tried once a node may
+        have run the command. Leaving nodes come last."""
         states = sorted(self._nodes.here(), key=lambda state: state.leaving)
         answer: Answer = "", ConnectionLost("no node answers")
         for state in states:
@@ -85,7 +87,7 @@ class Calls:
         return answer
 
     async def run(self, order: Order) -> list[Answer]:
-        """Do what an action wants."""
+        """Send the command of an order."""
         if order.where is Where.EVERY:
             answers = await self.every(*order.command, but=order.but)
             return answers or [("", ConnectionLost("no node answers"))]
@@ -93,24 +95,37 @@ class Calls:
             return [await self.any(*order.command)]
         assert isinstance(order.where, str)
         if self._nodes.get(order.where) is None:
-            # A form can say anything; nobody but nodes gets to see a password.
-            return [("", ConnectionLost(f"{order.where!r:.80} is no node of the cluster"))]
+            # A form can contain anything, and only nodes may see a password.
+            return [("", ConnectionLost(f"{order.where!r:.80} is not a node of the cluster"))]
         return [(order.where, await self.to(order.where, *order.command))]
 
     def close(self) -> None:
-        """Hang up on all nodes."""
+        """Close all connections permanently."""
+        self._closed = True
         for connection in self._connections.values():
             connection.close()
         self._connections.clear()
 
     async def _connection(self, address: str) -> Connection:
         """Raises DisqueError."""
+        asked = trio.current_time()
         async with self._opening.setdefault(address, trio.Lock()):
             connection = self._connections.get(address)
             if connection is None or connection.closed:
-                try:
-                    connection = await self._connector.open(parse_address(address))
-                except ConnectionLost as error:
-                    raise ConnectionLost(f"{address}: {error}") from error
+                if not self._closed:
+                    failed, why = self._failures.get(address, (asked, ""))
+                    if failed > asked:
+                        # The attempt of somebody else failed meanwhile: another would take as long.
+                        raise ConnectionLost(why)
+                    try:
+                        connection = await self._connector.open(parse_address(address))
+                    except ConnectionLost as error:
+                        why = f"{address}: {error}"
+                        self._failures[address] = trio.current_time(), why
+                        raise ConnectionLost(why) from error
+                if connection is None or self._closed:
+                    if connection is not None:
+                        connection.close()
+                    raise ConnectionLost(f"{address}: the session is over")
                 self._connections[address] = connection
             return connection

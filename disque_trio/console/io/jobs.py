@@ -1,4 +1,4 @@
-"""Finds jobs: a page at a time by the cursors of the nodes, or one of them everywhere."""
+"""Finds jobs: page by page with the nodes' cursors, or one job on all nodes."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -11,24 +11,24 @@ from disque_trio.console.io.calls import Answer, Calls
 from disque_trio.console.model.job_scans import JobFilter, Place
 from disque_trio.console.model.jobs import JobCopy, JobView, merge, read_copy
 from disque_trio.console.model.letters import JobCopyAt
-from disque_trio.console.model.names import to_bytes
-from disque_trio.console.model.nodes import Nodes
+from disque_trio.overview.names import to_bytes
+from disque_trio.overview.nodes import Nodes
 from disque_trio.respclient.connection import Reply
-from disque_trio.respclient.errors import DisqueError, ProtocolError
+from disque_trio.respclient.errors import DisqueError, ProtocolError, ReplyError
 
 PAGE: Final = 50  # jobs
-STEP: Final = 1_500  # jobs that a node visits for one JSCAN: its most
-VISITED: Final = 30_000  # jobs for a page
-SECONDS: Final = 0.2  # for a page
-AT_ONCE: Final = 10  # SHOWs that are sent together
-LETTERS: Final = 200  # jobs of a queue, of each node
-LIGHT: Final = 16 << 10  # bytes: of jobs that are larger on the average few are looked at
-BODIES: Final = 8 << 20  # bytes of bodies for a page: SHOW always has them
+STEP: Final = 1_500  # jobs that a node visits for one JSCAN: the maximum
+VISITED: Final = 30_000  # jobs visited for a page
+SECONDS: Final = 0.2  # time limit for a page
+AT_ONCE: Final = 10  # SHOW commands sent together
+LETTERS: Final = 200  # jobs of a queue, on each node
+LIGHT: Final = 16 << 10  # bytes: read fewer jobs if they are larger on average
+BODIES: Final = 8 << 20  # bytes of bodies for a page: SHOW always sends them
 
 
 @dataclass(slots=True)
 class Found:
-    """A job of a page. address: of the node that told of it. copy: None: not asked, or gone."""
+    """A job on a page. address: of the node that listed it. copy: None if not read, or gone."""
 
     id: str
     address: str
@@ -37,13 +37,13 @@ class Found:
 
 @dataclass(slots=True)
 class JobPage:
-    """Jobs that were found.
+    """A page of jobs.
 
     Attributes:
-        visited: how many jobs nodes have looked at, or a few more.
-        next: where to go on; None: there are no more.
-        untold: how many were not asked about, as the bodies before them were large.
-        problems: nodes that did not answer, and why.
+        visited: how many jobs the nodes have scanned, or a few more.
+        next: where the next page begins; None if there is none.
+        untold: how many were not read, because the bodies before them were large.
+        problems: the nodes that did not answer, and why.
     """
 
     jobs: list[Found] = field(default_factory=list)
@@ -54,14 +54,14 @@ class JobPage:
 
 
 class Jobs:
-    """Looks for jobs on the nodes that are here."""
+    """Looks for jobs on the reachable nodes."""
 
     def __init__(self, calls: Calls, nodes: Nodes) -> None:
         self._calls = calls
         self._nodes = nodes
 
     async def page(self, wanted: JobFilter, place: Place, size: int = PAGE) -> JobPage:
-        """Jobs from ``place`` on: some ``size``, or fewer where many have to be visited."""
+        """Jobs from ``place``: about ``size``, or fewer if the scan takes too long."""
         page = JobPage()
         seen: set[str] = set()
         until = trio.current_time() + SECONDS
@@ -79,12 +79,12 @@ class Jobs:
                     state.address, "JSCAN", cursor, "COUNT", count, *wanted.words
                 )
                 try:
-                    following, ids = _page(reply)
+                    following, ids = read_page(reply, wanted)
                 except DisqueError as error:
                     page.problems.append((state.address, error))
                     break
                 if len(ids) > size and count > size:
-                    count = size  # too many at once: rather in small steps
+                    count = size  # too many at once: use small steps
                     continue
                 page.visited += min(count, state.number("registered_jobs") or count)
                 page.jobs += [Found(id, state.address) for id in ids if id not in seen]
@@ -98,7 +98,7 @@ class Jobs:
         return page
 
     async def tell(self, page: JobPage) -> None:
-        """Ask what the jobs of a page are."""
+        """Read the jobs of a page."""
         spent = 0
         for part in _parts(page.jobs):
             if spent > BODIES:
@@ -111,8 +111,8 @@ class Jobs:
                 spent += len(found.copy.body) if found.copy else 0
 
     async def letters(self, queue: str) -> tuple[list[JobCopyAt], list[Answer]]:
-        """The first jobs of a queue of each node, up to ``LETTERS``, fewer where bodies are large.
-        Returns the errors of nodes that did not answer, too."""
+        """The first jobs of a queue on each node, up to ``LETTERS``, fewer if bodies are large, and
+        the errors of nodes that did not answer."""
         name = to_bytes(queue)
         page = JobPage()
 
@@ -137,32 +137,35 @@ class Jobs:
         return there, page.problems
 
     async def one(self, id: str) -> tuple[JobView | None, Sequence[Answer]]:
-        """What all nodes say of a job. Returns the errors of those that did not answer, too."""
-        answers = await self._calls.every("SHOW", id)
+        """A job as all nodes see it, and the errors of nodes that did not answer."""
+        answers = await self._calls.every("SHOW", id, "CLIENT")
+        if any(isinstance(reply, ReplyError) for _, reply in answers):
+            answers = await self._calls.every("SHOW", id)  # a node of an older release, or C Disque
         ids = {state.address: state.id for state in self._nodes.here()}
         problems = [answer for answer in answers if isinstance(answer[1], DisqueError)]
         return merge(answers, ids), problems
 
 
 def _size(reply: Reply) -> int:
-    """The bytes of the bodies of what QPEEK said; 0 of an error."""
+    """The total size of the bodies in a QPEEK reply; 0 for an error."""
     if isinstance(reply, DisqueError):
         return 0
     return sum(len(job.body) for job in replies.jobs(reply))
 
 
-def _page(reply: Reply) -> tuple[str, list[str]]:
-    """Raises DisqueError."""
+def read_page(reply: Reply, wanted: JobFilter) -> tuple[str, list[str]]:
+    """Read a JSCAN reply: the next cursor, and the ids of wanted jobs. Raises DisqueError."""
     if isinstance(reply, DisqueError):
         raise reply
     if not isinstance(reply, list):
-        raise ProtocolError("no answer to JSCAN")
+        raise ProtocolError("not a reply to JSCAN")
     cursor, found = replies.page(reply)
-    return cursor.decode(), [id.decode() for id in found if isinstance(id, bytes)]
+    ids = [id.decode() for id in found if isinstance(id, bytes)]
+    return cursor.decode(), [id for id in ids if wanted.takes(id)]
 
 
 def _parts(jobs: Iterable[Found]) -> list[list[Found]]:
-    """Jobs of the same node together, a few at a time."""
+    """The jobs of each node, in small batches."""
     parts: list[list[Found]] = []
     for found in jobs:
         last = parts[-1] if parts else []

@@ -1,4 +1,4 @@
-"""What nodes have said a moment ago, for all who look at the same."""
+"""A short-lived cache of replies, shared by visitors who look at the same page."""
 
 from collections.abc import Awaitable, Callable, Hashable
 from typing import Any, Final, TypeVar
@@ -14,7 +14,7 @@ _T = TypeVar("_T")
 
 
 class _Kept:
-    """One thing. until: when it is too old."""
+    """A cached value. until: when it expires."""
 
     def __init__(self) -> None:
         self.lock = trio.Lock()
@@ -22,13 +22,13 @@ class _Kept:
         self.value: Any = None
 
     def is_old(self, now: float) -> bool:
-        """Whether nobody needs it any more."""
+        """Whether it has expired and is unused."""
         return now >= self.until and not self.lock.locked()
 
 
 class Recent:
-    """Keeps what was found out for some seconds, for each user by itself, since users may not be
-    told the same. A page that is open asks every two seconds; nodes are asked less often."""
+    """Caches results for some seconds, separately for each user, because permissions differ. An
+    open page updates every two seconds; the nodes are asked less often."""
 
     def __init__(self) -> None:
         self._of: WeakKeyDictionary[Calls, dict[Hashable, _Kept]] = WeakKeyDictionary()
@@ -40,7 +40,7 @@ class Recent:
         find: Callable[[], Awaitable[_T]],
         seconds: float = KEPT,
     ) -> _T:
-        """What ``find`` has found within the last ``seconds``; those who wait for it share it."""
+        """The result of ``find`` from the last ``seconds``; concurrent callers share one call."""
         mine = self._of.setdefault(calls, {})
         now = trio.current_time()
         for old in [name for name, kept in mine.items() if kept.is_old(now) and name != key]:
@@ -54,5 +54,5 @@ class Recent:
             return value
 
     def clear(self) -> None:
-        """Something was done: all may be different."""
+        """Forget everything, after an action."""
         self._of.clear()

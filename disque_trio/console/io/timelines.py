@@ -1,4 +1,4 @@
-"""Reads the life of a job in event logs: not more than so much, in a thread."""
+"""Reads the history of a job from event logs, in a thread and with limits."""
 
 import gzip
 import os
@@ -13,12 +13,13 @@ import trio
 
 from disque_trio.console.model.life import Life, LifeEvent, files_of, read_event
 
-NEAR: Final = 16 << 20  # bytes that are read for a page
-FAR: Final = 512 << 20  # for one that was asked to look further
-SECONDS: Final = 10.0  # that this may take
-NAMES: Final = 200_000  # files of a directory that are looked at
+NEAR: Final = 16 << 20  # bytes read for a page
+FAR: Final = 512 << 20  # bytes read when asked to search further
+SECONDS: Final = 10.0  # time limit
+NAMES: Final = 200_000  # files of a directory to look at
 EVENTS: Final = 1_000  # lines of a job
 _CHUNK: Final = 1 << 20
+_LINE: Final = 4 << 20  # bytes: longer lines are split
 
 
 class Timelines:
@@ -33,7 +34,7 @@ class Timelines:
         self._limiter = trio.CapacityLimiter(2)
 
     async def of(self, id: str, since: float | None, limit: int = NEAR) -> Life:
-        """What is there about a job that was made at ``since`` (s); None: nobody knows when.
+        """The history of a job created at ``since`` (s); None if that is unknown.
 
         Args:
             limit: bytes of lines to read.
@@ -62,7 +63,7 @@ class Timelines:
         return life
 
     def _search(self, name: str, id: str, life: Life, limit: int, until: float) -> str:
-        """Look through a file. Returns why it was not read to its end; empty: it was."""
+        """Search a file. Returns why it was not read to the end; empty if it was."""
         try:
             with _open(self._directory / name) as file:
                 life.files += 1
@@ -76,13 +77,13 @@ class Timelines:
                     if time.monotonic() > until:
                         return f"after {SECONDS:g} s"
         except (OSError, EOFError, zlib.error) as error:
-            if not isinstance(error, FileNotFoundError):  # else it was closed or removed meanwhile
+            if not isinstance(error, FileNotFoundError):  # else it was closed or removed
                 life.problem = f"{name}: {error}"
         return ""
 
 
 def _open(path: Path) -> BinaryIO:
-    """The lines of a file, or of what it has become meanwhile. Raises OSError."""
+    """Open a file, even if it was renamed or compressed meanwhile. Raises OSError."""
     plain = path.with_name(path.name.removesuffix(".open").removesuffix(".gz"))
     packed = plain.with_name(plain.name + ".gz")
     for found in (path, plain, packed):
@@ -103,11 +104,14 @@ def _blocks(file: BinaryIO) -> Iterator[bytes]:
             rest = after
         else:
             rest += chunk
+            if len(rest) > _LINE:
+                yield rest  # not an event line; neither is the rest of it
+                rest = b""
     yield rest
 
 
 def _events(lines: bytes, id: str) -> list[LifeEvent]:
-    """What is said of a job. Few lines are, so only those are taken apart."""
+    """The events of a job. Only lines that contain its id are parsed."""
     found = []
     needle = id.encode()
     at = lines.find(needle)

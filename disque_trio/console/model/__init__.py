@@ -1,1 +1,1 @@
-"""What the console knows, without I/O and without a clock: moments are passed in."""
+"""The state and rules of the console, without I/O or a clock: times are passed in."""

@@ -1,12 +1,12 @@
-"""What an action is: a form becomes commands for nodes."""
+"""An action turns a form into commands for nodes."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import TypeAlias
 
-from disque_trio.console.model.names import unquoted
 from disque_trio.console.model.roles import Role
+from disque_trio.overview.names import unquoted
 
 Word: TypeAlias = "str | bytes | int"
 
@@ -14,14 +14,14 @@ Word: TypeAlias = "str | bytes | int"
 class Where(Enum):
     """Which nodes get a command."""
 
-    ANY = "any"  # one that answers; it tells the others if need be
+    ANY = "any"  # one that answers; it tells the others if necessary
     EVERY = "every"  # all that answer
 
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """A command. where: an address is that of one node. but: one that does not get it, of all.
-    needs: it is not sent when one before it has failed."""
+    """A command. where: the receivers, or the address of one node. but: a node to leave out. needs:
+    do not send it if an earlier one failed."""
 
     command: tuple[Word, ...]
     where: Where | str = Where.ANY
@@ -30,34 +30,36 @@ class Order:
 
 
 class Form:
-    """The fields of a form that was sent.
+    """The fields of a submitted form.
 
     Args:
         fields: the values of each field, in order.
+        stands_for: how many jobs it is about if it does not name them; 0 if it does.
     """
 
-    def __init__(self, fields: Mapping[str, Sequence[str]]) -> None:
+    def __init__(self, fields: Mapping[str, Sequence[str]], stands_for: int = 0) -> None:
         self._fields = fields
+        self.stands_for = stands_for
 
     @property
     def fields(self) -> Mapping[str, Sequence[str]]:
-        """All of them."""
+        """All fields."""
         return self._fields
 
     def get(self, name: str) -> str:
-        """A field without the spaces around it; empty: it is not there."""
+        """A field without the spaces around it; empty if it is missing."""
         return self.raw(name).strip()
 
     def raw(self, name: str) -> str:
-        """A field as it was sent, with line ends as they were typed."""
+        """A field as it was sent, with line ends as typed."""
         values = self._fields.get(name)
         return values[0].replace("\r\n", "\n") if values else ""
 
     def name(self, field: str = "queue") -> str:
-        """The name of a queue in a field that carries it quoted.
+        """The name of a queue in a field that contains it quoted.
 
         Raises:
-            ValueError: it is not there.
+            ValueError: it is missing.
         """
         values = self._fields.get(field)
         if not values or not values[0]:
@@ -69,23 +71,23 @@ class Form:
         return list(self._fields.get(field, ()))
 
     def number(self, field: str, least: float = 0.0, whole: bool = True) -> str:
-        """A number as it was typed; empty: none was.
+        """A number as it was typed; empty if there is none.
 
         Raises:
-            ValueError: it is no number, or too small.
+            ValueError: it is not a number, or too small.
         """
         text = self.get(field)
         if text:
             try:
                 value = int(text) if whole else float(text)
             except ValueError:
-                raise ValueError(f"{field}: {text!r} is no number") from None
+                raise ValueError(f"{field}: {text!r} is not a number") from None
             if not value >= least:
-                raise ValueError(f"{field}: at least {least:g}")
+                raise ValueError(f"{field}: must be at least {least:g}")
         return text
 
     def words(self, *names: str) -> list[Word]:
-        """Options of a command: the name and the number of each field that has one."""
+        """Options of a command: the name and value of each number field that is set."""
         found: list[Word] = []
         for name in names:
             if text := self.number(name):
@@ -95,15 +97,15 @@ class Form:
 
 @dataclass(frozen=True, slots=True)
 class Action:
-    """Something that can be done.
+    """Something that visitors can do.
 
     Attributes:
-        name: in the address. title: on the button. role: the least that may do it.
-        make: the commands. Raises ValueError: the form says something impossible.
-        asks: what is asked before, of the form; None: nothing is.
-        says: what is said of success, of the form and the replies (the errors left out).
-        danger: whether it takes something away for good.
-        hides: names of fields that no audit may have, of the form.
+        name: in the address. title: on the button. role: the lowest role that may do it.
+        make: the commands. Raises ValueError if the form is invalid.
+        asks: the question to confirm, from the form; None for no confirmation.
+        says: the message on success, from the form and the replies (errors left out).
+        danger: whether it destroys something permanently.
+        hides: names of fields to keep out of the audit, from the form.
     """
 
     name: str

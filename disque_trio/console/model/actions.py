@@ -1,8 +1,8 @@
-"""What can be done from the console: one table for buttons, checks of roles, routes and the audit.
+"""The actions of the console: one table for buttons, role checks, routes and the audit.
 
-An ``Action`` (``action.py``) turns the fields of a form into commands. To add one, write a
-function from a ``Form`` to a list of ``Order`` and put a line into ``ACTIONS``, or into the table
-of a module beside this one, which ``ACTIONS`` takes in.
+An ``Action`` (``action.py``) turns the fields of a form into commands. To add one, write a function
+from a ``Form`` to a list of ``Order`` and add a line to ``ACTIONS``, or to the table of another
+module in this package that ``ACTIONS`` includes.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -11,10 +11,10 @@ from typing import Final
 from disque_trio.console.model.action import Action, Form, Order, Where, Word
 from disque_trio.console.model.cluster_actions import CLUSTER_ACTIONS
 from disque_trio.console.model.job_actions import JOB_ACTIONS
-from disque_trio.console.model.names import shown, to_bytes
 from disque_trio.console.model.node_actions import NODE_ACTIONS
 from disque_trio.console.model.roles import Role
 from disque_trio.console.model.schedule_actions import SCHEDULE_ACTIONS
+from disque_trio.overview.names import shown, to_bytes
 
 
 def _about(text: str) -> Callable[[Form], str]:
@@ -35,9 +35,9 @@ def _said(text: str) -> Callable[[Form, Sequence[object]], str]:
 def _pause(form: Form) -> list[Order]:
     word = form.get("direction")
     if word not in ("in", "out", "all"):
-        raise ValueError("pause what comes in, what goes out, or all")
-    # "none" first: what was paused before is not added up. Each node is told by itself, as bcast
-    # does not reach those that no other node is connected to.
+        raise ValueError("pause in, out or all")
+    # "none" comes first, so that pauses do not add up. Each node gets its own command, because
+    # bcast does not reach nodes that no other node is connected to.
     return [Order(("PAUSE", to_bytes(form.name()), "none", word), Where.EVERY)]
 
 
@@ -59,7 +59,7 @@ def _redrive(form: Form) -> list[Order]:
 def _move(form: Form) -> list[Order]:
     to = form.raw("to").strip()
     if not to:
-        raise ValueError("say which queue the jobs are moved to")
+        raise ValueError("enter the queue to move the jobs to")
     return [Order(("QMOVE", to_bytes(form.name()), to_bytes(to), *form.words("count")))]
 
 
@@ -83,7 +83,7 @@ def _headers(text: str) -> list[Word]:
     for line in filter(None, map(str.strip, text.splitlines())):
         name, colon, value = line.partition(":")
         if not colon or not name.strip():
-            raise ValueError(f"headers: {line!r} is not like name: value")
+            raise ValueError(f"headers: {line!r} is not of the form name: value")
         pairs += [to_bytes(name.strip()), to_bytes(value.strip())]
     return ["HEADERS", len(pairs) // 2, *pairs] if pairs else []
 
@@ -91,11 +91,11 @@ def _headers(text: str) -> list[Word]:
 POLICY_NUMBERS: Final = (
     "attempts", "deadttl", "ttl", "retry", "replicate", "maxlen", "maxbytes", "burst", "active"
 )  # fmt: skip
-"""Options of a policy that are whole numbers; an empty field unsets them."""
+"""Policy options that are whole numbers; an empty field unsets them."""
 
 
 def escape_pattern(name: str) -> str:
-    """The name of a policy that is for just this queue, whatever characters are in its name."""
+    """The name of a policy for exactly this queue, whatever characters its name contains."""
     return "".join("\\" + letter if letter in "*?[\\" else letter for letter in name)
 
 
@@ -107,12 +107,12 @@ def _set_policy(form: Form) -> list[Order]:
     words += ["DEAD", to_bytes(form.raw("dead").strip()), "RATE", form.get("rate")]
     groups = form.get("groups")
     if groups not in ("", "fair", "fifo"):
-        raise ValueError("groups are fair or fifo, or none")
+        raise ValueError("groups must be fair, fifo or empty")
     words += ["GROUPS", groups]
     shortest = form.number("backoff-min", whole=False)
     longest = form.number("backoff-max", whole=False)
     if bool(shortest) != bool(longest):
-        raise ValueError("backoff needs a shortest and a longest pause")
+        raise ValueError("backoff needs both a shortest and a longest pause")
     words += ["BACKOFF", shortest or "0", longest or "0"]
     return [Order(("QSET", to_bytes(name), *words))]
 
@@ -131,27 +131,27 @@ ACTIONS: Final[Mapping[str, Action]] = {
         *JOB_ACTIONS,
         *CLUSTER_ACTIONS, *NODE_ACTIONS, *SCHEDULE_ACTIONS,
         Action("pause", "Pause", Role.OPERATOR, _pause, _said("{queue} is paused.")),
-        Action("resume", "Resume", Role.OPERATOR, _resume, _said("{queue} goes on.")),
+        Action("resume", "Resume", Role.OPERATOR, _resume, _said("{queue} is no longer paused.")),
         Action(
-            "purge", "Purge…", Role.OPERATOR, _purge, _said("{jobs} of {queue} cancelled."),
-            _about("Cancel all jobs that are queued in {queue}, on all nodes that can be reached? "
-                   "Delayed jobs and those with a worker stay."), danger=True,
+            "purge", "Purge…", Role.OPERATOR, _purge, _said("Cancelled {jobs} in {queue}."),
+            _about("Cancel all jobs queued in {queue}, on all reachable nodes? "
+                   "Delayed jobs and jobs with a worker stay."), danger=True,
         ),
         Action(
-            "redrive", "Redrive…", Role.OPERATOR, _redrive, _said("{jobs} of {queue} sent back."),
-            _about("Send dead letters of {queue} back?"),
+            "redrive", "Redrive…", Role.OPERATOR, _redrive, _said("Sent {jobs} from {queue} back."),
+            _about("Send dead letters from {queue} back?"),
         ),
         Action(
-            "move", "Move…", Role.OPERATOR, _move, _said("{jobs} of {queue} moved."),
-            _about("Move jobs that are queued in {queue} to another queue?"),
+            "move", "Move…", Role.OPERATOR, _move, _said("Moved {jobs} from {queue}."),
+            _about("Move queued jobs from {queue} to another queue?"),
         ),
         Action("add", "Add job", Role.OPERATOR, _add, lambda form, replies: "Added " + ", ".join(
             reply.decode() for reply in replies if isinstance(reply, bytes)) + "."),
         Action("policy", "Save policy", Role.ADMIN, _set_policy,
-               _of_policy("The policy of {policy} is saved.")),
+               _of_policy("The policy of {policy} has been saved.")),
         Action(
             "unpolicy", "Delete policy…", Role.ADMIN, _delete_policy,
-            _of_policy("The policy of {policy} is deleted."),
+            _of_policy("The policy of {policy} has been deleted."),
             lambda form: f"Delete the policy of {shown(form.name('policy'))}?", danger=True,
         ),
     )

@@ -1,4 +1,4 @@
-"""Queues of a bananaq and their groups (QSTATUS)."""
+"""The queues of a bananaq and their groups (QSTATUS)."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ COUNTS: Final = ("total", "inprogress", "redo", "done", "available", "consumers"
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """A group of a queue; the fields are counts of events, but ``consumers``."""
+    """A group of a queue. All fields but ``consumers`` count events."""
 
     queue: str
     name: str
@@ -25,7 +25,7 @@ class Group:
 
     @property
     def lag(self) -> int:
-        """Events that somebody has still to be given."""
+        """Events not yet delivered to the group, or to be redelivered."""
         return self.available + self.redo
 
 
@@ -38,10 +38,10 @@ class Queue:
 
 
 def read(reply: Reply) -> list[Queue]:
-    """What QSTATUS said.
+    """Read a reply to QSTATUS.
 
     Raises:
-        ProtocolError: it is no answer of QSTATUS.
+        ProtocolError: it is not a reply to QSTATUS.
     """
     found = []
     for entry in elements(reply):
@@ -57,7 +57,7 @@ def read(reply: Reply) -> list[Queue]:
 
 
 def find(queues: Sequence[Queue], search: str) -> list[Queue]:
-    """Those with ``search`` in their name or that of a group, those with the most lag first."""
+    """The queues with ``search`` in their name or a group's name, most lag first."""
     wanted = search.lower()
     rows = [
         queue

@@ -1,4 +1,4 @@
-"""Who is connected to the nodes (CLIENT LIST)."""
+"""The clients of the nodes (CLIENT LIST)."""
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -10,14 +10,14 @@ _LINE: Final = re.compile(
     r"tot-mem=(\d+) .*?cmd=(.*?) user=(\S*)(?: |$)"
 )
 WORK: Final = frozenset(
-    {"getjob", "getjobs", "consume", "working", "ackjob", "fastack", "nack", "enqueue"}
+    {"getjob", "getjobs", "consume", "credit", "working", "ackjob", "fastack", "nack", "enqueue"}
 )
-"""Commands of workers."""
+"""Commands that workers send."""
 
 
 @dataclass(frozen=True, slots=True)
 class Client:
-    """A connection. node: the address of the node that has it. age, idle: s. memory: bytes."""
+    """A client connection. node: the address of its node. age, idle: s. memory: bytes."""
 
     node: str
     id: int
@@ -32,17 +32,17 @@ class Client:
 
     @property
     def blocked(self) -> bool:
-        """Whether it waits for something."""
+        """Whether it waits for a reply."""
         return "b" in self.flags
 
     @property
     def monitors(self) -> bool:
-        """Whether it sees all commands."""
+        """Whether it is in MONITOR mode."""
         return "O" in self.flags
 
     @property
     def works(self) -> bool:
-        """Whether what it said last is what workers say."""
+        """Whether its last command is one of a worker's."""
         return self.command.partition("|")[0].lower() in WORK
 
 
@@ -56,11 +56,11 @@ KEYS: Final[Mapping[str, Callable[[Client], Any]]] = {
     "command": lambda client: client.command,
     "memory": lambda client: client.memory,
 }
-"""What can be sorted by."""
+"""The keys to sort by."""
 
 
 def read_clients(node: str, text: str) -> list[Client]:
-    """The lines of a node; what cannot be read is left out."""
+    """Read a node's lines; unreadable ones are left out."""
     found = []
     for line in text.split("\n"):
         match = _LINE.match(line)
@@ -76,7 +76,7 @@ def read_clients(node: str, text: str) -> list[Client]:
 
 
 def find(clients: Iterable[Client], search: str, sort: str, descending: bool) -> Sequence[Client]:
-    """Those with ``search`` in their name, address, user, command or node, sorted by one of
+    """The clients with ``search`` in their name, address, user, command or node, sorted by one of
     ``KEYS``."""
     wanted = search.lower()
     found = [

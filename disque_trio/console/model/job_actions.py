@@ -1,4 +1,4 @@
-"""What can be done with single jobs, or with several that were ticked or shown."""
+"""Actions on single jobs, or on several that were selected or shown."""
 
 from collections.abc import Callable, Sequence
 from hashlib import sha256
@@ -6,34 +6,34 @@ from typing import Final
 
 from disque_trio.console.model.action import Action, Form, Order, Where, Word
 from disque_trio.console.model.jobs import JOB_ID
-from disque_trio.console.model.names import shown, to_bytes, unquoted
 from disque_trio.console.model.roles import Role
+from disque_trio.overview.names import shown, to_bytes, unquoted
 
-AT_ONCE: Final = 100  # ids in a command
-MOST: Final = 1_000  # jobs for an action
+AT_ONCE: Final = 100  # ids per command
+MOST: Final = 1_000  # jobs per action
 
 
 def job_value(id: str, address: str) -> str:
-    """A job as forms carry it: its id, and the address of the node to ask."""
+    """A job as forms contain it: its id, and the address of the node to ask."""
     return f"{id}@{address}"
 
 
 def _jobs(form: Form) -> dict[str, list[str]]:
-    """The ids of the jobs of a form, by the address of the node to ask. ``which`` says whether
-    those count that were ticked (``job``) or all that the page shows (``shown``).
+    """The job ids in a form, by the address of the node to ask. ``which`` selects the ticked jobs
+    (``job``) or all jobs on the page (``shown``).
 
     Raises:
-        ValueError: there are none, or too many, or they are no ids.
+        ValueError: there are none or too many, or an id is invalid.
     """
     values = form.all("shown" if form.get("which") == "shown" else "job")
     found: dict[str, dict[str, None]] = {}
     for value in map(unquoted, values):
         id, _, address = value.partition("@")
         if not JOB_ID.fullmatch(id):
-            raise ValueError(f"{id!r:.60} is no id of a job")
+            raise ValueError(f"{id!r:.60} is not a job id")
         found.setdefault(address, {})[id] = None
     if not found:
-        raise ValueError("tick the jobs first, or choose all that are shown")
+        raise ValueError("select some jobs first, or choose all jobs on the page")
     count = sum(map(len, found.values()))
     if count > MOST:
         raise ValueError(f"at most {MOST:,} jobs at once")
@@ -41,7 +41,7 @@ def _jobs(form: Form) -> dict[str, list[str]]:
 
 
 def _count(form: Form) -> int:
-    return sum(map(len, _jobs(form).values()))
+    return form.stands_for or sum(map(len, _jobs(form).values()))
 
 
 def _number_of(count: int) -> str:
@@ -53,7 +53,7 @@ def _where(address: str) -> Where | str:
 
 
 def _each(command: str, *options: str, to_any: bool = False) -> Callable[[Form], list[Order]]:
-    """A command that takes ids. to_any: any node can do it for all."""
+    """A command that takes ids. to_any: one command to any node is enough."""
 
     def make(form: Form) -> list[Order]:
         orders = []
@@ -74,7 +74,7 @@ def _asks(text: str) -> Callable[[Form], str]:
 
 
 def _says(text: str) -> Callable[[Form, Sequence[object]], str]:
-    """``text``, with the sum of the replies that are numbers, of so many as were asked for."""
+    """``text``, with the sum of the numeric replies, and the number of jobs in the form."""
 
     def says(form: Form, replies: Sequence[object]) -> str:
         count = sum(reply for reply in replies if isinstance(reply, int))
@@ -88,12 +88,32 @@ def _says(text: str) -> Callable[[Form, Sequence[object]], str]:
 def _move(form: Form) -> list[Order]:
     to = form.raw("to").strip()
     if not to:
-        raise ValueError("say which queue the jobs are moved to")
+        raise ValueError("enter the queue to move the jobs to")
     return [
         Order(("UPDATEJOB", id, "QUEUE", to_bytes(to)), _where(address))
         for address, ids in _jobs(form).items()
         for id in ids
     ]
+
+
+def _change(form: Form) -> list[Order]:
+    words: list[Word] = []
+    if delay := form.number("delay", whole=False):
+        words += ["DELAY", delay]
+    words += form.words("ttl", "retry")
+    if not words:
+        raise ValueError("enter a new delay, TTL or retry")
+    return [
+        Order(("UPDATEJOB", id, *words), _where(address))
+        for address, ids in _jobs(form).items()
+        for id in ids
+    ]
+
+
+def _changes(form: Form) -> str:
+    words = {"delay": "DELAY", "ttl": "TTL", "retry": "RETRY"}
+    told = ", ".join(f"{word} {text} s" for name, word in words.items() if (text := form.get(name)))
+    return f"Change {_number_of(_count(form))} to {told}? Jobs with a worker are left alone."
 
 
 def _moved(form: Form, replies: Sequence[object]) -> str:
@@ -114,7 +134,7 @@ def _nack(form: Form) -> list[Order]:
 
 
 def body_mark(body: bytes) -> str:
-    """By what a form knows the body that it was made with."""
+    """Identifies the body that a form was made from."""
     return sha256(body).hexdigest()
 
 
@@ -134,24 +154,24 @@ def _edit(form: Form) -> list[Order]:
         command = ("REDRIVE", to_bytes(form.name()), "MATCH", id)
         return [*orders, Order(command, needs=True)]
     if not orders:
-        raise ValueError("nothing was changed")
+        raise ValueError("nothing to change")
     return orders
 
 
 def _one(form: Form) -> dict[str, list[str]]:
     jobs = _jobs(form)
     if _count(form) != 1:
-        raise ValueError("one job at a time")
+        raise ValueError("select only one job")
     return jobs
 
 
 def _edited(form: Form, replies: Sequence[object]) -> str:
-    changed = "The job is changed. " if b"OK" in replies or "OK" in replies else ""
+    changed = "The job has been changed. " if b"OK" in replies or "OK" in replies else ""
     if form.get("then") != "redrive":
         return changed.strip()
     if 1 in replies:
-        return changed + "The letter was sent back, as a new job with an id of its own."
-    return changed + "It was not sent back: it is no letter that is queued, or came from nowhere."
+        return changed + "The dead letter was sent back, as a job with a new id."
+    return changed + "It was not sent back: it is not a queued dead letter, or has no origin."
 
 
 def _redrive(form: Form) -> list[Order]:
@@ -164,24 +184,27 @@ def _redrive(form: Form) -> list[Order]:
 
 JOB_ACTIONS: Final = (
     Action("job-promote", "Retry now", Role.OPERATOR, _each("PROMOTE"),
-           _says("{jobs} queued. Only jobs go that wait for the end of a delay or pause."),
-           _asks("Queue {jobs} now, of which the delay or the pause is not over?")),
+           _says("{jobs} queued. Only delayed and paused jobs are."),
+           _asks("Queue {jobs} now, without waiting for the end of the delay or pause?")),
     Action("job-enqueue", "Queue again…", Role.OPERATOR, _each("ENQUEUE"), _says("{jobs} queued."),
-           _asks("Queue {jobs} again? A worker that has one goes on, so it may be done twice.")),
+           _asks("Queue {jobs} again? If a worker has one, it may be done twice.")),
     Action("job-cancel", "Cancel…", Role.OPERATOR, _each("CANCEL"), _says("{jobs} cancelled."),
-           _asks("Cancel {jobs}? They are not delivered any more; a worker that has one is "
-                 "told."), danger=True),
+           _asks("Cancel {jobs}? They will not be delivered again; a worker that has one is "
+                 "notified."), danger=True),
     Action("job-move", "Move…", Role.OPERATOR, _move, _moved,
-           _asks("Move {jobs} to {to}? Jobs that a worker has stay.")),
+           _asks("Move {jobs} to {to}? Jobs with a worker stay.")),
+    Action("job-change", "Change…", Role.OPERATOR, _change,
+           lambda form, replies: f"{_number_of(len(replies))} changed.", _changes),
     Action("job-delete", "Delete…", Role.OPERATOR, _each("DELJOB", "BCAST", "FORCE"),
            _says("{jobs} deleted."),
-           _asks("Delete {jobs} from all nodes that can be reached? Nothing remembers them: a "
-                 "worker that has one is not told, and a node that is away brings them back. "
-                 "Rather cancel them."), danger=True),
-    Action("job-nack", "NACK", Role.OPERATOR, _nack, _says("{jobs} handed back.")),
+           _asks("Delete {jobs} from all reachable nodes? No trace is kept: workers are not "
+                 "notified, and an unreachable node brings the jobs back when it returns. "
+                 "Cancelling is usually better."), danger=True),
+    Action("job-nack", "NACK", Role.OPERATOR, _nack, _says("{jobs} returned (NACK).")),
     Action("job-edit", "Save", Role.OPERATOR, _edit, _edited),
     Action("job-redrive", "Redrive…", Role.OPERATOR, _redrive,
-           _says("{jobs} sent back, as new jobs with ids of their own."),
-           _asks("Send {jobs} back as new jobs? Only letters that are queued go.")),
+           _says("{jobs} sent back, as jobs with new ids."),
+           _asks("Send {jobs} back as new jobs? Only queued jobs are sent; without a queue to "
+                 "send them to, only dead letters.")),
 )  # fmt: skip
-"""In the table of ``actions``."""
+"""Part of ``actions.ACTIONS``."""

@@ -1,4 +1,4 @@
-"""Jobs as nodes tell of them by SHOW, and what several nodes say of one job."""
+"""Jobs as nodes report them with SHOW, and several nodes' views of one job."""
 
 import json
 import re
@@ -11,25 +11,28 @@ from disque_trio.client.replies import Record, record
 from disque_trio.respclient.connection import Reply
 
 JOB_ID: Final = re.compile(r"D-[0-9a-f]{8}-[A-Za-z0-9+/]{24}-[0-9a-f]{4}")
-SHOWN: Final = 64 * 1024  # bytes of a body on a page
-HEX_WIDTH: Final = 16  # bytes a line
-HEX_SHOWN: Final = 4 * 1024  # bytes of a body in hexadecimal digits
+SHOWN: Final = 64 * 1024  # bytes of a body to show on a page
+HEX_WIDTH: Final = 16  # bytes per line
+HEX_SHOWN: Final = 4 * 1024  # bytes of a body to show in hexadecimal
 
 _ORDER: Final = ("queued", "active", "wait-repl", "acked")
-"""States of copies. What comes first says most of the job: a copy elsewhere is just `active`."""
+"""States of copies, the most telling first: copies on other nodes are just `active`."""
 
 
 @dataclass(frozen=True, slots=True)
 class JobCopy:
-    """A job as one node has it.
+    """A job as one node sees it.
 
     Attributes:
         state: ``queued``, ``active``, ``wait-repl`` or ``acked``.
         created: s since the epoch. ttl, delay, retry: in seconds.
-        requeued_in, awake_in: seconds from when the node said so; None: never.
-        holders: ids of nodes that may have it. confirmed: of those that know that it is done.
-        last_reason: of its last NACK. added_to: the queue before it was moved; empty: never.
-        attempts: None: they are not counted.
+        requeued_in, awake_in: seconds from the reply; None for never.
+        holders: ids of nodes that may have it. confirmed: ids of those that know it is
+            acknowledged.
+        last_reason: of its last NACK. added_to: its queue before it was moved; empty if never
+            moved.
+        attempts: None if they are not counted.
+        taker: id of this node's client that has it; 0 if unknown or none.
     """
 
     id: str
@@ -55,16 +58,17 @@ class JobCopy:
     attempts: int | None = None
     last_reason: str = ""
     letter: Letter | None = None
+    taker: int = 0
 
     def word(self, now: float) -> str:
-        """Its state, for people: one that is ``active`` before its delay is over is ``delayed``."""
+        """Its state for display: ``delayed`` for an ``active`` job whose delay is not over."""
         if self.state == "active" and self.delay and now < self.created + self.delay:
             return "delayed"
         return self.state
 
 
 def read_copy(reply: Reply) -> JobCopy | None:
-    """What SHOW said; None: the node does not know the job, or it was no answer."""
+    """Read a reply to SHOW; None if the node does not know the job, or the reply is invalid."""
     fields = record(reply) if isinstance(reply, list) else None
     if fields is None:
         return None
@@ -103,16 +107,17 @@ def read_copy(reply: Reply) -> JobCopy | None:
         attempts=_number(fields, "attempts") if "attempts" in fields else None,
         last_reason=_text(fields, "last-reason"),
         letter=letter,
+        taker=_number(fields, "client"),
     )
 
 
 @dataclass(frozen=True, slots=True)
 class JobView:
-    """What all nodes that answered say of a job.
+    """A job as seen by all nodes that answered.
 
     Attributes:
-        copies: by the address of the node; at least one.
-        ids: of these nodes, by address.
+        copies: at least one, by the address of the node.
+        ids: the ids of these nodes, by address.
     """
 
     copies: Mapping[str, JobCopy]
@@ -120,8 +125,8 @@ class JobView:
 
     @property
     def holder(self) -> str:
-        """The address of the node to ask for something: where it is queued, or where it was made,
-        which is as a rule where it was delivered."""
+        """The address of the node to send commands to: where the job is queued, or else where it
+        was created, which is usually where it was delivered."""
 
         def rank(address: str) -> tuple[int, bool, str]:
             copy = self.copies[address]
@@ -132,12 +137,12 @@ class JobView:
 
     @property
     def best(self) -> JobCopy:
-        """The copy that says most."""
+        """The most telling copy."""
         return self.copies[self.holder]
 
     @property
     def differing(self) -> tuple[str, ...]:
-        """What the nodes do not agree on, of what should be the same everywhere."""
+        """Fields that should be the same everywhere, but on which the nodes disagree."""
         names = ("queue", "body", "retry")
         return tuple(
             name
@@ -147,16 +152,16 @@ class JobView:
 
 
 def merge(answers: Sequence[tuple[str, Reply]], ids: Mapping[str, str]) -> JobView | None:
-    """What SHOW said on several nodes, whose ids are in ``ids``; None: none has the job."""
+    """Merge the replies to SHOW of nodes with these ``ids``; None if no node has the job."""
     copies = {address: copy for address, reply in answers if (copy := read_copy(reply))}
     return JobView(copies, ids) if copies else None
 
 
 class Body:
-    """A body as it is shown.
+    """A body for display.
 
     Args:
-        data: all of it.
+        data: the whole body.
     """
 
     def __init__(self, data: bytes) -> None:
@@ -169,7 +174,7 @@ class Body:
 
     @property
     def text(self) -> str | None:
-        """As UTF-8, up to ``SHOWN`` bytes; None: it is no text."""
+        """As UTF-8, up to ``SHOWN`` bytes; None if it is not text."""
         try:
             return self._head.decode()
         except UnicodeDecodeError as error:
@@ -179,7 +184,7 @@ class Body:
 
     @property
     def json(self) -> str | None:
-        """As JSON, with indents; None: it is none, or too long to be shown as a whole."""
+        """As indented JSON; None if it is not JSON, or too long to show as a whole."""
         if self.cut or self._head[:1] not in (b"{", b"["):
             return None
         try:
@@ -191,7 +196,7 @@ class Body:
 
     @property
     def hex(self) -> str:
-        """The first ``HEX_SHOWN`` bytes: offset, digits, and what can be printed."""
+        """The first ``HEX_SHOWN`` bytes: offset, digits, and printable characters."""
         lines = []
         for at in range(0, min(len(self._head), HEX_SHOWN), HEX_WIDTH):
             part = self._head[at : at + HEX_WIDTH]
@@ -201,12 +206,12 @@ class Body:
 
     @property
     def hex_shown(self) -> int:
-        """How many bytes ``hex`` has."""
+        """How many bytes ``hex`` shows."""
         return min(len(self.data), HEX_SHOWN)
 
     @property
     def editable(self) -> bool:
-        """Whether a field of a form gives back exactly what it was given."""
+        """Whether a form field would return exactly these bytes."""
         found = self.text
         if self.cut or found is None:
             return False
@@ -216,7 +221,7 @@ class Body:
 
     @property
     def has_crlf(self) -> bool:
-        """Whether its lines end as on Windows."""
+        """Whether its lines end with CR LF."""
         return b"\r\n" in self.data
 
 
@@ -224,7 +229,7 @@ _NO_FIELD: Final = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
 
 
 def _indented(text: str) -> str:
-    """JSON with line breaks and indents, and all else as it was written."""
+    """JSON with line breaks and indents, and otherwise unchanged."""
     words: list[str] = []
     depth = 0
     for token in _JSON_TOKEN.findall(text):

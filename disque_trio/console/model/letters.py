@@ -1,4 +1,4 @@
-"""Dead letters, put together by why they died."""
+"""Dead letters, grouped by cause."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -8,7 +8,7 @@ from disque_trio.console.model.jobs import JobCopy
 
 @dataclass(frozen=True, slots=True)
 class JobCopyAt:
-    """A job in a queue of dead letters. address: of the node that has it queued."""
+    """A job in a dead-letter queue. address: of the node that has it queued."""
 
     address: str
     copy: JobCopy
@@ -16,8 +16,8 @@ class JobCopyAt:
 
 @dataclass(slots=True)
 class LetterGroup:
-    """Letters that died for the same reason. origin: the queue that they came from. Of jobs that
-    are no letters ``why`` is empty."""
+    """Dead letters with the same cause. origin: the queue they came from. ``why`` is empty for jobs
+    that are not dead letters."""
 
     origin: str
     why: str
@@ -26,7 +26,7 @@ class LetterGroup:
 
 
 def grouped(found: Iterable[JobCopyAt]) -> list[LetterGroup]:
-    """Groups by origin, why and reason; the largest first."""
+    """Groups by origin, why and reason, the largest first."""
     groups: dict[tuple[str, str, str], LetterGroup] = {}
     for each in found:
         letter = each.copy.letter

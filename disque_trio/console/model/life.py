@@ -1,4 +1,4 @@
-"""The life of a job, as event logs tell it, and which of their files may tell of it."""
+"""The history of a job in event logs, and which files may contain it."""
 
 import json
 import re
@@ -6,12 +6,13 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Final
 
-SLACK: Final = 10.0  # s that clocks of nodes may differ, and files may be behind
+SLACK: Final = 10.0  # s by which nodes' clocks may differ, and files may lag
 _NAME: Final = re.compile(
     r"(?P<name>events-(?P<node>[0-9a-f]{1,8})-(?P<start>\d{1,16})-(?P<number>\d{1,9})\.jsonl)"
     r"(?P<end>|\.gz|\.open)"
 )
-_ENDS: Final = ("", ".gz", ".open")  # of two files with the same lines the first is read
+_LAST: Final = 253_000_000_000_000  # ms: datetime ends with the year 9999
+_ENDS: Final = ("", ".gz", ".open")  # in order of preference, if files have the same lines
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,8 +21,8 @@ class LifeEvent:
 
     Attributes:
         time: s since the epoch, by the clock of the node.
-        node: its id. by: the client or the node that caused it; empty: none did.
-        until: s since the epoch; None: it is no pause.
+        node: its id. by: the client or node that caused it, or empty.
+        until: the end of a pause (s since the epoch), or None.
     """
 
     time: float
@@ -37,14 +38,14 @@ class LifeEvent:
 
 @dataclass(slots=True)
 class Life:
-    """What was found.
+    """The history of a job.
 
     Attributes:
-        events: in the order of their times.
-        files, size: how many were read, and their bytes (those of the lines).
-        left: how many files were not read to their end.
-        stopped: why; empty: all were read.
-        problem: why there may be more; empty: nothing went wrong.
+        events: in order of time.
+        files, size: how many files were read, and their uncompressed size in bytes.
+        left: how many files were not read to the end.
+        stopped: why reading stopped; empty if all files were read.
+        problem: why events may be missing; empty if nothing went wrong.
     """
 
     events: list[LifeEvent]
@@ -56,7 +57,7 @@ class Life:
 
 
 def read_event(line: bytes, id: str) -> LifeEvent | None:
-    """A line of a log; None: it is about something else, or not whole."""
+    """Read a line; None if it is about another job, or incomplete."""
     try:
         fields: Any = json.loads(line)
     except (ValueError, RecursionError):
@@ -70,7 +71,7 @@ def read_event(line: bytes, id: str) -> LifeEvent | None:
 
     def number(name: str) -> int:
         value = fields.get(name)
-        return value if isinstance(value, int) else 0
+        return value if isinstance(value, int) and 0 <= value < _LAST else 0
 
     return LifeEvent(
         time=number("time") / 1000,
@@ -86,8 +87,8 @@ def read_event(line: bytes, id: str) -> LifeEvent | None:
 
 
 def files_of(names: Iterable[str], since: float | None) -> list[str]:
-    """The files that may tell of a job that was made at ``since`` (s), in the order in which to
-    read them: from then on; the newest first where it is not known when that was (None)."""
+    """The files that may contain events of a job created at ``since`` (s), in reading order: from
+    that time on, or newest first if it is unknown (None)."""
     found: dict[str, tuple[str, int, int, str]] = {}
     for name in names:
         match = _NAME.fullmatch(name)

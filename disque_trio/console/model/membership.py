@@ -1,18 +1,18 @@
-"""What the nodes of a cluster say of each other."""
+"""How the nodes of a cluster see each other."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from disque_trio.console.model.nodes import Line, NodeState
+from disque_trio.overview.nodes import Line, NodeState
 
 ABOUT_ITSELF: Final = frozenset({"myself", "leaving"})
-"""Flags that are not opinions of the others."""
+"""Flags that are not other nodes' opinions."""
 
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """What one node says of another one. by: its address."""
+    """How one node sees another. by: the address of the node that sees."""
 
     by: str
     line: Line
@@ -20,12 +20,12 @@ class View:
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """A node, and what those that answer say of it.
+    """A node, and how the responding nodes see it.
 
     Attributes:
-        id, address: of it; the id may be empty.
-        state: what the console knows; None: it has only been told of.
-        views: what the others say, by their address.
+        id, address: of the node; the id may be empty.
+        state: what the console knows; None if only other nodes know it.
+        views: how the others see it, by their address.
     """
 
     id: str
@@ -35,12 +35,12 @@ class Member:
 
     @property
     def links(self) -> int:
-        """How many others are connected to it."""
+        """How many other nodes are connected to it."""
         return sum(view.line.connected for view in self.views)
 
     @property
     def flags(self) -> dict[str, list[str]]:
-        """What is wrong with it, and who says so."""
+        """Problems with it, and the nodes that report them."""
         found: dict[str, list[str]] = {}
         for view in self.views:
             for flag in view.line.flags:
@@ -50,17 +50,17 @@ class Member:
 
     @property
     def leaving(self) -> bool:
-        """Whether it, or somebody of it, says that it is about to leave."""
+        """Whether it, or another node, says that it is leaving."""
         told = any("leaving" in view.line.flags for view in self.views)
         return told or (self.state is not None and self.state.leaving)
 
     def seen_by(self, address: str) -> Line | None:
-        """What the node at this address says of it."""
+        """How the node at this address sees it."""
         return next((view.line for view in self.views if view.by == address), None)
 
 
 def members(states: Iterable[NodeState]) -> list[Member]:
-    """All nodes that are known, or that somebody who answers tells of; by address."""
+    """All nodes known to the console or to a responding node, by address."""
     states = list(states)
     views: dict[str, list[View]] = {}
     told: dict[str, str] = {}  # addresses, by id

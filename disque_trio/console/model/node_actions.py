@@ -1,12 +1,12 @@
-"""What can be done with single nodes: their clients, logs and settings."""
+"""Actions on the clients, logs and settings of nodes."""
 
 from collections.abc import Sequence
 from typing import Final
 
 from disque_trio.console.model.action import Action, Form, Order, Where
-from disque_trio.console.model.names import shown, to_bytes, unquoted
 from disque_trio.console.model.roles import Role
 from disque_trio.console.model.settings import is_secret
+from disque_trio.overview.names import shown, to_bytes, unquoted
 
 
 def _kill(form: Form) -> list[Order]:
@@ -18,8 +18,8 @@ def _kill(form: Form) -> list[Order]:
 
 def _killed(form: Form, replies: Sequence[object]) -> str:
     if any(isinstance(reply, int) and reply > 0 for reply in replies):
-        return f"Client {form.get('id')} of {shown(form.name('node'))} is disconnected."
-    return f"Client {form.get('id')} of {shown(form.name('node'))} was gone already."
+        return f"Client {form.get('id')} of {shown(form.name('node'))} has been disconnected."
+    return f"Client {form.get('id')} of {shown(form.name('node'))} was already gone."
 
 
 def _set(form: Form) -> list[Order]:
@@ -37,38 +37,39 @@ def _rewrite(form: Form) -> list[Order]:
 
 
 def _where(form: Form) -> str:
-    return shown(form.get("node")) or "all nodes that answer"
+    return shown(form.get("node")) or "all responding nodes"
 
 
 NODE_ACTIONS: Final = (
     Action(
         "kill", "Disconnect…", Role.ADMIN, _kill, _killed,
         lambda form: f"Disconnect client {form.get('id')} ({shown(form.name('who'))}) of "
-        f"{shown(form.name('node'))}? Jobs that were pushed to it are queued again.",
+        f"{shown(form.name('node'))}? Jobs pushed to it will be requeued.",
         danger=True,
     ),
     Action(
-        "slowlog-reset", "Empty the slow log…", Role.ADMIN,
+        "slowlog-reset", "Clear the slow log…", Role.ADMIN,
         lambda form: [Order(("SLOWLOG", "RESET"), Where.EVERY)],
-        lambda form, _: "The slow log is empty.",
-        lambda form: "Empty the slow log of all nodes that answer?", danger=True,
+        lambda form, _: "The slow log has been cleared.",
+        lambda form: "Clear the slow log on all responding nodes?", danger=True,
     ),
     Action(
-        "latency-reset", "Forget the stalls…", Role.ADMIN,
+        "latency-reset", "Clear the stalls…", Role.ADMIN,
         lambda form: [Order(("LATENCY", "RESET"), Where.EVERY)],
-        lambda form, _: "The stalls are forgotten.",
-        lambda form: "Forget the stalls of all nodes that answer?", danger=True,
+        lambda form, _: "The stalls have been cleared.",
+        lambda form: "Clear the stalls on all responding nodes?", danger=True,
     ),
     Action(
         "setting", "Set", Role.ADMIN, _set,
-        lambda form, _: f"{shown(form.name('setting'))} is set, on {_where(form)}. It is lost with "
-        "a restart unless it is written to the file.",
+        lambda form, _: f"{shown(form.name('setting'))} is set on {_where(form)}. The change is "
+        "lost at a restart unless you write it to the configuration file.",
         hides=_hidden,
     ),
     Action(
-        "rewrite", "Write to the files…", Role.ADMIN, _rewrite,
-        lambda form, _: f"The settings are in the configuration file, on {_where(form)}.",
-        lambda form: "Write the settings as they are to the configuration file, on "
+        "rewrite", "Write to the configuration files…", Role.ADMIN, _rewrite,
+        lambda form, _: "The settings have been written to the configuration "
+        f"file on {_where(form)}.",
+        lambda form: "Write the current settings to the configuration file on "
         f"{_where(form)}?",
     ),
 )  # fmt: skip

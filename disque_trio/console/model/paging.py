@@ -11,11 +11,11 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Paging(Generic[T]):
-    """Page ``number`` of a list, from 1 on.
+    """A page of a list.
 
     Attributes:
-        rows: what is on it. number, pages: which one, of how many. count: of the whole list.
-        size: of a full page.
+        rows: of this page. number, pages: which page, from 1, and of how many.
+        count: rows in the list. size: rows of a full page.
     """
 
     rows: Sequence[T]
@@ -26,17 +26,17 @@ class Paging(Generic[T]):
 
     @property
     def first(self) -> int:
-        """The number of the first row on it, from 1 on; 0: there is none."""
+        """The number of its first row, from 1; 0 if there is none."""
         return (self.number - 1) * self.size + 1 if self.rows else 0
 
     @property
     def last(self) -> int:
-        """That of the last one."""
+        """The number of its last row."""
         return max(self.first + len(self.rows) - 1, 0)
 
 
 def page_of(found: Sequence[T], number: int, size: int = SIZE) -> Paging[T]:
-    """Page ``number``, or the last one where there are not so many."""
+    """Page ``number``, or the last page if there are fewer."""
     pages = max(1, -(-len(found) // size))
     number = min(max(number, 1), pages)
     return Paging(found[(number - 1) * size : number * size], number, pages, len(found), size)

@@ -1,4 +1,4 @@
-"""The file of users: lines ``name:role:hash``. Hashes are scrypt's."""
+"""The users file: lines ``name:role:hash``, with scrypt hashes."""
 
 import base64
 import hashlib
@@ -22,16 +22,21 @@ class User:
     role: Role
     hash: str
 
+    @property
+    def mark(self) -> str:
+        """A value that changes with the password, but does not reveal it."""
+        return hashlib.sha256(self.hash.encode()).hexdigest()[:16]
+
 
 def hash_password(password: str) -> str:
-    """A hash of a password, with a salt of its own."""
+    """Hash a password, with a random salt."""
     salt = secrets.token_bytes(16)
     parts = (base64.b64encode(part).decode() for part in (salt, _scrypt(password, salt, _COST)))
     return "$".join([_KIND, str(_COST), *parts])
 
 
 def is_password(password: str, hash: str) -> bool:
-    """Whether ``hash`` is one of ``password``. Takes some 50 ms on purpose."""
+    """Whether ``hash`` is a hash of ``password``. Deliberately takes about 50 ms."""
     try:
         _, cost, salt, key = hash.split("$")
         known = base64.b64decode(key)
@@ -41,11 +46,11 @@ def is_password(password: str, hash: str) -> bool:
 
 
 NOBODY: Final = f"{_KIND}${_COST}${'A' * 22}==${'A' * 43}="
-"""What to compare with for a user who does not exist, so that it takes as long."""
+"""Compared with for a user who does not exist, to take the same time."""
 
 
 def read_users(text: str) -> dict[str, User]:
-    """The users of a file, by name. Empty lines and those that begin with ``#`` say nothing.
+    """The users in a file, by name. Empty lines and lines that begin with ``#`` are ignored.
 
     Raises:
         ValueError: a line cannot be read; the text says which.
@@ -58,9 +63,11 @@ def read_users(text: str) -> dict[str, User]:
         name, _, rest = line.partition(":")
         role, _, hash = rest.partition(":")
         if not name or hash.count("$") != 3 or not hash.startswith(f"{_KIND}$"):
-            raise ValueError(f"line {number} is not like name:role:hash (see --hash-password)")
+            raise ValueError(
+                f"line {number} is not of the form name:role:hash (see --hash-password)"
+            )
         if name in users:
-            raise ValueError(f"line {number}: {name} is there twice")
+            raise ValueError(f"line {number}: {name} is listed twice")
         try:
             users[name] = User(name, Role.parse(role), hash)
         except ValueError as error:

@@ -1,10 +1,10 @@
-"""Who may do what."""
+"""The roles of visitors."""
 
 from enum import IntEnum
 
 
 class Role(IntEnum):
-    """A role may all that the ones before it may."""
+    """A role. Each one includes the permissions of those before it."""
 
     VIEWER = 1
     OPERATOR = 2
@@ -12,12 +12,12 @@ class Role(IntEnum):
 
     @classmethod
     def parse(cls, word: str) -> "Role":
-        """The role of this name. Raises ValueError."""
+        """The role with this name. Raises ValueError."""
         try:
             return cls[word.strip().upper()]
         except KeyError:
             known = ", ".join(str(role) for role in cls)
-            raise ValueError(f"{word!r} is no role; there are {known}") from None
+            raise ValueError(f"{word!r} is not a role; the roles are {known}") from None
 
     def __str__(self) -> str:
         return self.name.lower()

@@ -1,12 +1,12 @@
-"""What can be done with schedules (CRON)."""
+"""Actions on schedules (CRON)."""
 
 from collections.abc import Callable, Sequence
 from typing import Final
 
 from disque_trio.config.words import split_words
 from disque_trio.console.model.action import Action, Form, Order, Word
-from disque_trio.console.model.names import shown, to_bytes
 from disque_trio.console.model.roles import Role
+from disque_trio.overview.names import shown, to_bytes
 
 
 def _plain(command: str) -> Callable[[Form], list[Order]]:
@@ -20,13 +20,13 @@ def _said(text: str) -> Callable[[Form, Sequence[object]], str]:
 def _ran(form: Form, replies: Sequence[object]) -> str:
     ids = replies[0] if replies and isinstance(replies[0], list) else replies
     added = ", ".join(id.decode() for id in ids if isinstance(id, bytes))
-    return f"{shown(form.name('schedule'))} has added {added or 'nothing'}."
+    return f"{shown(form.name('schedule'))} added {added or 'no job'}."
 
 
 def _deleted(form: Form, replies: Sequence[object]) -> str:
     if 1 in replies:
-        return f"{shown(form.name('schedule'))} is deleted."
-    return f"There was no schedule {shown(form.name('schedule'))}."
+        return f"{shown(form.name('schedule'))} has been deleted."
+    return f"There is no schedule {shown(form.name('schedule'))}."
 
 
 def _set(form: Form) -> list[Order]:
@@ -47,7 +47,8 @@ def _set(form: Form) -> list[Order]:
 SCHEDULE_ACTIONS: Final = (
     Action("cron-run", "Run now", Role.OPERATOR, _plain("RUN"), _ran),
     Action("cron-pause", "Pause", Role.OPERATOR, _plain("PAUSE"), _said("{name} is paused.")),
-    Action("cron-resume", "Resume", Role.OPERATOR, _plain("RESUME"), _said("{name} goes on.")),
+    Action("cron-resume", "Resume", Role.OPERATOR, _plain("RESUME"),
+           _said("{name} is no longer paused.")),
     Action(
         "cron-delete", "Delete…", Role.OPERATOR, _plain("DEL"), _deleted,
         lambda form: f"Delete the schedule {shown(form.name('schedule'))}? Jobs that it has "
@@ -56,6 +57,6 @@ SCHEDULE_ACTIONS: Final = (
     ),
     Action(
         "cron-set", "Save schedule", Role.OPERATOR, _set,
-        lambda form, _: f"The schedule {shown(form.get('name'))} is saved.",
+        lambda form, _: f"The schedule {shown(form.get('name'))} has been saved.",
     ),
 )  # fmt: skip

@@ -1,4 +1,4 @@
-"""The schedules of a cluster, as its nodes tell of them."""
+"""The schedules of a cluster, as its nodes report them."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -10,24 +10,24 @@ from disque_trio.respclient.connection import Reply
 from disque_trio.respclient.values import elements
 
 MANY: Final = 1_000
-"""Schedules: where there are more, one node is asked for all."""
+"""Schedules; if there are more, only one node is asked."""
 
 
 @dataclass(slots=True)
 class Row:
-    """A schedule. problems: why nodes could not add the last job, by their address."""
+    """A schedule. problems: why nodes could not add the last job, by node address."""
 
     schedule: Schedule
     problems: dict[str, str] = field(default_factory=dict)
 
     @property
     def options(self) -> str:
-        """The options of ADDJOB, as words that can be split again."""
+        """The options of ADDJOB, quoted so that they can be split again."""
         return join_words(self.schedule.options)
 
     @property
     def text(self) -> str | None:
-        """The body as it can be edited in a form; None: it cannot, or is not known."""
+        """The body for editing in a form; None if that is impossible, or the body is unknown."""
         body = self.schedule.body
         if body is None:
             return None
@@ -40,11 +40,11 @@ class Row:
 
 
 def merged(answers: Iterable[tuple[str, Reply]]) -> Mapping[str, Row]:
-    """What CRON LIST of some nodes, or CRON GET, said, by name. All know the same, but for the
-    problems, and for what they have just heard: what is done up to the latest moment counts.
+    """Merge replies to CRON LIST, or CRON GET, by name. Nodes differ only in problems and in recent
+    changes; the reply that is done up to the latest moment wins.
 
     Raises:
-        ProtocolError: an answer is none of CRON.
+        ProtocolError: a reply is not one to CRON.
     """
     rows: dict[str, Row] = {}
     for address, reply in answers:
@@ -63,7 +63,7 @@ def merged(answers: Iterable[tuple[str, Reply]]) -> Mapping[str, Row]:
 
 
 def search(rows: Mapping[str, Row], text: str) -> Sequence[Row]:
-    """Those with ``text`` in their name or queue, in order."""
+    """The schedules with ``text`` in their name or queue, in order."""
     wanted = text.lower()
     return [
         row

@@ -1,9 +1,10 @@
-"""Sessions of visitors, the tokens of their forms, and the limit of wrong passwords."""
+"""Visitors' sessions and form tokens, and the limits on wrong passwords and live pages."""
 
 import hashlib
 import hmac
 import secrets
-from dataclasses import dataclass
+from collections import Counter
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from itsdangerous import BadData, URLSafeSerializer
@@ -11,88 +12,96 @@ from itsdangerous import BadData, URLSafeSerializer
 from disque_trio.console.model.roles import Role
 
 LIFETIME: Final = 12 * 3600.0  # s
-RENEWED_AFTER: Final = 3600.0  # s: a session in use gets a new cookie
-TRIES: Final = 10  # wrong passwords, from an address or for a user
-TRIES_FOR: Final = 60.0  # s in which a try is forgiven
+RENEWED_AFTER: Final = 3600.0  # s after which a session in use gets a new cookie
+TRIES: Final = 10  # wrong passwords for an address or a user
+TRIES_FOR: Final = 60.0  # s until one try is forgiven
 REMEMBERED: Final = 10_000  # addresses and users
+STREAMS: Final = 20  # live pages of a session
+ALL_STREAMS: Final = 200  # live pages of all sessions together
 
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """A visitor who is logged in. id: random. expires: when it ends (s since the epoch)."""
+    """A logged-in visitor. id: random. expires: when it ends (s since the epoch). mark: of the
+    password at login; empty if it is not checked."""
 
     id: str
     user: str
     role: Role
     expires: float
+    mark: str = ""
 
 
 class Sessions:
     """Makes and reads session cookies.
 
     Attributes:
-        secret: signs them. Whoever knows it can be anybody.
+        secret: signs them. Whoever knows it can impersonate anybody.
     """
 
     def __init__(self, secret: bytes) -> None:
         self.secret = secret
         self._signer = URLSafeSerializer(secret, salt="session")
-        self._ended: dict[str, float] = {}  # ids of sessions that were left, until they expire
+        self._ended: dict[str, float] = {}  # ids of logged-out sessions, until they expire
 
-    def begin(self, user: str, role: Role, now: float) -> tuple[Session, str]:
-        """A new session, with a new id. Returns it and its cookie."""
-        session = Session(secrets.token_urlsafe(16), user, role, now + LIFETIME)
+    def begin(self, user: str, role: Role, now: float, mark: str = "") -> tuple[Session, str]:
+        """Start a session with a new id. Returns it and its cookie."""
+        session = Session(secrets.token_urlsafe(16), user, role, now + LIFETIME, mark)
         return session, self._cookie(session)
 
     def read(self, cookie: str, now: float) -> Session | None:
-        """The session of a cookie; None: it is forged, has expired or was ended."""
+        """The session of a cookie; None if it is forged, expired or ended."""
         try:
             values: Any = self._signer.loads(cookie)
-            id, user, role, expires = values
-            session = Session(str(id), str(user), Role(role), float(expires))
+            id, user, role, expires, mark = values
+            session = Session(str(id), str(user), Role(role), float(expires), str(mark))
         except (BadData, ValueError, TypeError):
             return None
-        return session if session.expires > now and session.id not in self._ended else None
+        return session if self.lasts(session, now) else None
+
+    def lasts(self, session: Session, now: float) -> bool:
+        """Whether the session has neither expired nor ended."""
+        return session.expires > now and session.id not in self._ended
 
     def renewed(self, session: Session, now: float) -> str | None:
-        """Its next cookie; None: the one it has is new enough."""
+        """Its next cookie; None if the present one is new enough."""
         if session.expires - now > LIFETIME - RENEWED_AFTER:
             return None
-        return self._cookie(Session(session.id, session.user, session.role, now + LIFETIME))
+        return self._cookie(replace(session, expires=now + LIFETIME))
 
     def end(self, session: Session, now: float) -> None:
-        """The visitor has left: no cookie of the session is good any more."""
+        """End a session: none of its cookies is valid any more."""
         for id in [id for id, expires in self._ended.items() if expires <= now]:
             del self._ended[id]
         self._ended[session.id] = now + LIFETIME
 
     def token(self, id: str) -> str:
-        """What forms of the session with this id have to carry."""
+        """The token that the forms of the session with this id must contain."""
         return hmac.new(self.secret, b"form:" + id.encode(), hashlib.sha256).hexdigest()
 
     def is_token(self, id: str, token: str) -> bool:
-        """Whether ``token`` is that."""
+        """Whether ``token`` is that token."""
         return hmac.compare_digest(self.token(id).encode(), token.encode("utf-8", "replace"))
 
     def _cookie(self, session: Session) -> str:
-        values = [session.id, session.user, int(session.role), session.expires]
+        values = [session.id, session.user, int(session.role), session.expires, session.mark]
         return str(self._signer.dumps(values))
 
 
 class Attempts:
-    """Limits how often a password may be tried from an address, and for a user."""
+    """Limits password attempts per address and per user."""
 
     def __init__(self, tries: int = TRIES, seconds: float = TRIES_FOR) -> None:
         self._tries = tries
         self._seconds = seconds
-        self._used: dict[str, tuple[float, float]] = {}  # tries that are left, and when that was
+        self._used: dict[str, tuple[float, float]] = {}  # tries left, and at what time
 
     def wait(self, keys: tuple[str, ...], now: float) -> float:
-        """How many seconds to wait for the next try; 0: none."""
+        """Seconds to wait before the next try, or 0."""
         return max((self._wait(key, now) for key in keys), default=0.0)
 
     def failed(self, keys: tuple[str, ...], now: float) -> None:
-        """A password was wrong."""
+        """Count a wrong password."""
         for key in keys:
             self._used[key] = (self._left(key, now) - 1.0, now)
         if len(self._used) > REMEMBERED:
@@ -101,7 +110,7 @@ class Attempts:
                 del self._used[key]
 
     def forgive(self, keys: tuple[str, ...], now: float) -> None:
-        """What was counted by ``failed`` was no failure."""
+        """Undo a ``failed``."""
         for key in keys:
             self._used[key] = (min(float(self._tries), self._left(key, now) + 1.0), now)
 
@@ -111,4 +120,26 @@ class Attempts:
 
     def _left(self, key: str, now: float) -> float:
         left, moment = self._used.get(key, (float(self._tries), now))
-        return min(float(self._tries), left + (now - moment) * self._tries / self._seconds)
+        passed = max(0.0, now - moment)  # the clock may have gone back
+        return min(float(self._tries), left + passed * self._tries / self._seconds)
+
+
+class Streams:
+    """Limits the live pages of each session, and of all together."""
+
+    def __init__(self) -> None:
+        self._open: Counter[str] = Counter()  # by the id of the session
+
+    def begin(self, id: str) -> bool:
+        """Count one more page of the session with this id, which is empty if no login is required:
+        then only the limit for all applies. Returns False, and counts nothing, at a limit."""
+        if self._open.total() >= ALL_STREAMS or (id and self._open[id] >= STREAMS):
+            return False
+        self._open[id] += 1
+        return True
+
+    def end(self, id: str) -> None:
+        """Undo a successful ``begin``."""
+        self._open[id] -= 1
+        if not self._open[id]:
+            del self._open[id]

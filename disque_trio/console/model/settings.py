@@ -1,4 +1,4 @@
-"""The settings of nodes (CONFIG GET): what they mean, and where nodes differ."""
+"""The settings of nodes (CONFIG GET), their descriptions, and differences between nodes."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -10,17 +10,27 @@ from disque_trio.respclient.connection import Reply
 from disque_trio.respclient.values import pairs, text
 
 OTHERS: Final = "Others"
-"""The section of settings that this version does not know."""
+"""The section for settings unknown to this version."""
 
 _SECRET_WORDS: Final = ("pass", "secret", "auth", "key")
 OF_ONE_NODE: Final = frozenset(
-    {"port", "tls-port", "bind", "dir", "unixsocket", "pidfile", "logfile", "aclfile"}
+    {
+        "port",
+        "tls-port",
+        "metrics-port",
+        "bind",
+        "dir",
+        "unixsocket",
+        "pidfile",
+        "logfile",
+        "aclfile",
+    }
 )
-"""Settings that are meant to differ."""
+"""Settings that should differ between nodes."""
 
 
 def is_secret(name: str) -> bool:
-    """Whether the values of a setting are shown to nobody."""
+    """Whether the values of a setting must never be shown."""
     param = TABLE.get(name.lower())
     if param is not None:
         return param.secret or param.masked
@@ -29,57 +39,57 @@ def is_secret(name: str) -> bool:
 
 @dataclass(slots=True)
 class Setting:
-    """A setting. values: by the address of the node; those of secrets are not told to pages."""
+    """A setting. values: by the address of the node; pages must not show those of secrets."""
 
     name: str
     values: dict[str, str] = field(default_factory=dict)
 
     @property
     def param(self) -> Param | None:
-        """What is known of it; None: this version does not know it."""
+        """Its definition; None if this version does not know it."""
         return TABLE.get(self.name)
 
     @property
     def secret(self) -> bool:
-        """Whether nobody is shown its values."""
+        """Whether its values must never be shown."""
         return is_secret(self.name)
 
     @property
     def section(self) -> str:
-        """Where it belongs."""
+        """The section that it belongs to."""
         return self.param.section if self.param else OTHERS
 
     @property
     def help(self) -> str:
-        """What it means."""
-        return self.param.help if self.param else "This version of the console does not know it."
+        """Its description."""
+        return self.param.help if self.param else "Unknown to this version of the console."
 
     @property
     def settable(self) -> bool:
-        """Whether CONFIG SET takes it; of what is not known that is not known either."""
+        """Whether CONFIG SET can change it; assumed for unknown settings."""
         return self.param is None or self.param.settable
 
     @property
     def differs(self) -> bool:
-        """Whether nodes have different values."""
+        """Whether its values differ between nodes."""
         return len(set(self.values.values())) > 1
 
     @property
     def expected(self) -> bool:
-        """Whether nodes are meant to differ."""
+        """Whether its values should differ between nodes."""
         return self.name in OF_ONE_NODE
 
     def shown(self, address: str) -> str:
-        """The value of a node, for people; of a secret just whether there is one."""
+        """The value on a node, for display; for a secret, only whether it is set."""
         value = self.values.get(address)
         if value is None:
-            return "not told"
+            return "unknown"
         if self.secret:
-            return "set, not shown" if value else "not set"
+            return "set (hidden)" if value else "not set"
         return value
 
     def is_default(self, address: str) -> bool:
-        """Whether the value of a node is the default, as far as its text tells."""
+        """Whether the value on a node is the default, judging by its text."""
         param, value = self.param, self.values.get(address)
         if param is None or value is None or self.secret:
             return False
@@ -90,10 +100,10 @@ class Setting:
 
 
 def read(answers: Iterable[tuple[str, Reply]]) -> Mapping[str, Setting]:
-    """What CONFIG GET said on some nodes, by name, in the order of the table.
+    """Read nodes' replies to CONFIG GET: settings by name, in the order of the table.
 
     Raises:
-        ProtocolError: an answer is none of CONFIG GET.
+        ProtocolError: a reply is not one to CONFIG GET.
     """
     found: dict[str, Setting] = {}
     for address, reply in answers:
@@ -106,8 +116,8 @@ def read(answers: Iterable[tuple[str, Reply]]) -> Mapping[str, Setting]:
 def sections(
     settings: Mapping[str, Setting], search: str, only_different: bool
 ) -> list[tuple[str, str, Sequence[Setting]]]:
-    """The sections that have something with ``search`` in its name or meaning: the title, what it
-    says, and the settings."""
+    """The sections with settings that have ``search`` in their name or description: title, text and
+    settings."""
     wanted = search.lower()
     found: list[tuple[str, str, Sequence[Setting]]] = []
     for title, about in {**SECTIONS, OTHERS: ""}.items():

@@ -1,4 +1,4 @@
-"""Slow commands and stalls of all nodes."""
+"""Slow commands and stalls on all nodes."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -7,13 +7,13 @@ from typing import Final
 from disque_trio.respclient.connection import Reply
 from disque_trio.respclient.values import elements, integer, text
 
-WORDS: Final = 12  # words of a command that are shown
+WORDS: Final = 12  # words of a command to show
 WORD: Final = 100  # characters of each
 
 
 @dataclass(frozen=True, slots=True)
 class Slow:
-    """A slow command. at: s since the epoch. microseconds: how long it took. more: words left
+    """A slow command. at: s since the epoch. microseconds: its duration. more: number of words left
     out."""
 
     node: str
@@ -26,7 +26,7 @@ class Slow:
 
 @dataclass(frozen=True, slots=True)
 class Stall:
-    """What LATENCY says of a kind of event. at: s since the epoch, of the last one. last, worst:
+    """A kind of event in LATENCY LATEST. at: of the last one (s since the epoch). last, worst:
     ms."""
 
     node: str
@@ -37,10 +37,10 @@ class Stall:
 
 
 def read_slow(answers: Iterable[tuple[str, Reply]]) -> list[Slow]:
-    """What SLOWLOG GET said on some nodes, the newest first.
+    """Read nodes' replies to SLOWLOG GET; the newest command comes first.
 
     Raises:
-        ProtocolError: an answer is none of SLOWLOG GET.
+        ProtocolError: a reply is not one to SLOWLOG GET.
     """
     found = []
     for node, reply in answers:
@@ -56,10 +56,10 @@ def read_slow(answers: Iterable[tuple[str, Reply]]) -> list[Slow]:
 
 
 def read_stalls(answers: Iterable[tuple[str, Reply]]) -> list[Stall]:
-    """What LATENCY LATEST said on some nodes, the worst first.
+    """Read nodes' replies to LATENCY LATEST; the worst stall comes first.
 
     Raises:
-        ProtocolError: an answer is none of LATENCY LATEST.
+        ProtocolError: a reply is not one to LATENCY LATEST.
     """
     found = []
     for node, reply in answers:

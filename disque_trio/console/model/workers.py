@@ -1,6 +1,6 @@
-"""Who works, and which jobs are in somebody's hands, as far as nodes can tell."""
+"""Workers, and the jobs that they have, as far as nodes can tell."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from disque_trio.console.model.clients import Client
@@ -9,8 +9,8 @@ from disque_trio.respclient.values import elements, integer, pairs, text
 
 
 def workers(clients: Iterable[Client], search: str) -> Sequence[Client]:
-    """Clients that did last what workers do, those that wait for jobs first; with ``search`` in
-    their name, address, user or node."""
+    """Clients whose last command was a worker's, blocked ones first, with ``search`` in their name,
+    address, user or node."""
     wanted = search.lower()
     found = [
         client
@@ -28,14 +28,15 @@ def workers(clients: Iterable[Client], search: str) -> Sequence[Client]:
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """A job that is in somebody's hands.
+    """A job that a worker has.
 
     Attributes:
-        nodes: that hold a copy and say so.
-        since: how long ago it was delivered, or its worker sent WORKING last (s); None: it is not
-            known, as with RETRY 0.
-        left: until it is queued again (s); None: it never is.
-        age: since it was added (s). returns: how often it came back before.
+        nodes: the node that delivered it; with older releases, all nodes with a copy.
+        since: s since it was delivered, or since its worker last sent WORKING; None if unknown, as
+            with RETRY 0.
+        left: s until it is requeued; None for never.
+        age: s since it was added. returns: how often it was requeued.
+        taker: id of the client that has it, on the node ``taken_on``; 0 if unknown.
     """
 
     id: str
@@ -44,17 +45,23 @@ class Held:
     left: float | None
     age: float
     returns: int
+    taker: int = 0
+    taken_on: str = ""
+
+    def holder(self, clients: Mapping[tuple[str, int], Client]) -> Client | None:
+        """The client that has it, from ``clients`` by node and id; None if unknown or gone."""
+        return clients.get((self.taken_on, self.taker))
 
 
 def read_held(answers: Iterable[tuple[str, Reply]], now: float) -> list[Held]:
-    """What SHOW told on some nodes of jobs, those with a worker for the longest time first.
+    """Read nodes' replies to SHOW; the job that has been with a worker for longest comes first.
 
     Args:
-        answers: addresses, and arrays of jobs; null for one that is gone.
+        answers: addresses, and arrays of jobs, with null for jobs that are gone.
         now: s since the epoch.
 
     Raises:
-        ProtocolError: an answer is none of SHOW.
+        ProtocolError: a reply is not one to SHOW.
     """
     found: dict[str, Held] = {}
     for node, reply in answers:
@@ -69,11 +76,14 @@ def read_held(answers: Iterable[tuple[str, Reply]], now: float) -> list[Held]:
                 left = within / 1000
                 since = max(retry - left, 0.0)
             known = found.get(id)
-            # The node that delivered it, or heard last of its worker, has it wait the longest.
+            # The node that delivered it, or last heard from its worker, requeues it last.
             if known is not None and known.left is not None and known.left > (left or 0.0):
                 since, left = known.since, known.left
             returns = integer(fields["nacks"]) + integer(fields["additional-deliveries"])
             age = max(now - integer(fields["ctime"]) / 1e9, 0.0)
             nodes = (*known.nodes, node) if known else (node,)
-            found[id] = Held(id, nodes, since, left, age, returns)
+            taker, taken_on = integer(fields.get("client", 0)), node
+            if not taker and known is not None:
+                taker, taken_on = known.taker, known.taken_on
+            found[id] = Held(id, nodes, since, left, age, returns, taker, taken_on)
     return sorted(found.values(), key=lambda held: (-(held.since or 0.0), held.id))

@@ -1,4 +1,4 @@
-"""What visitors do: one route for all actions."""
+"""Visitors' actions: one route for all of them."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -15,30 +15,30 @@ from disque_trio.console.web.rendering import Rendering
 from disque_trio.console.web.visit import Visit
 from disque_trio.respclient.errors import ConnectionLost, DisqueError
 
-_OURS: Final = ("token", "confirmed", "back")  # fields that say nothing of what is done
-AFTERWARDS: Final = 0.15  # s in which nodes may show what has become of it
-_LONGEST: Final = 200  # characters of a field in the audit
+_OURS: Final = ("token", "confirmed", "back")  # fields that do not describe the action
+AFTERWARDS: Final = 0.15  # s to wait for nodes to show the result
+_LONGEST: Final = 200  # characters per field in the audit
 
 
 class Acting:
-    """Checks, asks, does and writes down."""
+    """Checks, confirms, executes and audits actions."""
 
     def __init__(self, console: Console, rendering: Rendering) -> None:
         self._console = console
         self._rendering = rendering
 
     async def act(self, visit: Visit) -> Response:
-        """A form was sent."""
+        """Handle a submitted form."""
         action = _action(visit)
         form = await visit.form()
         if not visit.is_from_here(form):
             await self._write(visit, action, form, "refused", why="token")
             return self._rendering.message(
-                visit, "Not done", "The form is too old. Go back, load the page again.", 403
+                visit, "Not done", "The form is too old. Go back and reload the page.", 403
             )
         if visit.role < action.role:
             await self._write(visit, action, form, "refused", why="role")
-            text = f"“{action.title}” is for the role {action.role}; yours is {visit.role}."
+            text = f"“{action.title}” needs the role {action.role}; yours is {visit.role}."
             return self._rendering.message(visit, "Not allowed", text, 403)
         try:
             orders = action.make(form)
@@ -52,7 +52,9 @@ class Acting:
         try:
             await self._write(visit, action, form, "asked")
         except OSError as error:
-            text = f"The audit cannot be written, so nothing is done: {error.strerror or error}."
+            text = (
+                f"Nothing was done, because the audit cannot be written: {error.strerror or error}."
+            )
             return self._rendering.message(visit, "Not done", text, 500)
         answers: list[Answer] = []
         for order in orders:
@@ -65,7 +67,7 @@ class Acting:
         return await self._tell(visit, action, form, answers)
 
     async def ask(self, visit: Visit) -> Response:
-        """Somebody has loaded the address of an action again, or was sent there by a login."""
+        """Handle a GET, from a reload or after a login: there is no page here."""
         _action(visit)
         return RedirectResponse(self._console.prefix + "/", 303)
 
@@ -74,17 +76,14 @@ class Acting:
     ) -> Response:
         problems = _problems(answers)
         good = [reply for _, reply in answers if not isinstance(reply, DisqueError)]
-        try:
-            if problems:
-                result = "partly done" if good else "failed"
-                await self._write(visit, action, form, result, problems=problems)
-            else:
-                await self._write(visit, action, form, "done")
-        except OSError as error:
-            self._console.log.warning("the audit cannot be written", why=str(error))
+        if problems:
+            result = "partly done" if good else "failed"
+            await self._write(visit, action, form, result, problems=problems)
+        else:
+            await self._write(visit, action, form, "done")
         words = [action.says(form, good)] if good else []
         if problems:
-            words.append(("Not everywhere: " if good else "Not done: ") + "; ".join(problems) + ".")
+            words.append(("Partly failed: " if good else "Not done: ") + "; ".join(problems) + ".")
         return self._back(visit, form, " ".join(words), bad=bool(problems))
 
     def _back(self, visit: Visit, form: Form, text: str, bad: bool) -> Response:
@@ -94,6 +93,7 @@ class Acting:
     async def _write(
         self, visit: Visit, action: Action, form: Form, result: str, **more: object
     ) -> None:
+        """Raises OSError, see ``Audit.action``."""
         hidden = action.hides(form)
         fields = {
             name: "(hidden)"
@@ -104,8 +104,7 @@ class Acting:
             for name, values in form.fields.items()
             if name not in _OURS and any(values)
         }
-        await self._console.audit.write(
-            "action",
+        await self._console.audit.action(
             user=visit.visitor.user,
             role=str(visit.role),
             address=visit.visitor.address,
@@ -119,12 +118,12 @@ class Acting:
 def _action(visit: Visit) -> Action:
     action = ACTIONS.get(visit.request.path_params["name"])
     if action is None:
-        raise HTTPException(404, "There is no such action.")
+        raise HTTPException(404, "This action does not exist.")
     return action
 
 
 def _kept(form: Form) -> list[tuple[str, str]]:
-    """The fields of a form, to be sent once more."""
+    """The fields of a form, to send again."""
     return [
         (name, value)
         for name, values in form.fields.items()
@@ -134,7 +133,7 @@ def _kept(form: Form) -> list[tuple[str, str]]:
 
 
 def _problems(answers: Sequence[Answer]) -> list[str]:
-    """What went wrong, the same once, with how often it did."""
+    """The distinct errors, with counts."""
     counts = Counter(
         _problem(address, reply) for address, reply in answers if isinstance(reply, DisqueError)
     )
@@ -144,5 +143,5 @@ def _problems(answers: Sequence[Answer]) -> list[str]:
 def _problem(address: str, error: DisqueError) -> str:
     text = str(error)
     if isinstance(error, ConnectionLost) and error.maybe_executed:
-        text += " (it may have been done all the same)"
+        text += " (it may have been done anyway)"
     return text if not address or address in text else f"{address}: {text}"

@@ -1,4 +1,4 @@
-"""What nodes have answered, for views."""
+"""Nodes' answers, for views."""
 
 from collections.abc import Iterable
 
@@ -7,7 +7,7 @@ from disque_trio.respclient.errors import DisqueError
 
 
 def parted(answers: Iterable[Answer]) -> tuple[list[Answer], list[tuple[str, str]]]:
-    """Those that are answers, and the errors as text, each with the address of its node."""
+    """Split into replies, and errors as text, each with the address of its node."""
     good: list[Answer] = []
     problems: list[tuple[str, str]] = []
     for address, reply in answers:

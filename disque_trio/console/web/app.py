@@ -1,4 +1,4 @@
-"""The application: pages, their live parts, actions, logging in and out."""
+"""The application: pages, their live updates, actions, login and logout."""
 
 import time
 import traceback
@@ -15,6 +15,7 @@ from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from disque_trio.console.web.acting import Acting
+from disque_trio.console.web.bulking import Bulking
 from disque_trio.console.web.console import Console
 from disque_trio.console.web.entrance import Entrance
 from disque_trio.console.web.headers import Headers
@@ -23,14 +24,14 @@ from disque_trio.console.web.pages import PAGES, Page
 from disque_trio.console.web.rendering import STATIC, Rendering
 from disque_trio.console.web.security import Gate
 from disque_trio.console.web.views import job
-from disque_trio.console.web.visit import Missing, TooLarge, Visit, Visitor
+from disque_trio.console.web.visit import Missing, TooLarge, TooSlow, Visit, Visitor
 
 THEMES: Final = ("light", "dark", "system")
 _PAGE_COOKIE: Final = 365 * 86400  # s
 
 
 class Static:
-    """The style sheet and the script; browsers keep them while their addresses stay the same."""
+    """The style sheet and the script; browsers cache them until their addresses change."""
 
     def __init__(self) -> None:
         self._files = StaticFiles(directory=STATIC)
@@ -42,9 +43,10 @@ class Static:
 
 
 def application(console: Console) -> ASGIApp:
-    """The pages of ``console``, behind their gate."""
+    """The pages of ``console``, behind the gate."""
     rendering = Rendering(console)
     acting = Acting(console, rendering)
+    bulking = Bulking(console, rendering)
     entrance = Entrance(console, rendering)
 
     def visit_of(request: Request) -> Visit:
@@ -63,10 +65,15 @@ def application(console: Console) -> ASGIApp:
         async def endpoint(request: Request) -> ASGIApp:
             visit = visit_of(request)
             if page.live and visit.live:
-                return Live(console, partial(_live_part, rendering, page, request, visit.visitor))
+                who = visit.visitor
+                render = partial(_live_part, rendering, page, request, who)
+                return Live(console, who.form_id, render, partial(_is_still, who))
             return await _show(rendering, page, visit)
 
         return Route(page.path, endpoint, methods=["GET"])
+
+    def _is_still(visitor: Visitor) -> bool:
+        return console.role_of(visitor.session, time.time()) == visitor.role
 
     async def _live_part(
         rendering: Rendering, page: Page, request: Request, visitor: Visitor
@@ -81,23 +88,28 @@ def application(console: Console) -> ASGIApp:
         try:
             shown = await page.view(visit)
         except Missing as missing:
-            return rendering.message(visit, "Not there", str(missing), 404)
+            return rendering.message(visit, "Not found", str(missing), 404)
         return rendering.page(page, visit, shown)
 
     async def failed(request: Request, error: Exception) -> Response:
         why = "".join(traceback.format_exception(error))
         console.log.warning("a page failed", path=request.scope["path"], why=why)
         return rendering.failure(
-            request, 500, "Something went wrong", "It is in the log of the console."
+            request, 500, "Something went wrong", "See the log of the console."
         )
 
     async def refused(request: Request, error: Exception) -> Response:
         assert isinstance(error, HTTPException)
-        return rendering.failure(request, error.status_code, "Not there", error.detail)
+        return rendering.failure(request, error.status_code, "Not found", error.detail)
 
     async def too_large(request: Request, error: Exception) -> Response:
         return rendering.failure(
-            request, 413, "Too large", "A form may have 16 MiB at most. Use a client for more."
+            request, 413, "Too large", f"A form can be at most {error}. Use a client for more."
+        )
+
+    async def too_slow(request: Request, error: Exception) -> Response:
+        return rendering.failure(
+            request, 408, "Too slow", "The form did not arrive within a minute."
         )
 
     async def health(request: Request) -> Response:
@@ -107,7 +119,7 @@ def application(console: Console) -> ASGIApp:
         try:
             return await job.download(visit)
         except Missing as missing:
-            return rendering.message(visit, "Not there", str(missing), 404)
+            return rendering.message(visit, "Not found", str(missing), 404)
 
     async def theme(visit: Visit) -> Response:
         wanted = visit.query("to")
@@ -122,6 +134,8 @@ def application(console: Console) -> ASGIApp:
         route("/job/body", body),
         route("/do/{name}", acting.act, "POST"),
         route("/do/{name}", acting.ask),
+        route("/bulk", bulking.begin, "POST"),
+        route("/bulk/go", bulking.go_on, "POST"),
         route("/login", entrance.show),
         route("/login", entrance.enter, "POST"),
         route("/logout", entrance.leave, "POST"),
@@ -129,6 +143,11 @@ def application(console: Console) -> ASGIApp:
         Route("/health", health),
         Mount("/static", Static(), name="static"),
     ]
-    handlers: Any = {HTTPException: refused, TooLarge: too_large, Exception: failed}
+    handlers: Any = {
+        HTTPException: refused,
+        TooLarge: too_large,
+        TooSlow: too_slow,
+        Exception: failed,
+    }
     prefixed = [Mount(console.prefix, routes=routes)] if console.prefix else routes
     return Headers(Gate(Starlette(routes=prefixed, exception_handlers=handlers), console))

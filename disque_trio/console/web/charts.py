@@ -7,8 +7,8 @@ from typing import Final
 
 from markupsafe import Markup
 
-from disque_trio.console.model.series import Point, Series
-from disque_trio.console.web import figures
+from disque_trio.overview import figures
+from disque_trio.overview.series import Point, Series
 from disque_trio.svg import picture, tag, text
 
 WIDTH: Final = 640
@@ -19,11 +19,12 @@ TOP: Final = 10
 BOTTOM: Final = 24
 POINTS: Final = 180
 BANDS: Final = 60
+SPANS: Final = (240.0, 1200.0)  # s that a chart shows while its history is short
 
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One line: what it is called, and the name of its values in the series."""
+    """A line: its title, and the name of its values in the series."""
 
     title: str
     name: str
@@ -36,9 +37,12 @@ def chart(
     label: str,
     shown: Callable[[float | None], str] = figures.rate,
 ) -> Markup:
-    """The last hour until ``now`` (s) of values of ``series``. ``label`` says what it shows."""
-    span = 3600.0 if series is None else series.step * series.count
-    points = [] if series is None else series.points(now, POINTS)
+    """A chart of values of ``series`` in the hour up to ``now`` (s), or less if the history is
+    shorter. ``label`` is its text alternative."""
+    span, step = _extent(series, now)
+    points = (
+        [] if series is None else series.points(now, math.ceil(series.step * series.count / step))
+    )
     names = () if series is None else (*series.sums, *series.levels)
     columns = [names.index(line.name) for line in lines] if series is not None else []
     highest = max(
@@ -46,7 +50,6 @@ def chart(
     )
     top, ticks = scale(highest, 0.0 if shown is figures.rate else 1.0)
     frame = _Frame(now - span, now, top)
-    step = span / min(POINTS, series.count) if series is not None else span
     parts = [*_grid(frame, ticks, span, shown)]
     for number, column in enumerate(columns):
         path = _path(frame, points, column, step)
@@ -57,9 +60,19 @@ def chart(
     return Markup(drawing)
 
 
+def _extent(series: Series | None, now: float) -> tuple[float, float]:
+    """The number of seconds shown, and the seconds per point."""
+    if series is None:
+        return 3600.0, 3600.0
+    whole = series.step * series.count
+    known = whole if series.empty else now - series.since + series.step
+    span = next((span for span in SPANS if known <= span < whole), whole)
+    return span, series.step * max(1, math.ceil(span / series.step / POINTS))
+
+
 @dataclass(frozen=True, slots=True)
 class _Frame:
-    """What is where: moments to x, values to y."""
+    """Maps moments to x and values to y."""
 
     start: float
     end: float
@@ -74,7 +87,7 @@ class _Frame:
 
 
 def scale(highest: float, least: float = 0.0) -> tuple[float, list[float]]:
-    """A round number above ``highest``, and the marks up to it, ``least`` apart at least."""
+    """A round number above ``highest``, and the ticks up to it, at least ``least`` apart."""
     if highest <= 0:
         return 1.0, [0.0, 1.0]
     rough = max(highest / 4, least)
@@ -88,10 +101,13 @@ def _grid(
     frame: _Frame, ticks: Sequence[float], span: float, shown: Callable[[float | None], str]
 ) -> list[str]:
     parts = []
+    whole = all(value.is_integer() and value < 10 for value in ticks)
     for value in ticks:
         y = frame.y(value)
         parts.append(tag("line", x1=LEFT, y1=y, x2=WIDTH - RIGHT, y2=y, class_="rule"))
-        parts.append(text(LEFT - 6, y + 4, shown(value), text_anchor="end"))
+        parts.append(
+            text(LEFT - 6, y + 4, f"{value:.0f}" if whole else shown(value), text_anchor="end")
+        )
     for quarter in range(5):
         moment = frame.start + span * quarter / 4
         minutes = round(span * (4 - quarter) / 4 / 60)
@@ -111,7 +127,7 @@ def _path(frame: _Frame, points: Sequence[Point], column: int, step: float) -> s
             continue
         x = frame.x(min(point.start + step, frame.end))
         if not joined:
-            # A step that stands alone has to be seen, too.
+            # Make an isolated step visible.
             words.append(f"M{frame.x(point.start):.1f} {frame.y(value):.1f}")
         words.append(f"L{x:.1f} {frame.y(value):.1f}")
         joined = True
@@ -127,7 +143,7 @@ def _bands(
     span: float,
     shown: Callable[[float | None], str],
 ) -> list[str]:
-    """Areas that say what is under the mouse."""
+    """Invisible areas with the values under the mouse as titles."""
     parts = []
     width = span / BANDS
     last: dict[int, Point] = {}

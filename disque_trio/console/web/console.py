@@ -1,4 +1,4 @@
-"""All that the pages need, made once."""
+"""The objects that all pages share."""
 
 from dataclasses import dataclass, field
 
@@ -6,12 +6,14 @@ import trio
 
 from disque_trio.console.io.accounts import Accounts
 from disque_trio.console.io.audit import Audit
+from disque_trio.console.io.bulk import Bulks
 from disque_trio.console.io.calls import Calls
-from disque_trio.console.io.looks import Looks
 from disque_trio.console.io.recent import Recent
 from disque_trio.console.io.timelines import Timelines
-from disque_trio.console.model.cluster import Cluster
-from disque_trio.console.model.sessions import Attempts, Sessions
+from disque_trio.console.model.roles import Role
+from disque_trio.console.model.sessions import Attempts, Session, Sessions, Streams
+from disque_trio.overview.cluster import Cluster
+from disque_trio.overview.looks import Looks
 from disque_trio.process.logs import Log
 
 
@@ -20,15 +22,16 @@ class Console:
     """The console.
 
     Attributes:
-        cluster: what is known of it. calls: commands as the console's own user.
-        prefix: of all paths; empty, or like ``/disque``.
-        trusted: addresses of proxies whose X-Forwarded-* counts.
-        recent: what nodes have said a moment ago.
-        hosts: names by which visitors may call it where nobody has to log in, beside addresses and
-            localhost. None: any.
-        stopping: set when the process is to end. ended: set when nothing is served any more.
-        timelines: of event logs; None: none were named. bananaq: address; empty: none.
-        bananaq_calls: commands for it.
+        cluster: its state. calls: sends commands as the console's own user.
+        prefix: of all paths; empty, or such as ``/disque``.
+        trusted: addresses of proxies whose X-Forwarded-* headers to trust.
+        recent: a short-lived cache of nodes' replies.
+        hosts: host names to accept, besides addresses and localhost, if no login is required; None
+            for any.
+        bulks: the bulk actions in progress. streams: counts the live pages.
+        stopping: set when the process should stop. ended: set when the server has stopped.
+        timelines: of event logs, or None. bananaq: address, or empty.
+        bananaq_calls: sends commands to it.
     """
 
     cluster: Cluster
@@ -46,5 +49,17 @@ class Console:
     bananaq: str = ""
     bananaq_calls: Calls | None = None
     recent: Recent = field(default_factory=Recent)
+    bulks: Bulks = field(init=False)
+    streams: Streams = field(default_factory=Streams)
     stopping: trio.Event = field(default_factory=trio.Event)
     ended: trio.Event = field(default_factory=trio.Event)
+
+    def __post_init__(self) -> None:
+        self.bulks = Bulks(self.cluster.nodes)
+
+    def role_of(self, session: Session | None, now: float) -> Role | None:
+        """The role of a session's visitor at ``now`` (s since the epoch); None if the session is
+        over. Without a session, the role of visitors who need not log in."""
+        if session is None:
+            return None if self.accounts.wanted else Role.ADMIN
+        return self.accounts.still(session) if self.sessions.lasts(session, now) else None

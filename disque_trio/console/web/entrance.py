@@ -1,54 +1,67 @@
-"""Logging in and out."""
+"""Login and logout."""
+
+from typing import Final
 
 from starlette.responses import RedirectResponse, Response
 
 from disque_trio.console.io.accounts import AccountsAway
-from disque_trio.console.model.roles import Role
 from disque_trio.console.web.console import Console
 from disque_trio.console.web.rendering import Rendering
 from disque_trio.console.web.security import session_cookie
 from disque_trio.console.web.visit import Visit
 
-_WRONG = "User or password are wrong."
+_WRONG: Final = "Wrong user or password."
+_FORM: Final = 64 << 10  # bytes of a login form, which anybody may send
+_NAME: Final = 200  # characters
 
 
 class Entrance:
-    """The page where visitors log in."""
+    """The login page."""
 
     def __init__(self, console: Console, rendering: Rendering) -> None:
         self._console = console
         self._rendering = rendering
 
     async def show(self, visit: Visit) -> Response:
-        """The form."""
+        """Show the form."""
         if not self._console.accounts.wanted or visit.request.scope["visitor"] is not None:
             return RedirectResponse(self._rendering.back(visit, visit.query("next")), 303)
         return self._form(visit, "", visit.query("next"), "")
 
     async def enter(self, visit: Visit) -> Response:
-        """The form was sent."""
-        form = await visit.form()
+        """Handle the submitted form."""
+        form = await visit.form(_FORM)
         user, password, wanted = form.get("user"), form.raw("password"), form.get("next")
         address = self._address(visit)
+        user = user[:_NAME]  # it is kept, and written to the audit
         keys = (f"address {address}", f"user {user}")
         attempts, audit = self._console.attempts, self._console.audit
         wait = attempts.wait(keys, visit.now)
         if wait > 0:
-            await audit.write("login", user=user, address=address, result="too often")
+            await audit.note("login", user=user, address=address, result="too often")
             text = f"Too many wrong passwords. Try again in {int(wait) + 1} s."
             return self._form(visit, text, wanted, user, 429)
-        attempts.failed(keys, visit.now)  # until it turns out to be right: many may try at once
+        attempts.failed(keys, visit.now)  # until the password proves right: many may try at once
+        mark = self._console.accounts.mark(user)  # first: the password may change meanwhile
         try:
             role = await self._console.accounts.role(user, password)
         except AccountsAway as away:
             attempts.forgive(keys, visit.now)
-            return self._form(visit, f"Nobody can be let in now: {away}.", wanted, user, 503)
+            return self._form(visit, f"Login is not possible now: {away}.", wanted, user, 503)
         if role is None:
-            await audit.write("login", user=user, address=address, result="refused")
+            await audit.note("login", user=user, address=address, result="refused")
             return self._form(visit, _WRONG, wanted, user, 403)
         attempts.forgive(keys, visit.now)
-        await audit.write("login", user=user, address=address, result="done", role=str(role))
-        return self._let_in(visit, user, password, role, wanted)
+        try:
+            await audit.write("login", user=user, address=address, result="done", role=str(role))
+        except OSError as error:
+            problem = f"the audit cannot be written: {error.strerror or error}"
+            return self._form(visit, f"Login is not possible now: {problem}.", wanted, user, 503)
+        session, cookie = self._console.sessions.begin(user, role, visit.now, mark)
+        self._console.accounts.begun(session, password)
+        answer = RedirectResponse(self._rendering.back(visit, wanted), 303)
+        self._set_cookie(visit, answer, cookie)
+        return answer
 
     async def leave(self, visit: Visit) -> Response:
         """Log out."""
@@ -59,15 +72,8 @@ class Entrance:
             return answer
         self._console.sessions.end(session, visit.now)
         self._console.accounts.ended(session)
-        await self._console.audit.write("logout", user=session.user, address=visit.visitor.address)
+        await self._console.audit.note("logout", user=session.user, address=visit.visitor.address)
         self._set_cookie(visit, answer, "")
-        return answer
-
-    def _let_in(self, visit: Visit, user: str, password: str, role: Role, wanted: str) -> Response:
-        session, cookie = self._console.sessions.begin(user, role, visit.now)
-        self._console.accounts.begun(session, password)
-        answer = RedirectResponse(self._rendering.back(visit, wanted), 303)
-        self._set_cookie(visit, answer, cookie)
         return answer
 
     def _set_cookie(self, visit: Visit, answer: Response, value: str) -> None:

@@ -1,8 +1,11 @@
-"""What goes with each answer: browsers load nothing from elsewhere, and run nothing inline."""
+"""Reads the cookies of requests, and adds headers to responses: browsers must load nothing from
+elsewhere and run nothing inline."""
 
 from typing import Final
 
+from starlette import datastructures
 from starlette.datastructures import MutableHeaders
+from starlette.requests import cookie_parser
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 POLICY: Final = (
@@ -20,8 +23,16 @@ HEADERS: Final = {
 }
 
 
+def cookies_of(headers: datastructures.Headers) -> dict[str, str]:
+    """Return the cookies of a request. The first one of a name counts: browsers send those with
+    longer paths first (RFC 6265, 5.4), and consoles with other prefixes may share the host."""
+    cookies = ";".join(headers.getlist("cookie")).split(";")
+    return cookie_parser(";".join(reversed(cookies)))
+
+
 class Headers:
-    """Adds ``HEADERS`` to what ``app`` answers. Nothing is kept by caches that does not say so."""
+    """Adds ``HEADERS`` to the responses of ``app``. Responses are not cached unless they allow
+    it."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app

@@ -1,4 +1,4 @@
-"""Server-sent events: the part of a page that changes, again and again."""
+"""Server-sent events: the live part of a page, repeatedly."""
 
 import json
 import time
@@ -11,20 +11,31 @@ from starlette.types import Receive, Scope, Send
 from disque_trio.console.web.console import Console
 
 EACH: Final = 2.0  # s
-SILENCE: Final = 20.0  # s after which a line without meaning shows proxies that we are there
-LONGEST: Final = 600.0  # s: a stream that ends here is opened again, with the session checked
+SILENCE: Final = 20.0  # s after which an empty line keeps the connection open in proxies
+LONGEST: Final = 600.0  # s; the browser then opens a new stream
 
 
 class Live:
-    """An answer that lasts until the browser goes away, or the console stops.
+    """A response that lasts until the browser leaves, the console stops, or the visitor's role
+    changes; the browser then reconnects with the new role. If there are too many, it only says so.
 
     Args:
-        render: the markup as it is now; None: the page is not there any more.
+        session: the id of the visitor's session, or empty.
+        render: returns the current markup; None if the page no longer exists.
+        still: returns whether the visitor's role is unchanged.
     """
 
-    def __init__(self, console: Console, render: Callable[[], Awaitable[str | None]]) -> None:
+    def __init__(
+        self,
+        console: Console,
+        session: str,
+        render: Callable[[], Awaitable[str | None]],
+        still: Callable[[], bool],
+    ) -> None:
         self._console = console
+        self._session = session
         self._render = render
+        self._still = still
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         headers = [
@@ -32,22 +43,33 @@ class Live:
             (b"x-accel-buffering", b"no"),
         ]
         await send({"type": "http.response.start", "status": 200, "headers": headers})
+        if self._console.streams.begin(self._session):
+            try:
+                await self._stay(receive, send)
+            finally:
+                self._console.streams.end(self._session)
+        else:
+            await _send(send, b"event: full\ndata: {}\n\n")
+        with trio.move_on_after(1.0):
+            await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+    async def _stay(self, receive: Receive, send: Send) -> None:
         with trio.move_on_after(LONGEST):
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(_until_gone, receive, nursery.cancel_scope)
                 nursery.start_soon(self._until_stopped, nursery.cancel_scope)
                 await self._tell(send)
                 nursery.cancel_scope.cancel()
-        with trio.move_on_after(1.0):
-            await send({"type": "http.response.body", "body": b"", "more_body": False})
 
     async def _tell(self, send: Send) -> None:
         await _send(send, b"retry: 2000\n\n")
         last, quiet_since = "", time.monotonic()
-        while True:
+        while self._still():
             markup = await self._render()
             if markup is None:
                 await _send(send, b"event: gone\ndata: {}\n\n")
+                return
+            if not self._still():
                 return
             if markup != last:
                 last, quiet_since = markup, time.monotonic()

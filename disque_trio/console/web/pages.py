@@ -1,4 +1,4 @@
-"""The table of pages. Its order is that of the navigation."""
+"""The table of pages, in the order of the navigation."""
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -6,6 +6,7 @@ from typing import Final, TypeAlias
 
 from disque_trio.console.web.views import (
     bananaq,
+    bulk,
     clients,
     cluster,
     dead,
@@ -29,11 +30,11 @@ class Page:
     """A page.
 
     Attributes:
-        path: its address. title: in the navigation and of the window.
-        view: makes the values for ``template``.
-        under: path of the page of the navigation that it belongs to; empty: it is one itself.
-        live: whether it is kept up to date while it is open.
-        needs: what of the console it is about; where that is empty it is not in the navigation.
+        path: its address. title: in the navigation and the window.
+        view: returns the values for ``template``.
+        under: path of the navigation page that it belongs to; empty if it is in the navigation.
+        live: whether it is updated while it is open.
+        needs: an attribute of ``Console``; the page is not in the navigation if that is empty.
     """
 
     path: str
@@ -51,6 +52,7 @@ PAGES: Final = (
     Page("/queue", "Queue", queue.view, "queue.html", under="/queues"),
     Page("/jobs", "Jobs", jobs.view, "jobs.html", live=False),
     Page("/job", "Job", job.view, "job.html", under="/jobs"),
+    Page("/bulk", "All matching jobs", bulk.view, "bulk.html", under="/jobs", live=False),
     Page("/dead", "Dead letters", dead.view, "dead.html", live=False),
     Page("/schedules", "Schedules", schedules.view, "schedules.html"),
     Page("/schedule", "Schedule", schedules.one, "schedule.html", under="/schedules"),

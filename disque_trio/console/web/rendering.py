@@ -1,4 +1,4 @@
-"""Turns what views say into pages."""
+"""Renders the values of views as pages."""
 
 import hashlib
 import re
@@ -14,11 +14,12 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 
 from disque_trio.console.model.actions import ACTIONS
-from disque_trio.console.model.names import quoted, shown
-from disque_trio.console.web import figures
 from disque_trio.console.web.console import Console
+from disque_trio.console.web.headers import cookies_of
 from disque_trio.console.web.pages import PAGES, Page
 from disque_trio.console.web.visit import Shown, Visit
+from disque_trio.overview import figures
+from disque_trio.overview.names import quoted, shown
 from disque_trio.version import VERSION
 
 HERE: Final = Path(__file__).parent
@@ -26,26 +27,41 @@ STATIC: Final = HERE / "static"
 THEME_COOKIE: Final = "disque_console_theme"
 NOTE_COOKIE: Final = "disque_console_note"
 NOTE_SECONDS: Final = 60
+CAUSES: Final = {
+    "attempts": "out of attempts",
+    "expired": "expired",
+    "refused": "given up by a worker",
+}
+"""The meanings of a dead letter's ``dead-why``."""
 _CONTROLS: Final = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
 
 
 def display_name(name: str) -> Markup:
-    """The name of a queue as markup: what cannot be seen is escaped, and its direction is kept to
-    itself. Long ones are cut where they are looked at in lists."""
+    """A queue name as markup: invisible characters are escaped, and its text direction is isolated.
+    Lists cut off long names with CSS."""
     return Markup("<bdi>{}</bdi>").format(shown(name) or "(empty)")
 
 
 def field_value(text: str) -> str:
-    """What stands in a field again: as it was, but for what no HTML may hold."""
+    """The value of a form field: unchanged, except for characters that HTML does not allow."""
     text = text.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
     return _CONTROLS.sub("\N{REPLACEMENT CHARACTER}", text)
+
+
+def with_code(text: str) -> Markup:
+    """Text with its `quoted` words as code."""
+    parts = [
+        Markup("<code>{}</code>").format(part) if number % 2 else escape(part)
+        for number, part in enumerate(text.split("`"))
+    ]
+    return Markup("").join(parts)
 
 
 class Rendering:
     """Renders templates.
 
     Args:
-        console: of which they tell.
+        console: the console to show.
     """
 
     def __init__(self, console: Console) -> None:
@@ -70,10 +86,12 @@ class Rendering:
             "seconds": figures.seconds,
             "size": figures.size,
             "moment": figures.moment,
+            "code": with_code,
         }
         environment.globals |= {
             "pages": PAGES,
             "actions": ACTIONS,
+            "causes": CAUSES,
             "version": VERSION,
             "stamp": _stamp(),
         }
@@ -96,21 +114,21 @@ class Rendering:
         return self._answer(template, visit, self._values(visit, values, None), status)
 
     def message(self, visit: Visit, title: str, text: str, status: int) -> Response:
-        """A page that says something went wrong."""
+        """A page with a message, such as an error."""
         return self.other("message.html", visit, {"title": title, "text": text}, status)
 
     def failure(self, request: Request, status: int, title: str, text: str) -> Response:
-        """The same, for what is no visit yet."""
-        visitor = request.scope.get("visitor")
-        if visitor is None:
-            return HTMLResponse(
-                f"<!doctype html><title>{escape(title)}</title>{escape(text)}", status
-            )
-        return self.message(Visit(request, self._console, visitor, 0.0), title, text, status)
+        """A message page for a request without a ``Visit``; without a session, the login page."""
+        visit = Visit(request, self._console, request.scope["visitor"], 0.0)
+        if request.scope["visitor"] is None:
+            values = {"problem": text, "next": "", "user": ""}
+            return self.other("login.html", visit, values, status)
+        return self.message(visit, title, text, status)
 
     def note(self, answer: Response, text: str, bad: bool = False) -> Response:
-        """Say ``text`` on the next page."""
-        cookie = self._notes.dumps([text[:1000], bad])
+        """Show ``text`` on the next page."""
+        # A cookie holds 4 KiB; each non-ASCII character takes six bytes.
+        cookie = self._notes.dumps([text[: 1000 if text.isascii() else 300], bad])
         path = f"{self._console.prefix}/"
         answer.set_cookie(
             NOTE_COOKIE, str(cookie), NOTE_SECONDS, path=path, httponly=True, samesite="lax"
@@ -118,16 +136,19 @@ class Rendering:
         return answer
 
     def back(self, visit: Visit, wanted: str) -> str:
-        """Where to go: ``wanted``, if it is a page of ours, else the first page."""
+        """The address to return to: ``wanted`` if it is one of our pages, else the first page."""
         prefix = self._console.prefix
-        parts = urlsplit(wanted.replace("\\", "/"))
+        try:
+            parts = urlsplit(wanted.replace("\\", "/"))
+        except ValueError:
+            return f"{prefix}/"
         inside = parts.path.startswith(f"{prefix}/") and not parts.path.startswith("//")
         if parts.scheme or parts.netloc or not inside or not wanted.isprintable():
             return f"{prefix}/"
         return wanted
 
     def _answer(self, template: str, visit: Visit, values: dict[str, Any], status: int) -> Response:
-        note = visit.request.cookies.get(NOTE_COOKIE)
+        note = cookies_of(visit.request.headers).get(NOTE_COOKIE)
         if note:
             try:
                 values["note"] = self._notes.loads(note, max_age=NOTE_SECONDS)
@@ -140,7 +161,7 @@ class Rendering:
         return answer
 
     def _values(self, visit: Visit, values: Mapping[str, Any], page: Page | None) -> dict[str, Any]:
-        theme = visit.request.cookies.get(THEME_COOKIE, "system")
+        theme = cookies_of(visit.request.headers).get(THEME_COOKIE, "system")
         nodes = self._console.cluster.nodes
         return {
             "layout": "base.html",
@@ -159,7 +180,7 @@ class Rendering:
 
 
 def _stamp() -> str:
-    """Changes when a static file does."""
+    """A value that changes when a static file does."""
     digest = hashlib.sha256()
     for path in sorted(STATIC.iterdir()):
         digest.update(path.read_bytes())

@@ -1,4 +1,4 @@
-"""The gate before all pages: who asks, from where, and whether the request is one of ours."""
+"""The gate before all pages: checks who sends a request, from where, and whether it is forged."""
 
 import ipaddress
 import time
@@ -7,14 +7,13 @@ from typing import Final
 from urllib.parse import quote, urlsplit
 
 from starlette.datastructures import Headers, MutableHeaders
-from starlette.requests import cookie_parser
 from starlette.responses import PlainTextResponse, RedirectResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from disque_trio.console.io.accounts import ANYBODY
-from disque_trio.console.model.roles import Role
 from disque_trio.console.model.sessions import LIFETIME, Session
 from disque_trio.console.web.console import Console
+from disque_trio.console.web.headers import cookies_of
 from disque_trio.console.web.visit import Visitor
 
 COOKIE: Final = "disque_console"
@@ -23,7 +22,7 @@ OPEN: Final = ("/login", "/static/", "/health")
 
 
 def session_cookie(console: Console, value: str, secure: bool) -> str:
-    """The header that sets the session cookie; an empty value removes it."""
+    """The header that sets the session cookie; an empty value deletes it."""
     age = int(LIFETIME) if value else 0
     path = f"{console.prefix}/"
     flags = "; Secure" if secure else ""
@@ -31,7 +30,7 @@ def session_cookie(console: Console, value: str, secure: bool) -> str:
 
 
 class Gate:
-    """Lets requests to ``app`` that may come, with the ``Visitor`` in ``scope["visitor"]``."""
+    """Passes allowed requests to ``app``, with the ``Visitor`` in ``scope["visitor"]``."""
 
     def __init__(self, app: ASGIApp, console: Console) -> None:
         self._app = app
@@ -69,11 +68,11 @@ class Gate:
         try:
             await self._app(scope, receive, send)
         except Exception as error:
-            # Starlette has answered with status 500, if it still could.
+            # Starlette has answered with status 500, if it still could do so.
             self._console.log.warning("page failed", path=scope["path"], exc_info=error)
 
     def _forwarded(self, scope: Scope, headers: Mapping[str, str]) -> str:
-        """The visitor's address, which a proxy we trust may tell; so it may scheme and host."""
+        """The visitor's address. A trusted proxy may set it, and the scheme and host."""
         client = scope.get("client")
         address = client[0] if client else "unix"
         scope["disque.host"] = headers.get("host", "")
@@ -87,37 +86,36 @@ class Gate:
         return address
 
     def _refused(self, scope: Scope, headers: Mapping[str, str], host: str) -> str:
-        """Why the request may not come at all; empty: it may."""
+        """Why the request is refused; empty if it is not."""
         hosts = self._console.hosts
         if hosts is not None and not _is_known(host, hosts):
-            # Or a page from elsewhere could have its name point here (DNS rebinding).
-            return "this name is not known here: see --host"
+            # Otherwise another site could point its name here (DNS rebinding).
+            return "unknown host name: see --host"
         if scope["method"] in ("GET", "HEAD"):
             return ""
         site = headers.get("sec-fetch-site", "same-origin")
         origin = headers.get("origin")
         if site not in ("same-origin", "none"):
-            return "forms of other sites are not taken"
-        if origin is not None and urlsplit(origin).netloc.lower() != host.lower():
-            return "forms of other sites are not taken"
+            return "forms from other sites are refused"
+        if origin is not None and _host_of(origin) != host.lower():
+            return "forms from other sites are refused"
         return ""
 
-    def _visitor(self, headers: Mapping[str, str], address: str) -> Visitor | None:
-        accounts = self._console.accounts
-        if not accounts.wanted:
-            return Visitor(ANYBODY, Role.ADMIN, address)
-        cookie = cookie_parser(headers.get("cookie", "")).get(COOKIE, "")
-        session = self._console.sessions.read(cookie, time.time()) if cookie else None
-        if session is None:
+    def _visitor(self, headers: Headers, address: str) -> Visitor | None:
+        now, session = time.time(), None
+        if self._console.accounts.wanted:
+            cookie = cookies_of(headers).get(COOKIE, "")
+            session = self._console.sessions.read(cookie, now) if cookie else None
+        role = self._console.role_of(session, now)
+        if role is None:
             return None
-        role = accounts.still(session)
-        return None if role is None else Visitor(session.user, role, address, session)
+        return Visitor(session.user if session else ANYBODY, role, address, session)
 
     def _to_login(self, scope: Scope, headers: Mapping[str, str]) -> ASGIApp:
         if scope["method"] != "GET":
-            return PlainTextResponse("log in first: your session is over\n", 403)
+            return PlainTextResponse("your session is over: log in again\n", 403)
         if "text/event-stream" in headers.get("accept", ""):
-            return PlainTextResponse("", 204)  # a browser does not try again then
+            return PlainTextResponse("", 204)  # tells the browser not to reconnect
         query = scope["query_string"].decode("latin-1")
         here = scope["path"] + (f"?{query}" if query else "")
         return RedirectResponse(f"{self._console.prefix}/login?next={quote(here, safe='')}", 303)
@@ -137,6 +135,14 @@ class Gate:
             await send(message)
 
         return send_with_cookie
+
+
+def _host_of(origin: str) -> str | None:
+    """The host and port of an origin; None if it is invalid."""
+    try:
+        return urlsplit(origin).netloc.lower()
+    except ValueError:
+        return None
 
 
 def _is_known(host: str, names: frozenset[str]) -> bool:

@@ -1,40 +1,48 @@
-"""A request as the views see it, and what they answer."""
+"""A request as views see it, and their result."""
 
 from collections.abc import Awaitable, Callable, Container, Hashable, Mapping
+from contextlib import aclosing
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final, TypeVar
 from urllib.parse import parse_qsl, quote
 
+import trio
 from starlette.requests import Request
 
 from disque_trio.console.io.calls import Answer, Calls
 from disque_trio.console.io.recent import KEPT
 from disque_trio.console.model.action import Form
 from disque_trio.console.model.actions import ACTIONS
-from disque_trio.console.model.cluster import Cluster
-from disque_trio.console.model.names import quoted
 from disque_trio.console.model.roles import Role
 from disque_trio.console.model.sessions import Session
 from disque_trio.console.web.console import Console
+from disque_trio.overview import figures
+from disque_trio.overview.cluster import Cluster
+from disque_trio.overview.names import quoted
 from disque_trio.resp.command import Argument
 
 MAX_FORM: Final = 16 << 20  # bytes
+FORM_SECONDS: Final = 60.0  # time limit for receiving a form
 
 _T = TypeVar("_T")
 
 
 class Missing(Exception):
-    """What was asked for is not there; the text says so."""
+    """The requested thing does not exist; the text is for the visitor."""
 
 
 class TooLarge(Exception):
-    """More than ``MAX_FORM`` was sent."""
+    """A form is larger than allowed; the text is the limit."""
+
+
+class TooSlow(Exception):
+    """A form did not arrive within ``FORM_SECONDS``."""
 
 
 @dataclass(frozen=True, slots=True)
 class Visitor:
-    """Who asks. session: None: nobody has to log in. address: where from."""
+    """The sender of a request. session: None if no login is required. address: where from."""
 
     user: str
     role: Role
@@ -43,23 +51,23 @@ class Visitor:
 
     @property
     def form_id(self) -> str:
-        """What the tokens of its forms are made of."""
+        """The id from which form tokens are made."""
         return "" if self.session is None else self.session.id
 
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """What a view wants to be shown: the values of its template."""
+    """A view's result: the values for its template."""
 
     values: Mapping[str, Any] = field(default_factory=dict)
     status: int = 200
 
 
 class Visit:
-    """A request of a visitor.
+    """A visitor's request.
 
     Attributes:
-        console: all that there is. visitor: who asks. now: when (s since the epoch).
+        console: the shared objects. visitor: the sender. now: the time (s since the epoch).
     """
 
     def __init__(self, request: Request, console: Console, visitor: Visitor, now: float) -> None:
@@ -67,26 +75,26 @@ class Visit:
         self.console = console
         self.visitor = visitor
         self.now = now
-        self._query = _fields(request.scope["query_string"])
+        self._query = parse_fields(request.scope["query_string"])
 
     @property
     def path(self) -> str:
-        """Of the page, without the prefix."""
+        """The path of the page, without the prefix."""
         return str(self.request.scope["path"])[len(self.console.prefix) :]
 
     @property
     def live(self) -> bool:
-        """Whether only what changes is asked for, again and again."""
+        """Whether the browser requests live updates."""
         return "text/event-stream" in self.request.headers.get("accept", "")
 
     @property
     def cluster(self) -> Cluster:
-        """What is known of the cluster."""
+        """The state of the cluster."""
         return self.console.cluster
 
     @property
     def calls(self) -> Calls:
-        """Sends commands, as this visitor may."""
+        """Sends commands with the visitor's permissions."""
         session = self.visitor.session
         if session is None:
             return self.console.calls
@@ -95,33 +103,34 @@ class Visit:
     async def recently(
         self, key: Hashable, find: Callable[[], Awaitable[_T]], seconds: float = KEPT
     ) -> _T:
-        """What ``find`` found for this visitor within the last ``seconds``."""
+        """The result of ``find`` for this visitor, at most ``seconds`` old."""
         return await self.console.recent.get(self.calls, key, find, seconds)
 
     async def every(self, *command: Argument) -> list[Answer]:
-        """What all nodes have said to this within the last seconds, as this visitor may."""
+        """All nodes' replies to a command, a few seconds old at most, with the visitor's
+        permissions."""
         return await self.recently(command, partial(self.calls.every, *command))
 
     @property
     def role(self) -> Role:
-        """What the visitor may do."""
+        """The visitor's role."""
         return self.visitor.role
 
     def may(self, action: str) -> bool:
-        """Whether the visitor may do this."""
+        """Whether the visitor may perform this action."""
         return self.role >= ACTIONS[action].role
 
     def query(self, name: str, default: str = "") -> str:
-        """A value behind the question mark; names of queues come out as they are."""
+        """A value from the query; quoted queue names are decoded."""
         values = self._query.get(name)
         return values[0] if values else default
 
     def query_all(self, name: str) -> list[str]:
-        """All values of this name."""
+        """All values with this name."""
         return list(self._query.get(name, ()))
 
     def number(self, name: str, default: int, least: int = 0, most: int = 1 << 53) -> int:
-        """A number of the query; ``default`` where there is none that is good."""
+        """A number from the query; ``default`` if it is missing or invalid."""
         text = self.query(name)
         if not text.isdecimal() or len(text) > 16:
             return default
@@ -130,19 +139,21 @@ class Visit:
     def sorting(
         self, keys: Container[str], default: str, up_first: Container[str]
     ) -> tuple[str, str]:
-        """The key that a list is sorted by, and ``up`` or ``down``: those in ``up_first`` go up
-        unless the query says otherwise."""
+        """The key to sort a list by, and ``up`` or ``down``; keys in ``up_first`` sort up unless
+        the query says otherwise."""
         key = self.query("sort", default)
         if key not in keys:
             key = default
         return key, self.query("order", "up" if key in up_first else "down")
 
     def url(self, path: str, **query: object) -> str:
-        """The address of a page of the console; what is empty or None is left out."""
+        """The address of a page. Empty and None values are left out, except in lists, whose values
+        are added one by one."""
         words = [
             f"{quote(name.rstrip('_'))}={quoted(str(value))}"
-            for name, value in query.items()
-            if value is not None and value != ""
+            for name, values in query.items()
+            for value in (values if isinstance(values, list) else [values])
+            if isinstance(values, list) or (value is not None and value != "")
         ]
         return self.console.prefix + path + ("?" + "&".join(words) if words else "")
 
@@ -154,26 +165,31 @@ class Visit:
 
     @property
     def token(self) -> str:
-        """What the forms of this visitor carry."""
+        """The token for this visitor's forms."""
         return self.console.sessions.token(self.visitor.form_id)
 
-    async def form(self) -> Form:
-        """The form that was sent. Raises TooLarge."""
+    async def form(self, most: int = MAX_FORM) -> Form:
+        """The submitted form, of at most ``most`` bytes. Raises TooLarge, TooSlow."""
         chunks: list[bytes] = []
         size = 0
-        async for chunk in self.request.stream():
-            size += len(chunk)
-            if size > MAX_FORM:
-                raise TooLarge
-            chunks.append(chunk)
-        return Form(_fields(b"".join(chunks)))
+        with trio.move_on_after(FORM_SECONDS) as scope:
+            async with aclosing(self.request.stream()) as stream:
+                async for chunk in stream:
+                    size += len(chunk)
+                    if size > most:
+                        raise TooLarge(figures.size(most).replace(".0", ""))
+                    chunks.append(chunk)
+        if scope.cancelled_caught:
+            raise TooSlow
+        return Form(parse_fields(b"".join(chunks)))
 
     def is_from_here(self, form: Form) -> bool:
-        """Whether the form carries the token of this visitor."""
+        """Whether the form contains this visitor's token."""
         return self.console.sessions.is_token(self.visitor.form_id, form.get("token"))
 
 
-def _fields(data: bytes) -> dict[str, list[str]]:
+def parse_fields(data: bytes) -> dict[str, list[str]]:
+    """The values of each field of a query or form, in order; none if there are too many."""
     fields: dict[str, list[str]] = {}
     try:
         pairs = parse_qsl(

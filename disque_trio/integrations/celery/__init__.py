@@ -1,6 +1,6 @@
-"""Disque under Celery: a transport for its tasks, and a backend for their results.
+"""Disque for Celery: a transport for tasks, and a backend for results.
 
-Importing this makes ``disque://`` and ``disques://`` known to Celery, for ``broker_url`` and
+Importing this module registers ``disque://`` and ``disques://`` with Celery, for ``broker_url`` and
 ``result_backend``; see docs/celery.md.
 """
 

@@ -16,18 +16,18 @@ from disque_trio.integrations.celery.store import Store
 from disque_trio.integrations.celery.transport import Transport
 
 _AT_ONCE: Final = 100
-"""Results that are waited for at once."""
+"""The most results to wait for at once."""
 _SIZES: Final = ".sizes"
-"""Behind the key of a chord: how many tasks and how many results it has."""
+"""Suffix of a chord's key, for the number of its tasks and of its results."""
 _LOOK_AGAIN: Final = 30.0
-"""Seconds after which results that are waited for are looked for, whatever was heard of them."""
+"""Seconds after which to look for results again, even if nothing was heard of them."""
 
 
 class Backend(KeyValueStoreBackend):
-    """Results of Celery's tasks as jobs of a Disque cluster.
+    """Results of Celery's tasks, stored as jobs of a Disque cluster.
 
     Args:
-        url: of some nodes; without any in it: those of the broker.
+        url: the URLs of some nodes; without nodes in it, those of the broker.
     """
 
     supports_autoexpire = True
@@ -39,10 +39,11 @@ class Backend(KeyValueStoreBackend):
         super().__init__(app, url=url, **kwargs)
         conf = app.conf
         options = Options.of(conf.get("result_backend_transport_options") or {})
-        ssl = None
+        ssl, name = None, options.client_name
         if not url or not url.partition("://")[2]:
             url, ssl = conf.broker_read_url or conf.broker_url, conf.broker_use_ssl
-        cluster = cluster_of(url.split(";") if isinstance(url, str) else url, ssl)
+            name = name or Options.of(conf.broker_transport_options or {}).client_name
+        cluster = cluster_of(url.split(";") if isinstance(url, str) else url, ssl, name)
         self._uri = ";".join(cluster.urls)
         access = Access(cluster, options.retry_for, conf.broker_connection_timeout)
         self._store = Store(access, options, self.expires)
@@ -83,7 +84,7 @@ class Backend(KeyValueStoreBackend):
             result=result, state=state, traceback=traceback, request=request
         )
         meta["task_id"] = task_id
-        # A success stays: what comes later is of a task that ran twice.
+        # A success is final: a later result comes from a task that ran twice.
         self._store.put(
             self.get_key_for_task(task_id),
             _bytes(self.encode(meta)),
@@ -101,11 +102,11 @@ class Backend(KeyValueStoreBackend):
         no_ack: bool = True,
         on_interval: Any = None,
     ) -> Any:
-        """Wait until the task has ended, and return what is known of it. Raises TimeoutError."""
+        """Wait until the task has ended, and return what is known about it. Raises TimeoutError."""
         self._ensure_not_eager()
         meta = next(self.get_many([task_id], timeout, interval, on_interval=on_interval))[1]
         if on_interval and meta["status"] in states.PROPAGATE_STATES:
-            on_interval()  # raises what the parent failed by, if it did
+            on_interval()  # raises the error of a failed parent
         return meta
 
     def get_many(
@@ -119,11 +120,14 @@ class Backend(KeyValueStoreBackend):
         max_iterations: int | None = None,
         READY_STATES: Any = states.READY_STATES,
     ) -> Iterator[tuple[str, Any]]:
-        """The ids of tasks that have ended, and what is known of each, as they end. One that ends
-        while others do not may be ``interval`` (s) late. Raises TimeoutError."""
+        """Yield the ids of tasks as they end, with what is known about each.
+
+        While other tasks are still running, one that has ended may be reported ``interval`` (s)
+        late. Raises TimeoutError.
+        """
         deadline = None if timeout is None else time.monotonic() + timeout
         pending = dict.fromkeys(task_ids)
-        bells: dict[str, str] = {}  # of those that are waited for
+        bells: dict[str, str] = {}  # of the tasks being waited for
         look_again = 0.0
         first_look = True
         known = {id: self._cache[id] for id in pending if self.is_cached(id)}
@@ -142,7 +146,7 @@ class Backend(KeyValueStoreBackend):
                 look_again = time.monotonic() + _LOOK_AGAIN
             tasks = list(pending)[:_AT_ONCE]
             if new := [id for id in tasks if id not in bells]:
-                # With bells only what is not there yet.
+                # Only ask for bells of tasks that have not ended.
                 found = self._store.find(
                     [self.get_key_for_task(id) for id in new], bells=not first_look
                 )
@@ -172,20 +176,20 @@ class Backend(KeyValueStoreBackend):
     # ---- chords ---------------------------------------------------------------------------------
 
     def _apply_chord_incr(self, header_result_args: Any, body: Any, **kwargs: Any) -> None:
-        """Remember the parts of a chord before they are sent."""
+        """Store the size of a chord before its parts are sent."""
         super()._apply_chord_incr(header_result_args, body, **kwargs)
         group, results = header_result_args[:2]
         sizes = b"%d %d" % (_leaves(results), len(results))
         self._store.put(self.get_key_for_chord(group, _SIZES), sizes, lambda _: False)
 
     def on_chord_part_return(self, request: Any, state: str, result: Any, **kwargs: Any) -> None:
-        """Have the body of a chord run when its last part has returned."""
+        """Start the body of a chord when its last part has returned."""
         group = request.group
         if not group or not request.chord:
             return
         stored = self.get(self.get_key_for_chord(group, _SIZES))
         if stored is None:
-            # Nobody remembers the chord any more: Celery has its body fail.
+            # The chord is no longer known, so Celery makes its body fail.
             super().on_chord_part_return(request, state, result, **kwargs)
             return
         leaves, results = map(int, stored.split())
@@ -197,12 +201,12 @@ class Backend(KeyValueStoreBackend):
             parts.forget()
 
     def incr(self, key: bytes) -> int:
-        """How many results of a chord there are. It is asked for when all have come."""
+        """Return the number of results of a chord. Celery asks for it when all have arrived."""
         return self._returned.pop(key)
 
 
 def _leaves(results: Iterable[Any]) -> int:
-    """How many tasks these results are of: that of a group is of several."""
+    """Count the tasks behind these results; the result of a group has several."""
     return sum(_leaves(one.results) if isinstance(one, ResultSet) else 1 for one in results)
 
 

@@ -1,8 +1,9 @@
-"""A channel of kombu: publishes, declares and consumes by the commands of Disque.
+"""A kombu channel: publishes, declares and consumes with Disque commands.
 
-Queues are Disque's queues. Bindings of queues to exchanges are bindings of Disque's topics, so that
-all programs know them: the topic of an exchange is its name, without its dots, and behind a dot the
-routing key. What is sent to a fanout exchange has none, and its queues take any.
+Queues are Disque queues. Bindings of queues to exchanges are bindings to Disque topics, so that all
+programs know them. The topic of an exchange is the exchange's name, without its dots, followed by a
+dot and the routing key. Messages to a fanout exchange have no routing key, and its queues accept
+any.
 """
 
 import math
@@ -33,40 +34,40 @@ from disque_trio.integrations.express import Express
 _log = structlog.get_logger("disque.celery")
 
 _WITHOUT_KEYS: Final = 60.0
-"""Seconds for which messages are added without keys when nodes could not agree on one."""
+"""Seconds for which messages are added without keys after nodes could not agree on a key."""
 
 
 class QoS:
-    """Settles messages for kombu. How many are not acknowledged is counted by their node."""
+    """Settles messages for kombu. The node counts how many are unacknowledged."""
 
     def __init__(self, channel: "Channel") -> None:
         self.prefetch_count = 0
         self._channel = channel
 
     def can_consume(self) -> bool:
-        """Whether messages may be delivered: the node sends no more than may be."""
+        """Return True: the node never sends more messages than allowed."""
         return True
 
     def append(self, message: Any, delivery_tag: str) -> None:
-        """A message was delivered."""
+        """Do nothing when a message is delivered."""
 
     def ack(self, delivery_tag: str) -> None:
-        """A message is done."""
+        """Acknowledge a message."""
         self._channel.settle("ACKJOB", delivery_tag)
 
     def reject(self, delivery_tag: str, requeue: bool = False) -> None:
-        """A message is not done: it comes again, or goes to the dead letters."""
+        """Reject a message: it is queued again, or goes to the dead letters."""
         if requeue:
             self._channel.settle("NACK", delivery_tag)
         else:
             self._channel.refuse(delivery_tag)
 
     def restore_unacked(self) -> None:
-        """Give back what is not acknowledged."""
+        """Give back unacknowledged messages."""
         self._channel.give_back()
 
     def restore_unacked_once(self, stderr: Any = None) -> None:
-        """Give back what is not acknowledged: the channel closes."""
+        """Give back unacknowledged messages, since the channel is closing."""
         self._channel.give_back()
 
 
@@ -74,8 +75,9 @@ class Link(Protocol):
     """The connection that a channel belongs to.
 
     Attributes:
-        inbox: for what comes; None: it is closed.
-        disque: the client. express: the short way to its node.
+        inbox: where messages arrive; None if the connection is closed.
+        disque: the client.
+        express: the short way to the client's node.
     """
 
     options: Options
@@ -112,7 +114,7 @@ class Channel(virtual.Channel):
         self._temporary: set[str] = set()
         self._consumer: Consumer | None = None
         self._token: trio.lowlevel.TrioToken | None = None
-        self._done: deque[str] = deque()  # to be acknowledged
+        self._done: deque[str] = deque()  # ids of jobs to acknowledge
         self._acknowledging = False
         self._no_keys_until = 0.0
         self._pid = os.getpid()
@@ -123,7 +125,7 @@ class Channel(virtual.Channel):
         self.put(queue, message)
 
     def put(self, queue: str, message: Message) -> None:
-        """Add a message to a queue. Raises DisqueError: it may not be there."""
+        """Add a message to a queue. If this raises DisqueError, it may or may not be there."""
         self._add(self._disque.add, self._name(queue), message, topic=False)
 
     def publish(self, exchange: str, routing_key: str | None, message: Message) -> None:
@@ -136,7 +138,7 @@ class Channel(virtual.Channel):
         self._add(self._publish, topic, message, topic=True)
 
     def _publish(self, topic: str, body: bytes, **options: Any) -> None:
-        """Add a job to each queue of a topic. Raises the error of the first that is not there."""
+        """Add a job to each queue of a topic. Raises the error of the first that was not added."""
         try:
             self._disque.publish(topic, body, **options)
         except AddManyError as error:
@@ -167,12 +169,12 @@ class Channel(virtual.Channel):
                 add(to, body, unique=key, unique_for=kept, **common)
                 return
             except NoUniqueError:
-                # Too few nodes are there to agree. Nobody waits for them again and again.
+                # Too few nodes are up to agree. Do not wait for them again and again.
                 self._no_keys_until = time.monotonic() + _WITHOUT_KEYS
         add(to, body, **common)
 
     def _next_delivery_tag(self) -> str:
-        return ""  # the id of the job, when it is there
+        return ""  # set to the job's id when the job arrives
 
     def _name(self, queue: str) -> str:
         return self._options.queue_prefix + queue
@@ -210,8 +212,8 @@ class Channel(virtual.Channel):
         self._disque.unbind(self._bound(exchange, routing_key), self._name(queue))
 
     def _bound(self, exchange: str, routing_key: str) -> str:
-        """The topic to which a queue is bound. Who has not declared a fanout exchange does not know
-        that it is one, and gives a routing key."""
+        """Return the topic to which a queue is bound. A program that has not declared a fanout
+        exchange does not know its type, and uses a routing key."""
         fanout = self.typeof(exchange).type == "fanout"
         return self._topic(exchange, "#" if fanout else routing_key)
 
@@ -275,7 +277,7 @@ class Channel(virtual.Channel):
         return jobs[0]
 
     def _want(self) -> None:
-        """Tell the consumer what is wanted now."""
+        """Tell the consumer which queues and how many jobs are wanted now."""
         queues = [self._name(queue) for queue in dict.fromkeys(self._active_queues)]
         credit = self.qos.prefetch_count or MAX_CREDIT
         if not self.closed and (queues or self._consumer is not None):
@@ -283,7 +285,7 @@ class Channel(virtual.Channel):
 
     def _started(self) -> Consumer:
         if self.closed:
-            raise ConnectionLost("the channel is closed, and what it had was given back")
+            raise ConnectionLost("the channel is closed, and its messages were given back")
         if self._consumer is None:
             inbox = self.connection.inbox
             assert inbox is not None
@@ -302,27 +304,27 @@ class Channel(virtual.Channel):
         return self._consumer
 
     def _arrived(self, job: Job) -> None:
-        """Deliver a job, in the thread of the connection."""
+        """Deliver a job, in the connection's thread."""
         queue = job.queue.removeprefix(self._options.queue_prefix)
         if self.closed:
-            return  # it was given back with all that was in hand
+            return  # it was given back with everything that was in hand
         if queue not in self._active_queues:
             self.settle("ENQUEUE", job.id)
             return
         try:
             message = messages.decode(job)
         except ValueError as error:
-            _log.error("job is no message", job=job.id, queue=job.queue, error=str(error))
+            _log.error("job is not a message", job=job.id, queue=job.queue, error=str(error))
             self.refuse(job.id)
             return
         if queue in self._no_ack:
             self.settle("ACKJOB", job.id)
         self.connection._deliver(message, queue)
 
-    # ---- settling: nobody waits for it ----------------------------------------------------------
+    # ---- settling, without waiting for replies --------------------------------------------------
 
     def settle(self, command: str, id: str) -> None:
-        """End a delivery by ACKJOB, NACK or ENQUEUE. Raises ConnectionLost: it was given back."""
+        """Settle a job with ACKJOB, NACK or ENQUEUE. Raises ConnectionLost if it was given back."""
         consumer = self._started()
         if command != "ACKJOB":
             self._in_loop(partial(consumer.settle, command, [id]))
@@ -333,8 +335,8 @@ class Channel(virtual.Channel):
             self._in_loop(partial(self._acknowledge, consumer))
 
     def _acknowledge(self, consumer: Consumer) -> None:
-        """Acknowledge what is done, in the loop."""
-        self._acknowledging = False  # before the look at what is done
+        """Acknowledge finished jobs, in the loop."""
+        self._acknowledging = False  # before reading the finished jobs
         done = []
         while self._done:
             done.append(self._done.popleft())
@@ -342,11 +344,11 @@ class Channel(virtual.Channel):
             consumer.settle("ACKJOB", done)
 
     def refuse(self, id: str) -> None:
-        """Give a job up, for the dead letters."""
+        """Refuse a job for good: it goes to the dead letters."""
         self._in_loop(partial(self._started().refuse, id))
 
     def give_back(self) -> None:
-        """Give back what is not acknowledged, and take nothing more."""
+        """Give back unacknowledged jobs, and take no more."""
         consumer, self._consumer = self._consumer, None
         if consumer is None or os.getpid() != self._pid:
             return
@@ -366,13 +368,13 @@ class Channel(virtual.Channel):
         try:
             self._token.run_sync_soon(function)
         except trio.RunFinishedError:
-            pass  # the client is closed, and has given all back
+            pass  # the client is closed, and has given everything back
 
     def close(self) -> None:
         if not self.closed and os.getpid() == self._pid:
             for queue in self._temporary - set(self._active_queues):
                 self.queue_delete(queue)
-            self.qos  # noqa: B018 - so that closing it gives back
+            self.qos  # noqa: B018 - so that closing it gives jobs back
         super().close()
 
 

@@ -1,9 +1,9 @@
-"""Which part of a chord is the last one to return, told by UNIQUE keys alone.
+"""Determines which part of a chord is the last to return, using only UNIQUE keys.
 
-Each part takes a place in the bottom row of a tree, and climbs. At a node above two places who
-comes first leaves a mark and stops; who comes second finds it, and goes on for both. Whoever gets
-to the top is the last one. A part that returns twice, since its worker was killed, finds its own
-marks, and so does nothing that it has not done before.
+Each part takes a place in the bottom row of a tree, and climbs. At a node above two places, the
+first part to arrive leaves a mark and stops; the second one finds that mark and goes on for both.
+The part that gets to the top is the last one. A part that returns twice, because its worker was
+killed, finds its own marks, and so does nothing new.
 """
 
 from zlib import crc32
@@ -15,9 +15,9 @@ class Parts:
     """The parts of one chord.
 
     Args:
-        store: has the marks.
-        chord: their common key.
-        size: how many parts there are.
+        store: keeps the marks.
+        chord: the common key of its parts.
+        size: the number of parts.
     """
 
     def __init__(self, store: Store, chord: bytes, size: int) -> None:
@@ -26,11 +26,11 @@ class Parts:
         self._size = size
 
     def is_last(self, task: str, index: int | None) -> bool:
-        """Whether all others have returned before this part.
+        """Return whether all other parts have returned before this one.
 
         Args:
-            task: its id, in the chord.
-            index: which one it is, if that is known; several may say the same.
+            task: the id of the part's task.
+            index: the number of the part, if known; several parts may give the same.
         """
         place = self._place(task, crc32(task.encode()) if index is None else index)
         if place is None:
@@ -45,7 +45,7 @@ class Parts:
         return True
 
     def _place(self, task: str, wish: int) -> int | None:
-        """Take a place, the wish if it is free. None: there are more parts than there should be."""
+        """Take a place, preferably ``wish``. None: there are more parts than there should be."""
         for step in range(self._size):
             place = (wish + step) % self._size
             mine = b"%b %d" % (task.encode(), wish)
@@ -54,7 +54,7 @@ class Parts:
         return None
 
     def _mark(self, key: bytes, mark: bytes) -> bytes:
-        """The mark at ``key``, which is ``mark`` if there was none."""
+        """Return the mark at ``key``; set it to ``mark`` if there is none."""
         [entry] = self._store.find([key], mark)
         return entry.value
 
@@ -62,7 +62,7 @@ class Parts:
         return b"%b.%b.%d" % (self._chord, b"place" if row is None else b"%d" % row, place)
 
     def forget(self) -> None:
-        """Delete all marks: the chord has gone on."""
+        """Delete all marks, once the chord has continued."""
         keys = [self._key(None, place) for place in range(self._size)]
         row, width = 0, self._size
         while width > 1:

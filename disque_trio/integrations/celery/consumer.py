@@ -1,8 +1,8 @@
-"""Jobs that a node pushes, as many at once as there is credit for.
+"""Jobs pushed by a node, as many at once as the credit allows.
 
-Lives in the loop of the client. Nobody waits here for a job, and who settles one waits for nobody:
-Celery has a loop of its own, which must not stand still. When the connection is lost, or the node
-leaves its cluster, jobs are taken at another node; those in hand stay in hand if possible.
+Lives in the client's loop. Nobody waits here for a job, and settling a job does not wait either:
+Celery has a loop of its own, which must not be blocked. If the connection is lost, or the node
+leaves its cluster, jobs come from another node; jobs in hand remain in hand if possible.
 """
 
 from collections import deque
@@ -30,13 +30,13 @@ _log = structlog.get_logger("disque.celery")
 
 MAX_CREDIT: Final = 65_535
 _TICK: Final = 0.25
-"""Seconds between two looks for jobs that need WORKING: a shorter task needs none."""
+"""Seconds between two checks for jobs that need WORKING; shorter tasks need none."""
 _CLOSING: Final = 2.0
-"""Seconds in which jobs are given back at the end."""
+"""Seconds to give back jobs at the end."""
 
 
 class _Line:
-    """A connection on which jobs are pushed. Jobs that came on it are settled on it."""
+    """A connection on which jobs are pushed, and on which these jobs are settled."""
 
     def __init__(self, connection: Connection, session: Session) -> None:
         self.connection = connection
@@ -44,14 +44,14 @@ class _Line:
         self.unanswered: deque[tuple[Batch, list[Argument]]] = deque()
 
     def send(self, command: list[Argument]) -> None:
-        """Send what has to reach a node, and keep it until it is answered."""
+        """Send a command that must reach a node, and keep it until it is answered."""
         unanswered = self.unanswered
         while unanswered and unanswered[0][0].done.is_set():
             unanswered.popleft()
         unanswered.append((self.connection.submit([command]), command))
 
     def lost(self) -> list[list[Argument]]:
-        """What was sent and not answered. The connection is closed."""
+        """Return the commands that were sent but not answered. The connection must be closed."""
         return [
             command
             for batch, command in self.unanswered
@@ -60,7 +60,7 @@ class _Line:
 
 
 class _Held:
-    """A job in hand: where it came from, and when the next WORKING is due."""
+    """A job in hand: the connection it came from, and when the next WORKING is due."""
 
     __slots__ = ("due", "line")
 
@@ -73,12 +73,12 @@ class Consumer:
     """Takes the jobs of ``queues`` while fewer than ``credit`` are in hand.
 
     Args:
-        router: finds the node.
+        router: chooses the node.
         on_job: called with each job.
-        on_end: called with the error that ended it; not when it was retired.
+        on_end: called with the error that ended the consumer; not when it was retired.
 
     Attributes:
-        ended: set when all is over.
+        ended: set when the consumer has ended.
     """
 
     def __init__(
@@ -95,15 +95,15 @@ class Consumer:
         self._credit = 1
         self._line: _Line | None = None
         self._held: dict[str, _Held] = {}
-        self._news = trio.Event()  # for the task that keeps the line
-        self._hurry = trio.Event()  # for the one that sends WORKING
-        self._idle = False  # it waits for a job
+        self._news = trio.Event()  # for the task that keeps the connection
+        self._hurry = trio.Event()  # for the task that sends WORKING
+        self._idle = False  # that task waits for a job
         self._lines_open: set[_Line] = set()
         self._retired = False
         self._nursery: trio.Nursery | None = None
 
     def want(self, queues: Sequence[str], credit: int) -> None:
-        """Take jobs of these queues from now on, so many at once; of none: none."""
+        """Take jobs of these queues, at most ``credit`` at a time, from now on. No queues: none."""
         changed = tuple(queues) != self._queues
         self._queues, self._credit = tuple(queues), min(max(credit, 1), MAX_CREDIT)
         line = self._line
@@ -124,7 +124,7 @@ class Consumer:
             self._hurry.set()
 
     def settle(self, command: str, ids: Iterable[str]) -> None:
-        """End deliveries by ACKJOB, NACK or ENQUEUE."""
+        """Settle jobs with ACKJOB, NACK or ENQUEUE."""
         lines: dict[_Line | None, list[str]] = {}
         for id in ids:
             held = self._held.pop(id, None)
@@ -139,7 +139,7 @@ class Consumer:
                 self._soon([command, *mine])
 
     def refuse(self, id: str) -> None:
-        """Give a job up: to the dead letters of its queue, or for good if there are none."""
+        """Refuse a job for good: it goes to the dead letters, or is acknowledged without any."""
         self._held.pop(id, None)
         if self._nursery is not None:
             self._nursery.start_soon(self._refuse, id)
@@ -160,7 +160,7 @@ class Consumer:
         self._news.set()
 
     async def run(self) -> None:
-        """Runs as a task of the client."""
+        """Run the consumer, as a task of the client."""
         try:
             async with trio.open_nursery() as nursery:
                 self._nursery = nursery
@@ -178,10 +178,10 @@ class Consumer:
                 line.connection.close()
             self.ended.set()
 
-    # ---- the line -------------------------------------------------------------------------------
+    # ---- the connection -------------------------------------------------------------------------
 
     async def _lines(self) -> None:
-        """Have a line as long as jobs are wanted. Raises DisqueError: there can be none."""
+        """Keep a connection as long as jobs are wanted. Raises DisqueError if that fails."""
         retry = self._router.retry()
         while not self._retired:
             self._news = trio.Event()
@@ -201,7 +201,7 @@ class Consumer:
             await self._use(line)
 
     async def _use(self, line: _Line) -> None:
-        """Have jobs come on this line until it is lost, or no longer to be used."""
+        """Take jobs on this connection until it is lost or no longer to be used."""
 
         async def watch() -> None:
             await line.connection.ended.wait()
@@ -209,7 +209,7 @@ class Consumer:
 
         async with trio.open_nursery() as nursery:
             nursery.start_soon(watch)
-            # While it was opened there may have been news that it already knows.
+            # News that arrived while it was opened has already been taken into account.
             while self._line is line and not line.connection.closed and not self._retired:
                 self._news = trio.Event()
                 await self._news.wait()
@@ -245,13 +245,13 @@ class Consumer:
     def _pushed(self, line: _Line, message: list[Reply]) -> None:
         if message[0] == b"job":
             job = replies.job(message[1:])
-            if job.queue not in self._queues:  # it crossed the last word about that
+            if job.queue not in self._queues:  # it crossed the last CONSUME
                 line.send(["ENQUEUE", job.id])
                 return
             self._hold(job.id, line)
             self._on_job(job)
         elif message[0] == b"stopped" and self._line is line:
-            # Its jobs are settled there: it stays open until the node goes.
+            # Its jobs are settled on it, so it stays open until the node closes it.
             self._router.leave(line.session)
             self._line = None
             assert self._nursery is not None
@@ -263,8 +263,8 @@ class Consumer:
         self._after(line)
 
     def _after(self, line: _Line) -> None:
-        """Save what can be saved of a line that is lost: the node queues its jobs again, unless it
-        hears quickly that somebody has them."""
+        """Recover from a lost connection. The node queues its jobs again unless it quickly hears
+        that somebody has them, so hurry."""
         self._lines_open.discard(line)
         if self._line is line:
             self._line = None
@@ -287,7 +287,7 @@ class Consumer:
             _log.warning("jobs not settled", command=command[0], error=str(error))
 
     async def _wind_up(self) -> None:
-        """Give back what is in hand. No more comes when CONSUME STOP is answered."""
+        """Give back jobs in hand. No more arrive once CONSUME STOP is answered."""
         line = self._line
         if line is not None:
             await line.connection.execute_many([["CONSUME", "STOP"]])
@@ -299,7 +299,7 @@ class Consumer:
             else:
                 await line.connection.execute_many([command])
         if line is not None and line.unanswered:
-            # Answers come in order.
+            # Answers come in order, so wait for the last one.
             await line.unanswered[-1][0].done.wait()
 
     # ---- WORKING --------------------------------------------------------------------------------
@@ -317,15 +317,15 @@ class Consumer:
             self._idle = False
 
     async def _working(self, ids: list[str]) -> None:
-        """Say that these jobs are worked on. Their tasks are not told if a job is lost: they
-        acknowledge it in the end, which is right if nobody else has got it."""
+        """Send WORKING for these jobs. If a job is lost, its task is not told: it acknowledges the
+        job in the end, which is right if nobody else has got it."""
         lines: dict[_Line | None, list[str]] = {}
         for id in ids:
             lines.setdefault(self._held[id].line, []).append(id)
         for line, mine in lines.items():
             commands: list[list[Argument]] = [["WORKING", id] for id in mine]
             if line is not None and not line.connection.closed:
-                # Where a NACK may follow, which must not be overtaken.
+                # Use its connection, since a NACK that follows must not overtake WORKING.
                 answers = await line.connection.execute_many(commands)
             else:
                 pinned = None if line is None else line.session

@@ -1,4 +1,4 @@
-"""Exchanges of kombu: how the queues for a message are found."""
+"""Kombu's exchanges: how they find the queues for a message."""
 
 from typing import Any
 
@@ -8,7 +8,7 @@ from disque_trio.integrations.celery.messages import Message
 
 
 class DirectExchange(exchanges.DirectExchange):
-    """Goes by the queues that this process has declared; without any it leaves it to the server."""
+    """Uses the queues that this process has declared; without any, leaves it to the server."""
 
     def deliver(self, message: Message, exchange: str, routing_key: str, **kwargs: Any) -> None:
         table = self.channel.state.exchanges.get(exchange, {}).get("table", ())
@@ -20,14 +20,14 @@ class DirectExchange(exchanges.DirectExchange):
 
 
 class TopicExchange(exchanges.TopicExchange):
-    """Leaves it to the server."""
+    """Leaves finding queues to the server."""
 
     def deliver(self, message: Message, exchange: str, routing_key: str, **kwargs: Any) -> None:
         self.channel.publish(exchange, routing_key, message)
 
 
 class FanoutExchange(exchanges.FanoutExchange):
-    """Leaves it to the server."""
+    """Leaves finding queues to the server."""
 
     def deliver(self, message: Message, exchange: str, routing_key: str, **kwargs: Any) -> None:
         self.channel.publish(exchange, None, message)

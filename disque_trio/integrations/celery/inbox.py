@@ -1,4 +1,4 @@
-"""What the thread of a client has for the thread of a connection, which it wakes."""
+"""Calls from a client's thread for a connection's thread, which they wake up."""
 
 import os
 import select
@@ -10,7 +10,7 @@ class Inbox:
     """Calls that one thread wants another one to make.
 
     Attributes:
-        fd: readable when there is something.
+        fd: readable when there is a call.
     """
 
     def __init__(self) -> None:
@@ -21,33 +21,33 @@ class Inbox:
         self._awake = False
 
     def put(self, deliver: Callable[[], object]) -> None:
-        """Have ``deliver`` called in the thread of the connection."""
+        """Have ``deliver`` called in the connection's thread."""
         self._letters.append(deliver)
         if not self._awake:
             self._awake = True
             try:
                 os.write(self._waker, b"1")
             except BlockingIOError:
-                pass  # it is awake
+                pass  # it is already awake
 
     def take(self) -> Callable[[], object] | None:
-        """The next one; None when there is none."""
+        """Return the next call; None if there is none."""
         if not self._letters and self._awake:
             try:
                 os.read(self.fd, 4096)
             except BlockingIOError:
                 pass
-            self._awake = False  # before the look at what came meanwhile
+            self._awake = False  # before checking for calls that came meanwhile
         return self._letters.popleft() if self._letters else None
 
     def wait(self, timeout: float | None) -> None:
-        """Wait until there is something, or the time (s) is over; None: for ever."""
+        """Wait until there is a call, or ``timeout`` (s) is over; None: forever."""
         poll = select.poll()
         poll.register(self.fd, select.POLLIN)
         poll.poll(None if timeout is None else timeout * 1000)
 
     def close(self) -> None:
-        """Nothing more is taken."""
+        """Close the pipe. Nothing more is taken."""
         self._awake = True
         os.close(self.fd)
         os.close(self._waker)

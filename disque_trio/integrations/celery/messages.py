@@ -1,5 +1,5 @@
-"""Kombu's messages as jobs: a line of JSON with all about the message, and behind it its body as it
-is."""
+"""Kombu's messages as jobs: a line of JSON with everything about the message, followed by its raw
+body."""
 
 import time
 from collections.abc import Mapping
@@ -11,15 +11,15 @@ from kombu.utils.json import dumps, loads
 from disque_trio.client.jobs import Job
 
 Message: TypeAlias = dict[str, Any]
-"""As kombu's virtual transports have it: ``body``, ``content-type``, ``content-encoding``,
-``headers``, and ``properties``, which say where it is to go."""
+"""A message in the form of kombu's virtual transports: ``body``, ``content-type``,
+``content-encoding``, ``headers``, and ``properties``, which say where it should go."""
 
 MAX_PRIORITY: Final = 7
 _TRANSIENT: Final = 1  # delivery_mode of AMQP
 
 
 def encode(message: Message) -> bytes:
-    """The body of the job."""
+    """Encode a message as the body of a job."""
     head = {name: value for name, value in message.items() if name != "body"}
     body = message["body"]
     if isinstance(body, str):
@@ -28,15 +28,15 @@ def encode(message: Message) -> bytes:
 
 
 def decode(job: Job) -> Message:
-    """The message of a job; its delivery tag is the id of the job.
+    """Decode the message in a job. Its delivery tag is the id of the job.
 
     Raises:
-        ValueError: it is none.
+        ValueError: the job does not contain a message.
     """
     head, _, body = job.body.partition(b"\n")
     message = loads(head.decode())
     if not isinstance(message, dict) or "properties" not in message:
-        raise ValueError("a message begins with a line that tells its properties")
+        raise ValueError("the first line of a message must contain its properties")
     message["body"] = body
     properties = message["properties"]
     properties["delivery_tag"] = job.id
@@ -46,14 +46,14 @@ def decode(job: Job) -> Message:
 
 
 def priority(message: Message) -> int | None:
-    """The priority of the job: 0 to 7 are those of Celery, and 8 and 9 are 7. None: 0."""
+    """Return the priority of the job: Celery's 0 to 7; 8 and 9 become 7. None means 0."""
     given = message["properties"].get("priority")
     return min(max(int(given), 0), MAX_PRIORITY) or None if given else None
 
 
 def due(headers: Mapping[str, Any]) -> float | None:
-    """When a task is to run, in seconds since the epoch: its ``eta``; None: now, or the worker has
-    to say, who knows what zone a time without one belongs to."""
+    """Return when a task is to run (its ``eta``), in seconds since the epoch. None: now, or the eta
+    has no time zone, so that only the worker can know."""
     eta = headers.get("eta")
     if not isinstance(eta, str):
         return None
@@ -65,11 +65,11 @@ def due(headers: Mapping[str, Any]) -> float | None:
 
 
 def expires(message: Message) -> float | None:
-    """Seconds that the message lives, if it says so (``expiration``, which is in ms)."""
+    """Return the message's time to live in seconds, from ``expiration`` (in ms), or None."""
     given = message["properties"].get("expiration")
     return None if given is None else int(given) / 1000
 
 
 def transient(message: Message) -> bool:
-    """Nobody minds if it is lost with its node."""
+    """Return whether the message may be lost with its node."""
     return bool(message["properties"].get("delivery_mode") == _TRANSIENT)

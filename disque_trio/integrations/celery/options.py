@@ -1,4 +1,4 @@
-"""What ``broker_transport_options`` may say, and the clients of a process."""
+"""The options in ``broker_transport_options``, and the clients of a process."""
 
 import os
 import threading
@@ -24,23 +24,24 @@ _SSL: Final = {
     "check_hostname": "check_hostname",
     "cert_reqs": "verify",
 }
-"""What ``broker_use_ssl`` may say, as for AMQP or, with ``ssl_`` in front, for Redis."""
+"""Options in ``broker_use_ssl``, as for AMQP or, with the prefix ``ssl_``, as for Redis."""
 
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """Options of the transport, and those of the backend; docs/celery.md explains them. Times are
-    in seconds.
+    """Options of the transport and of the backend; docs/celery.md explains them. Times are in
+    seconds.
 
     Attributes:
-        retry: a task is given to another worker if its own was not heard of for so long.
-        ttl: life of a task, counted from its ``eta``.
-        replicate: nodes that have each task; None: as the node says.
-        unique: a task whose sending was not answered is sent again without doubling it.
-        add_timeout: for the copies to be made.
-        retry_for: how long a node is looked for when there is none.
-        queue_prefix: stands before the names of queues and exchanges on the server.
-        transient_ttl: life of an event, or of a command to workers.
+        retry: how long after the last sign of life of its worker a task goes to another one.
+        ttl: a task's time to live, counted from its ``eta``.
+        replicate: how many nodes have each task; None: the node's default.
+        unique: whether a task is sent again, without doubling it, if sending it got no answer.
+        add_timeout: the time for making copies.
+        retry_for: how long to keep looking for a node.
+        queue_prefix: the prefix of names of queues and exchanges on the server.
+        transient_ttl: the time to live of an event, or of a command to workers.
+        client_name: the name of connections in CLIENT LIST; None: that in a URL, or no name.
     """
 
     retry: int = 30
@@ -51,15 +52,16 @@ class Options:
     retry_for: float = 5.0
     queue_prefix: str = ""
     transient_ttl: int = 60
+    client_name: str | None = None
 
     @property
     def kept(self) -> float:
-        """Seconds for which the key of a task is kept, so that it can be sent again."""
+        """Seconds to keep the key of a task, so that it can be sent again."""
         return kept_for(self.retry_for + self.add_timeout)
 
     @classmethod
     def of(cls, given: Mapping[str, Any]) -> Self:
-        """Those that are among ``given``."""
+        """Pick the options out of ``given``."""
         return cls(
             **{field.name: given[field.name] for field in fields(cls) if field.name in given}
         )
@@ -67,8 +69,8 @@ class Options:
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """What a client needs to know: connections and backends of a process that know the same share
-    one."""
+    """What a client needs to know. Connections and backends of a process for which this is equal
+    share a client."""
 
     cluster: Cluster
     retry_for: float
@@ -76,7 +78,7 @@ class Access:
 
 
 class Clients:
-    """The clients of this process, each with how many use it."""
+    """The clients of this process, with the number of users of each."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -84,15 +86,15 @@ class Clients:
         os.register_at_fork(after_in_child=self._forked)
 
     def _forked(self) -> None:
-        """Begin anew, in a child."""
+        """Start over in a forked child."""
         self._lock = threading.Lock()
         self._clients = {}
 
     def take(self, access: Access) -> Client:
-        """A client that reaches a node now.
+        """Return a client that reaches a node now.
 
         Raises:
-            ConnectionLost, AuthError: there is none that can be reached, or that lets us in.
+            ConnectionLost, AuthError: no node can be reached, or the login was refused.
         """
         with self._lock:
             client, users = self._clients.get(access, (None, 0))
@@ -104,11 +106,11 @@ class Clients:
             return client
 
     def give_back(self, access: Access) -> None:
-        """One user less; the last one closes the client."""
+        """Note that there is one user fewer; the last one closes the client."""
         with self._lock:
             client, users = self._clients.get(access, (None, 0))
             if client is None:
-                return  # it is the parent's
+                return  # it belongs to the parent process
             if users > 1:
                 self._clients[access] = client, users - 1
                 return
@@ -119,16 +121,19 @@ class Clients:
 CLIENTS: Final = Clients()
 
 
-def cluster_of(urls: Iterable[str], ssl: Any = None) -> Cluster:
-    """The cluster behind URLs, of which the password of one is that of all.
+def cluster_of(urls: Iterable[str], ssl: Any = None, client_name: str | None = None) -> Cluster:
+    """Return the cluster with these URLs, where one password applies to all.
 
     Args:
-        ssl: what Celery has in ``broker_use_ssl``, or kombu has taken out of a URL.
+        ssl: the value of Celery's ``broker_use_ssl``, or what kombu took out of a URL.
+        client_name: see ``Options``.
 
     Raises:
-        ValueError: there is none, or one cannot be read; ``ssl`` cannot be understood.
+        ValueError: there is no URL, one is malformed, or ``ssl`` is invalid.
     """
     found = Cluster.parse([url if url.partition("://")[2] else f"{url}localhost" for url in urls])
+    if client_name is not None:
+        found = replace(found, client_name=client_name)
     return replace(found, tls=_tls(ssl)) if ssl else found
 
 
@@ -138,13 +143,13 @@ def _tls(ssl: Any) -> Tls | SSLContext:
     if isinstance(ssl, Tls | SSLContext):
         return ssl
     if not isinstance(ssl, Mapping):
-        raise ValueError("broker_use_ssl is True, or a dictionary")
+        raise ValueError("broker_use_ssl must be True or a dictionary")
     values: dict[str, Any] = {}
     for name, value in ssl.items():
         short = name.removeprefix("ssl_")
         if short not in _SSL:
-            raise ValueError(f"broker_use_ssl: {name!r} is unknown; there are {', '.join(_SSL)}")
-        # kombu makes one of the modes of the module ssl of what a URL says.
+            raise ValueError(f"broker_use_ssl: {name!r} is unknown; known: {', '.join(_SSL)}")
+        # kombu turns the value in a URL into a constant of the module ssl.
         checked = short != "cert_reqs" or value not in (CERT_NONE, None, "none", "CERT_NONE")
         values[_SSL[short]] = checked if short == "cert_reqs" else value
     return Tls(**values)

@@ -1,9 +1,8 @@
-"""Values by keys, on all nodes of a cluster: each is the body of a job that has the key as its
-UNIQUE key.
+"""Values by keys, on all nodes of a cluster: each is the body of a job with that UNIQUE key.
 
-Nobody takes these jobs: they are delayed until their life is over. Who asks for a value that is not
-there adds its job with an empty body, and who waits for it waits for the end of a second job, the
-bell (WAITJOB, at any node). Who stores a value and finds that its job was there changes the body,
+Nobody takes these jobs, since they are delayed until their life is over. A reader that finds no
+value adds its job with an empty body. To wait for a value, it waits for the end of a second job,
+the bell (WAITJOB, at any node). A writer that finds that the job already exists changes its body,
 and then ends the bell.
 """
 
@@ -25,7 +24,7 @@ from disque_trio.resp.command import Argument
 QUEUE: Final = "celery-results"
 _FOR_EVER: Final = 3650 * DAY
 _BELL: Final = b"?"
-"""Behind a key: that of its bell."""
+"""Suffix of a key, for its bell."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,10 +32,10 @@ class Entry:
     """The job of a key.
 
     Attributes:
-        id: of the job.
+        id: the id of the job.
         value: its body; empty: there is no value, but somebody has asked for it.
-        left: its life, s.
-        bell: the id of the job that ends when the value changes; empty: it was not asked for.
+        left: its remaining life in seconds.
+        bell: the id of the job that ends when the value changes; empty if not requested.
     """
 
     id: str
@@ -49,9 +48,9 @@ class Store:
     """The values of a cluster. Its methods raise ``DisqueError``.
 
     Args:
-        access: to the cluster.
-        options: ``queue_prefix``, ``replicate`` and ``add_timeout`` are of interest here.
-        expires: how long a value lives, s; None or 0: ten years.
+        access: the cluster.
+        options: used are ``queue_prefix``, ``replicate`` and ``add_timeout``.
+        expires: how long a value lives, in seconds; None or 0: ten years.
     """
 
     def __init__(self, access: Access, options: Options, expires: float | None) -> None:
@@ -65,7 +64,7 @@ class Store:
 
     @property
     def client(self) -> Client:
-        """The client, which the connections of this process share."""
+        """The client, shared with the connections of this process."""
         if self._client is None:
             self._client = CLIENTS.take(self._access)
         return self._client
@@ -73,8 +72,8 @@ class Store:
     def find(
         self, keys: Iterable[bytes], value: bytes = b"", *, bells: bool = False
     ) -> list[Entry]:
-        """What the keys have, and their bells if wanted. Those that had nothing have ``value``
-        now."""
+        """Return the entries of the keys, with bells if requested. Keys without a value get
+        ``value``."""
         names = list(keys)
         if len(names) == 1 and not bells and (entry := self._quickly(names[0], value)):
             return [entry]
@@ -82,7 +81,7 @@ class Store:
         return [entry if entry.left else self._elsewhere(entry) for entry in found]
 
     def _quickly(self, key: bytes, value: bytes) -> Entry | None:
-        """The same for one key; None where it has to be done in another way."""
+        """Like ``find`` for one key. None if it has to be done in another way."""
         id = self._express.ask(self._command(key, value))
         if not isinstance(id, bytes):
             return None
@@ -93,8 +92,8 @@ class Store:
         return Entry(id.decode(), known[b"body"], max(known[b"ttl"], 1))
 
     def _command(self, key: bytes, value: bytes) -> list[Argument]:
-        """What adds the job of a key. It lives twice as long where there is no value, which may
-        come late."""
+        """Return the command that adds the job of a key. Without a value the job lives twice as
+        long, since the value may come late."""
         life = self._ttl if value else 2 * self._ttl
         return addjob(
             self._queue,
@@ -109,9 +108,9 @@ class Store:
     async def _find(
         self, client: AsyncClient, keys: list[bytes], value: bytes, bells: bool
     ) -> list[Entry]:
-        """The entries; one whose life is over is not on this node."""
+        """Return the entries. If ``left`` is 0, the job is not on this node."""
         rung = [""] * len(keys)
-        if bells:  # before the look at the values: who changes one later, ends its bell
+        if bells:  # before reading values: whoever changes a value later ends its bell
             rung = await self._add(client, [key + _BELL for key in keys], b"")
         ids = await self._add(client, keys, value)
         entries: dict[str, Entry] = {}
@@ -125,8 +124,8 @@ class Store:
         return [entries[id] for id in ids]
 
     async def _add(self, client: AsyncClient, keys: list[bytes], value: bytes) -> list[str]:
-        """The ids of the jobs of keys, as ``_command`` adds them. Raises the error of the first
-        that is not there."""
+        """Add the jobs of keys, as ``_command`` does, and return their ids. Raises the error of the
+        first one that was not added."""
         life = self._ttl if value else 2 * self._ttl
         try:
             return await client.add_many(
@@ -142,10 +141,10 @@ class Store:
             raise error.first from None
 
     def _elsewhere(self, entry: Entry) -> Entry:
-        """The entry whose job only other nodes have; without a value if it has ended meanwhile."""
+        """Return an entry that is only on other nodes; without a value if it has ended by now."""
         nodes = self.client.hello().nodes
         cluster = self._access.cluster
-        # The id of a job begins with that of the node where it was added.
+        # The id of a job contains that of the node where it was added.
         for node in sorted(nodes, key=lambda node: not node.id.startswith(entry.id[2:10])):
             try:
                 with connect_to(cluster.only(str(node.address)), 0) as client:
@@ -157,7 +156,7 @@ class Store:
         return entry
 
     def put(self, key: bytes, value: bytes, stays: Callable[[bytes], bool]) -> None:
-        """Store a value, unless there is one that ``stays``."""
+        """Store a value, unless there is one for which ``stays`` is true."""
         asked = False
         while True:
             [entry] = self.find([key], value)
@@ -171,9 +170,9 @@ class Store:
                 self.client.update(entry.id, body=value, ttl=life, delay=max(life - 1, 0))
                 break
             except NoReplError:
-                break  # not all have it yet
+                break  # not all nodes have it yet
             except ReplyError:
-                # Not on this node, or nearly over: another one takes its place.
+                # It is not on this node, or nearly over: replace it.
                 self.client.ack(entry.id)
         if asked:
             self._ring(key, value)
@@ -183,7 +182,7 @@ class Store:
             [bell] = await self._add(client, [key + _BELL], b"")
             try:
                 await client.ack(bell, result=value)
-            except ReplyError:  # too long for a result: who waited looks for it
+            except ReplyError:  # too long for a result: those who waited will look for it
                 await client.ack(bell)
 
         self.client.run(ring)
@@ -193,8 +192,8 @@ class Store:
         self.client.ack(*[entry.id for entry in self.find(keys)])
 
     def wait(self, bells: Sequence[str], timeout: float) -> dict[str, bytes | None]:
-        """Wait until all the bells have ended, or the time (s) is over, and tell of those that
-        have: the value, or None where it has to be looked for."""
+        """Wait until all bells have ended, for at most ``timeout`` s. Return those that have, with
+        the value, or None if it has to be looked up."""
         return {
             job.id: job.result
             for job in self.client.wait(bells, timeout=timeout)

@@ -1,4 +1,4 @@
-"""The transport: a connection of kombu, which has a client, and jobs that came for its channels."""
+"""The transport: a kombu connection, with a client and the jobs that arrived for its channels."""
 
 from typing import Any, Final
 
@@ -27,11 +27,11 @@ from disque_trio.respclient.errors import (
 from disque_trio.version import VERSION
 
 _AT_ONCE: Final = 100
-"""Deliveries between two looks of Celery's loop at what else there is."""
+"""The most deliveries before Celery's loop does other work."""
 
 
 class Transport(virtual.Transport):
-    """Celery's tasks as jobs of a Disque cluster."""
+    """Transports Celery's tasks as jobs of a Disque cluster."""
 
     Channel = Channel
 
@@ -68,7 +68,7 @@ class Transport(virtual.Transport):
         self._disque: Client | None = None
         self._express: Express | None = None
         self.inbox: Inbox | None = None
-        self._loop: Any = None  # of Celery
+        self._loop: Any = None  # Celery's
 
     @property
     def disque(self) -> Client:
@@ -79,7 +79,7 @@ class Transport(virtual.Transport):
 
     @property
     def express(self) -> Express:
-        """The short way to the node of the client."""
+        """The short way to the client's node."""
         if self._express is None:
             raise ConnectionLost("the connection is closed")
         return self._express
@@ -88,10 +88,10 @@ class Transport(virtual.Transport):
         return VERSION
 
     def establish_connection(self) -> "Transport":
-        """Find a node. Raises ConnectionLost, AuthError; ValueError: a setting is wrong."""
+        """Find a node. Raises ConnectionLost, AuthError, and ValueError for an invalid setting."""
         kombu = self.client
         urls = kombu.alt or [kombu.as_uri(include_password=True)]
-        cluster = cluster_of(urls, kombu.ssl)
+        cluster = cluster_of(urls, kombu.ssl, self.options.client_name)
         access = Access(cluster, self.options.retry_for, kombu.connect_timeout or 5.0)
         self._disque = CLIENTS.take(access)
         self._access = access
@@ -119,10 +119,10 @@ class Transport(virtual.Transport):
     def verify_connection(self, connection: Any) -> bool:
         return self._disque is not None
 
-    # ---- both loops of Celery, and that of kombu ------------------------------------------------
+    # ---- Celery's loop and kombu's --------------------------------------------------------------
 
     def drain_events(self, connection: Any, timeout: float | None = None) -> None:
-        """Deliver a message. Raises TimeoutError: none came in time (s)."""
+        """Deliver a message. Raises TimeoutError if none arrives within ``timeout`` (s)."""
         if not self._deliver_one():
             if self.inbox is None:
                 raise ConnectionLost("the connection is closed")
@@ -146,7 +146,7 @@ class Transport(virtual.Transport):
                 break
 
     def _deliver_one(self) -> bool:
-        """Deliver what came first; False if nothing did."""
+        """Deliver the first message that arrived; return False if there is none."""
         letter = None if self.inbox is None else self.inbox.take()
         if letter is None:
             return False

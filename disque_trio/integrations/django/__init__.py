@@ -1,10 +1,10 @@
-"""A backend of Django's tasks on Disque:
+"""A backend for Django's tasks:
 
     TASKS = {"default": {"BACKEND": "disque_trio.integrations.django.DisqueBackend",
                          "OPTIONS": {"url": "disque://127.0.0.1:7711"}}}
 
-with ``disque_trio.integrations.django`` among the INSTALLED_APPS for ``manage.py disque_worker``.
-It is for ``django.tasks``, or ``django_tasks`` where Django has none yet.
+Add ``disque_trio.integrations.django`` to INSTALLED_APPS for ``manage.py disque_worker``. It works
+with ``django.tasks``, or with ``django_tasks`` for older versions of Django.
 """
 
 from disque_trio.extras import how_to_install

@@ -12,7 +12,7 @@ from disque_trio.respclient.errors import DisqueError
 
 
 class DisqueConfig(AppConfig):
-    """``disque_worker``, and the checks."""
+    """Adds ``disque_worker`` and the checks."""
 
     name = "disque_trio.integrations.django"
     label = "disque"
@@ -23,7 +23,7 @@ class DisqueConfig(AppConfig):
 
 
 def nodes_are_there(**_: Any) -> list[checks.CheckMessage]:
-    """Whether the nodes of each backend can be reached: with ``manage.py check --deploy``."""
+    """Check that each backend can reach a node, for ``manage.py check --deploy``."""
     found: list[checks.CheckMessage] = []
     for backend in task_backends.all():
         if isinstance(backend, DisqueBackend) and not backend.check():

@@ -29,21 +29,22 @@ from disque_trio.integrations.express import ADD_TIMEOUT, Express, add_once
 from disque_trio.respclient.errors import BadIdError
 
 LEVELS: Final = 8
-"""Priorities of jobs: -100 to 100 are spread over them evenly, and 0 is level 3."""
+"""The number of job priorities. -100 to 100 are spread over them evenly; 0 is level 3."""
 
 _links: Final[dict[tuple[Cluster, float], "Link"]] = {}
 _opening: Final = threading.Lock()
 
 
 class Link:
-    """The ways to a cluster, which all threads of the process share: Django makes a backend for
-    each.
+    """The connections to a cluster, shared by all threads of the process, since Django makes a
+    backend for each thread.
 
     Attributes:
-        client: connected. express: the short way to its node.
+        client: a connected client.
+        express: the short way to its node.
 
     Raises:
-        ConnectionLost, AuthError: as ``connect``.
+        ConnectionLost, AuthError: as for ``connect``.
     """
 
     def __init__(self, cluster: Cluster, retry_for: float) -> None:
@@ -52,7 +53,7 @@ class Link:
 
     @staticmethod
     def of(options: Options) -> "Link":
-        """That for these options."""
+        """Return the link for these options."""
         key = (options.cluster(), options.retry_for)
         with _opening:
             if key not in _links:
@@ -66,16 +67,16 @@ class Link:
 
 
 def level(priority: int) -> int:
-    """The priority of the job, 0 to 7, of a task with ``priority``, -100 to 100."""
+    """Return the priority of the job (0 to 7) for a task with ``priority`` (-100 to 100)."""
     return (priority + 100) * LEVELS // 201
 
 
 class DisqueBackend(BaseTaskBackend):
-    """Tasks as jobs. Their ids are those of the jobs.
+    """Runs tasks as jobs. A task's id is that of its job.
 
     Args:
-        alias: its name in TASKS.
-        params: what stands there; ``OPTIONS`` are those of ``Options``.
+        alias: the name of the backend in TASKS.
+        params: its settings in TASKS; ``OPTIONS`` are those of ``Options``.
     """
 
     supports_defer = True
@@ -89,12 +90,12 @@ class DisqueBackend(BaseTaskBackend):
 
     @property
     def settings(self) -> Options:
-        """Its options. Raises ValueError: they are wrong; ``manage.py check`` tells that, too."""
+        """The options. Raises ValueError if they are invalid, which ``manage.py check`` reports."""
         return Options.read(self.options)
 
     @property
     def client(self) -> Client:
-        """For commands; it connects when it is first used. Raises what ``Link`` raises."""
+        """The client for commands, connected at first use. Raises what ``Link`` raises."""
         return self._linked().client
 
     def _linked(self) -> Link:
@@ -103,12 +104,12 @@ class DisqueBackend(BaseTaskBackend):
         return self._link
 
     def enqueue(self, task: Task, args: Any, kwargs: Any) -> TaskResult:
-        """Add a task. It is there when this returns, whatever becomes of a transaction.
+        """Add a task. It exists when this returns, whatever becomes of a transaction.
 
         Raises:
-            InvalidTask: it cannot be run here.
-            TypeError, ValueError: its arguments are not JSON.
-            DisqueError: no node could be reached in time, or the nodes refused it.
+            InvalidTask: this backend cannot run the task.
+            TypeError, ValueError: the arguments cannot be converted to JSON.
+            DisqueError: no node could be reached in time, or the nodes refused the task.
         """
         self.validate_task(task)
         settings = self.settings
@@ -147,18 +148,18 @@ class DisqueBackend(BaseTaskBackend):
         return result
 
     def get_result(self, result_id: str) -> TaskResult:
-        """What became of a task.
+        """Return what became of a task.
 
         Raises:
-            TaskResultDoesNotExist: it never was, or ended too long ago, or only nodes know it that
-                cannot be reached.
+            TaskResultDoesNotExist: there was no such task, it ended too long ago, or it is only
+                known to nodes that cannot be reached.
             DisqueError: no node could be reached in time.
         """
         settings = self.settings
         queue, cluster = settings.results(result_id), settings.cluster()
 
         async def find(client: AsyncClient) -> tuple[bytes, bool] | None:
-            """What there is of it, and whether it is running."""
+            """Return its record, and whether it is running."""
             kept = await results.peek(client, queue)
             if kept is None:
                 try:
@@ -167,7 +168,7 @@ class DisqueBackend(BaseTaskBackend):
                     return None
                 if found is not None:
                     return found
-                # It has ended; where its result is another node may know.
+                # It has ended; another node may have its result.
                 kept = await results.read(client, queue, 0)
             return None if kept is None else (kept, False)
 
@@ -184,7 +185,7 @@ class DisqueBackend(BaseTaskBackend):
         return result
 
     def check(self, **_: Any) -> list[checks.CheckMessage]:
-        """Whether the options make sense."""
+        """Check that the options are valid."""
         try:
             Options.read(self.options)
         except (TypeError, ValueError) as error:
@@ -194,7 +195,7 @@ class DisqueBackend(BaseTaskBackend):
 
 
 def _instant(moment: datetime) -> float:
-    """Seconds since the epoch; without USE_TZ times are those of TIME_ZONE."""
+    """Convert a time to seconds since the epoch. Without USE_TZ, times are in TIME_ZONE."""
     if timezone.is_naive(moment):
         moment = timezone.make_aware(moment)
     return moment.timestamp()

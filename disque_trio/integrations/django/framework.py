@@ -1,5 +1,5 @@
-"""The tasks framework that there is: Django's own, or the package ``django-tasks`` before Django 6,
-whose interface is the same."""
+"""The tasks framework: Django's own, or the package ``django-tasks`` before Django 6, which has the
+same interface."""
 
 try:
     from django.tasks import DEFAULT_TASK_BACKEND_ALIAS, task_backends

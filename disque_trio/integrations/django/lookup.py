@@ -1,4 +1,4 @@
-"""What the nodes of a cluster know of a task that has not ended."""
+"""Asks the nodes of a cluster about a task that has not ended."""
 
 import time
 
@@ -12,18 +12,18 @@ from disque_trio.client.urls import Cluster
 from disque_trio.respclient.errors import DisqueError
 
 PATIENCE = 1.0
-"""Seconds in which the other nodes have to answer."""
+"""Seconds that other nodes have to answer."""
 
 
 async def unfinished(client: Client, cluster: Cluster, id: str) -> tuple[bytes, bool] | None:
-    """The body of the job and whether it is with a worker, None if no node that answers has it, or
-    one knows that it has ended.
+    """Return the body of the job, and whether a worker has it. None if no node that answers has the
+    job, or if one knows that it has ended.
 
-    The node in use is asked first, and the others where that may not be the whole truth: a node
-    that does not have the job in its queue cannot tell whether another one has.
+    The node in use is asked first. The others are asked if that may not be the whole truth: a node
+    whose queue does not have the job cannot tell whether another node's queue has it.
 
     Raises:
-        DisqueError: as ``Client.show``.
+        DisqueError: as for ``Client.show``.
     """
     job = await client.show(id)
     found = [job]
@@ -38,7 +38,7 @@ async def unfinished(client: Client, cluster: Cluster, id: str) -> tuple[bytes, 
 
 
 async def _elsewhere(client: Client, cluster: Cluster, id: str) -> list[Record | None]:
-    """What SHOW says on those of the other nodes that answer."""
+    """Return the replies to SHOW of those other nodes that answer."""
     found: list[Record | None] = []
 
     async def ask(address: str) -> None:
@@ -46,7 +46,7 @@ async def _elsewhere(client: Client, cluster: Cluster, id: str) -> list[Record |
             async with connect_to(cluster.only(address), 0, PATIENCE) as node:
                 found.append(await node.show(id))
         except DisqueError:
-            pass  # it cannot be asked now
+            pass  # it cannot be asked at the moment
 
     hello = await client.hello()
     with trio.move_on_after(PATIENCE):
@@ -58,7 +58,7 @@ async def _elsewhere(client: Client, cluster: Cluster, id: str) -> list[Record |
 
 
 def _taken(job: Record) -> bool:
-    """Whether a job is with a worker, as far as the node can tell that has it."""
+    """Return whether a worker has the job, as far as the node that replied can tell."""
     delay = job["delay"] if isinstance(job["delay"], int) else 0
     created = job["ctime"] if isinstance(job["ctime"], int) else 0
     return job["state"] == "active" and time.time() > created / 1e9 + delay

@@ -1,4 +1,4 @@
-"""Tasks and their results as JSON: the body of a job, and what is kept of its end."""
+"""Tasks and their results as JSON: the body of a job, and the record of a task that has ended."""
 
 import json
 from datetime import datetime
@@ -25,7 +25,7 @@ def _moment(text: str | None) -> datetime | None:
 
 
 def body(task: Task, args: Any, kwargs: Any, enqueued_at: datetime) -> str:
-    """The body of the job."""
+    """Encode a task as the body of its job."""
     return json.dumps(
         {
             "task": task.module_path,
@@ -40,7 +40,7 @@ def body(task: Task, args: Any, kwargs: Any, enqueued_at: datetime) -> str:
 
 
 def ended(job: Record, result: TaskResult) -> str:
-    """What is kept of a task that has ended; ``job`` is its body."""
+    """Encode the record of a task that has ended. ``job`` is its decoded body."""
     successful = result.status == TaskResultStatus.SUCCESSFUL
     return json.dumps(
         job
@@ -57,26 +57,26 @@ def ended(job: Record, result: TaskResult) -> str:
 
 
 def read(text: bytes) -> Record:
-    """A body, or what was kept.
+    """Decode a body, or the record of a task that has ended.
 
     Raises:
         ValueError: it is neither.
     """
     record = json.loads(text)
     if not isinstance(record, dict) or "task" not in record:
-        raise ValueError("the job is no task of Django")
+        raise ValueError("the job is not a Django task")
     return record
 
 
 def result(backend: str, id: str, record: Record) -> TaskResult:
-    """The result that a body, or what was kept, tells of.
+    """Make a task result from a body or a record.
 
     Raises:
-        ImportError, ValueError: there is no such task in this program.
+        ImportError, ValueError: this program has no such task.
     """
     found = import_string(record["task"])
     if not isinstance(found, Task):
-        raise ValueError(f"{record['task']} is no task")
+        raise ValueError(f"{record['task']} is not a task")
     task = found.using(
         priority=record["priority"],
         queue_name=record["queue"],
@@ -105,13 +105,13 @@ def result(backend: str, id: str, record: Record) -> TaskResult:
 
 
 def change(result: TaskResult, **values: object) -> None:
-    """Set attributes of a result, which is frozen for others."""
+    """Set attributes of a result, although it is frozen."""
     for name, value in values.items():
         object.__setattr__(result, name, value)
 
 
 def failed(record: Record, error: TaskError, at: datetime) -> str:
-    """What is kept of a task that could not be run."""
+    """Encode the record of a task that could not be run."""
     return json.dumps(
         record
         | {

@@ -5,6 +5,7 @@ import signal
 import socket
 import threading
 from collections.abc import Sequence
+from contextlib import suppress
 from functools import partial
 from traceback import format_exception
 
@@ -34,7 +35,7 @@ from disque_trio.respclient.errors import DisqueError
 
 CONNECT_SECONDS = 10.0
 UNKNOWN = "unknown"
-"""The worker of an earlier attempt, of which nothing is known but that it did not end."""
+"""Stands for the worker of an earlier attempt, about which nothing else is known."""
 
 _log = structlog.get_logger("disque.django")
 
@@ -43,9 +44,9 @@ class Worker:
     """Runs the tasks of some queues.
 
     Args:
-        backend: whose tasks.
-        queues: names; those that come first are preferred.
-        concurrency: how many tasks at a time.
+        backend: the backend of the tasks.
+        queues: the names of the queues, preferred ones first.
+        concurrency: how many tasks to run at a time.
     """
 
     def __init__(self, backend: DisqueBackend, queues: Sequence[str], concurrency: int) -> None:
@@ -59,26 +60,27 @@ class Worker:
         self._token: trio.lowlevel.TrioToken | None = None
 
     def stop(self) -> None:
-        """Take no more tasks, and let ``run`` return when those that run have ended. For other
-        threads."""
+        """Take no more tasks, and let ``run`` return when running tasks have ended. May be called
+        from other threads."""
         if self._token is None:
             self._taking.cancel()
         else:
-            self._token.run_sync_soon(self._taking.cancel)
+            with suppress(trio.RunFinishedError):
+                self._token.run_sync_soon(self._taking.cancel)
 
     async def run(self) -> None:
-        """Work until SIGTERM or SIGINT: then no more tasks are taken, and those that run are
-        finished. A second signal ends the process, and others get its tasks at once.
+        """Work until SIGTERM or SIGINT; then take no more tasks, and finish those that are running.
+        A second signal ends the process, and other workers get its tasks at once.
 
         Raises:
             ConnectionLost, AuthError: there is no node at the start, or it refuses the password.
-            ValueError: a file of certificates cannot be used.
+            ValueError: a certificate file cannot be used.
         """
         self._token = trio.lowlevel.current_trio_token()
-        cluster = self._settings.cluster()
+        cluster = self._settings.cluster().named_after("django-worker")
         async with connect_to(cluster, CONNECT_SECONDS) as client:
             _log.info("worker started", worker=self.id, node=client.address, queues=self._queues)
-        # From now on it waits for nodes as long as it takes: it has tasks in hand.
+        # From now on, wait for nodes as long as it takes, since there may be tasks in hand.
         async with (
             connect_to(cluster, float("inf")) as client,
             trio.open_nursery() as nursery,
@@ -96,11 +98,11 @@ class Worker:
             async for _ in signals:
                 if self._taking.cancel_called:
                     os._exit(1)
-                _log.info("worker stops when its tasks have ended", worker=self.id)
+                _log.info("worker stops once its tasks have ended", worker=self.id)
                 self._taking.cancel()
 
     async def _handle(self, client: Client, job: HeldJob) -> None:
-        """Run a task and keep its result. The job is acknowledged when this returns."""
+        """Run a task and store its result. The job is acknowledged when this returns."""
         with trio.CancelScope(shield=True):
             kept = await trio.to_thread.run_sync(self._run, job, limiter=self._threads)
             if kept is None:
@@ -110,11 +112,11 @@ class Worker:
                 queue = settings.results(job.id)
                 await results.keep(client, queue, kept, settings.result_ttl, settings.replicate)
             except DisqueError as error:
-                # It has run. To run it again would be worse than not to know what came of it.
+                # It has run. Running it again would be worse than losing its result.
                 _log.error("result not kept", task=job.id, error=str(error))
 
     def _run(self, job: HeldJob) -> str | None:
-        """Run a task, in a thread; returns what is to be kept. None: it is no task."""
+        """Run a task, in a thread. Return its record, or None if the job is not a task."""
         close_old_connections()
         try:
             record = records.read(job.body)
@@ -139,7 +141,7 @@ class Worker:
             close_old_connections()
 
     def _call(self, result: TaskResult) -> None:
-        """Call the function, and note in ``result`` what it did."""
+        """Call the function, and note in ``result`` what happened."""
         sender = type(self._backend)
         try:
             task_started.send(sender=sender, task_result=result)
@@ -152,7 +154,7 @@ class Worker:
                 processing.failed(error)
             result.errors.append(_error(error))
             records.change(result, status=TaskResultStatus.FAILED, finished_at=timezone.now())
-            # Here logging finds the exception.
+            # Inside of the except block, so that logging finds the exception.
             self._finished(result)
         else:
             self._finished(result)

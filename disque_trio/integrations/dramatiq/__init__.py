@@ -1,8 +1,8 @@
 """Dramatiq on Disque: ``dramatiq.set_broker(DisqueBroker(url="disque://127.0.0.1:7711"))``.
 
-Messages are jobs. Each consumer has as many in hand as Dramatiq prefetches, which a node pushes;
-they are kept by WORKING as long as the worker lives, and acknowledged as they are done, without
-anybody waiting for the answer. Delays are kept by the nodes, so there are no delay queues.
+Messages are jobs. A node pushes as many to each consumer as Dramatiq prefetches. WORKING keeps them
+as long as the worker lives, and they are acknowledged without waiting for a reply. The nodes
+implement delays, so there are no delay queues.
 """
 
 from disque_trio.extras import how_to_install

@@ -1,4 +1,4 @@
-"""Dramatiq's broker: queues, messages and delays as Disque has them."""
+"""Dramatiq's broker: queues, messages and delays, implemented with Disque."""
 
 import math
 import threading
@@ -29,18 +29,20 @@ class DisqueBroker(Broker):
     """A broker that keeps messages in a Disque cluster.
 
     Args:
-        url: ``disque[s]://[[user]:password@]host[:port]``, several with semicolons or as a list.
-        middleware: instead of Dramatiq's own.
+        url: the nodes, as ``disque[s]://[[user]:password@]host[:port]``; several are separated by
+            semicolons, or in a list.
+        middleware: replaces Dramatiq's default middleware.
         namespace: a queue is called ``NAMESPACE.queue`` on the nodes.
-        retry_for: how long to go on trying when no node is there, before ``ConnectionFailed`` or
-            ``ConnectionClosed`` is raised, s.
-        message_ttl: how long a message lives, from the end of its delay, s.
-        dead_message_ttl: how long a dead letter lives, s, where the queue has no policy for it.
-        retry: when a message is given to another worker at the latest, if nobody has heard of the
-            one who has it, s. A worker that dies loses its connection, and its messages at once.
-        replicate: how many nodes must have a message; None: as the nodes say.
-        unique: a message whose enqueuing got no answer is sent again with the same key, so that it
-            is there once. Nodes of C Disque do not know that.
+        retry_for: how long to keep trying if there is no node, before raising ``ConnectionFailed``
+            or ``ConnectionClosed``, in seconds.
+        message_ttl: how long a message lives after its delay, in seconds.
+        dead_message_ttl: how long a dead letter lives, in seconds, unless the queue has a policy.
+        retry: the seconds after which a message goes to another worker at the latest, if nothing
+            was heard of the worker that has it. A worker that dies loses its connection, and so its
+            messages at once.
+        replicate: how many nodes must have a message; None: the node's default.
+        unique: whether a message is sent again with the same key if enqueuing it got no answer, so
+            that it exists only once. Nodes of C Disque do not support that.
     """
 
     def __init__(
@@ -57,7 +59,7 @@ class DisqueBroker(Broker):
         unique: bool = True,
     ) -> None:
         super().__init__(middleware=middleware)
-        # The first one: what the others do when a message ends, retries it, say, is in its trace.
+        # First, so that what other middleware does when a message ends is in the message's trace.
         self.middleware.insert(0, Traces())
         self.queues: set[str] = set()
         self.namespace = namespace
@@ -74,7 +76,7 @@ class DisqueBroker(Broker):
 
     @property
     def client(self) -> Client:
-        """For commands; it connects when it is first used.
+        """The client for commands, connected at first use.
 
         Raises:
             ConnectionFailed: no node could be reached, or the password was refused.
@@ -90,7 +92,7 @@ class DisqueBroker(Broker):
             return client
 
     def close(self) -> None:
-        """Settle what is in hand, and disconnect."""
+        """Settle messages in hand, and disconnect."""
         self._express.close()
         with self._opening:
             clients, self._clients = self._clients, {}
@@ -98,7 +100,7 @@ class DisqueBroker(Broker):
             client.close()
 
     def name(self, queue_name: str) -> str:
-        """What a queue is called on the nodes."""
+        """Return the name of a queue on the nodes."""
         return f"{self.namespace}.{queue_name}" if self.namespace else queue_name
 
     # ---- queues ------------------------------------------------------------------------------
@@ -116,16 +118,16 @@ class DisqueBroker(Broker):
         """Add a message.
 
         Args:
-            delay: ms until it is queued.
+            delay: milliseconds until the message is queued.
 
         Raises:
             ConnectionFailed, ConnectionClosed: no node could be reached in time.
-            BrokerError: the nodes refused it: they are full, say.
-            ValueError: its ``broker_priority`` is not from 0 to 7.
+            BrokerError: the nodes refused the message, because they are full, for example.
+            ValueError: ``broker_priority`` is not from 0 to 7.
         """
         priority = message.options.get("broker_priority")
         if priority is not None and priority not in PRIORITIES:
-            raise ValueError(f"broker_priority is {PRIORITIES[0]} to {PRIORITIES[-1]}")
+            raise ValueError(f"broker_priority must be {PRIORITIES[0]} to {PRIORITIES[-1]}")
         self.emit_before("enqueue", message, delay)
         wait = max(delay or 0, 0) / 1000
         try:
@@ -140,7 +142,7 @@ class DisqueBroker(Broker):
             )
         except (DisqueError, BrokerError) as error:
             if isinstance(message, DisqueMessage):
-                message.unsent = wait  # Dramatiq would drop it: this was to be its retry
+                message.unsent = wait  # Dramatiq would drop the message: this was its retry
             raise_as_broker_error(error)
         self.emit_after("enqueue", message, delay)
         return message
@@ -152,10 +154,10 @@ class DisqueBroker(Broker):
             self.client.add(name, body, **options)
 
     def consume(self, queue_name: str, prefetch: int = 1, timeout: int = 5000) -> Consumer:
-        """A consumer of a queue that was declared.
+        """Return a consumer of a declared queue.
 
         Raises:
-            QueueNotFound: it was not.
+            QueueNotFound: the queue was not declared.
             ConnectionFailed, ConnectionClosed: no node could be reached in time.
         """
         if queue_name not in self.queues:
@@ -166,13 +168,13 @@ class DisqueBroker(Broker):
                 self.client.set_policy(name, dead=dead, dead_ttl=self.dead_message_ttl)
         except DisqueError as error:
             raise_as_broker_error(error)
-        # What is in hand must not be given up as long as its worker lives.
+        # Messages in hand must not be given up as long as their worker lives.
         client = self._connected(math.inf)
         return DisqueConsumer(client, name, dead, prefetch, timeout, self.dead_message_ttl)
 
     def flush(self, queue_name: str) -> None:
-        """Cancel all messages of a queue: those that are queued on all nodes, and what the node in
-        use has of those that are delayed or with a worker."""
+        """Cancel all messages of a queue: those queued on all nodes, and those that are delayed or
+        with a worker on the node in use."""
         name = self.name(queue_name)
         try:
             self.client.purge(name)
@@ -189,10 +191,11 @@ class DisqueBroker(Broker):
 
     def join(self, queue_name: str, *, interval: int = 100, timeout: int | None = None) -> None:
         """Wait until the node in use has no message of the queue that is queued, delayed or with a
-        worker; for tests.
+        worker. For tests.
 
         Args:
-            interval: between two looks, ms. timeout: how long to wait, ms; None: for ever.
+            interval: milliseconds between two checks.
+            timeout: milliseconds to wait; None: forever.
 
         Raises:
             QueueJoinTimeout: the time is over.
@@ -205,7 +208,7 @@ class DisqueBroker(Broker):
 
     def _unfinished(self, queue_name: str) -> bool:
         try:
-            # QSTAT would not count one whose delay has just ended.
+            # QSTAT would not count a message whose delay has just ended.
             found = self.client.jscan(queue=self.name(queue_name), states=UNFINISHED)
             return next(iter(found), None) is not None
         except DisqueError as error:

@@ -1,4 +1,4 @@
-"""Connects for Dramatiq, and says what went wrong in its words."""
+"""Connects for Dramatiq, and converts errors to Dramatiq's."""
 
 from typing import Final, NoReturn
 
@@ -13,7 +13,7 @@ URL: Final = "disque://127.0.0.1:7711"
 
 
 def connected(cluster: Cluster, retry_for: float) -> Client:
-    """Connect. Raises ConnectionFailed; ValueError: a file of certificates cannot be used."""
+    """Connect. Raises ConnectionFailed, and ValueError if a certificate file is unusable."""
     try:
         return connect_to(cluster, retry_for)
     except DisqueError as error:
@@ -21,7 +21,7 @@ def connected(cluster: Cluster, retry_for: float) -> Client:
 
 
 def raise_as_broker_error(error: DisqueError | BrokerError) -> NoReturn:
-    """Raise what Dramatiq knows for ``error``."""
+    """Raise the exception of Dramatiq that corresponds to ``error``."""
     if isinstance(error, BrokerError):
         raise error
     if isinstance(error, AuthError | TlsError):

@@ -20,14 +20,14 @@ from disque_trio.respclient.errors import DisqueError, ReplyError
 
 
 class DisqueMessage(MessageProxy):
-    """A message that is being worked on, and its job. All but ``settle`` is for the loop's thread.
+    """A message being processed, and its job. Except ``settle``, all is for the loop's thread.
 
     Attributes:
-        job: kept by WORKING until the message is settled.
+        job: the job, kept by WORKING until the message is settled.
         outcome: what becomes of the job: ``ack``, ``dead`` or ``back``.
-        reason: what became a dead letter died of.
-        unsent: a retry of it could not be enqueued, so this one must come again, after so many
-            seconds; None: nothing of the kind.
+        reason: why the message became a dead letter.
+        unsent: if a retry of this message could not be enqueued, so that the message itself must
+            come again: the delay in seconds. Otherwise None.
     """
 
     def __init__(self, message: Message[Any], job: HeldJob) -> None:
@@ -40,21 +40,21 @@ class DisqueMessage(MessageProxy):
         self._settled = trio.Event()
 
     def settle(self, outcome: str) -> None:
-        """Have the job acknowledged, made a dead letter or given back, in the background."""
+        """Acknowledge the job, bury it or give it back, in the background."""
         try:
             self._token.run_sync_soon(self._settle, outcome)
         except trio.RunFinishedError:
-            pass  # the connection is closed: the node has given the job to somebody else
+            pass  # the connection is closed, so the node has given the job to somebody else
 
     def _settle(self, outcome: str) -> None:
         if not self._settled.is_set():
             self.outcome = outcome
-            # If the client closes just now it asks this.
+            # The client reads this if it is closed at this moment.
             self.job.processed = outcome == "ack"
             self._settled.set()
 
     async def settled(self) -> str:
-        """Wait for its outcome."""
+        """Wait for the outcome."""
         await self._settled.wait()
         return self.outcome
 
@@ -63,10 +63,12 @@ class DisqueConsumer(Consumer):
     """The messages of a queue.
 
     Args:
-        client: stays connected, or goes on trying.
-        name: of the queue on the nodes. dead: where its dead letters go.
-        prefetch: how many messages may be in hand. timeout: how long to wait for one, ms.
-        dead_ttl: how long a letter lives, s, where the queue has no policy for it.
+        client: a client that stays connected, or keeps trying to connect.
+        name: the name of the queue on the nodes.
+        dead: the queue for its dead letters.
+        prefetch: how many messages may be in hand.
+        timeout: how long to wait for a message, in milliseconds.
+        dead_ttl: how long a dead letter lives, in seconds, unless the queue has a policy.
     """
 
     def __init__(
@@ -82,7 +84,7 @@ class DisqueConsumer(Consumer):
         self._stop = trio.Event()
         self._token: trio.lowlevel.TrioToken | None = None
         self._closed = False
-        # Its loop runs in the client's thread; this one waits for its end.
+        # The loop runs in the client's thread; this thread waits for its end.
         target = partial(self._run, client)
         self._thread = threading.Thread(target=target, name=f"disque {name}", daemon=True)
         self._thread.start()
@@ -159,7 +161,7 @@ class DisqueConsumer(Consumer):
                 nursery.start_soon(loop.stop)
 
     async def _hand_out(self, job: HeldJob) -> None:
-        """Give the job to Dramatiq and wait until that has settled it."""
+        """Give the job to Dramatiq, and wait until Dramatiq has settled it."""
         try:
             message = DisqueMessage(Message.decode(job.body), job)
         except DecodeError as error:
@@ -172,16 +174,16 @@ class DisqueConsumer(Consumer):
         if outcome == "dead":
             await self._bury(job, message.reason)
         elif outcome == "back":
-            # Without a word against it, unless it has been tried.
+            # Not counted as a failure, unless it was tried.
             await (job.requeue() if message.unsent is None else job.nack(delay=message.unsent))
-        # An acknowledge goes out as the next job is asked for.
+        # Asking for the next job acknowledges this one.
 
     async def _bury(self, job: HeldJob, reason: str) -> None:
         try:
-            # The text of an OSError may have a path that is not UTF-8.
+            # The text of an OSError may contain a path that is not UTF-8.
             await job.dead(reason=reason.encode(errors="backslashreplace")[:1000])
         except ReplyError as error:
             if error.code != "NODEAD":
                 raise
-            # The queue has a policy of somebody else, without dead letters.
+            # The queue has somebody else's policy, without dead letters.
             await job.ack_behind(addjob(self._dead, job.body, 5.0, ttl=self._dead_ttl))

@@ -1,4 +1,4 @@
-"""Dramatiq's results."""
+"""Dramatiq's result backend."""
 
 import threading
 from collections.abc import Sequence
@@ -22,9 +22,9 @@ class DisqueBackend(ResultBackend):
 
     Args:
         url: see ``DisqueBroker``.
-        namespace, encoder, use_namespace_prefix_keys: as Dramatiq's backends have them.
-        retry_for: how long to go on trying when no node is there, s.
-        replicate: how many nodes must have a result; None: as the nodes say.
+        namespace, encoder, use_namespace_prefix_keys: as for Dramatiq's backends.
+        retry_for: how long to keep trying if there is no node, in seconds.
+        replicate: how many nodes must have a result; None: the node's default.
     """
 
     def __init__(
@@ -49,7 +49,7 @@ class DisqueBackend(ResultBackend):
         self._client: Client | None = None
 
     def close(self) -> None:
-        """Disconnect. It connects again when it is used."""
+        """Disconnect. The next use connects again."""
         with self._opening:
             if self._client is not None:
                 self._client.close()
@@ -58,14 +58,15 @@ class DisqueBackend(ResultBackend):
     def get_result(
         self, message: Message[Any], *, block: bool = False, timeout: int | None = None
     ) -> Any:
-        """The result of a message.
+        """Return the result of a message.
 
         Args:
-            block: wait for it. timeout: so long at most, ms; 10 seconds if None.
+            block: whether to wait for the result.
+            timeout: how long to wait at most, in milliseconds; None: 10 seconds.
 
         Raises:
-            ResultMissing: it is not there, and was not waited for.
-            ResultTimeout: it did not come in time.
+            ResultMissing: there is no result, and ``block`` is not set.
+            ResultTimeout: the result did not arrive in time.
             ConnectionFailed, ConnectionClosed: no node could be reached in time.
         """
         wait = 0.0

@@ -1,4 +1,4 @@
-"""Has the actors of Dramatiq run in the traces of their messages."""
+"""Makes Dramatiq's actors run in the traces of their messages."""
 
 from typing import Any
 
@@ -10,7 +10,7 @@ from disque_trio.integrations.dramatiq.consumer import DisqueMessage
 
 
 class Traces(Middleware):
-    """What is traced of a message (``disque_trio.otel``) is told in the thread of its worker."""
+    """Reports the processing of messages to ``disque_trio.otel``, in the worker's threads."""
 
     def before_process_message(self, broker: Broker, message: MessageProxy) -> None:
         processing = _of(message)

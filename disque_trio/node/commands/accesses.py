@@ -1,8 +1,8 @@
-"""Which queues a request is about, command by command (see ``respserver.access``).
+"""The queues that a request accesses, command by command (see ``respserver.access``).
 
-What is malformed is about no queue: the handlers read it in the same way, and refuse it before they
-do anything. Ids are about the queues that this node knows their jobs to be in; what becomes of
-others, and of very many, is in ``reach``.
+A malformed request is about no queue: the handlers parse it in the same way, and refuse it before
+they do anything. A job id is about the queue that this node knows the job to be in; ``reach`` deals
+with other ids, and with very many.
 """
 
 from typing import Final
@@ -20,21 +20,21 @@ from disque_trio.node.core.versions import SharedError
 from disque_trio.respserver.access import ADD, EVERY, KNOW, PATTERN, TAKE, Access
 from disque_trio.respserver.command import CommandError
 
-_WORDS: Final = 2  # that may stand among the ids
+_WORDS: Final = 2  # that may be among the ids
 
 
 def adds(node: Node, args: list[bytes]) -> list[Access]:
-    """ADDJOB. A topic is named with its @; which queues it has is the matter of who binds them."""
+    """ADDJOB. A topic is named with its @; whoever binds it decides which queues it has."""
     return [(args[1], ADD)]
 
 
 def takes(node: Node, args: list[bytes]) -> list[Access]:
-    """Commands that read or remove jobs of the queue behind their name."""
+    """Commands that read or remove jobs of the queue that follows their name."""
     return [(args[1], TAKE)]
 
 
 def knows(node: Node, args: list[bytes]) -> list[Access]:
-    """Commands that tell of the queue behind their name what is in no job."""
+    """Commands that tell more about the queue that follows their name than its jobs do."""
     return [(args[1], KNOW)]
 
 
@@ -63,7 +63,7 @@ def consume(node: Node, args: list[bytes]) -> list[Access]:
 
 
 def ends(node: Node, args: list[bytes]) -> list[Access]:
-    """ACKJOB: the queues of its jobs. Its result may be an id itself, and is none of them."""
+    """ACKJOB: the queues of its jobs. Its result may look like an id, but does not count as one."""
     try:
         return _of_jobs(node, args[1:-2] if has_result(args) else args[1:])
     except CommandError:
@@ -71,23 +71,23 @@ def ends(node: Node, args: list[bytes]) -> list[Access]:
 
 
 def nack(node: Node, args: list[bytes]) -> list[Access]:
-    """NACK. Where dead letters go to was decided by who said QSET."""
+    """NACK. Where dead letters go was decided by the user who said QSET."""
     return _of_jobs(node, args[1 : end_of_nacked(args)])
 
 
 def jobs(node: Node, args: list[bytes]) -> list[Access]:
-    """Commands about ids and nothing else but some words."""
+    """Commands that take ids, and at most some words besides."""
     return _of_jobs(node, args[1:])
 
 
 def waitjob(node: Node, args: list[bytes]) -> list[Access]:
-    """WAITJOB: who adds a job may wait for its end."""
+    """WAITJOB: a user who adds a job may wait for its end."""
     queues = dict.fromkeys([queue_of(node, id) for id in args[2:]])
     return [(name, KNOW) for name in queues if name is not None]
 
 
 def updatejob(node: Node, args: list[bytes]) -> list[Access]:
-    """UPDATEJOB: as if the job was taken, and another one added."""
+    """UPDATEJOB: the same as taking the job and adding another one."""
     found = _of_jobs(node, args[1:2])
     new = [args[i + 1] for i in range(2, len(args) - 1, 2) if args[i].lower() == b"queue"]
     return found + [(name, ADD) for name in new or [name for name, _ in found]]
@@ -134,14 +134,14 @@ def qscan(node: Node, args: list[bytes]) -> list[Access]:
 
 
 def pause(node: Node, args: list[bytes]) -> list[Access]:
-    """PAUSE: a pause is a matter of those who take as of those who add."""
+    """PAUSE: a pause concerns users who take as well as users who add."""
     if all(arg.lower() == b"state" for arg in args[2:]):
         return knows(node, args)
     return _rules(args[1], 0)
 
 
 def qset(node: Node, args: list[bytes]) -> list[Access]:
-    """QSET, which lets jobs be added to the queue of dead letters."""
+    """QSET, which causes jobs to be added to the dead-letter queue."""
     found = qdel(node, args)
     at = 2
     while at + 1 < len(args):
@@ -167,8 +167,8 @@ def qget(node: Node, args: list[bytes]) -> list[Access]:
 
 
 def cron(node: Node, args: list[bytes]) -> list[Access]:
-    """CRON: who may add to the queue may have it done at certain times, and end what others have
-    done there."""
+    """CRON: a user who may add to the queue may schedule that, and change other users' schedules
+    for it."""
     word = args[1].lower()
     if word == b"list":
         return [(EVERY, KNOW | PATTERN)]
@@ -192,8 +192,8 @@ def bind(node: Node, args: list[bytes]) -> list[Access]:
 
 
 def topic_access(topic: bytes) -> Access:
-    """To read what is added to ``topic``. For a pattern by AMQP's rules this is a glob that matches
-    no less: what stands before its first joker, and anything behind that."""
+    """The right to read what is added to ``topic``. For an AMQP pattern, this is a glob that
+    matches at least as much: what comes before its first wildcard, followed by anything."""
     words = topic.split(b".")
     for at, word in enumerate(words):
         if word in (b"*", b"#"):

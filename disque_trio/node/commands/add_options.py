@@ -1,4 +1,4 @@
-"""The options of ADDJOB, and what the policy of a queue says where they say nothing."""
+"""The options of ADDJOB, and the defaults that the policy of a queue gives them."""
 
 from typing import Final
 
@@ -22,17 +22,20 @@ class AddOptions:
     """The options of one ADDJOB.
 
     Attributes:
-        repl: copies, 0: not given. retry: s, -1: not given. ttl: s, 0: not given.
-        delay: ms; -1: until ``at``, ms since the epoch, -1: not given.
-        maxlen, maxbytes: jobs and bytes that the queue may have, 0: any number.
+        repl: copies; 0: not given.
+        retry: s; -1: not given.
+        ttl: s; 0: not given.
+        delay: ms; -1: until ``at``, in ms since the epoch; -1: not given.
+        maxlen, maxbytes: jobs and bytes that the queue may have; 0: no limit.
         wait: ASYNC is not given.
-        trailer: what the options say that C Disque has no field for; None: nothing.
-        kept: FOR, s, 0: not given. anyway: ANYWAY is given. The key is in the trailer.
+        trailer: options for which C Disque has no field; None: none.
+        kept: FOR, in s; 0: not given.
+        anyway: ANYWAY is given. The key is in the trailer.
         priority: 0 to 7.
-        plain: there is nothing but what C Disque has too, and no bound of the queue.
+        plain: there are only options that C Disque has too, and the queue has no limit.
 
     Raises:
-        CommandError: they are wrong.
+        CommandError: the options are wrong.
     """
 
     def __init__(self, args: list[bytes]) -> None:
@@ -70,8 +73,8 @@ class AddOptions:
             self._check(delayed)
 
     def _read(self, option: bytes, args: list[bytes], i: int) -> int:
-        """Set ``option``, which C Disque does not have, to what ``args[i]`` and those behind it
-        say; returns the place of the next one."""
+        """Set ``option``, which C Disque does not have, from ``args[i]`` and what follows; returns
+        the index of the next option."""
         self.plain = False
         if option == b"anyway":
             self.anyway = True
@@ -98,13 +101,13 @@ class AddOptions:
         return i + 1
 
     def _check(self, delayed: bool) -> None:
-        """Raise CommandError where options exclude each other. ``delayed``: DELAY is given."""
+        """Raise ``CommandError`` if options are incompatible. ``delayed``: DELAY is given."""
         if self.at >= 0:
             if delayed:
-                raise CommandError("ERR AT and DELAY exclude each other")
+                raise CommandError("ERR AT and DELAY cannot be combined")
             self.delay = -1
         if (self.kept or self.anyway) and not self.key:
-            raise CommandError("ERR FOR and ANYWAY belong to UNIQUE")
+            raise CommandError("ERR FOR and ANYWAY require UNIQUE")
 
     @property
     def key(self) -> bytes:
@@ -112,7 +115,7 @@ class AddOptions:
         return b"" if self.trailer is None else self.trailer.key
 
     def _set(self, option: bytes, value: int | None) -> None:
-        """Set one of ``_NUMBERS``; ``value`` is None where its argument is no number."""
+        """Set one of ``_NUMBERS``; ``value`` is None if its argument is not a number."""
         if option == b"retry":
             if value is None or value < 0:
                 raise CommandError("ERR RETRY time must be a non negative number")
@@ -152,20 +155,20 @@ class AddOptions:
         return self.trailer
 
     def _set_headers(self, args: list[bytes], at: int) -> int:
-        """Set HEADERS, whose count is ``args[at]``; returns what follows its last value."""
+        """Set HEADERS, whose count is ``args[at]``; return the index after its last value."""
         trailer = self._want_trailer()
         if trailer.headers:
             raise CommandError("ERR HEADERS is given twice")
         count = at_least(1, parse_int(args[at]), "ERR HEADERS count must be a positive number")
         if count > MAX_HEADERS:
-            raise CommandError(f"ERR HEADERS may be {MAX_HEADERS} at most")
+            raise CommandError(f"ERR HEADERS may be at most {MAX_HEADERS}")
         start = at + 1
         if count > (len(args) - start) // 2:
             raise CommandError("ERR HEADERS has fewer names and values than its count says")
         end = start + 2 * count
         headers = args[start:end]
         if sum([len(text) for text in headers]) > MAX_HEADERS_SIZE:
-            raise CommandError(f"ERR HEADERS are longer than {MAX_HEADERS_SIZE} bytes in all")
+            raise CommandError(f"ERR HEADERS are longer than {MAX_HEADERS_SIZE} bytes in total")
         if b"" in headers[::2]:
             raise CommandError("ERR the name of a header is empty")
         trailer.headers = headers
@@ -173,7 +176,7 @@ class AddOptions:
 
 
 def _time(text: bytes) -> int:
-    """An AT, ms since the epoch."""
+    """Parse the value of AT, in ms since the epoch."""
     value = parse_int(text)
     if not text or value is None or not 0 <= value // 1000 < UINT32_MAX:
         raise CommandError("ERR AT must be a unix time in ms, before 2106")
@@ -181,7 +184,7 @@ def _time(text: bytes) -> int:
 
 
 def _priority(text: bytes) -> int:
-    """A PRIORITY."""
+    """Parse the value of PRIORITY."""
     value = parse_int(text)
     if not text or value is None or not 0 <= value <= MAX_PRIORITY:
         raise CommandError(f"ERR PRIORITY must be between 0 and {MAX_PRIORITY}")
@@ -192,8 +195,8 @@ NO_OPTIONS: Final = AddOptions([])
 
 
 def follow(policy: Policy, options: AddOptions, delay: int) -> AddOptions:
-    """``options``, and those of ``policy`` that are not among them. ``delay``: s. Raises
-    CommandError where they do not go together."""
+    """Return ``options``, completed from ``policy``. ``delay``: s. Raises ``CommandError`` if they
+    are incompatible."""
     if policy is NO_POLICY:
         return options
     if options is NO_OPTIONS:

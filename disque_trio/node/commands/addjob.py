@@ -1,4 +1,4 @@
-"""ADDJOB: what it is refused for, and how many copies there are to be."""
+"""ADDJOB: why it may be refused, and how many copies the job gets."""
 
 from functools import partial
 from typing import Final
@@ -17,11 +17,11 @@ from disque_trio.respserver.command import CommandError
 from disque_trio.respserver.commands.arguments import parse_timeout
 from disque_trio.respserver.commands.info import human
 
-# Those of ``job``. Compiled, a constant of another module is looked up.
+# As in ``job``. Compiled, a constant of another module costs a look-up.
 DEFAULT_REPLICATE: Final = 3
 DEFAULT_TTL: Final = 86_400
 DEFAULT_RETRY: Final = 300
-MAX_TRAILER: Final = 1 << 20  # bytes of all that the options put into one
+MAX_TRAILER: Final = 1 << 20  # bytes that the options can add to a trailer
 
 _TOO_FEW: Final = "NOREPL Not enough reachable nodes for the requested replication level"
 
@@ -30,14 +30,14 @@ def addjob(node: Node, client: Client, args: list[bytes]) -> None:
     """ADDJOB queue body ms-timeout [REPLICATE n] [DELAY s] [AT ms] [RETRY s] [TTL s] [MAXLEN n]
     [ASYNC] [PRIORITY n] [GROUP name] [HEADERS n name value ...] [UNIQUE key [FOR s] [ANYWAY]].
 
-    The checks come in the order in which the C server makes them; what the options do not say, the
-    policy of the queue says, if there is one.
+    The checks come in the same order as in the C server. The policy of the queue, if there is one,
+    provides what the options do not say.
     """
     if args[1][:1] == b"@":
         _add_to_topic(node, client, args)
         return
     options = NO_OPTIONS if len(args) == 4 else AddOptions(args)
-    delay = 0  # s, as all but the queue of this node know it
+    delay = 0  # s, rounded up; only the queue of this node knows ms
     if wait := options.delay:
         if wait < 0:
             wait = max(options.at - node.now, 0)
@@ -57,7 +57,7 @@ def addjob(node: Node, client: Client, args: list[bytes]) -> None:
     ttl = options.ttl or DEFAULT_TTL + delay
     if retry < 0:
         retry = DEFAULT_RETRY if ttl >= 10 * DEFAULT_RETRY else ttl // 10 or 1
-    # The end of a life has 32 bits, too.
+    # The expiry has 32 bits, too.
     if delay and (wait >= ttl * 1000 or node.now // 1000 + delay >= UINT32_MAX):
         what = "AT is after the end of" if options.delay < 0 else "DELAY is greater than"
         raise CommandError(
@@ -72,7 +72,7 @@ def addjob(node: Node, client: Client, args: list[bytes]) -> None:
         and (queue := node.queues.by_name.get(name)) is not None
         and not queue.paused
     ):
-        # Nearly always, on a node that is alone; the shorter way.
+        # Nearly always, on a node that is alone; a shortcut.
         job = node.store.make_job(queue.name, args[2], 1, delay, retry, ttl)
         if delay:
             job.qtime = node.now + wait
@@ -107,7 +107,7 @@ def addjob(node: Node, client: Client, args: list[bytes]) -> None:
     if repl == 1 and not external:
         node.replication.place(job)
     elif options.wait or external:
-        # ASYNC or not: an id must not be for a job that nobody holds.
+        # Even with ASYNC: there must be no id for a job that nobody holds.
         node.replication.add_sync(client, job, external, timeout)
         return
     else:
@@ -116,9 +116,9 @@ def addjob(node: Node, client: Client, args: list[bytes]) -> None:
 
 
 def _add_to_topic(node: Node, client: Client, args: list[bytes]) -> None:
-    """ADDJOB @topic ...: a job for each queue that is bound to a topic which matches this one."""
+    """ADDJOB @topic ...: add a job to each queue that is bound to a matching topic."""
     check_topic(args[1][1:])
-    AddOptions(args)  # what is wrong with them is wrong for all queues
+    AddOptions(args)  # if they are wrong, they are wrong for all queues
     parse_timeout(args[3])
     topics = node.topics
     topics.add(client, args, topics.bindings.queues_of(args[1][1:]))
@@ -127,7 +127,7 @@ def _add_to_topic(node: Node, client: Client, args: list[bytes]) -> None:
 def _admit(
     node: Node, args: list[bytes], repl: int, external: bool, options: AddOptions, elsewhere: Queued
 ) -> bytes:
-    """The name of the queue; raises CommandError if the job cannot be added to it now.
+    """Return the name of the queue; raises ``CommandError`` if the job cannot be added to it now.
     ``elsewhere``: what other nodes have in it."""
     if repl > 1 or external:
         most = MAX_JOB if options.trailer is None else MAX_JOB - MAX_TRAILER
@@ -155,7 +155,7 @@ def _admit(
 def _known(node: Node, queue: bytes, key: bytes) -> bytes:
     """The id of the job with this key, as far as this node can tell; empty: there is none."""
     if len(queue) > MAX_NAME_IN_FIELDS:
-        raise CommandError(f"ERR UNIQUE takes names of queues of up to {MAX_NAME_IN_FIELDS} bytes")
+        raise CommandError(f"ERR UNIQUE takes queue names of up to {MAX_NAME_IN_FIELDS} bytes")
     return node.claims.known(queue, key)
 
 
@@ -169,8 +169,8 @@ def _claims(
     external: bool,
     timeout: int,
 ) -> bool:
-    """Claim the key of ``job``. Returns whether other nodes have to agree; then all else is done
-    when they have."""
+    """Claim the key of ``job``. Return whether other nodes have to agree; if so, everything else
+    is done once they have."""
     trailer.key_until = node.now + options.kept * 1000 if options.kept else 0
     if node.peers.size == 1:
         node.store.uniques.hold(job, ADDED)
@@ -183,7 +183,7 @@ def _claims(
 
 
 def _default_copies(node: Node) -> int:
-    """The number of copies without REPLICATE: three, or as many as there can be."""
+    """The number of copies without REPLICATE: three, or as many as possible."""
     peers = node.peers
     size = peers.places() if peers.by_host else peers.size
     return size if size < DEFAULT_REPLICATE else DEFAULT_REPLICATE
@@ -195,13 +195,13 @@ def _is_external(node: Node) -> bool:
         return True
     memory = node.memory
     if memory.used > memory.external_above and not node.peers.reachable:
-        # Nobody else could take it: what may go makes room.
+        # No other node could take it: evict what may go.
         node.store.evict(memory.external_above)
     return memory.used > memory.external_above
 
 
 def _check_reachable(node: Node, repl: int, external: bool) -> None:
-    """Raise CommandError if too few other nodes can take a copy now."""
+    """Raise ``CommandError`` if too few other nodes can take a copy now."""
     others = repl if external else repl - 1
     reachable = node.peers.room(external)
     if others <= reachable:

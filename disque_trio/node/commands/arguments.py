@@ -1,4 +1,4 @@
-"""Parses arguments that several commands take, and checks what they need."""
+"""Parses and checks arguments that several commands have."""
 
 from typing import Final
 
@@ -15,13 +15,13 @@ from disque_trio.respserver.command import CommandError
 
 BAD_ID: Final = "BADID Invalid Job ID format."
 PAUSED: Final = "PAUSED Queue paused in input, try later"
-MAX_PATTERNS: Final = 1_000  # of a client
+MAX_PATTERNS: Final = 1_000  # per client
 BAD_DELAY: Final = "ERR DELAY time must be a non negative number"
 
 
 def require_extensions(node: Node) -> None:
-    """Raise CommandError unless jobs may have trailers: a node that does not know them is a
-    member."""
+    """Raise ``CommandError`` unless jobs may have trailers: all members of the cluster have to know
+    them."""
     if not node.peers.extended:
         raise CommandError(
             "NOEXT A node of the cluster does not know extensions, or cluster-extensions is no"
@@ -29,32 +29,36 @@ def require_extensions(node: Node) -> None:
 
 
 def check_topic(topic: bytes) -> None:
-    """Raise CommandError unless ``topic``, without the @, is one."""
+    """Raise ``CommandError`` unless ``topic``, without the @, is valid."""
     problem = topic_problem(topic)
     if problem:
         raise CommandError(f"ERR {problem}")
 
 
 def check_patterns(node: Node, patterns: list[bytes]) -> None:
-    """Raise CommandError unless clients can want jobs by ``patterns``."""
+    """Raise ``CommandError`` unless clients can use ``patterns``."""
     if len(patterns) > MAX_PATTERNS:
-        raise CommandError(f"ERR a client may have {MAX_PATTERNS} patterns")
+        raise CommandError(f"ERR a client may have at most {MAX_PATTERNS} patterns")
     for pattern in patterns:
         if problem := pattern_problem(pattern):
             raise CommandError(f"ERR {problem}")
     if not node.deliveries.interests.make_room(patterns):
-        raise CommandError(f"ERR clients use {MAX_INTERESTS} patterns already, which is the most")
+        raise CommandError(f"ERR clients use {MAX_INTERESTS} patterns already, the maximum")
 
 
 def check_ids(ids: list[bytes]) -> None:
-    """Raise CommandError unless all ``ids`` look like ids of jobs."""
+    """Raise ``CommandError`` unless all ``ids`` look like job ids."""
     for id in ids:
         if not is_job_id(id):
             raise CommandError(BAD_ID)
 
 
 def find_jobs(node: Node, ids: list[bytes]) -> list[Job]:
-    """Those of the jobs ``ids`` that this node holds; raises CommandError for a malformed id."""
+    """Return those of the jobs ``ids`` that this node holds.
+
+    Raises:
+        CommandError: an ID is malformed.
+    """
     jobs = node.store.jobs
     found: list[Job] = []
     for id in ids:
@@ -67,23 +71,23 @@ def find_jobs(node: Node, ids: list[bytes]) -> list[Job]:
 
 
 def find_job(node: Node, id: bytes) -> Job | None:
-    """The job ``id`` if this node holds it."""
+    """The job ``id``, if this node holds it; raises ``CommandError`` if the id is malformed."""
     if not is_job_id(id):
         raise CommandError(BAD_ID)
     return node.store.jobs.get(id)
 
 
 def at_least(least: int, value: int | None, error: str) -> int:
-    """``value``. Raises CommandError with the text ``error`` if it is None, which is what no number
-    is parsed to, or below ``least``."""
+    """Return ``value``. Raises ``CommandError`` with the text ``error`` if it is below ``least``,
+    or None, as for text that is not a number."""
     if value is None or value < least:
         raise CommandError(error)
     return value
 
 
 def parse_queue(node: Node, name: bytes) -> bytes:
-    """The name of a queue that a job is to be moved to. Raises CommandError unless it takes
-    jobs."""
+    """Return the name of a queue to which a job is to be moved. Raises ``CommandError`` unless it
+    takes jobs."""
     if len(name) > MAX_NAME_IN_FIELDS:
         raise CommandError(f"ERR the name of the queue has more than {MAX_NAME_IN_FIELDS} bytes")
     queue = node.queues.by_name.get(name)
@@ -93,8 +97,8 @@ def parse_queue(node: Node, name: bytes) -> bytes:
 
 
 def parse_seconds(text: bytes, error: str) -> int:
-    """The ms of a time in seconds, with decimals or without. Raises CommandError with the text
-    ``error`` if it is none, or negative."""
+    """Convert a time in seconds, with or without decimals, to ms. Raises ``CommandError`` with the
+    text ``error`` if it is invalid or negative."""
     decimals = b""
     seconds = parse_int(text)
     if seconds is not None and seconds >= 0:

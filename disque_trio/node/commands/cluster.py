@@ -1,4 +1,4 @@
-"""CLUSTER and HELLO: list the nodes of the cluster, add and remove them."""
+"""CLUSTER and HELLO: list, add and remove nodes of the cluster."""
 
 from typing import Final
 
@@ -105,7 +105,7 @@ def _forget(node: Node, id: bytes) -> None:
 
 
 class Meeting(Pending):
-    """The pending reply of a CLUSTER MEET whose ``host`` is being looked up."""
+    """The pending reply to a CLUSTER MEET whose ``host`` is being looked up."""
 
     __slots__ = ("_host", "_node", "_port")
 
@@ -116,9 +116,9 @@ class Meeting(Pending):
         self._port = port
 
     def found(self, addresses: list[str]) -> None:
-        """Meet the node at ``addresses``; empty: there are none."""
-        # One may lead to it where another one does not; and where a name stands for several nodes,
-        # these are meant to be one cluster.
+        """Meet the node at ``addresses``; empty: none were found."""
+        # If one address fails, another may work; and if a name stands for several nodes, these are
+        # meant to form one cluster.
         for address in addresses:
             self._node.peers.meet(address, self._port)
         self.reply = OK if addresses else error(f"ERR No address found for '{self._host}'")
@@ -129,7 +129,7 @@ def _meet(node: Node, client: Client, host: str, port: bytes) -> None:
     number = parse_int(port)
     if number is None:
         raise CommandError("ERR Invalid TCP port specified: " + port.decode("utf-8", "replace"))
-    address = "" if "%" in host else plain_ip(host)  # a zone means something on one machine only
+    address = "" if "%" in host else plain_ip(host)  # a zone is only valid on one machine
     if not (address or is_host_name(host)) or not is_port(number):
         raise CommandError(f"ERR Invalid node address specified: {host}:{port.decode()}")
     if address:
@@ -143,7 +143,7 @@ def _meet(node: Node, client: Client, host: str, port: bytes) -> None:
 
 def hello(node: Node, client: Client, args: list[bytes]) -> None:
     """HELLO: this node and all others with their priorities, as Disque clients expect. With a
-    version of the protocol it is Redis's handshake."""
+    protocol version it is Redis's handshake."""
     if len(args) == 1:
         if not client.authenticated:
             raise CommandError("NOAUTH Authentication required.")

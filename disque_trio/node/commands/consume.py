@@ -15,14 +15,16 @@ MAX_QUEUES: Final = 1_000  # of a client
 
 
 class ConsumeOptions:
-    """What CONSUME says.
+    """The options of CONSUME.
 
     Attributes:
-        names: of the queues. credit: jobs that may be unacknowledged.
-        details: what is wanted besides the jobs. loss: ``requeue``, ``retry`` or empty.
+        names: of the queues.
+        credit: jobs that may be unacknowledged.
+        details: what to send besides the jobs.
+        loss: ``requeue``, ``retry`` or empty.
 
     Raises:
-        CommandError: it is wrong.
+        CommandError: they are wrong.
     """
 
     def __init__(self, args: list[bytes]) -> None:
@@ -30,7 +32,7 @@ class ConsumeOptions:
         self.credit = -1
         self.details = 0
         self.loss = b""
-        while True:  # from the end, for queues may be called as the options
+        while True:  # from the end, since queues may have the names of options
             last = args[end - 1].lower()
             before = args[end - 2].lower()
             if last == b"withcounters" and not self.details & WITH_COUNTERS:
@@ -53,7 +55,7 @@ class ConsumeOptions:
         if not self.names or self.credit < 0 or self.loss not in (b"", b"requeue", b"retry"):
             raise CommandError(SYNTAX)
         if len(self.names) > MAX_QUEUES:
-            raise CommandError(f"ERR a client may consume {MAX_QUEUES} queues")
+            raise CommandError(f"ERR a client may consume at most {MAX_QUEUES} queues")
 
 
 def is_stop(args: list[bytes]) -> bool:
@@ -63,7 +65,7 @@ def is_stop(args: list[bytes]) -> bool:
 
 def consume(node: Node, client: Client, args: list[bytes]) -> None:
     """CONSUME queue [queue ...] CREDIT n [WITHCOUNTERS] [WITHHEADERS] [ONLOSS requeue|retry], or
-    CONSUME STOP, which answers how many of the jobs are not acknowledged."""
+    CONSUME STOP, which returns how many of the jobs are not acknowledged."""
     if is_stop(args):
         client.out.append(integer(node.consumers.stop(client)))
         return
@@ -80,7 +82,7 @@ def consume(node: Node, client: Client, args: list[bytes]) -> None:
 
 
 def credit(node: Node, client: Client, args: list[bytes]) -> None:
-    """CREDIT n: how many jobs the client may have that are not acknowledged."""
+    """CREDIT n: set how many unacknowledged jobs the client may have."""
     if not node.consumers.set_credit(client, _credit(args[1], 0)):
         raise CommandError("ERR this connection does not CONSUME")
     client.out.append(OK)

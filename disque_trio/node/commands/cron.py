@@ -53,13 +53,13 @@ def _set(node: Node, client: Client, name: bytes, words: list[bytes]) -> None:
     if schedule.queue.startswith(TOPIC):
         check_topic(schedule.queue[1:])
     if options.key or options.at >= 0:
-        raise CommandError("ERR UNIQUE and AT are not for schedules: each tick is added once")
+        raise CommandError("ERR UNIQUE and AT are not for schedules: each tick adds one job")
     if options.retry == 0 and options.repl != 1:
         raise CommandError("ERR RETRY 0 (at-most-once delivery) needs REPLICATE 1")
     if options.delay and 0 < options.ttl * 1000 <= options.delay:
         raise CommandError("ERR DELAY is greater than TTL: no job would ever be delivered")
     if not times.next(node.now):
-        raise CommandError("ERR these times never come")
+        raise CommandError("ERR these times never occur")
     old = node.ticks.schedules.named(name)
     if old is not None and old.flags & PAUSED:
         schedule = schedule.paused(True)
@@ -79,24 +79,24 @@ def _about_one(node: Node, client: Client, word: bytes, name: bytes) -> None:
     elif word == b"run":
         addjob(node, client, _addjob(schedule))
     else:
-        # What was not added while it was paused has not been missed.
+        # What was not added while it was paused was not missed.
         node.ticks.sharing.set(client, name, schedule.paused(word == b"pause"), node.now)
 
 
 def _addjob(schedule: Schedule) -> list[bytes]:
-    """The ADDJOB of a job outside of the times."""
+    """The ADDJOB for a job outside the schedule's times."""
     return [b"ADDJOB", schedule.queue, schedule.body, _TIMEOUT, *schedule.options]
 
 
 def _describe(node: Node, entry: Entry[Schedule], schedule: Schedule) -> dict[bytes, Value]:
     plan = node.ticks.plan_of(entry)
-    if plan is None:  # it was set just now, or is paused
+    if plan is None:  # it was just set, or is paused
         plan = Plan(entry, schedule)
     return describe(schedule, entry.reached, plan.tick, plan.problem)
 
 
 def _list(node: Node, client: Client) -> None:
-    """LIST: all schedules by name, but for their jobs."""
+    """LIST: all schedules by name, without their jobs."""
     found: list[Value] = []
     for name in sorted(node.ticks.schedules.entries):
         entry = node.ticks.schedules.entries[name]

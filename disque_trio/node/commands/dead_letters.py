@@ -1,4 +1,4 @@
-"""NACK, and REDRIVE: jobs that could not be processed, and their way back."""
+"""NACK and REDRIVE: jobs that could not be processed, and their way back."""
 
 from functools import partial
 from typing import Final
@@ -27,13 +27,15 @@ MAX_MATCHES: Final = 1000
 
 
 class NackOptions:
-    """What stands behind the ids of a NACK.
+    """The options after the IDs of a NACK.
 
     Attributes:
-        delay: ms, -1: not given. reason: text, empty: not given. dead: the jobs are given up.
+        delay: ms; -1: not given.
+        reason: text; empty: not given.
+        dead: give the jobs up.
 
     Raises:
-        CommandError: they are wrong.
+        CommandError: it is wrong.
     """
 
     def __init__(self, args: list[bytes]) -> None:
@@ -60,24 +62,24 @@ class NackOptions:
             elif option == b"reason":
                 self.reason = args[i]
                 if len(self.reason) > MAX_REASON:
-                    raise CommandError(f"ERR REASON may have {MAX_REASON} bytes")
+                    raise CommandError(f"ERR REASON may have at most {MAX_REASON} bytes")
             else:
                 raise CommandError(SYNTAX)
             i += 1
         if self.dead and self.delay >= 0:
-            raise CommandError("ERR DEAD and DELAY exclude each other")
+            raise CommandError("ERR DEAD and DELAY cannot be combined")
 
 
 def nack(node: Node, client: Client, args: list[bytes]) -> None:
-    """NACK id [id ...] [DELAY seconds] [REASON text] [DEAD]: queue again what could not be
-    processed, at once, after a pause, or, if it is given up, as a dead letter."""
+    """NACK id [id ...] [DELAY seconds] [REASON text] [DEAD]: queue jobs again that could not be
+    processed, at once or after a pause, or give them up as dead letters."""
     end = end_of_nacked(args)
     options = NackOptions(args[end:])
     answer_count(node, client, args[:end], 1, partial(_nack, options))
 
 
 def end_of_nacked(args: list[bytes]) -> int:
-    """Where the ids of a NACK end."""
+    """The index at which the ids of a NACK end."""
     for i in range(2, len(args)):
         if args[i].lower() in (b"delay", b"reason", b"dead"):
             return i
@@ -85,16 +87,16 @@ def end_of_nacked(args: list[bytes]) -> int:
 
 
 def _nack(options: NackOptions, node: Node, ids: list[bytes]) -> int:
-    """Hand the jobs ``ids`` back; returns how many were delivered, and so go."""
+    """Hand the jobs ``ids`` back; return how many of them had been delivered."""
     jobs = [job for job in find_jobs(node, ids) if job.state == ACTIVE]
     if options.dead:
         for job in jobs:
             if not node.dead_letters.goes_to(job.queue):
-                raise CommandError("NODEAD The queue has no queue for dead letters: see QSET")
+                raise CommandError("NODEAD The queue has no dead-letter queue: see QSET")
     handed_back = 0
     for job in jobs:
         if job.state != ACTIVE:
-            continue  # an id that was given twice
+            continue  # an id that was repeated
         if node.notes.noting:
             node.notes.note(schema.NACKED, job)
         if options.dead:
@@ -106,14 +108,15 @@ def _nack(options: NackOptions, node: Node, ids: list[bytes]) -> int:
 
 
 class RedriveOptions:
-    """What stands behind the queue of a REDRIVE.
+    """The options after the queue of a REDRIVE.
 
     Attributes:
-        to: the queue that all go to; empty: where they came from. most: how many may go.
+        to: the queue to send all to; empty: back where they came from.
+        most: how many may go.
         ids: of the letters; empty: all.
 
     Raises:
-        CommandError: they are wrong.
+        CommandError: it is wrong.
     """
 
     def __init__(self, args: list[bytes]) -> None:
@@ -151,7 +154,7 @@ class RedriveOptions:
 
 
 def redrive(node: Node, client: Client, args: list[bytes]) -> None:
-    """REDRIVE queue [TO queue] [COUNT n] [MATCH id [id ...]]: send dead letters back, on all nodes
-    that can be reached; answers how many went."""
+    """REDRIVE queue [TO queue] [COUNT n] [MATCH id [id ...]]: send dead letters back, on all
+    reachable nodes; return how many were sent."""
     options = RedriveOptions(args)
     node.sweeps.begin(client, REDRIVE, [args[1], options.to, *options.ids], options.most)

@@ -1,4 +1,4 @@
-"""How jobs end: WAITJOB, and what CANCEL and ACKJOB with a result have in common."""
+"""Ways to end jobs: WAITJOB, and the common part of CANCEL and ACKJOB with a result."""
 
 from typing import Final
 
@@ -17,7 +17,7 @@ MOST_RESULT: Final = 1_000_000  # bytes; it has to fit into a packet of 1 MiB
 
 
 def waitjob(node: Node, client: Client, args: list[bytes]) -> None:
-    """WAITJOB ms id ...: wait until all the jobs have ended; answers how each of them did."""
+    """WAITJOB ms id ...: wait until all the jobs have ended; returns how each of them did."""
     timeout = parse_timeout(args[1])
     ids = args[2:]
     if len(ids) > MOST_IDS:
@@ -34,8 +34,8 @@ def waitjob(node: Node, client: Client, args: list[bytes]) -> None:
 
 
 def has_result(args: list[bytes]) -> bool:
-    """Whether the arguments of ACKJOB have a result at their end; ids begin with D-. Raises
-    CommandError if there are several, or it is malformed."""
+    """Whether the arguments of ACKJOB end with a result; ids begin with D-. Raises
+    ``CommandError`` if there are several results, or the result is malformed."""
     count = len(args)
     if count < 3 or not (_is_result(args[count - 2]) or _is_result(args[count - 1])):
         return False
@@ -52,17 +52,17 @@ def _is_result(word: bytes) -> bool:
 
 
 def ack_ending(result: bytes) -> Ending:
-    """The ending of jobs that are acknowledged with ``result``. Raises CommandError."""
+    """The ending of jobs that are acknowledged with ``result``. Raises ``CommandError``."""
     if len(result) > MOST_RESULT:
         raise CommandError(f"ERR RESULT has more than {MOST_RESULT} bytes")
     return Ending(ENDED_ACKED, result)
 
 
 def end_jobs(ending: Ending, node: Node, ids: list[bytes]) -> int:
-    """End the jobs ``ids`` as ``ending`` says; returns how many had not ended before, as far as
-    this node held them."""
+    """End the jobs ``ids`` as ``ending`` says; return how many this node held that had not ended
+    before."""
     ended = 0
-    check_ids(ids)  # so that nothing is done if one is malformed
+    check_ids(ids)  # first, so that nothing is done if one is malformed
     for id in ids:
         job = node.store.jobs.get(id)
         if job is None:

@@ -33,7 +33,7 @@ from disque_trio.resp.reply import Value, encode, integer, null, null_array
 from disque_trio.respserver.batches import Batch
 from disque_trio.respserver.client import Client
 from disque_trio.respserver.command import CommandError
-from disque_trio.respserver.commands.arguments import SYNTAX, parse_timeout
+from disque_trio.respserver.commands.arguments import SYNTAX, parse_timeout, wrong_arity
 
 _CANCELLED: Final = "CANCELLED Job was cancelled, it will not be delivered again."
 
@@ -49,7 +49,7 @@ def getjob(node: Node, client: Client, args: list[bytes]) -> None:
     last = len(args) - 1
     i = 1
     while True:
-        if i >= last:  # FROM and a name have to come
+        if i >= last:  # FROM and a name have to follow
             raise CommandError(SYNTAX)
         word = args[i]
         i += 1
@@ -106,15 +106,15 @@ def getjob(node: Node, client: Client, args: list[bytes]) -> None:
     if not jobs and node.peers.size > 1 and not by_patterns:
         for name in names:
             queue = node.queues.by_name[name]
-            if not queue.deliverable() or queue.paused:  # else a limit holds back what there is
+            if not queue.deliverable() or queue.paused:  # otherwise a limit holds its jobs back
                 node.federation.need_jobs(queue)
 
 
 def _wait_by_patterns(
     node: Node, client: Client, patterns: list[bytes], timeout: int, details: int
 ) -> None:
-    """Let ``client`` wait for jobs of queues that match ``patterns``, ``timeout`` ms (0: for ever;
-    negative: no longer than it takes to know that there are none)."""
+    """Make ``client`` wait for jobs of queues that match ``patterns``, for ``timeout`` ms (0:
+    forever; negative: only until it is known that there are none)."""
     interests = node.deliveries.interests
     if node.in_group:
         client.out.append(null_array(client.resp))
@@ -133,8 +133,8 @@ def _wait_by_patterns(
 
 
 def ackjob(node: Node, client: Client, args: list[bytes]) -> None:
-    """ACKJOB id ...: acknowledge jobs; answers how many were newly acknowledged by this node."""
-    if len(args) == 2:  # nearly always; the shorter way takes a tenth less
+    """ACKJOB id ...: acknowledge jobs; returns how many this node newly acknowledged."""
+    if len(args) == 2:  # nearly always; this shortcut saves a tenth
         id = args[1]
         if not is_job_id(id):
             raise CommandError(BAD_ID)
@@ -153,8 +153,8 @@ def ackjob(node: Node, client: Client, args: list[bytes]) -> None:
 
 
 def cancel(node: Node, client: Client, args: list[bytes]) -> None:
-    """CANCEL id ...: end jobs so that they are not delivered any more; answers how many of them
-    this node held and did not know to have ended."""
+    """CANCEL id ...: end jobs so that they are no longer delivered; returns how many of them this
+    node held and did not know to have ended."""
     answer_count(node, client, args, 1, partial(end_jobs, Ending(CANCELLED)))
 
 
@@ -165,8 +165,8 @@ def answer_count(
     start: int,
     work: Callable[[Node, list[bytes]], int],
 ) -> None:
-    """Run ``work`` on those of the ids ``args[start:]`` that ``client`` can reach, at once or in
-    slices if there are many, and answer with the sum of what it returns."""
+    """Run ``work`` on those of the ids ``args[start:]`` that ``client`` can reach, at once, or in
+    slices if there are many. The reply is the sum of what it returns."""
     check = check_ids
     if not client.unrestricted:
         reach = Reach(node, client, args)
@@ -182,7 +182,7 @@ def answer_count(
 
 
 def _ack(node: Node, ids: list[bytes]) -> int:
-    """Acknowledge the jobs ``ids``; returns how many were not acknowledged before."""
+    """Acknowledge the jobs ``ids``; return how many were not acknowledged before."""
     acked = 0
     jobs = find_jobs(node, ids)
     if len(jobs) != len(ids):
@@ -190,20 +190,20 @@ def _ack(node: Node, ids: list[bytes]) -> int:
             if node.store.jobs.get(id) is None:
                 node.ack_gc.remember_ack(id)
     for job in jobs:
-        # An id that was given twice may have ended its job already.
+        # A repeated id may have ended its job already.
         if job.state <= ACKED and node.ack_gc.acknowledge(job):
             acked += 1
     return acked
 
 
 def fastack(node: Node, client: Client, args: list[bytes]) -> None:
-    """FASTACK id ...: delete here and, as far as possible, on all other nodes."""
+    """FASTACK id ...: delete jobs here and, as far as possible, on all other nodes."""
     answer_count(node, client, args, 1, partial(_delete, True, True, True))
 
 
 def deljob(node: Node, client: Client, args: list[bytes]) -> None:
-    """DELJOB [BCAST] [FORCE] id ...: delete here. The options are those of the first release:
-    BCAST also deletes at the known holders, with FORCE everywhere when it is not known here."""
+    """DELJOB [BCAST] [FORCE] id ...: delete jobs here. The options are those of the first release:
+    BCAST also deletes at known holders, and with FORCE everywhere if a job is not known here."""
     broadcast = force = False
     start = 1
     while start < len(args):
@@ -219,7 +219,7 @@ def deljob(node: Node, client: Client, args: list[bytes]) -> None:
 
 
 def _delete(tell_holders: bool, tell_all: bool, counted: bool, node: Node, ids: list[bytes]) -> int:
-    """Delete the jobs ``ids``; returns how many this node held. ``counted``: as acknowledged."""
+    """Delete the jobs ``ids``; return how many this node held. ``counted``: as acknowledged."""
     check_ids(ids)
     deleted = 0
     for id in ids:
@@ -247,12 +247,12 @@ def _delete(tell_holders: bool, tell_all: bool, counted: bool, node: Node, ids: 
 
 
 def enqueue(node: Node, client: Client, args: list[bytes]) -> None:
-    """ENQUEUE id ...: put back into the queue; answers how many went."""
+    """ENQUEUE id ...: put jobs back into their queues; returns how many were."""
     answer_count(node, client, args, 1, _enqueue)
 
 
 def _enqueue(node: Node, ids: list[bytes]) -> int:
-    """Queue those of ``ids`` that are not queued; returns how many went."""
+    """Queue those of ``ids`` that are not queued; return how many were."""
     queued = 0
     for job in find_jobs(node, ids):
         if job.state == ACTIVE and node.requeue.enqueue(job, False, schema.BY_ENQUEUE):
@@ -261,15 +261,15 @@ def _enqueue(node: Node, ids: list[bytes]) -> int:
 
 
 def promote(node: Node, client: Client, args: list[bytes]) -> None:
-    """PROMOTE id ...: queue what waits for its time now; answers how many went."""
+    """PROMOTE id ...: queue delayed or paused jobs now; returns how many were."""
     answer_count(node, client, args, 1, _promote)
 
 
 def _promote(node: Node, ids: list[bytes]) -> int:
-    """Queue those of ``ids`` that are delayed or pause; returns how many went."""
+    """Queue those of ``ids`` that are delayed or paused; return how many were."""
     queued = 0
     for job in find_jobs(node, ids):
-        # A holder knows no other way to tell a job that is delayed from one that a worker has.
+        # A holder cannot otherwise tell a delayed job from one that a worker has.
         delayed = job.delay and first_due(job) > node.now
         if (
             job.state == ACTIVE
@@ -281,7 +281,7 @@ def _promote(node: Node, ids: list[bytes]) -> int:
 
 
 def dequeue(node: Node, client: Client, args: list[bytes]) -> None:
-    """DEQUEUE id ...: take out of the queue; answers how many went."""
+    """DEQUEUE id ...: take jobs out of their queues; returns how many were."""
     answer_count(node, client, args, 1, _dequeue)
 
 
@@ -297,7 +297,7 @@ def _dequeue(node: Node, ids: list[bytes]) -> int:
 
 
 def working(node: Node, client: Client, args: list[bytes]) -> None:
-    """WORKING id: postpone the next delivery by the retry time, which is the answer in s."""
+    """WORKING id: postpone the next delivery by the retry time; returns that time in s."""
     job = find_job(node, args[1])
     if job is None:
         if node.store.outcomes.is_cancelled(args[1]):
@@ -319,17 +319,24 @@ def working(node: Node, client: Client, args: list[bytes]) -> None:
 
 
 def show(node: Node, client: Client, args: list[bytes]) -> None:
-    """SHOW id: all fields of a job."""
+    """SHOW id [CLIENT]: all fields of a job; with CLIENT, also which client has it."""
+    if len(args) > 2 and (len(args) > 3 or args[2].lower() != b"client"):
+        raise wrong_arity("show")
     job = find_job(node, args[1])
     if job is None:
         client.out.append(null(client.resp))
-    else:
-        client.out.append(encode(describe(node, job), client.resp))
+        return
+    fields = describe(node, job)
+    if len(args) == 3 and job.taker and is_delivered(job):
+        fields += [b"client", job.taker]
+    client.out.append(encode(fields, client.resp))
 
 
-def describe(node: Node, job: Job) -> Value:
-    """All fields of ``job`` as SHOW and JSCAN REPLY all give them: names and values in turn. What
-    C Disque has no field for comes last, and only where there is any."""
+def describe(node: Node, job: Job) -> list[Value]:
+    """Return all fields of ``job`` for SHOW and JSCAN REPLY all, as alternating names and values.
+
+    Those that C Disque does not have come last, and only if set.
+    """
     now = node.now
     holders: list[Value] = [node.id] if job.delivered is None else list(job.delivered)
     confirmed: list[Value] = list(job.confirmed or [])

@@ -13,8 +13,8 @@ from disque_trio.respserver.commands.arguments import wrong_arity
 
 
 def qset(node: Node, client: Client, args: list[bytes]) -> None:
-    """QSET queue option value ...: change options of the policy of a queue or a pattern; those that
-    are not named stay."""
+    """QSET queue option value ...: change options of the policy of a queue or a pattern; the
+    others stay."""
     name = args[1]
     if not 0 < len(name) <= MAX_NAME:
         raise CommandError(f"ERR the name of a policy must have 1 to {MAX_NAME} bytes")
@@ -47,7 +47,7 @@ def qget(node: Node, client: Client, args: list[bytes]) -> None:
 
 
 def qdel(node: Node, client: Client, args: list[bytes]) -> None:
-    """QDEL queue: delete the policy of just this name; answers how many there were."""
+    """QDEL queue: delete the policy of exactly this name; returns how many there were."""
     try:
         if not node.policy_sharing.delete(client, args[1]):
             client.out.append(integer(0))

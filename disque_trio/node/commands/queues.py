@@ -19,13 +19,13 @@ from disque_trio.respserver.commands.arguments import SYNTAX, parse_integer
 
 
 def qlen(node: Node, client: Client, args: list[bytes]) -> None:
-    """QLEN queue: how many jobs are queued."""
+    """QLEN queue: the number of queued jobs."""
     queue = node.queues.by_name.get(args[1])
     client.out.append(integer(0 if queue is None else queue.length))
 
 
 def qpeek(node: Node, client: Client, args: list[bytes]) -> None:
-    """QPEEK queue count: the first jobs, or for a negative count the last, without taking."""
+    """QPEEK queue count: the first jobs, or the last for a negative count, without taking them."""
     count = parse_integer(args[2])
     queue = node.queues.by_name.get(args[1])
     if queue is None or queue.length == 0 or count == 0:
@@ -37,8 +37,8 @@ def qpeek(node: Node, client: Client, args: list[bytes]) -> None:
 
 
 def qstat(node: Node, client: Client, args: list[bytes]) -> None:
-    """QSTAT queue [FULL]: its fields, names and values in turn. FULL: also what takes a look at all
-    jobs."""
+    """QSTAT queue [FULL]: its fields, as names and values in turn. FULL: also those that require a
+    look at all jobs."""
     if len(args) > 3 or (len(args) == 3 and args[2].lower() != b"full"):
         raise CommandError(SYNTAX)
     queue = node.queues.by_name.get(args[1])
@@ -51,8 +51,8 @@ def qstat(node: Node, client: Client, args: list[bytes]) -> None:
 
 
 def _tell_all(node: Node, name: bytes, resp: int, tally: Tally) -> bytes:
-    """The reply to QSTAT FULL in the version ``resp`` of the protocol. ``tally``: what was counted
-    of the jobs of the queue ``name``."""
+    """The reply to QSTAT FULL for the protocol version ``resp``. ``tally``: counts of the jobs of
+    the queue ``name``."""
     queue = node.queues.by_name.get(name)
     if queue is None:
         if not (tally.delayed or tally.in_hand):
@@ -67,7 +67,7 @@ def _tell_all(node: Node, name: bytes, resp: int, tally: Tally) -> bytes:
 
 
 def _describe(node: Node, queue: Queue) -> list[Value]:
-    """The fields of C Disque, behind them ours, and last those of a queue whose deliveries are
+    """The fields of C Disque, then ours, and last those of a queue whose deliveries are
     limited."""
     sources: list[Value] = [] if queue.imports is None else list(queue.imports.sources)
     fields: list[Value] = [
@@ -89,15 +89,15 @@ def _describe(node: Node, queue: Queue) -> list[Value]:
 
 
 def qpurge(node: Node, client: Client, args: list[bytes]) -> None:
-    """QPURGE queue: cancel what is queued, on all nodes that can be reached; answers how many."""
+    """QPURGE queue: cancel the queued jobs, on all reachable nodes; returns how many."""
     if len(args[1]) > MAX_NAME_IN_FIELDS:
         raise CommandError(f"ERR the name of the queue has more than {MAX_NAME_IN_FIELDS} bytes")
     node.sweeps.begin(client, PURGE, [args[1]], INT64_MAX)
 
 
 def qmove(node: Node, client: Client, args: list[bytes]) -> None:
-    """QMOVE from to [COUNT count]: move what is queued to another queue, on all nodes that can be
-    reached; answers how many went."""
+    """QMOVE from to [COUNT count]: move queued jobs to another queue, on all reachable nodes;
+    returns how many."""
     most = INT64_MAX
     if len(args) == 5 and args[3].lower() == b"count":
         most = at_least(1, parse_int(args[4]), "ERR COUNT must be a number greater than zero")
@@ -112,8 +112,8 @@ def qmove(node: Node, client: Client, args: list[bytes]) -> None:
 
 
 def pause(node: Node, client: Client, args: list[bytes]) -> None:
-    """PAUSE queue option ...: in, out, all, none, state, bcast. The bits add up from left to
-    right, none clears what was before it; state changes nothing."""
+    """PAUSE queue option ...: in, out, all, none, state, bcast. The bits accumulate from left to
+    right; none clears what precedes it; state changes nothing."""
     paused = 0
     change = False
     broadcast = False
@@ -139,7 +139,7 @@ def pause(node: Node, client: Client, args: list[bytes]) -> None:
     if not change:
         paused = 0 if queue is None else queue.paused
     elif node.write_problem:
-        # It would be forgotten at the next start, and repeating it would seem to help.
+        # A pause would be lost at the next start, while repeating it would seem to help.
         client.out.append(misconf(node.write_problem))
         return
     elif queue is not None or paused:

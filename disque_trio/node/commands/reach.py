@@ -1,12 +1,12 @@
-"""Which jobs a client with limited rights may do something to by their ids.
+"""The jobs that a client with limited rights may act on by ID.
 
-A request about ids is refused before it is run if the user may not take from the queue of one of
-the jobs (see ``accesses``). What is left to look at when it runs:
+A request with ids is refused before it runs if the user may not take from the queue of one of the
+jobs (see ``accesses``). The rest is checked when it runs:
 
-- An id of no job of this node may be that of anybody's. Only for who may take from all queues
-  something is done about it on other nodes; for others it is that of a job that has ended.
-- Many ids are looked at in slices, as all that is done about them. Meanwhile jobs come, and are
-  moved to other queues: so each slice is looked at again when its turn has come.
+- An id of which this node has no job may be anybody's. Only for users who may take from all queues
+  is anything done about it on other nodes; for others, it counts as a job that has ended.
+- Many ids are handled in slices. Meanwhile jobs arrive, and are moved to other queues: so each
+  slice is checked again when its turn comes.
 """
 
 from collections.abc import Callable
@@ -21,7 +21,7 @@ from disque_trio.respserver.rights import note_refusal
 
 
 def queue_of(node: Node, id: bytes) -> bytes | None:
-    """The queue of the job ``id``; None: this node does not have it, or just knows that it has
+    """The queue of the job ``id``; None: this node does not have it, or only knows that it
     ended."""
     job = node.store.jobs.get(id)
     return None if job is None or job.body is None else job.queue
@@ -34,7 +34,7 @@ def may_end_others(node: Node, client: Client, args: list[bytes]) -> bool:
 
 
 class Reach:
-    """The jobs that a request of ``client`` with the command ``args`` may be about."""
+    """The jobs that the command ``args`` of ``client`` may act on."""
 
     def __init__(self, node: Node, client: Client, args: list[bytes]) -> None:
         self._node = node
@@ -48,7 +48,7 @@ class Reach:
         return self._client.user.refusal(self._word, ((name, need),)) is None
 
     def check(self, ids: list[bytes]) -> None:
-        """Raise CommandError if one of ``ids`` is malformed, or of a job that is out of reach."""
+        """Raise ``CommandError`` if one of ``ids`` is malformed, or its job is out of reach."""
         check_ids(ids)
         node = self._node
         for queue in {queue_of(node, id) for id in ids}:
@@ -57,8 +57,8 @@ class Reach:
                 raise CommandError(NO_QUEUE)
 
     def within(self, work: Callable[[Node, list[bytes]], int], node: Node, ids: list[bytes]) -> int:
-        """Do ``work`` with those of ``ids`` that are in reach; returns what it does. Raises
-        CommandError if one is malformed."""
+        """Do ``work`` with those of ``ids`` that are in reach, and return its result. Raises
+        ``CommandError`` if one is malformed."""
         check_ids(ids)
         queues = [queue_of(node, id) for id in ids]
         lets = {queue: self._lets_queue(queue) for queue in set(queues)}

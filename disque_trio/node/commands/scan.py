@@ -1,16 +1,19 @@
 """QSCAN and JSCAN: iterate over all queues and all jobs of the node, one step per call.
 
-The cursor may stand anywhere among the options. 0 begins and 0 ends; what is there throughout
-the walk comes exactly once.
+The cursor may be anywhere among the options. A scan begins and ends with cursor 0,
+and returns everything that exists throughout exactly once.
 """
 
+from collections.abc import Iterable
 from typing import Final
 
 from disque_trio.glob import compile_glob
 from disque_trio.node.commands.jobs import describe
+from disque_trio.node.core.contents import is_delivered
 from disque_trio.node.core.job import STATE_NAMES, Job
 from disque_trio.node.core.node import Node
 from disque_trio.node.core.queue import Queue
+from disque_trio.node.core.tallies import Tally
 from disque_trio.resp.ints import parse_int
 from disque_trio.resp.reply import Simple, Value, encode
 from disque_trio.respserver.client import Client
@@ -19,7 +22,7 @@ from disque_trio.respserver.commands.arguments import SYNTAX
 
 DEFAULT_COUNT: Final = 100
 MAX_COUNT: Final = 1 << 30
-# COUNT is a hint: one step must not stop the node for long, some 4 ms compiled.
+# COUNT is a hint: a step must not stop the node for long; compiled, these take about 4 ms.
 MAX_IDS: Final = 1_500
 MAX_WHOLE_JOBS: Final = 500
 MAX_PATTERN: Final = 4_096  # bytes
@@ -28,8 +31,10 @@ _BAD_OPTION: Final = "ERR invalid cursor or option name"
 
 
 class _Options:
-    """What QSCAN and JSCAN share: the cursor, COUNT and BUSYLOOP. Walks over the arguments; the
-    command takes from ``word`` and ``number`` what is its own."""
+    """The common options of QSCAN and JSCAN: the cursor, COUNT and BUSYLOOP.
+
+    Walks over the arguments; the command reads its own options with ``word`` and ``number``.
+    """
 
     def __init__(self, args: list[bytes]) -> None:
         self.cursor = 0
@@ -56,7 +61,7 @@ class _Options:
                 if self._has_cursor:
                     raise CommandError(SYNTAX)
                 self._has_cursor = True
-                # More digits than a cursor can have is a place behind the end.
+                # More digits than a cursor can have stand for a place beyond the end.
                 self.cursor = int(text) if len(text) < 20 else 1 << 64
             else:
                 return option
@@ -81,16 +86,18 @@ class _Options:
 
 
 class QueueScan:
-    """What QSCAN says.
+    """The options of QSCAN.
 
     Attributes:
         options: those that it shares with JSCAN.
-        minlen: least length. maxlen: greatest, -1: any. import_rate: least, not above 0: any.
-        maxidle: s, -1: any.
-        pattern: that names match; None: any.
+        minlen: minimum length.
+        maxlen: maximum; -1: any.
+        import_rate: minimum; 0 or below: any.
+        maxidle: s; -1: any.
+        pattern: for names; None: any name.
 
     Raises:
-        CommandError: it is wrong.
+        CommandError: they are wrong.
     """
 
     def __init__(self, args: list[bytes]) -> None:
@@ -113,7 +120,7 @@ class QueueScan:
             elif option == b"match":
                 self.pattern = options.word()
                 if len(self.pattern) > MAX_PATTERN:
-                    raise CommandError(f"ERR MATCH pattern may have {MAX_PATTERN} bytes")
+                    raise CommandError(f"ERR MATCH pattern may have at most {MAX_PATTERN} bytes")
             else:
                 raise CommandError(_BAD_OPTION)
 
@@ -143,35 +150,37 @@ def qscan(node: Node, client: Client, args: list[bytes]) -> None:
 
 
 class _JobFilter:
-    """The jobs that a JSCAN is about.
+    """The jobs that JSCAN returns.
 
     Attributes:
-        queues, states: of one of these, if there are any.
-        min_age, max_age: s since it was added, -1: not given.
+        queues, states: one of these, if any are given. Repeating one costs nothing.
+        min_age, max_age: s since the job was added; -1: not given.
         returns: how often it was queued again, at least.
-        group: that it belongs to, empty: any.
+        group: its group; empty: any.
         headers: names and values, all of which it has.
+        taken: a client of this node has it, and has yet to acknowledge it.
     """
 
     def __init__(self) -> None:
         self.queues: set[bytes] = set()
-        self.states: list[int] = []
+        self.states: set[int] = set()
         self.min_age = -1
         self.max_age = -1
         self.returns = 0
         self.group = b""
-        self.headers: list[tuple[bytes, bytes]] = []
+        self.headers: dict[tuple[bytes, bytes], None] = {}
+        self.taken = False
 
     def read(self, option: bytes, options: _Options) -> bool:
-        """Take the value of ``option``, if it is one of a filter; else False. Raises
-        CommandError."""
+        """Read the value of ``option`` if it is a filter, otherwise return False. Raises
+        ``CommandError``."""
         if option == b"queue":
             self.queues.add(options.word())
         elif option == b"state":
             state = options.word().lower()
             if state not in STATE_NAMES:
                 raise CommandError("ERR Invalid job state name")
-            self.states.append(STATE_NAMES.index(state))
+            self.states.add(STATE_NAMES.index(state))
         elif option == b"minage":
             self.min_age = options.number("ERR MINAGE must be a number of seconds")
         elif option == b"maxage":
@@ -183,7 +192,9 @@ class _JobFilter:
             if not self.group:
                 raise CommandError("ERR the name of a GROUP is empty")
         elif option == b"header":
-            self.headers.append((options.word(), options.word()))
+            self.headers[options.word(), options.word()] = None
+        elif option == b"taken":
+            self.taken = True
         else:
             return False
         return True
@@ -195,6 +206,7 @@ class _JobFilter:
             or (self.queues and job.queue not in self.queues)
             or (self.states and job.state not in self.states)
             or job.nacks + job.deliveries < self.returns
+            or (self.taken and not (job.retry and is_delivered(job)))
         ):
             return False
         age = (node.now - job.ctime // 1_000_000) // 1000
@@ -212,33 +224,37 @@ class _JobFilter:
 
 
 class JobScan:
-    """What JSCAN says.
+    """The options of JSCAN.
 
     Attributes:
-        options: those that it shares with QSCAN. wanted: the jobs that it is about.
-        whole: all fields of these are answered, not just their ids.
+        options: those that it shares with QSCAN.
+        wanted: the jobs that it returns.
+        whole: return all fields of the jobs, not just their ids.
+        counts: return only how many there are, by queue.
 
     Raises:
-        CommandError: it is wrong.
+        CommandError: they are wrong.
     """
 
     def __init__(self, args: list[bytes]) -> None:
         options = self.options = _Options(args)
         self.wanted = _JobFilter()
         self.whole = False
+        self.counts = False
         while (option := options.option()) is not None:
             if option == b"reply":
                 reply = options.word().lower()
-                if reply not in (b"all", b"id"):
+                if reply not in (b"all", b"id", b"counts"):
                     raise CommandError("ERR Invalid REPLY type, try ID or ALL")
                 self.whole = reply == b"all"
+                self.counts = reply == b"counts"
             elif not self.wanted.read(option, options):
                 raise CommandError(_BAD_OPTION)
 
 
 def jscan(node: Node, client: Client, args: list[bytes]) -> None:
     """JSCAN [cursor] [COUNT n] [BUSYLOOP] [QUEUE q] ... [STATE s] ... [MINAGE s] [MAXAGE s]
-    [MINRETURNS n] [GROUP name] [HEADER name value] ... [REPLY all|id]."""
+    [MINRETURNS n] [GROUP name] [HEADER name value] ... [TAKEN] [REPLY all|id|counts]."""
     scan = JobScan(args)
     options = scan.options
     if options.busyloop:
@@ -246,9 +262,27 @@ def jscan(node: Node, client: Client, args: list[bytes]) -> None:
     else:
         most = MAX_WHOLE_JOBS if scan.whole else MAX_IDS
         cursor, jobs = node.store.jobs.scan(options.cursor, min(options.count, most))
-    found: list[Value] = [
-        describe(node, job) if scan.whole else Simple(job.id)
-        for job in jobs
-        if scan.wanted.takes(node, job)
-    ]
+    wanted = [job for job in jobs if scan.wanted.takes(node, job)]
+    found: list[Value]
+    if scan.counts:
+        found = _counts(node, wanted)
+    else:
+        found = [describe(node, job) if scan.whole else Simple(job.id) for job in wanted]
     client.out.append(encode([b"%d" % cursor, found], client.resp))
+
+
+def _counts(node: Node, jobs: Iterable[Job]) -> list[Value]:
+    """For each queue: its name and how many of ``jobs`` are delayed, in hand and dead; without
+    queues that have none of these."""
+    tallies: dict[bytes, Tally] = {}
+    count = node.sweeps.tallies.count
+    for job in jobs:
+        tally = tallies.get(job.queue)
+        if tally is None:
+            tally = tallies[job.queue] = Tally()
+        count(tally, job)
+    return [
+        [name, tally.delayed, tally.in_hand, tally.dead]
+        for name, tally in tallies.items()
+        if tally.delayed or tally.in_hand or tally.dead
+    ]

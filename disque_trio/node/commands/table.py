@@ -1,4 +1,4 @@
-"""The command table: declares every command once, with its documentation."""
+"""The command table: defines each command once, with its documentation."""
 
 from typing import Final
 
@@ -25,7 +25,7 @@ from disque_trio.respserver.commands.groups import group_commands
 
 
 def build_table() -> dict[bytes, Command[Node]]:
-    """A new command table (the counters in it belong to one node), names in lower case."""
+    """Return a new command table, with names in lower case. Its counters belong to one node."""
     commands: list[Command[Node]] = [*_commands(), *common_commands(), *group_commands()]
     return {command.name.encode(): command for command in commands}
 
@@ -49,7 +49,7 @@ _QSCAN: Final = (
 _JSCAN: Final = (
     "[cursor] [COUNT count] [BUSYLOOP] [QUEUE queue [QUEUE queue ...]] "
     "[STATE state [STATE state ...]] [MINAGE seconds] [MAXAGE seconds] [MINRETURNS count] "
-    "[GROUP name] [HEADER name value [HEADER name value ...]] [REPLY all|id]"
+    "[GROUP name] [HEADER name value [HEADER name value ...]] [TAKEN] [REPLY all|id|counts]"
 )
 _QSET: Final = (
     "queue [ATTEMPTS count] [DEAD queue] [BACKOFF min max] [DEADTTL seconds] [TTL seconds] "
@@ -70,32 +70,32 @@ def _commands() -> list[Command[Node]]:
     return [
         # ---- jobs
         Command("addjob", -4, "write denyoom fast", addjob.addjob, _ADDJOB,
-                "Add a job to a queue; answers its id.", "jobs", accesses=accesses.adds),
+                "Add a job to a queue; returns its id.", "jobs", accesses=accesses.adds),
         Command("getjob", -2, "write fast @blocking", jobs.getjob, _GETJOB,
                 "Take jobs from queues, waiting for one if there is none.", "jobs",
                 accesses=accesses.getjob),
         Command("consume", -2, "write fast", consume.consume, _CONSUME,
-                "Have jobs of queues pushed, as long as few enough are unacknowledged.", "jobs",
+                "Get jobs of queues pushed, up to a number of unacknowledged ones.", "jobs",
                 accesses=accesses.consume),
         Command("credit", 2, "write fast", consume.credit, "count",
                 "Change how many pushed jobs may be unacknowledged.", "jobs"),
         Command("ackjob", -1, "write fast", jobs.ackjob, f"{_IDS} [RESULT result]",
-                "Say that jobs were processed, so that they are never delivered again.", "jobs",
+                "Acknowledge jobs, so that they are never delivered again.", "jobs",
                 accesses=accesses.ends),
         Command("fastack", -1, "write fast", jobs.fastack, _IDS,
-                "As ACKJOB with fewer messages between nodes and a weaker guarantee.", "jobs",
+                "Like ACKJOB, with fewer messages between nodes and a weaker guarantee.", "jobs",
                 accesses=accesses.jobs),
         Command("cancel", -2, "write fast", jobs.cancel, _IDS,
-                "End jobs, so that they are not delivered any more.", "jobs",
+                "Cancel jobs, so that they are no longer delivered.", "jobs",
                 accesses=accesses.jobs),
         Command("updatejob", -4, "write denyoom", updatejob.updatejob,
                 "id [BODY job] [DELAY seconds] [TTL seconds] [RETRY seconds] [QUEUE queue]",
                 "Change a job that is not delivered.", "jobs", accesses=accesses.updatejob),
         Command("waitjob", -3, "readonly @blocking", endings.waitjob, f"ms-timeout {_IDS}",
-                "Wait until jobs have ended; answers how, with their results.", "jobs",
+                "Wait until jobs have ended; returns how, with their results.", "jobs",
                 accesses=accesses.waitjob),
         Command("nack", -1, "write denyoom fast", dead_letters.nack, _NACK,
-                "Say that jobs were not processed: they are queued again, or given up.", "jobs",
+                "Hand back unprocessed jobs: they are queued again, or given up.", "jobs",
                 accesses=accesses.nack),
         Command("working", 2, "write fast", jobs.working, "id",
                 "Postpone the next delivery of a job by its retry time.", "jobs",
@@ -103,34 +103,34 @@ def _commands() -> list[Command[Node]]:
         Command("enqueue", -1, "write denyoom fast", jobs.enqueue, _IDS,
                 "Queue jobs that are not queued.", "jobs", accesses=accesses.jobs),
         Command("promote", -1, "write denyoom fast", jobs.promote, _IDS,
-                "Queue now what is delayed or pauses.", "jobs", accesses=accesses.jobs),
+                "Queue delayed or paused jobs now.", "jobs", accesses=accesses.jobs),
         Command("dequeue", -1, "write fast", jobs.dequeue, _IDS,
                 "Take jobs out of their queue; they come back after their retry time.", "jobs",
                 accesses=accesses.jobs),
         Command("deljob", -1, "write fast @dangerous", jobs.deljob, f"[BCAST] [FORCE] {_IDS}",
                 "Delete jobs on this node.", "jobs", accesses=accesses.jobs),
-        Command("show", 2, "readonly fast", jobs.show, "id",
-                "All fields of a job.", "jobs", accesses=accesses.jobs),
+        Command("show", -2, "readonly fast", jobs.show, "id [CLIENT]",
+                "Show all fields of a job.", "jobs", accesses=accesses.jobs),
         Command("jscan", -1, "readonly", scan.jscan, _JSCAN,
                 "Walk over the jobs of this node.", "jobs", accesses=accesses.jscan),
         Command("loadjob", 2, "write @dangerous", jobs.loadjob, "serialized-job",
-                "What append-only files consist of.", "jobs"),
+                "The record type of append-only files.", "jobs"),
         Command("redrive", -2, "write denyoom", dead_letters.redrive, _REDRIVE,
                 "Send dead letters back to where they came from.", "jobs",
                 accesses=accesses.redrive),
         # ---- queues
         Command("qlen", 2, "readonly fast", queues.qlen, "queue",
-                "How many jobs are queued.", "queues", accesses=accesses.knows),
+                "Return how many jobs are queued.", "queues", accesses=accesses.knows),
         Command("qpeek", 3, "readonly", queues.qpeek, "queue count",
                 "Look at the first jobs of a queue (negative count: the last).", "queues",
                 accesses=accesses.takes),
         Command("qpurge", 2, "write fast @dangerous", queues.qpurge, "queue",
-                "Cancel all that is queued, on all nodes.", "queues", accesses=accesses.takes),
+                "Cancel all queued jobs, on all nodes.", "queues", accesses=accesses.takes),
         Command("qmove", -3, "write denyoom", queues.qmove, "from to [COUNT count]",
-                "Move what is queued to another queue, on all nodes.", "queues",
+                "Move queued jobs to another queue, on all nodes.", "queues",
                 accesses=accesses.qmove),
         Command("qstat", -2, "readonly fast", queues.qstat, "queue [FULL]",
-                "The state and the counters of a queue.", "queues", accesses=accesses.knows),
+                "Show the state and the counters of a queue.", "queues", accesses=accesses.knows),
         Command("qscan", -1, "readonly", scan.qscan, _QSCAN,
                 "Walk over the queues of this node.", "queues", accesses=accesses.qscan),
         Command("pause", -3, "readonly fast @write", queues.pause,
@@ -143,23 +143,24 @@ def _commands() -> list[Command[Node]]:
                 "The policy that applies to a queue, or all policies.", "queues",
                 accesses=accesses.qget),
         Command("cron", -2, "write fast", cron.cron, _CRON,
-                "Look at and change schedules: jobs that are added again and again.", "queues",
+                "Show and change schedules: jobs that are added repeatedly.", "queues",
                 accesses=accesses.cron,
                 parts={"list get": "read queues", "set del pause resume run": "write queues"}),
         Command("qdel", 2, "write fast", policies.qdel, "queue",
-                "Delete the policy of just this name or pattern.", "queues",
+                "Delete the policy of exactly this name.", "queues",
                 accesses=accesses.qdel),
         Command("bind", 3, "write fast", topics.bind, "topic queue",
                 "Let a queue get a copy of each job that is added to a topic.", "queues",
                 accesses=accesses.bind),
         Command("unbind", 3, "write fast", topics.unbind, "topic queue",
-                "Take back what BIND said.", "queues", accesses=accesses.bind),
+                "Undo BIND.", "queues", accesses=accesses.bind),
         Command("bindings", -1, "readonly", topics.bindings, "[QUEUE queue] [MATCH topic]",
-                "Which topics are bound to which queues.", "queues", accesses=accesses.bindings),
+                "List which topics are bound to which queues.", "queues",
+                accesses=accesses.bindings),
         # ---- connection
         Command("hello", -1, "readonly skip_monitor fast", cluster.hello,
                 "[2|3 [AUTH username password] [SETNAME name]]",
-                "The nodes of the cluster; with a version Redis's handshake.", "connection",
+                "List the nodes of the cluster; with a version, Redis's handshake.", "connection",
                 unauthenticated=True),
         # ---- server
         Command("debug", -2, "admin", diagnostics.debug,
@@ -169,14 +170,14 @@ def _commands() -> list[Command[Node]]:
                 parts={"flushall sleep error segfault oom assert restart crash-and-recover":
                            "admin dangerous"}),
         Command("restart", 1, "admin readonly", server.restart, "",
-                "Replace the process by a new one that goes on with jobs and queues.", "server"),
+                "Replace the process with a new one; jobs and queues stay.", "server"),
         Command("cluster", -2, "admin readonly", cluster.cluster,
                 "NODES | INFO | MYID | LEAVING [yes|no] | RESET [SOFT|HARD] | SAVECONFIG "
                 "| FORGET id | MEET host port",
-                "Look at and change the cluster.", "cluster",
+                "Show and change the cluster.", "cluster",
                 parts={"nodes info myid": "",
                        "leaving reset saveconfig forget meet": "admin dangerous"}),
-        # ---- names of the first release
+        # ---- names from the first release
         Command("getjobs", -2, "write fast @blocking", jobs.getjob, _GETJOB,
                 "Another name of GETJOB.", "jobs", alias_of="getjob", accesses=accesses.getjob),
         Command("queue", -1, "write denyoom fast", jobs.enqueue, _IDS,

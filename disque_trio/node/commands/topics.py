@@ -19,7 +19,7 @@ def bind(node: Node, client: Client, args: list[bytes]) -> None:
     require_extensions(node)
     topics = node.topics
     if topics.bindings.named(binding.name) is not None and not node.commons.unsettled:
-        client.out.append(OK)  # workers may say it each time they start
+        client.out.append(OK)  # workers may repeat it each time they start
         return
     try:
         topics.sharing.set(client, binding.name, binding)
@@ -28,7 +28,7 @@ def bind(node: Node, client: Client, args: list[bytes]) -> None:
 
 
 def unbind(node: Node, client: Client, args: list[bytes]) -> None:
-    """UNBIND topic queue; answers how many bindings there were."""
+    """UNBIND topic queue; returns how many bindings there were."""
     try:
         if not node.topics.sharing.delete(client, Binding(args[1], args[2]).name):
             client.out.append(integer(0))
@@ -37,7 +37,7 @@ def unbind(node: Node, client: Client, args: list[bytes]) -> None:
 
 
 def bindings(node: Node, client: Client, args: list[bytes]) -> None:
-    """BINDINGS [QUEUE queue] [MATCH topic]: topics and queues, in order."""
+    """BINDINGS [QUEUE queue] [MATCH topic]: topics and queues, sorted."""
     wanted = about = None
     for at in range(1, len(args), 2):
         option = args[at].lower()

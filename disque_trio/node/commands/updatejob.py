@@ -1,4 +1,4 @@
-"""UPDATEJOB: its options, and what it is refused for."""
+"""UPDATEJOB: its options, and why it may be refused."""
 
 from typing import Final
 
@@ -54,13 +54,13 @@ def updatejob(node: Node, client: Client, args: list[bytes]) -> None:
     if retry >= 0:
         if (retry == 0) != (job.retry == 0):
             raise CommandError(
-                "ERR RETRY cannot be changed from or to 0: the id of the job says which it is"
+                "ERR RETRY cannot be changed from or to 0: the job's id says which it is"
             )
         contents.retry = min(retry, UINT32_MAX)
     if ttl >= 0:
         contents.etime = min(node.now // 1000 + ttl, UINT32_MAX)
         if contents.etime > job.etime and _is_unique(node, job):
-            # Nodes without a copy, which decide on the key as well, count on the first end.
+            # Nodes without a copy, which also decide on the key, rely on the original expiry.
             raise CommandError("ERR TTL cannot be extended for a job with a key of UNIQUE")
     if delay >= 0:
         contents.due = node.now + delay
@@ -78,6 +78,6 @@ def updatejob(node: Node, client: Client, args: list[bytes]) -> None:
 
 
 def _is_unique(node: Node, job: Job) -> bool:
-    """Whether ``job`` has a key as long as it lives."""
+    """Whether ``job`` has a key for as long as it lives."""
     trailer = node.store.trailers.of(job)
     return trailer is not None and trailer.key != b"" and trailer.key_until == 0

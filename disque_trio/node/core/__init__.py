@@ -1,5 +1,6 @@
-"""The state machine of a node: jobs, queues and time. No I/O, no clock, no randomness of its own.
+"""The state machine of a node: jobs, queues and time. It does no I/O and has no clock or
+randomness of its own.
 
-``node.Node`` is the whole; whoever drives it (the server, a test, a simulator) passes the time
-in and carries the effects out.
+``node.Node`` puts it together. Whoever drives it (the server, a test, a simulator) passes in the
+time and carries out the effects.
 """

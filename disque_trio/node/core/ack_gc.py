@@ -1,23 +1,24 @@
 """Garbage collection of acknowledged jobs: tells every node that may hold a copy, and keeps the job
 here until all of them have confirmed.
 
-The node that is told by a client (ACKJOB) marks the job acknowledged and tells all that may hold
-a copy (SETACK). Each confirms (GOTACK), and when all have, they are told to forget it (DELJOB) and
-it is forgotten here. Until then it is kept and the others are told again, ever more slowly; so a
-holder that was cut off hears of it when it is back. Where two nodes share a job and agree on that,
-the one that is told forgets it at once, and the other when that is confirmed: no DELJOB is needed.
+When a client acknowledges a job (ACKJOB), its node marks the job and tells all nodes that may hold
+a copy (SETACK). Each confirms (GOTACK). When all have, the node tells them to forget the job
+(DELJOB), and forgets it itself. Until then it keeps the job and repeats SETACK to the others, at
+growing intervals, so a holder that was cut off hears of it when it is back. If two nodes share a
+job and agree that nobody else holds it, the receiver of SETACK forgets it at once, and the sender
+on the confirmation: no DELJOB is needed.
 
-Nodes may know of different holders. SETACK and DELJOB, and GOTACK in reply to such a SETACK, say
-which the sender knows of, in 16 bits;
-who knows of others keeps the job and goes on by itself until these have confirmed as well. C nodes
-only tell how many they know of, and forget the job everywhere when these have confirmed; to them
-who knows more does not confirm before it has collected the job itself.
+Nodes may know of different holders. SETACK and DELJOB, and GOTACK in reply to such a SETACK, carry
+a 16-bit mark of the holders that the sender knows of. A node that knows of others keeps the job and
+goes on by itself until these have confirmed too. C nodes only say how many holders they know of,
+and forget the job everywhere when these have confirmed; so a node that knows of more does not
+confirm to them before it has collected the job itself.
 
 A job may end in another way: cancelled, as a dead letter, or with a result. Nodes with extensions
-are told so by ENDJOB in the place of SETACK; all else is the same.
+then get ENDJOB instead of SETACK; the rest is the same.
 
-An acknowledge for a job that this node does not hold is kept as a dummy: a job without a body and
-without holders. All nodes are told until one says that it knows the job, and so takes over.
+An acknowledgement of a job that this node does not hold is kept as a dummy: a job without a body
+and without holders. All nodes are told until one says that it knows the job, and so takes over.
 """
 
 from typing import Final
@@ -49,7 +50,7 @@ from disque_trio.protocol.trailer import ACKED as ENDED_ACKED
 from disque_trio.protocol.trailer import CANCELLED, Ending
 from disque_trio.rng import Rng
 
-RING_MASK: Final = 16_383  # of the ring of ``Outcomes``; one of another module is looked up
+RING_MASK: Final = 16_383  # as in ``Outcomes``; importing it would cost a look-up
 FIRST_GAP: Final = 1_000  # ms between attempts to collect a job, doubled each time
 MAX_GAP: Final = 180_000
 MAX_ATTEMPTS: Final = 10
@@ -62,12 +63,12 @@ class AckGc:
     Args:
         store: the jobs.
         aof_codec: makes their records for the journal.
-        successors: makes the jobs that follow those that end.
-        tombstones: those that have ended.
-        notices: what other nodes are told.
+        successors: makes the jobs that follow ended ones.
+        tombstones: jobs that have ended.
+        notices: for other nodes.
         peers: the rest of the cluster.
         packets: makes this node's packets.
-        rng: for times that are spread on purpose.
+        rng: spreads times on purpose.
     """
 
     def __init__(
@@ -96,10 +97,10 @@ class AckGc:
         self._spread_at = 0
         self._spread = 0
 
-    # ---- what a client says -----------------------------------------------------------------
+    # ---- from clients -----------------------------------------------------------------------
 
     def acknowledge(self, job: Job) -> bool:
-        """Mark ``job`` as processed. Returns False if it was acknowledged before."""
+        """Mark ``job`` as processed. Return False if it was acknowledged already."""
         store = self._store
         state = job.state
         news = state != ACKED
@@ -110,7 +111,7 @@ class AckGc:
             outcomes = store.outcomes
             if job.flags & FLAGS_OF_ENDS:
                 outcomes.acked(job)
-            else:  # nearly always; what that does, not by a call more
+            else:  # nearly always; what ``acked`` does, without a call
                 outcomes.ring[outcomes.at] = job.id
                 outcomes.at = (outcomes.at + 1) & RING_MASK
             store.delete(job)  # the only copy
@@ -122,8 +123,8 @@ class AckGc:
         return news
 
     def end(self, job: Job, ending: Ending, reason: schema.Reason) -> bool:
-        """End ``job`` as ``ending`` says, ``reason`` is for the event log. Returns False if it
-        ended before."""
+        """End ``job`` as ``ending`` says; ``reason`` is for the event log. Return False if it had
+        ended already."""
         if job.state == ACKED:
             return False
         store = self._store
@@ -144,14 +145,14 @@ class AckGc:
         return True
 
     def _note_ending(self, job: Job) -> None:
-        """Note in the file how ``job`` ended, so that others are told after a restart, too."""
+        """Record in the file how ``job`` ended, so that others are told after a restart, too."""
         if self._machine.journaling and self._peers.extended:
             self._aof_codec.note(job)
 
     def remember_ack(self, id: bytes, ending: Ending | None = None) -> None:
-        """Remember that a client acknowledged the job ``id``, or ended it as ``ending`` says, which
-        this node does not hold, for the nodes that do. Does nothing for the acknowledge of an
-        at-most-once job, and on a node that is alone or leaving."""
+        """Remember, for the nodes that hold it, that a client acknowledged the job ``id``, or ended
+        it as ``ending`` says; this node does not hold it. Does nothing on a node that is alone or
+        leaving, nor for the acknowledgement of an at-most-once job."""
         minutes = id_minutes(id)
         if (
             minutes < 0
@@ -162,7 +163,7 @@ class AckGc:
             return
         store = self._store
         now = self._machine.now
-        # The id has whole minutes, the rest of the last one is cut off.
+        # The id has whole minutes, rounded down.
         etime = now // 1000 + (minutes + 1) * 60
         job = Job(id, b"", None, 0, now * 1_000_000, etime, 0, 0, store.dump_number)
         job.state = ACKED
@@ -180,7 +181,7 @@ class AckGc:
 
     def collect(self, job: Job) -> None:
         """Tell every node that may hold the acknowledged ``job`` and has not confirmed; forget the
-        job when all have."""
+        job once all have."""
         missing = self._not_confirmed(job)
         if not missing and not self._machine.write_problem:
             self._finish(job)
@@ -198,7 +199,7 @@ class AckGc:
         self._collect_later(job)
 
     def _endjob(self, job: Job, holders: int, mark: int) -> bytes | None:
-        """The packet that says how ``job`` ended; None: an acknowledge says all."""
+        """The packet that says how ``job`` ended; None: it was acknowledged, which SETACK says."""
         ending = self._trailers.ending(job)
         if ending is None:
             return None
@@ -207,8 +208,8 @@ class AckGc:
     def _collect_later(self, job: Job) -> None:
         """Schedule the next attempt to collect ``job``, later each time."""
         now = self._machine.now
-        # Nearly all are gone by the second attempt, for which one time does for all that are told
-        # together. Those that are not may have been told in a packet that nobody reads.
+        # Nearly all are gone by the second attempt, so jobs that are told together share one time.
+        # A job that remains may have been in a packet that a node could not read.
         if now != self._spread_at or job.gc_retry:
             self._spread_at = now
             self._spread = int(self._random() * _SPREAD) - _SPREAD // 2
@@ -218,7 +219,7 @@ class AckGc:
         self._store.timers.move(job, min(now + gap + self._spread, job.etime * 1000 + 1000))
 
     def _not_confirmed(self, job: Job) -> list[bytes]:
-        """The nodes that may still bring ``job`` back, without those removed from the cluster for
+        """The nodes that may still bring ``job`` back, except those that have left the cluster for
         good."""
         peers = self._peers
         confirmed = job.confirmed or []
@@ -228,17 +229,17 @@ class AckGc:
         return [id for id in holders if peers.knows(id) and id not in confirmed]
 
     def _is_confirmed(self, job: Job) -> bool:
-        """Whether ``_not_confirmed`` is nobody."""
+        """Whether ``_not_confirmed`` would be empty."""
         confirmed = job.confirmed or []
         if job.delivered:
-            for id in job.delivered:  # noqa: SIM110 - a generator takes longer
+            for id in job.delivered:  # noqa: SIM110 - a generator is slower
                 if id not in confirmed and self._peers.knows(id):
                     return False
             return True
         return not self._not_confirmed(job)
 
     def _finish(self, job: Job) -> None:
-        """Forget ``job`` on all nodes, since none can bring it back."""
+        """Forget ``job`` on all nodes: none can bring it back."""
         if job.delivered:
             mark = self._replicas.sets.mark(job.delivered)
             for id in job.delivered:
@@ -253,10 +254,10 @@ class AckGc:
             self._notes.note(schema.DELETED, job, schema.BY_COLLECTION)
         self._store.delete(job)
 
-    # ---- what other nodes say ---------------------------------------------------------------
+    # ---- from other nodes -------------------------------------------------------------------
 
     def on_endjob(self, sender: bytes, fields: list[Field]) -> None:
-        """Handle ENDJOB: another node knows how the job ended. Raises PacketError."""
+        """Handle ENDJOB: another node knows how the job ended. Raises ``PacketError``."""
         try:
             message = unpack_endjob(fields)
         except FieldsError as problem:
@@ -274,7 +275,7 @@ class AckGc:
         live = job if job is not None and job.state != ACKED else None
         self.on_setack(sender, JobMessage(message.id, message.holders, 0, message.mark))
         if live is not None and live.state == ACKED and ending.kind == CANCELLED:
-            self._note_ending(live)  # the sender may rely on this node now
+            self._note_ending(live)  # the sender may rely on this node from now on
 
     def on_setack(self, sender: bytes, message: JobMessage) -> None:
         """Handle SETACK: another node knows that the job was processed."""
@@ -289,11 +290,11 @@ class AckGc:
             return
         news = job.state != ACKED
         if job.state == WAIT_REPL:
-            self._hear(job)  # answers its producer, also where the job ends at once
+            self._hear(job)  # replies to its producer, even if the job ends at once
         if message.mark and job.delivered != ():
             replicas.add(job, sender)
             if self._is_shared_by_two(job, sender, message.mark):
-                # Both know of it now, and the sender ends it when it hears so.
+                # Both know of it now; the sender ends it when it hears that.
                 if job.state != ACKED and self._notes.noting:
                     self._notes.note(event_of(self._trailers.ending(job)), job, schema.BY_PEER)
                 if job.state != ACKED:
@@ -304,7 +305,7 @@ class AckGc:
         if job.state != ACKED:
             self._hear(job)
         if job.delivered == ():
-            # A dummy here as well: no copy. If the sender knows better it takes over.
+            # A dummy here as well: no copy. If the sender knows more, it takes over.
             self._notices.add(sender, bus.GOTACK, id, 0, message.mark)
             if holders_known:
                 store.delete(job)
@@ -318,11 +319,11 @@ class AckGc:
             confirm = True
             collect = message.mark != mark
         else:
-            # A dummy of the sender, or a C node, which forgets the job everywhere as soon as all
-            # that it knows of have confirmed.
+            # A dummy of the sender; or the sender is a C node, which forgets the job everywhere
+            # once all holders that it knows of have confirmed.
             confirm = len(holders) <= holders_known or holders_known == 0
             collect = len(holders) > holders_known
-        # Not before it is on disk: a crash would bring the job back. The sender asks again.
+        # Not before it is on disk, or a crash would bring the job back. The sender asks again.
         if confirm and not self._machine.write_problem:
             self._notices.add(sender, bus.GOTACK, id, 1, mark)
         if collect:
@@ -342,7 +343,7 @@ class AckGc:
             if message.mark == self._replicas.sets.mark(job.delivered):
                 self._end(job)
                 return
-            # Others may hold it that the sender never heard of.
+            # There may be holders that the sender never heard of.
             self._note_confirmed(job, sender)
             if self._is_confirmed(job):
                 self._finish(job)
@@ -360,16 +361,16 @@ class AckGc:
         if job is None:
             return
         if job.state != ACKED:
-            # This node has told the others how, but had to forget it, or was restarted.
+            # This node told the others how, but had to forget it, or was restarted since.
             job.flags |= FLAG_END_UNKNOWN
             self._hear(job)
         if job.delivered == () and known:
-            self._store.delete(job)  # there is one that knows the job, and cares for it
+            self._store.delete(job)  # the sender knows the job, and takes over
             return
         if known and sender not in (job.delivered or ()):
             self._replicas.add(job, sender)
         if message.mark and self._is_shared_by_two(job, sender, message.mark):
-            self._end(job)  # as the other one has, or it never had it
+            self._end(job)  # the other node has ended it too, or never had it
             return
         self._note_confirmed(job, sender)
         if not self._machine.write_problem and self._is_confirmed(job):
@@ -378,8 +379,8 @@ class AckGc:
             self._collect_later(job)
 
     def _is_shared_by_two(self, job: Job, other: bytes, mark: int) -> bool:
-        """Whether the acknowledged ``job`` may end here since nobody but the node ``other`` may
-        hold it, which knows of the same holders, ``mark``."""
+        """Whether the acknowledged ``job`` may end here, because only this node and ``other`` may
+        hold it and ``mark`` says that ``other`` agrees."""
         holders = job.delivered
         return (
             holders is not None
@@ -391,13 +392,13 @@ class AckGc:
         )
 
     def _hear(self, job: Job) -> None:
-        """Note that ``job`` was acknowledged on another node, which is new to this one."""
+        """Mark ``job`` acknowledged: another node says so, which is news here."""
         if self._notes.noting:
             self._notes.note(event_of(self._trailers.ending(job)), job, schema.BY_PEER)
         self._store.mark_acked(job)
 
     def _note_confirmed(self, job: Job, id: bytes) -> None:
-        """Note that the node ``id`` knows that ``job`` was acknowledged."""
+        """Record that the node ``id`` knows that ``job`` was acknowledged."""
         if job.confirmed is None:
             job.confirmed = [id]
         elif id not in job.confirmed:

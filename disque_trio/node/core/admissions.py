@@ -1,10 +1,10 @@
-"""ADDJOBs whose jobs are not added before other nodes have answered: MAXLEN, MAXBYTES, and UNIQUE.
+"""ADDJOBs that add their job only after other nodes have answered: MAXLEN, MAXBYTES and UNIQUE.
 
-MAXLEN and MAXBYTES are about the jobs that all nodes together have in the queue. The node that got
-the ADDJOB asks the others how many they have, and looks at its own when they have answered. So it
-is exact while all ADDJOBs go to one node; several nodes at once do not see what each other is
-adding. C nodes cannot be asked, and who does not answer in time counts as having none: a node that
-is away must not keep others from working.
+MAXLEN and MAXBYTES limit what all nodes together have in the queue. The node that got the ADDJOB
+asks the others how much they have, and looks at its own queue when they have answered. So the limit
+is exact as long as all ADDJOBs go to one node; nodes that add at the same time do not see each
+other's jobs. C nodes cannot be asked. A node that does not answer in time counts as having none: a
+missing node must not stop the others.
 """
 
 from collections.abc import Callable
@@ -23,7 +23,7 @@ from disque_trio.resp.reply import error
 from disque_trio.respserver.client import Client
 from disque_trio.respserver.command import CommandError
 
-COUNT_TIME: Final = 100  # ms that a node has to say how long a queue is
+COUNT_TIME: Final = 100  # ms that a node has to report how long a queue is
 
 # Types of fields.
 _QUEUE: Final = 2
@@ -32,10 +32,11 @@ _SIZE: Final = 4
 
 
 class Queued:
-    """What several nodes have in a queue.
+    """The total size of a queue on several nodes.
 
     Attributes:
-        length: jobs. size: bytes of their bodies.
+        length: number of jobs.
+        size: bytes of their bodies.
     """
 
     def __init__(self, length: int, size: int) -> None:
@@ -48,12 +49,12 @@ Admit: TypeAlias = Callable[[Queued], object]
 
 
 class Admission(ReplicationWait):
-    """The pending reply of an ADDJOB whose job is added when other nodes have answered.
+    """The pending reply of an ADDJOB that adds its job after other nodes have answered.
 
     Attributes:
-        waits: for copies that others confirm; else the reply comes as soon as the job is added.
-        bounded: what its queue may have on all nodes together is limited.
-        admit: raises CommandError if the job cannot be added now; is told what other nodes have.
+        waits: whether it waits for copies; otherwise the reply comes as soon as the job is added.
+        bounded: whether the queue has a limit for all nodes together.
+        admit: takes what other nodes have; raises ``CommandError`` if the job cannot be added.
     """
 
     def __init__(
@@ -74,7 +75,7 @@ class Admission(ReplicationWait):
 
 
 class Admissions:
-    """The ADDJOBs of one node whose jobs are not added yet.
+    """The ADDJOBs of one node whose jobs have not been added yet.
 
     Args:
         store: the jobs.
@@ -83,14 +84,14 @@ class Admissions:
         peers: the rest of the cluster.
 
     Attributes:
-        held: by the ids of their jobs.
+        held: the admissions, by the ids of their jobs.
     """
 
     def __init__(
         self, store: JobStore, replication: Replication, questions: Questions, peers: Peers
     ) -> None:
         self.held: dict[bytes, Admission] = {}
-        # Who waits for the lengths of which queue, as far as it was asked for at ``_counted_at``.
+        # By queue: who waits for its length, as far as it was asked for at ``_counted_at``.
         self._counts: dict[bytes, list[Callable[[Queued], None]]] = {}
         self._counted_at = 0
         self._store = store
@@ -103,13 +104,13 @@ class Admissions:
     # ---- ADDJOB -----------------------------------------------------------------------------
 
     def begin(self, admission: Admission) -> None:
-        """Add the job of ``admission``, which was just made, if the queue is not too long."""
+        """Add the job of ``admission``, which is new, if the queue is not too long."""
         self.hold(admission)
         self.count(admission, partial(self._decide, admission))
 
     def hold(self, admission: Admission) -> None:
-        """Let nobody see the job of ``admission``, which was just made, until it is added; the
-        client gets its reply in its turn."""
+        """Hide the job of ``admission``, which is new, until it is added; the client gets its reply
+        in turn."""
         job = admission.job
         self._store.jobs.drop(job.id)
         job.state = WAIT_REPL
@@ -117,8 +118,8 @@ class Admissions:
         admission.client.line_up(admission)
 
     def admits(self, admission: Admission, elsewhere: Queued) -> bytes:
-        """Why the job of ``admission`` cannot be added now, an error; empty: it can. ``elsewhere``:
-        what other nodes have in its queue."""
+        """Return the error that keeps the job of ``admission`` from being added now; empty: none.
+        ``elsewhere``: what other nodes have in its queue."""
         try:
             admission.admit(elsewhere)
         except CommandError as problem:
@@ -141,7 +142,7 @@ class Admissions:
         del self.held[job.id]
         job.dump = store.dump_number
         store.jobs.put(job.id, job)
-        store.notes.peer = b""  # the last one that answered is nobody special
+        store.notes.peer = b""  # which node answered last does not matter
         before, machine.client = machine.client, admission.client
         if admission.waits:
             client = admission.client
@@ -157,7 +158,7 @@ class Admissions:
         machine.client = before
 
     def refuse(self, admission: Admission, reply: bytes) -> None:
-        """Forget the job of ``admission``, and ``reply``."""
+        """Drop the job of ``admission``, and send ``reply``."""
         job = admission.job
         del self.held[job.id]
         self._store.trailers.drop(job)
@@ -169,13 +170,13 @@ class Admissions:
         self._machine.answered.append(admission)
 
     def forget_client(self, client: Client) -> None:
-        """``client`` has disconnected."""
+        """Drop the jobs of ``client``, which has disconnected."""
         for admission in list(self.held.values()):
             if admission.client is client:
                 self.refuse(admission, b"")
 
     def flush(self) -> None:
-        """Give up all that are left, before all jobs are forgotten."""
+        """Give up all admissions, before all jobs are forgotten."""
         for admission in list(self.held.values()):
             self.refuse(admission, REMOVED)
         self._counts.clear()
@@ -183,15 +184,15 @@ class Admissions:
     # ---- lengths ----------------------------------------------------------------------------
 
     def count(self, admission: Admission, counted: Callable[[Queued], None]) -> None:
-        """Call ``counted`` with what the other nodes have in the queue of ``admission``, as far as
-        they say so in time."""
+        """Call ``counted`` with what the other nodes that answer in time have in the queue of
+        ``admission``."""
         now = self._machine.now
         queue = admission.job.queue
         if now != self._counted_at:
             self._counted_at = now
             self._counts.clear()
         waiting = self._counts.get(queue)
-        if waiting is not None:  # many may come in one turn
+        if waiting is not None:  # many ADDJOBs may come in one turn
             waiting.append(counted)
             return
         waiting = [counted]
@@ -216,7 +217,7 @@ class Admissions:
                 counted(elsewhere)
 
     def _answer(self, sender: bytes, fields: list[Field]) -> list[Field] | None:
-        """Say how much is in a queue here."""
+        """Report how much is in a queue here."""
         length = size = 0
         for type, value in fields:
             if type == _QUEUE:

@@ -1,6 +1,6 @@
-"""When the rare work of a node is due: questions, claims of keys, changes of jobs, and so on.
+"""When the rare work of a node is due: questions, claims of keys, changes to jobs, and so on.
 
-One time stands for all of it, so that a node that has none looks at nothing else.
+One time stands for all of it, so a node that has none of it checks nothing else.
 """
 
 from typing import TYPE_CHECKING
@@ -10,16 +10,16 @@ if TYPE_CHECKING:
 
 
 class Agenda:
-    """The rare work that lies ahead of one node.
+    """When the rare work of one node is next due.
 
     Attributes:
-        at: when there may be something to do, ms since the epoch; 0: never. Too early does no harm.
+        at: when there may be something to do, in ms since the epoch; 0: never. May be too early.
     """
 
     def __init__(self) -> None:
         self.at: i64 = 0
 
     def call(self, due: int) -> None:
-        """There is something to do at ``due`` (ms since the epoch; 0: nothing)."""
+        """Make sure that there is a look at ``due`` (ms since the epoch; 0: not needed)."""
         if due and (self.at == 0 or due < self.at):
             self.at = due

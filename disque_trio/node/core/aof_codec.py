@@ -1,4 +1,4 @@
-"""Converts jobs to records of append-only files and back: notes, loads and dumps them."""
+"""Converts jobs to records of append-only files and back: journals, loads and dumps them."""
 
 from struct import Struct
 from typing import Final
@@ -36,8 +36,8 @@ from disque_trio.protocol.serialjob import (
 from disque_trio.protocol.trailer import Trailer, split_body
 from disque_trio.resp.ints import INT64_MAX
 
-TELL_AGAIN: Final = 1_000  # ms after loading, when the other nodes are told something
-LARGE_BODY: Final = 256 * 1024  # bytes; it is not copied for the journal
+TELL_AGAIN: Final = 1_000  # ms from loading until the other nodes are told
+LARGE_BODY: Final = 256 * 1024  # bytes; a larger body is not copied for the journal
 
 _LOADJOB: Final = b"*2\r\n$7\r\nLOADJOB\r\n$"
 _LENGTH_AT: Final = len(_LOADJOB)
@@ -57,8 +57,8 @@ class AofCodec:
         self._store = store
         self._machine = store.machine
         self._replicas = store.replicas
-        self._next_shard = 0  # of the dump that is under way
-        # Of the usual job that was loaded last; the next one mostly has the same.
+        self._next_shard = 0  # of the dump under way
+        # Of the usual job that was loaded last; the next one usually has the same.
         self._queue = b""
         self._ending = b""
         self._holders: tuple[bytes, ...] | None = None
@@ -76,7 +76,7 @@ class AofCodec:
             self._machine.journal += (head, body, tail)
 
     def serialize(self, job: Job, whole: bool = True) -> bytes:
-        """The bytes of ``job``; not ``whole``: as if it had no body."""
+        """The serialised ``job``; if not ``whole``, as if it had no body."""
         body = job.body
         if body is None or job.state == ACKED or not whole:
             body = b""
@@ -91,11 +91,11 @@ class AofCodec:
     # ---- loading ----------------------------------------------------------------------------
 
     def load_record(self, record: list[bytes], queue_jobs: bool) -> int:
-        """Load one record. ``queue_jobs``: it was written when the node had stopped, so queued jobs
-        are queued again. Returns the number of jobs in the record.
+        """Load one record. ``queue_jobs``: it was written after the node had stopped, so jobs that
+        were queued are queued again. Return the number of jobs taken from it.
 
         Raises:
-            SerialJobError: it is not a record of such a file.
+            SerialJobError: it is not a record of an append-only file.
         """
         name = record[0].upper()
         if len(record) == 2 and name == b"LOADJOB":
@@ -125,17 +125,18 @@ class AofCodec:
             queue.paused = paused
 
     def load_job(self, data: bytes, stopped: bool) -> bool:
-        """Load a job from a file, unless it has expired or is known.
+        """Load a job from a file, unless it has expired or is already known.
 
-        One that expired meanwhile is taken if it is to become a dead letter.
+        One that has expired meanwhile is still taken if it has to become a dead letter.
 
-        The file tells that the job was taken, not whether it was delivered since. So an
-        at-least-once job is queued after a whole retry time, and an at-most-once job only when its
-        delay is not over, for then it cannot have been queued before. ``stopped`` says that the
-        file was written when nothing happened any more: jobs that were queued are queued again, and
-        those whose delay has ended since.
+        The file says that the job was taken, not whether it was delivered since. So an
+        at-least-once job is queued after a whole retry time, and an at-most-once job only if its
+        delay is not over, because then it cannot have been queued before. ``stopped`` says that the
+        file was written after all work had stopped: then jobs that were queued are queued again,
+        and so are those whose delay has ended since.
 
-        A later record of a known job counts if it has a trailer: it may say what became of the job.
+        A later record of a known job replaces it if it has a trailer, which may say what became of
+        the job.
 
         Raises:
             SerialJobError: it is not a job.
@@ -151,7 +152,7 @@ class AofCodec:
             store.delete(known)
         if found.etime * 1000 <= now and not self._leaves_letter(found):
             return False
-        # Clients could not read a larger one, of a damaged file.
+        # Clients could not read a larger one, from a damaged file.
         queue = store.queues.one_name(found.queue)
         ctime = min(found.ctime, INT64_MAX)
         job = read_job(found, queue, found.etime, ctime, store.dump_number)
@@ -175,16 +176,16 @@ class AofCodec:
         return True
 
     def _leaves_letter(self, found: SerialJob) -> bool:
-        """Whether the job ``found``, which expired while the node was down, is to become a dead
-        letter: it is taken all the same, and expires once more."""
+        """Whether the job ``found``, which expired while the node was down, has to become a dead
+        letter: then it is taken, and expires again."""
         policies = self._store.policies
         if not policies.count or found.state == ACKED or found.retry == 0:
             return False
         return policies.of(found.queue).dead != b""
 
     def _take(self, job: Job, flags: int, stopped: bool, was_queued: bool) -> bool:
-        """Hold ``job``, which stood in a file with ``flags``, unless it is known: queue it, or see
-        to it that it will be queued when it is time. ``stopped``: see ``load_job``."""
+        """Hold ``job``, which had ``flags`` in a file, unless it is known: queue it, or schedule
+        when it will be queued. ``stopped``: see ``load_job``."""
         store = self._store
         job.flags = flags & FLAGS_FROM_FILES
         if not store.register(job):
@@ -197,16 +198,17 @@ class AofCodec:
         if (
             job.delay
             and now < queued_first
-            # A copy of an at-most-once job may have been delivered by the node that was chosen.
+            # The node that was chosen may have delivered an at-most-once job of which this is a
+            # copy.
             and not (job.retry == 0 and flags & FLAG_QUEUED_BEFORE)
         ):
-            # A clock that has gone back since must not make the delay longer.
+            # If the clock was set back, that must not make the delay longer.
             job.qtime = min(queued_first, now + job.delay * 1000)
         elif (
             job.delay
             and stopped
             and not flags & (FLAG_QUEUED_BEFORE | FLAG_DELIVERED)
-            # After the retry time another holder may have done it.
+            # After the retry time another holder may have queued it.
             and (job.delivered is None or now < queued_first + job.retry * 1000)
         ):
             job.qtime = now if job.delivered is None else now + TELL_AGAIN
@@ -220,13 +222,13 @@ class AofCodec:
         return True
 
     def load_usual(self, data: bytes, at: int, most: int, queue_jobs: bool) -> tuple[int, int, int]:
-        """Load up to ``most`` usual records that stand in ``data`` from ``at`` on: of one job each,
-        as nodes write them, and whole. Nearly all are; before any other it stops.
+        """Load up to ``most`` usual records from ``data``, starting at ``at``: complete records of
+        one job each, written the way nodes write them. Nearly all are; stops before any other.
 
-        What comes of it is what comes of ``load_record`` for each, in a fraction of the time.
+        The result is that of ``load_record`` for each, in a fraction of the time.
 
         Returns:
-            where the next record begins; how many records there were; jobs taken.
+            where the next record begins; the number of records; the number of jobs taken.
         """
         store = self._store
         size = len(data)
@@ -263,13 +265,13 @@ class AofCodec:
         return at, records, jobs
 
     def _load_usual_job(self, data: bytes, start: int, end: int, queue_jobs: bool) -> int:
-        """Load the job that stands from ``start`` to ``end``, before a line end. Returns 1 if it
-        was taken, 0 if it is known or has expired, -1 if it is malformed, or not usual."""
+        """Load the job in ``data[start:end]``, which a line end follows. Return 1 if it was taken,
+        0 if it is known or has expired, -1 if it is malformed or unusual."""
         head: Head = HEAD.unpack_from(data, start)
         length, id, state, flags, repl, etime, ctime, delay, retry, nacks, deliveries, size = head
         queue_at = start + _HEAD_SIZE
         body_at = queue_at + size + 4
-        # A creation time that clients could not read is for ``load_job`` to cut.
+        # ``load_job`` limits a creation time that clients could not read.
         if (
             length != end - start - 4
             or state & 15 >= ACKED
@@ -307,13 +309,13 @@ class AofCodec:
     # ---- dumping ----------------------------------------------------------------------------
 
     def start_dump(self) -> None:
-        """Begin to dump all jobs: none is in the dump yet."""
+        """Begin to dump all jobs."""
         self._store.dump_number += 1
         self._next_shard = 0
 
     def dump_step(self, count: int, room: int) -> tuple[list[bytes], bool]:
-        """The next records of the dump, about ``count`` and ``room`` bytes at most, and whether
-        these were the last."""
+        """The next records of the dump, about ``count`` and ``room`` bytes at most, and whether it
+        is complete."""
         records: list[bytes] = []
         while self._next_shard < SHARDS and len(records) < count and room > 0:
             more, all_of_it = self.dump_shard(self._next_shard, room)
@@ -325,11 +327,11 @@ class AofCodec:
         return records, self._next_shard == SHARDS
 
     def dump_shard(self, number: int, room: int) -> tuple[list[bytes], bool]:
-        """The records of the jobs in shard ``number`` of the registry that are not in the dump, no
-        more than about ``room`` bytes of them, and whether these were all. The last ones are
-        followed by the paused queues and the keys of the same shard.
+        """The records of the jobs in shard ``number`` of the registry that are not in the dump yet,
+        up to about ``room`` bytes, and whether these were all. The paused queues and the keys of
+        the same shard follow the last job.
 
-        Jobs that are added while a dump is under way are in the journal, and so not here."""
+        Jobs that are added while a dump is under way are in the journal, so not in the dump."""
         store = self._store
         records: list[bytes] = []
         for job in store.jobs.shards[number].values():
@@ -337,8 +339,8 @@ class AofCodec:
                 if room <= 0:
                     return records, False
                 job.dump = store.dump_number
-                # Acknowledges that are not known to all holders yet must not get lost. In the end
-                # they leave no mark in the file; loaded once more, they just end once more.
+                # Acknowledgements that not all holders know of must not get lost. No record says
+                # when all do; a job that is loaded again just ends again.
                 if job.state in (ACTIVE, QUEUED, ACKED):
                     records.append(loadjob(self.serialize(job)))
                     room -= len(records[-1])

@@ -1,4 +1,4 @@
-"""Asks nodes, of which this one may be one, about the key of a claim, and gathers their votes."""
+"""Asks nodes, maybe including this one, about the key of a claim, and collects their votes."""
 
 from collections.abc import Callable
 from functools import partial
@@ -12,7 +12,7 @@ from disque_trio.node.core.questions import CLAIM, Question, Questions
 from disque_trio.node.core.store import JobStore
 from disque_trio.node.core.votes import Votes
 
-ANSWER_TIME: Final = 500  # ms that a node has for an answer
+ANSWER_TIME: Final = 500  # ms that a node has to answer
 
 
 class Ballots:
@@ -20,9 +20,9 @@ class Ballots:
 
     Args:
         store: the jobs.
-        votes: what this node says itself.
+        votes: this node's own.
         questions: asks other nodes.
-        notices: what other nodes are told at the end of the turn.
+        notices: for other nodes, at the end of the turn.
     """
 
     def __init__(
@@ -40,7 +40,7 @@ class Ballots:
         nodes: list[bytes],
         judge: "Callable[[Claim, Question], None]",
     ) -> None:
-        """Ask ``nodes``, of which this one may be one, and let ``judge`` look at the answers."""
+        """Ask ``nodes``, maybe including this one, and let ``judge`` look at the answers."""
         own = self._store.replicas.own
         vote: Vote | None = None
         if own in nodes:
@@ -63,7 +63,7 @@ class Ballots:
 
 
 def read_votes(question: Question) -> dict[bytes, Vote]:
-    """The answers that could be read, by node."""
+    """The answers that could be parsed, by node."""
     votes: dict[bytes, Vote] = {}
     for id, fields in question.answers.items():
         vote = read_vote(fields)

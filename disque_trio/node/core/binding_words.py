@@ -1,4 +1,4 @@
-"""The file of bindings, which has what all files of their kind have (see ``version_words``)::
+"""The file of bindings, in the format of all such files (see ``version_words``)::
 
 binding 12 1f...c0 "mail.* mails"
 """
@@ -16,25 +16,25 @@ _ABOUT: Final = b"""\
 
 
 def format_file(bindings: Bindings) -> bytes:
-    """The file; empty where there is nothing to remember."""
+    """The contents of the file; empty if there is nothing to remember."""
     lines = lines_of(bindings, b"binding", _words)
     return _ABOUT + b"\n".join(lines) + b"\n" if lines else b""
 
 
 def _words(binding: Binding) -> list[bytes]:
-    return []  # its name says it all
+    return []  # its name says everything
 
 
 def parse_file(text: bytes, bindings: Bindings) -> None:
-    """Take what the file says over into ``bindings``, which must be empty.
+    """Read the file ``text`` into ``bindings``, which must be empty.
 
     Raises:
-        SharedError: a line is wrong, the text says which and why.
+        SharedError: a line is wrong; the text says which one and why.
     """
 
     def take(words: list[bytes]) -> None:
         if not take_words(words, bindings, b"binding", _read):
-            raise SharedError("it is none of clock, binding and deleted with what belongs to it")
+            raise SharedError("expected clock, binding or deleted, followed by its values")
 
     take_lines(text, take)
 

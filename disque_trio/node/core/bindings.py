@@ -1,9 +1,10 @@
 """Bindings: which queues get a copy of the jobs that are added to a topic.
 
-A topic is words with dots between them, as ``mail.new``. That of a binding may be a pattern, by the
-rules of AMQP 0-9-1: ``*`` stands for exactly one word, ``#`` for any number of words, or none.
+A topic consists of words separated by dots, such as ``mail.new``. The topic of a binding may be a
+pattern, by the rules of AMQP 0-9-1: ``*`` stands for exactly one word, ``#`` for any number of
+words, or none.
 
-All nodes of a cluster are to know the same bindings (see ``versions``).
+All nodes of a cluster share the same bindings (see ``versions``).
 """
 
 from typing import Final
@@ -18,17 +19,17 @@ from disque_trio.node.core.versions import (
 )
 from disque_trio.protocol.fields import Field, FieldsError
 
-TOPIC: Final = b"@"  # what the queue of an ADDJOB begins with if it is a topic
+TOPIC: Final = b"@"  # the queue name of an ADDJOB begins with it if it is a topic
 MAX_TOPIC: Final = 255  # bytes, as in AMQP
 MAX_QUEUE: Final = MAX_NAME - MAX_TOPIC - 1  # bytes
 MAX_BINDINGS: Final = 10_000  # that clients may set
-MAX_GAPS: Final = 1_000  # of them with # before other words: each may match in many ways
+MAX_GAPS: Final = 1_000  # bindings with # before other words: each may match in many ways
 MAX_SIZE: Final = 4 * 1024 * 1024  # bytes of all that clients may set
-_CACHED: Final = 100_000  # topics and names of queues that are kept at hand
+_CACHED: Final = 100_000  # cached topics and names of queues
 
 
 class Binding(Shared):
-    """A queue that gets the jobs of a topic. ``name`` is both of them."""
+    """A queue that gets the jobs of a topic. ``name`` consists of both."""
 
     def __init__(self, topic: bytes, queue: bytes) -> None:
         self.name = topic + b" " + queue
@@ -36,11 +37,11 @@ class Binding(Shared):
         self.queue = queue
 
     def has_gap(self) -> bool:
-        """Whether there are other words behind a ``#``."""
+        """Whether other words follow a ``#``."""
         return b".#." in self.topic or self.topic.startswith(b"#.")
 
     def problem(self) -> str:
-        """What is wrong with it; empty: nothing."""
+        """Return what is wrong with it; empty: nothing."""
         if not 0 < len(self.queue) <= MAX_QUEUE or self.queue.startswith(TOPIC):
             return f"a queue that is bound must have 1 to {MAX_QUEUE} bytes, and no @ in front"
         return topic_problem(self.topic)
@@ -50,7 +51,7 @@ class Binding(Shared):
 
 
 def topic_problem(topic: bytes) -> str:
-    """Why ``topic`` is none; empty: it is one."""
+    """Return why ``topic`` is not a valid topic; empty: it is one."""
     if not 0 < len(topic) <= MAX_TOPIC or topic.startswith(TOPIC) or b" " in topic:
         return f"a topic must have 1 to {MAX_TOPIC} bytes, no spaces, and no @ (but that of ADDJOB)"
     return ""
@@ -60,8 +61,8 @@ class Place:
     """The bindings whose topics begin with the same words.
 
     Attributes:
-        next: those that go on, by their next word.
-        here: those that end here, by their queues.
+        next: the bindings that go on, by their next word.
+        here: the bindings that end here, by queue.
         stays: the last word is ``#``: any word leads here again.
     """
 
@@ -75,7 +76,7 @@ class Bindings(Versions[Binding]):
     """The bindings that a node knows.
 
     Attributes:
-        gaps: how many have one.
+        gaps: how many have words after a ``#``.
     """
 
     def __init__(self) -> None:
@@ -86,7 +87,7 @@ class Bindings(Versions[Binding]):
         self._cached = 0
 
     def queues_of(self, topic: bytes) -> list[bytes]:
-        """The names of the queues that get a job for ``topic``, in order. Not to be changed."""
+        """The sorted names of the queues that get a job for ``topic``. Do not change the list."""
         queues = self._cache.get(topic)
         if queues is None:
             queues = sorted({binding.queue for binding in self.matching(topic)})
@@ -97,7 +98,7 @@ class Bindings(Versions[Binding]):
         return queues
 
     def matching(self, topic: bytes) -> list[Binding]:
-        """The bindings that a job for ``topic`` takes, in no order."""
+        """The bindings that match ``topic``, in no particular order."""
         places: dict[Place, None] = {}
         _enter(places, self._root)
         for word in topic.split(b"."):
@@ -119,11 +120,10 @@ class Bindings(Versions[Binding]):
     def check(self, name: bytes, value: Binding, grows: int) -> None:
         if self.named(name) is None:
             if self.count >= MAX_BINDINGS:
-                raise SharedError(f"there are {MAX_BINDINGS} bindings already, which is the most")
+                raise SharedError(f"there are {MAX_BINDINGS} bindings already, the maximum")
             if self.gaps >= MAX_GAPS and value.has_gap():
                 raise SharedError(
-                    f"there are {MAX_GAPS} bindings with # before other words already, which is "
-                    "the most"
+                    f"there are {MAX_GAPS} bindings with # before other words already, the maximum"
                 )
         if grows > 0 and self.size + grows > MAX_SIZE:
             raise SharedError(f"all bindings together would have more than {MAX_SIZE} bytes")
@@ -168,7 +168,7 @@ class Bindings(Versions[Binding]):
 
 
 def _enter(places: dict[Place, None], place: Place | None) -> None:
-    """Add ``place`` to ``places``, and what a ``#`` behind it leads to, which may be no word."""
+    """Add ``place`` to ``places``, and the places behind ``#``, which may stand for no word."""
     while place is not None and place not in places:
         places[place] = None
         place = place.next.get(b"#")

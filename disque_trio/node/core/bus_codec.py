@@ -20,9 +20,9 @@ from disque_trio.protocol.serialjob import (
 )
 from disque_trio.protocol.trailer import Trailer, split_body
 
-MAX_HOLDERS: Final = 1_000  # of a job that another node sends
+MAX_HOLDERS: Final = 1_000  # of a job from another node
 
-# Where they stand in a serialised job (see ``serialjob``).
+# Offsets in a serialised job (see ``serialjob``).
 _STATE_AT: Final = 44
 _CTIME_AT: Final = 52
 _DELAY_AT: Final = 60
@@ -30,25 +30,25 @@ _QUEUE_AT: Final = 76
 
 
 class BusCodec:
-    """Serialises the jobs of ``store`` for other nodes and decodes those that arrive.
+    """Serialises the jobs of ``store`` for other nodes, and decodes jobs from them.
 
     Attributes:
-        trailer: of the job that was decoded last, None: it has none. Whoever holds the job gives
-            it this.
+        trailer: of the job that was decoded last; None: it has none. The caller gives it to the
+            job when it holds it.
     """
 
     def __init__(self, store: JobStore) -> None:
         self.trailer: Trailer | None = None
         self._store = store
-        # The job that was read last, and its bytes from the state to the expiry, from the delay to
-        # the end of the queue, and behind the body. The next is mostly like it.
+        # The last job that was read, and its bytes from the state to the expiry, from the delay to
+        # the end of the queue, and after the body. The next job is usually similar.
         self._like = SerialJob(b"", 0, 0, 0, 0, 0, 0, 0, 0, 0, b"", b"", b"")
         self._first = b""
         self._middle = b""
         self._ending = b""
 
     def encode(self, job: Job) -> bytes:
-        """Serialise ``job`` for other nodes: with the seconds it has left, since clocks differ."""
+        """Serialise ``job`` for other nodes, with the seconds it has left, since clocks differ."""
         left = job.etime - self._store.machine.now // 1000
         etime = left + 1 if left > 0 else 1
         flags = job.flags & FLAGS_ON_BUS
@@ -61,7 +61,7 @@ class BusCodec:
         return self._store.replicas.serialize(job, flags, etime, body)
 
     def decode(self, data: bytes) -> Job | None:
-        """Decode a job from another node, not registered, ACTIVE. None: it is malformed."""
+        """Decode a job from another node: ACTIVE and not registered. None: it is malformed."""
         found = self._like
         if not self._is_like_last(data):
             try:
@@ -85,7 +85,7 @@ class BusCodec:
                 return None
         store = self._store
         etime = min(store.machine.now // 1000 + found.etime, UINT32_MAX)
-        # What read_job does, not by a call more.
+        # The same as read_job, without a call.
         job = Job(
             id,
             store.queues.one_name(found.queue),
@@ -105,8 +105,8 @@ class BusCodec:
         return job
 
     def _is_like_last(self, data: bytes) -> bool:
-        """Whether the job ``data`` is well-formed and differs from the last one in its id, creation
-        and body only; these are in ``_like`` then."""
+        """Whether the job ``data`` is well-formed and differs from the last one only in its id,
+        creation time and body; these are then in ``_like``."""
         body_at = _DELAY_AT + len(self._middle) + 4
         if (
             data[_DELAY_AT : body_at - 4] != self._middle

@@ -11,12 +11,12 @@ from disque_trio.protocol.trailer import Trailer
 from disque_trio.resp.reply import error
 from disque_trio.respserver.client import Client
 
-LONGEST: Final = 5_000  # ms for the agreement, where the client waits for ever
+LONGEST: Final = 5_000  # ms to reach agreement, if the client would wait forever
 LOOK_GAP: Final = 1_000  # ms between looks at the votes while copies are made
 
-CLAIMING: Final = 0  # the voters are asked; nobody but this node knows the job
-COPYING: Final = 1  # copies are made
-CONFIRMING: Final = 2  # there are enough; the voters are asked once more
+CLAIMING: Final = 0  # the voters are being asked; only this node knows the job
+COPYING: Final = 1  # copies are being made
+CONFIRMING: Final = 2  # there are enough copies; the voters are being asked again
 AGREED: Final = 3
 
 UNDECIDED: Final = error(
@@ -26,16 +26,16 @@ UNDECIDED: Final = error(
 
 
 class Agreement:
-    """Where claims are agreed on (see ``claims``)."""
+    """Interface to the code that seeks agreement on claims (see ``claims``)."""
 
     def confirm(self, claim: "Claim") -> None:
-        """Ask the voters once more. When enough nodes have copies and a majority still has the
-        claim, the job is added; when a majority does not have it any more it is given up."""
+        """Ask the voters again. Once enough nodes have copies and a majority still has the claim,
+        the job is added; if a majority no longer has it, the job is given up."""
         raise NotImplementedError
 
     def take_back(self, claim: "Claim") -> None:
-        """The job, of which there may be copies, was given up: ask for these to be forgotten. The
-        key is free only if all were; if not, whoever wants it finds the job, or nothing."""
+        """Ask the holders of copies of the job, which was given up, to forget it. The key is free
+        only if all do; if not, a client that wants it finds the job, or nothing."""
         raise NotImplementedError
 
 
@@ -43,16 +43,18 @@ class Claim(Admission):
     """The pending reply of an ADDJOB UNIQUE in a cluster.
 
     Attributes:
-        key: of the job. lasts: it is kept for some time, whatever becomes of the job.
-        until: when it is free in any case, ms since the epoch.
-        voters: who decides.
+        key: of the job.
+        lasts: the key is kept for some time, whatever becomes of the job.
+        until: when the key is free in any case, in ms since the epoch.
+        voters: the nodes that decide.
         stage: CLAIMING to AGREED.
-        agree_by: when to give up in the stage CLAIMING, ms.
-        again: when to go on, ms, 0: when an answer comes.
-        look_at: when to ask, while copies are made, whether the voters still have the claim, ms.
-        anyway: add the job although there is no majority.
-        question: that is open, or the last one.
-        waited: another job was about to be added when all were asked last.
+        agree_by: when to give up in the stage CLAIMING, in ms.
+        again: when to go on, in ms; 0: when an answer comes.
+        look_at: when to ask, while copies are made, whether the voters still have the claim, in
+            ms.
+        anyway: add the job even without a majority.
+        question: the open one, or the last one.
+        waited: another job was about to be added when all nodes were last asked.
         rival: that job, if it goes first.
         instead, any: see ``KeyMessage``.
     """
@@ -89,22 +91,22 @@ class Claim(Admission):
         self.instead = b""
         self.any = False
         self._agreement = agreement
-        self._queue = job.queue  # a holder may have moved it when its claim is still open
+        self._queue = job.queue  # a holder may move the job while its claim is open
 
     def message(self, op: int, id: bytes = b"") -> KeyMessage:
-        """What to say of its key and its job, or of the job ``id``."""
+        """A message about its key and its job, or about the job ``id``."""
         return KeyMessage(op, self._queue, self.key, id or self.job.id)
 
     def hears_too_late(self, now: int) -> bool:
-        """Whether the time is over in which those could answer who were asked whether another job
-        is still about to be added: their silence says nothing."""
+        """Whether the nodes that were asked if another job is about to be added have run out of
+        time to answer: their silence says nothing."""
         return self.waited and now >= self.agree_by
 
     def agreed(self) -> bool:
         if self.stage == COPYING:
             self.stage = CONFIRMING
             self._agreement.confirm(self)
-            return False  # if they agree this is called once more
+            return False  # called again if they agree
         return self.stage == AGREED
 
     def refusal(self, usual: bytes) -> bytes:
@@ -117,7 +119,7 @@ class Claim(Admission):
         self.look_at = now + LOOK_GAP
         if self.question is None or self.question.over:
             self._agreement.confirm(self)
-        # If others have passed it over, it has ended by this.
+        # If others have passed it over, this has ended it.
         return confirming or self.reply is not None
 
     def given_up(self) -> bool:

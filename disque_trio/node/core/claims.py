@@ -1,21 +1,21 @@
-"""ADDJOB UNIQUE: sees to it that no two jobs of a queue with one key live at once.
+"""ADDJOB UNIQUE: makes sure that no two jobs of a queue with the same key are alive at once.
 
-A node that is alone looks into its ``uniques``. In a cluster the node that got the ADDJOB asks the
+A node that is alone looks into its ``uniques``. In a cluster, the node that got the ADDJOB asks the
 voters of the key, and needs a majority of them:
 
-1. It claims the key for the id that the job will have. Who has none for the key grants it, and
-   keeps the claim, in its file as well; who has another one says which.
-2. With a majority it adds the job as usual. If other nodes are to confirm copies, it asks the
-   voters once more when they have, and only a majority that still has the claim lets it answer.
-   So a claim whose node was not heard of any more can be passed over.
+1. It claims the key for the id that the job will have. A voter that has no job for the key grants
+   it, and keeps the claim, in its file too; a voter that has one says which.
+2. With a majority, it adds the job as usual. If other nodes have to confirm copies, it asks the
+   voters again once they have, and replies only if a majority still has the claim. So a claim whose
+   node is no longer heard of can be passed over.
 3. It tells the voters that the job was added.
 
-If the key has another job, the nodes are asked what they know of that. If it may have its copies,
-its id is the answer, once a majority of the voters has confirmed it: nobody can pass it over then.
-If its node has given it up, those that still hold a copy are asked to forget it. If
-nobody does, and everybody said so, or somebody knows that it ended, the claim is repeated in its
-place. If its own node is just adding it, that is waited for. In all other cases nobody can tell
-whether it lives, and the client gets -NOUNIQ when its time is over.
+If another job has the key, the nodes are asked what they know of it. If that job may have its
+copies, the reply is its id, once a majority of the voters has confirmed it: then nobody can pass it
+over. If its node has given it up, the nodes that still hold a copy are asked to forget it. If
+nobody holds it, and all nodes said so or one knows that it ended, the claim is repeated in its
+place. If its own node is about to add it, the claim waits for that. In all other cases nobody can
+tell whether the job is alive, and the client gets -NOUNIQ when its time is over.
 """
 
 from collections.abc import Callable
@@ -50,7 +50,7 @@ from disque_trio.resp.reply import error
 from disque_trio.respserver.client import Client
 from disque_trio.rng import Rng
 
-PAUSE: Final = 40  # ms until an undecided claim is repeated, and up to twice as long
+PAUSE: Final = 40  # ms until an undecided claim is repeated; up to twice as long
 
 _FLUSHED: Final = error(b"NOUNIQ job removed before the nodes agreed on its key")
 
@@ -61,17 +61,17 @@ class Claims(Agreement):
     Args:
         store: the jobs.
         uniques: the keys that this node knows.
-        votes: what this node says itself.
+        votes: this node's own.
         replication: adds jobs.
         questions: asks other nodes.
-        notices: what other nodes are told at the end of the turn.
+        notices: for other nodes, at the end of the turn.
         admissions: the ADDJOBs whose jobs are not added yet.
         peers: the rest of the cluster.
         rng: for pauses.
 
     Attributes:
-        claiming: those in the stage CLAIMING, by the ids of their jobs.
-        repeats: ADDJOBs that were answered with a job that was there.
+        claiming: the claims in the stage CLAIMING, by the ids of their jobs.
+        repeats: number of ADDJOBs that were answered with an existing job.
     """
 
     def __init__(
@@ -105,7 +105,8 @@ class Claims(Agreement):
     # ---- ADDJOB -----------------------------------------------------------------------------
 
     def known(self, queue: bytes, key: bytes) -> bytes:
-        """The id of the job with this key, empty: there is none, or others have to be asked."""
+        """The id of the job with this key; empty: there is none, or other nodes have to be
+        asked."""
         entry = self._uniques.find(queue, key)
         if entry is None:
             return b""
@@ -130,8 +131,8 @@ class Claims(Agreement):
         bounded: bool,
         admit: Admit,
     ) -> None:
-        """Add ``job``, which was just made, if the nodes agree that it may have its key; ``client``
-        gets the reply then. Until they do nobody sees the job."""
+        """Add ``job``, which is new, if the nodes agree that it may have its key; then ``client``
+        gets its reply. Until they do, nobody sees the job."""
         voters = self._uniques.voters(job.queue, trailer.key)
         claim = Claim(
             self,
@@ -168,7 +169,7 @@ class Claims(Agreement):
         self._ballots.ask(claim, message, claim.voters, judge)
 
     def _judge(self, claim: Claim, question: Question) -> None:
-        """Look at the votes for ``claim``."""
+        """Count the votes for ``claim``."""
         if claim.question is not question or claim.reply is not None or claim.stage != CLAIMING:
             return
         votes = read_votes(question)
@@ -195,11 +196,12 @@ class Claims(Agreement):
                 self._undecided(claim)
             else:
                 if rival.id < claim.job.id:
-                    self._withdraw(claim, [])  # of two that begin at once one goes first
+                    self._withdraw(claim, [])  # of two that begin at once, one has to go first
                 self._rivals.look_at(claim, rival)
 
     def _verdict(self, claim: Claim, rival: Vote, what: int) -> None:
-        """Go on now that it is known what became of the job ``rival`` that has the key."""
+        """Go on now that the fate of the job ``rival``, which has the key, is known to be
+        ``what``."""
         claim.waited = what == WAIT or claim.hears_too_late(self.machine.now)
         if what == LIVES:
             self._answer(claim, rival.id)
@@ -232,10 +234,10 @@ class Claims(Agreement):
         else:
             self._refuse(claim, UNDECIDED)
 
-    # ---- what comes of it -------------------------------------------------------------------
+    # ---- results ----------------------------------------------------------------------------
 
     def _had(self, claim: Claim) -> None:
-        """The job may have its key: see whether there is room for it."""
+        """Handle that the job may have its key: check whether there is room for it."""
         if claim.bounded:
             if claim.question is not None:
                 self._questions.close(claim.question)
@@ -245,7 +247,7 @@ class Claims(Agreement):
             self._add(claim, NOTHING)
 
     def _add(self, claim: Claim, elsewhere: Queued) -> None:
-        """Add the job, if that can be. ``elsewhere``: see ``Admission.admit``."""
+        """Add the job, if possible. ``elsewhere``: see ``Admission.admit``."""
         if claim.reply is not None:
             return
         refusal = self._admissions.admits(claim, elsewhere)
@@ -268,7 +270,7 @@ class Claims(Agreement):
                 self._questions.agenda.call(other.again)
 
     def _say_added(self, claim: Claim) -> None:
-        """The job was added, and its producer is told so."""
+        """Tell the voters and the producer that the job was added."""
         job = claim.job
         self._uniques.adding.pop(job.id, None)
         said = claim.message(words.SAY_ADDED)
@@ -278,30 +280,30 @@ class Claims(Agreement):
         self._uniques.tell(said, claim.voters)
 
     def _answer(self, claim: Claim, id: bytes) -> None:
-        """Answer the id of the job that has the key."""
+        """Reply with the id of the job that has the key."""
         self.repeats += 1
         self._refuse(claim, b"+" + id + b"\r\n")
 
     def _refuse(self, claim: Claim, reply: bytes) -> None:
-        """Add no job, and ``reply``."""
+        """Drop the job, and send ``reply``."""
         self._leave_claiming(claim)
         self._withdraw(claim, [])
         self._uniques.adding.pop(claim.job.id, None)
         self._admissions.refuse(claim, reply)
 
     def _withdraw(self, claim: Claim, more: list[bytes]) -> None:
-        """Tell the voters, and ``more``, that the job does not want the key, and never had it."""
+        """Tell the voters, and ``more``, that the job does not want the key and never had it."""
         said = claim.message(words.WITHDRAW)
         self._uniques.tell(said, claim.voters + [id for id in more if id not in claim.voters])
         self._votes.hear(said)
 
     def forget_client(self, client: Client) -> None:
-        """``client`` has disconnected."""
+        """Give up the claims of ``client``, which has disconnected."""
         for claim in list(self.claiming.values()):
             if claim.client is client:
                 self._refuse(claim, b"")
 
-    # ---- the copies are there, or there will be none ------------------------------------------
+    # ---- after the copies ---------------------------------------------------------------------
 
     def confirm(self, claim: Claim) -> None:
         claim.instead = b""
@@ -358,7 +360,7 @@ class Claims(Agreement):
     # ---- time -------------------------------------------------------------------------------
 
     def next_due(self) -> int:
-        """When to go on with a claim, ms; 0: not before an answer comes."""
+        """Return when to go on with a claim, in ms; 0: not before an answer comes."""
         return min([claim.again for claim in self.claiming.values() if claim.again], default=0)
 
     def go_on(self, now: int) -> None:

@@ -1,11 +1,11 @@
-"""Pushes jobs to the clients that consume queues (CONSUME), as long as they have credit.
+"""Pushes jobs to clients that consume queues (CONSUME), as long as they have credit.
 
-The jobs that a client got and has not acknowledged are in its hands; a job that is acknowledged,
-handed back, queued again or gone is not any more, whoever saw to that, and gives its credit back. A
-client whose connection breaks loses them: they are queued again at once if it wants that.
+A job is in a client's hands from when it was pushed until it is acknowledged, handed back, queued
+again or gone, for whatever reason; that returns its credit. A client whose connection breaks loses
+its jobs: they are queued again at once if it asked for that.
 
-What is pushed leaves at the end of the turn, behind the replies: so it is never between the parts
-of one, and what must be in the append-only file is there.
+Pushed jobs are sent at the end of the turn, after the replies: so they never come between the parts
+of a reply, and what has to be in the append-only file is there.
 """
 
 from collections.abc import Callable
@@ -25,27 +25,28 @@ from disque_trio.protocol.trailer import BY_ATTEMPTS
 from disque_trio.respserver.client import Client
 from disque_trio.respserver.machine import Machine
 
-MAX_CREDIT: Final = 65_535  # jobs, as the prefetch of AMQP
-MAX_IN_HAND: Final = 16 << 20  # bytes of bodies in the hands of a client, unless one has more
-A_TURN: Final = 100  # jobs that are pushed to a client, or queued again, in a turn
-ALL_IN_A_TURN: Final = 1_000  # jobs that are pushed in a turn, and one more for each client
-_AT_ONCE: Final = 10  # jobs that are taken before their size is looked at
-_LARGE: Final = 1 << 20  # bytes in hand from which on it is looked at after each job
+MAX_CREDIT: Final = 65_535  # jobs, like the prefetch of AMQP
+MAX_IN_HAND: Final = 16 << 20  # bytes of bodies in a client's hands, unless a single one has more
+A_TURN: Final = 100  # jobs to push to a client, or to queue again, per turn
+ALL_IN_A_TURN: Final = 1_000  # jobs to push per turn, plus one for each client
+_AT_ONCE: Final = 10  # jobs to take before looking at their size
+_LARGE: Final = 1 << 20  # bytes in hand; above it, look at the size after each job
 
 
 class Consumer:
     """A client to which jobs are pushed.
 
     Attributes:
-        client: as named.
-        waiter: stands for it in the queues where it waits.
-        names: of the queues that it consumes, those that it prefers first; empty: it stopped.
-        credit: jobs that it may have in its hands.
-        requeues: what it has is queued again at once if its connection breaks.
-        in_hand: what it has: bytes of the bodies, by id. size: how many these are together.
+        client: the client.
+        waiter: takes its place in the queues where it waits.
+        names: the queues that it consumes, in order of preference; empty: it stopped.
+        credit: number of jobs that it may have in its hands.
+        requeues: whether its jobs are queued again at once if its connection breaks.
+        in_hand: its jobs: size of the body in bytes, by id.
+        size: the sum of these.
         waits: its ``waiter`` is in the queues.
-        frames: what is pushed at the end of the turn. once: of these those with jobs that are
-            delivered at most once, and their ids.
+        frames: what to push at the end of the turn.
+        once: those with at-most-once jobs, and their ids.
     """
 
     def __init__(self, client: Client) -> None:
@@ -61,7 +62,7 @@ class Consumer:
         self.once: list[tuple[bytes, bytes]] = []
 
     def room(self) -> int:
-        """How many further jobs it may have."""
+        """Return how many more jobs it may get."""
         room = self.credit - len(self.in_hand) if self.names else 0
         return room if room > 0 and self.size < MAX_IN_HAND and not self.client.slow else 0
 
@@ -70,18 +71,18 @@ class Consumers:
     """The clients of one node that consume queues.
 
     Args:
-        machine: whose clients they are.
+        machine: has the clients.
         store: the jobs.
-        requeue: queues them again.
-        dead_letters: take those that had their attempts.
+        requeue: queues jobs again.
+        dead_letters: takes jobs that had all their attempts.
         federation: gets jobs from other nodes.
         agenda: when there is something to do.
 
     Attributes:
-        by_client: those that consume, or have jobs that were pushed.
+        by_client: the clients that consume, or hold pushed jobs.
         open: those that may get more in this turn.
-        pushed: those that get something at the end of it.
-        due: when there is something to do, ms; 0: never.
+        pushed: those that get something at its end.
+        due: when there is something to do, in ms; 0: never.
     """
 
     def __init__(
@@ -101,7 +102,7 @@ class Consumers:
         self._by_job: dict[bytes, Consumer] = {}
         self._later: dict[Consumer, None] = {}  # may get more in the next turn
         self._lost: dict[bytes, None] = {}  # ids of jobs to be queued again
-        self._left = ALL_IN_A_TURN  # jobs that may be pushed in this turn
+        self._left = ALL_IN_A_TURN  # how many more jobs may be pushed in this turn
         self._machine = machine
         self._store = store
         self._queues = store.queues
@@ -120,14 +121,14 @@ class Consumers:
         """The number of jobs in their hands."""
         return len(self._by_job)
 
-    # ---- what clients ask -------------------------------------------------------------------
+    # ---- for clients ------------------------------------------------------------------------
 
     def consume(
         self, client: Client, names: list[bytes], credit: int, details: int, requeues: bool
     ) -> None:
-        """Push jobs of the queues ``names`` to ``client``, instead of those that it consumed.
-        ``details`` as of ``job_entry_with``."""
-        # Not before anybody consumes: it is called for jobs of queues with limits, too.
+        """Push jobs of the queues ``names`` to ``client``, instead of those that it consumed so
+        far. ``details``: as in ``job_entry_with``."""
+        # Not before anybody consumes, since it is also called for jobs of limited queues.
         self._store.limits.on_taken_back = self._taken_back
         consumer = self.by_client.get(client)
         if consumer is None:
@@ -145,7 +146,7 @@ class Consumers:
         self._open_for(consumer)
 
     def set_credit(self, client: Client, credit: int) -> bool:
-        """Change the credit of ``client``; returns whether it consumes."""
+        """Change the credit of ``client``; return False if it does not consume."""
         consumer = self.by_client.get(client)
         if consumer is None or not consumer.names:
             return False
@@ -156,7 +157,7 @@ class Consumers:
         return True
 
     def stop(self, client: Client) -> int:
-        """Push no more jobs to ``client``; returns how many are in its hands."""
+        """Stop pushing jobs to ``client``; return how many are in its hands."""
         consumer = self.by_client.get(client)
         if consumer is None:
             return 0
@@ -169,21 +170,21 @@ class Consumers:
         return len(consumer.in_hand)
 
     def stop_all(self, reason: bytes) -> None:
-        """Push no more jobs to anybody, and tell the clients why."""
+        """Stop pushing jobs to all clients, and tell them why."""
         for consumer in list(self._by_waiter.values()):
             self.stop(consumer.client)
             consumer.frames.append(b">2\r\n$7\r\nstopped\r\n$%d\r\n%b\r\n" % (len(reason), reason))
             self.pushed[consumer] = None
 
     def go_on_pushing(self, client: Client) -> None:
-        """``client`` has read what it was sent."""
+        """Push more jobs to ``client``, which has read everything it was sent."""
         consumer = self.by_client.get(client)
         if consumer is not None:
             self._later[consumer] = None
             self._call()
 
     def forget_client(self, client: Client) -> None:
-        """``client`` has disconnected, or does not speak RESP3 any more."""
+        """Take the jobs of ``client``, which has disconnected or no longer speaks RESP3."""
         consumer = self.by_client.get(client)
         if consumer is None:
             return
@@ -199,8 +200,8 @@ class Consumers:
     # ---- jobs -------------------------------------------------------------------------------
 
     def give(self, waiter: Client, queue: Queue, job: Job) -> None:
-        """Push ``job``, which was taken out of ``queue``, to the client of ``waiter``, which waited
-        there; others that wait come before its next one."""
+        """Push ``job``, which was taken out of ``queue``, to the client of ``waiter``, which then
+        goes to the end of the line there."""
         consumer = self._by_waiter[waiter]
         self._push(consumer, queue, job)
         if consumer.room() and len(consumer.frames) < A_TURN and self._left > 0:
@@ -233,7 +234,7 @@ class Consumers:
         self._by_job[job.id] = consumer
 
     def _taken_back(self, job: Job) -> None:
-        """``job``, which had FLAG_IN_HAND, is not in the hands of a client any more."""
+        """Return the credit for ``job``, which had FLAG_IN_HAND but has left its client's hands."""
         consumer = self._by_job.pop(job.id, None)
         if consumer is None:
             self._lost.pop(job.id, None)
@@ -245,18 +246,18 @@ class Consumers:
             self.by_client.pop(consumer.client, None)
 
     def keep(self, job: Job) -> None:
-        """Somebody works on ``job``: it is not lost if the connection that it came on broke."""
+        """Keep ``job`` from being queued again if its connection breaks: somebody works on it."""
         self._lost.pop(job.id, None)
 
     def _open_for(self, consumer: Consumer) -> None:
-        """``consumer`` may get more jobs."""
+        """Note that ``consumer`` may get more jobs."""
         if not consumer.waits:
             self.open[consumer] = None
             self._queues.ring()
 
     def fill(self, take: "Callable[[list[bytes], int], list[Job]]") -> None:
-        """Push what is there to the clients that have credit again; ``take`` is that of
-        ``Deliveries``. Those for whom there is not enough wait in their queues."""
+        """Push the available jobs to clients that have credit again, using ``take`` of
+        ``Deliveries``. Clients for which there are not enough wait in their queues."""
         machine = self._machine
         queues = self._queues.by_name
         while self.open and not machine.write_problem:
@@ -282,7 +283,7 @@ class Consumers:
             machine.client = None
 
     def _enter_queues(self, consumer: Consumer) -> None:
-        """Let ``consumer`` wait for jobs in its queues."""
+        """Make ``consumer`` wait for jobs in its queues."""
         consumer.waits = True
         for name in consumer.names:
             queue = self._queues.by_name.get(name) or self._queues.create(name)
@@ -291,7 +292,7 @@ class Consumers:
                 self._federation.need_jobs(queue)
 
     def _leave_queues(self, consumer: Consumer) -> None:
-        """Strike ``consumer`` off the queues where it waits."""
+        """Remove ``consumer`` from the queues where it waits."""
         if consumer.waits:
             consumer.waits = False
             for name in consumer.names:
@@ -302,7 +303,7 @@ class Consumers:
     # ---- turns ------------------------------------------------------------------------------
 
     def send(self) -> None:
-        """Hand out what was pushed in this turn; to be called while ``pushed``."""
+        """Send what was pushed in this turn. Call it only while there are ``pushed`` clients."""
         pushed, self.pushed = self.pushed, {}
         self._left = ALL_IN_A_TURN
         for consumer in pushed:
@@ -312,9 +313,9 @@ class Consumers:
             consumer.once = []
 
     def roll_back(self) -> None:
-        """What this turn noted is not in the append-only file: jobs that are delivered at most once
-        would be known again after a restart, so they are not delivered. Who would have got them
-        gets no others before the file can be written again (see ``cron``)."""
+        """Take back at-most-once jobs: the records of this turn could not be written, so a restart
+        would bring them back. Their clients get no others before the file can be written again (see
+        ``cron``)."""
         for consumer in self.pushed:
             for frame, id in consumer.once:
                 consumer.frames.remove(frame)
@@ -322,7 +323,7 @@ class Consumers:
                     del self._by_job[id]
                     consumer.size -= consumer.in_hand.pop(id)
             if consumer.once:
-                # Else it would soon have had all jobs of this kind, and have seen none.
+                # Otherwise it would soon have taken all such jobs without seeing one of them.
                 self._leave_queues(consumer)
                 self.open[consumer] = None
 
@@ -350,12 +351,12 @@ class Consumers:
         self._call()
 
     def cron(self) -> None:
-        """Go on where the append-only file could not be written, if it can be now."""
+        """Go on once the append-only file can be written again."""
         if self.open and not self._machine.write_problem:
             self._queues.ring()
 
     def flush(self) -> None:
-        """All jobs and queues are forgotten; who consumed goes on."""
+        """Start over: all jobs and queues have been forgotten. Clients go on consuming."""
         self._by_job.clear()
         self._lost.clear()
         self._later.clear()

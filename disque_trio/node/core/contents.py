@@ -1,4 +1,4 @@
-"""What UPDATEJOB and QMOVE change of a job."""
+"""The fields of a job that UPDATEJOB and QMOVE change."""
 
 from disque_trio.eventlog import schema
 from disque_trio.node.core.exports import Exports
@@ -19,12 +19,14 @@ from disque_trio.node.core.store import TIME_ERROR, JobStore
 
 
 class Contents:
-    """What a change of a job sets.
+    """The fields of a job that a change sets.
 
     Attributes:
-        queue: its name. body: as the producer sends it.
-        retry: s. etime: when the job expires, s since the epoch.
-        due: when it is queued first, ms since the epoch.
+        queue: its name.
+        body: as the producer sent it.
+        retry: s.
+        etime: when the job expires, in s since the epoch.
+        due: when it is first queued, in ms since the epoch.
     """
 
     __slots__ = ("body", "due", "etime", "queue", "retry")
@@ -38,19 +40,19 @@ class Contents:
 
 
 def first_due(job: Job) -> int:
-    """When ``job`` is queued first, ms since the epoch."""
+    """Return when ``job`` is first queued, in ms since the epoch."""
     return job.ctime // 1_000_000 + int(job.delay) * 1000
 
 
 def is_delivered(job: Job) -> bool:
-    """Whether a client of this node has ``job``; one that handed it back has not, though the job
-    pauses and is not queued yet."""
+    """Whether a client of this node has ``job``. A client that handed it back does not, even if
+    the job pauses before it is queued."""
     return job.state == ACTIVE and job.flags & (FLAG_DELIVERED | FLAG_PAUSED) == FLAG_DELIVERED
 
 
 class ContentsSetter:
-    """Gives jobs of ``store`` other contents; ``requeue`` queues those whose delay is over, and
-    ``exports`` knows which nodes want jobs."""
+    """Gives jobs of ``store`` new contents; ``requeue`` queues those whose delay is over, and
+    ``exports`` offers them to nodes that want them."""
 
     def __init__(self, store: JobStore, requeue: Requeue, exports: Exports) -> None:
         self._store = store
@@ -58,8 +60,8 @@ class ContentsSetter:
         self._exports = exports
 
     def move(self, job: Job, name: bytes) -> None:
-        """Let ``job`` be one of the queue ``name``, to be ``set`` then. One that is queued goes to
-        its place there."""
+        """Move ``job`` to the queue ``name``; call ``set`` next. A queued job goes to its place
+        there."""
         store = self._store
         if job.flags & FLAGS_HOLDING:
             store.limits.release(job)
@@ -85,13 +87,13 @@ class ContentsSetter:
                 queues.ready.append(queue)
 
     def offer(self, job: Job) -> None:
-        """``job`` was moved and set: another node may want it."""
+        """Offer ``job``, which was moved and set, to nodes that may want it."""
         if job.state == QUEUED and self._exports.asked_for:
             self._exports.offer(job.queue)
 
     def set(self, job: Job, contents: Contents, asked: bool) -> None:
-        """Change the fields of ``job``, and when it is looked at. ``asked``: a client asks this
-        node for it."""
+        """Change the fields of ``job``, and reschedule it. ``asked``: a client asked this node
+        to."""
         store = self._store
         body = contents.body
         grows = len(body) - len(job.body or b"")
@@ -121,8 +123,8 @@ class ContentsSetter:
             store.schedule(job)
 
     def _delay(self, job: Job, due: int, asked: bool) -> None:
-        """``job`` is to be queued first at ``due`` (ms), here or where it was added; one that
-        pauses, at the node that was asked."""
+        """Schedule the first queueing of ``job`` for ``due`` (ms), here or where it was added. If
+        it pauses, the node that was asked queues it."""
         store = self._store
         now = store.machine.now
         if job.state == QUEUED and due > now:
@@ -135,7 +137,7 @@ class ContentsSetter:
             job.qtime = due
         elif job.state == ACTIVE and job.flags & FLAG_PAUSED and not asked:
             job.flags |= FLAG_WILLQUEUE
-            # If the one that was asked is gone by then, or has queued it already.
+            # In case the node that was asked is gone by then, or has queued it already.
             job.qtime = due + TIME_ERROR if due > now else store.retry_time(job)
         elif job.state == ACTIVE and (
             job.flags & FLAG_PAUSED or not job.flags & FLAG_QUEUED_BEFORE
@@ -146,7 +148,7 @@ class ContentsSetter:
                 self._requeue.enqueue(job, False, why_due(job))
                 return
         elif job.state == ACTIVE and job.retry:
-            # A copy: whoever queues it first has a retry time for it.
+            # A copy: the node that queues it first has a whole retry time.
             job.flags |= FLAG_WILLQUEUE
             job.qtime = store.retry_time(job) + max(due - now, 0)
         store.schedule(job)

@@ -1,11 +1,11 @@
-"""Counts for metrics what happens to jobs, by queue, while somebody wants to know it.
+"""Counts what happens to jobs, by queue, for metrics, as long as somebody wants to know.
 
-What is counted are the events that ``events`` notes, so that nothing has to be counted at each
-place once more. A queue has its own counts while it is one of the first ``most`` that were counted;
-all others share one (``rest``), and so each event is in exactly one of them for good.
+The counted events are those that ``events`` notes, so no other code has to count. A queue has
+counts of its own if it was among the first ``most`` queues; all others share one (``rest``). So
+each event is counted exactly once, and stays where it was counted.
 
-How long a job waited, and how long it was processed, is known from when it was queued again, and
-delivered: both are kept for as many jobs as ``MOST_TIMES``, the latest ones.
+The time that a job waited is measured from when it was queued again, the time that it was processed
+from when it was delivered. Both moments are kept for the latest ``MOST_TIMES`` jobs.
 """
 
 from typing import Final
@@ -43,10 +43,10 @@ _MADE_HERE: Final = (BY_DEATH, BY_REDRIVE)
 
 
 class QueueCounts:
-    """What happened to the jobs of a queue; the attributes are called as the events.
+    """Counts of the events of a queue; the attributes are named like the events.
 
     Attributes:
-        wait, processing: of its deliveries; None: there was none.
+        wait, processing: times of its deliveries; None: there were none.
     """
 
     __slots__ = (
@@ -82,37 +82,38 @@ class JobCounts:
 
     Args:
         most: how many queues have their own.
-        most_times: for how many jobs it is known since when they wait, or are processed.
+        most_times: for how many jobs it keeps since when they have waited or been processed.
 
     Attributes:
-        by_queue: the counts of queues that have their own. rest: of all others.
+        by_queue: the counts of queues that have their own.
+        rest: those of all others.
     """
 
     def __init__(self, most: int, most_times: int = MOST_TIMES) -> None:
         self.most = most
         self.by_queue: dict[bytes, QueueCounts] = {}
         self.rest = QueueCounts()
-        # Since when, ms, by the ids of jobs.
-        self._queued: dict[bytes, int] = {}  # again
+        # Since when, in ms, by job id.
+        self._queued: dict[bytes, int] = {}  # queued again
         self._delivered: dict[bytes, int] = {}
         self._most_times = most_times
 
     def of(self, queue: bytes) -> QueueCounts:
-        """The counts for what happens to jobs of ``queue``: its own, if it can have them."""
+        """The counts that include the jobs of ``queue``: its own, if it can have them."""
         counts = self.by_queue.get(queue)
         if counts is None:
-            # The name that is empty is where all others are added up.
+            # The empty name stands for the sum of all others.
             if len(self.by_queue) >= self.most or not queue:
                 return self.rest
             counts = self.by_queue[queue] = QueueCounts()
         return counts
 
     def forget(self, queue: bytes) -> None:
-        """There is no such queue any more."""
+        """Forget the counts of ``queue``, which no longer exists."""
         self.by_queue.pop(queue, None)
 
     def limit(self, most: int) -> None:
-        """Keep counts for ``most`` queues from now on; those above are forgotten."""
+        """Keep counts for at most ``most`` queues; drop those of later ones."""
         self.most = most
         for queue in list(self.by_queue)[most:]:
             del self.by_queue[queue]
@@ -158,7 +159,8 @@ class JobCounts:
             self._count_rare(event, job)
 
     def _begin(self, times: dict[bytes, int], job: Job, now: int) -> None:
-        """It begins for ``job``, maybe once more. Only the latest times are kept."""
+        """Note that ``job`` begins to wait or be processed, maybe again. Keeps only the latest
+        times."""
         times[job.id] = now
         if len(times) > self._most_times:
             del times[next(iter(times))]
@@ -167,7 +169,7 @@ class JobCounts:
         since = self._delivered.pop(job.id, _NEVER)
         if self._queued:
             self._queued.pop(job.id, None)
-        # Of one that this node does not hold it knows no queue.
+        # The queue of a job that this node does not hold is unknown.
         if reason == BY_PEER or (job.body is None and not job.queue):
             return
         counts = self.by_queue.get(job.queue) or self.of(job.queue)

@@ -1,7 +1,7 @@
 """When a schedule ticks: five fields as in cron, names such as ``@daily``, or ``@every 10s``.
 
-The five fields are read by cronsim, which does as Debian's cron does. It is loaded when it is first
-needed, since most nodes have no schedules.
+cronsim reads the five fields, in the same way as Debian's cron. It is imported when first needed,
+since most nodes have no schedules.
 """
 
 import re
@@ -30,15 +30,15 @@ _PART: Final = re.compile(r"([0-9]+)([smhd])")
 
 
 class Times:
-    """The ticks of one schedule, ms since the epoch.
+    """The ticks of one schedule, in ms since the epoch.
 
     Args:
-        spec: five fields, a name, or ``@every`` and a period (``90s``, ``1h30m``). These are whole
-            multiples of the period since the epoch, so that all nodes have the same.
-        zone: the fields are of this zone of the tz database; empty: UTC.
+        spec: five fields, a name, or ``@every`` and a period (``90s``, ``1h30m``). Its ticks are
+            whole multiples of the period since the epoch, so they are the same on all nodes.
+        zone: name of the fields' time zone in the tz database; empty: UTC.
 
     Raises:
-        SharedError: one of the two makes no sense, or cronsim, or the zone, is not installed.
+        SharedError: one of the two is invalid; or cronsim, or the zone, is not installed.
     """
 
     def __init__(self, spec: bytes, zone: bytes) -> None:
@@ -73,22 +73,22 @@ class Times:
             raise SharedError(f"the times {fields!r}: {problem}") from problem
 
     def next(self, after: int) -> int:
-        """The first tick after that time; 0: there is none in the next 50 years."""
+        """The first tick after ``after``; 0: there is none in the next 50 years."""
         if self._period:
             return (after // self._period + 1) * self._period
         try:
             start = datetime.fromtimestamp(after // 1000, self._zone)
-            # In the hour that comes twice cronsim may begin in its first half.
+            # In the hour that comes twice, cronsim may start in the first one.
             for tick in self._sim(self._fields, start):
                 time = int(tick.timestamp()) * 1000
                 if time > after:
                     return time
         except (OverflowError, ValueError, OSError):
-            pass  # there are no dates any more
+            pass  # beyond the last possible date
         return 0
 
     def last(self, after: int, until: int) -> int:
-        """The last tick after the one time and not after the other; 0: there is none."""
+        """The last tick after ``after`` and not after ``until``; 0: there is none."""
         found = 0
         time = self.next(after)
         high = until
@@ -105,7 +105,7 @@ class Times:
 
 
 def _zone(name: bytes) -> ZoneInfo:
-    """Raises SharedError."""
+    """The time zone ``name``. Raises ``SharedError``."""
     text = name.decode("ascii", "replace") or "UTC"
     if len(name) <= MAX_ZONE:
         try:
@@ -119,7 +119,7 @@ def _zone(name: bytes) -> ZoneInfo:
 
 
 def _period(text: str) -> int:
-    """The s in a period. Raises SharedError."""
+    """The seconds in a period. Raises ``SharedError``."""
     seconds = 0
     if _PERIOD.fullmatch(text):
         for count, unit in _PART.findall(text):

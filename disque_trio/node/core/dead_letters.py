@@ -1,10 +1,10 @@
 """Dead letters: what becomes of jobs that nobody could process, and how they come back.
 
-Where the policy of a queue names a queue for them, a job goes there when it was delivered as often
-as the policy allows, when it expires, and when a worker gives it up. Nothing is lost on the way:
-the letter is there, and in the file, before the job ends, and the other holders make it as well
-before they let the job go. So there may be two of it for a while, where nodes do not see each
-other, but never none.
+If the policy of a queue names a dead-letter queue, a job goes there when it was delivered as often
+as the policy allows, when it expires, or when a worker gives it up. Nothing is lost on the way: the
+letter exists, in the file too, before the job ends, and the other holders make a copy of it before
+they let the job go. So while nodes do not see each other there may be two letters of a job, but
+never none.
 """
 
 from collections.abc import Iterable
@@ -42,7 +42,7 @@ from disque_trio.protocol.trailer import (
 )
 
 DEFAULT_DEAD_TTL: Final = 7 * 86_400  # s
-LATE: Final = 10_000  # ms after its time to live that a job expires on a node that was well
+LATE: Final = 10_000  # ms; a job that expires later than this did so while its node was down
 _REASONS: Final[dict[int, schema.Reason]] = {
     BY_ATTEMPTS: schema.BY_ATTEMPTS,
     BY_EXPIRY: schema.BY_EXPIRY,
@@ -56,12 +56,12 @@ class DeadLetters:
     Args:
         store: the jobs.
         policies: of the queues.
-        successors: makes the letters.
+        successors: makes the dead letters.
         ack_gc: ends jobs on all nodes.
         peers: the rest of the cluster.
 
     Attributes:
-        total_dead, total_redriven: what INFO stats shows.
+        total_dead, total_redriven: the counters in INFO stats.
     """
 
     def __init__(
@@ -84,13 +84,13 @@ class DeadLetters:
     # ---- to the dead letters ----------------------------------------------------------------
 
     def goes_to(self, name: bytes) -> bytes:
-        """The queue for dead letters of the queue ``name``; empty: it has none, or its name is so
-        long that no packet could say where a letter comes from."""
+        """The dead-letter queue of the queue ``name``. Empty: it has none, or its name is so long
+        that no packet could say where a letter comes from."""
         dead = self._policies.of(name).dead
         return b"" if dead == name or len(name) > MAX_NAME_IN_FIELDS else dead
 
     def attempts(self, job: Job) -> int:
-        """How often clients got ``job``, as far as this node knows; never too many."""
+        """Return how often clients got ``job``, as far as this node knows: never too many."""
         trailer = self._trailers.of(job)
         return 0 if trailer is None else sum(trailer.attempts.values())
 
@@ -104,11 +104,11 @@ class DeadLetters:
         )
 
     def bury(self, job: Job, why: int, reason: bytes = b"") -> None:
-        """Let ``job`` end as a dead letter; its queue must have a queue for them.
+        """End ``job`` as a dead letter; its queue must have a dead-letter queue.
 
         Args:
             why: BY_ATTEMPTS or BY_WORKER.
-            reason: what the worker that gives it up says; empty: nothing.
+            reason: given by the worker that gives it up; empty: none.
         """
         ending = self._ending(job, why, reason)
         self.total_dead += 1
@@ -131,7 +131,7 @@ class DeadLetters:
         )
 
     def expire(self, job: Job) -> None:
-        """Forget ``job``, since its time to live is over; it may leave a dead letter."""
+        """Remove ``job``, whose time to live is over; it may leave a dead letter."""
         if self._policies.count and self._leaves_letter(job):
             ending = self._ending(job, BY_EXPIRY, b"")
             self._successors.make(job, ending, self._is_first(job))
@@ -143,8 +143,8 @@ class DeadLetters:
         self._store.expire(job)
 
     def _leaves_letter(self, job: Job) -> bool:
-        """Whether ``job``, which expires, becomes a dead letter: it was not processed, as far as is
-        known here, and may still be delivered."""
+        """Whether the expiring ``job`` becomes a dead letter: as far as this node knows, it was not
+        processed, and might still have been delivered."""
         if job.state in (ACKED, WAIT_REPL) or job.body is None:
             return False
         if job.retry == 0 and job.flags & (FLAG_DELIVERED | FLAG_RESERVED):
@@ -152,9 +152,9 @@ class DeadLetters:
         return self.goes_to(job.queue) != b""
 
     def _is_first(self, job: Job) -> bool:
-        """Whether this node is the one that queues the letter of ``job``, which expires on all of
-        its holders at about the same time: the first that can be reached, in an order that is
-        another for each job."""
+        """Whether this node is the one that queues the letter of ``job``, which expires on all its
+        holders at about the same time. The first reachable holder does, in an order that differs
+        from job to job."""
         own = self._store.replicas.own
         if job.delivered is None:
             return True
@@ -163,17 +163,17 @@ class DeadLetters:
         alive = [id for id in job.delivered if id == own or id in self._peers.reachable]
         return own == min(alive, key=lambda id: sha256(id + job.id).digest())
 
-    # ---- and back ---------------------------------------------------------------------------
+    # ---- and back from them -----------------------------------------------------------------
 
     def redrive(self, texts: list[bytes], most: int) -> int:
         """Send up to ``most`` jobs of a queue back, in the order of the queue.
 
         Args:
-            texts: the name of the queue; that which they go to, empty: each where it came from; and
-                the ids of the jobs that are to go, none: any.
+            texts: the name of the queue; the queue to send them to (empty: back where each came
+                from); and the ids of the jobs to send (none: any).
 
         Returns:
-            how many went. Those stay that came from nowhere, or from a queue that takes no jobs.
+            how many were sent. A job without an origin, or whose target takes no jobs, stays.
 
         Raises:
             FieldsError: there are too few texts.
@@ -204,8 +204,8 @@ class DeadLetters:
         return sent
 
     def _way_back(self, job: Job, to: bytes) -> bytes:
-        """The queue that ``job`` goes back to; empty: it stays. ``to``: if not where it came
-        from."""
+        """The queue that ``job`` goes back to; empty: it stays. ``to``: use this instead of its
+        origin."""
         trailer = self._trailers.of(job)
         letter = None if trailer is None else trailer.letter
         target = to
@@ -217,7 +217,7 @@ class DeadLetters:
         return target
 
     def _send_back(self, job: Job, to: bytes) -> None:
-        """Put what ``job`` carries into the queue ``to`` as a new job, and end it."""
+        """Put a new job with the contents of ``job`` into the queue ``to``, and end ``job``."""
         trailer = self._trailers.of(job)
         before = None if trailer is None else trailer.letter
         attempts = 0 if before is None else before.attempts

@@ -1,4 +1,4 @@
-"""Gives jobs to clients: at once where there are some, else as soon as one comes."""
+"""Gives jobs to clients: at once if there are some, otherwise as soon as one arrives."""
 
 from disque_trio.cluster.peers import Peers
 from disque_trio.node.core.consumers import Consumers
@@ -21,15 +21,16 @@ class Deliveries:
     """Delivers the jobs of one node to its clients.
 
     Args:
-        machine: whose clients they are.
+        machine: has the clients.
         store: the jobs.
-        federation: is told where jobs run low.
-        requeue, dead_letters: get those that a client lost.
-        questions: tell other nodes, and have the agenda.
+        federation: gets more where jobs run low.
+        requeue, dead_letters: get the jobs that a client lost.
+        questions: reach other nodes, and have the agenda.
         peers: the rest of the cluster.
 
     Attributes:
-        consumers: get theirs pushed. interests: want theirs by patterns.
+        consumers: clients that jobs are pushed to.
+        interests: clients that want jobs by pattern.
     """
 
     def __init__(
@@ -52,7 +53,7 @@ class Deliveries:
         self._federation = federation
 
     def take(self, names: list[bytes], count: int) -> list[Job]:
-        """Deliver up to ``count`` jobs: one a queue, left to right, and again until enough."""
+        """Deliver up to ``count`` jobs: one per queue, left to right, repeatedly until enough."""
         queues = self._queues
         store = self._store
         found: list[Job] = []
@@ -75,8 +76,8 @@ class Deliveries:
                 return found
 
     def wait(self, client: Client, names: list[bytes], timeout: int, details: int) -> None:
-        """Block ``client`` until one of the queues ``names`` has a job, ``timeout`` ms (0: for
-        ever). ``details`` as of ``job_entry_with``."""
+        """Block ``client`` until one of the queues ``names`` has a job, for at most ``timeout`` ms
+        (0: forever). ``details``: as in ``job_entry_with``."""
         self._machine.begin_wait(client, names, timeout)
         client.details = details
         queues = self._queues
@@ -87,7 +88,7 @@ class Deliveries:
             queue.waiters[client] = None
 
     def stop_waiting(self, client: Client) -> None:
-        """Strike ``client`` off the queues that it waits for."""
+        """Remove ``client`` from the queues that it waits for."""
         if client in self.interests.by_client:
             self.interests.forget(client)
             return
@@ -95,7 +96,7 @@ class Deliveries:
             self._queues.by_name[name].waiters.pop(client, None)
 
     def waiting(self) -> list[Client]:
-        """All clients that wait, one that waits for several queues as often."""
+        """Return all waiting clients; one that waits for several queues appears several times."""
         waiting = [client for queue in self._queues.index.values() for client in queue.waiters]
         return [*waiting, *self.interests.by_client]
 
@@ -141,7 +142,7 @@ class Deliveries:
 
     @property
     def due(self) -> int:
-        """When ``go_on`` has something to do, ms; 0: never."""
+        """Return when ``go_on`` next has something to do, in ms; 0: never."""
         return sooner(self.consumers.due, self.interests.due)
 
     def go_on(self, now: int) -> None:
@@ -150,6 +151,6 @@ class Deliveries:
         self.interests.go_on(now)
 
     def flush(self) -> None:
-        """All jobs and queues are forgotten."""
+        """Start over: all jobs and queues have been forgotten."""
         self.consumers.flush()
         self.interests.flush()

@@ -1,4 +1,4 @@
-"""Hands the packets of other nodes to what handles them."""
+"""Hands packets of other nodes to the objects that handle them."""
 
 from collections.abc import Callable
 from typing import Final
@@ -16,7 +16,7 @@ from disque_trio.protocol import bus
 from disque_trio.protocol.bus import JobMessage, JobsMessage, QueueMessage
 from disque_trio.protocol.fields import Field
 
-# Of each job there are some of these. Compiled, a constant of another module is looked up.
+# These come for each job. Compiled, a constant of another module costs a look-up.
 _GOTJOB: Final = 5
 _SETACK: Final = 8
 _GOTACK: Final = 10
@@ -67,7 +67,7 @@ class Dispatcher:
             self._with_fields[kind] = sharing.on_packet
 
     def dispatch(self, sender: bytes, packet: bytes) -> None:
-        """Handle ``packet`` of the node ``sender``. Raises PacketError if it is malformed."""
+        """Handle ``packet`` from the node ``sender``. Raises ``PacketError`` if it is malformed."""
         type = bus.packet_type(packet)
         if _GOTJOB <= type <= _DELJOB or type == _WORKING:
             message = bus.read_about_job(packet)
@@ -86,8 +86,8 @@ class Dispatcher:
             self._with_fields[type](sender, bus.read_fields(packet))
 
     def _hand_over(self, type: int, sender: bytes, message: JobMessage) -> None:
-        """Handle what ``sender`` says of one job."""
-        # Compiled, each of these takes a fraction of a call through a dict.
+        """Handle ``message``, in which ``sender`` tells about one job."""
+        # Compiled, these comparisons take a fraction of a call through a dict.
         if type == _GOTJOB:
             self._replication.on_gotjob(sender, message)
         elif type == _SETACK:

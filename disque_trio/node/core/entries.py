@@ -1,4 +1,4 @@
-"""Jobs as GETJOB and QPEEK give them, and what SHOW says of their trailers."""
+"""Entries for jobs in replies of GETJOB and QPEEK, and the trailer fields in replies of SHOW."""
 
 from typing import Final
 
@@ -8,14 +8,14 @@ from disque_trio.node.core.trailers import Trailers
 from disque_trio.protocol.trailer import DEATH_NAMES, Trailer
 from disque_trio.resp.reply import Value, encode
 
-# What GETJOB is asked to add to its entries.
+# What a client may ask GETJOB to add to its entries.
 WITH_COUNTERS: Final = 1
 WITH_HEADERS: Final = 2
-PUSHED: Final = 4  # not asked for: the client consumes (see ``consumers``)
+PUSHED: Final = 4  # not asked for: the job is pushed (see ``consumers``)
 
 
 def job_entry(job: Job, queue: Queue) -> bytes:
-    """``job`` as GETJOB gives it: queue, id and body."""
+    """The entry of ``job`` in a GETJOB reply: queue, id and body."""
     body = job.body
     if body is None:
         body = b""
@@ -23,7 +23,7 @@ def job_entry(job: Job, queue: Queue) -> bytes:
 
 
 def job_entry_with(job: Job, queue: Queue, details: int, trailers: Trailers) -> bytes:
-    """``job`` as GETJOB gives it with ``details``: WITH_COUNTERS, WITH_HEADERS or both."""
+    """The entry of ``job`` in a GETJOB reply with ``details``: WITH_COUNTERS, WITH_HEADERS."""
     body = job.body
     if body is None:
         body = b""
@@ -53,13 +53,13 @@ def job_entry_with(job: Job, queue: Queue, details: int, trailers: Trailers) -> 
 
 
 def describe_priority(job: Job) -> list[Value]:
-    """What SHOW and WITHCOUNTERS say of it: nothing where it is 0."""
+    """The priority for SHOW and WITHCOUNTERS; nothing if it is 0."""
     priority = priority_of(job)
     return [b"priority", priority] if priority else []
 
 
 def _origin(trailer: Trailer) -> list[Value]:
-    """Where a dead letter comes from, names and values in turn; empty: it is none."""
+    """Return the origin of a dead letter as alternating names and values; empty: it is not one."""
     letter = trailer.letter
     if letter is None:
         return []
@@ -73,7 +73,7 @@ def _origin(trailer: Trailer) -> list[Value]:
 
 
 def describe_trailer(trailer: Trailer) -> list[Value]:
-    """What SHOW says of it, names and values in turn: only what there is."""
+    """The fields of ``trailer`` for SHOW, as names and values in turn: only those that are set."""
     found: list[Value] = []
     if trailer.headers:
         found += [b"headers", list(trailer.headers)]

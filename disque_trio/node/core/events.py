@@ -1,8 +1,8 @@
-"""Records what happens to jobs for the event log, and passes it on to those who count it.
+"""Records what happens to jobs for the event log, and passes it on to be counted.
 
 ``disque_trio.eventlog.schema`` defines the record. Events are noted only while ``noting`` is true.
-Mostly the same thing happens to many jobs in a row, as with commands that come in a pipeline:
-it is noted once, followed by the ids of the jobs.
+Often the same thing happens to many jobs in a row, as with pipelined commands. It is then noted
+once, followed by the ids of the jobs.
 """
 
 from typing import Final
@@ -16,9 +16,9 @@ from disque_trio.protocol.trailer import CANCELLED, DEAD, Ending
 from disque_trio.respserver.client import Client
 from disque_trio.respserver.machine import Machine
 
-# The fields that do not apply where a job is not new.
+# The fields that do not apply unless the job is new.
 _NOT_NEW: Final[tuple[int | str | bytes, ...]] = (-1, -1, -1, -1, -1, -1, -1, 0, b"")
-_RARE: Final = FLAGS_PRIORITY | FLAG_TRAILER  # flags of jobs of which there is more to say
+_RARE: Final = FLAGS_PRIORITY | FLAG_TRAILER  # flags of jobs with more to record
 
 
 Tick = tuple[bytes, int, bytes]
@@ -28,15 +28,15 @@ class EventNotes:
     """Collects the events of one node's jobs.
 
     Args:
-        machine: whose time and client the events are noted with.
-        trailers: say to which group a job belongs.
+        machine: provides the time and the client of events.
+        trailers: tell a job's group.
 
     Attributes:
-        noting: something is to be done with events: they are recorded, or counted.
-        counts: counts them; None: nobody wants to know.
-        events: the events since the driver took them last: it takes the list and leaves an empty
+        noting: whether events are recorded or counted.
+        counts: counts events; None: nobody wants to know.
+        events: the events since the driver last took them: it takes the list and leaves an empty
             one.
-        peer: id of the node that this one reacts to, empty: none.
+        peer: id of the node that this one reacts to; empty: none.
     """
 
     def __init__(self, machine: Machine, trailers: Trailers) -> None:
@@ -47,7 +47,7 @@ class EventNotes:
         self.peer = b""
         self._machine = machine
         self._trailers = trailers
-        # What was noted last, and of which job. A job's own facts never change.
+        # The event that was noted last, and its job. A job's own facts never change.
         self._last: Job | None = None
         self._time = 0
         self._event = ""
@@ -79,15 +79,15 @@ class EventNotes:
 
     @property
     def now(self) -> int:
-        """The time of the node, ms since the epoch."""
+        """The time of the node, in ms since the epoch."""
         return self._machine.now
 
     def note(self, event: Kind, job: Job, reason: Reason = "", new: bool = False) -> None:
         """Note that ``event`` happened to ``job``.
 
         Args:
-            reason: why; an "added" with a reason is two events, as nearly every job has them: the
-                job was also queued, for that reason.
+            reason: why. An "added" with a reason stands for two events, as nearly every job has
+                them: the job was also queued, for that reason.
             new: the job is new to this node.
         """
         counts = self.counts
@@ -97,14 +97,14 @@ class EventNotes:
                 return
         events = self.events
         if not events:
-            self._event = self._label = ""  # who gets this list knows nothing of the last one
+            self._event = self._label = ""  # the reader of the new list has not seen the last event
         machine = self._machine
         now = machine.now
         client = machine.client
         label = "" if client is None else client.label or self._name(client)
         last = self._last
-        # Field by field, since that costs a compiled node next to nothing; and what is equal is
-        # mostly one object.
+        # Comparing field by field costs a compiled node next to nothing; equal values are usually
+        # one object.
         if (
             event is not self._event
             or last is None
@@ -188,14 +188,14 @@ class EventNotes:
         what += (int(job.qtime),)
         events.append(what)
         events.append(job.id)
-        self._event = ""  # the next one is noted at length
+        self._event = ""  # note the next one in full
 
     def note_tick(self, kind: TickKind, tick: Tick, reason: Reason, until: int, id: bytes) -> None:
         """Note what became of a tick of a schedule.
 
         Args:
             tick: the name of the schedule, the moment (ms), and the queue.
-            until: all before that (ms) were missed as well; -1: just this one.
+            until: all ticks before it (ms) were missed too; -1: just this one.
             id: of the job; empty: there is none.
         """
         if self._recording:
@@ -203,18 +203,18 @@ class EventNotes:
             self.events.append((self._machine.now, kind, name, at, queue, reason, until, id))
 
     def _is_another(self, job: Job) -> bool:
-        """Whether priority or group of ``job`` is another one than was noted last."""
+        """Whether ``job`` has another priority or group than the job that was noted last."""
         return job.flags & _RARE != self._rare or self._trailers.group(job) != self._group
 
     def _name(self, client: Client) -> str:
-        """The name of ``client`` in the log: its own, or the address it connected from."""
+        """The name of ``client`` in the log: its own name, or the address it connected from."""
         name = client.name.decode("utf-8", "backslashreplace")
         client.label = name or self._machine.host.address(client)
         return client.label
 
 
 def event_of(ending: Ending | None) -> Kind:
-    """What the event log calls it when a job ends so; None: it was acknowledged."""
+    """The event for a job that ends with ``ending``; None: it was acknowledged."""
     if ending is not None and ending.kind == DEAD:
         return schema.DEAD
     if ending is not None and ending.kind == CANCELLED:

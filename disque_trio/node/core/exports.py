@@ -1,8 +1,8 @@
 """Gives jobs to other nodes whose consumers wait for them.
 
-Another node asks (NEEDJOBS): it gets a part of the queue (YOURJOBS), or where there is nothing to
-spare, the next job that comes. A node that takes jobs fast gets what comes within a millisecond in
-one packet, or as soon as it is worth one.
+Another node asks (NEEDJOBS) and gets a part of the queue (YOURJOBS) or, if there is nothing to
+spare, the next job that arrives. A node that takes jobs fast gets those that arrive within a
+millisecond in one packet, or sooner if there are enough.
 """
 
 from collections import deque
@@ -18,21 +18,23 @@ from disque_trio.node.core.store import TIME_ERROR, JobStore
 from disque_trio.protocol import bus
 from disque_trio.protocol.bus import PacketWriter, QueueMessage
 
-# How long a question holds, ms: until it is asked again, if jobs are still wanted.
+# How long a request is remembered, in ms: until it is repeated, if jobs are still wanted.
 ASKED_ALL: Final = ALL_MAX + 1_000
 ASKED_SOURCES: Final = SOURCES_MAX + 100
-WORTH: Final = 50  # jobs that are given at once to a node that takes them fast
-FRESH: Final = 100  # ms for which its question holds for more than one job
-MANY_QUEUES: Final = 10_000  # for which questions are remembered
-MAX_NAME: Final = 1_000  # bytes of the name of one of them
-MAX_GIVEN_BYTES: Final = 4 << 20  # of jobs in one YOURJOBS, unless the first alone is longer
+WORTH: Final = 50  # jobs that are worth a packet to a node that takes them fast
+FRESH: Final = 100  # ms for which its request may be answered with more than one job
+MANY_QUEUES: Final = 10_000  # for which requests are remembered
+MAX_NAME: Final = 1_000  # length limit for their names, in bytes
+MAX_GIVEN_BYTES: Final = 4 << 20  # bytes of jobs in one YOURJOBS, unless the first is longer
 
 
 class Wanted(NamedTuple):
-    """What another node asked for in vain.
+    """A request of another node that got no jobs yet.
 
     Attributes:
-        jobs: how many. time: when it asked. until: when it is forgotten, ms.
+        jobs: how many it asked for.
+        time: when it asked.
+        until: when to forget it, in ms.
     """
 
     jobs: int
@@ -50,9 +52,9 @@ class Exports:
         packets: makes this node's packets.
 
     Attributes:
-        asked_for: queues of which other nodes want jobs and got none, with the nodes' ids.
-        soon: queues to offer as soon as ``soon_at``, ms.
-        later: when to offer which queue, ms, the next one first.
+        asked_for: by queue, the ids of nodes that want jobs and got none, with their requests.
+        soon: queues to offer at ``soon_at``, ms.
+        later: when to offer which queue, in ms, the next one first.
     """
 
     def __init__(
@@ -90,9 +92,11 @@ class Exports:
                 self._give(sender, queue, self._portion(queue, count, spare))
 
     def _portion(self, queue: Queue, count: int, spare: int) -> int:
-        """How many of the ``spare`` jobs of ``queue`` a node gets that asked for ``count``. Half of
-        them at most, so that the jobs do not go to and fro, unless it takes them fast and nobody
-        does here."""
+        """Return how many of the ``spare`` jobs of ``queue`` a node gets that asked for ``count``.
+
+        At most half of them, so that jobs do not go back and forth, unless it takes them fast and
+        nobody here does.
+        """
         count = min(max(count, 1), bus.MAX_YOURJOBS)
         if spare >= 2 * count:
             return count
@@ -102,8 +106,8 @@ class Exports:
 
     def _spare(self, queue: Queue) -> int:
         """The number of jobs of ``queue`` that other nodes may have. Imported jobs are for the
-        clients here, or they would go to and fro; after a while they are like any other. A job that
-        is given must be struck off the append-only file."""
+        clients here at first, or they would go back and forth. None while the append-only file
+        cannot be written: it has to record that a job was given away."""
         if queue.paused & PAUSED_OUT or self._machine.write_problem:
             return 0
         if self._store.limits.needed:
@@ -133,7 +137,7 @@ class Exports:
                 del self.asked_for[next(iter(self.asked_for))]
             nodes = self.asked_for[name] = {}
         now = self._machine.now
-        # Sources are asked more often than all nodes, and sometimes ahead of need.
+        # Sources are asked more often than all nodes, and sometimes in advance.
         until = now + (ASKED_ALL if count == 1 else ASKED_SOURCES)
         before = nodes.get(sender)
         if before is not None:
@@ -141,8 +145,8 @@ class Exports:
         nodes[sender] = Wanted(count, now, until)
 
     def offer(self, name: bytes, late: bool = False) -> None:
-        """Give a new job in the queue ``name`` to a node that waits for one. ``late``: it is not
-        worth waiting for more."""
+        """Give a new job of the queue ``name`` to a node that waits for one. ``late``: do not wait
+        for more jobs."""
         nodes = self.asked_for.get(name)
         queue = self._queues.by_name.get(name)
         if nodes is None or queue is None or queue.waiters:
@@ -156,14 +160,14 @@ class Exports:
                 self._offer_soon(name)
                 return
             del nodes[id]
-            # One that has begun to leave since it asked is not reachable either.
+            # It may have begun to leave since it asked; then it is not reachable either.
             if wanted.until > now and id in self._peers.reachable and self._peers.linked(id):
                 self._give(id, queue, self._portion(queue, wanted.jobs, spare) if fast else 1)
         if not nodes:
             del self.asked_for[name]
 
     def _offer_soon(self, name: bytes) -> None:
-        """Offer what there is in a moment, more may have come by then."""
+        """Offer the queue ``name`` in a moment: more jobs may have arrived by then."""
         if not self.soon:
             self.soon_at = self._machine.now + 1
         self.soon[name] = None
@@ -175,13 +179,13 @@ class Exports:
             self.later.append((self._machine.now + WINDOW + 1, name))
 
     def next_due(self) -> int:
-        """When ``offer_due`` has something to do, ms; 0: never."""
+        """Return when ``offer_due`` next has something to do, in ms; 0: never."""
         due = self.later[0][0] if self.later else 0
         return min(due or self.soon_at, self.soon_at) if self.soon else due
 
     def offer_due(self, now: int) -> None:
-        """Offer the jobs that other nodes wait for, and those whose time for local clients is
-        over."""
+        """Offer the jobs that other nodes wait for, and those that local clients have had time to
+        take."""
         if self.soon and self.soon_at <= now:
             soon, self.soon = self.soon, {}
             for name in soon:
@@ -210,17 +214,17 @@ class Exports:
             if job.retry == 0:
                 job.delivered = self._replicas.sets.of((id,))
             else:
-                job.flags &= ~FLAG_DELIVERED  # to a client
-                # Whoever collects the job here will know that it may be there as well.
+                job.flags &= ~FLAG_DELIVERED  # not to a client
+                # Whoever collects the job here has to know that it may be there too.
                 self._replicas.add(job, id)
                 if job.flags & FLAG_HOLDS_GROUP:
                     store.limits.grouping.left(job)
             jobs.append(self._codec.encode(job))
             size += len(jobs[-1])
             if job.retry == 0:
-                store.let_go(job)  # there must never be two of it
+                store.let_go(job)  # it must never exist twice
             elif job.qtime - now < job.retry * 1000 - TIME_ERROR:
-                # The receiver counts the retry time from now, too.
+                # The receiver counts its retry time from now, too.
                 store.postpone(job)
         notes.peer = before
         self._peers.send(id, self._packets.jobs(bus.YOURJOBS, jobs))
@@ -232,7 +236,7 @@ class Exports:
                 del self.asked_for[name]
 
     def flush(self) -> None:
-        """Forget everything: all jobs and queues are gone."""
+        """Start over: all jobs and queues have been forgotten."""
         self.asked_for.clear()
         self.soon.clear()
         self.later.clear()

@@ -1,8 +1,8 @@
 """Gets jobs from other nodes for consumers that wait on this one.
 
-A node whose clients wait on an empty queue asks others for its jobs (NEEDJOBS); whoever has some
-gives a part of them (YOURJOBS), and whoever has none gives the next one that it gets (see
-``exports``). When to ask whom is said by ``need_jobs``.
+A node whose clients wait on an empty queue asks others for jobs of it (NEEDJOBS). A node that has
+some gives a part of them (YOURJOBS); one that has none gives the next job that it gets (see
+``exports``). ``need_jobs`` decides when to ask whom.
 """
 
 from heapq import heappop, heappush
@@ -30,11 +30,11 @@ class Federation:
     Args:
         store: the jobs.
         aof_codec: makes their records for the journal.
-        codec: reads those of other nodes.
-        exports: the jobs that others want.
-        tombstones: the jobs that have ended.
-        updates: changes of jobs that are known.
-        notices: knows which nodes are no C nodes.
+        codec: decodes those of other nodes.
+        exports: gives jobs to nodes that want them.
+        tombstones: jobs that have ended.
+        updates: changes to known jobs.
+        notices: knows which nodes are not C nodes.
         peers: the rest of the cluster.
 
     Attributes:
@@ -68,7 +68,7 @@ class Federation:
         self._notices = notices
         self._peers = peers
         self._question_number = 0
-        self._asks = False  # this node may ask others, and did so for all who wait
+        self._asks = False  # it may ask others, and has done so for all waiting clients
         self._sweep_at = 0
 
     def import_rate(self, queue: Queue) -> int:
@@ -78,11 +78,11 @@ class Federation:
     # ---- asking -----------------------------------------------------------------------------
 
     def need_jobs(self, queue: Queue) -> None:
-        """Ask nodes that may have jobs of ``queue``, which is empty here, for some, no more often
-        than the pacing allows. Repeats itself while clients wait."""
+        """Ask nodes that may have jobs of ``queue``, which is empty here, for some, as often as the
+        pacing allows. Repeats itself while clients wait."""
         queue.wanted = self._machine.now
         if not self.may_ask():
-            return  # cron comes when it may
+            return  # ``cron`` asks as soon as it may
         imports = queue.imports
         if imports is None:
             imports = queue.imports = Imports()
@@ -100,7 +100,7 @@ class Federation:
         """Run the periodic work, a few times a second."""
         may_ask = self.may_ask()
         if may_ask and not self._asks:
-            # It met others, or can take jobs again.
+            # It met other nodes, or can take jobs again.
             for queue in self._queues.index.values():
                 if queue.waiters and not queue.length:
                     self.need_jobs(queue)
@@ -112,7 +112,7 @@ class Federation:
             self.exports.forget_old(now)
 
     def _ask_sources(self, queue: Queue, imports: Imports, at_once: bool) -> None:
-        """Ask the nodes that gave jobs of ``queue`` lately for more, if it is time to."""
+        """Ask the nodes that lately gave jobs of ``queue`` for more, if it is time to."""
         count = imports.ask_sources(self._machine.now, at_once)
         if count:
             for id in imports.sources:
@@ -125,8 +125,8 @@ class Federation:
             self.exports.offer(queue.name)
 
     def runs_low(self, queue: Queue, imports: Imports) -> None:
-        """Ask for more when the last job of ``queue``, or nearly the last, was taken while jobs
-        stream in, before the next client finds it empty."""
+        """Ask for more jobs of ``queue``, whose last job or nearly so was taken while jobs stream
+        in, before the next client finds it empty."""
         if not self.may_ask():
             return
         if queue.length:
@@ -139,7 +139,7 @@ class Federation:
             self._ask_later(queue, imports)
 
     def _ask_later(self, queue: Queue, imports: Imports) -> None:
-        """Schedule the next request, for when clients still wait then."""
+        """Schedule the next request, in case clients still wait then."""
         due = max(imports.next_question(), self._machine.now + 1)
         if imports.due == 0 or due < imports.due:
             imports.due = due
@@ -162,12 +162,12 @@ class Federation:
     def on_yourjobs(self, sender: bytes, message: JobsMessage) -> None:
         """Handle YOURJOBS: queue the jobs that another node gives."""
         name = b""
-        count = 0  # of the jobs of this queue that were queued
+        count = 0  # queued jobs of this queue
         for data in message.jobs:
             job = self._codec.decode(data)
             if job is None:
                 self._received(sender, name, count)
-                raise PacketError("a YOURJOBS with something that is no job")
+                raise PacketError("a YOURJOBS with something that is not a job")
             if job.queue != name:
                 self._received(sender, name, count)
                 name = job.queue
@@ -186,7 +186,7 @@ class Federation:
                 self._queues.interests.received(sender, queue, count)
 
     def _take_in(self, sender: bytes, new: Job) -> bool:
-        """Queue the job ``new``, which ``sender`` gave, unless it is known or has ended; returns
+        """Queue the job ``new``, which ``sender`` gave, unless it is known or has ended. Returns
         whether it was queued."""
         store = self._store
         replicas = self._replicas
@@ -222,8 +222,8 @@ class Federation:
         return True
 
     def _keep_time(self, job: Job) -> None:
-        """Go on with the retry time of ``job`` where its other holders are: they do not know that
-        it is here, and would queue it again after the time that they count from its creation."""
+        """Keep the retry time of ``job`` in step with its other holders: they do not know that it
+        is here, and count from its creation until they would queue it again."""
         if job.retry and job.delivered is not None and len(job.delivered) > 2:
             first = job.ctime // 1_000_000 + (job.delay + job.retry) * 1000
             if first <= self._machine.now + 2 * WARNING_TIME:
@@ -251,6 +251,6 @@ class Federation:
             self.pause(message.queue, paused)
 
     def flush(self) -> None:
-        """Forget everything: all jobs and queues are gone."""
+        """Start over: all jobs and queues have been forgotten."""
         self.exports.flush()
         self.questions.clear()

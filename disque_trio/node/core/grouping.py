@@ -1,7 +1,7 @@
-"""Puts the jobs of queues into groups where a policy says so (GROUPS), and out of them again.
+"""Puts the jobs of queues into groups where a policy says so (GROUPS), and takes them out again.
 
-A queue follows its policy when somebody wants jobs of it, and in the background. The jobs that it
-has by then move a few hundred a turn.
+A queue follows its policy when somebody wants jobs from it, and in the background. The jobs that it
+then has move by a few hundred per turn.
 """
 
 from itertools import islice
@@ -17,23 +17,23 @@ from disque_trio.node.core.trailers import Trailers
 from disque_trio.resp.reply import Value
 from disque_trio.respserver.machine import Machine
 
-_COMPARED: Final = 100  # queues that are compared with their policies in a turn
-_MOVING: Final = 4  # times 512 jobs that move in a turn
+_COMPARED: Final = 100  # queues to compare with their policies per turn
+_MOVING: Final = 4  # times 512 jobs to move per turn
 
 
 class Grouping:
     """Keeps the queues of one node in groups as their policies say.
 
     Args:
-        machine: whose time and memory account it is.
+        machine: provides the time and memory account.
         policies: of the queues.
         queues: the queues.
-        trailers: say to which group a job belongs.
+        trailers: tell a job's group.
         agenda: when there is something to do.
 
     Attributes:
-        groups: of the queues that have some, by the queue's name.
-        due: when jobs have to be moved, ms; 0: there are none.
+        groups: of the queues that have some, by queue name.
+        due: when jobs have to be moved, in ms; 0: none have to.
     """
 
     def __init__(
@@ -52,11 +52,11 @@ class Grouping:
         self._trailers = trailers
         self._agenda = agenda
         self._moving: dict[bytes, Queue] = {}
-        self._next = 0  # of ``queues``, to be compared with its policy
-        self._left = 0  # how many of them have to be
+        self._next = 0  # index in ``groups`` of the next queue to compare with its policy
+        self._left = 0  # how many are left to compare
 
     def follow(self, queue: Queue) -> None:
-        """Let the jobs of ``queue`` stand in groups if its policy says so, else not."""
+        """Group the jobs of ``queue`` if its policy says so, otherwise ungroup them."""
         wanted = self._policies.of(queue.name).groups
         if queue.groups is None:
             if not wanted:
@@ -85,17 +85,17 @@ class Grouping:
                 break
 
     def _call(self) -> None:
-        """Plan to go on in the next turn, if there is more to do."""
+        """Schedule more work for the next turn, if there is any."""
         self.due = self._machine.now if self._moving or self._left else 0
         self._agenda.call(self.due)
 
     def compare(self) -> None:
-        """Policies have changed: let all queues follow theirs, soon."""
+        """Make all queues follow their policies, which have changed, soon."""
         self._left = len(self.groups)
         self._call()
 
     def go_on(self, now: int) -> None:
-        """Do some of what is to be done now."""
+        """Do some of the due work."""
         if not self.due or self.due > now:
             return
         if self._left:
@@ -104,7 +104,7 @@ class Grouping:
         self._call()
 
     def compare_some(self) -> None:
-        """Let some of the queues follow their policies, and forget those that are gone."""
+        """Make some of the queues follow their policies, and forget those that are gone."""
         names = list(islice(self.groups, self._next, self._next + _COMPARED))
         self._left = max(self._left - _COMPARED, 0)
         self._next = self._next + _COMPARED if len(names) == _COMPARED else 0
@@ -117,7 +117,8 @@ class Grouping:
                 self._moving.pop(name, None)
 
     def release(self, job: Job) -> None:
-        """``job``, which has FLAG_HOLDS_GROUP, has ended, or is about to be queued again."""
+        """Free the group that ``job`` (FLAG_HOLDS_GROUP) holds: it ended or is about to be
+        queued."""
         job.flags &= ~FLAG_HOLDS_GROUP
         groups = self.groups.get(job.queue)
         if groups is not None:
@@ -130,21 +131,21 @@ class Grouping:
             self._all.look_at(queue)
 
     def hold(self, job: Job, here: bool) -> None:
-        """``job`` was taken out of its queue, since a client of this node has it (``here``), or it
-        is another node's turn."""
+        """Hold the group of ``job``, which was taken out of its queue because a client of this node
+        has it (``here``), or because it is another node's turn."""
         groups = self.groups.get(job.queue)
         if groups is not None:
             groups.hold(job, here, self._machine.now)
 
     def left(self, job: Job) -> None:
-        """``job``, which has FLAG_HOLDS_GROUP, is in the queue of another node now."""
+        """Note that ``job``, which has FLAG_HOLDS_GROUP, is now in another node's queue."""
         groups = self.groups.get(job.queue)
         if groups is not None:
             groups.left(job, self._machine.now)
             self._look_at(job.queue)
 
     def waiting(self) -> list[Queue]:
-        """Queues with jobs that clients wait for in vain, since all groups wait."""
+        """Queues whose jobs clients cannot get, because all their groups wait."""
         found = [self._all.by_name.get(name) for name in self.groups]
         return [
             queue
@@ -153,14 +154,14 @@ class Grouping:
         ]
 
     def describe(self, queue: Queue) -> list[Value]:
-        """What QSTAT says of the groups of ``queue``; empty: it has none."""
+        """The groups of ``queue`` as QSTAT shows them; empty: it has none."""
         groups = self.groups.get(queue.name)
         if groups is None:
             return []
         return [b"groups", groups.filled, b"groups-waiting", groups.number_held()]
 
     def flush(self) -> None:
-        """Forget all: there are no jobs any more."""
+        """Forget everything: there are no jobs any more."""
         self.groups.clear()
         self._moving.clear()
         self.due = self._left = 0

@@ -1,4 +1,4 @@
-"""The figures of a node's jobs and queues that INFO shows."""
+"""The figures about jobs and queues that INFO shows."""
 
 from disque_trio.node.core.claims import Claims
 from disque_trio.node.core.dead_letters import DeadLetters
@@ -13,7 +13,7 @@ class Figures:
     """The figures of one node.
 
     Args:
-        store, dead_letters, claims, ticks, topics, deliveries: what is counted.
+        store, dead_letters, claims, ticks, topics, deliveries: have the counts.
     """
 
     def __init__(

@@ -1,8 +1,8 @@
-"""A pattern of queue names that clients want jobs of, and the index of all that are in use.
+"""A pattern of queue names from which clients want jobs, and the index of all patterns in use.
 
-A queue has jobs for a pattern if its name matches (Redis's globs). What is new, or has jobs again,
-is compared with the patterns that begin as its name does, so a thousand that begin differently cost
-no more than one.
+A queue has jobs for a pattern if its name matches (a glob, as in Redis). A queue that is new, or
+has jobs again, is compared only with patterns whose start its name shares, so a thousand patterns
+that begin differently cost no more than one.
 """
 
 import re
@@ -16,17 +16,18 @@ from disque_trio.node.core.queue import Queue
 from disque_trio.respserver.client import Client
 
 MAX_PATTERN: Final = 255  # bytes, as of a topic
-MAX_JOKERS: Final = 32  # stars and classes of a pattern: each makes it dearer
-MAX_NAME: Final = 1_000  # bytes; longer names match stars only
+MAX_JOKERS: Final = 32  # stars and classes in a pattern: each makes it more expensive
+MAX_NAME: Final = 1_000  # bytes; a longer name matches only stars
 
-STANDS_IN: Final = 8  # of a client's ``details``: it is the one of a pattern
+STANDS_IN: Final = 8  # in a client's ``details``: it is a pattern's stand-in
 
 
 class Wish:
-    """What another node wants of a pattern.
+    """The request of another node for jobs by a pattern.
 
     Attributes:
-        jobs: how many more. until: when that is forgotten, ms.
+        jobs: how many more.
+        until: when to forget it, in ms.
     """
 
     __slots__ = ("jobs", "until")
@@ -40,20 +41,21 @@ class Interest:
     """A pattern that is in use on this node.
 
     Attributes:
-        pattern: as clients say it. number: never used again.
-        alone: its number, for queues that only it has found.
-        expression: None: it is not compiled yet, and matches nothing.
-        found: matching queues that have jobs, or had some when they were looked at last; the one
-            that is to be served next comes first.
-        left: how many of these have to be looked at, because clients began to wait, or stopped.
+        pattern: as clients write it.
+        number: never used again.
+        alone: its number, as ``found_by`` of queues that no other pattern has found.
+        expression: the compiled pattern; None: not compiled yet, matches nothing.
+        found: matching queues that have jobs, or had some when last looked at; the one to serve
+            next comes first.
+        left: how many of these to look at, because clients began to wait, or stopped.
         complete_at: the step of the search for queues after which all have been found.
-        clients: those that wait, first come first. stand_in: waits for them in the queues whose
-            jobs cannot be delivered now.
+        clients: those that wait, in the order of their arrival.
+        stand_in: waits for them in the queues whose jobs cannot be delivered now.
         dropped: it is no longer in use.
-        used: when it was wanted last, ms.
-        imports: what this node knows of such jobs elsewhere; None: never asked.
-        asks_at: when other nodes are asked again, ms; 0: they are not.
-        emptied: names of queues that had jobs, some of them.
+        used: when it was last wanted, in ms.
+        imports: what this node knows of such jobs elsewhere; None: it never asked.
+        asks_at: when to ask other nodes again, in ms; 0: never.
+        emptied: names of some of the queues that had jobs.
         wishes: what other nodes want, by their ids.
     """
 
@@ -76,7 +78,7 @@ class Interest:
         self.wishes: dict[bytes, Wish] = {}
 
     def put(self, queue: Queue) -> None:
-        """``queue``, which matches, has jobs."""
+        """Note that ``queue``, which matches, has jobs."""
         if not queue.found_by:
             queue.found_by = self.alone
         elif self.number in queue.found_by:
@@ -86,35 +88,35 @@ class Interest:
         self.found.append(queue)
 
     def drop(self, queue: Queue) -> None:
-        """``queue`` was taken out of ``found``."""
+        """Note that ``queue`` was taken out of ``found``."""
         if len(queue.found_by) == 1:
             queue.found_by = ()
         else:
             queue.found_by = tuple([number for number in queue.found_by if number != self.number])
 
     def is_unused(self, now: int) -> bool:
-        """Whether nobody wants jobs by it at ``now`` (ms)."""
+        """Whether nobody wants jobs by this pattern at ``now`` (ms)."""
         for id in [id for id, wish in self.wishes.items() if wish.until <= now]:
             del self.wishes[id]
         return not self.clients and not self.wishes
 
     def since(self) -> int:
-        """The number of the first wait."""
+        """The number of the wait that began first."""
         for client in self.clients:
             return client.wait_number
         return 0
 
 
 class InterestIndex:
-    """Finds the patterns that a name matches."""
+    """Finds the patterns that match a name."""
 
     def __init__(self) -> None:
         self._by_prefix: dict[bytes, dict[Interest, None]] = {}
-        self._lengths: list[int] = []  # of the prefixes, each once, rising
-        self._counts: dict[int, int] = {}  # of the prefixes of a length
+        self._lengths: list[int] = []  # of the prefixes, sorted, without duplicates
+        self._counts: dict[int, int] = {}  # how many prefixes have a length
 
     def add(self, interest: Interest) -> None:
-        """Compile its pattern, and find it from now on."""
+        """Compile the pattern of ``interest``, and find it from now on."""
         interest.expression = compile_glob(interest.pattern)
         prefix = glob_prefix(interest.pattern)
         interests = self._by_prefix.get(prefix)
@@ -129,7 +131,7 @@ class InterestIndex:
         self._counts[length] += 1
 
     def remove(self, interest: Interest) -> None:
-        """Do not find ``interest`` any more."""
+        """Stop finding ``interest``."""
         if interest.expression is None:
             return
         prefix = glob_prefix(interest.pattern)
@@ -145,7 +147,7 @@ class InterestIndex:
             self._lengths.remove(length)
 
     def matching(self, name: bytes) -> list[Interest]:
-        """The interests whose patterns ``name`` matches."""
+        """The interests whose patterns match ``name``."""
         found: list[Interest] = []
         size = len(name)
         if size > MAX_NAME:
@@ -162,9 +164,9 @@ class InterestIndex:
 
 
 def pattern_problem(pattern: bytes) -> str:
-    """Why ``pattern`` cannot be one of GETJOB; empty: it can."""
+    """Return why ``pattern`` is not valid for GETJOB; empty: it is."""
     if not 0 < len(pattern) <= MAX_PATTERN:
         return f"a pattern must have 1 to {MAX_PATTERN} bytes"
     if pattern.count(b"*") + pattern.count(b"[") > MAX_JOKERS:
-        return f"a pattern may have {MAX_JOKERS} stars and classes"
+        return f"a pattern may have at most {MAX_JOKERS} stars and classes"
     return ""

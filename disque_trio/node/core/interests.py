@@ -1,15 +1,14 @@
 """Jobs by patterns of queue names (GETJOB PATTERN): who wants them, and which queues have some.
 
-Nothing is kept of patterns as long as nobody uses any. A pattern that is new is compared with all
-queues that have jobs, and from then on with each queue that gets some; so it knows where there may
-be jobs (``Interest.found``), and serves these queues in turn. A pattern that nobody has used for a
-minute is forgotten. All that takes long is done in slices: a client waits meanwhile, with NOHANG
-too.
+There is no bookkeeping as long as nobody uses patterns. A new pattern is compared with all queues
+that have jobs, and from then on with each queue that gets some. So it knows where there may be jobs
+(``Interest.found``), and serves these queues in turn. A pattern that nobody has used for a minute
+is forgotten. Long work is done in slices; clients wait meanwhile, even with NOHANG.
 
-A queue whose jobs cannot be delivered now (it is paused, or at its limit) gets the stand-in of a
-pattern among those that wait for it, so all that holds for clients that wait holds here. Whoever
-else wants jobs by patterns may ``take`` some, and ``enter`` and ``forget`` a client: what
-``Deliveries`` would give to a stand-in goes to the first of its clients.
+If the jobs of a queue cannot be delivered now (it is paused, or at its limit), the stand-in of a
+pattern joins the clients that wait for it, so everything works as for them. What ``Deliveries``
+would give to a stand-in goes to the first client of the pattern. Code that wants jobs by patterns
+may ``take`` some, and ``enter`` and ``forget`` a client.
 """
 
 from collections import deque
@@ -32,30 +31,30 @@ from disque_trio.respserver.client import Client
 from disque_trio.respserver.machine import Machine
 
 MAX_INTERESTS: Final = 10_000  # patterns in use
-KEPT: Final = 60_000  # ms that one is known which nobody uses
-SWEEP: Final = 30_000  # ms between looks for these
-SWEPT: Final = 500  # patterns that a turn looks at
-CLEARING: Final = 1_000  # ms between looks for those that can make room
-HASTE: Final = 10_000  # ms that it may take at most to know whether there are jobs
-SLICE: Final = 1_000  # queues with jobs that a turn looks at, about: some 1 ms
-LOOKS: Final = 500  # queues without jobs that can be delivered, and that a GETJOB looks at
-_ASKING: Final = 100  # queues of a pattern that may be asking other nodes about their limits
+KEPT: Final = 60_000  # ms that an unused pattern is kept
+SWEEP: Final = 30_000  # ms between sweeps for these
+SWEPT: Final = 500  # patterns to look at per turn
+CLEARING: Final = 1_000  # ms between attempts to make room for new patterns
+HASTE: Final = 10_000  # ms within which a client must hear whether there are jobs
+SLICE: Final = 1_000  # queues with jobs to look at per turn, roughly: about 1 ms
+LOOKS: Final = 500  # queues without deliverable jobs that a GETJOB looks at
+_ASKING: Final = 100  # queues of a pattern to check for pending questions about their limits
 
 
 class Interests(QueueInterests):
     """The patterns in use on one node.
 
     Args:
-        machine: whose clients they are.
+        machine: has the clients.
         store: the jobs.
         federation: gets jobs from other nodes.
-        questions: tell other nodes, and have the agenda.
+        questions: reach other nodes, and have the agenda.
         peers: the rest of the cluster.
 
     Attributes:
-        by_pattern: all.
-        by_client: the clients that wait, with their patterns.
-        due: when there is something to do, ms; 0: never.
+        by_pattern: all interests.
+        by_client: the waiting clients, with their interests.
+        due: when there is something to do, in ms; 0: never.
         cut_short: the last ``take`` did not look at all queues that have jobs.
     """
 
@@ -81,16 +80,16 @@ class Interests(QueueInterests):
         self._lookout = Lookout(store.queues, peers)
         self._by_number: dict[int, Interest] = {}
         self._number = 0
-        self._hasty: dict[Client, None] = {}  # want to know whether there are jobs
+        self._hasty: dict[Client, None] = {}  # only want to know whether there are jobs
         self._sweep_at = 0
-        self._swept: deque[Interest] = deque()  # to be looked at
-        self._cleared = 0  # when there was no room, ms
+        self._swept: deque[Interest] = deque()  # still to be looked at
+        self._cleared = 0  # when there was last no room, in ms
         questions.answerers[WISH] = self._on_wish
 
     # ---- patterns ---------------------------------------------------------------------------
 
     def make_room(self, patterns: list[bytes]) -> bool:
-        """Whether ``patterns`` can be used besides those that are."""
+        """Whether ``patterns`` can be used in addition to those in use."""
         known = self.by_pattern
         if len(known) + len(patterns) <= MAX_INTERESTS:
             return True
@@ -107,7 +106,7 @@ class Interests(QueueInterests):
         return len(known) + new <= MAX_INTERESTS
 
     def _use(self, pattern: bytes) -> Interest:
-        """The interest of ``pattern``; there must be room for it."""
+        """The interest for ``pattern``; there must be room for it."""
         interest = self.by_pattern.get(pattern)
         if interest is None:
             self._number += 1
@@ -130,7 +129,7 @@ class Interests(QueueInterests):
             self._queues.interests = None
 
     def _sweep(self, now: int) -> None:
-        """Forget what nobody has used for long, and queues that have no jobs any more."""
+        """Forget patterns that nobody has used for long, and queues that have no jobs any more."""
         if self._sweep_at <= now:
             self._sweep_at = now + SWEEP
             self._swept = deque(self.by_pattern.values())
@@ -144,8 +143,8 @@ class Interests(QueueInterests):
     # ---- clients ----------------------------------------------------------------------------
 
     def take(self, patterns: list[bytes], count: int) -> list[Job]:
-        """Deliver up to ``count`` jobs: one of a queue of each pattern, left to right, and again
-        until enough. There must be room for ``patterns``."""
+        """Deliver up to ``count`` jobs: one per pattern, left to right, repeatedly until enough.
+        There must be room for ``patterns``."""
         interests = [self._use(pattern) for pattern in patterns]
         if any(map(self._lookout.is_searching, interests)):
             self._lookout.work(SLICE)
@@ -156,7 +155,7 @@ class Interests(QueueInterests):
             before = len(found)
             for interest in interests:
                 if interest.clients and not self._lookout.is_searching(interest):
-                    continue  # others wait in vain
+                    continue  # other clients wait in vain
                 looks = self._take_one(interest, found, looks)
                 if len(found) == count:
                     return found
@@ -167,8 +166,8 @@ class Interests(QueueInterests):
                 return found
 
     def _take_one(self, interest: Interest, found: list[Job], looks: int) -> int:
-        """Deliver a job of the queue of ``interest`` whose turn it is, if there is one, and look at
-        ``looks`` queues at most; returns how many of these are left."""
+        """Deliver a job from the queue of ``interest`` whose turn it is, if there is one. Looks at
+        up to ``looks`` queues; return how many looks are left."""
         queues = interest.found
         for _ in range(len(queues)):
             if looks <= 0:
@@ -196,7 +195,7 @@ class Interests(QueueInterests):
         return self.cut_short or any(map(self._lookout.is_searching, map(self._use, patterns)))
 
     def in_work(self) -> bool:
-        """Whether there are queues to be looked at for those who wait."""
+        """Whether queues remain to be looked at for waiting clients."""
         return self._lookout.has_work()
 
     def is_asking(self, patterns: list[bytes]) -> bool:
@@ -211,9 +210,9 @@ class Interests(QueueInterests):
     def wait(
         self, client: Client, patterns: list[bytes], timeout: int, details: int, hasty: bool
     ) -> None:
-        """Block ``client`` until a queue that matches one of ``patterns`` has a job, ``timeout`` ms
-        (0: for ever). ``details`` as of ``job_entry_with``. ``hasty``: only until it is known that
-        there is none."""
+        """Block ``client`` until a queue that matches one of ``patterns`` has a job, for at most
+        ``timeout`` ms (0: forever). ``details``: as in ``job_entry_with``. ``hasty``: only until it
+        is known that there is none."""
         self._machine.begin_wait(client, patterns, HASTE if hasty else timeout)
         client.details = details
         if hasty:
@@ -221,7 +220,7 @@ class Interests(QueueInterests):
         self.enter(client, patterns)
 
     def enter(self, client: Client, patterns: list[bytes]) -> None:
-        """Let ``client`` be among those who get jobs of queues that match ``patterns``."""
+        """Make ``client`` one of those that get jobs of queues that match ``patterns``."""
         interests = [self._use(pattern) for pattern in dict.fromkeys(patterns)]
         self.by_client[client] = interests
         for interest in interests:
@@ -232,12 +231,13 @@ class Interests(QueueInterests):
         self._call()
 
     def tell(self, patterns: list[bytes]) -> None:
-        """A client wanted a job in vain, and does not wait: other nodes may have some."""
+        """Tell other nodes that a client wanted a job in vain and does not wait: they may have
+        one."""
         self._wishes.ask([self._use(pattern) for pattern in dict.fromkeys(patterns)], False)
         self._call()
 
     def forget(self, client: Client) -> None:
-        """``client``, which waited, does not any more."""
+        """Forget that ``client`` waits."""
         self._hasty.pop(client, None)
         for interest in self.by_client.pop(client):
             del interest.clients[client]
@@ -252,8 +252,8 @@ class Interests(QueueInterests):
         self._lookout.note(queue)
 
     def first(self, stand_in: Client, queue: Queue) -> Client | None:
-        """The client for which ``stand_in`` waits in ``queue``; others that wait there come before
-        its next one. None: there is none any more."""
+        """The client for which ``stand_in`` waits in ``queue``; the stand-in goes to the end of the
+        line there. None: no client is left."""
         del queue.waiters[stand_in]
         interest = self._by_number.get(stand_in.id)
         if interest is not None:
@@ -263,7 +263,7 @@ class Interests(QueueInterests):
         return None
 
     def served(self, queue: Queue) -> None:
-        """All that can be delivered of ``queue`` to clients that wait has been."""
+        """Note that everything deliverable from ``queue`` went to waiting clients."""
         if not queue.length:
             for number in queue.found_by:
                 interest = self._by_number.get(number)
@@ -279,7 +279,7 @@ class Interests(QueueInterests):
     # ---- time -------------------------------------------------------------------------------
 
     def _call(self) -> None:
-        """Plan when to go on."""
+        """Schedule the next ``go_on``."""
         if self._hasty or self._swept or self._lookout.has_work():
             self.due = self._machine.now
         elif self.by_pattern:
@@ -292,7 +292,7 @@ class Interests(QueueInterests):
         """Do some of what is due at ``now``."""
         if not self.due or self.due > now:
             return
-        # What was found last time has been delivered meanwhile.
+        # What the last slice found has been delivered meanwhile.
         for client in list(self._hasty):
             if not any(map(self._lookout.is_searching, self.by_client[client])):
                 self._machine.time_out(client)
@@ -317,7 +317,7 @@ class Interests(QueueInterests):
         self._call()
 
     def _on_wish(self, sender: bytes, fields: list[Field]) -> list[Field] | None:
-        """Clients of another node wait by patterns. Raises FieldsError."""
+        """Handle that clients of another node wait by pattern. Raises ``FieldsError``."""
         time, wanted = read_wishes(fields)
         if not self.make_room(list(wanted)):
             return None
@@ -337,5 +337,5 @@ class Interests(QueueInterests):
     # ---- the rest ---------------------------------------------------------------------------
 
     def flush(self) -> None:
-        """All jobs and queues are forgotten, and no client waits."""
+        """Start over: all jobs and queues have been forgotten, and no client waits."""
         self._lookout.flush(list(self.by_pattern.values()))

@@ -1,6 +1,6 @@
 """Jobs: their fields, their states and their ids.
 
-Owns the fields of a job and the format of its id; what happens to jobs is ``store``'s.
+Defines the fields of a job and the format of its id; ``store`` changes jobs.
 """
 
 from base64 import b64encode
@@ -14,11 +14,11 @@ if TYPE_CHECKING:
     from mypy_extensions import i16, i32, i64, u8
 
 
-WAIT_REPL: Final = 0  # waits for its copies to be confirmed; its producer waits with it
-ACTIVE: Final = 1  # held, not in a queue: delayed, delivered, or a copy
-QUEUED: Final = 2  # held and in the queue of this node
-ACKED: Final = 3  # processed; kept until all copies are known to be
-GONE: Final = 4  # left the memory of this node; never seen on the wire
+WAIT_REPL: Final = 0  # its copies are not confirmed yet, and its producer waits for that
+ACTIVE: Final = 1  # held, but not in a queue: delayed, delivered, or a copy
+QUEUED: Final = 2  # held, and in the queue of this node
+ACKED: Final = 3  # acknowledged; kept until all holders are known to have heard of it
+GONE: Final = 4  # no longer in the memory of this node; never sent on the wire
 
 STATE_NAMES: Final = [b"wait-repl", b"active", b"queued", b"acked"]
 
@@ -26,24 +26,24 @@ FLAG_QUEUED_BEFORE: Final = 1  # the next time in the queue is a further deliver
 FLAG_WILLQUEUE: Final = 2  # tell the other holders 500 ms before it is queued again
 FLAG_DELIVERED: Final = 4  # a client (or another node) got it from here
 FLAGS_PRIORITY: Final = 112  # three bits: how urgent it is (see ``priority_of``)
-FLAG_TRAILER: Final = 128  # has more than C Disque has fields for (see ``trailers``)
+FLAG_TRAILER: Final = 128  # has fields that C Disque does not have (see ``trailers``)
 FLAG_RESERVED: Final = 256  # at-most-once, made elsewhere: only its creator may have it queued
-FLAG_PAUSED: Final = 512  # not to be queued again before its time, which others were told
-FLAG_NACKED: Final = 1024  # it is paused since a worker handed it back
+FLAG_PAUSED: Final = 512  # must not be queued before its time, which the other holders know
+FLAG_NACKED: Final = 1024  # paused because a worker handed it back
 FLAG_WATCHED: Final = 2048  # somebody waits for its end (see ``job_waits``)
-FLAG_END_UNKNOWN: Final = 4096  # it has ended, but this node was not told how
-FLAG_IN_HAND: Final = 8192  # a client has it, which is counted (see ``limits``, ``consumers``)
-FLAG_HOLDS_GROUP: Final = 16384  # the others of its group wait for it (see ``job_groups``)
+FLAG_END_UNKNOWN: Final = 4096  # it has ended, but this node does not know how
+FLAG_IN_HAND: Final = 8192  # counted as held by a client (see ``limits``, ``consumers``)
+FLAG_HOLDS_GROUP: Final = 16384  # the rest of its group waits for it (see ``job_groups``)
 FLAGS_HOLDING: Final = 24576  # FLAG_IN_HAND, FLAG_HOLDS_GROUP
-# Its end may be more than that of other jobs: FLAG_TRAILER, FLAG_WATCHED, FLAG_END_UNKNOWN,
+# There is more to do when such a job ends: FLAG_TRAILER, FLAG_WATCHED, FLAG_END_UNKNOWN,
 # FLAGS_HOLDING.
 FLAGS_OF_ENDS: Final = 30848
 
-# In files and on the bus flags have 8 bits; what is above them never leaves this node.
-FLAGS_CARRIED: Final = 0b0111_1000  # of C Disque or not, they go wherever the job goes
+# In files and on the bus, flags have 8 bits; higher bits never leave this node.
+FLAGS_CARRIED: Final = 0b0111_1000  # go wherever the job goes, whether C Disque has them or not
 FLAGS_ON_BUS: Final = FLAG_QUEUED_BEFORE | FLAGS_CARRIED
 FLAGS_FROM_FILES: Final = FLAG_QUEUED_BEFORE | FLAG_DELIVERED | FLAGS_CARRIED
-FLAGS_IN_FILES: Final = 0b0111_1111  # FLAG_TRAILER where the trailer goes as well
+FLAGS_IN_FILES: Final = 0b0111_1111  # and FLAG_TRAILER if the trailer goes along
 
 MAX_PRIORITY: Final = 7
 
@@ -55,15 +55,15 @@ DEFAULT_REPLICATE: Final = 3  # copies, in a cluster that is large enough
 DEFAULT_TTL: Final = 86_400  # s
 DEFAULT_RETRY: Final = 300  # s
 
-# What a job costs beside its body, bytes: the record with its numbers, its id, its places in
-# the registry, in the timers and in a queue. Measured on CPython 3.11 (resident memory of a
-# node that holds a million jobs): 460 to 490 uncompiled, 310 to 330 compiled. One number for both,
-# so that a node does not hold more than it should in either form.
+# What a job costs in addition to its body, in bytes: the record with its numbers, its id, its
+# places in the registry, the timers and a queue. Measured on CPython 3.11 (resident memory of a
+# node with a million jobs): 460 to 490 uncompiled, 310 to 330 compiled. Both builds use the same
+# number, so that neither holds more than it should.
 JOB_OVERHEAD: Final = 480
 
 
-# No job refers to what refers to it, so the collector need not know of jobs, which saves its 16
-# bytes before each. That holds for the compiled form; Python itself cannot be told.
+# Jobs are never part of a reference cycle, so the garbage collector need not track them, which
+# saves its 16-byte header. Only the compiled build can say so.
 @mypyc_attr(acyclic=True)
 class Job:
     """One job as this node holds it.
@@ -71,24 +71,25 @@ class Job:
     Attributes:
         id: 40 bytes, see ``JobIds``.
         queue: name of its queue.
-        body: what the producer sent; None only for an acknowledged job that was never seen.
+        body: what the producer sent; None only for an acknowledged job that was never seen here.
         state: WAIT_REPL, ACTIVE, QUEUED, ACKED or GONE.
         flags: FLAG_* bits.
         repl: copies that the producer asked for.
-        ctime: creation, ms since the epoch times a million, strictly rising per node.
-        etime: when it expires, s since the epoch.
-        delay: s before it is queued first.
-        retry: s after which it is queued again unless acknowledged, 0: never (at most once).
-        nacks, deliveries: negative acknowledges; deliveries beyond the first for other reasons.
-        qtime: when it is queued (again), ms since the epoch, 0: never.
-        awake: when the timers look at it next, ms since the epoch, 0: not in the timers.
+        ctime: creation, in ms since the epoch times a million; strictly increasing per node.
+        etime: when it expires, in s since the epoch.
+        delay: s before it is first queued.
+        retry: s after which it is queued again unless acknowledged; 0: never (at most once).
+        nacks, deliveries: negative acknowledgements; further deliveries for other reasons.
+        qtime: when it is queued (again), in ms since the epoch; 0: never.
+        awake: when the timers look at it next, in ms since the epoch; 0: not in the timers.
         dump: number of the last dump that it is in.
-        slot: its place in the timers' bucket.
-        delivered: nodes that may hold a copy, this one mostly among them; None: this one alone.
-            Empty for an acknowledge of a job that was never seen here.
-        confirmed: nodes that confirmed what is asked at the moment: that they hold a copy
-            (WAIT_REPL) or that they know of the acknowledge (ACKED). None: none.
-        gc_retry: attempts so far to bring the acknowledge to all holders.
+        slot: its index in the timers' bucket.
+        taker: id of the client that this node last delivered it to; 0: none since the node started.
+        delivered: nodes that may hold a copy, usually including this one; None: only this one.
+            Empty for an acknowledgement of a job that was never seen here.
+        confirmed: nodes that have confirmed what is being asked: that they hold a copy
+            (WAIT_REPL), or that they know of the acknowledgement (ACKED). None: none.
+        gc_retry: attempts so far to tell all holders of the acknowledgement.
     """
 
     __slots__ = (
@@ -111,6 +112,7 @@ class Job:
         "retry",
         "slot",
         "state",
+        "taker",
     )
 
     def __init__(
@@ -125,32 +127,33 @@ class Job:
         retry: int,
         dump: int = 0,
     ) -> None:
-        # Compiled, numbers of a known width stand in the record itself. The order is that of the
-        # record: pointers first, the narrowest last, so that there are no gaps.
+        # Compiled, numbers of a known width are stored in the record itself, in this order:
+        # pointers first and the narrowest last leaves no gaps.
         self.id = id
         self.queue = queue
         self.body = body
         self.delivered: tuple[bytes, ...] | None = None
         self.confirmed: list[bytes] | None = None
-        self.ctime = ctime  # a damaged file may hold one of 64 bits
+        self.ctime = ctime  # not i64: a damaged file may contain one of 64 bits
         self.etime: i64 = etime
         self.delay: i64 = delay
         self.retry: i64 = retry
         self.qtime: i64 = 0
         self.awake: i64 = 0
+        self.taker: i64 = 0
         self.slot: i32 = 0
         self.dump: i32 = dump
         self.repl: i32 = repl
         self.nacks: i32 = 0
         self.deliveries: i32 = 0
-        self.flags: i16 = 0  # signed: ~FLAG is
+        self.flags: i16 = 0  # signed, because ~FLAG is
         self.state: u8 = ACTIVE
         self.gc_retry: u8 = 0
 
 
 def read_job(found: SerialJob, queue: bytes, etime: int, ctime: int, dump: int) -> Job:
-    """The job ``found``, which was read from elsewhere, ACTIVE; what is said of it differently here
-    is given, as in ``Job``."""
+    """The job ``found``, ACTIVE, as read from a file or packet; the other arguments, as in ``Job``,
+    override what it says."""
     delay = found.delay
     retry = found.retry
     job = Job(found.id, queue, found.body, found.repl, ctime, etime, delay, retry, dump)
@@ -160,7 +163,7 @@ def read_job(found: SerialJob, queue: bytes, etime: int, ctime: int, dump: int) 
 
 
 def priority_of(job: Job) -> int:
-    """How urgent ``job`` is: from 7, which is delivered first, to 0, as C Disque's jobs are."""
+    """Return the priority of ``job``: 7 is delivered first; jobs of C Disque have 0."""
     return (job.flags & FLAGS_PRIORITY) >> 4
 
 
@@ -173,13 +176,13 @@ class JobIds:
     """Makes the ids of one node: ``D-`` node ``-`` random ``-`` ttl.
 
     node is the first 8 characters of the node's id; random is 144 bits in base64; ttl is the
-    time to live in whole minutes, 4 hex digits, its lowest bit set for jobs that are delivered
-    at least once and clear for those delivered at most once (retry 0). So a node can tell when
-    an id that it never saw may be forgotten, and whether an acknowledge for it matters.
+    time to live in whole minutes, as 4 hex digits. Its lowest bit is set for jobs that are
+    delivered at least once, and clear for those delivered at most once (retry 0). So a node can
+    tell when it may forget an id that it never saw, and whether an acknowledgement for it matters.
 
     Args:
         node_id: 40 bytes.
-        entropy: called with a number of bytes, returns so many random ones.
+        entropy: takes a number, returns that many random bytes.
     """
 
     _POOLED = 256
@@ -194,14 +197,14 @@ class JobIds:
         self._ending = b""  # of the last id
 
     def make(self, ttl: int, retry: int) -> bytes:
-        """A new id for a job that lives ``ttl`` s and is retried every ``retry`` s."""
+        """Return a new id for a job that lives ``ttl`` s and is retried every ``retry`` s."""
         if ttl != self._last_ttl or (retry == 0) != self._last_once:
             self._last_ttl = ttl
             self._last_once = retry == 0
             self._ending = _id_ending(ttl, retry)
         start = self._used
         if start == len(self._pool):
-            # One call for many: 18 bytes are 24 characters without padding.
+            # One call for many ids: 18 bytes make 24 characters without padding.
             self._pool = b64encode(self._entropy(18 * self._POOLED))
             start = 0
         self._used = start + 24
@@ -209,7 +212,7 @@ class JobIds:
 
 
 def id_minutes(id: bytes) -> int:
-    """The time to live of a job, rounded down to minutes, from its id; -1: it has none."""
+    """A job's time to live, rounded down to minutes, from its id; -1: the id does not tell."""
     try:
         return int(id[36:40], 16)
     except ValueError:
@@ -217,6 +220,6 @@ def id_minutes(id: bytes) -> int:
 
 
 def _id_ending(ttl: int, retry: int) -> bytes:
-    """The end of an id, which tells how long its job lives and whether it is retried."""
+    """The end of an id, which encodes how long its job lives and whether it is retried."""
     minutes = min(ttl // 60, MAX_ID_MINUTES)
     return b"-%04x" % (minutes | 1 if retry else minutes & ~1)

@@ -1,11 +1,11 @@
-"""The jobs of one queue by their groups (ADDJOB GROUP), which are served in turn.
+"""The jobs of one queue by group (ADDJOB GROUP). The groups are served in turn.
 
-Jobs without a group are one group together. Within a group the order is that of a queue. With
-``fifo`` a group waits while one of its jobs, which was taken out, may come back: until that has
-ended, or is queued here again. One that went to another node keeps back only those that come after
-it in the order of the group: what is first of all can be delivered on whichever node it is. Nodes
-do not agree on that order to the millisecond, so they may wait for each other; whatever lies in
-a queue elsewhere for half its retry time is not waited for any longer.
+All jobs without a group form one group. Within a group, the order is that of a queue. With
+``fifo``, a group waits while a job that was taken out of it may come back: until the job has ended,
+or is queued here again. A job that went to another node holds back only the jobs that come after it
+in the order of the group, so the first of all can be delivered on whichever node it is. Nodes do
+not agree on that order to the millisecond, so they may wait for each other; therefore a job that
+has been in a queue elsewhere for half its retry time is no longer waited for.
 """
 
 from collections import OrderedDict
@@ -17,10 +17,10 @@ from disque_trio.node.core.queue import Groups, Queue
 from disque_trio.node.core.trailers import Trailers
 from disque_trio.respserver.memory import Memory
 
-# What a group costs beside its jobs and its name, bytes.
+# What a group costs in addition to its jobs and its name, in bytes.
 GROUP_OVERHEAD: Final = 1_000
 
-_BEFORE_ALL: Final = (-8, 0, b"")  # the place of a job that keeps back all others
+_BEFORE_ALL: Final = (-8, 0, b"")  # the place of a job that holds back all others
 
 
 def _place(job: Job) -> tuple[int, int, bytes]:
@@ -32,9 +32,9 @@ class Group:
     """The queued jobs of one group.
 
     Attributes:
-        jobs: in their order; it has the name of the group.
+        jobs: in order; this queue has the name of the group.
         held_by: the jobs for which it waits, by id.
-        in_turn: it has a place among those that are served in turn.
+        in_turn: whether it is among the groups that are served in turn.
     """
 
     __slots__ = ("held_by", "in_turn", "jobs")
@@ -58,9 +58,9 @@ class Hold:
     """A job for which its group waits.
 
     Attributes:
-        group: as named.
-        place: it keeps back the jobs of the group that come after it in the order of these.
-        since: when it went to another node, ms.
+        group: the group.
+        place: holds back the jobs that come after it in the order of the group.
+        since: when it went to another node, in ms.
     """
 
     __slots__ = ("group", "place", "since")
@@ -75,9 +75,9 @@ class JobGroups(Groups):
     """The groups of one queue.
 
     Args:
-        trailers: say to which group a job belongs.
-        memory: the account that the groups are counted in.
-        fifo: one job of a group is out at a time.
+        trailers: tell a job's group.
+        memory: the account that includes the groups.
+        fifo: whether only one job of a group may be out at a time.
 
     Attributes:
         by_name: the groups that have jobs or wait for one.
@@ -92,8 +92,8 @@ class JobGroups(Groups):
         self.fifo = fifo
         self._trailers = trailers
         self._memory = memory
-        # All of them have jobs, some may wait; a dict that is not ordered by links has to look for
-        # its first entry behind all that were there before.
+        # Groups with jobs, some of which may wait. A plain dict would have to skip all removed
+        # entries to find its first one.
         self._turns: OrderedDict[Group, None] = OrderedDict()
         self._held: dict[bytes, Hold] = {}  # by the id of the job
 
@@ -106,7 +106,7 @@ class JobGroups(Groups):
         self._line_up(group)
 
     def _group_of(self, job: Job) -> Group:
-        """The group of ``job``, which is made if need be."""
+        """The group of ``job``, which is created if it does not exist."""
         name = self._trailers.group(job)
         group = self.by_name.get(name)
         if group is None:
@@ -115,7 +115,7 @@ class JobGroups(Groups):
         return group
 
     def _line_up(self, group: Group) -> None:
-        """Give ``group`` a place in the turns, behind the others, if it can be served."""
+        """Put ``group`` at the end of the turns, if it can be served and is not there."""
         if not group.in_turn and group.is_ready():
             group.in_turn = True
             self._turns[group] = None
@@ -131,7 +131,7 @@ class JobGroups(Groups):
         return None
 
     def _pass_over(self, group: Group) -> None:
-        """``group``, which is in turn, is not any more."""
+        """Take ``group`` out of the turns."""
         group.in_turn = False
         del self._turns[group]
 
@@ -165,8 +165,8 @@ class JobGroups(Groups):
         self._held[job.id] = group.held_by[job.id] = Hold(group, place, since)
 
     def hold(self, job: Job, here: bool, now: int) -> None:
-        """``job`` was removed at ``now`` (ms) although it has not ended. ``here``: a client of
-        this node has it."""
+        """Hold the group of ``job``, which was removed at ``now`` (ms) although it has not ended.
+        ``here``: a client of this node has it."""
         if self.fifo and job.retry:
             self._hold(self._group_of(job), job, _BEFORE_ALL if here else _place(job), now)
 
@@ -192,7 +192,7 @@ class JobGroups(Groups):
             self.filled -= 1
 
     def release(self, job: Job) -> None:
-        """``job``, which was taken out, has ended, or is about to be queued again."""
+        """Stop waiting for ``job``, which has ended, or is about to be queued again."""
         hold = self._held.pop(job.id, None)
         if hold is not None:
             del hold.group.held_by[job.id]
@@ -200,7 +200,7 @@ class JobGroups(Groups):
             self._forget_unused(hold.group)
 
     def left(self, job: Job, now: int) -> None:
-        """``job``, which was taken out, is in the queue of another node at ``now`` (ms)."""
+        """Note that ``job``, which was taken out, is in another node's queue at ``now`` (ms)."""
         hold = self._held.get(job.id)
         if hold is None:
             return
@@ -215,7 +215,7 @@ class JobGroups(Groups):
         return len(self._held)
 
     def set_fifo(self, fifo: bool) -> None:
-        """Change ``fifo``. No group waits for what is out already."""
+        """Change ``fifo``. No group goes on waiting for jobs that are out."""
         self.fifo = fifo
         held, self._held = self._held, {}
         for hold in held.values():
@@ -232,7 +232,7 @@ class JobGroups(Groups):
         return self._by_turns(True)
 
     def _by_turns(self, backwards: bool) -> Iterator[Job]:
-        """One job of each group in turn, and again until there are no more."""
+        """One job of each group in turn, repeatedly until there are no more."""
         lines: list[Iterator[Job]] = []
         for group in self._in_order():
             jobs = group.jobs.last_to_first() if backwards else group.jobs.first_to_last()
@@ -250,7 +250,7 @@ class JobGroups(Groups):
             lines = left
 
     def _in_order(self) -> Iterator[Group]:
-        """The groups that can be served, in turn, then those that wait."""
+        """The groups that can be served, in turn, then the waiting ones."""
         yield from self._turns
         for group in self.by_name.values():
             if not group.in_turn:

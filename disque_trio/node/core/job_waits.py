@@ -1,11 +1,12 @@
-"""Makes clients wait until jobs have ended (WAITJOB), also jobs that other nodes hold.
+"""Makes clients wait until jobs have ended (WAITJOB), including jobs that other nodes hold.
 
 For a job that this node holds, a flag says that somebody waits, and ``JobWaits`` hears of its end.
-For any other job all nodes are asked (a question of the kind OUTCOME). Who knows how it ended says
-so; who holds it says that it has not ended, remembers the asking node for a while, and tells it
-when it ends (ENDED). That may get lost, and jobs move: so the question is asked again, every second
-at first, as long as somebody waits. Where nobody knows anything twice in a row, the job is gone:
-once is not enough, it may have been on its way from one node to another.
+About any other job, all nodes are asked (a question of the kind OUTCOME). A node that knows how it
+ended says so. A node that holds it says that it has not ended, remembers the asking node for a
+while, and tells it when the job ends (ENDED). That message may get lost, and jobs move: so the
+question is repeated, every second at first, as long as somebody waits. If no node knows anything
+twice in a row, the job is gone. Once is not enough: it may have been on its way from one node to
+another.
 """
 
 from typing import Final
@@ -29,31 +30,32 @@ from disque_trio.protocol.serialjob import is_job_id
 from disque_trio.resp.reply import Value, encode
 from disque_trio.respserver.client import Client
 
-MOST_IDS: Final = 1_000  # that one WAITJOB may name, and one question
+MOST_IDS: Final = 1_000  # that one WAITJOB, or one question, may name
 FIRST_GAP: Final = 1_000  # ms between questions about a job, doubled each time
 MAX_GAP: Final = 4_000
-AGAIN: Final = 100  # ms after which it is asked once more where nobody knew anything
-PATIENCE: Final = 900  # ms until a node that has not answered is silent
-WATCHED_FOR: Final = 3 * MAX_GAP  # ms for which a node that asked is told when the job ends
-MOST_TOLD: Final = 1_000_000  # bytes of results in one answer; a single one may have as many
+AGAIN: Final = 100  # ms until the question is repeated if no node knew anything
+PATIENCE: Final = 900  # ms until a node that has not answered counts as silent
+WATCHED_FOR: Final = 3 * MAX_GAP  # ms for which an asking node is notified when the job ends
+MOST_TOLD: Final = 1_000_000  # bytes of results in one answer; a single result may have as many
 
-# Fields of questions, answers and news about jobs that end, beside the ticket (1).
+# Fields of questions, answers and news about jobs that end, besides the ticket (1).
 _IDS: Final = 2
 _OUTCOME: Final = 3
 
-# What is said of a job in the place of how it ended.
+# Used instead of how a job ended.
 _PENDING: Final = 16
 _MORE: Final = 17  # known, but the answer is full: ask again
-_HEARSAY: Final = 32  # added to how it ended: from a client, this node never had the job
+_HEARSAY: Final = 32  # added to how it ended: a client said so, this node never had the job
 
 _PENDING_NAME: Final = b"pending"
 
 
 class JobWait:
-    """One WAITJOB that waits.
+    """A waiting WAITJOB.
 
     Attributes:
-        ids: the jobs, in the order of the request. ended: what is known of them so far.
+        ids: the jobs, in the order of the request.
+        ended: what is known of them so far.
         left: how many different ones have not ended.
     """
 
@@ -63,7 +65,7 @@ class JobWait:
         self.left = 0
 
     def reply(self, resp: int) -> bytes:
-        """The jobs with their states and results, for the protocol version ``resp``."""
+        """The reply: the jobs with their states and results, for the protocol version ``resp``."""
         found: list[Value] = []
         for id in self.ids:
             outcome = self.ended.get(id)
@@ -79,11 +81,11 @@ class Awaited:
 
     Attributes:
         clients: those that wait.
-        due: when other nodes are asked, ms; 0: not until something happens, since this node holds
-            the job, or they are being asked.
-        gap: ms until they are asked once more.
-        misses: how often nobody knew anything.
-        hearsay: what is said to have become of it by nodes that never had it.
+        due: when to ask other nodes, in ms; 0: not until something happens, since this node
+            holds the job, or they are being asked.
+        gap: ms until they are asked again.
+        misses: how often no node knew anything.
+        hearsay: what became of it according to nodes that never had it.
     """
 
     def __init__(self) -> None:
@@ -95,7 +97,7 @@ class Awaited:
 
 
 class Round:
-    """One question about some jobs to all nodes; ``waits`` takes what they say."""
+    """One question about some jobs to all nodes; ``waits`` takes the answers."""
 
     def __init__(self, waits: "JobWaits", ids: list[bytes]) -> None:
         self.ids = ids
@@ -106,7 +108,7 @@ class Round:
         self._waits = waits
 
     def heard(self, question: Question) -> None:
-        """Read what has been answered since. Raises FieldsError."""
+        """Read the answers that arrived since the last call. Raises ``FieldsError``."""
         malformed: FieldsError | None = None
         for node, fields in question.answers.items():
             if node not in self._read:
@@ -124,17 +126,17 @@ class Round:
 
 
 class JobWaits(Watch):
-    """The clients of one node, and the other nodes, that wait for the end of jobs.
+    """The clients of one node, and the other nodes, that wait for jobs to end.
 
     Args:
         store: the jobs, and how they ended.
-        questions: asks the other nodes.
-        notices: what leaves at the end of the turn.
+        questions: asks other nodes.
+        notices: for other nodes, at the end of the turn.
         peers: the rest of the cluster.
 
     Attributes:
-        by_client: the WAITJOBs that wait.
-        due: when to ask other nodes next, ms; 0: not until something happens.
+        by_client: the waiting WAITJOBs.
+        due: when to ask other nodes next, in ms; 0: not until something happens.
     """
 
     def __init__(
@@ -149,7 +151,7 @@ class JobWaits(Watch):
         self._notices = notices
         self._peers = peers
         self._awaited: dict[bytes, Awaited] = {}
-        self._nodes: dict[bytes, dict[bytes, int]] = {}  # which to tell, and until when, by job
+        self._nodes: dict[bytes, dict[bytes, int]] = {}  # by job: the nodes to tell, until when
         store.outcomes.watch = self
         questions.answerers[OUTCOME] = self._answer
         questions.answerers[ENDED] = self._on_ended
@@ -157,7 +159,7 @@ class JobWaits(Watch):
     # ---- clients ----------------------------------------------------------------------------
 
     def look(self, ids: list[bytes]) -> JobWait:
-        """What this node knows of the jobs ``ids``."""
+        """Return what this node knows of the jobs ``ids``."""
         wait = JobWait(ids)
         recent = self._outcomes.recent()
         for id in ids:
@@ -173,15 +175,14 @@ class JobWaits(Watch):
         return wait
 
     def _known(self, id: bytes, recent: Recent) -> Outcome | None:
-        """How the job ``id`` ended, as far as this node had it; None: it has not, or that is not
-        known."""
+        """Return how the job ``id`` ended; None: it has not ended, or this node does not know."""
         job = self._store.jobs.get(id)
         if job is None:
             return self._outcomes.of(id, recent)
         return None if job.delivered == () else self._outcomes.of_held(job)
 
     def begin(self, client: Client, wait: JobWait) -> None:
-        """``client``, which is blocked from now on, waits for what ``wait`` says."""
+        """Make ``client``, which is blocked from now on, wait for the jobs of ``wait``."""
         self.by_client[client] = wait
         for id in wait.ids:
             if id not in wait.ended:
@@ -194,7 +195,7 @@ class JobWaits(Watch):
         self.tick(self._machine.now)
 
     def _watch(self, id: bytes) -> bool:
-        """See to it that the end of the job ``id`` is told; False: this node does not hold it."""
+        """Make sure to hear of the end of the job ``id``; False: this node does not hold it."""
         job = self._store.jobs.get(id)
         if job is None or job.state >= ACKED:
             return False
@@ -202,7 +203,7 @@ class JobWaits(Watch):
         return True
 
     def forget(self, client: Client) -> None:
-        """``client`` does not wait any more."""
+        """Stop waiting for ``client``."""
         wait = self.by_client.pop(client)
         for id in wait.ids:
             awaited = self._awaited.get(id)
@@ -231,7 +232,7 @@ class JobWaits(Watch):
         if outcome.kind == endings.GONE:
             awaited = self._awaited.get(id)
             if awaited is not None:
-                self._ask_at(awaited, self._machine.now)  # others may know more
+                self._ask_at(awaited, self._machine.now)  # other nodes may know more
         else:
             self._resolve(id, outcome)
         nodes = self._nodes.pop(id, None)
@@ -244,7 +245,7 @@ class JobWaits(Watch):
     # ---- asking other nodes -----------------------------------------------------------------
 
     def _ask_at(self, awaited: Awaited, due: int) -> None:
-        """Ask other nodes about ``awaited`` at ``due``, ms."""
+        """Schedule a question to other nodes about ``awaited`` at ``due`` (ms)."""
         awaited.due = due
         self._questions.agenda.call(due)
         if self.due == 0 or due < self.due:
@@ -281,7 +282,7 @@ class JobWaits(Watch):
                 self.end_round(round, False)
 
     def read_answer(self, round: Round, value: bytes) -> None:
-        """Take what another node says of one job of ``round``. Raises FieldsError."""
+        """Take another node's statement about one job of ``round``. Raises ``FieldsError``."""
         id, kind, result = _unpack(value)
         if kind == _PENDING:
             round.pending.add(id)
@@ -295,12 +296,13 @@ class JobWaits(Watch):
             self._resolve(id, Outcome(_ending(kind), result))
 
     def end_round(self, round: Round, silent: bool) -> None:
-        """All that could be asked in ``round`` have answered, or, ``silent``, not all of them."""
+        """Go on after ``round``: all nodes that could be asked have answered, or, if ``silent``,
+        not all of them."""
         now = self._machine.now
         for id in round.ids:
             awaited = self._awaited.get(id)
             if awaited is None or awaited.due or self._watch(id):
-                continue  # it has ended, or is here, or something happened meanwhile
+                continue  # it has ended, is here now, or something else happened meanwhile
             if id in round.more:
                 self._ask_at(awaited, now)
             elif id in round.pending or silent:
@@ -314,16 +316,16 @@ class JobWaits(Watch):
                 self._ask_at(awaited, now + AGAIN)
 
     def _hearsay(self, id: bytes, awaited: Awaited) -> Outcome:
-        """What became of a job that no node had, or has any more: what a client said."""
+        """The outcome of a job that no node had or still has: what a client said."""
         job = self._store.jobs.get(id)
         if job is not None:
             return self._outcomes.of_held(job) or GONE
         return awaited.hearsay or GONE
 
-    # ---- what other nodes say ---------------------------------------------------------------
+    # ---- from other nodes -------------------------------------------------------------------
 
     def _answer(self, sender: bytes, fields: list[Field]) -> list[Field] | None:
-        """Answer a question of ``sender`` about jobs. Raises FieldsError."""
+        """Answer a question of ``sender`` about jobs. Raises ``FieldsError``."""
         now = self._machine.now
         answer: list[Field] = []
         told = 0
@@ -353,7 +355,8 @@ class JobWaits(Watch):
         return answer
 
     def _on_ended(self, sender: bytes, fields: list[Field]) -> list[Field] | None:
-        """A node that holds a job, or did, tells what became of it. Raises FieldsError."""
+        """Handle ENDED: a node that holds or held a job tells its outcome. Raises
+        ``FieldsError``."""
         for type, value in fields:
             if type == _OUTCOME:
                 id, kind, result = _unpack(value)
@@ -369,12 +372,12 @@ class JobWaits(Watch):
     # ---- the rest ---------------------------------------------------------------------------
 
     def flush(self) -> None:
-        """Forget the nodes that wait: all jobs are gone. They ask again."""
+        """Forget the nodes that wait: all jobs are gone. They will ask again."""
         self._nodes.clear()
 
 
 def _pack(id: bytes, kind: int, result: bytes | None) -> bytes:
-    """What is said of one job."""
+    """Serialise the outcome of one job."""
     texts = [id, pack_number(kind)]
     if result is not None:
         texts.append(result)
@@ -382,7 +385,7 @@ def _pack(id: bytes, kind: int, result: bytes | None) -> bytes:
 
 
 def _unpack(value: bytes) -> tuple[bytes, int, bytes | None]:
-    """The id of a job, what is said of it, and its result. Raises FieldsError."""
+    """The id of a job, its outcome, and its result. Raises ``FieldsError``."""
     texts = unpack_texts(value)
     if len(texts) < 2:
         raise FieldsError("malformed outcome of a job")
@@ -390,7 +393,7 @@ def _unpack(value: bytes) -> tuple[bytes, int, bytes | None]:
 
 
 def _ending(kind: int) -> int:
-    """``kind`` if it is how a job can end. Raises FieldsError."""
+    """Return ``kind`` if a job can end that way. Raises ``FieldsError``."""
     if not 0 < kind <= endings.GONE:
         raise FieldsError(f"unknown ending {kind}")
     return kind

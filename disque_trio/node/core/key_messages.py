@@ -1,5 +1,5 @@
-"""What nodes say to each other about keys of ADDJOB UNIQUE: questions of the kind CLAIM, some of
-which nobody answers, and their answers."""
+"""Messages between nodes about keys of ADDJOB UNIQUE: questions of the kind CLAIM, some of which
+have no answer, and their answers."""
 
 from typing import Final
 
@@ -15,9 +15,9 @@ from disque_trio.protocol.fields import (
 )
 
 # What a node says.
-CLAIM: Final = 1  # may this job have the key? Answered by a Vote
-ASK: Final = 2  # what do you know of this job? Answered by a Vote
-CANCEL: Final = 3  # forget your copy of this job, which was not added. Answered by a Vote
+CLAIM: Final = 1  # may this job have the key? Answered by a ``Vote``
+ASK: Final = 2  # what do you know of this job? Answered by a ``Vote``
+CANCEL: Final = 3  # forget your copy of this job: it was not added. Answered by a ``Vote``
 WITHDRAW: Final = 4  # this job does not want the key
 SAY_ADDED: Final = 5  # this job was added
 FREE: Final = 6  # this job has ended
@@ -25,12 +25,12 @@ BURY: Final = 7  # take no copy of this job
 
 # What a node knows of a job.
 NOTHING: Final = 0
-ADDING: Final = 1  # it is about to add it
-HELD: Final = 2  # it holds it, and it has not ended
-ENDED: Final = 3  # it knows that it has ended
-REFUSED: Final = 4  # it was given up: it does not hold it, and takes no copy of it any more
+ADDING: Final = 1  # it is about to add the job
+HELD: Final = 2  # it holds the job, which has not ended
+ENDED: Final = 3  # it knows that the job has ended
+REFUSED: Final = 4  # the job was given up: it does not hold it, and will not take a copy
 
-_BODY: Final = 2  # the type of the only field; that of the ticket is lower
+_BODY: Final = 2  # type of the only field besides the ticket, whose type is lower
 
 
 class KeyMessage:
@@ -38,10 +38,11 @@ class KeyMessage:
 
     Attributes:
         op: CLAIM to BURY.
-        final: CLAIM: the job has its copies, and the voter must not take another one.
-        lasts: the key is kept, whatever becomes of the job, for ``left`` ms; else no longer.
-        instead: CLAIM: the job that may have the key has ended, or was never added. any: this is
-            known for sure; else only if the voter knows of a claim only.
+        final: CLAIM: the job has its copies, and the voter must not pass it over.
+        lasts: the key is kept for ``left`` ms, whatever becomes of the job; otherwise no longer
+            than the job.
+        instead: CLAIM: the job that may have the key has ended, or was never added.
+        any: this is certain; otherwise it counts only if the voter knows of no more than a claim.
     """
 
     __slots__ = ("any", "final", "id", "instead", "key", "lasts", "left", "op", "queue")
@@ -58,19 +59,19 @@ class KeyMessage:
         self.any = False
 
     def pack(self) -> list[Field]:
-        """As a question."""
+        """The fields of the message as a question."""
         bits = self.final | self.lasts << 1 | self.any << 2
         numbers = pack_number(self.op) + pack_number(bits) + pack_number(self.left)
         texts = [self.queue, self.key, self.id, self.instead, numbers]
         return [(_BODY, pack_texts(texts))]
 
     def untracked(self) -> list[Field]:
-        """As a question that nobody answers."""
+        """The fields of the message as a question without an answer."""
         return untracked(KIND, self.pack())
 
 
 def read_message(fields: list[Field]) -> KeyMessage:
-    """The message in ``fields``. Raises FieldsError."""
+    """The message in ``fields``. Raises ``FieldsError``."""
     texts = unpack_texts(fields[0][1]) if fields and fields[0][0] == _BODY else []
     if len(texts) != 5 or len(texts[4]) != 24 or len(texts[2]) != 40:
         raise FieldsError("malformed message about a key")
@@ -85,12 +86,13 @@ def read_message(fields: list[Field]) -> KeyMessage:
 
 
 class Vote:
-    """What a node knows of a key.
+    """A node's answer about a key.
 
     Attributes:
-        id: the job that has it, empty: none.
-        state: of that entry, 0: there is none. lasts, left: see ``KeyMessage``.
-        status: what it knows of that job; in the answer to ASK and CANCEL of the job asked about.
+        id: the job that has it; empty: none.
+        state: of that entry; 0: there is none.
+        lasts, left: see ``KeyMessage``.
+        status: what it knows of that job, or, in answer to ASK and CANCEL, of the job in question.
     """
 
     __slots__ = ("id", "lasts", "left", "state", "status")
@@ -103,14 +105,13 @@ class Vote:
         self.status = status
 
     def pack(self) -> list[Field]:
-        """As an answer."""
+        """The fields of the vote as an answer."""
         numbers = [self.state, int(self.lasts), self.left, self.status]
         return [(_BODY, pack_texts([self.id, b"".join([pack_number(n) for n in numbers])]))]
 
 
 def read_vote(fields: list[Field]) -> Vote | None:
-    """The vote in ``fields``; None: there is none that could be read, which is as if the node had
-    said nothing."""
+    """The vote in ``fields``; None: none could be read, which counts as no answer."""
     try:
         texts = unpack_texts(fields[0][1]) if fields and fields[0][0] == _BODY else []
         if len(texts) != 2 or len(texts[1]) != 32 or len(texts[0]) not in (0, 40):

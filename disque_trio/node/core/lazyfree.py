@@ -1,8 +1,8 @@
 """Frees flushed jobs and queues in steps.
 
-To free a million jobs takes some tenths of a second, in which a node would serve nobody. So a flush
-takes the containers of its jobs and queues away and begins with new ones; the old ones are emptied
-here, a bounded part of them at a time.
+Freeing a million jobs takes some tenths of a second, during which a node would serve nobody. So a
+flush replaces the containers of jobs and queues with new ones, and hands the old ones over to this
+module, which empties them bit by bit.
 """
 
 from typing import Final
@@ -15,7 +15,7 @@ FREED_AT_ONCE: Final = 1_000  # entries; a fraction of a millisecond
 
 
 class LazyFree:
-    """Holds containers that nothing refers to any more, and empties them in steps."""
+    """Holds containers that nothing refers to any more, and empties them step by step."""
 
     def __init__(self) -> None:
         self._lists: list[list[Job]] = []
@@ -28,7 +28,7 @@ class LazyFree:
         jobs: list[dict[bytes, Job]],
         queues: list[dict[bytes, Queue]],
     ) -> None:
-        """Add lists of jobs, dicts of jobs by id, and dicts of queues, with their jobs, by name."""
+        """Add lists of jobs, dicts of jobs by id, and dicts of queues (with their jobs) by name."""
         self._lists += lists
         self._jobs += [shard for shard in jobs if shard]
         self._queues += [shard for shard in queues if shard]
@@ -38,7 +38,7 @@ class LazyFree:
         self._jobs += [shard for shard in trailers if shard]
 
     def free(self, count: int) -> bool:
-        """Free ``count`` entries. False when nothing is left."""
+        """Free ``count`` entries. Return False when nothing is left."""
         while count > 0:
             if self._lists:
                 jobs = self._lists[-1]

@@ -1,10 +1,10 @@
-"""What a node knows of a limited queue, and of the other nodes that use it (see ``limits``)."""
+"""A node's view of a limited queue, and of the other nodes that use it (see ``limits``)."""
 
 from typing import Final
 
 from disque_trio.node.core.policies import Policy
 
-# ms of jobs that may leave together although they are due one after the other: a timer is late
+# Jobs due within this many ms may leave together, because timers are late
 TOGETHER: Final = 20
 
 
@@ -12,9 +12,9 @@ class User:
     """Another node that uses a limited queue.
 
     Attributes:
-        heard: when it said so last, ms.
+        heard: when it last said so, in ms.
         wants: it may take more jobs, as long as it has less than its share.
-        in_hand: jobs that its clients had then.
+        in_hand: number of jobs that its clients had then.
     """
 
     def __init__(self, heard: int, wants: bool, in_hand: int) -> None:
@@ -24,21 +24,23 @@ class User:
 
 
 class Limit:
-    """What one node knows of the use of a limited queue.
+    """One node's view of the use of a limited queue.
 
     Attributes:
         name: of the queue.
         in_hand: ids of the jobs that were delivered here and are not acknowledged.
-        full: when the bucket of tokens will be full, ms.
+        full: when the token bucket will be full, in ms.
         users: the other nodes that use the queue, by id.
-        wanted: when a client here wanted a job last, ms.
-        joined: until when the other nodes know that this one wants jobs, ms; 0: they do not.
-        asked: when they were asked last, ms. asks_to_join: they were told so then.
+        wanted: when a client here last wanted a job, in ms.
+        joined: until when the other nodes count this one as wanting jobs, in ms; 0: they do not.
+        asked: when they were last asked, in ms.
+        asks_to_join: they were then told that this node wants jobs.
         asking: they have not all answered.
-        missed: since when one that should be there has had no connection, ms; 0: it has one.
-        reason: why nothing was delivered when a job was wanted last; empty: it was.
-        refresh: when to ask the other nodes again, ms; 0: not planned.
-        wake: when to look at the clients that wait, ms; 0: not planned.
+        missed: since when a node that should be there has had no connection, in ms; 0: none is
+            missing.
+        reason: why nothing was delivered when a job was last wanted; empty: one was.
+        refresh: when to ask the other nodes again, in ms; 0: not planned.
+        wake: when to look at the waiting clients, in ms; 0: not planned.
     """
 
     def __init__(self, name: bytes) -> None:
@@ -57,28 +59,30 @@ class Limit:
         self.wake = 0
 
     def sharers(self) -> int:
-        """How many nodes want jobs, this one included."""
+        """Return the number of nodes that want jobs, including this one."""
         return 1 + sum([user.wants for user in self.users.values()])
 
     def interval(self, policy: Policy) -> float:
-        """The ms from job to job on this node by the rate of ``policy``."""
+        """The time from job to job on this node by the rate of ``policy``, in ms."""
         return policy.period * 1000 * self.sharers() / policy.rate
 
     def early(self, policy: Policy) -> float:
-        """How long before its bucket is full, ms, the next job can be delivered by ``policy``."""
+        """Return how long before the bucket is full ``policy`` allows the next delivery, in ms."""
         burst = policy.burst / self.sharers()
         return max((burst - 1) * self.interval(policy), float(TOGETHER))
 
     def shares(self, own: bytes, active: int) -> dict[bytes, int]:
-        """How many of ``active`` jobs are for each node that wants some, by id. Others keep what
-        they have. ``own``: id of this node."""
+        """Return the share of ``active`` jobs of each node that wants some, by node ID.
+
+        Other nodes keep what they have. ``own`` is the ID of this node.
+        """
         nodes = sorted([own, *[id for id, user in self.users.items() if user.wants]])
         kept = sum([user.in_hand for user in self.users.values() if not user.wants])
         share, rest = divmod(max(active - kept, 0), len(nodes))
         return {id: share + 1 if rank < rest else share for rank, id in enumerate(nodes)}
 
     def room(self, own: bytes, active: int) -> int:
-        """How many of ``active`` jobs may be in hand on this node, whose id is ``own``."""
+        """Return how many of ``active`` jobs may be in hand on this node, with the ID ``own``."""
         shares = self.shares(own, active)
         room = shares[own]
         for id, share in shares.items():

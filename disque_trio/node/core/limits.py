@@ -1,18 +1,18 @@
-"""Limits of queues: how many jobs are delivered a second, and how many may be in hand at once.
+"""Limits of queues: how many jobs are delivered per second, and how many may be in hand at once.
 
-A limit (RATE, ACTIVE; see ``policies``) is that of the whole cluster, and is divided among the
-nodes whose clients want jobs of the queue. A node that begins to want some asks the others first,
+A limit (RATE, ACTIVE; see ``policies``) applies to the whole cluster, and is divided among the
+nodes whose clients want jobs of the queue. A node that begins to want jobs asks the others first,
 and delivers nothing before they have answered, so they know of its share before it takes it. It
-asks again every second, and a node that has not been heard of for three does not count any more.
-What another node still has in hand beyond its share, because it had more before, is taken off
-one's own.
+asks again every second; a node that has not been heard of for three seconds no longer counts. If
+another node still has more in hand than its share, because it had more before, the excess is taken
+off one's own share.
 
-Who cannot be reached is not asked: in a partition of n parts n times the limit is delivered at
-most. C nodes know no limits.
+Nodes that cannot be reached are not asked: in a partition into n parts, up to n times the limit is
+delivered. C nodes know no limits.
 
-A rate is a bucket of tokens, written as the time when it will be full (see the generic cell rate
-algorithm of ITU-T I.371). What a node delivered lately counts for the others when it stops, so that
-clients do not get more by going from node to node.
+A rate is a token bucket, represented by the time when it will be full (see the generic cell rate
+algorithm of ITU-T I.371). When a node stops, what it delivered lately counts for the others, so
+that clients do not get more by moving from node to node.
 """
 
 from collections.abc import Callable
@@ -36,12 +36,12 @@ from disque_trio.resp.reply import Value
 from disque_trio.respserver.machine import Machine
 
 REFRESH: Final = 1_000  # ms between questions to the other nodes that use a queue
-HEARD: Final = 3_000  # ms that what another node said holds
-ANSWER_TIME: Final = 2_000  # ms that other nodes have to be connected, and to answer
-LINK_LOOK: Final = 100  # ms between looks whether a connection is there
+HEARD: Final = 3_000  # ms for which what another node said remains valid
+ANSWER_TIME: Final = 2_000  # ms that other nodes have to connect, and to answer
+LINK_LOOK: Final = 100  # ms between checks for a connection
 ASKING_TIME: Final = 100  # ms that GETJOB NOHANG waits for the answers
-WANTED: Final = 2_000  # ms for which a client's wish for a job holds
-_AT_ONCE: Final = 100  # limits looked at in a turn
+WANTED: Final = 2_000  # ms for which a client's wish for a job counts
+_AT_ONCE: Final = 100  # limits to look at per turn
 
 # Why a queue is held back.
 ASKING: Final = b"asking"  # the other nodes have not answered
@@ -60,19 +60,19 @@ class Limits:
     """Keeps the queues of one node within their limits.
 
     Args:
-        machine: whose time it is.
+        machine: provides the time.
         policies: of the queues.
         queues: the queues.
-        trailers: say to which group a job belongs.
+        trailers: tell a job's group.
         questions: asks other nodes.
-        replicas: knows this node's id.
+        replicas: has this node's id.
         peers: the rest of the cluster.
 
     Attributes:
         policies: as given. grouping: keeps the queues in groups.
-        by_name: the limited queues that are used, or were until lately.
-        needed: something may be held back; else ``holds_back`` need not be asked.
-        on_taken_back: called when a job with FLAG_IN_HAND is not in the hands of a client any more.
+        by_name: the limited queues that are in use, or were until lately.
+        needed: something may have to be held back; otherwise ``holds_back`` need not be asked.
+        on_taken_back: called when a job with FLAG_IN_HAND has left a client's hands.
     """
 
     def __init__(
@@ -96,7 +96,7 @@ class Limits:
         self._replicas = replicas
         self._peers = peers
         self._dues: list[tuple[int, bytes]] = []  # heap: when to look at which queue
-        self._last = 0  # when ``cron`` was called last
+        self._last = 0  # when ``cron`` was last called
         questions.answerers[LIMIT] = self._answer
         policies.on_change = self._policies_changed
 
@@ -105,7 +105,7 @@ class Limits:
         self._judge_need()
         for limit in self.by_name.values():
             if limit.refresh != self._machine.now:
-                self._refresh_at(limit, self._machine.now)  # those that wait may be served
+                self._refresh_at(limit, self._machine.now)  # waiting clients may now be served
 
     def _judge_need(self) -> None:
         """Compute ``needed``."""
@@ -116,7 +116,7 @@ class Limits:
 
     def holds_back(self, queue: Queue, waits: bool) -> bool:
         """Whether the first job of ``queue`` must not be delivered now. ``waits``: the client that
-        wants it waits already, others come behind those that wait."""
+        wants it waits already; other clients come after the waiting ones."""
         policy = self.policies.of(queue.name)
         if policy.groups or queue.groups is not None:
             self.grouping.follow(queue)
@@ -134,9 +134,9 @@ class Limits:
         return limit.reason != b""
 
     def _reason(self, limit: Limit, policy: Policy) -> bytes:
-        """Why no job can be delivered from the queue of ``limit`` now; empty: one can."""
+        """Return why no job can be delivered from the queue of ``limit`` now; empty: one can."""
         if limit.joined <= self._machine.now:
-            limit.joined = 0  # the others have forgotten it if they ever heard
+            limit.joined = 0  # the others have forgotten it, if they ever knew
             if not self._awaits_connections(limit):
                 self._ask(limit)
             if not limit.joined:
@@ -151,8 +151,8 @@ class Limits:
         return b""
 
     def _awaits_connections(self, limit: Limit) -> bool:
-        """Whether a node that should be there could soon be asked, because this one has just
-        started, or has lost the connection."""
+        """Whether to wait for the connection to a missing node, because this one has just started,
+        or has lost the connection."""
         peers, now = self._peers, self._machine.now
         for id in peers.reachable:
             if peers.understands(id) and not peers.linked(id):
@@ -166,7 +166,7 @@ class Limits:
         return False
 
     def delivered(self, job: Job) -> None:
-        """``job`` was given to a client."""
+        """Count ``job``, which was given to a client."""
         policy = self.policies.of(job.queue)
         limit = self.by_name.get(job.queue)
         if limit is None or not policy.is_limited():
@@ -179,14 +179,14 @@ class Limits:
             limit.in_hand[job.id] = None
 
     def release(self, job: Job) -> None:
-        """``job``, which has one of FLAGS_HOLDING, has ended, or is about to be queued again."""
+        """Release ``job`` (FLAGS_HOLDING), which has ended, or is about to be queued again."""
         if job.flags & FLAG_HOLDS_GROUP:
             self.grouping.release(job)
         if job.flags & FLAG_IN_HAND:
             self.taken_back(job)
 
     def taken_back(self, job: Job) -> None:
-        """``job``, which has FLAG_IN_HAND, is not in the hands of a client any more."""
+        """Note that ``job``, which has FLAG_IN_HAND, has left its client's hands."""
         job.flags &= ~FLAG_IN_HAND
         if self.on_taken_back is not None:
             self.on_taken_back(job)
@@ -199,7 +199,7 @@ class Limits:
                 and len(limit.in_hand)
                 >= limit.shares(self._replicas.own, active)[self._replicas.own]
             ):
-                self._ask(limit)  # another node may have it
+                self._ask(limit)  # another node may have a job instead
             self._serve(limit)
 
     def _serve(self, limit: Limit) -> None:
@@ -211,7 +211,7 @@ class Limits:
     # ---- time -------------------------------------------------------------------------------
 
     def _wake_at(self, limit: Limit, time: int) -> None:
-        """Look at the clients that wait at ``time`` (ms)."""
+        """Look at the waiting clients at ``time`` (ms)."""
         if limit.wake == 0 or time < limit.wake:
             limit.wake = time
             self._plan(limit, time)
@@ -221,7 +221,7 @@ class Limits:
         self._questions.agenda.call(time)
 
     def cron(self, now: int) -> None:
-        """Do the periodic work. If the clock went back, move what lies ahead as far."""
+        """Do the periodic work. If the clock was set back, move all planned times back as far."""
         if self.grouping.groups:
             self.grouping.compare_some()
         self._judge_need()
@@ -239,7 +239,7 @@ class Limits:
 
     @property
     def due(self) -> int:
-        """When ``go_on`` has something to do, ms; 0: never."""
+        """Return when ``go_on`` next has something to do, in ms; 0: never."""
         due = self._dues[0][0] if self._dues else 0
         moving = self.grouping.due
         return min(due, moving) if due and moving else due or moving
@@ -261,13 +261,14 @@ class Limits:
                 self._look_again(limit)
 
     def _look_again(self, limit: Limit) -> None:
-        """Tell the other nodes that this one goes on using the queue of ``limit``, or stop."""
+        """Tell the other nodes that this one still uses the queue of ``limit``, or stop using
+        it."""
         now = self._machine.now
         for id, user in list(limit.users.items()):
             if now - user.heard >= HEARD:
                 del limit.users[id]
         policy = self.policies.of(limit.name)
-        if policy.rate:  # no more is owed than one job by this rate, whatever it was before
+        if policy.rate:  # no more debt than one job by this rate, whatever it was before
             limit.full = min(limit.full, now + limit.early(policy) + limit.interval(policy))
         queue = self._queues.by_name.get(limit.name)
         if queue is not None and queue.waiters and queue.length:
@@ -282,8 +283,8 @@ class Limits:
             del self.by_name[limit.name]
 
     def _wants(self, limit: Limit) -> bool:
-        """Whether clients of this node want jobs of the queue of ``limit``. If not, it must ask
-        before they get some."""
+        """Whether clients of this node want jobs of the queue of ``limit``. If not, it has to ask
+        before they get some again."""
         wants = self._machine.now - limit.wanted < WANTED
         if not wants:
             limit.joined = 0
@@ -296,7 +297,7 @@ class Limits:
     # ---- the other nodes --------------------------------------------------------------------
 
     def _ask(self, limit: Limit) -> None:
-        """Tell the other nodes how this one uses the queue of ``limit``, and ask them."""
+        """Tell the other nodes how this one uses the queue of ``limit``, and ask how they do."""
         if limit.asking:
             return
         now = self._machine.now
@@ -312,7 +313,7 @@ class Limits:
             self._refresh_at(limit, now + REFRESH)
 
     def _tell(self, limit: Limit) -> list[Field]:
-        """What other nodes need to know of the use of a queue here."""
+        """The fields that tell other nodes how this one uses a queue."""
         now = self._machine.now
         return [
             (_QUEUE, limit.name),
@@ -322,7 +323,7 @@ class Limits:
         ]
 
     def _learn(self, limit: Limit, sender: bytes, fields: list[Field]) -> None:
-        """Note what the node ``sender`` says of its use of the queue of ``limit``."""
+        """Note how the node ``sender`` uses the queue of ``limit``."""
         wants = number_of(fields, _WANTS) != 0
         in_hand = number_of(fields, _IN_HAND)
         if wants or in_hand:
@@ -331,11 +332,11 @@ class Limits:
             limit.users.pop(sender, None)
 
     def _heard(self, limit: Limit, question: Question) -> None:
-        """Other nodes have answered."""
+        """Handle the answers of other nodes."""
         if self.by_name.get(limit.name) is not limit:
-            return  # all was forgotten meanwhile
+            return  # everything was forgotten meanwhile
         now = self._machine.now
-        # Each answer counts once: its sender may say something newer while others are waited for.
+        # Use each answer once: its sender may say something newer while others are waited for.
         while question.answers:
             sender, fields = question.answers.popitem()
             self._learn(limit, sender, fields)
@@ -346,19 +347,19 @@ class Limits:
             self._serve(limit)
 
     def _all_heard(self, limit: Limit) -> None:
-        """All other nodes that can be reached know how this one uses the queue of ``limit``."""
+        """Note that all reachable nodes know how this one uses the queue of ``limit``."""
         limit.asking = False
         limit.joined = limit.asked + HEARD if limit.asks_to_join else 0
 
     def _answer(self, sender: bytes, fields: list[Field]) -> list[Field] | None:
-        """Another node uses a queue, and asks who else does."""
+        """Answer another node that uses a queue, and asks who else does."""
         for type, name in fields:
             if type == _QUEUE:
                 limit = self.by_name.get(name)
                 if limit is None:
                     return [(_QUEUE, name)]
                 self._learn(limit, sender, fields)
-                self._serve(limit)  # it may have fewer in hand
+                self._serve(limit)  # the sender may have fewer in hand
                 return self._tell(limit)
         return None
 
@@ -373,7 +374,7 @@ class Limits:
         return False
 
     def held_back(self) -> dict[bytes, list[Queue]]:
-        """The queues with jobs that clients wait for in vain, by reason."""
+        """The queues whose jobs clients wait for in vain, by reason."""
         found: dict[bytes, list[Queue]] = {}
         for limit in self.by_name.values():
             queue = self._queues.by_name.get(limit.name)
@@ -386,7 +387,7 @@ class Limits:
         return found
 
     def describe(self, queue: Queue) -> list[Value]:
-        """What QSTAT says of the groups and limits of ``queue``; empty: it has none."""
+        """The groups and limits of ``queue`` as QSTAT shows them; empty: it has none."""
         found = self.grouping.describe(queue)
         if not self.policies.of(queue.name).is_limited():
             return found
@@ -397,7 +398,7 @@ class Limits:
         return found
 
     def flush(self) -> None:
-        """Forget all: there are no jobs any more."""
+        """Forget everything: there are no jobs any more."""
         self.by_name.clear()
         self.grouping.flush()
         self._dues.clear()

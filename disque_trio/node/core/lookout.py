@@ -1,6 +1,6 @@
-"""Knows which queues have jobs for the patterns in use.
+"""Finds the queues that have jobs for the patterns in use.
 
-Each pattern is compared with all queues once, in slices, and with each queue that gets jobs.
+Each pattern is compared once, in slices, with all queues, and with each queue that gets jobs.
 """
 
 from collections import deque
@@ -12,9 +12,9 @@ from disque_trio.node.core.queue import Queue
 from disque_trio.node.core.queues import Queues
 from disque_trio.node.core.registry import SHARDS
 
-NAMES: Final = 20  # queues without jobs that are remembered for a pattern
-_EMPTY_SHIFT: Final = 4  # 16 queues without jobs take as long to look at as one that has some
-_COMPILING: Final = 50  # queues that are looked at in the time that compiling a pattern takes
+NAMES: Final = 20  # queues without jobs to remember for a pattern
+_EMPTY_SHIFT: Final = 4  # looking at 16 queues without jobs takes as long as at one with jobs
+_COMPILING: Final = 50  # how many queues could be looked at while a pattern is compiled
 
 
 class Lookout:
@@ -30,29 +30,29 @@ class Lookout:
         self._peers = peers
         self._index = InterestIndex()
         self._new: deque[Interest] = deque()  # to be compiled
-        self._looking: dict[Interest, None] = {}  # those that have some ``left``
-        self._searched = 0  # shards of the queues, again and again
+        self._looking: dict[Interest, None] = {}  # those with something ``left``
+        self._searched = 0  # shards of the queues, counting on over all rounds
         self._search_end = 0
-        self._closing: deque[Interest] = deque()  # removed, but known to queues
+        self._closing: deque[Interest] = deque()  # removed, but queues still refer to them
 
     def add(self, interest: Interest) -> None:
-        """Find queues for ``interest``, from the next ``work`` on."""
+        """Find queues for ``interest`` from the next ``work`` on."""
         self._new.append(interest)
 
     def remove(self, interest: Interest) -> None:
-        """Find none for ``interest`` any more."""
+        """Stop finding queues for ``interest``."""
         interest.dropped = True
         self._index.remove(interest)
         self._looking.pop(interest, None)
         self._closing.append(interest)
 
     def matching(self, name: bytes) -> list[Interest]:
-        """The interests that the name of a queue matches."""
+        """The interests whose patterns match the queue name ``name``."""
         return self._index.matching(name)
 
     def is_searching(self, interest: Interest) -> bool:
-        """Whether queues with jobs may match ``interest`` that it does not know, or has to look
-        at."""
+        """Whether there may be queues with jobs that match ``interest`` and that it has not found
+        or looked at yet."""
         return (
             interest.expression is None
             or interest.complete_at > self._searched
@@ -74,26 +74,26 @@ class Lookout:
                 self._queues.ready.append(queue)
 
     def emptied(self, interest: Interest, queue: Queue) -> None:
-        """``queue``, which was taken out of those that ``interest`` found, has no jobs any more."""
+        """Note that ``queue``, which was taken out of ``interest.found``, has no jobs any more."""
         interest.drop(queue)
         queue.waiters.pop(interest.stand_in, None)
         self._remember(interest, queue.name)
 
     def _remember(self, interest: Interest, name: bytes) -> None:
-        """The queue ``name`` matches, but has no jobs."""
+        """Remember that the queue ``name`` matches but has no jobs."""
         interest.emptied.pop(name, None)
         if len(interest.emptied) >= NAMES:
             del interest.emptied[next(iter(interest.emptied))]
         interest.emptied[name] = None
 
     def look_again(self, interest: Interest) -> None:
-        """Look at all queues that ``interest`` found: who waits by it has changed."""
+        """Look at all queues that ``interest`` found: its waiting clients have changed."""
         interest.left = len(interest.found)
         if interest.left:
             self._looking[interest] = None
 
     def work(self, left: int) -> None:
-        """Do some of what is to be done, as much as ``left`` queues take."""
+        """Do some of the pending work, as much as looking at ``left`` queues takes."""
         while self._new and left > 0:
             interest = self._new.popleft()
             if not interest.dropped:
@@ -140,8 +140,8 @@ class Lookout:
         self._queues.ready.append(queue)
 
     def _search(self, by_names: bool) -> int:
-        """Look at some of the queues; returns for how many that counts. ``by_names``: matching ones
-        without jobs are of interest, too."""
+        """Look at some of the queues; return how many that counts as. ``by_names``: remember
+        matching queues without jobs, too."""
         shard = self._queues.index.shards[self._searched % SHARDS]
         self._searched += 1
         count = len(shard) >> _EMPTY_SHIFT
@@ -164,7 +164,7 @@ class Lookout:
         )
 
     def flush(self, interests: list[Interest]) -> None:
-        """All queues are forgotten; ``interests`` stay."""
+        """Start over: all queues have been forgotten. ``interests`` stay."""
         for interest in interests:
             interest.found.clear()
             interest.left = 0
@@ -173,5 +173,5 @@ class Lookout:
 
 
 def knows_only_extended(peers: Peers) -> bool:
-    """Whether all other nodes know patterns; C nodes are asked for queues by name."""
+    """Whether all other nodes know patterns; C nodes have to be asked for queues by name."""
     return all(map(peers.understands, peers.everyone()))

@@ -1,23 +1,23 @@
 """Decides when a node asks others for the jobs of a queue, and how many it asks for.
 
-Owns the pacing of NEEDJOBS and the import rate of a queue. All nodes are asked now and then for one
-job, to find out who has some; those that gave jobs lately are asked often and for more. Both slow
-down while nothing comes. Where jobs stream in fast, their sources are asked before the last one is
-taken, so that consumers need not wait for the next: as early as the jobs that are left will go in
-25 ms, and for no more than go in a second, or in 50 ms where these are more than a hundred, so that
-few are left where consumers go away.
+Paces NEEDJOBS, and measures the import rate of a queue. Now and then all nodes are asked for one
+job, to find out which have some; those that gave jobs lately are asked often, and for more. Both
+kinds of requests slow down while nothing comes. If jobs stream in fast, their sources are asked
+before the last one is taken, so that consumers need not wait for the next: when the jobs that are
+left will be gone in 25 ms. They are asked for no more than are taken in a second, or in 50 ms if
+that is more than a hundred, so that few are left over if consumers go away.
 """
 
 from typing import Final
 
 from disque_trio.protocol.bus import MAX_YOURJOBS
 
-# ms for which a node that gave jobs counts as a source, and an import rate holds
+# ms for which a node that gave jobs counts as a source, and an import rate is valid
 WINDOW: Final = 5_000
-ALL_MIN, ALL_MAX = 2_000, 30_000  # ms between questions to all nodes
-SOURCES_MIN, SOURCES_MAX = 25, 2_000  # ms between questions to sources
-COUNT_MIN = 5  # jobs asked of a source
-COUNT_MAX: Final = 100  # the same of a C node, which would crash if it were asked for more
+ALL_MIN, ALL_MAX = 2_000, 30_000  # ms between requests to all nodes
+SOURCES_MIN, SOURCES_MAX = 25, 2_000  # ms between requests to sources
+COUNT_MIN = 5  # jobs to ask a source for
+COUNT_MAX: Final = 100  # jobs to ask a C node for, which would crash if asked for more
 AHEAD: Final = 25  # ms before the last job is taken
 
 
@@ -25,10 +25,10 @@ class Imports:
     """The import statistics of one queue: which nodes gave jobs, how fast, and when to ask again.
 
     Attributes:
-        sources: nodes that gave jobs, with the time of the last ones, ms.
-        due: when the queue is looked at again because clients wait, ms, 0: it is not.
-        low: jobs in the queue at which it is time to ask sources for more; 0 while they were asked
-            and have not answered.
+        sources: nodes that gave jobs, and when they last did, in ms.
+        due: when to look at the queue again because clients wait, in ms; 0: not planned.
+        low: number of queued jobs at which to ask sources for more; 0 while they have been
+            asked and have not answered.
     """
 
     __slots__ = (
@@ -54,32 +54,35 @@ class Imports:
         self.due = 0
         self.low = 0
         self._unanswered = False  # sources were asked, and none has given anything since
-        self._next_low = 0  # ``low`` once they have
+        self._next_low = 0  # ``low`` once they have answered
         self._all_asked = 0
         self._all_tries = 0
         self._sources_asked = 0
         self._sources_tries = 0
-        self._start = 0  # of the current window of the rate, and jobs in it
+        self._start = 0  # of the current window of the rate; ``_count``: jobs in it
         self._count = 0
-        self._last_start = 0  # of the window before
+        self._last_start = 0  # of the previous window
         self._last_count = 0
-        self._left = 0  # jobs that came and had not been taken when ``_taken`` jobs were
+        self._left = 0  # imported jobs that had not been taken when ``_taken`` jobs had been
         self._taken = 0
 
     def rate(self, now: int) -> int:
-        """Jobs a second that come from other nodes; 0 when none came for 5 s."""
+        """Jobs per second that come from other nodes; 0 if none came for 5 s."""
         if self._start == 0 or now - self._start > WINDOW:
             return 0
         elapsed = max(now - self._last_start, 50)
         return -(-(self._last_count + self._count) * 1000 // elapsed)
 
     def streams(self, now: int) -> bool:
-        """Whether jobs arrive in quick succession, so that it is worth asking for more ahead."""
+        """Whether jobs arrive in quick succession, so that it pays to ask for more in advance."""
         return self._last_count + self._count >= COUNT_MIN and self.rate(now) > 0
 
     def left(self, now: int, taken: int) -> int:
-        """How many jobs that came from other nodes may still be in the queue; after 5 s they are
-        this node's own. ``taken``: the jobs that ever left the queue."""
+        """Return how many imported jobs may still be in the queue.
+
+        After 5 s they count as this node's own. ``taken`` is the number of jobs that ever left the
+        queue.
+        """
         return max(self._left - (taken - self._taken), 0) if self.rate(now) else 0
 
     def received(self, sender: bytes, now: int, taken: int, count: int = 1) -> None:
@@ -89,7 +92,7 @@ class Imports:
         self._left = self.left(now, taken) + count
         self._taken = taken
         if now - self._start > 1000:
-            # Without a window before, the rate begins with this one.
+            # Without a previous window, the rate begins with this one.
             self._last_start = self._start or now
             self._last_count = self._count
             self._start = now
@@ -101,7 +104,7 @@ class Imports:
         self._sources_tries = 0
 
     def ask_all(self, now: int) -> bool:
-        """Whether all nodes are to be asked now; if so it counts as done."""
+        """Whether to ask all nodes now; if so, it counts as done."""
         if self._all_asked and now - self._all_asked < self._all_gap():
             return False
         self._all_asked = now
@@ -109,13 +112,15 @@ class Imports:
         return True
 
     def asks_ahead(self, now: int) -> bool:
-        """Whether sources are to be asked while some jobs are left."""
+        """Whether to ask sources while some jobs are left."""
         return not self._unanswered and self.streams(now)
 
     def ask_sources(self, now: int, at_once: bool) -> int:
-        """How many jobs each source is to be asked for now (it counts as done then), 0: not now; of
-        a C node COUNT_MAX at most. ``at_once``: the queue has just become empty, or low, while jobs
-        stream in."""
+        """Return how many jobs to ask each source for now (it then counts as done); 0: do not ask.
+
+        Ask a C node for at most COUNT_MAX. ``at_once``: the queue has just become empty, or low,
+        while jobs stream in.
+        """
         for source in [s for s, time in self.sources.items() if now - time > WINDOW]:
             del self.sources[source]
         if not self.sources:
@@ -137,16 +142,16 @@ class Imports:
         return count
 
     def next_question(self) -> int:
-        """When to look again while clients wait, ms."""
+        """Return when to look again while clients wait, in ms."""
         next_all = self._all_asked + self._all_gap()
         if self.sources:
             return min(next_all, self._sources_asked + self._sources_gap())
         return next_all
 
     def _all_gap(self) -> int:
-        """The time between two questions to all nodes, ms."""
+        """The time between two requests to all nodes, in ms."""
         return min(ALL_MIN << min(self._all_tries, 4), ALL_MAX)
 
     def _sources_gap(self) -> int:
-        """The time between two questions to sources, ms."""
+        """The time between two requests to sources, in ms."""
         return min(SOURCES_MIN << min(self._sources_tries, 7), SOURCES_MAX)

@@ -1,8 +1,8 @@
-"""The node: the state machine driven by clients, other nodes and time.
+"""The node: a state machine driven by clients, other nodes and time.
 
-Owns the dispatch of packets and of what is due, and the clients that wait for jobs. What serves
-clients in general is in ``respserver.machine``; what happens to jobs is done by the objects that
-the node puts together.
+Dispatches packets and due work, and keeps the clients that wait for jobs. What any server does for
+its clients is in ``respserver.machine``; the objects that the node puts together do the work on
+jobs.
 """
 
 from collections.abc import Callable
@@ -66,24 +66,36 @@ class Node(Machine):
 
     Args:
         id: 40 lower-case hex characters.
-        commands: the command table, names in lower case.
-        host: what is around the state machine (see ``host``). peers: the rest of the cluster.
-        entropy: gives so many random bytes, for job ids. rng: for times that are spread on purpose.
-        clock: monotonic ns, for the durations that SLOWLOG and commandstats show.
-        maxmemory: bytes of jobs and queues, 0: no limit.
-        packets: makes this node's packets; whoever knows the port sets it there.
+        commands: the command table, by name in lower case.
+        host: the surroundings of the state machine (see ``host``). peers: the rest of the cluster.
+        entropy: returns that many random bytes, for job ids. rng: spreads times on purpose.
+        clock: monotonic, in ns; for the durations in SLOWLOG and commandstats.
+        maxmemory: limit for jobs and queues, in bytes; 0: no limit.
+        packets: makes this node's packets; its port is set there once it is known.
 
     Attributes:
-        notes: the events of jobs, for an event log. waits: the clients that wait for copies.
-        queues: all queues. policies: of the queues. policy_sharing: tells other nodes of them.
-        replicas: who may hold the jobs. store: the jobs. deliveries: gives them to clients.
-        consumers: get jobs pushed. exports: those for other nodes. federation: asks them for some.
-        replication: adds jobs and copies them. requeue: queues jobs again. ack_gc: ends jobs.
-        dead_letters: what becomes of jobs that nobody could process. sweeps: work on all nodes.
-        questions: what other nodes were asked. ticks: adds the jobs of schedules. limits: of the
-        queues. job_waits: who waits for the end of jobs. updates: changes jobs.
-        commons: what all nodes know by name. topics: adds jobs to the queues of topics.
-        bad_packets: how many malformed packets came from other nodes.
+        notes: the events of jobs, for an event log.
+        waits: the ADDJOBs that wait for copies.
+        queues: all queues.
+        policies: of the queues. policy_sharing: shares them with other nodes.
+        replicas: which nodes may hold which jobs.
+        store: the jobs.
+        deliveries: gives jobs to clients.
+        consumers: the clients that jobs are pushed to.
+        exports: gives jobs to other nodes. federation: gets jobs from them.
+        replication: adds jobs and copies them.
+        requeue: queues jobs again.
+        ack_gc: ends jobs.
+        dead_letters: what becomes of jobs that nobody could process.
+        sweeps: work on a queue on all nodes.
+        questions: to other nodes, and their answers.
+        ticks: adds the jobs of schedules.
+        limits: of the queues.
+        job_waits: the clients that wait for the end of jobs.
+        updates: changes to jobs.
+        commons: what all nodes share by name.
+        topics: adds jobs to the queues of topics.
+        bad_packets: number of malformed packets from other nodes.
         admissions: ADDJOBs that wait for other nodes' answers. claims: those with UNIQUE.
         bus_codec: jobs to and from other nodes. aof_codec: jobs to and from files.
     """
@@ -174,10 +186,10 @@ class Node(Machine):
         self.replicas.renew(id)
         self.store.ids = JobIds(id, self._entropy)
 
-    # ---- what the driver calls ------------------------------------------------------------
+    # ---- called by the driver -------------------------------------------------------------
 
     def receive(self, sender: bytes, packet: bytes, now: int) -> None:
-        """Handle a packet of the types from 4 on from the known node ``sender``."""
+        """Handle a packet of type 4 or above from the known node ``sender``."""
         self.now = now
         if self.loading:
             return  # a partly loaded node must not answer
@@ -190,20 +202,20 @@ class Node(Machine):
         self.after_command()
 
     def set_leaving(self, leaving: bool) -> None:
-        """CLUSTER LEAVING: prepare to be taken out of the cluster, or stay."""
+        """CLUSTER LEAVING: prepare to leave the cluster, or stay in it after all."""
         self.peers.set_leaving(leaving)
         if leaving:
             self.unblock_all()
             self.consumers.stop_all(LEAVING[1:].rstrip())
 
     def tick(self, now: int) -> None:
-        """Do the work due at ``now``: queue jobs again, expire them, end waits. At most 100 jobs a
-        call: if there is more to do, ``next_wake`` is in the past afterwards."""
+        """Do the work due at ``now``: queue jobs again, expire them, end waits. A call handles at
+        most 100 jobs; if there is more to do, ``next_wake`` then returns a time in the past."""
         self.now = now
         self.client = None
         self.notes.peer = b""
         for job in self.store.timers.due(now, MAX_JOBS_PER_TICK):
-            if job.state != GONE:  # what one job causes can end another
+            if job.state != GONE:  # handling one job can end another
                 self._job_due(job)
         if self.waits.by_job:
             self.replication.try_more(now)
@@ -220,7 +232,7 @@ class Node(Machine):
             self.store.free_some()
 
     def _do_rare_work(self, agenda: Agenda, now: int) -> None:
-        """Do what is on the ``agenda`` at ``now``."""
+        """Do the due work on the ``agenda`` at ``now``."""
         agenda.at = 0
         self.questions.end_due(now)
         self.sweeps.do_slice()
@@ -237,11 +249,11 @@ class Node(Machine):
             agenda.call(due)
 
     def _job_due(self, job: Job) -> None:
-        """Handle a job from the timers: expire it, push its acknowledgement on, or queue it."""
+        """Handle a job from the timers: expire it, collect it if acknowledged, or queue it."""
         state = job.state
         over = self.now - job.etime * 1000
-        # A delay just below the time to live leaves less time than the timers are late; such a
-        # job still gets its place in the queue for the second until it is dropped.
+        # Timers are late by more than the time between a delay and a time to live that is barely
+        # longer. Such a job still gets into the queue, for the second until it is dropped.
         if over >= 1000 or (over >= 0 and (job.flags & FLAG_QUEUED_BEFORE or state == ACKED)):
             self.dead_letters.expire(job)
         elif state == ACKED:
@@ -250,7 +262,7 @@ class Node(Machine):
             self.requeue.due(job)
 
     def next_wake(self) -> int:
-        """When ``tick`` has to be called, ms since the epoch; 0: not before something happens."""
+        """Return when to call ``tick`` next, in ms since the epoch; 0: not before an event."""
         due = self.store.timers.next_due()
         if end := self.wait_ends.next_due():
             due = sooner(due, end)
@@ -325,8 +337,8 @@ class Node(Machine):
             notices.send()
 
     def may_overlap(self, request: list[bytes]) -> bool:
-        """Whether ``request`` may be served while ADDJOBs of its client wait for their copies: a
-        further ADDJOB, unless it asks how long the queue is, which these will change."""
+        """Whether ``request`` may run while earlier ADDJOBs of its client wait for copies: only
+        another ADDJOB may, unless it depends on the queue's length, which they will change."""
         overlaps = request[0] == b"ADDJOB" or request[0].lower() == b"addjob"
         return overlaps and not self.policies.ask_length(request)
 
@@ -351,7 +363,7 @@ class Node(Machine):
             self.deliveries.serve_waiting()
 
     def end_wait(self, client: Client) -> None:
-        """End the wait of ``client``, which must be blocked, without what it waits for."""
+        """End the wait of ``client``, which must be blocked, with nothing found."""
         if self.peers.leaving:
             self.unblock(client, LEAVING)
         else:
@@ -365,15 +377,15 @@ class Node(Machine):
             self.unblock(client, wait.reply(client.resp))
 
     def unblock_all(self) -> None:
-        """End all waits: with an error when the node is leaving, else empty."""
+        """End all waits: with an error if the node is leaving, otherwise with an empty reply."""
         for client in [*self.deliveries.waiting(), *self.job_waits.by_client]:
-            if client.waits_for:  # not ended yet, for another of its queues
+            if client.waits_for:  # not ended already, through another of its queues
                 self.end_wait(client)
 
     def standing(self, client: Client) -> list[tuple[bytes, list[bytes]]]:
         found = super().standing(client)
         if client in self.job_waits.by_client:
-            # It waits for jobs, by their ids, of whatever queues.
+            # It waits for jobs by their ids, in any queue.
             found = [(name, []) for name, _ in found]
         if client.consumes:
             found.append((b"consume", self.consumers.by_client[client].names))
@@ -389,7 +401,7 @@ class Node(Machine):
 
     def make_room(self, command: AnyCommand) -> bool:
         self.store.evict(self.memory.evict_above)
-        self.after_command()  # who had what was evicted may have credit again
+        self.after_command()  # clients that held evicted jobs may have credit again
         return super().make_room(command)
 
     def noted(self) -> int:

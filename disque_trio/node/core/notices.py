@@ -1,9 +1,9 @@
-"""Gathers what a turn has to tell other nodes about jobs that are copied, acknowledged or deleted.
+"""Collects what a turn has to tell other nodes about jobs that are copied, acknowledged or deleted.
 
-Jobs are added and acknowledged by the dozen, and each of them has to be told to other nodes, which
-confirm it. What is to be said of many jobs to one node leaves as one packet at the end of the
-turn, if that node is known to read such packets: it said so by a mark in a GOTACK, or it sent one
-itself. C Disque would pass over a packet that names several jobs; it gets one for each.
+Jobs are added and acknowledged by the dozen, and other nodes have to be told of each and confirm
+it. What a turn has to tell one node about many jobs is sent as one packet at the end of the turn,
+if that node is known to read such packets: because of a mark in its GOTACK, or because it sent one
+itself. C Disque would ignore a packet that names several jobs; it gets one for each.
 """
 
 from typing import Final
@@ -12,21 +12,21 @@ from disque_trio.cluster.peers import Peers
 from disque_trio.protocol import bus
 from disque_trio.protocol.bus import PacketWriter
 
-MOST: Final = 1_000  # jobs that one packet names
+MOST: Final = 1_000  # jobs in one packet
 MOST_COPIED: Final = 32 * 1024  # bytes of several jobs in one packet
 
 
 class Notices:
-    """The packets about jobs that leave at the end of the turn, copies before all others.
+    """The packets about jobs that are sent at the end of the turn, copies before all others.
 
     Args:
         peers: the rest of the cluster.
         packets: makes this node's packets.
 
     Attributes:
-        waiting: ids of the jobs, by the node that is to be told, the type, aux and mark.
-        fields: whole packets, each with the node that is to get it, in their order.
-        copies: serialised jobs, by the nodes that are to have them and the flags of REPLJOB.
+        waiting: ids of the jobs, by the node to tell, type, aux and mark.
+        fields: whole packets in order, each with the node that gets it.
+        copies: serialised jobs, by the nodes that get them and the flags of REPLJOB.
     """
 
     def __init__(self, peers: Peers, packets: PacketWriter) -> None:
@@ -37,7 +37,7 @@ class Notices:
         self._packets = packets
         self._readers: set[bytes] = set()
         self._reader = b""  # one of them
-        # What was added last. The next is mostly of the same kind.
+        # The last addition. The next is usually of the same kind.
         self._node = b""
         self._type = 0
         self._aux = 0
@@ -45,7 +45,7 @@ class Notices:
         self._ids: list[bytes] = []
 
     def reads_many(self, node: bytes) -> None:
-        """``node`` reads packets that name several jobs."""
+        """Note that ``node`` reads packets that name several jobs."""
         if node is not self._reader:
             self._readers.add(node)
             self._reader = node
@@ -55,7 +55,8 @@ class Notices:
         return node in self._readers
 
     def reads_one(self, node: bytes) -> None:
-        """``node`` did not answer: if another program runs there now, it may not read them."""
+        """Assume that ``node`` no longer reads them: it did not answer, so it may run another
+        program now."""
         self._readers.discard(node)
         self._reader = b""
 
@@ -86,7 +87,7 @@ class Notices:
             jobs.append(job)
 
     def send(self) -> None:
-        """Let them leave; called at the end of the turn."""
+        """Send everything. Called at the end of the turn."""
         if self.copies:
             copies, self.copies = self.copies, {}
             for (nodes, flags), jobs in copies.items():
@@ -103,7 +104,7 @@ class Notices:
                 self._peers.send(node, packet)
 
     def _send_copies(self, jobs: list[bytes], nodes: tuple[bytes, ...], flags: int) -> None:
-        """Send ``jobs`` to ``nodes``, in as few packets as each of them reads."""
+        """Send ``jobs`` to ``nodes``, each of which gets as few packets as it can read."""
         if len(jobs) > 1:
             readers = self._readers
             others = tuple([node for node in nodes if node not in readers])
@@ -124,7 +125,7 @@ class Notices:
             at = end
 
     def drop(self) -> None:
-        """Forget them: what the turn noted is not on disk."""
+        """Forget everything: the records of the turn could not be written."""
         self.waiting = {}
         self.copies = {}
         self.fields = []

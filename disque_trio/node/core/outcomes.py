@@ -1,11 +1,11 @@
 """Remembers how the jobs of one node ended, for WAITJOB and for holders that were away.
 
-Of a job that was just acknowledged, or has expired, nothing is kept but its id, in a ring of fixed
-size: that costs a few instructions, and the memory of 16384 ids. Results, and other endings that
-somebody may ask for, are kept for ``result-ttl``; then the ids of those with a result go into the
-ring. That a job was cancelled is kept until its time
-to live is over, so that a holder that was away does not deliver it. Both are bounded and in the
-memory account; what would be forgotten first anyway makes room.
+Of a job that was just acknowledged, or has expired, only its id is kept, in a ring of fixed size.
+That costs a few instructions, and the memory for 16384 ids. Results, and other outcomes that
+somebody may ask for, are kept for ``result-ttl``; after that, the ids of jobs with a result go into
+the ring. That a job was cancelled is kept until its time to live is over, so that a holder that was
+away does not deliver it. Both are bounded and in the memory account; to make room, whatever would
+be forgotten first is dropped.
 """
 
 from heapq import heappop, heappush
@@ -27,19 +27,19 @@ from disque_trio.respserver.machine import Machine
 if TYPE_CHECKING:
     from mypy_extensions import i64
 
-RING: Final = 16_384  # ids of jobs that were acknowledged last, or expired
+RING: Final = 16_384  # ids of the jobs that were last acknowledged, or that last expired
 DEFAULT_RESULT_TTL: Final = 60  # s
-MOST_BYTES: Final = 64 << 20  # of results, and as many of the rest, where maxmemory is not set
-_OVERHEAD: Final = 400  # bytes that one entry takes beside its result
+MOST_BYTES: Final = 64 << 20  # for results, and for the rest, if maxmemory is not set
+_OVERHEAD: Final = 400  # bytes that an entry takes in addition to its result
 RING_MASK: Final = RING - 1
 
 
 class Outcome:
-    """How a job ended.
+    """The way a job ended.
 
     Attributes:
         kind: ACKED, DEAD, EXPIRED, CANCELLED or GONE of ``protocol.trailer``.
-        result: what its worker left; None: nothing.
+        result: what its worker returned; None: nothing.
     """
 
     __slots__ = ("kind", "result")
@@ -55,14 +55,14 @@ _EXPIRED: Final = Outcome(endings.EXPIRED)
 
 
 class Kept:
-    """Outcomes by the ids of their jobs, each until its time. They may take a tenth of maxmemory,
-    or 64 MiB without one; then those whose time would come first make room.
+    """Outcomes by job id, each kept until its time. They may take a tenth of maxmemory, or 64 MiB
+    if that is not set; beyond it, those with the earliest time are dropped.
 
     Args:
-        machine: whose memory account counts them.
+        machine: has the memory account.
 
     Attributes:
-        by_id: the outcomes, which may be so many that one dict would stop the node when it grows.
+        by_id: the outcomes, in shards, as resizing a single large dict could stall the node.
         size: bytes that they take.
     """
 
@@ -70,11 +70,11 @@ class Kept:
         self.by_id: Registry[Outcome] = Registry()
         self.size = 0
         self._memory = machine.memory
-        self._ends: list[tuple[int, int, bytes]] = []  # heap: until when, ms, a number, the id
+        self._ends: list[tuple[int, int, bytes]] = []  # heap: until when (ms), a number, the id
         self._number = 0
 
     def add(self, id: bytes, outcome: Outcome, until: int) -> None:
-        """Keep ``outcome`` of the job ``id`` until ``until`` (ms), if there is none yet."""
+        """Keep ``outcome`` of the job ``id`` until ``until`` (ms), if it has none yet."""
         if self.by_id.get(id) is not None:
             return
         size = _size(outcome)
@@ -91,11 +91,11 @@ class Kept:
         memory.used += size
 
     def of(self, id: bytes) -> Outcome | None:
-        """The outcome of the job ``id``; None: there is none."""
+        """The outcome of the job ``id``; None: it is not known."""
         return self.by_id.get(id) if self.by_id.count else None
 
     def forget_old(self, now: int) -> list[bytes]:
-        """Forget what need not be kept any longer; returns the jobs that were acknowledged."""
+        """Forget the outcomes whose time is over; return the jobs that were acknowledged."""
         acked: list[bytes] = []
         while self._ends and self._ends[0][0] <= now:
             id = self._ends[0][2]
@@ -106,12 +106,12 @@ class Kept:
         return acked
 
     def make_room(self, wanted: int) -> None:
-        """Forget as much as it takes for no more than ``wanted`` bytes of memory to be used."""
+        """Drop outcomes until at most ``wanted`` bytes of memory are used."""
         while self._ends and self._memory.used > wanted:
             self._drop_first()
 
     def _drop_first(self) -> None:
-        """Forget what would be forgotten first."""
+        """Drop the outcome with the earliest time."""
         _, _, id = heappop(self._ends)
         size = _size(self.by_id.shard_of(id)[id])
         self.by_id.drop(id)
@@ -119,7 +119,7 @@ class Kept:
         self._memory.used -= size
 
     def clear(self) -> None:
-        """Forget all, after the memory account was reset."""
+        """Forget everything, after the memory account was reset."""
         self.by_id = Registry()
         self._ends = []
         self.size = 0
@@ -131,15 +131,15 @@ def _size(outcome: Outcome) -> int:
 
 
 class Recent:
-    """The ids in the rings. A dictionary of them is made when the first one is looked for, which
-    takes no longer than to search the rings once."""
+    """The ids in the rings. A dict of them is made at the first look-up, which takes no longer than
+    searching the rings once."""
 
     def __init__(self, acked: list[bytes], expired: list[bytes]) -> None:
         self._rings = (expired, acked)
         self._ids: dict[bytes, Outcome] | None = None
 
     def of(self, id: bytes) -> Outcome | None:
-        """How the job ``id`` ended; None: it is not there."""
+        """Return how the job ``id`` ended; None: it is not here."""
         ids = self._ids
         if ids is None:
             expired, acked = self._rings
@@ -149,26 +149,28 @@ class Recent:
 
 
 class Watch:
-    """Is told how jobs end that somebody waits for (FLAG_WATCHED). See ``job_waits``."""
+    """Hears how jobs end if somebody waits for that (FLAG_WATCHED). See ``job_waits``."""
 
     def ended(self, id: bytes, outcome: Outcome) -> None:
-        """The job ``id`` has ended; GONE: it left this node, nothing else is known."""
+        """Handle that the job ``id`` ended; GONE: it left this node, and nothing else is known."""
         raise NotImplementedError
 
 
 class Outcomes:
-    """What one node knows of jobs that have ended.
+    """One node's record of jobs that have ended.
 
     Args:
-        machine: whose time and memory account it is.
-        trailers: say how a job ended, if there is more to say than that it was acknowledged.
+        machine: provides the time and memory account.
+        trailers: have the endings of jobs that were not just acknowledged.
 
     Attributes:
-        watch: is told of the jobs that somebody waits for.
-        result_ttl: how long results are kept, s.
-        ring: ids of the jobs that were acknowledged last. at: where the next one goes.
-        kept: results, and other endings that somebody waited for. cancelled: the jobs that were.
-        total_expired, total_cancelled: what INFO stats shows.
+        watch: hears of the jobs that somebody waits for.
+        result_ttl: how long results are kept, in s.
+        ring: ids of the jobs that were last acknowledged.
+        at: index of the next one.
+        kept: results, and other outcomes that somebody waited for.
+        cancelled: cancelled jobs.
+        total_expired, total_cancelled: the counters in INFO stats.
     """
 
     def __init__(self, machine: Machine, trailers: Trailers) -> None:
@@ -188,7 +190,7 @@ class Outcomes:
     # ---- how jobs end -----------------------------------------------------------------------
 
     def acked(self, job: Job) -> None:
-        """``job`` was acknowledged, or ended as its trailer says."""
+        """Note that ``job`` was acknowledged, or ended as its trailer says."""
         if job.flags & FLAGS_OF_ENDS:
             if job.flags & FLAG_END_UNKNOWN:
                 self.lost(job)
@@ -200,18 +202,18 @@ class Outcomes:
                 self.ended(job, Outcome(ending.kind, ending.result if is_acked else None))
                 return
             self._tell(job, _JUST_ACKED)
-        # What _note_acked does, not by a call more.
+        # The same as _note_acked, without a call.
         self.ring[self.at] = job.id
         self.at = (self.at + 1) & RING_MASK
 
     def _note_acked(self, id: bytes) -> None:
-        """Put the job ``id`` into the ring of those that were acknowledged."""
+        """Put the job ``id`` into the ring of acknowledged jobs."""
         at: i64 = self.at
         self.ring[at] = id
         self.at = (at + 1) & RING_MASK
 
     def expired(self, job: Job) -> None:
-        """The time to live of ``job`` is over."""
+        """Note that the time to live of ``job`` is over."""
         if job.state != ACKED:
             self._tell(job, _EXPIRED)
             at = self._next_expired
@@ -219,7 +221,7 @@ class Outcomes:
             self._next_expired = (at + 1) & RING_MASK
 
     def ended(self, job: Job, outcome: Outcome) -> None:
-        """``job`` has ended, and not just by an acknowledge."""
+        """Note that ``job`` ended in another way than by a plain acknowledgement."""
         now = self._machine.now
         if outcome.kind == endings.CANCELLED:
             self.cancelled.add(job.id, outcome, max(job.etime * 1000, now + 1))
@@ -230,31 +232,31 @@ class Outcomes:
         self._tell(job, outcome)
 
     def heard_cancelled(self, id: bytes) -> None:
-        """The job ``id``, which this node does not hold, was cancelled elsewhere."""
+        """Note that the job ``id``, which this node does not hold, was cancelled elsewhere."""
         minutes = id_minutes(id)
         if minutes >= 0:
             until = self._machine.now + (minutes + 1) * 60_000
             self.cancelled.add(id, Outcome(endings.CANCELLED), until)
 
     def lost(self, job: Job) -> None:
-        """``job`` leaves this node, or has ended; how is not known here."""
+        """Note that ``job`` leaves this node, or has ended in a way that is not known here."""
         self._tell(job, GONE)
 
     def _tell(self, job: Job, outcome: Outcome) -> None:
-        """Tell those who wait for ``job``, if there are any."""
+        """Tell those that wait for ``job``, if there are any."""
         if job.flags & FLAG_WATCHED:
             job.flags &= ~FLAG_WATCHED
             if self.watch is not None:
                 self.watch.ended(job.id, outcome)
 
-    # ---- what is known of them --------------------------------------------------------------
+    # ---- look-ups ---------------------------------------------------------------------------
 
     def is_cancelled(self, id: bytes) -> bool:
         """Whether the job ``id``, which this node does not hold, is known to be cancelled."""
         return self.cancelled.of(id) is not None
 
     def of_held(self, job: Job) -> Outcome | None:
-        """How ``job``, which this node still has, ended; None: it has not, or nobody said how."""
+        """Return how ``job``, still on this node, ended; None: it has not, or it is unknown."""
         if job.state != ACKED or job.flags & FLAG_END_UNKNOWN:
             return None
         trailer = self._trailers.of(job)
@@ -264,13 +266,17 @@ class Outcomes:
         return Outcome(ending.kind, ending.result if ending.kind == endings.ACKED else None)
 
     def recent(self) -> "Recent":
-        """The jobs that were acknowledged last, and those that expired last; one does for many
-        looks in one turn."""
+        """The jobs that were last acknowledged, and those that last expired. One object serves many
+        look-ups in a turn."""
         return Recent(self.ring, self._expired)
 
     def of(self, id: bytes, recent: "Recent") -> Outcome | None:
-        """How the job ``id`` ended, which this node does not have any more; None: that is not
-        known. ``recent`` is what ``recent()`` gave."""
+        """Return how the job ``id``, no longer on this node, ended; None: unknown.
+
+        Args:
+            id: of the job.
+            recent: from ``recent()``.
+        """
         outcome = self.kept.of(id) or self.cancelled.of(id)
         return outcome or recent.of(id)
 

@@ -1,7 +1,7 @@
 """Pauses before a job is queued again, and what the other holders are told of them.
 
-Nodes with extensions are told for how long (REQUEUED), why, and what this node knows of the job's
-deliveries. C nodes know no pauses: they are kept waiting by WORKING.
+Nodes with extensions are told (REQUEUED) how long a pause is and why, and what this node knows of
+the job's deliveries. C nodes know no pauses: WORKING keeps them waiting.
 """
 
 from typing import Final
@@ -24,7 +24,7 @@ from disque_trio.protocol.requeued import Requeued
 from disque_trio.rng import Rng
 
 MAX_PAUSE: Final = 1 << 42  # ms, a hundred years
-# ms that a pause here lasts longer than that of a node which does not know of it
+# By how many ms a pause here has to outlast that of a node that does not know of it
 MUCH_LATER: Final = WARNING_TIME + 4 * TIME_ERROR
 HELD_BACK: Final = FLAG_PAUSED | FLAG_NACKED
 
@@ -36,7 +36,7 @@ class Pauses:
         store: the jobs.
         peers: the rest of the cluster.
         packets: makes this node's packets.
-        rng: for pauses that are spread on purpose.
+        rng: spreads pauses on purpose.
     """
 
     def __init__(self, store: JobStore, peers: Peers, packets: PacketWriter, rng: Rng) -> None:
@@ -50,8 +50,11 @@ class Pauses:
         self._packets = packets
 
     def backoff(self, job: Job) -> int:
-        """How long ``job`` pauses by the policy of its queue before it is queued once more, ms: the
-        least at first, twice as long each time, a quarter more or less, never beyond the bounds."""
+        """Return the pause before ``job`` is requeued by the policy of its queue, in ms.
+
+        The minimum at first, twice as long each time, plus or minus a quarter, never beyond the
+        bounds.
+        """
         if not self._policies.count:
             return 0
         policy = self._policies.of(job.queue)
@@ -63,7 +66,7 @@ class Pauses:
         return min(max(int(int(pause) * (0.75 + self._random() / 2)), least), most)
 
     def begin(self, job: Job, delay: int, flags: int) -> None:
-        """Queue ``job`` again in ``delay`` ms. ``flags`` says why, as in ``Requeued``."""
+        """Queue ``job`` again in ``delay`` ms. ``flags``: the reason, as in ``Requeued``."""
         self.count(job, flags)
         self._hold_back(job, min(delay, MAX_PAUSE), flags)
         if self._store.notes.noting:
@@ -73,20 +76,20 @@ class Pauses:
         self.keep_waiting(job)
 
     def follow(self, job: Job, message: Requeued) -> None:
-        """Another holder of ``job`` says that it is to pause."""
-        # Not before the sender, who tells others when it queues the job. But where this one
-        # asked, it was first, and if both waited for the other the job would never come.
+        """Pause ``job``, as another holder says."""
+        # Not before the sender, which tells others when it queues the job. But if this node asked,
+        # it is first; if both waited for each other, the job would never come.
         late = TIME_ERROR + int(self._random() * TIME_ERROR) if message.flags else 0
         self._hold_back(job, min(message.delay, MAX_PAUSE) + late, message.flags)
 
     def answer(self, job: Job, sender: bytes) -> None:
-        """``sender`` is about to queue ``job``, which is not queued here: tell it of a pause that
-        it does not know of, and of deliveries."""
+        """Tell ``sender``, which is about to queue ``job``, which is not queued here, of deliveries
+        and of a pause that it does not know of."""
         left = 0
         if job.flags & FLAG_PAUSED:
             left = job.qtime - self._machine.now
             if left <= MUCH_LATER:
-                left = 0  # the sender may know the same: its pause is over first
+                left = 0  # the sender may know of it: then its own pause is over first
         if self._peers.understands(sender):
             if left or job.flags & FLAG_TRAILER:
                 self._tell_one(sender, job, 0, left)
@@ -94,14 +97,14 @@ class Pauses:
             self._peers.send(sender, self._packets.about_job(bus.WORKING, job.id))
 
     def count(self, job: Job, flags: int) -> None:
-        """Count what ``flags`` say."""
+        """Count what ``flags`` say happened."""
         if flags & bus.INCR_NACKS:
             job.nacks = min(job.nacks + 1, UINT16_MAX)
         if flags & bus.INCR_DELIVERIES:
             job.deliveries = min(job.deliveries + 1, UINT16_MAX)
 
     def _hold_back(self, job: Job, delay: int, flags: int) -> None:
-        """Do not queue ``job`` for ``delay`` ms."""
+        """Keep ``job`` from being queued for ``delay`` ms."""
         if job.flags & FLAG_IN_HAND:
             self._store.limits.taken_back(job)
         job.flags |= FLAG_WILLQUEUE | (HELD_BACK if flags & bus.INCR_NACKS else FLAG_PAUSED)
@@ -126,8 +129,8 @@ class Pauses:
         self._peers.send(id, self._packets.fields(bus.REQUEUED, fields))
 
     def keep_waiting(self, job: Job) -> None:
-        """Keep C nodes from queueing the paused ``job``: they wait for a retry time after each
-        WORKING."""
+        """Keep C nodes from queueing the paused ``job``: after each WORKING they wait for the retry
+        time."""
         c_nodes = self._replicas.c_nodes_of(job)
         again = self._machine.now + int(job.retry) * 500
         if c_nodes and again < job.awake:

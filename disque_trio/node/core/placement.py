@@ -11,8 +11,8 @@ class Placement:
 
     Args:
         peers: the rest of the cluster.
-        replicas: knows who may hold a job.
-        rng: chooses among nodes that are equally good.
+        replicas: knows which nodes may hold a job.
+        rng: chooses among equally good nodes.
     """
 
     def __init__(self, peers: Peers, replicas: Replicas, rng: Rng) -> None:
@@ -21,8 +21,8 @@ class Placement:
         self._rng = rng
 
     def choose(self, job: Job, count: int, external: bool) -> list[bytes]:
-        """Up to ``count`` random reachable nodes that do not have ``job``, those with a connection
-        first. ``external``: this node is not to hold the job."""
+        """Up to ``count`` random reachable nodes that do not have ``job``, connected ones first.
+        ``external``: this node is not going to hold the job."""
         peers = self._peers
         if peers.by_host:
             return self._choose_hosts(job, count, external)
@@ -40,15 +40,15 @@ class Placement:
 
     def _choose_hosts(self, job: Job, count: int, external: bool) -> list[bytes]:
         """Up to ``count`` reachable nodes that do not have ``job``, each on a host of its own:
-        random ones of the hosts where nobody has it, then of those where nobody has confirmed it
-        yet, and always those with a connection first. ``external``: this node is not to hold the
-        job, so another one of its host can."""
+        random ones on hosts where no node has it, then on hosts where none has confirmed it yet;
+        connected ones first. ``external``: this node is not going to hold the job, so another on
+        its host can."""
         peers = self._peers
         rng = self._rng
         own = self._replicas.own
         here = peers.here()
         if not here:
-            return []  # until that is known a node of this host may seem to be elsewhere
+            return []  # until that is known, a node on this host may seem to be elsewhere
         holders = job.delivered or ()
         if not external and (not holders or (len(holders) == 1 and holders[0] == own)):
             partners = self._linked(peers.partners())
@@ -79,16 +79,16 @@ class Placement:
         return chosen
 
     def choose_one(self, nodes: list[bytes]) -> bytes:
-        """A random one of ``nodes``, better one with a connection."""
+        """A random one of ``nodes``, preferably a connected one."""
         return self._rng.choice(self._linked(nodes) or nodes)
 
     def _linked(self, nodes: list[bytes]) -> list[bytes]:
-        """Those of ``nodes`` that this node has a connection to."""
+        """Return those of ``nodes`` that this node has a connection to."""
         return [id for id in nodes if self._peers.linked(id)]
 
     def enough(self, confirmed: list[bytes], needed: int, external: bool) -> bool:
-        """Whether the nodes that ``confirmed`` a copy are enough where ``needed`` are: on as many
-        hosts, if copies are to be on different ones. This node's own host counts only if it holds
+        """Whether the nodes that ``confirmed`` a copy are enough if ``needed`` are: on as many
+        hosts, if copies have to be on different ones. This node's own host counts only if it holds
         no copy itself (``external``)."""
         if len(confirmed) < needed:
             return False

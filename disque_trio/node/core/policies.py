@@ -1,17 +1,16 @@
-"""The policies of queues: what is to happen with jobs where ADDJOB does not say it.
+"""The policies of queues: what happens to jobs if ADDJOB does not say.
 
-A policy belongs to a name: that of a queue, a pattern (``mail.*``) or ``*``, the default of all
-queues. One policy applies to a queue, as a whole: that of its exact name, else that of the
-pattern with the most literal characters (among equals the first by name).
+A policy belongs to a name: of a queue, a pattern (``mail.*``) or ``*``, the default of all queues.
+Exactly one policy applies to a queue: that of its exact name or, failing that, that of the pattern
+with the most literal characters (if there are several, the first by name).
 
-All nodes of a cluster are to know the same policies (see ``versions``).
+All nodes of a cluster share the same policies (see ``versions``).
 """
 
-import re
 from collections.abc import Callable
 from typing import Final
 
-from disque_trio.glob import compile_glob, glob_literals, is_glob
+from disque_trio.glob import Globs, is_glob
 from disque_trio.node.core.bindings import TOPIC
 from disque_trio.node.core.versions import (
     MAX_NAME,
@@ -25,12 +24,12 @@ from disque_trio.node.core.versions import (
 from disque_trio.protocol.fields import Field, FieldsError, pack_number
 
 MAX_POLICIES: Final = 10_000  # that clients may set
-MAX_PATTERNS: Final = 1_000  # of them: a queue that is new is compared with each
+MAX_PATTERNS: Final = 1_000  # of these: a new queue is compared with each
 MAX_SIZE: Final = 4 * 1024 * 1024  # bytes of all that clients may set
-MAX_VALUE: Final = 2**32 - 1  # of the options that are numbers
+MAX_VALUE: Final = 2**32 - 1  # of numeric options
 MAX_BYTES: Final = 2**48  # of MAXBYTES
 MAX_MILLISECONDS: Final = MAX_VALUE * 1000  # of a BACKOFF
-_CACHED: Final = 10_000  # queues whose policy is kept at hand
+_CACHED: Final = 10_000  # queues whose policies are cached
 _CACHED_NAME: Final = 1_024  # bytes; longer names are looked up each time
 
 # Types of the fields of a policy.
@@ -50,27 +49,29 @@ _ACTIVE: Final = 24
 _MAXBYTES: Final = 25
 _GROUPS: Final = 30
 
-# What GROUPS says.
+# Values of GROUPS.
 FAIR: Final = 1
 FIFO: Final = 2
 
 
 class Policy(Shared):
-    """What holds for the jobs of a queue.
+    """The settings for the jobs of a queue.
 
     Attributes:
-        name: of the queue, or the pattern, that it was set for.
-        attempts: deliveries until a job is dead, 0: any number.
-        dead: the queue of dead letters, empty: none.
-        backoff_min, backoff_max: ms of the pauses before a job is queued again, 0: none.
-        dead_ttl: s that a dead letter lives, 0: not set.
-        ttl: s, 0: not set. retry: s, -1: not set. replicate: copies, 0: not set.
-        maxlen: jobs that may be queued on all nodes together, 0: any number.
-        maxbytes: bytes that their bodies may have, 0: any number.
-        rate, period: how many jobs are delivered in so many s, 0 and 0: any number.
-        burst: how many of these at once after a pause, 0: not set.
-        active: jobs that may be in hand (delivered, not acknowledged) at once, 0: any number.
-        groups: FAIR or FIFO, how the groups of a queue are served; 0: jobs are in none.
+        name: the queue, or the pattern, that it was set for.
+        attempts: deliveries until a job is dead; 0: no limit.
+        dead: the dead-letter queue; empty: none.
+        backoff_min, backoff_max: pauses before a job is queued again, in ms; 0: none.
+        dead_ttl: s that a dead letter lives; 0: not set.
+        ttl: s; 0: not set.
+        retry: s; -1: not set.
+        replicate: copies; 0: not set.
+        maxlen: jobs that may be queued on all nodes together; 0: no limit.
+        maxbytes: bytes that their bodies may have; 0: no limit.
+        rate, period: how many jobs may be delivered in how many s; 0 and 0: no limit.
+        burst: how many of these at once after a pause; 0: not set.
+        active: jobs that may be in hand (delivered, not acknowledged) at once; 0: no limit.
+        groups: how the groups of a queue are served, FAIR or FIFO; 0: jobs are not grouped.
     """
 
     def __init__(self, name: bytes) -> None:
@@ -92,7 +93,7 @@ class Policy(Shared):
         self.groups = 0
 
     def copy(self) -> "Policy":
-        """A policy with the same name and options."""
+        """Return a policy with the same name and options."""
         other = Policy(self.name)
         other.attempts = self.attempts
         other.dead = self.dead
@@ -112,7 +113,7 @@ class Policy(Shared):
         return other
 
     def is_pattern(self) -> bool:
-        """Whether it was set for a pattern, not for one queue."""
+        """Whether it was set for a pattern rather than one queue."""
         return is_glob(self.name)
 
     def needs_extensions(self) -> bool:
@@ -120,15 +121,15 @@ class Policy(Shared):
         return bool(self.attempts or self.dead or self.backoff_max or self.dead_ttl)
 
     def is_bounded(self) -> bool:
-        """Whether it limits what is queued."""
+        """Whether it limits how much is queued."""
         return self.maxlen > 0 or self.maxbytes > 0
 
     def is_limited(self) -> bool:
-        """Whether it limits what is delivered."""
+        """Whether it limits how fast jobs are delivered, or how many are in hand."""
         return self.rate > 0 or self.active > 0
 
     def problem(self) -> str:
-        """Why these options cannot be together; empty: they can."""
+        """Return why these options cannot be combined; empty: they can."""
         if self.dead == self.name:
             return "DEAD must be another queue"
         if self.backoff_min > self.backoff_max:
@@ -138,7 +139,7 @@ class Policy(Shared):
         if self.retry == 0 and self.replicate != 1:
             return "RETRY 0 (at-most-once delivery) needs REPLICATE 1"
         if self.retry == 0 and self.attempts:
-            return "RETRY 0 (at-most-once delivery) does not go with ATTEMPTS"
+            return "RETRY 0 (at-most-once delivery) cannot be combined with ATTEMPTS"
         if self.burst and not self.rate:
             return "BURST needs RATE"
         if (self.rate == 0) != (self.period == 0):
@@ -171,15 +172,16 @@ class Policy(Shared):
         return fields
 
 
-NO_POLICY: Final = Policy(b"")  # of a queue that has none
+NO_POLICY: Final = Policy(b"")  # of a queue to which none applies
 
 
 class Policies(Versions[Policy]):
     """The policies that a node knows.
 
     Attributes:
-        patterns: how many are those of patterns.
-        limited: how many limit what is delivered. grouped: how many put jobs into groups.
+        patterns: number of policies for patterns.
+        limited: how many limit deliveries.
+        grouped: how many group jobs.
         on_change: called after changes.
     """
 
@@ -190,10 +192,10 @@ class Policies(Versions[Policy]):
         self.grouped = 0
         self.on_change: Callable[[], None] | None = None
         self._cache: dict[bytes, Policy] = {}
-        self._globs: list[tuple[re.Pattern[bytes], Policy]] | None = None
+        self._globs: Globs[Policy] | None = None
 
     def of(self, queue: bytes) -> Policy:
-        """The policy that applies to ``queue``; NO_POLICY where none does."""
+        """The policy that applies to ``queue``; NO_POLICY if none does."""
         if not self.count:
             return NO_POLICY
         policy = self._cache.get(queue)
@@ -206,13 +208,13 @@ class Policies(Versions[Policy]):
         return policy
 
     def ask_length(self, addjob: list[bytes]) -> bool:
-        """Whether the request ``addjob`` asks how much is queued, as far as can be told."""
+        """Whether the request ``addjob`` depends on how much is queued, as far as one can tell."""
         for option in addjob[4:]:
             if len(option) == 6 and option.lower() == b"maxlen":
                 return True
         if not self.count or len(addjob) < 2:
             return False
-        # A topic may have any queues.
+        # A topic may be bound to any queues.
         return addjob[1].startswith(TOPIC) or self.of(addjob[1]).is_bounded()
 
     def _find(self, queue: bytes) -> Policy:
@@ -220,24 +222,18 @@ class Policies(Versions[Policy]):
         if policy is None:
             policy = self._matching(queue)
         if policy.dead == queue and policy is not NO_POLICY:
-            # A pattern may match its own dead letters: these stay where they are.
+            # A pattern may match its own dead-letter queue: its jobs stay there.
             policy = policy.copy()
             policy.dead = b""
             policy.attempts = 0
         return policy
 
     def _matching(self, queue: bytes) -> Policy:
-        """The policy of the most specific pattern that ``queue`` matches."""
-        if len(queue) > MAX_NAME:  # a name of a megabyte would take seconds
-            return self.named(b"*") or NO_POLICY
+        """The policy of the most specific pattern that matches ``queue``."""
         if self._globs is None:
             found = [policy for policy in self.all() if policy.is_pattern()]
-            found.sort(key=_generality)
-            self._globs = [(compile_glob(policy.name), policy) for policy in found]
-        for expression, policy in self._globs:
-            if expression.fullmatch(queue) is not None:
-                return policy
-        return NO_POLICY
+            self._globs = Globs([(policy.name, policy) for policy in found])
+        return self._globs.of(queue) or NO_POLICY
 
     # ---- changes --------------------------------------------------------------------------------
 
@@ -245,12 +241,12 @@ class Policies(Versions[Policy]):
         if self.named(name) is None:
             if self.count >= MAX_POLICIES:
                 raise SharedError(
-                    f"there are {MAX_POLICIES} policies already, which is the most: "
+                    f"there are {MAX_POLICIES} policies already, the maximum: "
                     "use patterns, or QDEL some"
                 )
             if self.patterns >= MAX_PATTERNS and value.is_pattern():
                 raise SharedError(
-                    f"there are {MAX_PATTERNS} policies of patterns already, which is the most"
+                    f"there are {MAX_PATTERNS} policies of patterns already, the maximum"
                 )
         if grows > 0 and self.size + grows > MAX_SIZE:
             raise SharedError(f"all policies together would have more than {MAX_SIZE} bytes")
@@ -295,13 +291,8 @@ class Policies(Versions[Policy]):
         policy.burst = number_in(values, _BURST, 0, MAX_MILLISECONDS)
         policy.active = number_in(values, _ACTIVE, 0, MAX_MILLISECONDS)
         groups = number_in(values, _GROUPS, 0, MAX_MILLISECONDS)
-        policy.groups = groups if groups <= FIFO else 0  # of a newer release
+        policy.groups = groups if groups <= FIFO else 0  # a newer release may know more
         problem = policy.problem()
         if problem or len(policy.dead) > MAX_NAME:
             raise FieldsError("the options of a policy: " + problem)
         return policy
-
-
-def _generality(policy: Policy) -> tuple[bool, int, bytes]:
-    """Orders patterns: what has more literal characters comes first, ``*`` last."""
-    return policy.name == b"*", -glob_literals(policy.name), policy.name

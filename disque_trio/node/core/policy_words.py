@@ -1,6 +1,6 @@
-"""Policies as words: the options of QSET, what QGET answers, and the lines of the file.
+"""Policies as words: the options of QSET, the replies of QGET, and the lines of the file.
 
-Beside what all files of their kind have (see ``version_words``) that of policies has a line for
+In addition to the lines of all such files (see ``version_words``), that of policies has a line for
 each node whose extensions are known::
 
     node 88...aa 1
@@ -23,8 +23,8 @@ from disque_trio.resp.ints import parse_int
 from disque_trio.resp.reply import Value
 
 MAX_REPLICATE: Final = 65_535
-GROUPS_WORDS: Final = [b"", b"fair", b"fifo"]  # by what ``Policy.groups`` has
-PERIODS: Final = {b"s": 1, b"m": 60, b"h": 3_600}  # s, by what stands behind the / of a RATE
+GROUPS_WORDS: Final = [b"", b"fair", b"fifo"]  # by the value of ``Policy.groups``
+PERIODS: Final = {b"s": 1, b"m": 60, b"h": 3_600}  # s, by the unit after the / of a RATE
 _SECONDS: Final = re.compile(rb"([0-9]{1,10})(?:\.([0-9]{1,9}))?")
 _ABOUT: Final = b"""\
 # Written by the node: the policies of queues, and the nodes that know extensions. Stop the node
@@ -33,11 +33,11 @@ _ABOUT: Final = b"""\
 
 
 def set_options(policy: Policy, words: list[bytes]) -> None:
-    """Change the options of ``policy`` that ``words`` name; the others stay. An empty value, and 0
-    for all but RETRY, mean that the option is not set.
+    """Change the options of ``policy`` that ``words`` name; the others stay. An empty value, and
+    except for RETRY 0 too, means that the option is not set.
 
     Raises:
-        SharedError: an option is unknown, given twice or wrong, or they do not go together.
+        SharedError: an option is unknown, repeated or wrong, or the options cannot be combined.
     """
     seen: set[bytes] = set()
     at = 0
@@ -105,7 +105,7 @@ def _number(option: str, word: bytes, unset: int, most: int) -> int:
 
 
 def _rate(word: bytes) -> tuple[int, int]:
-    """How many jobs in how many s ``word`` means, as ``50/s``; 0 and 0: any number."""
+    """The jobs and seconds that ``word``, such as ``50/s``, stands for; 0 and 0: no limit."""
     count, slash, unit = word.partition(b"/")
     rate = parse_int(count or b"0")
     period = PERIODS.get(unit.lower() if slash else b"s")
@@ -121,11 +121,11 @@ def _rate_word(policy: Policy) -> bytes:
     for unit, period in PERIODS.items():
         if period == policy.period:
             return b"%d/%b" % (policy.rate, unit)
-    return b"%d/s" % max(policy.rate // policy.period, 1)  # of a newer release
+    return b"%d/s" % max(policy.rate // policy.period, 1)  # from a newer release
 
 
 def _milliseconds(word: bytes) -> int:
-    """The ms in a number of seconds, which may have decimals."""
+    """The ms in a decimal number of seconds."""
     found = _SECONDS.fullmatch(word or b"0")
     if found is not None:
         whole, decimals = found.groups()
@@ -177,8 +177,8 @@ def describe(policy: Policy) -> dict[bytes, Value]:
 
 
 def format_file(policies: Policies, nodes: dict[bytes, int]) -> bytes:
-    """The file; ``nodes`` are the extensions that other nodes announce, by id. Empty where there is
-    nothing to remember."""
+    """The contents of the file; ``nodes``: the extensions that other nodes announce, by id. Empty
+    if there is nothing to remember."""
     lines = lines_of(policies, b"policy", _words)
     lines += [b"node %b %d" % (id, nodes[id]) for id in sorted(nodes)]
     return _ABOUT + b"\n".join(lines) + b"\n" if lines else b""
@@ -202,11 +202,11 @@ def _words(policy: Policy) -> list[bytes]:
 
 
 def parse_file(text: bytes, policies: Policies) -> dict[bytes, int]:
-    """Take what the file says over into ``policies``, which must be empty. Returns the extensions
-    of other nodes by id.
+    """Read the file ``text`` into ``policies``, which must be empty. Return the extensions of
+    other nodes by id.
 
     Raises:
-        SharedError: a line is wrong, the text says which and why.
+        SharedError: a line is wrong; the text says which one and why.
     """
     nodes: dict[bytes, int] = {}
 
@@ -214,9 +214,7 @@ def parse_file(text: bytes, policies: Policies) -> dict[bytes, int]:
         if words[0] == b"node" and len(words) == 3:
             nodes[node_from(words[1])] = number_from(words[2], MAX_REPLICATE)
         elif not take_words(words, policies, b"policy", _read):
-            raise SharedError(
-                "it is none of clock, policy, deleted and node with what belongs to it"
-            )
+            raise SharedError("expected clock, policy, deleted or node, followed by its values")
 
     take_lines(text, take)
     return nodes

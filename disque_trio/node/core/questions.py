@@ -1,7 +1,7 @@
-"""Asks other nodes something and gathers their answers.
+"""Asks other nodes questions and collects their answers.
 
-Only nodes that announce extensions are asked (QUESTION) and answer (ANSWER). A node that is not
-reached, or says nothing in time, is silent: whoever asks decides what that means.
+Only nodes that announce extensions are asked (QUESTION) and answer (ANSWER). A node that cannot be
+reached, or does not answer in time, is silent: whoever asks decides what that means.
 """
 
 from collections.abc import Callable
@@ -22,23 +22,23 @@ REDRIVE: Final = 7  # send dead letters back
 PURGE: Final = 8  # end the jobs of a queue
 LIMIT: Final = 9  # who uses this limited queue?
 MOVE: Final = 10  # move the jobs of a queue to another one
-# News, to which there is no answer.
+# News, which have no answer.
 ENDED: Final = 5  # what became of this job
 UPDATED: Final = 6  # this change of a job is known here
 WISH: Final = 11  # clients here wait for jobs of queues that match these patterns
 
-_TICKET: Final = 1  # the type of the field with number and kind; those of what is asked are higher
+_TICKET: Final = 1  # type of the field with number and kind; other fields have higher types
 
 Answerer: TypeAlias = Callable[[bytes, list[Field]], list[Field] | None]
 
 
 class Question:
-    """Something that other nodes were asked.
+    """A question to other nodes.
 
     Attributes:
         waiting: ids of the nodes that have not answered.
         answers: the fields that each of the others sent.
-        deadline: when it is over in any case, ms since the epoch.
+        deadline: when it is over in any case, in ms since the epoch.
         over: nothing more will come.
     """
 
@@ -54,16 +54,16 @@ class Question:
 
 
 class Questions:
-    """The questions of one node that are open, and its answers to those of others.
+    """The open questions of one node, and its answers to those of others.
 
     Args:
-        machine: whose time it is.
+        machine: provides the time.
         peers: the rest of the cluster.
         packets: makes this node's packets.
 
     Attributes:
-        answerers: by kind, what makes the answer to a question of the node that is given; None:
-            no answer.
+        answerers: by kind: takes the asking node and its fields, returns the answer; None: no
+            answer.
         open: the questions by number.
         agenda: when these, and what is built on them, have something to do.
     """
@@ -86,10 +86,10 @@ class Questions:
         heard: Callable[[Question], None],
         behind: list[tuple[bytes, bytes]] | None = None,
     ) -> Question:
-        """Ask ``nodes``, and call ``heard`` after each answer, and when the question is over: all
-        have answered, or ``timeout`` ms have passed. If nobody can be asked, it is over when this
-        returns, and ``heard`` is not called. ``behind``: the packets are put there in the place of
-        being sent (see ``Notices.fields``)."""
+        """Ask ``nodes``. Calls ``heard`` after each answer, and when the question is over: all have
+        answered, or ``timeout`` ms have passed. If no node can be asked, it is over when this
+        returns, and ``heard`` is not called. ``behind``: append the packets to it instead of
+        sending them (see ``Notices.fields``)."""
         peers = self._peers
         reached = [id for id in nodes if peers.understands(id) and peers.linked(id)]
         self._number += 1
@@ -109,20 +109,20 @@ class Questions:
         return question
 
     def news(self, kind: int, fields: list[Field]) -> bytes:
-        """The packet that tells ``fields`` to a node, and wants no answer."""
+        """The packet that tells a node ``fields`` and asks for no answer."""
         return self._packets.fields(bus.QUESTION, untracked(kind, fields))
 
     def close(self, question: Question) -> None:
-        """Wait no longer for answers."""
+        """Stop waiting for answers."""
         question.over = True
         self.open.pop(question.number, None)
 
     def next_due(self) -> int:
-        """When the next question is over, ms; 0: none is open."""
+        """Return the next deadline of a question, in ms; 0: none is open."""
         return min([question.deadline for question in self.open.values()], default=0)
 
     def end_due(self, now: int) -> None:
-        """End the questions whose time is over, and those that nobody will answer any more."""
+        """End the questions whose time is over."""
         for question in list(self.open.values()):
             if question.deadline <= now:
                 self.close(question)
@@ -132,10 +132,10 @@ class Questions:
         """Forget all questions."""
         self.open.clear()
 
-    # ---- what other nodes say ---------------------------------------------------------------
+    # ---- from other nodes -------------------------------------------------------------------
 
     def on_question(self, sender: bytes, fields: list[Field]) -> None:
-        """Handle QUESTION. Raises PacketError."""
+        """Handle QUESTION. Raises ``PacketError``."""
         number, kind = _read_ticket(fields)
         answerer = self.answerers.get(kind)
         if answerer is None:
@@ -149,7 +149,7 @@ class Questions:
             self._peers.send(sender, packet)
 
     def on_answer(self, sender: bytes, fields: list[Field]) -> None:
-        """Handle ANSWER. Raises PacketError."""
+        """Handle ANSWER. Raises ``PacketError``."""
         number, _ = _read_ticket(fields)
         question = self.open.get(number)
         if question is None or sender not in question.waiting:
@@ -165,17 +165,17 @@ class Questions:
 
 
 def untracked(kind: int, fields: list[Field]) -> list[Field]:
-    """The fields of a question to which no answer is wanted: something that a node is told."""
+    """The fields of a question that has no answer: news for a node."""
     return [_ticket(0, kind), *fields]
 
 
 def _ticket(number: int, kind: int) -> Field:
-    """The field that comes first; ``number`` is 0 where no answer is wanted."""
+    """The first field; ``number`` is 0 if no answer is wanted."""
     return _TICKET, pack_number(number) + pack_number(kind)
 
 
 def _read_ticket(fields: list[Field]) -> tuple[int, int]:
-    """The number of a question and its kind. Raises PacketError."""
+    """The number of a question and its kind. Raises ``PacketError``."""
     if not fields or fields[0][0] != _TICKET or len(fields[0][1]) != 16:
         raise PacketError("a question without a ticket")
     return unpack_number(fields[0][1][:8]), unpack_number(fields[0][1][8:])

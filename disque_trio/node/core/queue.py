@@ -1,7 +1,7 @@
 """A queue: jobs in order, and the clients blocked on it.
 
-Owns the order (priority, then creation time, then id) and the counters of a queue; who may put
-jobs in or take them out is ``node``'s.
+Keeps the order (by priority, creation time, id) and the counters of a queue. ``node`` decides who
+may put jobs in or take them out.
 """
 
 from collections.abc import Iterator
@@ -14,18 +14,18 @@ from disque_trio.respserver.client import Client
 PAUSED_IN: Final = 1
 PAUSED_OUT: Final = 2
 
-# That of ``job``. Compiled, a constant of another module is looked up.
+# As in ``job``. Compiled, a constant of another module costs a look-up.
 FLAGS_PRIORITY: Final = 112
 
-# What a queue costs beside its jobs, bytes.
+# What a queue costs in addition to its jobs, in bytes.
 QUEUE_OVERHEAD: Final = 800
 
 _CHUNK: Final = 512
 
 
 def _chunk_of(chunks: list[list[Job]], job: Job) -> int:
-    """The number of the first chunk that does not end before ``job``."""
-    # A loop of our own: bisect would call a function for each look.
+    """The index of the first chunk that does not end before ``job``."""
+    # A loop of our own: bisect would call a function for each comparison.
     ctime = job.ctime
     low = 0
     high = len(chunks)
@@ -40,7 +40,7 @@ def _chunk_of(chunks: list[list[Job]], job: Job) -> int:
 
 
 def _place(chunk: list[Job], job: Job) -> int:
-    """Where in ``chunk`` the first job is that does not come before ``job``."""
+    """The index in ``chunk`` of the first job that does not come before ``job``."""
     ctime = job.ctime
     low = 0
     high = len(chunk)
@@ -55,10 +55,10 @@ def _place(chunk: list[Job], job: Job) -> int:
 
 
 class Groups:
-    """The interface to jobs of a queue that are served by groups (see ``job_groups``).
+    """Interface to the jobs of a queue that are served by group (see ``job_groups``).
 
     Attributes:
-        length: how many.
+        length: the number of jobs.
     """
 
     def __init__(self) -> None:
@@ -69,40 +69,40 @@ class Groups:
         raise NotImplementedError
 
     def pop(self) -> Job:
-        """Take out the job whose turn it is. ``deliverable`` must not be 0."""
+        """Take out the next job. ``deliverable`` must not be 0."""
         raise NotImplementedError
 
     def remove(self, job: Job) -> bool:
-        """Take ``job`` out of its group; returns whether it was there."""
+        """Take ``job`` out of its group; return whether it was there."""
         raise NotImplementedError
 
     def pass_turn(self, job: Job) -> None:
-        """It is the next group's turn if ``job``, which is about to be removed, is the one whose
-        turn it is."""
+        """Move on to the next group if ``job``, which is about to be removed, is the one whose turn
+        it is."""
         raise NotImplementedError
 
     def deliverable(self) -> int:
-        """How many jobs can be taken one after the other; more may have been counted."""
+        """Return how many jobs can be taken now; may count only some of them."""
         raise NotImplementedError
 
     def first_to_last(self) -> Iterator[Job]:
-        """The jobs as they would come if none of them held its group."""
+        """The jobs in the order in which they would come if none of them held its group."""
         raise NotImplementedError
 
     def last_to_first(self) -> Iterator[Job]:
-        """The last job of each group in turn, then those before."""
+        """The last job of each group in turn, then the ones before them."""
         raise NotImplementedError
 
     def number_held(self) -> int:
-        """For how many jobs groups wait."""
+        """Return how many jobs hold up their groups."""
         raise NotImplementedError
 
     def oldest(self) -> int:
-        """The creation time of the oldest job, ms times a million. There must be one."""
+        """The creation time of the oldest job, in ms times a million. There must be one."""
         raise NotImplementedError
 
     def lines(self) -> list[list[Job]]:
-        """All jobs, in lists that must not be changed."""
+        """Return all jobs, in lists that the caller must not change."""
         raise NotImplementedError
 
     def queues(self) -> "list[Queue]":
@@ -113,28 +113,28 @@ class Groups:
 class Queue:
     """The queued jobs of one name, in their order, and the clients blocked on it.
 
-    The most urgent come first, among these the oldest. Nearly all jobs come in the order of their
-    creation and leave at the front. The others (put back by a retry, or made on a node whose clock
-    differs) go to their place in between. So the jobs of a priority stand in chunks of at most 512:
-    putting at the end and taking the first touch one chunk, the rest is a binary search for the
-    chunk and one inside it.
+    The most urgent jobs come first; among equally urgent ones, the oldest. Nearly all jobs arrive
+    in the order of their creation and leave at the front. The others (put back by a retry, or made
+    on a node whose clock differs) go in between. So the jobs of each priority are kept in chunks of
+    at most 512: adding at the end and taking the first job touch one chunk; anything else takes a
+    binary search for the chunk and another inside it.
 
     Attributes:
         name: the queue's name.
-        ctime, atime: creation and last use, ms since the epoch.
+        ctime, atime: creation and last use, in ms since the epoch.
         paused: PAUSED_IN and PAUSED_OUT bits.
-        length: queued jobs.
-        jobs_in, jobs_out: jobs ever put in and taken out for any reason.
+        length: number of queued jobs.
+        jobs_in, jobs_out: number of jobs ever put in, and taken out for any reason.
         jobs_acked: jobs of this queue that clients of this node acknowledged.
-        jobs_expired: jobs of this queue that this node held until their time to live was over.
-        waiters: clients blocked on this queue, first come first.
+        jobs_expired: jobs of this queue that expired while this node held them.
+        waiters: clients blocked on this queue, in the order of their arrival.
         found_by: numbers of the patterns whose clients know that it has, or had, jobs.
-        wanted: when a client of this node last took a job or asked for one in vain, ms.
-        imports: what this node knows of jobs of this queue elsewhere; None: never asked.
-        groups: the jobs that stand in groups; None: there are none.
-        grouped: jobs go into groups. After a change ``move_some`` is to be called until all have
-            moved.
-        reply_head: the constant start of a GETJOB entry, up to the id's length line.
+        wanted: when a client of this node last took a job or asked for one in vain, in ms.
+        imports: what this node knows of jobs of this queue elsewhere; None: it never asked.
+        groups: the jobs that are in groups; None: there are none.
+        grouped: whether jobs go into groups. After it changes, call ``move_some`` until all jobs
+            have moved.
+        reply_head: the constant start of a GETJOB entry, up to the line with the id's length.
     """
 
     __slots__ = (
@@ -183,7 +183,7 @@ class Queue:
         self._urgent: dict[int, list[list[Job]]] = {}  # by FLAGS_PRIORITY, of those that have one
 
     def push(self, job: Job) -> None:
-        """Put ``job`` in its place."""
+        """Put ``job`` into its place."""
         self.length += 1
         if self._counted:
             self._size += len(job.body or b"")
@@ -213,7 +213,7 @@ class Queue:
             del chunk[_CHUNK // 2 :]
 
     def pop(self) -> Job:
-        """Take the first job out. There must be one that is ``deliverable``."""
+        """Take out the first job. There must be one that is ``deliverable``."""
         self.length -= 1
         self.jobs_out += 1
         if self.groups is not None and (self.grouped or not self._has_line()):
@@ -231,12 +231,12 @@ class Queue:
         return job
 
     def first(self) -> Job:
-        """The first job of those in no group. There must be one."""
+        """The first of the jobs in no group. There must be one."""
         chunks = self._urgent[max(self._urgent)] if self._urgent else self._chunks
         return chunks[0][0]
 
     def remove(self, job: Job) -> None:
-        """Take ``job``, which must be in the queue, out."""
+        """Take out ``job``, which must be in the queue."""
         self.length -= 1
         if self._counted:
             self._size -= len(job.body or b"")
@@ -253,7 +253,7 @@ class Queue:
             self._drop(chunks, index, job)
 
     def _drop(self, chunks: list[list[Job]], index: int, job: Job) -> None:
-        """Remove a chunk that is empty since ``job`` was taken out."""
+        """Remove a chunk that became empty when ``job`` was taken out."""
         del chunks[index]
         if not chunks and job.flags & FLAGS_PRIORITY:
             del self._urgent[job.flags & FLAGS_PRIORITY]
@@ -266,7 +266,7 @@ class Queue:
         ]
 
     def has(self, job: Job) -> bool:
-        """Whether ``job`` is here, and in no group."""
+        """Whether ``job`` is here, outside any group."""
         chunks = self._chunks
         if job.flags & FLAGS_PRIORITY:
             chunks = self._urgent.get(job.flags & FLAGS_PRIORITY, [])
@@ -277,16 +277,16 @@ class Queue:
         return chunk[_place(chunk, job)] is job
 
     def first_to_last(self) -> Iterator[Job]:
-        """The queued jobs as GETJOB would give them."""
+        """The queued jobs in the order in which GETJOB would return them."""
         if self.groups is not None:
             yield from self.groups.first_to_last()
-        # Compiled, a generator expression is a list of all that it gives.
+        # Compiled, a generator expression would first build a list of everything.
         for chunks in self._by_urgency():
             for chunk in chunks:
                 yield from chunk
 
     def last_to_first(self) -> Iterator[Job]:
-        """The queued jobs the other way round."""
+        """The queued jobs in reverse order."""
         for chunks in reversed(self._by_urgency()):
             for chunk in reversed(chunks):
                 yield from reversed(chunk)
@@ -296,11 +296,11 @@ class Queue:
     # ---- groups -----------------------------------------------------------------------------
 
     def _has_line(self) -> bool:
-        """Whether there are jobs in no group."""
+        """Whether there are jobs outside any group."""
         return len(self._chunks) > 0 or len(self._urgent) > 0
 
     def deliverable(self) -> int:
-        """How many jobs can be taken out now, about; 0: none."""
+        """About how many jobs can be taken out now; 0 only if there are none."""
         groups = self.groups
         if groups is None or not self.grouped:
             return self.length
@@ -311,8 +311,8 @@ class Queue:
         return found
 
     def move_some(self) -> bool:
-        """Move up to 512 jobs into their groups, or out of them, as ``grouped`` says, in their
-        order. Returns whether there are more."""
+        """Move up to 512 jobs, in order, into their groups or out of them, as ``grouped`` says.
+        Returns whether there are more."""
         groups = self.groups
         if groups is None:
             return False
@@ -325,7 +325,7 @@ class Queue:
                     groups.push(job)
             return self._has_line()
         count = min(groups.length, _CHUNK)
-        self.length -= count  # ``push`` counts them once more
+        self.length -= count  # ``push`` counts them again
         self.jobs_in -= count
         for _ in range(count):
             job = groups.pop()
@@ -338,31 +338,31 @@ class Queue:
         return False
 
     def oldest_age(self, now: int) -> int:
-        """How long ago the oldest queued job was added, ms, at ``now`` (ms); 0: there is none."""
+        """The age of the oldest queued job in ms, at ``now`` (ms); 0: there is none."""
         if not self.length:
             return 0
         return max(now - self.oldest() // 1_000_000, 0)
 
     def oldest_in_no_group(self) -> int:
-        """The creation time of the oldest queued job of those in no group, ms times a million; 0:
+        """The creation time of the oldest queued job outside any group, in ms times a million; 0:
         there is none."""
         return min([chunks[0][0].ctime for chunks in self._by_urgency() if chunks], default=0)
 
     def oldest(self) -> int:
-        """The creation time of the oldest queued job, ms times a million. There must be one."""
+        """The creation time of the oldest queued job, in ms times a million. There must be one."""
         found = [chunks[0][0].ctime for chunks in self._by_urgency() if chunks]
         if self.groups is not None and self.groups.length:
             found.append(self.groups.oldest())
         return min(found)
 
     def body_grew(self, size: int) -> None:
-        """The body of a queued job has ``size`` bytes more now."""
+        """Count that the body of a queued job grew by ``size`` bytes."""
         if self._counted:
             self._size += size
 
     def bytes_queued(self) -> int:
-        """The bytes of the bodies of all queued jobs. They are added up the first time, which takes
-        40 ms for a million, and kept up to date from then on."""
+        """The total size of the bodies of all queued jobs, in bytes. The first call adds them up,
+        which takes 40 ms for a million jobs; from then on the sum is kept up to date."""
         if not self._counted:
             self._counted = True
             for chunk in self.lines():
@@ -370,7 +370,7 @@ class Queue:
         return self._size
 
     def lines(self) -> list[list[Job]]:
-        """All queued jobs, in lists that must not be changed."""
+        """Return all queued jobs, in lists that the caller must not change."""
         lines = [chunk for chunks in self._by_urgency() for chunk in chunks]
         return lines if self.groups is None else lines + self.groups.lines()
 

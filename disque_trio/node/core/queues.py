@@ -11,18 +11,19 @@ _MANY_NAMES: Final = 1_000
 
 
 class QueueInterests:
-    """The interface to those who want jobs of queues by patterns (see ``interests``)."""
+    """Interface to the clients that want jobs of queues by pattern (see ``interests``)."""
 
     def note(self, queue: Queue) -> None:
-        """A job came into ``queue``, or may be taken now: let those wait there who want it."""
+        """Let the clients that want jobs of ``queue`` wait there: it has one, or may be delivered
+        from again."""
         raise NotImplementedError
 
     def received(self, sender: bytes, queue: Queue, count: int) -> None:
-        """The node ``sender`` gave ``count`` jobs of ``queue``."""
+        """Note that the node ``sender`` gave ``count`` jobs of ``queue``."""
         raise NotImplementedError
 
     def ask_again(self) -> None:
-        """Other nodes can be asked for jobs, which was not so before."""
+        """Ask other nodes for jobs, which only became possible now."""
         raise NotImplementedError
 
 
@@ -30,14 +31,14 @@ class Queues:
     """All queues of one node.
 
     Args:
-        machine: whose time, memory account and journal these queues use.
+        machine: provides the time, memory account and journal.
 
     Attributes:
         by_name: the queues.
-        index: the same, to walk over them.
+        index: the same queues, for scans.
         ready: queues that may have both jobs and waiting clients.
-        interests: those who want jobs by patterns; None: nobody does.
-        max_idle: ms that an empty queue is kept which nobody uses.
+        interests: the clients that want jobs by pattern; None: there are none.
+        max_idle: how long an unused empty queue is kept, in ms.
     """
 
     def __init__(self, machine: Machine) -> None:
@@ -64,29 +65,30 @@ class Queues:
         return known
 
     def create(self, name: bytes) -> Queue:
-        """Make the queue ``name``, which must not exist."""
+        """Create the queue ``name``, which must not exist."""
         queue = self.by_name[name] = Queue(name, self._machine.now)
         self.index.put(name, queue)
         self._machine.memory.used += QUEUE_OVERHEAD + len(name)
         return queue
 
     def destroy(self, queue: Queue) -> None:
-        """Forget ``queue``, which must be empty and have no client waiting."""
+        """Remove ``queue``, which must be empty and have no client waiting."""
         del self.by_name[queue.name]
         self.index.drop(queue.name)
         self._machine.memory.used -= QUEUE_OVERHEAD + len(queue.name)
 
     def ring(self) -> None:
-        """Let deliveries be looked at in this turn, though no queue has become ready."""
+        """Make this turn look at deliveries, although no queue has become ready."""
         self.ready.append(self._bell)
 
     def look_at(self, queue: Queue) -> None:
-        """A job of ``queue`` may be deliverable that was not: look at who waits for it."""
+        """Look at the clients that wait for ``queue``: one of its jobs may have become
+        deliverable."""
         if queue.length:
             self.ready.append(queue)
 
     def pause(self, name: bytes, paused: int) -> None:
-        """Set the pause bits of the queue ``name``, which is made if need be."""
+        """Set the pause bits of the queue ``name``, which is created if it does not exist."""
         queue = self.by_name.get(name)
         if queue is None:
             queue = self.create(name)
@@ -101,10 +103,12 @@ class Queues:
             self.ready.append(queue)
 
     def evict_idle(self, steps: int = 200) -> int:
-        """Forget queues that are empty, unpaused, unwatched and idle; visits about ``steps``.
+        """Remove queues that are empty, unpaused, unwatched and idle; visits about ``steps`` of
+        them.
 
-        Idle means ``max_idle``, at most 10 s above 75% of the memory, 2 s above 95%. Goes on while
-        at least one in ten goes. Returns how many went.
+        Idle means unused for ``max_idle``, or 10 s above 75% of the memory and 2 s above 95%, if
+        that is less. Goes on as long as at least one queue in ten is removed. Return how many
+        were.
         """
         gone = 0
         while True:
@@ -120,15 +124,15 @@ class Queues:
                 return gone
 
     def _idle_time(self) -> int:
-        """After how many ms a queue is idle."""
+        """The time after which a queue is idle, in ms."""
         level = self._machine.memory.level()
         most = self.max_idle
         return most if level == 0 else min(most, 10_000 if level == 1 else 2_000)
 
     def rest(self, steps: int = 200) -> int:
-        """How long (ms) ``evict_idle`` may be put off while nothing happens; 0: not at all."""
+        """Return how long ``evict_idle`` may wait while nothing happens, in ms; 0: not at all."""
         count = self.index.count
-        # Each is looked at 20 times in the time after which it is idle.
+        # Each queue is visited 20 times in the time after which it is idle.
         return self._idle_time() * steps // (20 * max(count, steps)) if count else LONGEST_REST
 
     def _is_idle(self, queue: Queue, idle: int) -> bool:
@@ -141,7 +145,7 @@ class Queues:
         )
 
     def hand_over(self) -> list[dict[bytes, Queue]]:
-        """Forget all queues, for which no client may be waiting, and return them."""
+        """Forget all queues, on which no client may be blocked, and return them."""
         queues = [self.by_name, *self.index.hand_over()]
         self.by_name = {}
         return queues

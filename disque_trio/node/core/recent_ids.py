@@ -1,19 +1,18 @@
-"""Remembers a bounded number of job ids, the latest ones."""
+"""Remembers a bounded number of job ids, the most recent ones."""
 
 
 class RecentIds:
-    """The ids that were added last: no fewer than ``count`` of them, and no more than twice as
-    many.
+    """The most recently added ids: at least ``count`` of them, at most twice as many.
 
     Args:
-        count: how many ids are remembered in any case.
+        count: how many ids to remember at least.
 
     Attributes:
         latest, older: the ids.
     """
 
     def __init__(self, count: int) -> None:
-        # To take the oldest one out of a dict is to look for it behind all that were there before.
+        # Two dicts, since finding the oldest entry of one means skipping all removed ones.
         self._count = count
         self.latest: dict[bytes, None] = {}
         self.older: dict[bytes, None] = {}

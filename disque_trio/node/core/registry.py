@@ -1,11 +1,11 @@
-"""A mapping that can be scanned in steps and sampled; it holds the jobs and the queues of a node.
+"""A mapping that can be scanned in steps and sampled; holds the jobs and the queues of a node.
 
-A plain dict cannot be entered in the middle, so a cursor would need to keep its place for each
-client, and it grows by copying itself, which stops a node with millions of jobs. Here entries
-are spread over 1024 dicts by the upper bits of a checksum of the key. The cursor is a checksum:
-a step gives what is at or above it, lowest first, so an entry that is there throughout is given
-exactly once whatever comes and goes, and the walk needs no memory. The checksum is one that
-does not change from run to run, so a simulation repeats.
+A plain dict cannot be entered in the middle, so a cursor would have to keep its place for each
+client; and it grows by copying itself, which stops a node with millions of jobs. Here entries are
+spread over 1024 dicts by the upper bits of a checksum of the key. The cursor is a checksum: a step
+returns what is at or above it, lowest first. So an entry that stays is returned exactly once,
+whatever else comes and goes, and a scan needs no memory. The checksum does not change from run to
+run, so a simulation can be repeated.
 """
 
 import zlib
@@ -14,26 +14,26 @@ from typing import Final, Generic, TypeVar
 
 V = TypeVar("V")
 
-_crc32: Final = zlib.crc32  # compiled, an imported name is looked up at each use
+_crc32: Final = zlib.crc32  # compiled, an imported name costs a look-up at each use
 
 SHARDS: Final = 1024
 _SHARD_SHIFT: Final = 22
-_ROOMY: Final = 160  # bytes an entry; one that just grew has some 80
+_ROOMY: Final = 160  # bytes per entry; a dict that just grew has some 80
 
 
 class Registry(Generic[V]):
     """A mapping with a stateless cursor. Hot paths access ``shards`` and ``shard_of``.
 
     Attributes:
-        shards: the dicts, in the order of the scan; to be read, not replaced.
-        count: entries; whoever adds one to a shard, or removes one, counts it here.
+        shards: the dicts, in the order of the scan; do not replace them.
+        count: number of entries; code that adds to a shard, or removes from it, updates this.
     """
 
     def __init__(self) -> None:
         self.shards: list[dict[bytes, V]] = [{} for _ in range(SHARDS)]
         self.count = 0
         self._tidied = 0
-        # A key is often looked for and then removed, or looked for again.
+        # A key is often looked up and then removed, or looked up again.
         self._last_key = b""
         self._last_shard = self.shards[0]
 
@@ -41,32 +41,32 @@ class Registry(Generic[V]):
         return self.count
 
     def shard_of(self, key: bytes) -> dict[bytes, V]:
-        """The dict in which ``key`` is, if it is there."""
+        """The dict that contains ``key``, if any does."""
         if key != self._last_key:
             self._last_shard = self.shards[_crc32(key) >> _SHARD_SHIFT]
             self._last_key = key
         return self._last_shard
 
     def get(self, key: bytes) -> V | None:
-        """The value of ``key`` or None."""
+        """The value of ``key``, or None."""
         return self.shard_of(key).get(key)
 
     def put(self, key: bytes, value: V) -> None:
-        """Add ``key``, which must not be there."""
+        """Add ``key``, which must not exist."""
         self.shard_of(key)[key] = value
         self.count += 1
 
     def drop(self, key: bytes) -> None:
-        """Remove ``key``, which must be there."""
+        """Remove ``key``, which must exist."""
         del self.shard_of(key)[key]
         self.count -= 1
 
     def values(self) -> list[V]:
-        """All values, in no order."""
+        """All values, in no particular order."""
         return [value for shard in self.shards for value in shard.values()]
 
     def hand_over(self) -> list[dict[bytes, V]]:
-        """Remove everything and return it."""
+        """Remove all entries and return them."""
         shards = self.shards
         self.shards = [{} for _ in range(SHARDS)]
         self._forget_last()
@@ -74,8 +74,8 @@ class Registry(Generic[V]):
         return shards
 
     def tidy(self, count: int) -> None:
-        """Shrink the next ``count`` shards if removed entries left room behind: a dict never
-        shrinks by itself."""
+        """Shrink those of the next ``count`` shards from which many entries were removed: a dict
+        never shrinks by itself."""
         for _ in range(count):
             self._tidied = (self._tidied + 1) % SHARDS
             shard = self.shards[self._tidied]
@@ -84,7 +84,7 @@ class Registry(Generic[V]):
                 self._forget_last()
 
     def _forget_last(self) -> None:
-        """The dict of the last key may be another now."""
+        """Forget the dict of the last key, which may have been replaced."""
         self._last_key = b""
         self._last_shard = self.shards[0]
 
@@ -92,11 +92,11 @@ class Registry(Generic[V]):
         """Do one step of a scan.
 
         Args:
-            cursor: 0 to begin, then what the step before returned.
+            cursor: 0 to begin, then what the previous step returned.
             count: about how many entries to visit, at least 1.
 
         Returns:
-            the next cursor, 0 at the end, and the values visited.
+            the next cursor (0 at the end), and the visited values.
         """
         found: list[V] = []
         if cursor >> 32:
@@ -113,7 +113,7 @@ class Registry(Generic[V]):
             entries.sort(key=_place)
             for position in range(len(entries)):
                 place = entries[position][0]
-                # Keys with one checksum are never parted, or the rest would be missed.
+                # Never part keys with the same checksum, or the rest would be missed.
                 if len(found) >= count and entries[position - 1][0] != place:
                     return place, found
                 found.append(entries[position][1])

@@ -1,7 +1,7 @@
 """Interned sets of the nodes that may hold a job.
 
-Most jobs of a node are held by one of few sets of nodes. So a set is a tuple of ids that all its
-jobs share: it costs a job nothing, and its serialised form is made once.
+Most jobs of a node have one of a few sets of holders. So a set is a tuple of ids that all its jobs
+share: it costs a job nothing, and is serialised only once.
 """
 
 from typing import Final
@@ -9,7 +9,7 @@ from zlib import crc32
 
 from disque_trio.protocol.serialjob import split_nodes
 
-MANY: Final = 4096  # sets remembered; a cluster so large that it has more makes them again
+MANY: Final = 4096  # cached sets; a cluster large enough to have more makes them again
 
 
 class ReplicaSets:
@@ -20,13 +20,13 @@ class ReplicaSets:
         self._encoded: dict[tuple[bytes, ...], bytes] = {}
         self._read: dict[bytes, tuple[bytes, ...]] = {}
         self._marks: dict[tuple[bytes, ...], int] = {}
-        # Of the set that was asked for last; the next is mostly the same.
+        # The set that was last asked for; the next is usually the same.
         self._set: tuple[bytes, ...] = ()
         self._mark = 0
         self._larger: dict[tuple[tuple[bytes, ...], bytes], tuple[bytes, ...]] = {}
 
     def of(self, ids: tuple[bytes, ...]) -> tuple[bytes, ...]:
-        """The one tuple that stands for ``ids``."""
+        """The shared tuple that equals ``ids``."""
         known = self._shared.get(ids)
         if known is None:
             if len(self._shared) >= MANY:
@@ -35,7 +35,7 @@ class ReplicaSets:
         return known
 
     def read(self, raw: bytes) -> tuple[bytes, ...]:
-        """The set whose ids stand one behind the other in ``raw``."""
+        """The set whose concatenated ids are ``raw``."""
         known = self._read.get(raw)
         if known is None:
             if len(self._read) >= MANY:
@@ -44,7 +44,7 @@ class ReplicaSets:
         return known
 
     def encode(self, ids: tuple[bytes, ...]) -> bytes:
-        """``ids``, one behind the other, as in a serialised job."""
+        """The concatenated ``ids``, as in a serialised job."""
         encoded = self._encoded.get(ids)
         if encoded is None:
             if len(self._encoded) >= MANY:
@@ -53,8 +53,8 @@ class ReplicaSets:
         return encoded
 
     def mark(self, ids: tuple[bytes, ...]) -> int:
-        """The set in 16 bits, never 0: two nodes see by it whether they know of the same holders,
-        in whatever order they learned of them."""
+        """A 16-bit mark of the set, never 0, by which two nodes see whether they know of the same
+        holders. Does not depend on the order of ``ids``."""
         if ids is self._set and self._mark:
             return self._mark
         mark = self._marks.get(ids)
@@ -67,7 +67,7 @@ class ReplicaSets:
         return mark
 
     def add(self, ids: tuple[bytes, ...], id: bytes) -> tuple[bytes, ...]:
-        """``ids`` and ``id``, which is not among them."""
+        """The set of ``ids`` and ``id``, which is not among them."""
         key = (ids, id)
         larger = self._larger.get(key)
         if larger is None:

@@ -12,19 +12,19 @@ from disque_trio.protocol.trailer import Trailer
 
 
 class Replicas:
-    """Knows which nodes hold the jobs of this node and sends them messages about these; about a job
-    that only this node holds it sends none.
+    """Knows which nodes hold the jobs of this node, and sends them messages about these jobs. Sends
+    none about a job that only this node holds.
 
     Args:
         own: this node's id.
         peers: the rest of the cluster.
         packets: makes this node's packets.
-        notices: what other nodes are told at the end of the turn.
+        notices: for other nodes, at the end of the turn.
 
     Attributes:
         own: this node's id.
-        alone: the set of this node only.
-        sets: all sets of nodes.
+        alone: the set with only this node.
+        sets: all sets of nodes in use.
     """
 
     def __init__(self, own: bytes, peers: Peers, packets: PacketWriter, notices: Notices) -> None:
@@ -35,7 +35,7 @@ class Replicas:
         self._packets = packets
         self._notices = notices
         self._writer = JobWriter()
-        self._raw = own  # what was read last; the next is mostly the same
+        self._raw = own  # what was read last; the next is usually the same
         self._read: tuple[bytes, ...] | None = None
 
     def renew(self, own: bytes) -> None:
@@ -44,14 +44,14 @@ class Replicas:
         self._read = None
         self.alone = (own,)
 
-    # ---- who --------------------------------------------------------------------------------
+    # ---- holders ----------------------------------------------------------------------------
 
     def of(self, job: Job) -> tuple[bytes, ...]:
         """The nodes that may hold ``job``."""
         return self.alone if job.delivered is None else job.delivered
 
     def c_nodes_of(self, job: Job) -> list[bytes]:
-        """The other nodes that may hold ``job`` and do not announce extensions."""
+        """The other nodes that may hold ``job`` and that do not announce extensions."""
         understands = self._peers.understands
         return [id for id in self.of(job) if id != self.own and not understands(id)]
 
@@ -62,8 +62,8 @@ class Replicas:
             job.delivered = self.sets.add(holders, id)
 
     def serialize(self, job: Job, flags: int, etime: int, body: bytes) -> bytes:
-        """Serialise ``job`` with the nodes that may hold it. What files and other nodes are told
-        differently is given: ``flags``, ``etime`` (s) and ``body``."""
+        """Serialise ``job`` with the nodes that may hold it. ``flags``, ``etime`` (s) and ``body``
+        are given separately, since files and other nodes get different ones."""
         return self._writer.encode(
             job.id,
             job.state,
@@ -81,8 +81,7 @@ class Replicas:
         )
 
     def read(self, raw: bytes) -> tuple[bytes, ...] | None:
-        """The nodes whose ids stand one behind the other in ``raw``, and this one; None: this node
-        alone."""
+        """The nodes whose concatenated ids are ``raw``, plus this one; None: only this node."""
         if raw != self._raw:
             if raw == self.own:
                 self._read = None
@@ -92,7 +91,7 @@ class Replicas:
             self._raw = raw
         return self._read
 
-    # ---- what they are told -----------------------------------------------------------------
+    # ---- messages to them -------------------------------------------------------------------
 
     def tell(self, job: Job, packet: bytes) -> None:
         """Send ``packet`` to all other nodes that may hold ``job``."""
@@ -103,13 +102,13 @@ class Replicas:
 
     def tell_requeued(self, job: Job, nack: bool) -> None:
         """Tell the other holders that ``job`` was queued again: they count it and postpone their
-        own time."""
+        own requeue."""
         if job.delivered is not None:
             flags = bus.INCR_NACKS if nack else bus.INCR_DELIVERIES
             self.tell(job, self._packets.about_job(bus.QUEUED, job.id, 0, flags))
 
     def tell_queued(self, job: Job) -> None:
-        """Tell the other holders that ``job`` is in the queue of this node, so that they need not
+        """Tell the other holders that ``job`` is in the queue of this node, so that they do not
         queue it."""
         if job.delivered is not None:
             self.tell(job, self._packets.about_job(bus.QUEUED, job.id))
@@ -120,20 +119,20 @@ class Replicas:
         self.tell(job, self._packets.about_job(bus.WILLQUEUE, job.id))
 
     def tell_working(self, job: Job) -> None:
-        """Tell the other holders that a worker has ``job``: its retry time starts anew."""
+        """Tell the other holders that a worker has ``job``: its retry time starts again."""
         if job.delivered is not None:
             self.tell(job, self._packets.about_job(bus.WORKING, job.id))
 
     def tell_deleted(self, id: bytes, job: Job | None) -> None:
-        """Delete the copies of ``job``; when it is not known here (None), all nodes are asked."""
+        """Delete the copies of ``job``. If it is not known here (None), ask all nodes."""
         for node in self._peers.everyone() if job is None else self.of(job):
             if node != self.own:
-                # Not at once: a copy of the job may be about to leave.
+                # Only at the end of the turn: a copy of the job may be about to leave.
                 self._notices.add(node, bus.DELJOB, id, 0, 0)
 
     def tell_acked(self, id: bytes, job: Job, trailer: Trailer | None) -> None:
-        """Tell the node ``id``, which does not know it, that ``job`` was acknowledged, or ended as
-        its ``trailer`` says."""
+        """Tell the node ``id``, which does not know, that ``job`` was acknowledged, or ended as
+        ``trailer`` says."""
         holders = self.of(job)
         mark = self.sets.mark(holders) if holders else 0
         ending = None if trailer is None else trailer.ending
@@ -145,7 +144,7 @@ class Replicas:
         self._peers.send(id, packet)
 
     def tell_of_queue(self, nodes: list[bytes], type: int, queue: bytes, aux: int) -> None:
-        """Send NEEDJOBS or PAUSE to ``nodes``, unless the name is longer than others take."""
+        """Send NEEDJOBS or PAUSE to ``nodes``, unless the queue's name is too long for a packet."""
         if len(queue) <= bus.MAX_QUEUE_NAME:
             packet = self._packets.about_queue(type, queue, aux)
             for id in nodes:

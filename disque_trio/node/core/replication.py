@@ -1,8 +1,8 @@
 """Replicates new jobs to other nodes, and replies to the producer once enough copies exist.
 
-A job that is to have copies is in WAIT_REPL while its producer waits: it is sent (REPLJOB) to
-random reachable nodes, each confirms it (GOTJOB), and every 50 ms one more node is tried until
-enough have. Only then it is queued here, or, when this node must not hold it (it is leaving, or
+A job that needs copies is in WAIT_REPL while its producer waits. It is sent (REPLJOB) to random
+reachable nodes; each confirms it (GOTJOB), and every 50 ms one more node is tried until enough have
+done so. Only then is it queued: here, or, if this node must not hold it (because it is leaving or
 short of memory), on one of the others (ENQUEUE).
 """
 
@@ -52,10 +52,10 @@ class Replication:
         aof_codec: makes their records for the journal.
         codec: serialises them.
         placement: chooses nodes.
-        exports: the jobs that other nodes want.
-        tombstones: the jobs that have ended.
-        updates: changes of jobs that are known.
-        notices: what other nodes are told at the end of the turn.
+        exports: gives jobs to nodes that want them.
+        tombstones: jobs that have ended.
+        updates: changes to known jobs.
+        notices: for other nodes, at the end of the turn.
         peers: the rest of the cluster.
         packets: makes this node's packets.
     """
@@ -91,7 +91,7 @@ class Replication:
     # ---- ADDJOB -----------------------------------------------------------------------------
 
     def place(self, job: Job) -> None:
-        """Queue a new job, at once or, with a delay, at its ``qtime``, and note it in the
+        """Queue a new job, now or, if it has a delay, at its ``qtime``, and add it to the
         journal."""
         store = self._store
         machine = self._machine
@@ -106,7 +106,7 @@ class Replication:
             store.put(job)
         if machine.journaling:
             body = job.body
-            if body is None or len(body) < LARGE_BODY:  # not by a call more: this is ADDJOB
+            if body is None or len(body) < LARGE_BODY:  # avoids a call: this is ADDJOB
                 machine.journal.append(loadjob(self._aof_codec.serialize(job)))
             else:
                 self._aof_codec.note(job)
@@ -114,7 +114,7 @@ class Replication:
             self._exports.offer(job.queue)
 
     def add_async(self, job: Job) -> None:
-        """Queue ``job``, which was just made, and send its copies without waiting for them."""
+        """Queue the new ``job``, and send its copies without waiting for confirmation."""
         chosen = self._placement.choose(job, job.repl - 1, False)
         if chosen:
             job.delivered = self._replicas.sets.of((self._replicas.own, *chosen))
@@ -130,8 +130,8 @@ class Replication:
         admitted: ReplicationWait | None = None,
     ) -> None:
         """Send copies of ``job``; ``client`` gets its reply when enough nodes have confirmed, or
-        after ``timeout`` ms (0: it waits for ever). ``admitted``: its wait, if that is in the line
-        of the client already."""
+        after ``timeout`` ms (0: no limit). ``admitted``: its wait, if that is in the client's line
+        already."""
         needed = job.repl if external else job.repl - 1
         job.state = WAIT_REPL
         if admitted is None:
@@ -150,7 +150,7 @@ class Replication:
             self._notices.copy(self._codec.encode(job), tuple(nodes), flags)
 
     def replicated(self, job: Job) -> None:
-        """Reply to the producer of ``job`` and queue it: enough nodes have confirmed."""
+        """Reply to the producer of ``job``, and queue it: enough nodes have confirmed."""
         if job.flags & FLAG_TRAILER and not self._waits.by_job[job.id].agreed():
             return
         machine = self._machine
@@ -159,7 +159,7 @@ class Replication:
         wait = self._waits.end(job, b"+" + job.id + b"\r\n")
         before = machine.client
         machine.client = wait.client
-        notes.peer = b""  # the last of several that confirmed is nobody special
+        notes.peer = b""  # which node confirmed last does not matter
         if notes.noting:
             notes.note(schema.REPLICATED, job, new=True)
         if wait.external:
@@ -183,7 +183,7 @@ class Replication:
         machine.client = before
 
     def cancel(self, wait: ReplicationWait, reply: bytes) -> None:
-        """Give up the job of ``wait``, and its copies as far as possible."""
+        """Give up the job of ``wait``, and delete its copies as far as possible."""
         job = wait.job
         if self._notes.noting:
             self._notes.note(schema.DELETED, job, schema.BY_GIVING_UP)
@@ -199,8 +199,7 @@ class Replication:
             self.cancel(wait, b"")
 
     def try_more(self, now: int) -> None:
-        """Send unconfirmed copies to one more node each, and once more to those that have not
-        answered."""
+        """Send each unconfirmed job to one more node, and again to nodes that have not answered."""
         waits = self._waits
         while (wait := waits.due(now)) is not None:
             if wait.deadline and now >= wait.deadline:
@@ -213,30 +212,30 @@ class Replication:
                     self._try_once_more(wait, now)
 
     def _try_once_more(self, wait: ReplicationWait, now: int) -> None:
-        """Send the job of ``wait`` to one more node, and again to those that are silent."""
+        """Send the job of ``wait`` to one more node, and again to the silent ones."""
         own = self._replicas.own
         sets = self._replicas.sets
         job = wait.job
         holders = job.delivered or ()
         confirmed = job.confirmed or []
-        # What still waits in a connection need not be put behind it once more.
+        # A copy still waiting in a connection need not be queued behind itself.
         silent = [
             id for id in holders if id != own and id not in confirmed and not self._peers.behind(id)
         ]
         chosen = self._placement.choose(job, 1, wait.external)
         if own not in holders:
-            # It is held elsewhere only, but while it takes so long somebody may process it: the
-            # acknowledge has to find its producer.
+            # Only others hold it, but this takes so long that somebody may process it meanwhile:
+            # the acknowledgement has to find its producer.
             holders = job.delivered = sets.add(holders, own)
             self.send_copy(job, list(confirmed), bus.NOREPLY)
         if chosen:
             job.delivered = sets.add(holders, chosen[0])
-            # The ones that have it get to know of the new holder.
+            # Tell the nodes that hold it of the new holder.
             self.send_copy(job, list(confirmed), bus.NOREPLY)
             self.send_copy(job, [*silent, chosen[0]], 0)
         elif now >= wait.repeat:
-            # Everybody was told. What is lost has to be said again, but a node that does not read
-            # must not be buried under it.
+            # All nodes were told. Repeat it in case it was lost, but do not bury a node that does
+            # not read.
             if wait.gap > RETRY_GAP:
                 for id in silent:
                     self._notices.reads_one(id)
@@ -249,18 +248,18 @@ class Replication:
         for job in self._waits.removed_all():
             self._replicas.tell_deleted(job.id, job)
 
-    # ---- what other nodes say ---------------------------------------------------------------
+    # ---- from other nodes -------------------------------------------------------------------
 
     def wants_copy(self, id: bytes) -> bool:
-        """Whether a copy of the job ``id`` would be taken, as far as its id tells. It is asked
-        before a large one has come."""
+        """Whether this node would take a copy of the job ``id``, as far as its id tells. Asked
+        before a large copy has arrived in full."""
         if self._peers.leaving or self._machine.write_problem:
             return False
         memory = self._machine.memory
         return memory.used <= memory.external_above or self._store.jobs.get(id) is not None
 
     def on_repljob(self, sender: bytes, message: JobsMessage) -> None:
-        """Handle REPLJOB: hold copies, unless there is a reason not to. Raises PacketError."""
+        """Handle REPLJOB: hold copies, unless there is a reason not to. Raises ``PacketError``."""
         if len(message.jobs) != 1:
             if not message.jobs:
                 raise PacketError("a REPLJOB without a job")
@@ -283,7 +282,7 @@ class Replication:
             memory = machine.memory
             if memory.used > memory.external_above or self._is_paused_in(new.queue):
                 return
-            # The next time in a queue is a further delivery: it is queued elsewhere first.
+            # The next time in a queue counts as a further delivery: it is queued elsewhere first.
             new.flags |= FLAG_QUEUED_BEFORE if new.retry else FLAG_QUEUED_BEFORE | FLAG_RESERVED
             trailer = self._codec.trailer
             if trailer is not None and store.uniques.refuses(new.id):
@@ -301,13 +300,13 @@ class Replication:
             if machine.journaling:
                 self._aof_codec.note(new)
         else:
-            # All else is as it came first, here as on a C node, unless it was changed on purpose.
+            # Everything else stays as it first came, as on a C node, unless changed by an update.
             if self._codec.trailer is not None:
                 self._updates.take(job, new, self._codec.trailer)
             for id in new.delivered or ():
                 self._replicas.add(job, id)
             if confirm:
-                self._notices.reads_one(sender)  # it may not have read what confirmed the first
+                self._notices.reads_one(sender)  # it may have missed the first confirmation
         if confirm:
             self._notices.add(sender, bus.GOTJOB, new.id, 1, 0)
 
@@ -316,7 +315,7 @@ class Replication:
         return queue is not None and queue.paused & PAUSED_IN != 0
 
     def on_gotjob(self, sender: bytes, message: JobMessage) -> None:
-        """Handle GOTJOB: a node confirms a copy."""
+        """Handle GOTJOB: a node confirms that it holds a copy."""
         wait = self._waits.by_job.get(message.id)
         if wait is None:
             return
@@ -330,7 +329,7 @@ class Replication:
             self.replicated(job)
 
     def on_enqueue(self, sender: bytes, message: JobMessage) -> None:
-        """Handle ENQUEUE: queue a job that its creator does not hold itself."""
+        """Handle ENQUEUE: queue a job whose creator does not hold it."""
         delay = message.aux
         store = self._store
         job = store.jobs.get(message.id)

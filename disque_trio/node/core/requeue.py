@@ -1,16 +1,16 @@
 """Queues unacknowledged jobs again, and agrees with the other holders on which node does so.
 
-Every holder queues a job again when its retry time is over without an acknowledge. So that only
-one does, it asks the others half a second before (WILLQUEUE); whoever has it in a queue answers
-QUEUED, and whoever hears QUEUED pushes its own time back. Where two queued it all the same, one of
-them, chosen by the ids of both and of the job, takes it out again. A job that stays in its queue
-for long is announced again before the others begin to ask. A job that is delivered with less than
-half of its retry time left is announced as well (WORKING), so that its worker has the whole retry
-time.
+Every holder queues a job again when its retry time has passed without an acknowledgement. So that
+only one does, it asks the others half a second before (WILLQUEUE). A node that has the job in a
+queue answers QUEUED, and a node that hears QUEUED starts its retry time again. If two nodes queued
+it anyway, one of them, chosen by their ids and the job's, takes it out again. A job that stays in
+its queue for long is announced again before the others begin to ask. A job that is delivered with
+less than half of its retry time left is announced too (WORKING), so that its worker has the whole
+retry time.
 
-A job that comes again may have to pause first: as long as the worker that handed it back wants, or
-as the policy of its queue says. Nodes with extensions are told for how long (REQUEUED), and wait as
-long; whoever then asks first queues it. C nodes know no pauses: they are kept waiting by WORKING.
+A job may have to pause before it is queued again: as long as the worker that handed it back wants,
+or as the policy of its queue says. Nodes with extensions are told for how long (REQUEUED), and wait
+as long; the first to ask then queues it. C nodes know no pauses: WORKING keeps them waiting.
 """
 
 from hashlib import blake2b
@@ -48,13 +48,13 @@ from disque_trio.protocol.trailer import BY_ATTEMPTS
 
 
 class Requeue:
-    """Queues the jobs of one node again when their retry time is over.
+    """Queues the jobs of one node again after their retry time.
 
     Args:
         store: the jobs.
-        exports: those that other nodes want.
-        dead_letters: what jobs become that are not queued again.
-        tombstones: the jobs that have ended.
+        exports: gives jobs to nodes that want them.
+        dead_letters: jobs that are not queued again.
+        tombstones: jobs that have ended.
         pauses: before jobs are queued again.
         peers: the rest of the cluster.
         packets: makes this node's packets.
@@ -84,10 +84,10 @@ class Requeue:
         self._packets = packets
 
     def enqueue(self, job: Job, nack: bool, reason: schema.Reason) -> bool:
-        """Put ``job`` into its queue; returns False if it must not be queued.
+        """Put ``job`` into its queue; return False if it must not be queued.
 
-        A job that is delivered at most once is never queued after it was delivered.
-        ``nack`` says which counter a further delivery goes to, ``reason`` is for the event log.
+        A job that is delivered at most once is never queued after it was delivered. ``nack``: count
+        a further delivery as a negative acknowledgement. ``reason``: for the event log.
         """
         flags = job.flags
         if job.state != ACTIVE or (job.retry == 0 and flags & (FLAG_DELIVERED | FLAG_RESERVED)):
@@ -115,12 +115,12 @@ class Requeue:
         return True
 
     def hand_back(self, job: Job, delay: int, reason: bytes) -> bool:
-        """Handle NACK: queue ``job`` again, after a pause maybe; returns whether it was delivered
-        and comes again, if only as a dead letter.
+        """Handle NACK: queue ``job`` again, maybe after a pause. Return whether it had been
+        delivered and will be again, if only as a dead letter.
 
         Args:
-            delay: the pause, ms; -1: as the policy of the queue says.
-            reason: what the worker says; empty: nothing.
+            delay: the pause, in ms; -1: as the policy of the queue says.
+            reason: the worker's; empty: it gave none.
         """
         if job.state != ACTIVE or (job.retry == 0 and job.flags & (FLAG_DELIVERED | FLAG_RESERVED)):
             return False
@@ -139,8 +139,8 @@ class Requeue:
         return True
 
     def work_on(self, job: Job) -> int:
-        """Postpone the next delivery to ``retry`` from now for a worker that needs more time.
-        Returns retry, s."""
+        """Postpone the next delivery by ``retry`` for a worker that needs more time. Returns
+        ``retry``, in s."""
         store = self._store
         if job.retry and job.state != WAIT_REPL:
             if job.state == QUEUED:
@@ -157,7 +157,7 @@ class Requeue:
         store = self._store
         now = self._machine.now
         if job.state == QUEUED:
-            # Nobody took it for a whole retry period: it is where it should be.
+            # Nobody took it for a whole retry period: it may stay where it is.
             self._replicas.tell_queued(job)
             store.postpone(job)
             return
@@ -167,11 +167,11 @@ class Requeue:
             if self._notes.noting:
                 self._notes.note_pause(job, schema.BY_QUEUE)
         elif job.qtime - store.ahead(job) > now:
-            store.schedule(job)  # it was looked at for another reason
+            store.schedule(job)  # the timer was for something else
             if job.flags & FLAG_PAUSED:
                 self._pauses.keep_waiting(job)
         elif job.flags & FLAG_WILLQUEUE and job.delivered is not None:
-            # If the clock jumped over the time for it, the others get theirs to answer now.
+            # If the clock jumped past the warning, give the others their time to answer now.
             job.flags &= ~FLAG_WILLQUEUE
             if job.qtime < now + WARNING_TIME // 2:
                 job.qtime = now + WARNING_TIME
@@ -184,8 +184,8 @@ class Requeue:
             store.schedule(job)
 
     def _is_kept_back(self, job: Job) -> bool:
-        """Whether the policy of its queue keeps ``job``, which is due, from being queued now: it
-        becomes a dead letter, or pauses."""
+        """Whether the policy of its queue keeps ``job``, which is due, from being queued now: makes
+        it a dead letter, or begins a pause."""
         if job.flags & FLAG_PAUSED or not job.flags & FLAG_QUEUED_BEFORE or job.retry == 0:
             return False
         if self._dead_letters.is_spent(job):
@@ -197,12 +197,11 @@ class Requeue:
         self._pauses.begin(job, pause, bus.INCR_DELIVERIES)
         return True
 
-    # ---- what other nodes say ---------------------------------------------------------------
+    # ---- from other nodes -------------------------------------------------------------------
 
     def _living_job(self, sender: bytes, id: bytes) -> Job | None:
-        """Find the unfinished job ``id`` that a packet of ``sender`` about its queue refers to.
-        ``sender`` holds it as well; if it does not know that the job was acknowledged, or
-        cancelled, this node tells it."""
+        """Find the unfinished job ``id`` to which a packet of ``sender``, another holder, refers.
+        If the job was acknowledged or cancelled, tell ``sender``, which does not know."""
         job = self._store.jobs.get(id)
         if job is None:
             self._tombstones.refuse_cancelled(sender, id)
@@ -224,17 +223,17 @@ class Requeue:
         self._hear_queued(job, sender, message.flags)
 
     def _hear_queued(self, job: Job, sender: bytes, flags: int) -> None:
-        """The node ``sender`` has ``job`` in its queue; ``flags``: see ``bus``."""
+        """Handle that the node ``sender`` has ``job`` in its queue; ``flags``: see ``bus``."""
         if job.retry:
-            job.flags &= ~FLAG_DELIVERED  # whoever had it has lost it
+            job.flags &= ~FLAG_DELIVERED  # the client that had it has lost it
             if job.flags & FLAG_IN_HAND:
                 self._store.limits.taken_back(job)
             if job.flags & FLAG_HOLDS_GROUP:
                 self._store.limits.grouping.left(job)
         if job.state == QUEUED and self._keeps(job, sender):
             if not flags & bus.NOREPLY:
-                # It has to hear that it was not the only one. If it sees that in another way, which
-                # may be while a node is new to one of them, they must not go on arguing.
+                # Tell it that another node queued the job too. If it comes to another conclusion,
+                # as it may while a node is new to one of them, they must not go on arguing.
                 last = bus.NOREPLY if self._peers.understands(sender) else 0
                 self._peers.send(sender, self._packets.about_job(bus.QUEUED, job.id, 0, last))
             return
@@ -242,8 +241,8 @@ class Requeue:
         self._leave_to_other(job)
 
     def on_requeued(self, sender: bytes, fields: list[Field]) -> None:
-        """Handle REQUEUED: another holder tells of a job that was not processed. Raises
-        PacketError."""
+        """Handle REQUEUED: another holder reports a job that was not processed. Raises
+        ``PacketError``."""
         try:
             message = unpack_requeued(fields)
         except FieldsError as problem:
@@ -265,7 +264,7 @@ class Requeue:
             self._hear_queued(job, sender, message.flags)
 
     def _leave_to_other(self, job: Job) -> None:
-        """Leave ``job`` to another holder: it is not queued here for a whole retry time."""
+        """Leave ``job`` to another holder: do not queue it here for a whole retry time."""
         if job.state == QUEUED:
             self._store.dequeue(job)
             self._store.limits.grouping.hold(job, False)
@@ -275,11 +274,11 @@ class Requeue:
             self._store.postpone(job)
 
     def _keeps(self, job: Job, sender: bytes) -> bool:
-        """Of two nodes that queued ``job``: whether this one keeps it.
+        """Whether this node, rather than ``sender``, keeps ``job``, which both have queued.
 
-        C nodes have an order of their own, which gives one of two nodes up to four jobs of five.
-        Nodes that understand each other share evenly, unless a C node's place in its order is
-        between theirs: if all three had the job each could leave it to the next one.
+        C nodes have an order of their own, which gives one of two nodes up to four jobs in five.
+        Nodes with extensions share evenly, unless a C node comes between them in its order: then,
+        if all three had the job, each could leave it to the next.
         """
         peers = self._peers
         own = self._replicas.own
@@ -299,31 +298,31 @@ class Requeue:
         if job is None:
             return
         if job.state == QUEUED:
-            # The rest is likely about to do the same.
+            # The other holders are probably about to ask as well.
             self._replicas.tell_queued(job)
             return
         self._pauses.answer(job, sender)
 
     def on_working(self, sender: bytes, message: JobMessage) -> None:
-        """Handle WORKING: a worker of another holder has the job, or asked for more time."""
+        """Handle WORKING: a worker of another holder has the job, or needs more time."""
         job = self._living_job(sender, message.id)
         if job is not None:
             self._leave_to_other(job)
 
 
 def why_due(job: Job) -> schema.Reason:
-    """Why ``job``, which is due, is queued."""
+    """The reason why ``job``, which is due, is queued."""
     if job.flags & FLAG_NACKED:
         return schema.BY_NACK
     return schema.BY_RETRY if job.flags & FLAG_QUEUED_BEFORE else schema.BY_DELAY
 
 
 def place_on_c(node: bytes, job: bytes) -> int:
-    """The place of ``node`` among those that queued ``job`` (both ids) as C nodes see it: the last
-    one keeps it. The random part of the job's id decides where the ids of the nodes differ."""
+    """The rank of ``node`` among the nodes that queued ``job`` (both ids), as C nodes compute it:
+    the highest keeps it. Where the nodes' ids differ, the random part of the job's id decides."""
     return int.from_bytes(node, "big") ^ int.from_bytes((2 * job[11:35])[: len(node)], "big")
 
 
 def even_place(node: bytes, job: bytes) -> int:
-    """The same, and each node is as often the last one."""
+    """Like ``place_on_c``, but each node is highest equally often."""
     return int.from_bytes(blake2b(node + job, digest_size=16).digest(), "big")

@@ -1,4 +1,4 @@
-"""Finds out what became of the job that has the key which a claim wants."""
+"""Finds out what became of the job that has the key that a claim wants."""
 
 from collections.abc import Callable
 from functools import partial
@@ -19,7 +19,7 @@ from disque_trio.protocol.keyrecord import ADDED, PENDING
 WAIT: Final = 1  # a node is about to add it
 LIVES: Final = 2  # it was added: its id is the answer
 GONE: Final = 3  # it has ended, or was never added
-LOST: Final = 4  # only its node could know more; as long as nobody confirms it, it was not added
+LOST: Final = 4  # only its node could know more; unless others confirm it, it was not added
 UNKNOWN: Final = 5
 
 
@@ -29,11 +29,11 @@ class Rivals:
     Args:
         store: the jobs.
         uniques: the keys that this node knows.
-        votes: what this node says itself.
+        votes: this node's own.
         ballots: asks nodes.
-        questions: what is open.
+        questions: the open ones.
         peers: the rest of the cluster.
-        verdict: is told what became of the job that a vote named.
+        verdict: called with what became of the job that a vote named.
     """
 
     def __init__(
@@ -55,13 +55,13 @@ class Rivals:
         self._verdict = verdict
 
     def look_at(self, claim: Claim, rival: Vote) -> None:
-        """Ask everybody about the job that has the key."""
+        """Ask all nodes about the job that has the key."""
         everyone = [self._store.replicas.own, *self._peers.everyone()]
         judge = partial(self._judge_rival, rival)
         self._ballots.ask(claim, claim.message(words.ASK, rival.id), everyone, judge)
 
     def _judge_rival(self, rival: Vote, claim: Claim, question: Question) -> None:
-        """Look at what is known of the job ``rival`` that has the key."""
+        """Judge what is known of the job ``rival``, which has the key."""
         if claim.question is not question or claim.reply is not None or claim.stage != CLAIMING:
             return
         votes = read_votes(question)
@@ -87,7 +87,7 @@ class Rivals:
                 if True in [is_maker(id, rival.id) for id in refused]:
                     self._clear_away(claim, rival, holders)
                 elif len(holders) + len(silent) < min(claim.job.repl, len(members)):
-                    self._verdict(claim, rival, UNKNOWN)  # it lives on, or was never added
+                    self._verdict(claim, rival, UNKNOWN)  # it is alive, or was never added
                 else:
                     self._adopt(claim, rival, holders)
             elif words.ENDED in found or not silent:
@@ -98,7 +98,8 @@ class Rivals:
                 self._verdict(claim, rival, UNKNOWN)
 
     def _clear_away(self, claim: Claim, rival: Vote, holders: list[bytes]) -> None:
-        """Have ``holders`` forget their copies of a job that was given up; its node could not."""
+        """Make ``holders`` forget their copies of a job whose own node could not, but gave it
+        up."""
         message = claim.message(words.CANCEL, rival.id)
         self._uniques.tell(message, holders)
         if self._store.replicas.own in holders:
@@ -106,8 +107,8 @@ class Rivals:
         self._verdict(claim, rival, UNKNOWN)
 
     def _adopt(self, claim: Claim, rival: Vote, holders: list[bytes]) -> None:
-        """Let the voters, and those that hold it, confirm the job that has the key: the node that
-        began to add it may not be there any more."""
+        """Make the voters and the holders confirm the job that has the key: the node that began to
+        add it may be gone."""
         said = claim.message(words.WITHDRAW)  # its own votes could be in the way
         self._uniques.tell(said, claim.voters)
         self._votes.hear(said)

@@ -1,7 +1,8 @@
-"""Schedules as words: what CRON SET says, what CRON GET answers, and the lines of the file.
+"""Schedules as words: the arguments of CRON SET, the replies of CRON GET, and the lines of the
+file.
 
-Beside what all files of their kind have (see ``version_words``) that of schedules has a line for
-each of which a tick is done::
+In addition to the lines of all such files (see ``version_words``), that of schedules has a line for
+each schedule that has ticked::
 
     schedule 12 1f...c0 "nightly" "0 3 * * *" "Europe/Berlin" 1 "reports" "all" RETRY 60
     reached "nightly" 1700000000000
@@ -22,12 +23,12 @@ _ABOUT: Final = b"""\
 
 
 def read_schedule(name: bytes, words: list[bytes]) -> Schedule:
-    """The schedule ``name`` as CRON SET has it: times, ``TZ`` zone and ``CATCHUP``, if they are
-    there, queue, job, and options of ADDJOB, among which the two may stand as well, but not behind
-    HEADERS.
+    """The schedule ``name`` from the arguments of CRON SET: times, ``TZ`` zone and ``CATCHUP``, if
+    given, queue, job, and options of ADDJOB. TZ and CATCHUP may also be among these options, but
+    not after HEADERS.
 
     Raises:
-        SharedError: something is missing, or there twice.
+        SharedError: something is missing or repeated.
     """
     zone = b""
     flags = 0
@@ -36,13 +37,13 @@ def read_schedule(name: bytes, words: list[bytes]) -> Schedule:
     while at < len(words):
         word = words[at].lower()
         if len(rest) >= 2 and word == b"headers":
-            rest += words[at:]  # which may have any names
+            rest += words[at:]  # headers may have any names
             break
         if len(rest) >= 2 and word == b"group":
-            rest += words[at : at + 2]  # which may have any name, too
+            rest += words[at : at + 2]  # a group may have any name, too
             at += 2
             continue
-        # The two in the middle of the rest are queue and job, whatever they are called.
+        # In between come queue and job, which may have any names.
         free = len(rest) == 0 or len(rest) >= 2
         at += 1
         if free and word == b"tz" and not zone and at < len(words):
@@ -58,8 +59,8 @@ def read_schedule(name: bytes, words: list[bytes]) -> Schedule:
 
 
 def describe(schedule: Schedule, last: int, next: int, problem: str) -> dict[bytes, Value]:
-    """What CRON GET answers. ``last``: until when all is done, ``next``: its next tick, ms since
-    the epoch; 0: none. ``problem``: why its last job was not added, or empty."""
+    """The reply of CRON GET. ``last``: up to when it is done; ``next``: its next tick; both in ms
+    since the epoch, 0: none. ``problem``: why its last job was not added; empty: it was."""
     found: dict[bytes, Value] = {
         b"name": schedule.name,
         b"times": schedule.spec,
@@ -78,7 +79,7 @@ def describe(schedule: Schedule, last: int, next: int, problem: str) -> dict[byt
 
 
 def format_file(schedules: Schedules) -> bytes:
-    """The file; empty where there is nothing to remember."""
+    """The contents of the file; empty if there is nothing to remember."""
     lines = lines_of(schedules, b"schedule", _words)
     for name in sorted(schedules.entries):
         entry = schedules.entries[name]
@@ -93,10 +94,10 @@ def _words(schedule: Schedule) -> list[bytes]:
 
 
 def parse_file(text: bytes, schedules: Schedules) -> None:
-    """Take what the file says over into ``schedules``, which must be empty.
+    """Read the file ``text`` into ``schedules``, which must be empty.
 
     Raises:
-        SharedError: a line is wrong, the text says which and why.
+        SharedError: a line is wrong; the text says which one and why.
     """
 
     def take(words: list[bytes]) -> None:
@@ -107,7 +108,7 @@ def parse_file(text: bytes, schedules: Schedules) -> None:
             schedules.reach(entry, number_from(words[2], MAX_CLOCK))
         elif not take_words(words, schedules, b"schedule", _read):
             raise SharedError(
-                "it is none of clock, schedule, reached and deleted with what belongs to it"
+                "expected clock, schedule, reached or deleted, followed by its values"
             )
 
     take_lines(text, take)

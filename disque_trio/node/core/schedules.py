@@ -1,6 +1,6 @@
 """Schedules: jobs that are added again and again, and what a node knows of them.
 
-All nodes of a cluster are to know the same schedules, and up to which tick all is done (see
+All nodes of a cluster share the same schedules, and know up to which tick each is done (see
 ``versions``).
 """
 
@@ -33,13 +33,14 @@ PAUSED: Final = 2
 
 
 class Schedule(Shared):
-    """A job that is to be added at certain times.
+    """A job to add at certain times.
 
     Attributes:
         name: of the schedule.
         spec, zone: see ``Times``.
-        flags: CATCHES_UP: the last tick that was missed is made up. PAUSED: there are no ticks.
-        queue, body: of the jobs. options: of ADDJOB.
+        flags: CATCHES_UP: if ticks were missed, make up for the last one. PAUSED: do not tick.
+        queue, body: of the jobs.
+        options: of ADDJOB.
     """
 
     def __init__(
@@ -61,12 +62,12 @@ class Schedule(Shared):
         self.options = options
 
     def paused(self, paused: bool) -> "Schedule":
-        """The same, paused or not."""
+        """The same schedule, paused or not."""
         flags = self.flags | PAUSED if paused else self.flags & ~PAUSED
         return Schedule(self.name, self.spec, self.zone, flags, self.queue, self.body, self.options)
 
     def size(self) -> int:
-        """Bytes of queue, body and options."""
+        """The bytes of queue, body and options."""
         return len(self.queue) + len(self.body) + sum([len(option) for option in self.options])
 
     def fields(self) -> list[Field]:
@@ -91,7 +92,7 @@ class Schedules(Versions[Schedule]):
                 f"queue, job and options of a schedule may have {MAX_CONTENTS} bytes together"
             )
         if self.named(name) is None and self.count >= MAX_SCHEDULES:
-            raise SharedError(f"there are {MAX_SCHEDULES} schedules already, which is the most")
+            raise SharedError(f"there are {MAX_SCHEDULES} schedules already, the maximum")
         if grows > 0 and self.size + grows > MAX_SIZE:
             raise SharedError(f"all schedules together would have more than {MAX_SIZE} bytes")
 
@@ -110,5 +111,5 @@ class Schedules(Versions[Schedule]):
             or len(schedule.zone) > MAX_ZONE
             or schedule.size() > MAX_CONTENTS
         ):
-            raise FieldsError("a schedule that is too long")
+            raise FieldsError("a schedule is too long")
         return schedule

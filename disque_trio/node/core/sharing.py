@@ -1,10 +1,10 @@
-"""Spreads what all nodes of a cluster have in common (see ``versions``).
+"""Spreads what all nodes of a cluster share (see ``versions``).
 
-A change goes at once to all nodes that announce extensions. What gets lost on the way, and what a
-node missed that was away, is found by comparing: every few seconds each node that knows anything
-tells another one, in turn, the digest of all it knows; one that reached nobody (it was started just
-now, or cut off) does so as soon as it reaches somebody. Where that differs, the other one sends
-all it has, and gets what it lacks in return.
+A change goes at once to all nodes that announce extensions. What got lost on the way, or was missed
+by a node that was away, is found by comparing: every few seconds each node that knows anything
+tells another one, in turn, the digest of all it knows. A node that reached nobody (because it has
+just started, or was cut off) does so as soon as it reaches another. If the digests differ, the
+other node sends all it has, and gets what it lacks in return.
 """
 
 from collections.abc import Callable
@@ -33,16 +33,16 @@ from disque_trio.respserver.client import Client, Pending
 from disque_trio.respserver.machine import LONGEST_REST, Machine
 
 COMPARE_EVERY: Final = 5_000  # ms
-LOOK_EVERY: Final = 1_000  # ms, of a node that reaches nobody, or has just found the first one
-_PACKET: Final = 256 * 1024  # bytes of entries in one packet, about
+LOOK_EVERY: Final = 1_000  # ms, for a node that reaches nobody, or has just found the first one
+_PACKET: Final = 256 * 1024  # approximate bytes of entries in one packet
 
 # Types of the fields of a packet.
 _ENTRY: Final = 1
 _ASKED: Final = 2  # the digest of the sender, which wants to know what it lacks
-_TOLD: Final = 3  # the digest of the sender, which has told all it knows
-_REACHED: Final = 4  # the name and the version of an entry, and up to which time all of it is done
+_TOLD: Final = 3  # the digest of the sender, which has sent all it knows
+_REACHED: Final = 4  # name and version of an entry, and up to when it is done
 
-# Types of the fields in the last of these.
+# Types of the fields in _REACHED.
 _NAME: Final = 1
 _TIME: Final = 2
 _CLOCK: Final = 3
@@ -50,11 +50,11 @@ _NODE: Final = 4
 
 
 class Commons:
-    """All kinds of things that the nodes of a cluster know by name, as one node has them.
+    """All kinds of things shared by name between the nodes of a cluster, as known to one node.
 
     Attributes:
-        kinds: each of them, by the type of its packets.
-        unsettled: what is to be called at the end of the turn.
+        kinds: their ``Sharing``, by the type of its packets.
+        unsettled: functions to call at the end of the turn.
     """
 
     def __init__(self) -> None:
@@ -72,21 +72,22 @@ class Commons:
             kind.cron(now)
 
     def rest(self) -> int:
-        """How long (ms) ``cron`` may be put off."""
+        """Return how long ``cron`` may be put off, in ms."""
         return min([kind.rest() for kind in self.kinds.values()])
 
     def clear(self) -> None:
-        """Forget all, and tell nobody."""
+        """Forget everything, without telling other nodes."""
         for kind in self.kinds.values():
             kind.clear()
 
 
 class Change(Pending, Generic[V]):
-    """The pending reply to a change that a client makes.
+    """The pending reply to a client's change.
 
     Attributes:
-        done: the reply if the change is on the disk.
-        entry: the change. old: what was there before.
+        done: the reply once the change is on disk.
+        entry: the change.
+        old: the entry that it replaces.
     """
 
     __slots__ = ("done", "entry", "old")
@@ -99,20 +100,20 @@ class Change(Pending, Generic[V]):
 
 
 class Sharing(Generic[V]):
-    """What one node knows on its way to and from the others, and to the disk.
+    """Sends what one node knows to other nodes and to disk, and takes what it hears.
 
     Args:
-        what: it is, for errors: ``policies``.
+        what: its name, for errors: ``policies``.
         type: of the packets.
-        machine: whose time it is.
+        machine: provides the time.
         known: what this node knows.
         peers: the rest of the cluster.
         packets: makes this node's packets, and has its id.
-        commons: takes it in.
+        commons: what it becomes part of.
 
     Attributes:
-        keep: writes what is known to the disk at once; returns why that failed, or None.
-        changed: called when what is to be on the disk has changed through another node.
+        keep: writes what is known to disk at once; returns why that failed, or None.
+        changed: called when another node changed something that has to be on disk.
         heard: called with the names of what has changed.
     """
 
@@ -140,13 +141,13 @@ class Sharing(Generic[V]):
         self._packets = packets
         self._compare_at = 0
         self._alone = True  # no other node could be reached when the last cron ran
-        self._turn = sum(packets.id)  # not all nodes begin with the same one
+        self._turn = sum(packets.id)  # so that not all nodes begin with the same one
 
-    # ---- what changes here ---------------------------------------------------------------------
+    # ---- local changes -------------------------------------------------------------------------
 
     def set(self, client: Client, name: bytes, value: V, reached: int = 0) -> None:
-        """Let ``value`` hold, here and everywhere, for what its name says; ``client`` gets its
-        reply at the end of the turn.
+        """Set the value of ``name`` here and everywhere; ``client`` gets its reply at the end of
+        the turn.
 
         Raises:
             SharedError: it is refused.
@@ -158,8 +159,9 @@ class Sharing(Generic[V]):
         self._change(client, OK, entry, old)
 
     def delete(self, client: Client, name: bytes) -> bool:
-        """Delete what has just this name; ``client`` gets its reply at the end of the turn. False:
-        there is none."""
+        """Delete the entry with exactly this name; ``client`` gets its reply at the end of the
+        turn.
+        False: there is none."""
         if self._known.named(name) is None:
             return False
         entry = self._known.make(name, None, self._packets.id, self._machine.now)
@@ -168,7 +170,7 @@ class Sharing(Generic[V]):
 
     def _change(self, client: Client, reply: bytes, entry: Entry[V], old: Entry[V] | None) -> None:
         if entry.clock > MAX_CLOCK or not self._known.put(entry):
-            raise SharedError(f"the logical clock of the {self._what} is at its end")
+            raise SharedError(f"the logical clock of the {self._what} has reached its end")
         change = Change(client, reply, entry, old)
         client.line_up(change)
         if not self._open:
@@ -177,7 +179,7 @@ class Sharing(Generic[V]):
         self.heard([entry.name])
 
     def reach(self, name: bytes, time: int) -> None:
-        """Let all know that everything of ``name`` is done up to ``time`` (ms since the epoch)."""
+        """Tell all nodes that ``name`` is done up to ``time`` (ms since the epoch)."""
         entry = self._known.entries.get(name)
         if entry is None or not self._known.reach(entry, time):
             return
@@ -190,8 +192,8 @@ class Sharing(Generic[V]):
             self._peers.send(id, packet)
 
     def _settle(self) -> None:
-        """Write the changes of this turn to the disk, all at once, and let their replies be known.
-        If that fails they are taken back."""
+        """Write the changes of this turn to disk, all at once, and release their replies. If that
+        fails, undo them."""
         changes, self._open = self._open, []
         problem = self.keep()
         if problem:
@@ -209,7 +211,7 @@ class Sharing(Generic[V]):
         self._machine.answered += changes
 
     def clear(self) -> None:
-        """Forget all, and tell nobody."""
+        """Forget everything, without telling other nodes."""
         names = list(self._known.entries)
         self._known.clear()
         self.changed()
@@ -231,7 +233,7 @@ class Sharing(Generic[V]):
         joins = was_alone and not self._alone
         if not joins and now < self._compare_at <= now + COMPARE_EVERY:
             return
-        # Who has just been found may not know this node yet, and drop what it says.
+        # A node that was just found may not know this one yet, and ignore what it says.
         self._compare_at = now + (LOOK_EVERY if joins else COMPARE_EVERY)
         if known.forget_deleted(now - DELETED_TTL):
             self.changed()
@@ -242,7 +244,7 @@ class Sharing(Generic[V]):
             self._peers.send(other, self._packets.fields(self._type, [asked]))
 
     def rest(self) -> int:
-        """How long (ms) ``cron`` may be put off."""
+        """Return how long ``cron`` may be put off, in ms."""
         if not self._known.entries or self._peers.size <= 1:
             return LONGEST_REST
         if self._alone:
@@ -250,7 +252,7 @@ class Sharing(Generic[V]):
         return max(1, min(COMPARE_EVERY, self._compare_at - self._machine.now))
 
     def on_packet(self, sender: bytes, fields: list[Field]) -> None:
-        """Handle what ``sender`` says. Raises PacketError; nothing was taken over then."""
+        """Handle a packet of ``sender``. Raises ``PacketError``; then nothing has changed."""
         known = self._known
         entries: list[Entry[V]] = []
         reached: list[dict[int, bytes]] = []
@@ -285,7 +287,7 @@ class Sharing(Generic[V]):
             if entry.value is None:
                 if entry.deleted < now - DELETED_TTL:
                     continue
-                entry.deleted = min(entry.deleted, now)  # or it would be kept for ever
+                entry.deleted = min(entry.deleted, now)  # a future time would keep it too long
             if self._known.put(entry):
                 changed.append(entry.name)
         for found in reached:
@@ -302,7 +304,7 @@ class Sharing(Generic[V]):
             self.heard(changed)
 
     def _tell(self, node: bytes, entries: list[Entry[V]], last: list[Field]) -> None:
-        """Send ``entries`` to ``node``, and ``last`` behind them."""
+        """Send ``entries`` to ``node``, followed by ``last``."""
         fields: list[Field] = []
         size = 0
         for entry in entries:

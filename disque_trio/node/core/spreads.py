@@ -1,4 +1,4 @@
-"""The changes of jobs that not all holders have confirmed, and when to look at which again.
+"""The changes to jobs that not all holders have confirmed, and when to look at each again.
 
 There may be one for each of a million jobs (see QMOVE) while a holder is away, so no turn looks at
 all of them.
@@ -19,21 +19,24 @@ from disque_trio.respserver.machine import Machine
 
 FIRST_GAP: Final = 500  # ms between attempts to tell a holder, doubled each time
 PATIENCE: Final = 2_000  # ms that a client waits for the holders
-AT_ONCE: Final = 50  # changes that a turn looks at
-LOOKED_AT: Final = 2_000  # jobs that a turn looks at to find those that were changed
-SPREAD_OVERHEAD: Final = 500  # bytes that one takes, beside the body that it has replaced
+AT_ONCE: Final = 50  # changes to look at per turn
+LOOKED_AT: Final = 2_000  # jobs to look at per turn in search of changed ones
+SPREAD_OVERHEAD: Final = 500  # bytes that a change takes, besides the body that it replaced
 
 
 class Spread:
     """A change that not all holders of its job have confirmed.
 
     Attributes:
-        version: of the change. told: the nodes that hold the job, as far as is known. missing:
-            those of them that have not confirmed it.
-        before: what the job had before it.
-        replies: of the clients that wait. deadline: until when, ms.
-        due: when the missing ones are told again, ms. gap: ms until the time after that.
-        wake: when it is looked at next, ms; 0: not planned.
+        version: of the change.
+        told: the nodes that hold the job, as far as is known.
+        missing: those of them that have not confirmed it.
+        before: the previous contents of the job.
+        replies: for the clients that wait.
+        deadline: when they stop waiting, in ms.
+        due: when to tell the missing nodes again, in ms.
+        gap: ms until the time after that.
+        wake: when to look at it next, in ms; 0: not planned.
     """
 
     def __init__(self, version: int, missing: list[bytes], before: Contents, now: int) -> None:
@@ -49,15 +52,15 @@ class Spread:
 
 
 class Spreads:
-    """The changes of one node's jobs that are not known to all holders yet.
+    """The changes to one node's jobs that not all holders know of yet.
 
     Args:
-        machine: whose time and memory account it is; hands replies out.
+        machine: provides the time and memory account, and sends replies.
         peers: the rest of the cluster.
-        agenda: is told when to look at them.
+        agenda: when to look at the changes.
 
     Attributes:
-        by_id: the changes, by the ids of the jobs.
+        by_id: the changes, by job id.
     """
 
     def __init__(self, machine: Machine, peers: Peers, agenda: Agenda) -> None:
@@ -66,10 +69,10 @@ class Spreads:
         self._peers = peers
         self._agenda = agenda
         self._dues: list[tuple[int, bytes]] = []  # heap: when to look at which, ms
-        self._waiting = 0  # clients
+        self._waiting = 0  # number of waiting clients
 
     def put(self, id: bytes, spread: Spread) -> None:
-        """Note ``spread`` of the job ``id``, in the place of any earlier one."""
+        """Keep ``spread`` for the job ``id``, instead of any earlier one."""
         if id not in self.by_id:
             self._machine.memory.used += SPREAD_OVERHEAD
         self.by_id[id] = spread
@@ -83,7 +86,7 @@ class Spreads:
         return spread
 
     def look_at(self, id: bytes, spread: Spread, due: int) -> None:
-        """Look at ``spread`` of the job ``id`` at ``due`` (ms), or before."""
+        """Look at ``spread`` of the job ``id`` at ``due`` (ms) at the latest."""
         if spread.wake == 0 or due < spread.wake:
             spread.wake = due
             heappush(self._dues, (due, id))
@@ -91,11 +94,11 @@ class Spreads:
 
     @property
     def due(self) -> int:
-        """When to look at the next one, ms; 0: there is none."""
+        """Return when to look at the next change, in ms; 0: there is none."""
         return self._dues[0][0] if self._dues else 0
 
     def take_due(self, now: int) -> list[tuple[bytes, Spread]]:
-        """Some of those to look at by ``now`` (ms), with the ids of their jobs."""
+        """Some of the changes to look at by ``now`` (ms), with the ids of their jobs."""
         found: list[tuple[bytes, Spread]] = []
         for _ in range(AT_ONCE):
             if not self._dues or self._dues[0][0] > now:
@@ -110,17 +113,17 @@ class Spreads:
     # ---- the clients that wait --------------------------------------------------------------
 
     def wait(self, spread: Spread, reply: Pending) -> None:
-        """``reply`` is known when ``spread`` is."""
+        """Release ``reply`` when ``spread`` is known to all holders."""
         self._waiting += 1
         spread.replies.append(reply)
 
     def awaited(self, spread: Spread) -> bool:
-        """Whether a node that can be reached, or is thought to be, has not confirmed the change."""
+        """Whether a reachable node, or one that is thought to be, has not confirmed the change."""
         peers = self._peers
         return any(peers.linked(id) or id in peers.reachable for id in spread.missing)
 
     def answer(self, spread: Spread, reply: bytes) -> None:
-        """Answer the clients that wait for ``spread``."""
+        """Send ``reply`` to the clients that wait for ``spread``."""
         problem = self._machine.write_problem
         self._give(spread, misconf(problem) if problem else reply)
 
@@ -132,13 +135,13 @@ class Spreads:
         spread.replies = []
 
     def refuse(self, refusal: bytes) -> None:
-        """Answer ``refusal`` to all clients that wait: what was noted is not on disk."""
+        """Send ``refusal`` to all waiting clients: the records could not be written."""
         if self._waiting:
             for spread in self.by_id.values():
                 self._give(spread, refusal)
 
     def flush(self) -> list[Spread]:
-        """Forget all, and return them. The memory account is cleared by whoever calls this."""
+        """Forget all changes, and return them. The caller clears the memory account."""
         spreads = list(self.by_id.values())
         self.by_id = {}
         self._dues = []
@@ -146,7 +149,7 @@ class Spreads:
 
 
 class ChangedJobs:
-    """Finds the jobs in ``store`` that were changed, a few at a time.
+    """Finds the changed jobs in ``store``, a few at a time.
 
     Attributes:
         searching: there may be more.
@@ -155,16 +158,16 @@ class ChangedJobs:
     def __init__(self, store: JobStore) -> None:
         self.searching = False
         self._store = store
-        self._shard = 0  # which comes next
-        self._found: list[Job] = []  # in earlier ones
+        self._shard = 0  # the next one to search
+        self._found: list[Job] = []  # in earlier shards
 
     def begin(self) -> None:
-        """Look at all jobs."""
+        """Start to search all jobs."""
         self.searching = True
         self._shard = 0
 
     def some(self) -> list[Job]:
-        """Some more of them."""
+        """Return some more of the changed jobs."""
         if not self.searching:
             return []
         trailers = self._store.trailers
@@ -183,6 +186,6 @@ class ChangedJobs:
         return [job for job in jobs if job.state in (ACTIVE, QUEUED)]
 
     def flush(self) -> None:
-        """There are no jobs any more."""
+        """Start over: there are no jobs any more."""
         self.searching = False
         self._found.clear()

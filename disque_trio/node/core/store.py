@@ -51,40 +51,40 @@ from disque_trio.rng import Rng
 if TYPE_CHECKING:
     from mypy_extensions import i64
 
-TIME_ERROR: Final = 500  # ms; requeue times are spread by this so that holders do not act at once
-WARNING_TIME: Final = 500  # ms before it queues a job again a node asks the other holders
-TIDIED: Final = 16  # shards of a registry looked at in a cron: all of them within seconds
-MAX_EVICTIONS: Final = 1_000  # a command; so that lowering maxmemory does not stop the node
+TIME_ERROR: Final = 500  # ms; requeue times are spread by this, so that holders act one by one
+WARNING_TIME: Final = 500  # ms; how long before it requeues a job a node asks the other holders
+TIDIED: Final = 16  # shards of a registry visited per cron: all of them within seconds
+MAX_EVICTIONS: Final = 1_000  # per command, so that a lower maxmemory does not stop the node
 
 
 class JobStore:
     """Holds the jobs of one node and changes their states.
 
     Args:
-        machine: whose time, memory account and journal the store uses.
+        machine: provides the time, memory account and journal.
         notes: the events of jobs.
         queues: all queues.
-        replicas: the other nodes that may hold jobs.
-        waits: the clients that wait for copies.
-        trailers: what jobs have beyond C Disque's fields.
+        replicas: which nodes may hold which jobs.
+        waits: the ADDJOBs that wait for copies.
+        trailers: fields of jobs that C Disque does not have.
         limits: keep the queues within their policies.
         uniques: the keys of ADDJOB UNIQUE.
-        entropy: gives so many random bytes, for job ids.
-        rng: for times that are spread on purpose.
+        entropy: returns that many random bytes, for job ids.
+        rng: spreads times on purpose.
 
     Attributes:
-        jobs: all jobs. timers: when to look at which.
+        jobs: all jobs. timers: when to look at each.
         outcomes: how jobs ended.
         ids: makes the ids of new jobs.
-        evictable: jobs that may be deleted without breaking a promise, the longest known first:
-            acknowledged ones, and at-most-once ones that were delivered.
-        evicts: maxmemory-policy is acks (else noeviction).
-        freeing: what was flushed and still takes memory; None: nothing.
-        dump_number: of the dump that is under way, or of the last one (see ``aof_codec``).
+        evictable: jobs that may be deleted without breaking a promise, in the order in which they
+            became so: acknowledged jobs, and at-most-once jobs that were delivered.
+        evicts: whether maxmemory-policy is acks (otherwise noeviction).
+        freeing: flushed objects that still take memory; None: there are none.
+        dump_number: number of the dump under way, or of the last one (see ``aof_codec``).
         total_added, total_delivered, total_acked, total_requeued, total_evicted, total_updated:
-            what INFO stats shows.
+            the counters in INFO stats.
 
-    CPython 3.11 finds an attribute fast while an object has 30 of them at most.
+    CPython 3.11 looks attributes up fast only in objects with at most 30 of them.
     """
 
     def __init__(
@@ -139,11 +139,11 @@ class JobStore:
     def make_job(
         self, queue: bytes, body: bytes, repl: int, delay: int, retry: int, ttl: int
     ) -> Job:
-        """Register a new job, ACTIVE and in no queue, and held by this node alone.
+        """Register a new job, ACTIVE, in no queue, and held by this node alone.
 
-        ttl and retry are in s. Times beyond 32 bits of seconds are cut to that.
+        ``ttl`` and ``retry`` are in seconds. Times that exceed 32 bits of seconds are cut off.
         """
-        # As next_ctime, but not by a call more.
+        # The same as next_ctime, without a call.
         now = self.machine.now
         now_ms: i64 = now
         ctime: i64 = now_ms * 1_000_000
@@ -154,7 +154,7 @@ class JobStore:
         etime = now // 1000 + ttl
         if etime > UINT32_MAX:
             etime = UINT32_MAX
-        # Most jobs have these of the one before. Uncompiled, each number is an object of 32 bytes.
+        # Most jobs share these with the job before. Uncompiled, each int is an object of 32 bytes.
         if etime == self._last_etime:
             etime = self._last_etime
         else:
@@ -183,7 +183,7 @@ class JobStore:
         return job
 
     def next_ctime(self) -> int:
-        """The creation time of a new job: ms since the epoch times a million, strictly rising."""
+        """Return the ctime of a new job: ms since the epoch times 10**6, strictly increasing."""
         now_ms: i64 = self.machine.now
         ctime: i64 = now_ms * 1_000_000
         if ctime <= self._last_ctime:
@@ -192,8 +192,8 @@ class JobStore:
         return ctime
 
     def register(self, job: Job) -> bool:
-        """Hold ``job``, which came from another node or from a file, unless one with its id is
-        known; returns whether."""
+        """Hold ``job``, which came from another node or from a file; return False if its id is
+        already known."""
         id = job.id
         jobs = self.jobs
         shard = jobs.shard_of(id)
@@ -215,7 +215,7 @@ class JobStore:
         return True
 
     def put(self, job: Job) -> None:
-        """Put ``job`` into its queue, and schedule its return there after the retry time."""
+        """Put ``job`` into its queue, and schedule its requeue after the retry time."""
         job.state = QUEUED
         flags = job.flags
         if flags & FLAGS_HOLDING:
@@ -245,9 +245,13 @@ class JobStore:
 
     def take_job(self, queue: Queue) -> Job:
         """Deliver the first job of ``queue``, which must not be empty."""
+        machine = self.machine
         self.total_delivered += 1
-        queue.wanted = self.machine.now
+        queue.wanted = machine.now
         job = self.hand_out(queue)
+        client = machine.client
+        if client is not None:
+            job.taker = client.id
         if self.policies.count:
             if job.retry and self.policies.of(job.queue).attempts:
                 self.trailers.count_attempt(job, self.replicas.own)
@@ -258,7 +262,7 @@ class JobStore:
         return job
 
     def hand_out(self, queue: Queue) -> Job:
-        """Take the first job of ``queue`` for a client, or for another node to give it to one."""
+        """Take the first job of ``queue`` for a client, here or on another node."""
         machine = self.machine
         job = queue.pop()
         queue.atime = machine.now
@@ -272,26 +276,26 @@ class JobStore:
                 # It will never be delivered again: a restart must not even know it.
                 machine.journal.append(deljob(job.id))
         elif job.qtime - machine.now < job.retry * 500:
-            # It waited for so long that some holder, this one perhaps, would soon queue it again
-            # for another worker. C Disque lets that happen.
+            # It waited so long that a holder, maybe this one, would soon queue it again for another
+            # worker. C Disque lets that happen.
             self.postpone(job)
             self.replicas.tell_working(job)
         return job
 
     def count_acked(self, job: Job) -> None:
-        """Count ``job``, which a client of this node acknowledges."""
+        """Count ``job``, which a client of this node acknowledged."""
         self.total_acked += 1
         queue = self.queues.by_name.get(job.queue)
         if queue is not None:
             queue.jobs_acked += 1
 
     def mark_acked(self, job: Job) -> None:
-        """Mark ``job``, which is not acknowledged yet, so that it is never delivered again."""
+        """Mark ``job``, not acknowledged so far, so that it is never delivered again."""
         more = job.flags & FLAGS_OF_ENDS
         if more and more & FLAG_TRAILER:
             self.uniques.ended(job)
         if job.state == WAIT_REPL:
-            # It was processed before it had its copies: its producer may know.
+            # It was processed before it had its copies: its producer may get its reply.
             self.waits.end(job, b"+" + job.id + b"\r\n")
             self.total_added += 1
             if self.notes.noting:
@@ -305,7 +309,7 @@ class JobStore:
             if more & FLAGS_HOLDING:
                 self.limits.release(job)
             outcomes.acked(job)
-        else:  # what that does, not by a call more
+        else:  # what ``acked`` does, without a call
             outcomes.ring[outcomes.at] = job.id
             outcomes.at = (outcomes.at + 1) & RING_MASK
         job.state = ACKED
@@ -313,7 +317,7 @@ class JobStore:
         self.evictable[job.id] = job
 
     def delete(self, job: Job) -> None:
-        """Forget ``job`` altogether."""
+        """Remove ``job`` from memory."""
         if job.state == QUEUED:
             self.dequeue(job)
         more = job.flags & FLAGS_OF_ENDS
@@ -343,7 +347,8 @@ class JobStore:
                 self.outcomes.lost(job)
 
     def let_go(self, job: Job) -> None:
-        """Forget ``job``, which lives on elsewhere, or may: it keeps its key."""
+        """Remove ``job`` from memory, although it lives, or may live, elsewhere: it keeps its
+        key."""
         entry = self.uniques.of(job)
         self.trailers.drop(job)
         self.delete(job)
@@ -351,7 +356,7 @@ class JobStore:
             self.uniques.note(entry)
 
     def expire(self, job: Job) -> None:
-        """Forget ``job``, since its time to live is over."""
+        """Remove ``job``, whose time to live is over."""
         self.outcomes.total_expired += 1
         if self.notes.noting:
             self.notes.note(schema.EXPIRED, job)
@@ -361,21 +366,21 @@ class JobStore:
     # ---- time -------------------------------------------------------------------------------
 
     def retry_time(self, job: Job) -> int:
-        """When ``job`` is queued again unless it is acknowledged, ms; 0: never."""
+        """Return when to requeue ``job`` unless acknowledged, in ms since the epoch; 0: never."""
         if job.retry == 0:
             return 0
         spread = int(self._random() * TIME_ERROR) - TIME_ERROR // 2
         return self.machine.now + job.retry * 1000 + spread
 
     def postpone(self, job: Job) -> None:
-        """Postpone the next queueing of ``job`` until after its retry time."""
+        """Put off the next queueing of ``job`` until its retry time has passed."""
         if job.retry:
             job.flags |= FLAG_WILLQUEUE
         job.qtime = self.retry_time(job)
         self.schedule(job)
 
     def schedule(self, job: Job) -> None:
-        """Look at ``job`` when it has to be queued or announced, or a second after it expires."""
+        """Set the timer of ``job``: when to queue or announce it, or a second after it expires."""
         awake = job.etime * 1000 + 1000
         due = job.qtime
         if due:
@@ -389,11 +394,11 @@ class JobStore:
             self.timers.add(job, awake)
 
     def ahead(self, job: Job) -> int:
-        """How long before its time ``job`` is looked at, ms."""
+        """Return how long before ``qtime`` to look at ``job``, in ms."""
         if job.delivered is None:
             return 0
         if job.state == QUEUED:
-            # Say so before the others begin to ask.
+            # Announce it before the others begin to ask.
             return min(2 * WARNING_TIME, job.retry * 500)
         return WARNING_TIME if job.flags & FLAG_WILLQUEUE else 0
 
@@ -406,8 +411,8 @@ class JobStore:
     # ---- memory -----------------------------------------------------------------------------
 
     def evict(self, wanted: int) -> None:
-        """Delete acknowledged jobs and delivered at-most-once jobs, oldest first, and with no
-        job left idle queues, until no more than ``wanted`` bytes are used."""
+        """Delete acknowledged jobs and delivered at-most-once jobs, oldest first, and idle queues
+        if no job is left, until at most ``wanted`` bytes are used."""
         if not self.evicts:
             return
         memory = self._memory
@@ -425,7 +430,7 @@ class JobStore:
             self.queues.evict_idle()
 
     def flush(self) -> None:
-        """Forget all jobs and queues; no client may be waiting."""
+        """Forget all jobs and queues; no client may be waiting for one."""
         freeing = self.freeing = self.freeing or LazyFree()
         jobs = [*self.jobs.hand_over(), self.evictable]
         freeing.add_trailers(self.trailers.hand_over())

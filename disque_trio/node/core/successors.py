@@ -1,8 +1,8 @@
-"""Makes the jobs that follow others: dead letters, and what is sent back of these.
+"""Makes the jobs that follow others: dead letters, and jobs that are made of them again.
 
-Every node that holds the job that ends makes the new one of its own copy, so no body travels. The
-new id follows from the old one: holders that cannot see each other make the same job, which is one
-again when they can.
+Every node that holds the ending job makes the new one from its own copy, so no body travels. The
+new id is derived from the old one: holders that cannot see each other make the same job, so there
+is only one when they meet again.
 """
 
 from base64 import b64encode
@@ -29,12 +29,12 @@ from disque_trio.protocol import bus
 from disque_trio.protocol.bus import PacketWriter
 from disque_trio.protocol.trailer import DEAD, REDRIVEN, Ending, Letter, Trailer
 
-_ENDING_OF_ID: Final = b"-ffff"  # delivered at least once; how long it lives is not known to all
+_ENDING_OF_ID: Final = b"-ffff"  # delivered at least once; not all nodes know how long it lives
 _SALTS: Final[dict[int, bytes]] = {DEAD: b"dead ", REDRIVEN: b"redriven "}
 
 
 def successor_id(id: bytes, kind: int) -> bytes:
-    """Id of the job that the job ``id`` becomes when it ends in the way ``kind``."""
+    """The id of the job that follows the job ``id`` when it ends in the way ``kind``."""
     digest = sha256(_SALTS[kind] + id).digest()
     return id[:11] + b64encode(digest[:18]) + _ENDING_OF_ID
 
@@ -47,9 +47,9 @@ class Successors:
         policies: of the queues.
         aof_codec: makes records for the journal.
         codec: serialises jobs for other nodes.
-        exports: the jobs that other nodes want.
-        tombstones: the jobs that have ended.
-        notices: what other nodes are told at the end of the turn.
+        exports: gives jobs to nodes that want them.
+        tombstones: jobs that have ended.
+        notices: for other nodes, at the end of the turn.
         packets: makes this node's packets.
     """
 
@@ -77,11 +77,12 @@ class Successors:
         self._packets = packets
 
     def make(self, job: Job, ending: Ending, queue_it: bool) -> None:
-        """Make the successor of ``job``, which this node holds with its body and which is about to
-        end as ``ending`` says, unless it is there or has ended already.
+        """Make the successor of ``job``, unless it exists or has ended already. This node holds
+        ``job`` with its body, and it is about to end as ``ending`` says.
 
         Args:
-            queue_it: this node queues it; else it is a copy, which another one queues.
+            queue_it: whether this node queues it; otherwise it is a copy, which another node
+                queues.
         """
         id = successor_id(job.id, ending.kind)
         store = self._store
@@ -125,8 +126,8 @@ class Successors:
 
     def announce(self, job: Job, kind: int) -> None:
         """Tell the other holders of ``job``, which has ended in the way ``kind``, that its
-        successor is in the queue of this node: one of them may have come to the same at the same
-        moment. To be called when they have been told that the job ended."""
+        successor is in the queue of this node: one of them may have made it at the same moment.
+        Call it after they have been told that the job ended."""
         new = self._store.jobs.get(successor_id(job.id, kind))
         if new is None or new.delivered is None:
             return
@@ -136,7 +137,7 @@ class Successors:
                 self._notices.fields.append((id, packet))
 
     def _give_trailer(self, job: Job, new: Job, ending: Ending) -> None:
-        """Let ``new`` know where it comes from, and what ``job`` carried."""
+        """Give ``new`` its origin, and what ``job`` carried."""
         trailer = Trailer()
         before = self._trailers.of(job)
         if before is not None:
@@ -153,6 +154,5 @@ class Successors:
 
 
 def first_id(job: Job, letter: Letter | None) -> bytes:
-    """Id of the job that ``job`` was before it died for the first time; ``letter``: what it says of
-    itself."""
+    """The id of ``job`` before it died for the first time. ``letter``: the job's own, if any."""
     return job.id if letter is None else letter.first

@@ -1,8 +1,8 @@
 """Commands about the jobs of a queue on all nodes: REDRIVE, QPURGE, QMOVE.
 
-The work is done a slice at a time, first here, then on one node after the other that can be
-reached. Clients are served in between. A node does no more than it had in the queue at first, so
-that what comes meanwhile, perhaps what was just moved away, does not keep it going for ever.
+The work is done slice by slice, first here, then on each reachable node in turn. Clients are served
+in between. A node handles no more jobs than it had in the queue at first, so that jobs that arrive
+meanwhile, maybe those just moved away, do not keep it going forever.
 """
 
 from collections import deque
@@ -37,9 +37,9 @@ from disque_trio.respserver.client import Client, Pending
 from disque_trio.respserver.machine import Machine
 
 SLICE: Final = 100  # jobs
-# A slice of QMOVE, since all of each job goes to its other holders: jobs, and bytes of their bodies
-# after which no further one is begun.
-MOVED: Final = 25
+# A slice of QMOVE is smaller, since all of each job goes to its other holders. It starts no
+# further job after this many bytes of bodies.
+MOVED: Final = 25  # jobs
 MOVED_BYTES: Final = 1 << 20
 PATIENCE: Final = 5_000  # ms for a node to do a slice
 
@@ -49,9 +49,9 @@ _MOST: Final = 3
 _DONE: Final = 4
 _LENGTH: Final = 5  # of the queue after that
 
-BEHIND: Final = 10  # ms until a node looks again whether others have taken what it sent
+BEHIND: Final = 10  # ms until a node checks again whether others have read what it sent
 
-# Handles up to so many jobs; the texts say which, and how. Returns how many it handled.
+# Handles up to that many jobs; the texts say which, and how. Returns how many it handled.
 Work: TypeAlias = Callable[[list[bytes], int], int]
 
 
@@ -59,9 +59,11 @@ class Sweep(Pending):
     """The pending reply of a command about the jobs of a queue.
 
     Attributes:
-        kind: of the work. texts: say which jobs it is about, and how it is done.
-        left: how many more jobs may be handled. done: how many have been.
-        share: how many more the node that is at it may handle; -1: not known yet.
+        kind: of the work.
+        texts: say which jobs it is about, and how it is done.
+        left: how many more jobs may be handled.
+        done: how many have been.
+        share: how many more jobs the current node may handle; -1: not known yet.
         nodes: ids of the other nodes that have not been asked.
     """
 
@@ -79,14 +81,14 @@ class Sweep(Pending):
         self.nodes = nodes
 
     def most(self) -> int:
-        """How many may come next."""
+        """Return how many jobs the next slice may handle."""
         most = min(self.left, MOVED if self.kind == MOVE else SLICE)
         return most if self.share < 0 else min(most, self.share)
 
     def note(self, done: int, length: int) -> bool:
-        """So many were done, and the queue has ``length`` jobs now. Returns whether the same node
-        goes on."""
-        # One of QMOVE may be short since its jobs are large.
+        """Note that ``done`` jobs were handled, and that the queue now has ``length``. Returns
+        whether the same node goes on."""
+        # A slice of QMOVE may be short because its jobs are large.
         goes_on = done == self.most() or (self.kind == MOVE and done > 0)
         self.share = length if self.share < 0 else self.share - done
         self.done += done
@@ -95,18 +97,20 @@ class Sweep(Pending):
 
 
 class Sweeps:
-    """The sweeps of one node that are under way.
+    """The sweeps of one node.
 
     Args:
-        machine: hands the replies out.
-        store: the jobs. ack_gc: ends them. letters: sends dead letters back.
+        machine: sends the replies.
+        store: the jobs.
+        ack_gc: ends them.
+        letters: sends dead letters back.
         updates: moves them.
-        questions: ask other nodes to do theirs.
+        questions: ask other nodes to do their slices.
         peers: the rest of the cluster.
 
     Attributes:
-        waiting: those that have work to do on this node; the first one is next.
-        tallies: count the jobs of queues, a slice at a time as well.
+        waiting: sweeps with work to do on this node, the next one first.
+        tallies: count the jobs of queues, also slice by slice.
     """
 
     def __init__(
@@ -137,20 +141,20 @@ class Sweeps:
             questions.answerers[kind] = partial(self._answer, work)
 
     def begin(self, client: Client, kind: int, texts: list[bytes], most: int) -> None:
-        """Handle up to ``most`` jobs as ``kind`` says; ``client`` is told how many were."""
+        """Handle up to ``most`` jobs as ``kind`` says; the reply to ``client`` is their number."""
         sweep = Sweep(client, kind, texts, most, list(self._peers.reachable))
         client.line_up(sweep)
         self.waiting.append(sweep)
         self._questions.agenda.call(self._machine.now)
 
     def do_slice(self) -> None:
-        """Do a slice of the first one that waits, if one does, and count some jobs, if need be."""
+        """Do a slice of the first waiting sweep, if any, and count some jobs, if need be."""
         self.tallies.do_slice()
         if not self.waiting:
             return
         sweep = self.waiting.popleft()
         if sweep.kind == MOVE and any(map(self._peers.behind, self._peers.everyone())):
-            # What was moved so far still waits in connections, and must not become ever more.
+            # Moved jobs still wait in connections; do not let them pile up.
             self.waiting.append(sweep)
             self._questions.agenda.call(self._machine.now + BEHIND)
             return
@@ -165,12 +169,12 @@ class Sweeps:
             self._questions.agenda.call(self._machine.now)
 
     def _length(self, texts: list[bytes]) -> int:
-        """How many jobs are in the queue that ``texts`` are about."""
+        """The length of the queue that ``texts`` are about."""
         queue = self._store.queues.by_name.get(texts[0]) if texts else None
         return 0 if queue is None else queue.length
 
     def _ask_next(self, sweep: Sweep) -> None:
-        """Ask the next node for its share, or answer if there is none."""
+        """Ask the next node to do a slice, or reply if there is none."""
         sweep.share = -1
         while sweep.left and sweep.nodes:
             if self._ask(sweep, sweep.nodes[0]):
@@ -180,7 +184,7 @@ class Sweeps:
         self._machine.answered.append(sweep)
 
     def _ask(self, sweep: Sweep, node: bytes) -> bool:
-        """Ask ``node`` for the next slice. Returns False if it cannot be asked."""
+        """Ask ``node`` for the next slice. Return False if it cannot be asked."""
         fields: list[Field] = [
             (_TEXTS, pack_texts(sweep.texts)),
             (_MOST, pack_number(sweep.most())),
@@ -192,7 +196,7 @@ class Sweeps:
         return True
 
     def _heard(self, question: Question) -> None:
-        """A node has done a slice, or did not answer."""
+        """Go on after a node has done a slice, or did not answer."""
         sweep = self._asked.pop(question.number, None)
         if sweep is None:
             return
@@ -205,7 +209,7 @@ class Sweeps:
             self._ask_next(sweep)
 
     def _answer(self, work: Work, sender: bytes, fields: list[Field]) -> list[Field] | None:
-        """Do a slice for another node. Raises FieldsError."""
+        """Do a slice for another node. Raises ``FieldsError``."""
         texts: list[bytes] = []
         most = 0
         for type, value in fields:
@@ -217,7 +221,7 @@ class Sweeps:
         return [(_DONE, pack_number(done)), (_LENGTH, pack_number(self._length(texts)))]
 
     def flush(self) -> None:
-        """All jobs are forgotten: answer what was done until now."""
+        """Reply with what was done so far: all jobs have been forgotten."""
         self.tallies.flush()
         for sweep in [*self.waiting, *self._asked.values()]:
             sweep.reply = integer(sweep.done)
@@ -226,8 +230,8 @@ class Sweeps:
         self._asked.clear()
 
     def _purge(self, texts: list[bytes], most: int) -> int:
-        """Cancel the first jobs in the queue ``texts[0]``, up to ``most``; returns how many. Raises
-        FieldsError."""
+        """Cancel the first jobs in the queue ``texts[0]``, up to ``most``; return how many. Raises
+        ``FieldsError``."""
         if len(texts) != 1:
             raise FieldsError("a QPURGE without a queue")
         queue = self._store.queues.by_name.get(texts[0])
@@ -240,7 +244,7 @@ class Sweeps:
 
     def _move(self, texts: list[bytes], most: int) -> int:
         """Move the first jobs in the queue ``texts[0]`` to the queue ``texts[1]``, up to ``most``;
-        returns how many. Raises FieldsError."""
+        returns how many. Raises ``FieldsError``."""
         if len(texts) != 2 or texts[0] == texts[1]:
             raise FieldsError("a QMOVE without two queues")
         queues = self._store.queues.by_name

@@ -1,8 +1,8 @@
-"""Counts the jobs of queues by what they wait for (QSTAT FULL).
+"""Counts the jobs of queues by state (QSTAT FULL).
 
-Nothing counts them as they come and go, which would cost each job something. Instead all jobs of
-the node are looked at, a slice at a time, and clients are served in between. One walk counts for
-all who asked before it began; who asks later waits for the next one, so that there are never two.
+They are not counted as they come and go, since that would make each job more expensive. Instead a
+walk looks at all jobs of the node, slice by slice; clients are served in between. One walk counts
+for all who asked before it began; later requests wait for the next one, so there are never two.
 """
 
 from collections.abc import Callable
@@ -17,10 +17,10 @@ from disque_trio.protocol.trailer import BY_REDRIVE
 from disque_trio.respserver.client import Client, Pending
 from disque_trio.respserver.machine import Machine
 
-SLICE: Final = 2_000  # jobs looked at in a turn, about; well below a millisecond
+SLICE: Final = 2_000  # jobs to look at per turn, roughly; takes well below a millisecond
 
 
-# What a job of this node is. A copy: another node queues and delivers it.
+# States of a job of this node. A copy: another node queues and delivers it.
 IN_QUEUE: Final = "queued"
 IN_HAND: Final = "active"
 LATER: Final = "delayed"
@@ -31,7 +31,7 @@ STATES: Final = (IN_QUEUE, IN_HAND, LATER, COPY, ADDING, ENDED)
 
 
 def state_of(job: Job, now: int) -> str:
-    """What ``job`` is at ``now`` (ms): one of ``STATES``."""
+    """The state of ``job`` at ``now`` (ms): one of ``STATES``."""
     if job.state == QUEUED:
         return IN_QUEUE
     if job.state == WAIT_REPL:
@@ -39,7 +39,7 @@ def state_of(job: Job, now: int) -> str:
     if job.state != ACTIVE:
         return ENDED
     if is_delivered(job):
-        # Nobody has to acknowledge one that is delivered at most once.
+        # A job that is delivered at most once need not be acknowledged.
         return IN_HAND if job.retry else ENDED
     if job.flags & FLAG_PAUSED or (job.delay and first_due(job) > now):
         return LATER
@@ -47,13 +47,13 @@ def state_of(job: Job, now: int) -> str:
 
 
 class Tally:
-    """What was counted of the jobs of one queue, on one node.
+    """The counts of the jobs of one queue, on one node.
 
     Attributes:
-        delayed: wait for the end of a delay, or of a pause.
-        in_hand: were delivered by this node, and are not acknowledged.
-        dead: are dead letters.
-        replies: with what makes each of them.
+        delayed: wait for the end of a delay or a pause.
+        in_hand: delivered by this node and not acknowledged.
+        dead: dead letters.
+        replies: the pending replies, each with the function that makes it.
     """
 
     def __init__(self) -> None:
@@ -67,7 +67,7 @@ class Tallies:
     """The counting on one node.
 
     Args:
-        machine: hands the replies out.
+        machine: sends the replies.
         store: the jobs.
         questions: have the agenda.
     """
@@ -78,10 +78,10 @@ class Tallies:
         self._questions = questions
         self._counting: dict[bytes, Tally] = {}  # by queue
         self._next: dict[bytes, Tally] = {}  # for the next walk
-        self._shard = 0  # of the registry, which comes next
+        self._shard = 0  # the next one of the registry
 
     def begin(self, client: Client, queue: bytes, answer: Callable[[Tally], bytes]) -> None:
-        """Count the jobs of ``queue``; ``answer`` makes the reply to ``client`` then."""
+        """Count the jobs of ``queue``; then ``answer`` makes the reply to ``client``."""
         reply = Pending(client, None)
         client.line_up(reply)
         self._next.setdefault(queue, Tally()).replies.append((reply, answer))
@@ -110,7 +110,7 @@ class Tallies:
             self._questions.agenda.call(self._machine.now)
 
     def count(self, tally: Tally, job: Job) -> str:
-        """Count ``job``, which is of the queue of ``tally``. Returns what it is."""
+        """Count ``job``, which is in the queue of ``tally``. Return its state."""
         state = state_of(job, self._machine.now)
         if state == IN_HAND:
             tally.in_hand += 1
@@ -124,7 +124,7 @@ class Tallies:
         return state
 
     def _answer(self) -> None:
-        """The walk is over."""
+        """Reply to all who waited for this walk, which is over."""
         counted, self._counting = self._counting, {}
         for tally in counted.values():
             for reply, answer in tally.replies:
@@ -132,7 +132,7 @@ class Tallies:
                 self._machine.answered.append(reply)
 
     def flush(self) -> None:
-        """All jobs are forgotten: answer what was counted until now."""
+        """Reply with what was counted so far: all jobs have been forgotten."""
         self._answer()
         self._counting, self._next = self._next, {}
         self._answer()

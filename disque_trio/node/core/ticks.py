@@ -1,12 +1,12 @@
 """Adds the jobs of schedules when their time has come.
 
-One node adds the job of each tick. The nodes that reach each other are ordered by a number made of
-the name of the schedule and the id of the node; the first one adds the job, the second one does if
-it has heard nothing for ``STAGGER``, and so on. The key of the job (UNIQUE) is made of the schedule
-and the time, so that two nodes that try add one job.
+One node adds the job of each tick. The nodes that reach each other are ordered by a number made
+from the name of the schedule and the id of the node; the first one adds the job, the second does if
+it has heard nothing for ``STAGGER``, and so on. The key of the job (UNIQUE) is made from the
+schedule and the time, so two nodes that try add one job.
 
-Where the nodes cannot agree on the key, the job is added nevertheless (ANYWAY) if every node that
-is away now was away when the time came. Otherwise one of them may have added it before it was lost.
+If the nodes cannot agree on the key, the job is still added (ANYWAY) if every node that is missing
+now was already missing when the time came. Otherwise a missing node may have added it.
 """
 
 from heapq import heappop, heappush
@@ -37,29 +37,30 @@ if TYPE_CHECKING:
 
 STAGGER: Final = 3_000  # ms that a node waits for the one before it
 MOST_BEFORE: Final = 10  # nodes that one waits for
-GRACE: Final = 60_000  # ms after which a tick that nobody added counts as missed
+GRACE: Final = 60_000  # ms after which a tick without a job counts as missed
 RETRY: Final = 5_000  # ms until a job that was refused is tried again
 KEPT: Final = 3_600  # s for which the key of a tick is kept
-LINK_TIME: Final = 5_000  # ms after its start in which a node gets to know who is there
-MOST: Final = 20  # schedules that are looked at in a turn
-MOST_NOTED: Final = 100  # lines about ticks that were missed in a row
+LINK_TIME: Final = 5_000  # ms after its start during which a node learns which others are there
+MOST: Final = 20  # schedules to look at per turn
+MOST_NOTED: Final = 100  # events to note for a row of missed ticks
 _ID_SIZE: Final = 40  # bytes of the id of a job
 _TIMEOUT: Final = b"2000"  # ms that the ADDJOB of a tick waits for other nodes
 
 
 class Plan:
-    """What this node is about to do for a schedule.
+    """The next action of this node for a schedule.
 
     Attributes:
-        entry: what is known of the schedule. times: its ticks; None: they cannot be computed.
-        tick: the one that is next, ms since the epoch; 0: none.
-        at: when there is something to do for it, ms; 0: never.
-        lined_up: the ``at`` that is in the queue of what is to be done.
-        seen: when this node first saw that a tick has come which nobody has added yet, ms; 0: none
-            has.
-        problem: why the last try to add a job failed, or why there are no times; empty: it did not.
-        client: on whose behalf a job is being added; None: there is none.
-        copies: of the job, where there are fewer than usual; 0: as many as ADDJOB makes.
+        entry: what is known of the schedule.
+        times: its ticks; None: they cannot be computed.
+        tick: the next one, in ms since the epoch; 0: none.
+        at: when there is something to do for it, in ms; 0: never.
+        lined_up: the ``at`` under which it is in the queue of pending work.
+        seen: when this node first saw that a tick has come for which nobody has added a job yet,
+            in ms; 0: none has.
+        problem: why the last attempt to add a job failed, or why there are no times; empty: none.
+        client: stand-in that is adding a job; None: there is none.
+        copies: of the job, if there have to be fewer than usual; 0: as many as ADDJOB makes.
     """
 
     __slots__ = ("at", "client", "copies", "entry", "lined_up", "problem", "seen", "tick", "times")
@@ -81,7 +82,7 @@ class Plan:
         self.await_next()
 
     def await_next(self) -> None:
-        """Wait for the tick behind what is done."""
+        """Wait for the tick after the last one that is done."""
         self.tick = self.at = 0 if self.times is None else self.times.next(self.entry.reached)
         self.seen = 0
         self.copies = 0
@@ -91,20 +92,22 @@ class Ticks:
     """The ticks of one node.
 
     Args:
-        machine: runs the ADDJOBs. notes: hear of the ticks.
+        machine: runs the ADDJOBs.
+        notes: hear of the ticks.
         policies: of the queues.
-        replicas: know the id of this node.
+        replicas: have this node's id.
         agenda: of the rare work.
         peers: the rest of the cluster.
         packets: makes this node's packets.
-        commons: what all nodes know.
+        commons: what all nodes share.
 
     Attributes:
-        schedules: what is known of them. sharing: tells other nodes of that.
-        due: when there is something to do, ms since the epoch; 0: never.
+        schedules: the known ones.
+        sharing: shares them with other nodes.
+        due: when there is something to do, in ms since the epoch; 0: never.
         adding: the plans whose jobs are being added, by name.
-        total: ticks whose jobs were added by this node. missed: those that nobody added in time, as
-            this node sees it.
+        total: ticks for which this node added a job.
+        missed: ticks for which no node did in time, as this node sees it.
     """
 
     def __init__(
@@ -123,7 +126,7 @@ class Ticks:
         self.sharing.heard = self._look_again
         self.due: i64 = 0
         self._from: i64 = 0  # when this node begins to add jobs
-        self._left: i64 = 0  # when another one was lost, or this one began
+        self._left: i64 = 0  # when another node was last lost, or this one started
         self._reachable: list[bytes] = []
         self.total = 0
         self.missed = 0
@@ -135,27 +138,27 @@ class Ticks:
         self._replicas = replicas
         self._plans: dict[bytes, Plan] = {}
         self.adding: dict[bytes, Plan] = {}
-        self._changed: dict[bytes, None] = {}  # names that are to be looked at
-        self._queue: list[tuple[int, bytes]] = []  # when to do what; what is out of date, too
+        self._changed: dict[bytes, None] = {}  # names to look at
+        self._queue: list[tuple[int, bytes]] = []  # when to do what; some of it outdated
 
     def _look_again(self, names: list[bytes]) -> None:
-        """These schedules have changed."""
+        """Look at the schedules ``names``, which have changed."""
         for name in names:
             self._changed[name] = None
-        self.due = max(self._machine.now, 1)  # while the node starts it has no time yet
+        self.due = max(self._machine.now, 1)  # while the node starts, its time is 0
         self._agenda.call(self.due)
 
     def plan_of(self, entry: Entry[Schedule]) -> Plan | None:
-        """What this node is about to do for the schedule in ``entry``; None: nothing yet."""
+        """The plan for the schedule in ``entry``; None: there is none yet."""
         plan = self._plans.get(entry.name)
         return plan if plan is not None and plan.entry is entry else None
 
-    # ---- what is due ----------------------------------------------------------------------------
+    # ---- due work -------------------------------------------------------------------------------
 
     def look_around(self, now: int) -> None:
-        """See who is there."""
+        """Check which nodes are there."""
         if self._machine.loading:
-            return  # nobody is linked before that is done
+            return  # nodes connect only after loading
         reachable = self._peers.reachable
         if not self._from:
             self._left = now
@@ -173,7 +176,7 @@ class Ticks:
                 self._left = now  # it may be dead, which nobody knows yet
 
     def go_on(self, now: int) -> None:
-        """Do what is due at ``now``, or a part of it if it is much."""
+        """Do what is due at ``now``, or a part of it if there is much."""
         if not self.due or now < self.due:
             return
         self.look_around(now)
@@ -199,7 +202,7 @@ class Ticks:
         self.due = now if self._changed else queue[0][0] if queue else 0
 
     def _plan(self, name: bytes) -> None:
-        """See what is to be done for the schedule ``name``."""
+        """Decide what to do for the schedule ``name``."""
         entry = self.schedules.entries.get(name)
         schedule = None if entry is None else entry.value
         if entry is None or schedule is None or schedule.flags & PAUSED:
@@ -218,7 +221,7 @@ class Ticks:
             heappush(self._queue, (plan.at, plan.entry.name))
 
     def _act(self, plan: Plan, now: int) -> None:
-        """The tick of ``plan``, or the end of a wait, has come."""
+        """Act on ``plan``, whose tick has come, or whose wait is over."""
         schedule = plan.entry.value
         if plan.times is None or schedule is None:
             return
@@ -241,8 +244,8 @@ class Ticks:
             self._add(plan, schedule)
 
     def _note_missed(self, plan: Plan, schedule: Schedule, times: Times, until: int) -> None:
-        """Note all ticks from that of ``plan`` on, before ``until``; of very many the last ones in
-        one line."""
+        """Note all ticks of ``plan`` before ``until`` as missed; if there are very many, combine
+        the last ones in one event."""
         if not self._notes.eventing:
             return
         reason = schema.BY_REFUSAL if plan.problem else schema.BY_ABSENCE
@@ -256,7 +259,7 @@ class Ticks:
                 return
 
     def _place(self, name: bytes) -> int:
-        """How many nodes that this one reaches add jobs of the schedule ``name`` before it does."""
+        """Return how many reachable nodes precede this one in adding jobs of ``name``."""
         peers = self._peers
         own = crc32(name + self._replicas.own)
         before = 0
@@ -266,7 +269,7 @@ class Ticks:
         return min(before, MOST_BEFORE)
 
     def _done(self, plan: Plan) -> None:
-        """All of the schedule is done up to the tick of ``plan``."""
+        """Record that the schedule is done up to the tick of ``plan``."""
         if self._plans.get(plan.entry.name) is plan:
             self.sharing.reach(plan.entry.name, plan.tick)
             plan.await_next()
@@ -308,15 +311,15 @@ class Ticks:
                 machine.uncommitted.append((client, 0, len(client.out)))
 
     def _may_have_fewer(self, schedule: Schedule) -> bool:
-        """Whether a job has fewer copies where too few nodes are there: nobody said how many."""
+        """Whether a job may have fewer copies if nodes are missing, since no number was given."""
         if self._policies.count and schedule.queue.startswith(TOPIC):
-            return False  # the policies of its queues may
+            return False  # the policies of its queues may give one
         return not self._policies.of(schedule.queue).replicate and not any(
             option.lower() == b"replicate" for option in schedule.options
         )
 
     def settle(self) -> None:
-        """See which jobs have been added, at the end of a turn; to be called while ``adding``."""
+        """Check which jobs have been added, at the end of a turn. Call it only while ``adding``."""
         now = self._machine.now
         for name, plan in list(self.adding.items()):
             client = plan.client
@@ -339,13 +342,13 @@ class Ticks:
                 plan.problem = problem.decode("utf-8", "replace")
                 plan.at = now + RETRY
                 if plan.copies > 1 and problem[:6] in (b"NOREPL", b"NOUNIQ"):
-                    plan.copies -= 1  # a node is away, and this one does not know it yet
+                    plan.copies -= 1  # a node is missing, and this one does not know it yet
                     plan.at = now
             self._line_up(plan)
             self._agenda.call(self._soonest())
 
     def flush(self) -> None:
-        """All jobs are forgotten, also those that were being added."""
+        """Start over: all jobs have been forgotten, including those that were being added."""
         for plan in self.adding.values():
             plan.client = None
             plan.at = self._machine.now
@@ -354,19 +357,19 @@ class Ticks:
         self._agenda.call(self._soonest())
 
     def _soonest(self) -> int:
-        """When there is something to do."""
+        """Return when there is next something to do."""
         if self._queue and (not self.due or self._queue[0][0] < self.due):
             self.due = self._queue[0][0]
         return self.due
 
 
 def _first_id(reply: bytes) -> bytes:
-    """The id in the reply to an ADDJOB, the first one of a topic's; empty: there is none."""
+    """The id in the reply to an ADDJOB (the first one for a topic); empty: there is none."""
     start = reply.find(b"D-")
     return reply[start : start + _ID_SIZE] if start >= 0 else b""
 
 
 def _problem_in(reply: bytes) -> bytes:
-    """The error in the reply to an ADDJOB, the first one if it is for a topic; empty: there is
-    none. Where it is tried again, the queues that have the job do not get a second one."""
+    """The error in the reply to an ADDJOB (the first one for a topic); empty: there is none. If it
+    is tried again, queues that have the job already do not get a second one."""
     return (b"\r\n" + reply).partition(b"\r\n-")[2].partition(b"\r\n")[0]

@@ -1,10 +1,10 @@
 """Timers for jobs, in buckets of time.
 
-Most jobs are added, taken and acknowledged long before their time, so putting a job in and
-taking it out must both be cheap and leave nothing behind. A heap makes taking out costly or lazy
-(a job acknowledged at once would be kept until its retry time). Here time is cut into buckets
-of 32 ms; a bucket is a list in which each job knows its place, so it leaves by changing places
-with the last one. Only the numbers of buckets are in a heap.
+Most jobs are added, taken and acknowledged long before their time. So adding and removing must both
+be cheap and leave nothing behind. With a heap, removing is expensive, or lazy (a job that was
+acknowledged at once would be kept until its retry time). Here, time is cut into buckets of 32 ms. A
+bucket is a list in which each job knows its index, so it can be removed by swapping it with the
+last one. Only the numbers of buckets are in a heap.
 """
 
 from heapq import heappop, heappush
@@ -12,11 +12,11 @@ from typing import Final
 
 from disque_trio.node.core.job import Job
 
-# Uncompiled, a number is an object of 32 bytes; these are there once.
+# Uncompiled, an int is an object of 32 bytes; these exist only once.
 _MANY: Final = 8192
 _SLOTS: Final = list(range(_MANY))
 
-_SHIFT: Final = 5  # a bucket is 32 ms: a job is looked at no later than this after its time
+_SHIFT: Final = 5  # a bucket is 32 ms, so a timer is late by at most that much
 
 
 class JobTimers:
@@ -25,12 +25,13 @@ class JobTimers:
     def __init__(self) -> None:
         self._buckets: dict[int, list[Job]] = {}
         self._order: list[int] = []  # heap of the buckets' numbers
-        # Into which the last job was put. Jobs that are acknowledged together go into one bucket.
+        # The bucket that the last job was put into. Jobs that are acknowledged together share one.
         self._number = -1
         self._bucket: list[Job] = []
 
     def add(self, job: Job, awake: int) -> None:
-        """Look at ``job``, which must not be in the timers, at ``awake`` (ms, not 0)."""
+        """Add ``job``, which must not be in the timers, to be looked at at ``awake`` (ms, not
+        0)."""
         job.awake = awake
         number = awake >> _SHIFT
         if number != self._number:
@@ -46,7 +47,7 @@ class JobTimers:
         bucket.append(job)
 
     def remove(self, job: Job) -> None:
-        """Forget ``job``; nothing happens when it is not in the timers."""
+        """Remove ``job``, if it is in the timers."""
         if job.awake == 0:
             return
         number = job.awake >> _SHIFT
@@ -66,7 +67,7 @@ class JobTimers:
         self.add(job, awake)
 
     def next_due(self) -> int:
-        """When ``due`` has something to give, ms; 0: never."""
+        """Return when ``due`` next returns something, in ms; 0: never."""
         order = self._order
         buckets = self._buckets
         while order:
@@ -76,7 +77,7 @@ class JobTimers:
         return 0
 
     def _drop_first(self) -> None:
-        """Forget the first bucket."""
+        """Remove the first bucket."""
         number = heappop(self._order)
         del self._buckets[number]
         if number == self._number:
@@ -85,7 +86,7 @@ class JobTimers:
     def due(self, now: int, limit: int) -> list[Job]:
         """Take out up to ``limit`` jobs whose time has come by ``now`` (ms).
 
-        Buckets are given whole, when their last millisecond has passed.
+        Buckets are returned whole, after their last millisecond has passed.
         """
         found: list[Job] = []
         order = self._order
@@ -103,7 +104,7 @@ class JobTimers:
         return found
 
     def hand_over(self) -> list[list[Job]]:
-        """Forget all jobs, which must not be added again, and return them."""
+        """Remove all jobs, which must not be added again, and return them."""
         buckets = list(self._buckets.values())
         self._buckets.clear()
         self._order.clear()
@@ -112,5 +113,5 @@ class JobTimers:
 
 
 def sooner(due: int, other: int) -> int:
-    """The earlier of two times (ms), of which 0 is never."""
+    """The earlier of two times (ms), where 0 means never."""
     return other if other and (due == 0 or other < due) else due

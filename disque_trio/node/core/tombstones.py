@@ -1,7 +1,6 @@
 """Remembers jobs that ended a moment ago, so that late copies do not bring them back.
 
-A copy that was sent before may still come, over a connection that was given up since. It must not
-bring its job back.
+A copy that was sent earlier may still arrive, over a connection that was given up since.
 """
 
 from typing import Final
@@ -22,7 +21,6 @@ class Tombstones:
 
     Args:
         peers: the rest of the cluster.
-        packets: makes this node's packets.
         outcomes: which jobs were cancelled.
     """
 
@@ -34,19 +32,19 @@ class Tombstones:
         self._cancelled = outcomes.cancelled
 
     def refuse(self, sender: bytes, id: bytes) -> bool:
-        """Whether the job ``id``, a copy of which arrived from ``sender``, has ended; tells
-        ``sender`` so."""
+        """Whether the job ``id``, a copy of which arrived from ``sender``, has ended; if so, tells
+        ``sender``."""
         if self._cancelled.by_id.count and self._cancelled.of(id) is not None:
             return self.refuse_cancelled(sender, id)
         ended = self.ended
-        if id not in ended.latest and id not in ended.older:  # not by a call more
+        if id not in ended.latest and id not in ended.older:  # without a call
             return False
         self._peers.send(sender, self._packets.about_job(bus.SETACK, id, 1))
         return True
 
     def refuse_cancelled(self, sender: bytes, id: bytes) -> bool:
-        """Whether the job ``id``, which ``sender`` holds and this node does not, was cancelled;
-        tells ``sender`` so."""
+        """Whether the job ``id``, which ``sender`` holds and this node does not, was cancelled; if
+        so, tells ``sender``."""
         if not self._outcomes.is_cancelled(id):
             return False
         if self._peers.understands(sender):

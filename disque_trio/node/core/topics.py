@@ -1,10 +1,10 @@
-"""Adds jobs to topics: one ADDJOB for each queue that is bound.
+"""Adds jobs to topics: one ADDJOB for each bound queue.
 
-Each of these is the command of a stand-in for the client, whose replies make the array that the
-client gets, in the order of the queues: so each waits for its copies, and fails, as one sent alone.
+Each of these is run for a stand-in for the client. Its replies, in the order of the queues, make
+the array that the client gets. So each waits for its copies, and fails, like a separate command.
 
-They are run at once as far as a turn has room for them, and what is left in slices, between which
-others are served. What the client sends behind it waits until all have been begun.
+They are run at once as far as a turn has room for them; the rest is run in slices, between which
+other clients are served. Later commands of the client wait until all have been started.
 """
 
 from collections import deque
@@ -25,18 +25,19 @@ if TYPE_CHECKING:
     from mypy_extensions import i64
 
 SLICE: Final = 50  # jobs; about a millisecond
-SLICE_WORDS: Final = 2_000  # of their ADDJOBs
+SLICE_WORDS: Final = 2_000  # words of their ADDJOBs
 SLICE_BYTES: Final = 1 << 20  # of their bodies
-MOST_LEFT: Final = 1 << 20  # jobs that are yet to be added
+MOST_LEFT: Final = 1 << 20  # jobs that remain to be added
 
 
 class Spread(Pending):
     """The pending reply of an ADDJOB for a topic.
 
     Attributes:
-        part: on whose behalf the jobs are added, and who gets their replies.
+        part: the stand-in that adds the jobs and gets their replies.
         args: of the ADDJOB.
-        queues: which get a job. begun: how many of them have been seen to.
+        queues: get a job each.
+        begun: how many of them have been handled.
         most: jobs in a slice.
     """
 
@@ -55,11 +56,11 @@ class Spread(Pending):
 
     @property
     def left(self) -> int:
-        """The number of queues that have not been seen to."""
+        """The number of queues that have not been handled yet."""
         return len(self.queues) - self.begun
 
     def replies(self) -> bytes:
-        """The array of the replies of all parts; an error that all of them are stands alone."""
+        """The array of all replies, or, if all are the same error, that error."""
         out = self.part.out
         first = out[0]
         if first[:1] == b"-" and out.count(first) == len(out):
@@ -75,12 +76,14 @@ class Topics:
         agenda: of the rare work.
         peers: the rest of the cluster.
         packets: makes this node's packets.
-        commons: what all nodes know.
+        commons: what all nodes share.
 
     Attributes:
-        bindings: what is known of them. sharing: tells other nodes of that.
-        slice: jobs that make one. most_left: jobs that may be yet to add; beyond that no ADDJOB
-            for a topic is begun.
+        bindings: the known ones.
+        sharing: shares them with other nodes.
+        slice: jobs in a slice.
+        most_left: how many jobs may remain to be added; beyond that, new ADDJOBs for topics are
+            refused.
         waiting: the ADDJOBs that have not been answered, by their stand-ins.
     """
 
@@ -100,8 +103,8 @@ class Topics:
         self._machine = machine
         self._agenda = agenda
         self._in_slices: deque[Spread] = deque()
-        self._begun: list[Client] = []  # stand-ins of those that left it since the last ``settle``
-        self._left = 0  # jobs that these are yet to add
+        self._begun: list[Client] = []  # stand-ins that left it since the last ``settle``
+        self._left = 0  # jobs that these have yet to add
         self._now: i64 = 0
         self._room = 0  # jobs that may be added at once at ``_now``
 
@@ -109,7 +112,7 @@ class Topics:
         """Add the job of the ADDJOB ``args`` to each of ``queues``.
 
         Raises:
-            CommandError: too much is left to be done.
+            CommandError: too many jobs remain to be added.
         """
         if not queues:
             client.out.append(b"*0\r\n")
@@ -136,7 +139,7 @@ class Topics:
             self._agenda.call(self._machine.now)
 
     def _go_on(self, spread: Spread, most: int) -> int:
-        """Run up to ``most`` further ADDJOBs of ``spread``; returns how many."""
+        """Run up to ``most`` further ADDJOBs of ``spread``; return how many."""
         machine = self._machine
         begun = spread.begun
         queues = spread.queues[begun : begun + most]
@@ -147,7 +150,7 @@ class Topics:
         return len(queues)
 
     def go_on(self, now: int) -> None:
-        """Do a slice of the first one that is left."""
+        """Do a slice of the first unfinished ADDJOB."""
         if not self._in_slices:
             return
         spread = self._in_slices[0]
@@ -157,13 +160,13 @@ class Topics:
         if not spread.left:
             self._in_slices.popleft()
             self._begun.append(spread.part)
-            self._machine.woken.append(spread.client)  # what it sent behind it may begin
+            self._machine.woken.append(spread.client)  # its next commands may begin
         if self._in_slices:
             self._agenda.call(now)
 
     def settle(self) -> None:
-        """Answer what has all of its replies, at the end of a turn; to be called while
-        ``waiting``, when the stand-ins have theirs."""
+        """Reply to ADDJOBs that have all their replies, at the end of a turn. Call it only while
+        ``waiting``, after the stand-ins got their replies."""
         machine = self._machine
         begun, self._begun = self._begun, []
         for part in [*begun, *machine.woken]:
@@ -174,7 +177,7 @@ class Topics:
                 machine.answered.append(spread)
 
     def forget_client(self, client: Client) -> None:
-        """``client`` has disconnected: what was not begun will not be, and nothing waits."""
+        """Stop the ADDJOBs of ``client``, which has disconnected, and their waits."""
         for spread in client.reply_queue:
             if isinstance(spread, Spread) and spread.reply is None:
                 self._stop(spread)
@@ -182,7 +185,7 @@ class Topics:
                 self._machine.forget_client(spread.part)
 
     def _stop(self, spread: Spread) -> None:
-        """Begin nothing more of ``spread``."""
+        """Start no more ADDJOBs of ``spread``."""
         left = spread.left
         if left:
             self._in_slices.remove(spread)
@@ -191,7 +194,7 @@ class Topics:
             spread.begun += left
 
     def flush(self) -> None:
-        """All jobs are forgotten; those that are left are not added."""
+        """Start over: all jobs have been forgotten. Jobs that remain are not added."""
         for spread in list(self._in_slices):
             for _ in range(spread.left):
                 spread.part.line_up(Pending(spread.part, REMOVED))

@@ -1,7 +1,7 @@
 """Holds the trailers of one node's jobs, and counts their memory.
 
-Few jobs have one. So they stand beside the jobs, by id, and a flag of the job says whether to look;
-a job without any is not a byte larger.
+Few jobs have one. So they are kept apart from the jobs, by id, and a flag of the job says whether
+to look; a job without one is not a byte larger.
 """
 
 from typing import Final
@@ -11,10 +11,10 @@ from disque_trio.node.core.job import ACKED, FLAG_TRAILER, Job
 from disque_trio.protocol.trailer import Ending, Trailer
 from disque_trio.respserver.memory import Memory
 
-# What a trailer costs beside its bytes: the record, its lists, its place here.
+# What a trailer costs in addition to its bytes: the record, its lists, its place here.
 TRAILER_OVERHEAD: Final = 400
-# Where it stands: a dict of a million stops a node for 40 ms when it grows, so there are several. A
-# character in the random part of a job's id chooses one, which is cheaper than a checksum of it.
+# A dict of a million entries stops a node for 40 ms when it grows, so there are several. A
+# character in the random part of a job's id chooses one, which is cheaper than a checksum.
 _SHARDS: Final = 64
 _PLACE: Final = 11
 
@@ -23,7 +23,7 @@ class Trailers:
     """The trailers of all jobs of one node.
 
     Args:
-        memory: the account that they are counted in.
+        memory: the account that includes them.
         peers: the rest of the cluster.
     """
 
@@ -45,7 +45,8 @@ class Trailers:
         return b"" if trailer is None else trailer.group
 
     def want(self, job: Job) -> Trailer:
-        """The trailer of ``job``; it gets one if it has none. After a change to it ``recount``."""
+        """The trailer of ``job``, which is created if it has none. Call ``recount`` after a
+        change."""
         trailer = self.of(job)
         if trailer is None:
             trailer = Trailer()
@@ -53,7 +54,7 @@ class Trailers:
         return trailer
 
     def put(self, job: Job, trailer: Trailer) -> None:
-        """Give ``job`` this ``trailer``, in the place of any that it has."""
+        """Give ``job`` this ``trailer``, instead of any that it has."""
         self.drop(job)
         job.flags |= FLAG_TRAILER
         id = job.id
@@ -61,18 +62,18 @@ class Trailers:
         self.recount(trailer)
 
     def recount(self, trailer: Trailer) -> None:
-        """Bring the memory account up to date: ``trailer``, which is of a job, has changed."""
+        """Update the memory account after a change to ``trailer``, which a job has."""
         counted = TRAILER_OVERHEAD + len(trailer.pack())
         self._memory.used += counted - trailer.counted
         trailer.counted = counted
 
     def ending(self, job: Job) -> Ending | None:
-        """How ``job`` ended, if there is more to say than that it was acknowledged."""
+        """Return how ``job`` ended, if it was not just acknowledged."""
         trailer = self.of(job)
         return None if trailer is None else trailer.ending
 
     def set_ending(self, job: Job, ending: Ending) -> None:
-        """Note how ``job`` ended."""
+        """Record how ``job`` ended."""
         trailer = self.want(job)
         trailer.ending = ending
         self.recount(trailer)
@@ -93,15 +94,15 @@ class Trailers:
                 self._memory.used -= trailer.counted
 
     def carried(self, job: Job) -> bytes:
-        """What stands behind the body of ``job`` in files and on its way to other nodes; empty:
-        nothing. What clients were allowed to give to the job goes everywhere; what nodes note of it
-        does only where no C node can see it."""
+        """The bytes that follow the body of ``job`` in files and on the bus; empty: none. Fields
+        that clients may set go everywhere; fields that nodes add go only where no C node can see
+        them."""
         peers = self._peers
         trailer = self.of(job)
         if trailer is None or peers.plain or not (peers.extended or trailer.is_of_clients()):
             return b""
         if job.state == ACKED and trailer.ending is None:
-            return b""  # nobody will want it
+            return b""  # nobody will need it
         return trailer.pack()
 
     def all(self) -> list[Trailer]:

@@ -1,9 +1,9 @@
 """The keys of ADDJOB UNIQUE that this node knows of: which job has which key of which queue.
 
-An entry is there for a job that this node holds, and for one that it voted for (see ``claims``),
-wherever that is. It goes when the job ends, or, if the key was given a time, when that is over.
-What ended elsewhere and was not told here stays until the job's time to live is over: whoever wants
-the key then asks the other nodes whether the job is still there.
+There is an entry for a job that this node holds, and for one that it voted for (see ``claims``),
+wherever that is. It goes when the job ends or, if the key was given a time, when that is over. If a
+job ended elsewhere and this node was not told, its entry stays until the job's time to live is
+over: a node that wants the key then asks the others whether the job still exists.
 """
 
 from hashlib import blake2b
@@ -23,21 +23,21 @@ from disque_trio.protocol.keyrecord import ADDED, MAX_UNTIL, KeyRecord
 from disque_trio.protocol.trailer import Trailer
 from disque_trio.respserver.machine import Machine
 
-VOTERS: Final = 3  # nodes that are asked for a key
-ENTRY_OVERHEAD: Final = 400  # bytes beside those of key and queue
+VOTERS: Final = 3  # nodes to ask for a key
+ENTRY_OVERHEAD: Final = 400  # bytes, in addition to key and queue
 MAX_REFUSED: Final = 10_000  # jobs whose copies are refused; up to twice as many are remembered
-_SLACK: Final = 60_000  # ms that the clocks of nodes may differ by
+_SLACK: Final = 60_000  # ms by which the clocks of nodes may differ
 
 
 class Entry:
     """A key that a job has.
 
     Attributes:
-        queue, key, id: the job ``id`` of ``queue``.
+        queue, key, id: the job ``id`` of ``queue`` has the key.
         state: PENDING, CONFIRMED or ADDED (see ``keyrecord``).
         lasts: it stays until ``until``, whatever becomes of the job.
-        until: when it goes in any case, ms since the epoch.
-        written: the append-only file has a record of it.
+        until: when it goes in any case, in ms since the epoch.
+        written: whether the append-only file has a record of it.
     """
 
     __slots__ = ("id", "key", "lasts", "queue", "state", "until", "written")
@@ -58,17 +58,17 @@ class Uniques:
     """The keys that one node knows of.
 
     Args:
-        machine: whose time, memory account and journal are used.
+        machine: provides the time, memory account and journal.
         peers: the rest of the cluster.
-        replicas: knows who may hold a job.
+        replicas: knows which nodes may hold a job.
         trailers: have the keys of the jobs held.
-        notices: what other nodes are told at the end of the turn.
+        notices: for other nodes, at the end of the turn.
         packets: makes this node's packets.
 
     Attributes:
         entries: by queue and key (see ``place``).
-        adding: ids of the jobs that are about to be added, or given up, by this node: nobody can
-            say yet what becomes of them.
+        adding: ids of the jobs that this node is about to add, or gave up: nobody can say yet what
+            becomes of them.
     """
 
     def __init__(
@@ -94,7 +94,7 @@ class Uniques:
     # ---- entries ----------------------------------------------------------------------------
 
     def find(self, queue: bytes, key: bytes) -> Entry | None:
-        """Who has the key, if it is not free."""
+        """The entry of the key, unless the key is free."""
         entry = self.entries.get(place(queue, key))
         if entry is not None and entry.until <= self._machine.now:
             self._remove(entry)
@@ -119,14 +119,14 @@ class Uniques:
         return entry
 
     def raise_to(self, entry: Entry, state: int) -> None:
-        """Note that no less than ``state`` is known of ``entry``."""
+        """Raise the state of ``entry`` to ``state``, unless it is higher."""
         if entry.state < state:
             entry.state = state
             if entry.lasts:
                 self.note(entry)
 
     def drop(self, entry: Entry) -> None:
-        """The key is free."""
+        """Free the key of ``entry``."""
         self._remove(entry)
         if entry.written and self._machine.journaling:
             self._machine.journal.append(_record(entry, 0))
@@ -136,15 +136,16 @@ class Uniques:
         self._machine.memory.used -= counted(entry)
 
     def note(self, entry: Entry) -> None:
-        """Note ``entry`` in the journal."""
-        if self._machine.journaling:
+        """Add ``entry`` to the journal, unless C nodes have to be able to load that."""
+        if self._machine.journaling and not self._peers.plain:
             self._machine.journal.append(_record(entry, entry.until))
             entry.written = True
 
     # ---- jobs that have keys ----------------------------------------------------------------
 
     def hold(self, job: Job, state: int) -> None:
-        """This node holds ``job`` now: nobody else gets its key from here, if it has one."""
+        """Note that this node holds ``job`` now, so it grants the job's key, if any, to no
+        other."""
         trailer = self._trailers.of(job)
         if trailer is None or not trailer.key or job.state == ACKED:
             return
@@ -159,20 +160,21 @@ class Uniques:
             self.raise_to(entry, state)
 
     def outlives(self, job: Job) -> None:
-        """The file will not know ``job`` any more; it has to know a key that was given a time."""
+        """Keep the key of ``job``, if it was given a time, in the file, which is about to drop the
+        job."""
         entry = self.of(job)
         if entry is not None and entry.lasts and not entry.written:
             self.note(entry)
 
     def left(self, job: Job) -> None:
-        """``job`` leaves the memory of this node."""
+        """Update the key of ``job``, which leaves the memory of this node."""
         if job.state == WAIT_REPL:
             self.adding.pop(job.id, None)  # it was not added yet
         else:
             self.ended(job)
 
     def ended(self, job: Job) -> None:
-        """``job`` ends, in whatever way."""
+        """Update the key of ``job``, which ends in whatever way."""
         self.adding.pop(job.id, None)
         entry = self.of(job)
         if entry is None:
@@ -184,7 +186,7 @@ class Uniques:
         self.drop(entry)
         holders = self._replicas.of(job)
         own = self._replicas.own
-        # One of them says so to the voters that hold no copy.
+        # One holder tells the voters that hold no copy.
         makers = [id for id in holders if is_maker(id, job.id)] or [min(holders, default=own)]
         if makers[0] == own and not self._machine.loading:
             others = [id for id in self.voters(entry.queue, entry.key) if id not in holders]
@@ -193,8 +195,8 @@ class Uniques:
     # ---- other nodes ------------------------------------------------------------------------
 
     def voters(self, queue: bytes, key: bytes) -> list[bytes]:
-        """The nodes that decide who has a key: those that come first by rendezvous hashing, of all
-        that are known, this one among them."""
+        """The nodes that decide which job has a key: those that rank first by rendezvous hashing of
+        all known nodes, including this one."""
         nodes = [self._replicas.own, *self._peers.everyone()]
         if len(nodes) > VOTERS:
             what = place(queue, key)
@@ -203,7 +205,7 @@ class Uniques:
         return nodes
 
     def tell(self, message: KeyMessage, nodes: list[bytes]) -> None:
-        """Tell ``nodes``, this one left out, at the end of the turn, behind copies of jobs."""
+        """Tell ``nodes`` except this one, at the end of the turn, after copies of jobs."""
         if nodes:
             packet = self._packets.fields(bus.QUESTION, message.untracked())
             for id in nodes:
@@ -211,17 +213,17 @@ class Uniques:
                     self._notices.fields.append((id, packet))
 
     def refuse(self, id: bytes) -> None:
-        """Take no copy of the job ``id`` any more: it was given up."""
+        """Take no more copies of the job ``id``: it was given up."""
         self._refused.add(id)
 
     def refuses(self, id: bytes) -> bool:
-        """Whether the job ``id`` was given up."""
+        """Whether copies of the job ``id``, which was given up, are refused."""
         return self._refused.has(id)
 
     # ---- files, and time --------------------------------------------------------------------
 
     def load(self, record: KeyRecord) -> None:
-        """Load a record of the append-only file; what is there of the key is older."""
+        """Load a record of the append-only file; it replaces any older one of the same key."""
         entry = self.entries.get(place(record.queue, record.key))
         if entry is not None:
             self._remove(entry)
@@ -230,16 +232,19 @@ class Uniques:
             self.add(queue, key, id, state, lasts, until).written = True
 
     def dump_shard(self, number: int) -> list[bytes]:
-        """The records of the keys in shard ``number`` that are not free."""
+        """The records of the keys in shard ``number`` that are not free; none if C nodes have to be
+        able to load the file."""
         records: list[bytes] = []
+        plain = self._peers.plain
         for entry in self.entries.shards[number].values():
             if entry.until > self._machine.now:
-                records.append(_record(entry, entry.until))
-                entry.written = True
+                entry.written = not plain
+                if not plain:
+                    records.append(_record(entry, entry.until))
         return records
 
     def sweep(self, count: int) -> None:
-        """Forget the keys in the next ``count`` shards whose time is over."""
+        """Forget the expired keys in the next ``count`` shards."""
         if self.entries.count == 0:
             return
         now = self._machine.now
@@ -251,33 +256,33 @@ class Uniques:
         self.entries.tidy(count)
 
     def flush(self) -> None:
-        """Forget everything; the memory account is cleared by whoever calls this."""
+        """Forget everything; the caller clears the memory account."""
         self.entries.hand_over()
         self.adding.clear()
 
 
 def _queue_of(job: Job, trailer: Trailer) -> bytes:
-    """The queue that the key of ``job`` is of: that which it was added to."""
+    """The queue of the key of ``job``: the one that the job was added to."""
     return trailer.added_to or job.queue
 
 
 def place(queue: bytes, key: bytes) -> bytes:
-    """Queue and key as one text."""
+    """Queue and key in one text."""
     return b"%d:%b%b" % (len(queue), queue, key)
 
 
 def counted(entry: Entry) -> int:
-    """What the memory account has for ``entry``, bytes."""
+    """The size of ``entry`` in the memory account, in bytes."""
     return ENTRY_OVERHEAD + len(entry.queue) + 2 * len(entry.key)
 
 
 def life_of(job: Job) -> int:
-    """When nobody can hold ``job`` any more, ms since the epoch."""
+    """Return the time after which no node holds ``job`` any more, in ms since the epoch."""
     return job.etime * 1000 + _SLACK
 
 
 def is_maker(node: bytes, job: bytes) -> bool:
-    """Whether the job with the id ``job`` was made by ``node``."""
+    """Whether ``node`` made the job with the id ``job``."""
     return job[2:10] == node[:8]
 
 

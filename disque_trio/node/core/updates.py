@@ -1,13 +1,14 @@
 """Changes jobs that are not delivered (UPDATEJOB, QMOVE), on all nodes that hold them.
 
-A change has a version: the time of the node in ms and 16 bits of its id, and more than any that the
-node knows of this job. The newest wins on every holder, in whatever order changes arrive. The
-holders are sent the whole job (UPDATEJOB) and confirm (news of the kind UPDATED); who does not is
-told again, ever more slowly. A holder that says that it queues the job is told by the others which
-change they have, and may ask for it; and after a restart a node tells the changes that it has.
+A change has a version: the time of the node in ms and 16 bits of its id; it is higher than any that
+the node knows for this job. The newest wins on every holder, in whatever order changes arrive. The
+holders are sent the whole job (UPDATEJOB) and confirm (news of the kind UPDATED); those that do not
+are told again, at growing intervals. When a holder says that it queues the job, the others tell it
+which change they have, and it may ask for that; and after a restart, a node tells the others which
+changes it has.
 
-A holder that has given the job to a worker says so; then the client gets an error, and the job gets
-its former contents back, as a further change.
+A holder that has given the job to a worker says so; then the client gets an error, and a further
+change restores the former contents of the job.
 """
 
 from typing import Final
@@ -49,37 +50,37 @@ from disque_trio.resp.reply import OK, error
 from disque_trio.respserver.client import Client, Pending
 
 MAX_GAP: Final = 60_000  # ms between attempts to tell a holder
-SLACK: Final = 2  # s by which the end of a life may differ, since nodes are told whole seconds
+SLACK: Final = 2  # s by which an expiry may differ, since nodes are told whole seconds
 MANY_LATE: Final = 1_000
 
-# What a holder says, in a field beside the ticket (1).
+# What a holder says, in a field besides the ticket (1).
 _ABOUT: Final = 2
 _HAS_IT: Final = 0
 _WAS_DELIVERED: Final = 1  # before the change came
 _NOT_HELD: Final = 2
 _HAS_ENDED: Final = 3
-# What holders say by themselves.
+# What holders say unasked.
 _OFFERED: Final = 4  # it has this change
-_WANTED: Final = 5  # it has not
+_WANTED: Final = 5  # it does not
 
-DELIVERED: Final = "DELIVERED Job was delivered, it is not changed."
+DELIVERED: Final = "DELIVERED Job was delivered and cannot be changed."
 _ENDED: Final = error(b"NOJOB Job has ended meanwhile.")
 _TIMEOUT: Final = error(
-    b"NOREPL Timeout reached before all nodes that hold the job had the change; they are told again"
+    b"NOREPL Timeout reached before all nodes that hold the job had the change; it will be repeated"
 )
 
 
 class Updates:
-    """The changes of one node's jobs.
+    """The changes to one node's jobs.
 
     Args:
         store: the jobs.
         aof_codec: makes their records for the journal.
         codec: serialises them.
-        exports: those that other nodes want.
+        exports: gives jobs to nodes that want them.
         requeue: queues them when their delay is over.
-        questions: hands over what other nodes say.
-        notices: what other nodes are told at the end of the turn.
+        questions: bring what other nodes say.
+        notices: for other nodes, at the end of the turn.
         peers: the rest of the cluster.
         packets: makes this node's packets.
 
@@ -114,19 +115,19 @@ class Updates:
         self._packets = packets
         self._last_ms = 0
         self.spreads = Spreads(store.machine, peers, questions.agenda)
-        self._changed = ChangedJobs(store)  # that ``resume`` finds
-        self._late: dict[bytes, int] = {}  # versions that came when the job was delivered
+        self._changed = ChangedJobs(store)  # for ``resume``
+        self._late: dict[bytes, int] = {}  # versions that came after the job was delivered
         questions.answerers[UPDATED] = self._on_updated
 
     @property
     def due(self) -> int:
-        """When there is something to do next, ms; 0: never."""
+        """Return when there is next something to do, in ms; 0: never."""
         return self._machine.now if self._changed.searching else self.spreads.due
 
-    # ---- what a client says -----------------------------------------------------------------
+    # ---- from clients -----------------------------------------------------------------------
 
     def change(self, client: Client, job: Job, contents: Contents) -> None:
-        """Give ``job``, which is not delivered, other ``contents``; ``client`` is answered when
+        """Give ``job``, which is not delivered, new ``contents``; ``client`` gets its reply when
         the other holders have confirmed."""
         machine = self._machine
         spread = self._change(job, contents)
@@ -139,20 +140,20 @@ class Updates:
         spread.deadline = machine.now + PATIENCE
 
     def move(self, job: Job, queue: bytes) -> None:
-        """Let ``job``, which is not delivered, be one of ``queue``, as a client wants."""
+        """Move ``job``, which is not delivered, to ``queue``, as a client asked."""
         contents = Contents(job)
         contents.queue = queue
         self._change(job, contents)
 
     def _change(self, job: Job, contents: Contents) -> Spread | None:
-        """Give ``job`` other ``contents`` and tell the other holders; None: there are none."""
+        """Give ``job`` new ``contents`` and tell the other holders; None: there are none."""
         before = Contents(job)
         self._store.total_updated += 1
         self._commit(job, contents, self._next_version(job), schema.BY_CLIENT, True)
         return self._spread(job, before)
 
     def version(self, job: Job) -> int:
-        """The version of the last change of ``job``; 0: there was none."""
+        """The version of the last change to ``job``; 0: there was none."""
         trailer = self._trailers.of(job)
         return 0 if trailer is None else trailer.updated
 
@@ -165,8 +166,8 @@ class Updates:
     def _commit(
         self, job: Job, contents: Contents, version: int, reason: schema.Reason, asked: bool = False
     ) -> None:
-        """Let ``job`` have ``contents``, as the change ``version`` says. ``asked``: a client asks
-        this node for it."""
+        """Give ``job`` the ``contents`` of the change ``version``. ``asked``: a client asked this
+        node for it."""
         trailer = self._trailers.want(job)
         trailer.updated = version
         self._trailers.recount(trailer)
@@ -180,15 +181,15 @@ class Updates:
                 self._notes.note_pause(job, schema.BY_CLIENT)
         if moved:
             self._setter.offer(job)
-        # An at-most-once job that is queued by this may go to another node at once.
+        # An at-most-once job that this queues may go to another node at once.
         if self._machine.journaling and job.state not in (WAIT_REPL, GONE):
             self._aof_codec.note(job)
 
-    # ---- what other nodes have ---------------------------------------------------------------
+    # ---- changes by other nodes --------------------------------------------------------------
 
     def take(self, job: Job, new: Job, trailer: Trailer | None) -> bool:
-        """Take what the job ``new`` of another node, which has this ``trailer``, says of ``job``,
-        which is the same, if it is newer. Returns whether this node has nothing newer."""
+        """Take the contents of ``new``, the same job as another node has it, with ``trailer``, if
+        they are newer than those of ``job``. Return whether this node has nothing newer."""
         known = self.version(job)
         version = 0 if trailer is None else trailer.updated
         if version <= known or job.state == ACKED:
@@ -215,7 +216,7 @@ class Updates:
     # ---- the other holders ------------------------------------------------------------------
 
     def _spread(self, job: Job, before: Contents) -> Spread | None:
-        """Tell the other holders what ``job`` is like now; None: there are none."""
+        """Tell the other holders the new contents of ``job``; None: there are none."""
         own = self._replicas.own
         now = self._machine.now
         missing = [id for id in job.delivered or () if id != own and self._peers.knows(id)]
@@ -231,7 +232,7 @@ class Updates:
         return spread
 
     def _send(self, job: Job, nodes: list[bytes]) -> None:
-        """Send ``job`` to those of ``nodes`` that are reached."""
+        """Send ``job`` to the connected ones of ``nodes``."""
         reached = [id for id in nodes if self._peers.linked(id) and self._peers.understands(id)]
         if reached:
             packet = self._packets.jobs(bus.UPDATEJOB, [self._codec.encode(job)])
@@ -239,7 +240,7 @@ class Updates:
                 self._notices.fields.append((id, packet))
 
     def _tell_more(self, job: Job) -> None:
-        """Tell holders of ``job`` that this node did not know to be such when it changed it."""
+        """Tell holders of ``job`` that this node did not know of when it changed the job."""
         spread = self.spreads.by_id.get(job.id)
         if spread is not None:
             own = self._replicas.own
@@ -249,7 +250,7 @@ class Updates:
             self._send(job, more)
 
     def tick(self, now: int) -> None:
-        """Tell some of those again that have not confirmed, and end waits, if it is time to."""
+        """Repeat some unconfirmed changes, and end waits, when it is time to."""
         for id, spread in self.spreads.take_due(now):
             job = self._store.jobs.get(id)
             if job is None or job.state == ACKED:
@@ -268,7 +269,7 @@ class Updates:
                 if not spread.missing:
                     self.spreads.drop(id)
                     continue
-                # What still waits in a connection need not be put behind it once more.
+                # A copy still waiting in a connection need not be queued behind itself.
                 self._send(job, [node for node in spread.missing if not self._peers.behind(node)])
                 spread.gap = min(2 * spread.gap, MAX_GAP)
                 spread.due = now + spread.gap
@@ -277,10 +278,10 @@ class Updates:
             if job.id not in self.spreads.by_id:
                 self._spread(job, Contents(job))
 
-    # ---- what other nodes say ---------------------------------------------------------------
+    # ---- from other nodes -------------------------------------------------------------------
 
     def on_updatejob(self, sender: bytes, message: JobsMessage) -> None:
-        """Handle UPDATEJOB: another holder has changed a job. Raises PacketError."""
+        """Handle UPDATEJOB: another holder has changed a job. Raises ``PacketError``."""
         for data in message.jobs:
             new = self._codec.decode(data)
             trailer = self._codec.trailer
@@ -289,9 +290,9 @@ class Updates:
             self._on_change(sender, new, trailer)
 
     def _on_change(self, sender: bytes, new: Job, trailer: Trailer) -> None:
-        """``sender`` holds the job ``new`` with this ``trailer``."""
+        """Take the change in ``new``, the job as ``sender`` has it, with ``trailer``."""
         if self._machine.write_problem:
-            return  # a restart would undo it; the sender tells it again
+            return  # a restart would undo it; the sender will repeat it
         job = self._store.jobs.get(new.id)
         said = _HAS_IT
         if job is None:
@@ -305,7 +306,7 @@ class Updates:
             newest = self.take(job, new, trailer)
             self._tell_more(job)
             if not newest or any(id not in known for id in job.delivered or ()):
-                self._send(job, [sender])  # it has missed a newer one, or does not know a holder
+                self._send(job, [sender])  # it missed a newer change, or does not know a holder
             if self._late.get(job.id) == trailer.updated or (
                 job.retry == 0 and is_delivered(job) and self.version(job) < trailer.updated
             ):
@@ -313,7 +314,7 @@ class Updates:
         self._say(sender, new.id, trailer.updated, said)
 
     def _on_updated(self, sender: bytes, fields: list[Field]) -> list[Field] | None:
-        """A holder says what became of a change. Raises FieldsError."""
+        """Handle UPDATED: what a holder says about a change. Raises ``FieldsError``."""
         for type, value in fields:
             if type == _ABOUT:
                 about = unpack_texts(value)
@@ -323,7 +324,7 @@ class Updates:
         return None
 
     def _heard(self, sender: bytes, id: bytes, version: int, said: int) -> None:
-        """``sender`` says so of the change ``version`` of the job ``id``."""
+        """Handle what ``sender`` ``said`` about the change ``version`` of the job ``id``."""
         if said in (_OFFERED, _WANTED):
             job = self._store.jobs.get(id)
             if job is not None and job.state in (ACTIVE, QUEUED):
@@ -358,12 +359,13 @@ class Updates:
         self._offer(sender, message.id)
 
     def on_queued(self, sender: bytes, message: JobMessage) -> None:
-        """Handle QUEUED: another holder has the job in its queue; the same holds."""
+        """Handle QUEUED: another holder has the job in its queue; it may not know the last
+        change."""
         self._requeue.on_queued(sender, message)
         self._offer(sender, message.id)
 
     def _offer(self, sender: bytes, id: bytes) -> None:
-        """Tell ``sender``, which holds the job ``id``, which change of it this node has."""
+        """Tell ``sender``, which holds the job ``id``, which change to it this node has."""
         job = self._store.jobs.get(id)
         if job is not None and job.flags & FLAG_TRAILER and job.state in (ACTIVE, QUEUED):
             version = self.version(job)
@@ -371,22 +373,22 @@ class Updates:
                 self._say(sender, id, version, _OFFERED)
 
     def _say(self, node: bytes, id: bytes, version: int, said: int) -> None:
-        """Tell ``node`` so of the change ``version`` of the job ``id``."""
+        """Say ``said`` to ``node`` about the change ``version`` of the job ``id``."""
         about = [id, pack_number(version), pack_number(said)]
         packet = self._questions.news(UPDATED, [(_ABOUT, pack_texts(about))])
         self._notices.fields.append((node, packet))
 
     def resume(self) -> None:
-        """After a restart: not all holders may have the changes that this node has."""
+        """Find changed jobs after a restart: not all holders may have these changes."""
         self._changed.begin()
         self._questions.agenda.call(self._machine.now)
 
     def refuse(self, refusal: bytes) -> None:
-        """Answer ``refusal`` to all clients that wait: what was noted is not on disk."""
+        """Send ``refusal`` to all waiting clients: the records could not be written."""
         self.spreads.refuse(refusal)
 
     def flush(self) -> None:
-        """Forget all changes, and the jobs: clients hear that these are gone."""
+        """Forget all changes; clients hear that their jobs are gone."""
         for spread in self.spreads.flush():
             self.spreads.answer(spread, _ENDED)
         self._late.clear()

@@ -1,7 +1,7 @@
-"""What all nodes know by name as words: the lines of a file.
+"""The text form of what all nodes share by name: the lines of a file.
 
-The file has a line for each value, with its version, and one for each deletion; the words of its
-lines are quoted as those of requests that are typed by hand::
+The file has a line for each value, with its version, and one for each deletion. The words are
+quoted like those of inline requests::
 
     clock 17
     policy 12 1f...c0 "mail.*" ATTEMPTS 3 DEAD "mail.dead" BACKOFF 1 60
@@ -21,8 +21,8 @@ _NODE_ID: Final = re.compile(rb"[0-9a-f]{40}")
 
 
 def lines_of(known: Versions[V], kind: bytes, words_of: Callable[[V], list[bytes]]) -> list[bytes]:
-    """The lines for what is ``known``; ``words_of`` says what stands behind the name of a value,
-    quoted where need be."""
+    """The lines for ``known``; ``words_of`` returns the words after the name of a value, quoted if
+    need be."""
     lines: list[bytes] = []
     if known.clock:
         lines.append(b"clock %d" % known.clock)
@@ -37,10 +37,10 @@ def lines_of(known: Versions[V], kind: bytes, words_of: Callable[[V], list[bytes
 
 
 def take_lines(text: bytes, take: Callable[[list[bytes]], None]) -> None:
-    """Call ``take`` with the words of each line that has any and is no comment.
+    """Call ``take`` with the words of each line that is neither empty nor a comment.
 
     Raises:
-        SharedError: a line is wrong, the text says which and why.
+        SharedError: a line is wrong; the text says which one and why.
     """
     for number, line in enumerate(text.split(b"\n"), 1):
         if line.lstrip().startswith(b"#"):
@@ -58,8 +58,8 @@ def take_lines(text: bytes, take: Callable[[list[bytes]], None]) -> None:
 def take_words(
     words: list[bytes], known: Versions[V], kind: bytes, read: Callable[[bytes, list[bytes]], V]
 ) -> bool:
-    """Take what a line says over into ``known``. ``read`` makes a value of its name and the words
-    behind that. Returns False where the line is of another kind. Raises SharedError."""
+    """Add what a line says to ``known``. ``read`` makes a value from its name and the words that
+    follow. Return False if the line is of another kind. Raises ``SharedError``."""
     first, count = words[0], len(words)
     if first == b"clock" and count == 2:
         known.clock = max(known.clock, number_from(words[1], MAX_CLOCK))
@@ -70,7 +70,7 @@ def take_words(
     if not 0 < len(name) <= MAX_NAME:
         raise SharedError(f"a name must have 1 to {MAX_NAME} bytes")
     if name in known.entries:
-        raise SharedError("the name is there twice")
+        raise SharedError("the name occurs twice")
     value = None
     deleted = 0
     if first == kind:
@@ -82,15 +82,15 @@ def take_words(
 
 
 def number_from(word: bytes, most: int) -> int:
-    """A number from 0 to ``most``. Raises SharedError."""
+    """Parse a number from 0 to ``most``. Raises ``SharedError``."""
     value = parse_int(word) if word else None
     if value is None or not 0 <= value <= most:
-        raise SharedError(f"there must be a number from 0 to {most}")
+        raise SharedError(f"expected a number from 0 to {most}")
     return value
 
 
 def node_from(word: bytes) -> bytes:
-    """The id of a node. Raises SharedError."""
+    """Parse the id of a node. Raises ``SharedError``."""
     if len(word) != NODE_ID_LENGTH or _NODE_ID.fullmatch(word) is None:
-        raise SharedError("there must be the id of a node")
+        raise SharedError("expected the id of a node")
     return word

@@ -1,9 +1,8 @@
-"""What all nodes of a cluster have in common, by name: policies of queues, schedules,
-bindings.
+"""The things all nodes of a cluster share by name: queue policies, schedules, bindings.
 
-Each change has a version: a logical clock and the id of the node that made it, and of two changes
-of a name the one with the higher version counts, so that the order in which they arrive does not
-matter. What was deleted is remembered for a while, or a node that was away would bring it back.
+Each change has a version: a logical clock and the id of the node that made it. Of two changes to a
+name, the one with the higher version counts, so the order in which they arrive does not matter.
+Deletions are remembered for a while, or a node that was away would undo them.
 """
 
 from hashlib import blake2b
@@ -22,16 +21,16 @@ from disque_trio.protocol.serialjob import NODE_ID_LENGTH
 MAX_NAME: Final = 4_096  # bytes
 MAX_CLOCK: Final = 2**48
 MAX_DELETED: Final = 10_000
-DELETED_TTL: Final = 30 * 86_400_000  # ms that a deletion is remembered
+DELETED_TTL: Final = 30 * 86_400_000  # ms for which a deletion is remembered
 _DIGEST: Final = 2**64 - 1
 
-# Types of the fields of an entry; a value has those from 5 to 12 and from 20 on. Types that are not
-# known are passed over.
+# Types of the fields of an entry; a value has those from 5 to 12 and from 20 on. Unknown types are
+# ignored.
 _NAME: Final = 1
 _CLOCK: Final = 2
 _NODE: Final = 3
 _DELETED: Final = 4
-_WHEN: Final = 13  # it was deleted, ms since the epoch
+_WHEN: Final = 13  # it was deleted, in ms since the epoch
 _REACHED: Final = 14
 
 
@@ -40,10 +39,10 @@ class SharedError(ValueError):
 
 
 class Shared:
-    """What a name stands for."""
+    """The value of a name."""
 
     def fields(self) -> list[Field]:
-        """It on the bus."""
+        """Its fields on the bus."""
         raise NotImplementedError
 
 
@@ -51,15 +50,15 @@ V = TypeVar("V", bound=Shared)
 
 
 class Entry(Generic[V]):
-    """What is known of a name: a value, or that it was deleted.
+    """The latest news about a name: a value, or its deletion.
 
     Attributes:
         value: None: it was deleted.
         clock, node: the version: logical time of the change, and id of the node that made it.
-        deleted: when that was, ms since the epoch; 0: it was not.
-        reached: a time up to which all is done (ms since the epoch): of one version, the latest
-            that any node tells counts; 0: there is none.
-        packed: name, version and value, which is what nodes compare.
+        deleted: when it was deleted, in ms since the epoch; 0: it was not.
+        reached: up to when it is done, in ms since the epoch: the latest time that any node reports
+            for this version; 0: there is none.
+        packed: name, version and value, which nodes compare.
     """
 
     def __init__(
@@ -76,21 +75,21 @@ class Entry(Generic[V]):
         self._digest = _hash(self.packed)
 
     def digest(self) -> int:
-        """A number of 64 bits, which is the same where all of the entry is."""
+        """A 64-bit number that is the same wherever the whole entry is."""
         if not self.reached:
             return self._digest
         return self._digest ^ _hash(self.name + pack_number(self.reached))
 
     def after(self, other: "Entry[V]") -> bool:
-        """Whether this is the newer one. Two that differ are never the same age."""
+        """Whether this entry is newer. Of two different entries, one always is."""
         if self.clock != other.clock:
             return self.clock > other.clock
         if self.node != other.node:
             return self.node > other.node
-        return self.packed > other.packed  # a node whose file was put back counts a second time
+        return self.packed > other.packed  # a node whose file was restored may reuse a version
 
     def fields(self) -> bytes:
-        """The entry on the bus."""
+        """The packed entry for the bus."""
         more: list[Field] = []
         if self.value is None:
             more.append((_WHEN, pack_number(self.deleted)))
@@ -100,14 +99,14 @@ class Entry(Generic[V]):
 
 
 class Versions(Generic[V]):
-    """What a node knows.
+    """The entries of one node, by name.
 
     Attributes:
-        count: of names that have a value. Where it is 0, nothing else need be asked.
-        size: bytes of the names and of what they have.
-        entries: by name, deleted ones among them.
-        clock: the highest logical time that was heard of.
-        digest: of all entries: equal where two nodes know the same.
+        count: number of names with a value. If it is 0, nothing else need be asked.
+        size: bytes of names and values.
+        entries: by name, including deleted ones.
+        clock: the highest logical time heard of.
+        digest: of all entries; equal on nodes that know the same.
     """
 
     def __init__(self) -> None:
@@ -119,36 +118,36 @@ class Versions(Generic[V]):
         self._deleted = 0
 
     def named(self, name: bytes) -> V | None:
-        """What was set for just this name."""
+        """The value of exactly this name."""
         entry = self.entries.get(name)
         return None if entry is None else entry.value
 
     def all(self) -> list[V]:
-        """All values, by name."""
+        """Return all values, sorted by name."""
         entries = [self.entries[name] for name in sorted(self.entries)]
         return [entry.value for entry in entries if entry.value is not None]
 
     def read(self, values: dict[int, bytes]) -> V:
-        """The value in the fields of an entry, by their types. Raises FieldsError."""
+        """Make the value from the fields of an entry, by type. Raises ``FieldsError``."""
         raise NotImplementedError
 
     def check(self, name: bytes, value: V, grows: int) -> None:
-        """Raise SharedError where there is no room for ``value``, which has ``grows`` bytes more
-        than what there is now."""
+        """Raise ``SharedError`` if there is no room for ``value``, which has ``grows`` more bytes
+        than the current one."""
 
     def changed(self) -> None:
-        """Called when ``entries`` has changed."""
+        """Called after ``entries`` has changed."""
 
     # ---- changes --------------------------------------------------------------------------------
 
     def make(self, name: bytes, value: V | None, node: bytes, now: int) -> Entry[V]:
-        """A change that this ``node`` makes now (ms since the epoch); ``put`` carries it out.
-        ``value`` is None to delete it."""
+        """Return a change that this ``node`` makes now (ms since the epoch), to be ``put``.
+        ``value``: None to delete it."""
         return Entry(name, value, self.clock + 1, node, now if value is None else 0)
 
     def put(self, entry: Entry[V]) -> bool:
-        """Take ``entry`` over unless a newer one of its name is known. Returns whether anything
-        is different now."""
+        """Take ``entry`` unless a newer one of its name is known. Return whether anything
+        changed."""
         self.clock = max(self.clock, entry.clock)
         old = self.entries.get(entry.name)
         if old is not None:
@@ -163,7 +162,8 @@ class Versions(Generic[V]):
         return True
 
     def reach(self, entry: Entry[V], time: int) -> bool:
-        """All is done up to ``time`` (ms since the epoch). Returns whether that is news."""
+        """Note that ``entry`` is done up to ``time`` (ms since the epoch). Return whether that is
+        news."""
         if time <= entry.reached:
             return False
         self.digest = (self.digest - entry.digest()) & _DIGEST
@@ -172,7 +172,7 @@ class Versions(Generic[V]):
         return True
 
     def undo(self, entry: Entry[V], old: Entry[V] | None) -> None:
-        """Take back that ``entry`` was put in the place of ``old``, unless a newer one came."""
+        """Replace ``entry`` with ``old`` again, unless a newer one came."""
         if self.entries.get(entry.name) is not entry:
             return
         self._remove(entry)
@@ -182,7 +182,7 @@ class Versions(Generic[V]):
             self.changed()
 
     def forget_deleted(self, before: int) -> bool:
-        """Forget deletions from ``before`` that time (ms). Returns whether there were any."""
+        """Forget deletions from before that time (ms). Return whether there were any."""
         old = [e for e in self.entries.values() if e.value is None and e.deleted < before]
         for entry in old:
             self._remove(entry)
@@ -200,7 +200,7 @@ class Versions(Generic[V]):
         self.changed()
 
     def account(self, entry: Entry[V], step: int) -> None:
-        """``entry`` comes (``step`` 1) or goes (-1)."""
+        """Count ``entry``, which is added (``step`` 1) or removed (-1)."""
         self.digest = (self.digest + step * entry.digest()) & _DIGEST
         self.size += step * len(entry.packed)
         if entry.value is None:
@@ -209,7 +209,7 @@ class Versions(Generic[V]):
             self.count += step
 
     def read_entry(self, data: bytes) -> Entry[V]:
-        """The entry that another node sent (``Entry.fields``). Raises FieldsError."""
+        """Parse an entry from another node (``Entry.fields``). Raises ``FieldsError``."""
         values: dict[int, bytes] = dict(unpack_fields(data))
         name = values.get(_NAME, b"")
         node = values.get(_NODE, b"")
@@ -229,13 +229,13 @@ def name_in(values: dict[int, bytes]) -> bytes:
 
 
 def number_in(values: dict[int, bytes], type: int, default: int, most: int) -> int:
-    """The number in the field ``type``. Raises FieldsError: it is more than ``most``."""
+    """The number in the field ``type``. Raises ``FieldsError`` if it is more than ``most``."""
     value = values.get(type)
     if value is None:
         return default
     number = unpack_number(value)
     if number > most:
-        raise FieldsError(f"{number} is too much")
+        raise FieldsError(f"{number} is too large")
     return number
 
 

@@ -1,4 +1,4 @@
-"""What this node answers when a node asks for a key of ADDJOB UNIQUE (see ``claims``)."""
+"""Answers other nodes' questions about keys of ADDJOB UNIQUE (see ``claims``)."""
 
 from disque_trio.eventlog import schema
 from disque_trio.node.core import key_messages as words
@@ -18,8 +18,8 @@ class Votes:
     Args:
         store: the jobs.
         uniques: the keys.
-        tombstones: the jobs that have ended.
-        questions: where other nodes ask.
+        tombstones: jobs that have ended.
+        questions: bring those of other nodes.
     """
 
     def __init__(
@@ -32,7 +32,7 @@ class Votes:
         questions.answerers[CLAIM] = self._answer
 
     def _answer(self, sender: bytes, fields: list[Field]) -> list[Field] | None:
-        """Answer a question of ``sender``. Raises FieldsError."""
+        """Answer a question of ``sender``. Raises ``FieldsError``."""
         message = read_message(fields)
         vote: Vote | None = None
         if message.op == words.CLAIM:
@@ -46,7 +46,7 @@ class Votes:
         return None if vote is None else vote.pack()
 
     def status(self, id: bytes) -> int:
-        """What this node knows of the job ``id``: NOTHING to REFUSED of ``key_messages``."""
+        """Return this node's status of the job ``id``: NOTHING to REFUSED of ``key_messages``."""
         if id in self._uniques.adding:
             return words.ADDING
         job = self._store.jobs.get(id)
@@ -59,8 +59,8 @@ class Votes:
         return words.ADDING if job.state == WAIT_REPL else words.HELD
 
     def claim(self, message: KeyMessage) -> Vote | None:
-        """Give the key to a job unless another one has it; to none if the job was given up. None:
-        this node takes nothing now."""
+        """Give the key to a job, unless another one has it, or, if the job was given up, to none.
+        None: this node takes nothing now."""
         uniques = self._uniques
         entry = uniques.find(message.queue, message.key)
         if entry is not None and entry.id != message.id:
@@ -69,7 +69,7 @@ class Votes:
             uniques.drop(entry)
             entry = None
         if uniques.refuses(message.id):
-            # Others took it for given up, and take no copies of it.
+            # Other nodes treat it as given up, and take no copies of it.
             if entry is not None:
                 uniques.drop(entry)
             return self._vote(None, b"")
@@ -89,8 +89,7 @@ class Votes:
         return self._vote(entry, message.id)
 
     def _may_go(self, entry: Entry, message: KeyMessage) -> bool:
-        """Whether the job that has the key is gone, as far as the node that asks and this one
-        know."""
+        """Whether the job that has the key is gone, as far as the asking node and this one know."""
         return (
             entry.id == message.instead
             and (message.any or entry.state == PENDING)
@@ -98,11 +97,11 @@ class Votes:
         )
 
     def look(self, message: KeyMessage) -> Vote:
-        """What is known of a job."""
+        """Return what this node knows of a job."""
         return self._vote(self._uniques.find(message.queue, message.key), message.id)
 
     def _vote(self, entry: Entry | None, id: bytes) -> Vote:
-        """What is known of the job ``id``, and of ``entry`` if that is of this job."""
+        """Return what this node knows of the job ``id``, including ``entry`` if that is its own."""
         if entry is None or entry.id != id:
             return Vote(id, 0, False, 0, self.status(id))
         left = max(entry.until - self._machine.now, 1)
@@ -125,20 +124,20 @@ class Votes:
             uniques.refuse(message.id)
             if store.notes.noting:
                 store.notes.note(schema.DELETED, job, schema.BY_PEER)
-            store.let_go(job)  # who has the key is not decided by this
+            store.let_go(job)  # this does not decide who has the key
         return self._vote(entry, message.id)
 
     def _is_relied_on(self, job: Job, entry: Entry | None) -> bool:
         """Whether somebody may have been told that ``job`` was added; its key has ``entry``."""
         if entry is not None and entry.id == job.id:
             return entry.state > PENDING
-        # When the time of a key is over nobody knows whether it was.
+        # After the time of a key is over, nobody knows whether it was.
         trailer = self._store.trailers.of(job)
         until = 0 if trailer is None else trailer.key_until
         return until > 0 and (entry is None or until <= self._machine.now)
 
     def hear(self, message: KeyMessage) -> None:
-        """Handle a message to which no answer is wanted."""
+        """Handle a message that has no answer."""
         if message.op == words.BURY:
             if self.status(message.id) == words.NOTHING:
                 self._uniques.refuse(message.id)

@@ -19,10 +19,11 @@ class ReplicationWait(Pending):
     """The pending reply of an ADDJOB that waits for copies of its job.
 
     Attributes:
-        job: the job. needed: confirmations that it takes from other nodes.
-        external: this node does not hold it afterwards.
-        deadline: when the client gives up, ms, 0: never.
-        gap: ms until those that do not answer are asked once more, at ``repeat`` (ms).
+        job: the job.
+        needed: how many other nodes have to confirm.
+        external: this node will not hold it afterwards.
+        deadline: when the client gives up, in ms; 0: never.
+        gap: ms between repeats to nodes that do not answer; the next is at ``repeat`` (ms).
     """
 
     __slots__ = ("deadline", "external", "gap", "job", "needed", "repeat")
@@ -38,24 +39,24 @@ class ReplicationWait(Pending):
         self.gap = RETRY_GAP
         self.repeat = repeat
 
-    # What follows is asked for jobs with trailers only: ADDJOB UNIQUE waits for more.
+    # The rest is called only for jobs with trailers: ADDJOB UNIQUE waits for more.
 
     def agreed(self) -> bool:
-        """Whether the job may be added now that enough nodes have confirmed it; if not, it is seen
-        to that it will be."""
+        """Whether the job may be added now that enough nodes have confirmed it; if not, starts what
+        is missing."""
         return True
 
     def refusal(self, usual: bytes) -> bytes:
-        """What to answer when the time is over: ``usual``, or what else it waits for."""
+        """The reply when time is up: ``usual``, or one for what else it waits for."""
         return usual
 
     def try_again(self, now: int) -> bool:
-        """Try again to get what it waits for, unless that is copies; returns whether."""
+        """Try again to get what it waits for, unless that is copies; return whether it did."""
         return False
 
     def given_up(self) -> bool:
-        """The job was given up. Returns whether the other nodes need not be told in the usual
-        way."""
+        """Handle that the job was given up. Return True if other nodes need not be told in the
+        usual way."""
         return False
 
 
@@ -63,22 +64,22 @@ class ReplicationWaits:
     """The ADDJOBs of one node that wait for copies.
 
     Args:
-        machine: hands the replies out.
+        machine: sends the replies.
 
     Attributes:
-        by_job: the waits by the ids of their jobs.
-        attempts: when to try more for which wait, ms, the next one first.
+        by_job: the waits, by the ids of their jobs.
+        attempts: when to try which wait again, in ms, the next one first.
     """
 
     def __init__(self, machine: Machine) -> None:
         self.by_job: dict[bytes, ReplicationWait] = {}
-        # Nearly all end before they are due; the rest is put behind the others again.
+        # Nearly all end before they are due; the others go to the end again.
         self.attempts: deque[tuple[int, ReplicationWait]] = deque()
         self._machine = machine
 
     def begin(self, client: Client, job: Job, needed: int, external: bool, timeout: int) -> None:
-        """Make ``client`` wait until ``needed`` nodes have confirmed ``job``, ``timeout`` ms long
-        (0: for ever)."""
+        """Make ``client`` wait until ``needed`` nodes have confirmed ``job``, for at most
+        ``timeout`` ms (0: forever)."""
         now = self._machine.now
         deadline = now + timeout if timeout else 0
         wait = ReplicationWait(client, job, needed, external, deadline, now + RETRY_GAP)
@@ -87,26 +88,25 @@ class ReplicationWaits:
         client.line_up(wait)
 
     def resume(self, wait: ReplicationWait) -> None:
-        """Let ``wait``, which is in the line of its client already, go on as if it began now."""
+        """Start ``wait``, which is in its client's line already, as if it began now."""
         wait.repeat = self._machine.now + RETRY_GAP
         self.by_job[wait.job.id] = wait
         self.attempts.append((wait.repeat, wait))
 
     def end(self, job: Job, reply: bytes) -> ReplicationWait:
-        """Answer ``reply`` to the client that waits for ``job``; there must be one."""
+        """Send ``reply`` to the client that waits for ``job``; there must be one."""
         wait = self.by_job.pop(job.id)
         wait.reply = reply
         self._machine.answered.append(wait)
         return wait
 
     def job_removed(self, job: Job) -> None:
-        """Answer the client that still waits for ``job``, if any, before the job is deleted."""
+        """Reply to the client that waits for ``job``, if any, before the job is deleted."""
         if job.id in self.by_job:
             self.end(job, REMOVED)
 
     def due(self, now: int) -> ReplicationWait | None:
-        """Take the next wait for which to try more by ``now`` (ms) off ``attempts``; None: there
-        is none."""
+        """Take the next wait that is due at ``now`` (ms) off ``attempts``; None: there is none."""
         attempts = self.attempts
         while attempts and (attempts[0][1].reply is not None or attempts[0][0] <= now):
             _, wait = attempts.popleft()
@@ -115,7 +115,7 @@ class ReplicationWaits:
         return None
 
     def next_due(self) -> int:
-        """When ``due`` has something to give, ms; 0: never."""
+        """Return when ``due`` next returns a wait, in ms; 0: never."""
         attempts = self.attempts
         while attempts and attempts[0][1].reply is not None:
             attempts.popleft()
@@ -130,7 +130,7 @@ class ReplicationWaits:
         ]
 
     def removed_all(self) -> list[Job]:
-        """All jobs are forgotten: tell the clients that wait. Returns the jobs of these."""
+        """Tell all waiting clients that their jobs are gone, and return these jobs."""
         jobs = [wait.job for wait in self.by_job.values()]
         for job in jobs:
             self.end(job, REMOVED)

@@ -1,9 +1,9 @@
-"""Jobs of other nodes for clients that wait by patterns, and jobs for those of other nodes.
+"""Gets jobs of other nodes for clients that wait by pattern, and gives jobs to those of others.
 
-A node tells the others which patterns its clients wait with (WISH), as often as it would ask for
-the jobs of one queue (see ``need_jobs``). Whoever has matching jobs gives some, or the next ones
-that come, as long as no client of its own wants them. C nodes know no patterns: they are asked for
-queues of which this node knows that they match.
+A node tells the others by which patterns its clients wait (WISH), as often as it would ask for the
+jobs of one queue (see ``need_jobs``). A node with matching jobs gives some, or the next ones that
+arrive, as long as its own clients do not want them. C nodes know no patterns: they are asked for
+the queues that this node knows to match.
 """
 
 from heapq import heappop, heappush
@@ -21,21 +21,22 @@ from disque_trio.node.core.queues import Queues
 from disque_trio.protocol.fields import Field, FieldsError, pack_number, unpack_number
 from disque_trio.respserver.machine import Machine
 
-AT_ONCE: Final = 500  # patterns of which a packet, or a turn, tells
-MOST_NAMES: Final = 100  # of all patterns together
+AT_ONCE: Final = 500  # patterns in a packet, or per turn
+MOST_NAMES: Final = 100  # for all patterns together
 
 # Types of fields. Those of a pattern follow it.
 _PATTERN: Final = 2
 _JOBS: Final = 3
-_TIME: Final = 4  # ms for which it holds
+_TIME: Final = 4  # ms for which they are valid
 
 
 class Wishes:
-    """What a node's clients want by patterns of other nodes, and the other way round.
+    """The patterns that a node's clients want from other nodes, and other nodes from it.
 
     Args:
-        machine: whose time it is.
-        federation: knows whether other nodes can be asked. queues: all.
+        machine: provides the time.
+        federation: knows whether other nodes can be asked.
+        queues: all queues.
         questions: make the packets.
         peers: the rest of the cluster.
     """
@@ -59,10 +60,10 @@ class Wishes:
     # ---- asking -----------------------------------------------------------------------------
 
     def ask(self, interests: list[Interest], at_once: bool) -> None:
-        """Tell other nodes that clients wait by ``interests``, no more often than the pacing
-        allows, and again while they do. ``at_once``: they have just begun to."""
+        """Tell other nodes that clients wait by ``interests``, as often as the pacing allows, and
+        repeat it while they wait. ``at_once``: they have just begun to."""
         if not self._federation.may_ask():
-            return  # ``ask_again`` comes when it may
+            return  # ``ask_again`` is called when it may
         now = self._machine.now
         all: list[tuple[Interest, int]] = []
         some: dict[bytes, list[tuple[Interest, int]]] = {}
@@ -90,7 +91,7 @@ class Wishes:
             heappush(self._dues, (due, interest.number, interest))
 
     def _tell(self, nodes: list[bytes], wanted: list[tuple[Interest, int]], time: int) -> None:
-        """Tell ``nodes`` how many jobs of which patterns are ``wanted``, for so many ms."""
+        """Tell ``nodes`` how many jobs of which patterns are ``wanted`` during ``time`` ms."""
         nodes = [id for id in nodes if self._peers.understands(id)]
         for at in range(0, len(wanted) if nodes else 0, AT_ONCE):
             fields: list[Field] = [(_TIME, pack_number(time))]
@@ -101,7 +102,7 @@ class Wishes:
                 self._peers.send(id, packet)
 
     def _ask_by_names(self, wanted: list[tuple[Interest, int]]) -> None:
-        """Ask for the jobs of queues that are known to match."""
+        """Ask for jobs of the queues that are known to match."""
         left = MOST_NAMES
         for interest, _ in wanted:
             for name in interest.emptied:
@@ -112,11 +113,11 @@ class Wishes:
 
     @property
     def due(self) -> int:
-        """When ``go_on`` has something to do, ms; 0: never."""
+        """Return when ``go_on`` next has something to do, in ms; 0: never."""
         return self._dues[0][0] if self._dues else 0
 
     def go_on(self, now: int) -> None:
-        """Ask again where it is time to."""
+        """Repeat the requests that are due."""
         interests: list[Interest] = []
         while self._dues and self._dues[0][0] <= now and len(interests) < AT_ONCE:
             due, _, interest = heappop(self._dues)
@@ -138,24 +139,25 @@ class Wishes:
                 if wish.until <= now or id not in self._peers.reachable:
                     del interest.wishes[id]
                     continue
-                # Of each of the queues as many.
+                # The same number from each queue.
                 share = max(wish.jobs // max(len(interest.found), 1), 1)
                 given = self._exports.give(id, queue, share)
                 if given:
                     del interest.wishes[id]
                     wish.jobs -= given
                     if wish.jobs > 0:
-                        interest.wishes[id] = wish  # others come before it
+                        interest.wishes[id] = wish  # after the other nodes
                 elif not queue.deliverable():
                     return
 
     def flush(self) -> None:
-        """Forget when to ask."""
+        """Forget all planned requests."""
         self._dues.clear()
 
 
 def read_wishes(fields: list[Field]) -> tuple[int, dict[bytes, int]]:
-    """For how many ms which patterns are wanted, and how many jobs of each. Raises FieldsError."""
+    """For how many ms which patterns are wanted, and how many jobs of each. Raises
+    ``FieldsError``."""
     time = 0
     wanted: dict[bytes, int] = {}
     pattern = b""
@@ -164,7 +166,7 @@ def read_wishes(fields: list[Field]) -> tuple[int, dict[bytes, int]]:
             time = min(unpack_number(value), ASKED_ALL)
         elif type == _PATTERN:
             if pattern_problem(value):
-                raise FieldsError("a pattern that is none")
+                raise FieldsError("not a pattern")
             pattern = value
         elif type == _JOBS and pattern:
             wanted[pattern] = min(unpack_number(value), COUNT_MAX)

@@ -32,19 +32,21 @@ def add(
     replicate: int | None = None,
     using: str | None = None,
 ) -> UUID:
-    """Add a job when the transaction commits, and only then; at once outside of one. The arguments
-    are those of ``Client.add``; ``delay`` counts from now on, ``ttl`` from when it is forwarded.
+    """Add a job when the transaction commits, and only then; at once outside of a transaction.
+
+    The arguments are those of ``Client.add``; ``delay`` counts from now on, ``ttl`` from when the
+    job is forwarded.
 
     Args:
-        using: the alias of the database; by default that to which the router writes the rows.
+        using: the alias of the database; by default the one to which the router writes the rows.
 
     Returns:
-        The key of the row, and of UNIQUE.
+        The key of the row, which is also the job's UNIQUE key.
 
     Raises:
-        ValueError: no node would take such a job.
+        ValueError: no node would accept such a job.
     """
-    # Models can be imported only when all apps are loaded, this one too.
+    # Models can only be imported after all apps are loaded, including this one.
     from disque_trio.outbox.django.models import write
 
     values = columns(
@@ -66,5 +68,5 @@ def add(
 
 def add_task(bound: Bound[Any], *, using: str | None = None) -> UUID:
     """Add a job of a task when the transaction commits: ``add_task(send_mail.bind("ann"))``. Like
-    ``add``; what the task says of ``unique`` does not hold here."""
+    ``add``; the task's ``unique`` does not apply."""
     return add(**job_of(bound), using=using)

@@ -1,4 +1,4 @@
-"""The app."""
+"""The Django app."""
 
 from django.apps import AppConfig
 

@@ -1,4 +1,4 @@
-"""The table, the one that ``disque_trio.outbox.table`` describes for SQLAlchemy."""
+"""The table, the same as ``disque_trio.outbox.table`` describes for SQLAlchemy."""
 
 from uuid import uuid4
 
@@ -11,8 +11,13 @@ class OutboxJob(models.Model):
     """A job to add. Times are seconds since the epoch.
 
     Attributes:
-        key: of UNIQUE. options: of ADDJOB, as JSON. again: it is not tried before. attempts: how
-            often it was refused, and error why. sent: None until it is forwarded; job: its id then.
+        key: the UNIQUE key.
+        options: the options of ADDJOB, as JSON.
+        again: it is not tried before this time.
+        attempts: how often it was refused.
+        error: why it was refused.
+        sent: when it was forwarded; None until then.
+        job: the id of the job, once it was forwarded.
     """
 
     key = models.UUIDField(unique=True, default=uuid4)
@@ -42,8 +47,8 @@ class OutboxJob(models.Model):
 
 
 def write(values: Columns, using: str | None) -> None:
-    """Write a row in the transaction of the database ``using``, and have PostgreSQL tell it at the
-    commit."""
+    """Write a row in the transaction of the database ``using``. PostgreSQL notifies the forwarder
+    at the commit."""
     alias = using or router.db_for_write(OutboxJob)
     OutboxJob.objects.using(alias).create(**values)
     connection = connections[alias]

@@ -1,4 +1,4 @@
-"""The outbox in a database of a Django project."""
+"""The outbox in the database of a Django project."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
@@ -30,8 +30,8 @@ class DjangoStore:
         due = self._jobs.filter(sent=None, again__lte=now).order_by("id")
         if self._locks:
             due = due.select_for_update(skip_locked=True)
-        # Elsewhere nobody else could write while the rows are on their way. UNIQUE sees to it that
-        # one that two forwarders read is added once.
+        # Without SKIP LOCKED, a transaction would keep others from writing while rows are sent. If
+        # two forwarders read the same row, UNIQUE makes sure that it is added once.
         with transaction.atomic(self._alias) if self._locks else nullcontext():
             found = due.values_list("key", "queue", "body", "options", "attempts")[:limit]
             yield DjangoBatch(self._alias, [row_of(*record) for record in found], now)

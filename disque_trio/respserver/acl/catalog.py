@@ -1,4 +1,4 @@
-"""What rules can name: the commands of a server, their subcommands, and categories."""
+"""The names that rules can use: commands, their subcommands, and categories."""
 
 from collections.abc import Iterable, Mapping
 from typing import Protocol
@@ -21,8 +21,8 @@ class Described(Protocol):
 
 
 def word_of(command: Described, args: list[bytes]) -> str:
-    """What a request is in the words of rules: ``addjob``, or ``config|get``. Other names of a
-    command are the command; a subcommand that there is not is the command, too."""
+    """The word for a request in rules: ``addjob``, or ``config|get``. Other names count as the
+    command itself, and so do unknown subcommands."""
     name = command.alias_of or command.name
     if command.parts and len(args) > 1:
         part = args[1].decode("latin-1").lower()
@@ -35,7 +35,7 @@ class Catalog:
     """The words of rules.
 
     Attributes:
-        all: every word: names of commands, and of subcommands as ``config|get``.
+        all: every word: names of commands, and of subcommands such as ``config|get``.
         by_category: the words in each category, in the order of ACL CAT; none is empty.
     """
 
@@ -61,7 +61,7 @@ class Catalog:
         self.by_category = {name: words for name, words in by_category.items() if words}
 
     def proper(self, text: str) -> str:
-        """How a rule calls the command ``text``, which may be another name of it."""
+        """The name in rules of the command ``text``, which may be another name of it."""
         name, bar, part = text.lower().partition("|")
         return self._proper.get(name, name) + bar + part
 

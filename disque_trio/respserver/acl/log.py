@@ -1,21 +1,23 @@
-"""What users were refused, and who failed to log in: the entries of ACL LOG."""
+"""The entries of ACL LOG: refused requests and failed logins."""
 
 from collections import deque
 from typing import Final
 
-GROUPED: Final = 60_000  # ms within which the same thing again is counted in one entry
-_LONGEST: Final = 256  # bytes of a name that are kept
+GROUPED: Final = 60_000  # ms within which repetitions are counted in one entry
+_LONGEST: Final = 256  # bytes of a name to keep
 
 
 class Entry:
     """Something that was refused.
 
     Attributes:
-        reason: command, key, auth, or auth-limit. context: toplevel or multi.
+        reason: command, key, auth, or auth-limit.
+        context: toplevel or multi.
         object: the command, the queue, or the command that gave the password.
-        user: its name, or the one that was given.
-        client: the last one, as CLIENT LIST shows it.
-        time: of the last one, ms. count: how many these were.
+        user: its name, or the given one.
+        client: the last one, as in CLIENT LIST.
+        time: of the last one, in ms.
+        count: how many there were.
     """
 
     __slots__ = ("client", "context", "count", "object", "reason", "time", "user")
@@ -36,7 +38,7 @@ class Log:
     """The entries, the newest first.
 
     Attributes:
-        max_len: how many are kept.
+        max_len: how many to keep.
     """
 
     def __init__(self) -> None:
@@ -46,11 +48,11 @@ class Log:
     def add(
         self, now: int, reason: str, context: str, object: bytes, user: bytes, client: str
     ) -> None:
-        """Note that something was refused at ``now`` (ms)."""
+        """Record what was refused at ``now`` (ms)."""
         new = Entry(reason, context, object[:_LONGEST], user[:_LONGEST], client, now)
         for entry in self.entries:
             if now - entry.time > GROUPED:
-                break  # the others are older
+                break  # the rest are older
             if (entry.reason, entry.context, entry.object, entry.user) == (
                 new.reason,
                 new.context,
@@ -64,6 +66,6 @@ class Log:
         self.trim()
 
     def trim(self) -> None:
-        """Keep no more than ``max_len``."""
+        """Drop the oldest entries beyond ``max_len``."""
         while len(self.entries) > self.max_len:
             self.entries.pop()

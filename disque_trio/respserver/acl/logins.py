@@ -1,11 +1,12 @@
 """Limits how many wrong passwords may be tried from one place.
 
-A place is an IP address, or the first half of one of IPv6: who has one of these usually has all
-that begin so. It has as many tries as the limit says, and gets them back over a minute. Who has
-none left is told to wait before the password is looked at, so that guessing it becomes hopeless.
+A place is an IPv4 address, or the first half of an IPv6 address, since its owner usually has all
+addresses that begin with it. A place has as many tries as the limit says, and gets them back over a
+minute. A client without tries has to wait before its password is even checked, so that guessing is
+hopeless.
 
-A wrong password that was tried before costs nothing: a program that keeps trying an old one locks
-nobody out that shares its address.
+A wrong password that was tried before costs nothing: a program that keeps trying an old one does
+not lock out others at its address.
 """
 
 import hashlib
@@ -14,12 +15,12 @@ from collections import OrderedDict, deque
 from typing import Final
 
 MOST_PLACES: Final = 10_000
-_REMEMBERED: Final = 16  # passwords that are known to be wrong, of a place
+_REMEMBERED: Final = 16  # passwords per place that are known to be wrong
 _MINUTE: Final = 60_000  # ms
 
 
 class _Place:
-    """Somebody's tries: how many are ``left``, as of ``since`` (ms), and what was ``wrong``."""
+    """The tries of a place: how many are ``left`` as of ``since`` (ms), and what was ``wrong``."""
 
     __slots__ = ("left", "since", "wrong")
 
@@ -33,7 +34,7 @@ class Logins:
     """The tries of all places.
 
     Attributes:
-        limit: wrong passwords a minute from one place, 0: no limit.
+        limit: wrong passwords per minute from one place; 0: no limit.
     """
 
     def __init__(self) -> None:
@@ -41,8 +42,10 @@ class Logins:
         self._places: OrderedDict[str, _Place] = OrderedDict()
 
     def wait(self, ip: str, user: bytes, password: bytes, now: int) -> int:
-        """How long (ms) whoever is at ``ip`` has to wait before this password may be tried; 0: it
-        may at ``now`` (ms). An empty ``ip`` is not limited."""
+        """Return how long a client at ``ip`` has to wait before it may try this password, in ms.
+
+        0: it may try at ``now`` (ms). An empty ``ip`` is not limited.
+        """
         place = self._places.get(place_of(ip)) if self.limit and ip else None
         if place is None:
             return 0
@@ -52,7 +55,7 @@ class Logins:
         return max(int((1 - place.left) * _MINUTE / self.limit), 1)
 
     def failed(self, ip: str, user: bytes, password: bytes, now: int) -> None:
-        """The password was wrong."""
+        """Count a wrong password."""
         if not (self.limit and ip):
             return
         name = place_of(ip)

@@ -1,4 +1,4 @@
-"""What somebody may do: which commands, on which queues."""
+"""The permissions of a user: which commands, on which queues."""
 
 from collections.abc import Iterable
 from typing import Final
@@ -15,8 +15,8 @@ _AFTER_ALL: Final = (
 )
 _RIGHTS: Final = {b"R": TAKE, b"W": ADD, b"RW": BOTH, b"WR": BOTH}
 _PREFIXES: Final = {TAKE: b"%R~", ADD: b"%W~", BOTH: b"~"}
-_DECIDED: Final = 1000  # answers that are remembered, since globs take long
-_LONG: Final = 256  # bytes of a name from which on none is
+_DECIDED: Final = 1000  # cached answers, since globs are slow
+_LONG: Final = 256  # bytes; answers for longer names are not cached
 _NONE: Final = "-@all"
 _EVERYTHING: Final = "+@all"
 
@@ -26,21 +26,21 @@ class RuleError(ValueError):
 
 
 def has_space(text: bytes) -> bool:
-    """Whether there is a space or a NUL in ``text``: a line of rules would lose what is behind."""
+    """Whether ``text`` contains a space or a NUL: a line of rules would lose what follows it."""
     return any(byte in b" \t\n\v\f\r\0" for byte in text)
 
 
 class Permissions:
-    """Rules about commands and queues, in the order in which they were given: the last one that is
-    about a command counts. New ones allow nothing.
+    """Rules about commands and queues, in the order in which they were given: the last one about a
+    command counts. New permissions allow nothing.
 
-    There are no channels here: rules about them are kept for Redis's tools, and mean nothing.
+    There are no channels: rules about them are kept for Redis's tools, and have no effect.
 
     Attributes:
-        rules: those about commands, the first of which allows all or none. Rules that later ones
-            have made void, and most of those that change nothing, are left out.
+        rules: those about commands; the first one allows all or none. Rules that later ones
+            override, and most of those that change nothing, are left out.
         allowed: the words (see ``Catalog``) of the commands that may be run.
-        patterns: globs for names of queues, with the rights there.
+        patterns: globs for queue names, with the rights there.
         every_queue: all rights for all queues.
     """
 
@@ -60,13 +60,13 @@ class Permissions:
         self.rules = [_NONE]
         self.allowed: frozenset[str] = frozenset()
         self.patterns: dict[bytes, int] = {}
-        self._decided: dict[tuple[bytes, int], bool] = {}  # what ``patterns`` say
+        self._decided: dict[tuple[bytes, int], bool] = {}  # cache of what ``patterns`` permit
         self.every_queue = False
         self.channels: list[bytes] = []
         self.every_channel = False
 
     def copy(self) -> "Permissions":
-        """One that can be changed without this one."""
+        """Return a copy that can be changed independently."""
         new = Permissions(self._catalog)
         new.rules = list(self.rules)
         new.allowed = self.allowed
@@ -78,13 +78,13 @@ class Permissions:
 
     @property
     def unrestricted(self) -> bool:
-        """Whether nothing is forbidden."""
+        """Whether everything is allowed."""
         return self.every_queue and self.allowed >= self._catalog.all
 
     # ---- changing them ----------------------------------------------------------------------
 
     def apply(self, rule: bytes) -> None:
-        """Apply one rule. Raises RuleError; nothing has changed then."""
+        """Apply one rule. Raises ``RuleError``; then nothing has changed."""
         self._decided.clear()
         word = rule.lower()
         if word in (b"allkeys", b"allqueues", b"~*"):
@@ -158,15 +158,15 @@ class Permissions:
         self._change(allows, name, words)
 
     def _change(self, allows: bool, target: str, words: frozenset[str]) -> None:
-        """Allow or forbid ``words``, which a rule calls ``target``."""
-        # What was said before about the same, or about a part of it, is void.
+        """Allow or forbid ``words``, to which a rule refers as ``target``."""
+        # This overrides earlier rules about the same, or about a part of it.
         kept = [
             rule
             for rule in self.rules[1:]
             if rule[1:] != target and not rule[1:].startswith(target + "|")
         ]
         if len(kept) + 1 != len(self.rules):
-            # Without it others may mean nothing any more.
+            # Without it, other rules may have no effect any more.
             del self.rules[1:]
             self.allowed = self._catalog.all if self.rules[0] == _EVERYTHING else frozenset()
             for rule in kept:
@@ -174,17 +174,17 @@ class Permissions:
         self._append(allows, target, words)
 
     def _append(self, allows: bool, target: str, words: frozenset[str]) -> None:
-        """Add a rule to the end, if it means something there."""
+        """Append a rule, if it has an effect there."""
         before = self.allowed
         self.allowed = before | words if allows else before - words
-        # A category may have more commands in the next version: a rule about it is kept although
-        # it changes nothing now, unless it cannot ever.
+        # A category may have more commands in the next version: keep a rule about it although it
+        # changes nothing now, unless it never can.
         bare = before == (self._catalog.all if allows else frozenset())
         if self.allowed != before or (target.startswith("@") and not bare):
             self.rules.append(("+" if allows else "-") + target)
 
     def _words(self, target: str) -> frozenset[str]:
-        """The words that a rule calls ``target``."""
+        """The words to which a rule refers as ``target``."""
         catalog = self._catalog
         found = catalog.category(target[1:]) if target[0] == "@" else catalog.named(target)
         return found or frozenset()
@@ -192,7 +192,8 @@ class Permissions:
     # ---- asking them ------------------------------------------------------------------------
 
     def lets(self, name: bytes, need: int) -> bool:
-        """Whether an access to the queue ``name`` that needs ``need`` (see ``access``) is let."""
+        """Whether an access to the queue ``name`` that needs ``need`` (see ``access``) is
+        allowed."""
         if self.every_queue:
             return True
         known = self._decided.get((name, need))
@@ -205,7 +206,7 @@ class Permissions:
         return known
 
     def _decide(self, name: bytes, need: int) -> bool:
-        # Taking may be let by one rule and adding by another one.
+        # One rule may allow taking, and another one adding.
         for right in (TAKE, ADD):
             if need & right and not self._granted(name, need & ~BOTH | right):
                 return False
@@ -215,7 +216,7 @@ class Permissions:
         return any(grants(pattern, rights, name, need) for pattern, rights in self.patterns.items())
 
     def first_refused(self, accesses: Iterable[Access]) -> bytes | None:
-        """The first queue of ``accesses`` that is not let; None: all are."""
+        """The first queue in ``accesses`` that is not allowed; None: all are."""
         if self.every_queue:
             return None
         for name, need in accesses:
@@ -226,23 +227,23 @@ class Permissions:
     # ---- describing them --------------------------------------------------------------------
 
     def describe_commands(self) -> str:
-        """The rules about commands, as they are written."""
+        """The rules about commands, as written."""
         return " ".join(self.rules)
 
     def describe_queues(self) -> bytes:
-        """The rules about queues, as they are written."""
+        """The rules about queues, as written."""
         if self.every_queue:
             return b"~*"
         return b" ".join([_PREFIXES[rights] + pattern for pattern, rights in self.patterns.items()])
 
     def describe_channels(self) -> bytes:
-        """The rules about channels, as they are written."""
+        """The rules about channels, as written."""
         if self.every_channel:
             return b"&*"
         return b" ".join([b"&" + pattern for pattern in self.channels])
 
     def describe(self) -> bytes:
-        """All rules, as they are written: applied to new permissions they make these."""
+        """Return all rules, as written; applied to new permissions, they recreate these."""
         words = [self.describe_queues()]
         if not self.every_channel:
             words.append(b"resetchannels")

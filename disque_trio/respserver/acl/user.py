@@ -1,4 +1,4 @@
-"""A user: a name, passwords, and what may be done by whoever has logged in as it."""
+"""A user: a name, passwords, and the permissions of those who have logged in as it."""
 
 import hashlib
 import hmac
@@ -10,7 +10,7 @@ from disque_trio.respserver.access import Access
 from disque_trio.respserver.acl.catalog import Catalog
 from disque_trio.respserver.acl.permissions import Permissions, RuleError, has_space
 
-DEFAULT: Final = b"default"  # the user of those who have not logged in
+DEFAULT: Final = b"default"  # the user of clients that have not logged in
 _HASH: Final = re.compile(rb"[0-9a-f]{64}")
 _BAD_HASH: Final = (
     "The password hash must be exactly 64 characters and contain only lowercase hexadecimal "
@@ -20,10 +20,11 @@ _NO_SUCH_PASSWORD: Final = "The password you are trying to remove from the user 
 
 
 class SetUserError(ValueError):
-    """A list of rules is wrong; the text says which one and why, as ACL SETUSER answers it.
+    """A list of rules is wrong; the text says which one and why, as in the reply of ACL SETUSER.
 
     Attributes:
-        rule: the one that is wrong. reason: what is wrong with it.
+        rule: the wrong one.
+        reason: what is wrong with it.
     """
 
     def __init__(self, rule: bytes, reason: str, text: str = "") -> None:
@@ -33,12 +34,12 @@ class SetUserError(ValueError):
 
 
 def hash_of(password: bytes) -> bytes:
-    """SHA-256 of a password, in 64 hex characters."""
+    """The SHA-256 of a password, as 64 hex characters."""
     return hashlib.sha256(password).hexdigest().encode()
 
 
 def merge_selectors(rules: Sequence[bytes]) -> list[bytes]:
-    """``rules`` with what is in parentheses as one of them. Raises SetUserError."""
+    """``rules`` with each part in parentheses as a single rule. Raises ``SetUserError``."""
     merged: list[bytes] = []
     opened: list[bytes] = []
     for rule in rules:
@@ -61,12 +62,13 @@ class User:
 
     Attributes:
         name: as given.
-        enabled: somebody may log in.
+        enabled: whether one can log in as it.
         nopass: any password will do.
         passwords: their hashes.
-        root: what may be done. selectors: further permissions: what one of all these lets
-            a request do as a whole, may be done.
-        unrestricted: nothing is forbidden.
+        root: its permissions.
+        selectors: further permissions: a request is allowed if any single one of all these allows
+            it as a whole.
+        unrestricted: whether everything is allowed.
     """
 
     __slots__ = (
@@ -96,7 +98,7 @@ class User:
         return self.enabled and self.nopass
 
     def become(self, other: "User") -> None:
-        """Have all that ``other`` has, but keep the name."""
+        """Copy everything from ``other`` except the name."""
         self.enabled = other.enabled
         self.nopass = other.nopass
         self.passwords = list(other.passwords)
@@ -107,7 +109,7 @@ class User:
     # ---- changing it ------------------------------------------------------------------------
 
     def set(self, rules: Sequence[bytes]) -> None:
-        """Apply ``rules`` in their order. Raises SetUserError; nothing has changed then."""
+        """Apply ``rules`` in order. Raises ``SetUserError``; then nothing has changed."""
         changed = User(self.name, self._catalog)
         changed.become(self)
         for rule in merge_selectors(rules):
@@ -123,7 +125,7 @@ class User:
     def _apply(self, rule: bytes) -> None:
         word = rule.lower()
         if not rule:
-            pass  # as in Redis
+            pass  # ignored, as in Redis
         elif word in (b"on", b"off"):
             self.enabled = word == b"on"
         elif word == b"nopass":
@@ -137,7 +139,7 @@ class User:
         elif word == b"clearselectors":
             self.selectors.clear()
         elif word in (b"sanitize-payload", b"skip-sanitize-payload"):
-            pass  # Redis's: there is no payload here
+            pass  # for Redis: there are no payloads here
         elif rule.startswith((b">", b"#")):
             hashed = _checked(rule[1:]) if rule.startswith(b"#") else hash_of(rule[1:])
             self.nopass = False
@@ -154,20 +156,20 @@ class User:
             self.root.apply(rule)
 
     def _selector(self, rule: bytes) -> Permissions:
-        """The permissions in parentheses. Raises RuleError."""
+        """The permissions in parentheses. Raises ``RuleError``."""
         if not rule.endswith(b")"):
             raise RuleError("Syntax error")
         selector = Permissions(self._catalog)
         for word in rule[1:-1].split():
             if word.endswith(b")"):
-                raise RuleError("Syntax error")  # nobody could tell where it ends
+                raise RuleError("Syntax error")  # its end would be ambiguous
             selector.apply(word)
         return selector
 
     # ---- asking it --------------------------------------------------------------------------
 
     def has_password(self, password: bytes) -> bool:
-        """Whether ``password`` is right. It takes the same time whatever is wrong with it."""
+        """Whether ``password`` is right. Takes the same time whatever is wrong with it."""
         hashed = hash_of(password)
         right = self.nopass
         for known in self.passwords:
@@ -175,11 +177,13 @@ class User:
         return right
 
     def refusal(self, word: str, accesses: Iterable[Access]) -> tuple[str, bytes] | None:
-        """Why the command ``word`` (see ``Catalog``), which is about ``accesses``, must not be run:
-        "command" or "key" with its name or that of the queue; empty ``word``: any command is let.
-        None: it may be run."""
+        """Return why the command ``word`` (see ``Catalog``) with ``accesses`` must not run.
+
+        That is "command" or "key", with its name or that of the queue. None: it may run. An empty
+        ``word`` stands for a command that is always allowed.
+        """
         refused: bytes | None = None
-        accesses = list(dict.fromkeys(accesses))  # many jobs may be of one queue
+        accesses = list(dict.fromkeys(accesses))  # many jobs may be in one queue
         for permissions in (self.root, *self.selectors):
             if word and word not in permissions.allowed:
                 continue
@@ -193,7 +197,7 @@ class User:
     # ---- describing it ----------------------------------------------------------------------
 
     def describe(self) -> bytes:
-        """Its rules, as they are written: applied to a new user they make this one."""
+        """Its rules, as written; applied to a new user, they recreate this one."""
         words = [b"on" if self.enabled else b"off"]
         if self.nopass:
             words.append(b"nopass")
@@ -214,14 +218,14 @@ def _checked(hashed: bytes) -> bytes:
 
 
 def check_name(name: bytes) -> None:
-    """Raises SetUserError for what cannot be the name of a user."""
+    """Raise ``SetUserError`` unless ``name`` is valid for a user."""
     if has_space(name):
         text = "Usernames can't contain spaces or null characters"
         raise SetUserError(name, text, text)
 
 
 def everybody(catalog: Catalog | None = None) -> User:
-    """The default user as it is where nothing was said: no password, no limits."""
+    """Return the default user in its initial state: no password, no limits."""
     user = User(DEFAULT, catalog or Catalog(()))
     user.set((b"on", b"nopass", b"~*", b"&*", b"+@all"))
     return user

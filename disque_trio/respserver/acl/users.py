@@ -19,15 +19,17 @@ class DeclarationError(ValueError):
 
 
 class Users:
-    """The users of one server. At first there is only the default one, which may do everything.
+    """The users of one server. Initially there is only the default one, which may do everything.
 
     Args:
         catalog: what rules can name.
 
     Attributes:
         catalog: as given.
-        by_name: all users. default: the one of clients that have not logged in.
-        log: what was refused. logins: limits wrong passwords.
+        by_name: all users.
+        default: the one of clients that have not logged in.
+        log: refusals.
+        logins: limits wrong passwords.
     """
 
     def __init__(self, catalog: Catalog) -> None:
@@ -41,25 +43,25 @@ class Users:
 
     @property
     def only_password(self) -> bool:
-        """Whether there is no more to it than the password of ``require``, or none."""
+        """Whether the only rule is the password of ``require``, or that there is none."""
         return len(self.by_name) == 1 and self.default.describe() == self._as_required().describe()
 
     def sorted(self) -> list[User]:
-        """All users, by name."""
+        """Return all users, sorted by name."""
         return [self.by_name[name] for name in sorted(self.by_name)]
 
     # ---- changing them ----------------------------------------------------------------------
 
     def require(self, password: bytes, by_client: bool = False) -> None:
-        """Make ``password`` the only one of the default user, empty: any will do (requirepass). A
-        default user that is among those of ``replace`` keeps its own, unless a client asks for
+        """Make ``password`` the only one of the default user; empty: any will do (requirepass). A
+        default user that was declared (``replace``) keeps its own, unless a client asks for
         this."""
         self._required = password
         if by_client or not self._declares_default:
             self.default.set(_password_rules(password))
 
     def set(self, name: bytes, rules: Sequence[bytes]) -> None:
-        """Make a user, or change one. Raises SetUserError; nothing has changed then."""
+        """Create or change a user. Raises ``SetUserError``; then nothing has changed."""
         user = self.by_name.get(name)
         if user is None:
             check_name(name)
@@ -72,16 +74,15 @@ class Users:
         return self.by_name.pop(name, None)
 
     def replace(self, new: "dict[bytes, User]") -> list[User]:
-        """Have the users ``new`` instead of all others; returns those that there are no more. The
-        default user, if not among them, is as it was at first, with the password of
-        ``require``."""
+        """Replace all users with ``new``; return those that no longer exist. The default user, if
+        not among them, returns to its initial state, with the password of ``require``."""
         gone = [user for name, user in self.by_name.items() if name not in new and name != DEFAULT]
         self._declares_default = DEFAULT in new
         self.default.become(new.get(DEFAULT) or self._as_required())
         kept = {DEFAULT: self.default}
         for name, user in new.items():
             if name != DEFAULT:
-                # Clients have logged in as the object that is there.
+                # Clients have logged in as the existing object.
                 there = kept[name] = self.by_name.get(name) or user
                 if there is not user:
                     there.become(user)
@@ -96,8 +97,8 @@ class Users:
     # ---- declarations -----------------------------------------------------------------------
 
     def declare(self, declared: "dict[bytes, User]", words: Sequence[bytes]) -> None:
-        """Add the user that ``words``, its name and its rules, declare to ``declared``. Raises
-        DeclarationError."""
+        """Add the user that ``words`` (its name and its rules) declare to ``declared``. Raises
+        ``DeclarationError``."""
         name = words[0]
         shown = name.decode("utf-8", "surrogateescape")
         if name in declared:
@@ -114,7 +115,7 @@ class Users:
         declared[name] = user
 
     def own_lines(self) -> list[bytes]:
-        """The lines that make these users where ``require`` is called with the same password."""
+        """The lines that recreate these users, if ``require`` is called with the same password."""
         plain = self._as_required().describe()
         return [
             user.line()
@@ -127,7 +128,7 @@ class Users:
     def find(self, name: bytes, password: bytes) -> User | None:
         """The user who may log in as ``name`` with ``password``; None: nobody may."""
         user = self.by_name.get(name)
-        # A name that there is not takes as long as one that there is.
+        # An unknown name takes as long as a known one.
         right = (user or self.default).has_password(password)
         return user if user is not None and user.enabled and right else None
 

@@ -15,7 +15,7 @@ from disque_trio.respserver.machine import Machine
 from disque_trio.respserver.rights import forget_user, users_changed
 
 MOST_BITS: Final = 4096
-_SHOWN: Final = 10  # entries of ACL LOG
+_SHOWN: Final = 10  # entries of ACL LOG to return
 _HELP: Final = """\
 ACL <subcommand> [<arg> [value] [opt] ...]. Subcommands are:
 CAT [<category>]

@@ -1,4 +1,4 @@
-"""Parses arguments that several commands take."""
+"""Parses arguments that several commands have."""
 
 from typing import Final
 
@@ -14,7 +14,7 @@ def wrong_arity(name: str) -> CommandError:
 
 
 def parse_timeout(text: bytes) -> int:
-    """A time-out in ms, 0: for ever."""
+    """Parse a time-out in ms; 0: forever."""
     value = parse_int(text)
     if value is None:
         raise CommandError("ERR timeout is not an integer or out of range")
@@ -24,7 +24,7 @@ def parse_timeout(text: bytes) -> int:
 
 
 def parse_integer(text: bytes) -> int:
-    """A signed 64-bit integer."""
+    """Parse a signed 64-bit integer."""
     value = parse_int(text)
     if value is None:
         raise CommandError("ERR value is not an integer or out of range")

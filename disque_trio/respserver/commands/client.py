@@ -39,7 +39,7 @@ def client_command(node: Machine, client: Client, args: list[bytes]) -> None:
     elif word == b"kill" and count > 2:
         _kill(node, client, args)
     elif word == b"pause" and count in (3, 4):
-        # WRITE pauses reads as well: the point of pausing is that nothing happens.
+        # WRITE pauses reads as well: the point of a pause is that nothing happens.
         if count == 4 and args[3].lower() not in (b"all", b"write"):
             raise CommandError("ERR CLIENT PAUSE mode must be WRITE or ALL")
         node.host.pause(parse_timeout(args[2]))
@@ -88,7 +88,7 @@ def _list(node: Machine, filters: list[bytes]) -> bytes:
 
 
 def _is_type(text: bytes) -> bool:
-    """Whether ``text`` names the type that all clients have."""
+    """Whether ``text`` is the type that all clients have."""
     kind = text.lower()
     if kind == b"normal":
         return True
@@ -112,8 +112,8 @@ def _set_info(client: Client, what: bytes, value: bytes) -> None:
 
 
 def _kill(node: Machine, client: Client, args: list[bytes]) -> None:
-    """KILL ip:port, or KILL [ID n] [TYPE normal] [ADDR a] [USER name] [SKIPME yes|no]: all those
-    that fit every filter."""
+    """KILL ip:port, or KILL [ID n] [TYPE normal] [ADDR a] [USER name] [SKIPME yes|no]: all that
+    match every filter."""
     if len(args) == 3:
         wanted = args[2].decode("utf-8", "replace")
         for other in node.host.clients():
@@ -176,7 +176,7 @@ def _unblock(node: Machine, client: Client, args: list[bytes]) -> None:
 
 
 def _reply(client: Client, mode: bytes) -> None:
-    """ON answers OK; OFF and SKIP answer nothing, SKIP holds for the next command."""
+    """ON replies OK; OFF and SKIP do not reply; SKIP applies to the next command."""
     if mode == b"on":
         client.reply_mode = REPLY_ON
         client.out.append(OK)

@@ -1,4 +1,4 @@
-"""Lists the commands that every RESP server here has."""
+"""Lists the commands that every RESP server has."""
 
 from disque_trio.respserver.command import Command
 from disque_trio.respserver.commands import connection, diagnostics, server
@@ -8,36 +8,36 @@ from disque_trio.respserver.machine import Machine
 
 
 def common_commands() -> list[Command[Machine]]:
-    """New entries for a command table."""
+    """Return new entries for a command table."""
     return [
         Command("auth", -2, "readonly loading skip_monitor fast", connection.auth,
-                "[username] password", "Give the password.", "connection",
+                "[username] password", "Log in.", "connection",
                 unauthenticated=True),
         Command("ping", -1, "readonly fast", connection.ping, "[message]",
-                "Answers PONG or the message.", "connection"),
+                "Return PONG or the message.", "connection"),
         Command("echo", 2, "readonly fast", connection.echo, "message",
-                "Answers the message.", "connection"),
+                "Return the message.", "connection"),
         Command("select", 2, "readonly loading fast", connection.select, "0",
-                "There for Redis clients: the only database is 0.", "connection"),
+                "For Redis clients: the only database is 0.", "connection"),
         Command("quit", -1, "readonly loading fast", connection.quit, "",
                 "End the connection.", "connection", unauthenticated=True),
         Command("reset", 1, "readonly loading fast", connection.reset, "",
-                "As if newly connected.", "connection", unauthenticated=True),
+                "Reset the connection to its initial state.", "connection", unauthenticated=True),
         Command("client", -2, "admin readonly", client_command,
                 "LIST|INFO|ID|GETNAME|SETNAME|SETINFO|KILL|PAUSE|UNPAUSE|UNBLOCK|REPLY|NO-EVICT "
                 "[...]",
-                "Look at and control the connections.", "connection",
+                "Show and control connections.", "connection",
                 parts={"list kill pause unpause unblock no-evict": "admin dangerous connection",
                        "info id getname setname setinfo reply no-touch": "connection"}),
         Command("acl", -2, "readonly loading", acl,
                 "SETUSER|GETUSER|DELUSER|LIST|USERS|WHOAMI|CAT|LOG|GENPASS|DRYRUN|LOAD|SAVE|HELP "
                 "[...]",
-                "Look at and change users and what they may do.", "server",
+                "Show and change users and their permissions.", "server",
                 parts={"setuser getuser deluser list users log load save dryrun":
                            "admin dangerous",
                        "whoami cat genpass help": ""}),
         Command("info", -1, "readonly loading @dangerous", server.info, "[section]",
-                "State and counters.", "server"),
+                "Show state and counters.", "server"),
         Command("config", -2, "admin readonly", server.config,
                 "GET pattern [...] | SET name value [...] | REWRITE | RESETSTAT",
                 "Read and change the settings.", "server",
@@ -45,19 +45,19 @@ def common_commands() -> list[Command[Machine]]:
         Command("command", -1, "readonly loading", server.command,
                 "[COUNT | LIST [FILTERBY ACLCAT category] | INFO [name ...] | DOCS [name ...] "
                 "| GETKEYS request]",
-                "The command table.", "server",
+                "Show the command table.", "server",
                 parts={"count list info docs getkeys": "connection"}),
         Command("time", 1, "readonly fast", server.time, "",
-                "The clock: seconds and microseconds.", "server"),
+                "Return the clock: seconds and microseconds.", "server"),
         Command("slowlog", -2, "readonly", diagnostics.slowlog, "GET [count] | LEN | RESET",
-                "The commands that took long.", "server",
+                "Show slow commands.", "server",
                 parts={"get len reset": "admin dangerous"}),
         Command("latency", -2, "admin readonly loading", diagnostics.latency,
                 "HISTORY event | LATEST | GRAPH event | DOCTOR | RESET [event ...]",
-                "What took long, by event.", "server",
+                "Show slow events.", "server",
                 parts={"history latest graph doctor reset": "admin dangerous"}),
         Command("monitor", 1, "admin readonly", diagnostics.monitor, "",
-                "A line for every command that is served.", "server"),
+                "Show a line for every command served.", "server"),
         Command("shutdown", -1, "admin readonly loading", server.shutdown, "[REWRITE-AOF]",
                 "End the process.", "server"),
         Command("bgrewriteaof", 1, "admin readonly", server.bgrewriteaof, "",

@@ -20,12 +20,12 @@ def auth(node: Machine, client: Client, args: list[bytes]) -> None:
 
 
 def _authenticate(node: Machine, client: Client, how: bytes, words: list[bytes]) -> None:
-    """Log ``client`` in with ``words``, a password that may have a user before it; ``how``: the
-    command that it was in."""
+    """Log ``client`` in with ``words``, a password that may follow a user; ``how``: the command
+    that had them."""
     users = node.users
     by_password = len(words) == 1
     name = DEFAULT if by_password else words[0]
-    # As in Disque; where there are users, who names one that needs no password is it, as in Redis.
+    # As in Disque; but if there are users, naming one that needs no password logs in, as in Redis.
     if users.default.open and (by_password or (name == DEFAULT and users.only_password)):
         raise CommandError("ERR Client sent AUTH, but no password is set")
     password = words[-1]
@@ -43,7 +43,7 @@ def _authenticate(node: Machine, client: Client, how: bytes, words: list[bytes])
         note_refusal(node, client, "auth", how, name)
         plain = users.only_password
         if plain and not users.default.open:
-            # As in Disque; with users it stays who it was, as in Redis.
+            # As in Disque; if there are users, it stays logged in as before, as in Redis.
             client.log_in(users.default, False)
         if plain and by_password:
             raise CommandError("ERR invalid password")
@@ -52,7 +52,7 @@ def _authenticate(node: Machine, client: Client, how: bytes, words: list[bytes])
 
 
 def hello(node: Machine, client: Client, args: list[bytes]) -> None:
-    """HELLO [2|3 [AUTH user password] [SETNAME name]], as Redis has it."""
+    """HELLO [2|3 [AUTH user password] [SETNAME name]], as in Redis."""
     if len(args) > 1 and args[1] not in (b"2", b"3"):
         parse_integer(args[1])
         raise CommandError("NOPROTO unsupported protocol version")
@@ -112,20 +112,20 @@ def echo(node: Machine, client: Client, args: list[bytes]) -> None:
 
 
 def select(node: Machine, client: Client, args: list[bytes]) -> None:
-    """SELECT 0: there is one database; the command is there for Redis clients."""
+    """SELECT 0, for Redis clients: there is only one database."""
     if parse_integer(args[1]) != 0:
         raise CommandError("ERR DB index is out of range")
     client.out.append(OK)
 
 
 def quit(node: Machine, client: Client, args: list[bytes]) -> None:
-    """QUIT: the reply, then the end of the connection."""
+    """QUIT: reply, then close the connection."""
     client.out.append(OK)
     client.close = True
 
 
 def reset(node: Machine, client: Client, args: list[bytes]) -> None:
-    """RESET: as if newly connected."""
+    """RESET: as if the client had just connected."""
     client.resp = 2
     node.stop_pushing(client)
     client.name = b""

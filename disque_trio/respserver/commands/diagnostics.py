@@ -89,7 +89,7 @@ def _age(seconds: int) -> str:
 
 
 def _doctor(node: Machine) -> str:
-    """What LATENCY DOCTOR says, for people."""
+    """The text of LATENCY DOCTOR, for people."""
     monitor = node.latency
     if monitor.threshold == 0:
         return (
@@ -111,7 +111,7 @@ def _doctor(node: Machine) -> str:
 
 
 def monitor(node: Machine, client: Client, args: list[bytes]) -> None:
-    """MONITOR: from now on a line for every command that the node serves."""
+    """MONITOR: from now on, send a line for every command that the node serves."""
     if not client.monitor:
         client.monitor = True
         node.monitors.append(client)

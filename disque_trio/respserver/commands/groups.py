@@ -1,4 +1,4 @@
-"""MULTI, EXEC, DISCARD, and WATCH, for which there is nothing here (see ``respserver.groups``)."""
+"""MULTI, EXEC, DISCARD, and WATCH, which has nothing to watch (see ``respserver.groups``)."""
 
 from disque_trio.resp.reply import OK
 from disque_trio.respserver.client import Client, Group
@@ -7,18 +7,18 @@ from disque_trio.respserver.machine import Machine
 
 
 def group_commands() -> list[Command[Machine]]:
-    """New entries for the table of a machine whose commands may be run in groups."""
+    """Return new entries for the table of a machine whose commands may run in groups."""
     return [
         Command("multi", 1, "readonly loading fast @transaction", multi, "",
                 "Begin a group of commands, which EXEC runs in one turn.", "connection"),
         Command("exec", 1, "readonly loading @transaction", without_multi, "",
-                "Run the commands since MULTI; answers an array of their replies.", "connection"),
+                "Run the commands since MULTI; returns an array of their replies.", "connection"),
         Command("discard", 1, "readonly loading fast @transaction", discard, "",
                 "Forget the commands since MULTI.", "connection"),
         Command("watch", -2, "readonly loading fast @transaction", watch, "key [key ...]",
                 "Refused: there is nothing to watch.", "connection"),
         Command("unwatch", 1, "readonly loading fast @transaction", unwatch, "",
-                "There for Redis clients: nothing is watched.", "connection"),
+                "For Redis clients: nothing is watched.", "connection"),
     ]  # fmt: skip
 
 
@@ -33,7 +33,7 @@ def multi(node: Machine, client: Client, args: list[bytes]) -> None:
 
 
 def without_multi(node: Machine, client: Client, args: list[bytes]) -> None:
-    """EXEC without MULTI; behind one ``groups.take`` has it."""
+    """EXEC without MULTI; after one, ``groups.take`` handles it."""
     raise CommandError("ERR EXEC without MULTI")
 
 
@@ -46,7 +46,7 @@ def discard(node: Machine, client: Client, args: list[bytes]) -> None:
 
 
 def watch(node: Machine, client: Client, args: list[bytes]) -> None:
-    """WATCH: there are no keys whose change could be watched."""
+    """WATCH: there are no keys that could be watched for changes."""
     if client.group is not None:
         raise CommandError("ERR WATCH inside MULTI is not allowed")
     raise CommandError(

@@ -62,7 +62,7 @@ def _common_sections(node: Machine) -> dict[str, Fields]:
 
 
 def human(size: float) -> str:
-    """``size`` bytes as people read them: 1.50M."""
+    """``size`` bytes for people: 1.50M."""
     for unit in ("B", "K", "M", "G"):
         if size < 1024:
             return f"{size:.0f}{unit}" if unit == "B" else f"{size:.2f}{unit}"

@@ -112,7 +112,7 @@ def _queues_named(node: Machine, request: list[bytes]) -> list[Value]:
     if not command.min_args <= len(request) <= command.max_args:
         raise CommandError("ERR Invalid number of arguments specified for command")
     found = command.accesses(node, request) if command.accesses else ()
-    # The queue of an id, say, is none of the words.
+    # The queue of an id, for example, is not one of the words.
     names = dict.fromkeys([name for name, _ in found if name in request[1:]])
     if not names:
         raise CommandError("ERR The command has no key arguments")
@@ -126,7 +126,7 @@ def _is_in(command: AnyCommand, category: str) -> bool:
 
 def _row(command: AnyCommand, resp: int) -> Value:
     """A line of COMMAND: name, arity, flags and the positions of keys, of which there are none.
-    Clients of RESP3 also expect what Redis added since: categories, tips, keys, subcommands."""
+    RESP3 clients also expect what Redis has added since: categories, tips, keys, subcommands."""
     flags: list[Value] = [Simple(flag.encode()) for flag in command.flags]
     row: list[Value] = [command.name.encode(), command.arity, flags, 0, 0, 0]
     if resp == 2:
@@ -157,7 +157,7 @@ def _docs(command: AnyCommand) -> Value:
 
 
 def shutdown(node: Machine, client: Client, args: list[bytes]) -> None:
-    """SHUTDOWN [REWRITE-AOF]: ends the node, without a reply unless it cannot."""
+    """SHUTDOWN [REWRITE-AOF]: end the node, without a reply unless that fails."""
     if len(args) == 1 or (len(args) == 2 and args[1].lower() in (b"save", b"nosave")):
         problem = node.host.shutdown(False)
     elif len(args) == 2 and args[1].lower() == b"rewrite-aof":
@@ -169,7 +169,7 @@ def shutdown(node: Machine, client: Client, args: list[bytes]) -> None:
 
 
 def restart(node: Machine, client: Client, args: list[bytes]) -> None:
-    """RESTART: a new process continues with jobs and queues; no reply unless it fails."""
+    """RESTART: a new process continues with jobs and queues; no reply unless that fails."""
     problem = node.host.restart()
     if problem is not None:
         raise CommandError(problem)

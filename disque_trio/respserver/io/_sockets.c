@@ -1,8 +1,8 @@
-/* Waits for sockets, receives requests from them and sends replies to them: what the compiled form has
- * instead of what is in sockets.py, where it is said what these do.
+/* Waits for sockets, receives requests from them and sends replies to them. The compiled build uses
+ * these functions instead of those in sockets.py, which documents them.
  *
- * A chunk is read into the stack and its requests are cut out there, so that nothing is made but
- * their arguments.
+ * A chunk is read onto the stack and its requests are cut there, so that no objects are created
+ * except their arguments.
  */
 
 #include "../../resp/_cut.h"
@@ -15,7 +15,7 @@
 #define MOST_READ 65536 /* bytes */
 #define LONG_WRITE 65536 /* bytes; other threads may run while the kernel copies more */
 #define MOST_EVENTS 512
-#define LOW 1024 /* descriptors below have their usual event at hand */
+#define LOW 1024 /* descriptors below this have their usual event cached */
 
 static PyObject *readable[LOW]; /* the events (descriptor, EPOLLIN) */
 
@@ -37,7 +37,7 @@ sockets_receive(PyObject *module, PyObject *const *args, Py_ssize_t nargs)
     if (most > MOST_READ)
         most = MOST_READ;
     ssize_t size;
-    /* The socket does not block, and what is read is little: the lock is kept. */
+    /* The socket is non-blocking, and little is read, so keep the lock. */
     while ((size = read(fd, buffer, most)) < 0 && errno == EINTR)
         if (PyErr_CheckSignals())
             return NULL;

@@ -1,4 +1,4 @@
-"""What ``sockets`` has of C."""
+"""The functions of ``sockets`` that also exist in C."""
 
 def poll(fd: int, timeout: float, most: int, /) -> list[tuple[int, int]]: ...
 def receive(

@@ -1,4 +1,4 @@
-"""The interface of connections that the engine watches beside those of clients and nodes."""
+"""Interface of connections that the engine watches besides those of clients and nodes."""
 
 
 class Beside:

@@ -1,8 +1,8 @@
 """The connected clients of a server, and the replies that they have not read yet.
 
-Owns who is connected, and who is dropped: a client that does not read its replies, that has been
-silent for too long, that holds most when all of them hold too much, or that is told to go. What
-they ask for is served by ``serving``, in the turns of ``engine``.
+Knows who is connected, and drops clients: one that does not read its replies, that has been silent
+for too long, that holds the most when all of them hold too much, or that was told to go.
+``serving`` serves their requests, in the turns of ``engine``.
 """
 
 import socket
@@ -25,26 +25,28 @@ from disque_trio.respserver.io.tls_connection import TlsConnection
 from disque_trio.respserver.machine import LONGEST_REST, Machine
 from disque_trio.respserver.origins import Origins
 
-CLIENTS_LOOK: Final = 500  # ms between looks at clients that may have to be dropped
-HALF_CLOSED: Final = 30_000  # ms that a client waits for its replies that sends nothing any more
+CLIENTS_LOOK: Final = 500  # ms between checks for clients to drop
+HALF_CLOSED: Final = 30_000  # ms that a client that sends nothing more may wait for its replies
 PUSH_LIMIT: Final = 16 * 1024 * 1024  # unsent bytes from which on nothing is pushed
-MONITOR_LIMIT: Final = 256 * 1024 * 1024  # unsent bytes of a MONITOR when there is no other limit
+MONITOR_LIMIT: Final = 256 * 1024 * 1024  # unsent bytes of a MONITOR, if there is no other limit
 
 
 class Clients:
     """The set of connected clients.
 
     Attributes:
-        node: the state machine. connections: by file descriptor. by_id: by client id.
-        now: time of the current turn, ms since the epoch.
+        node: the state machine.
+        connections: by file descriptor.
+        by_id: by client id.
+        now: time of the current turn, in ms since the epoch.
         behind: those with a backlog that can be served.
         dirty: those with replies to send.
         serving: the one whose requests are being served, or None.
         origins: how many come from which address.
-        departures: who is to go, and what each of them makes the process hold.
-        lingering: connections of clients that broke the protocol, until these have read why.
-        handshakes: connections over TLS that are not those of clients yet.
-        beside: both of these, by file descriptor.
+        departures: clients to disconnect, and what each client makes the process hold.
+        lingering: connections of clients that broke the protocol, until they have read why.
+        handshakes: TLS connections that are not clients yet.
+        beside: the last two, by file descriptor.
     """
 
     def __init__(
@@ -81,8 +83,8 @@ class Clients:
     def add(
         self, sock: socket.socket, address: str, unix: bool, sealing: Sealing | None = None
     ) -> Connection:
-        """Serve the client at the other end of ``sock`` from now on; over TLS, if there is a
-        ``sealing``, which may hold requests then."""
+        """Serve the client at the other end of ``sock`` from now on. ``sealing``: for TLS; may
+        contain requests already."""
         config = self.config
         client = Client(self._next_id, self.node.users.default)
         self._next_id += 1
@@ -123,16 +125,16 @@ class Clients:
             self.lingering.add(connection.sock, self.now)
 
     def close_soon(self, connection: Connection) -> None:
-        """Disconnect a client; if it is being served, when it has its reply."""
+        """Disconnect a client; if it is being served, after its reply."""
         if connection is self.serving:
             connection.client.close = True
         else:
             self.departures.tell(connection)
 
     def watch(self, connection: Connection) -> None:
-        """Wait for what ``connection`` can do next."""
+        """Wait for the next events of ``connection``."""
         mask = GONE if connection.reading_paused else READ
-        # Who broke the protocol may read only when all that it sends is read, and dropped.
+        # A client that broke the protocol may only read once its input is read and dropped.
         broken = connection.parser.error is not None and not connection.reading_paused
         if connection.ended or (connection.client.close and not broken):
             mask = 0
@@ -176,7 +178,7 @@ class Clients:
                 self.close(connection)
 
     def _check_unsent(self, connection: Connection) -> None:
-        """Wait until the socket takes more, unless too much is unsent for too long."""
+        """Wait until the socket takes more, unless too much has been unsent for too long."""
         self.departures.count(connection)
         limit = self.config.client_output_buffer_limit
         hard = limit.hard
@@ -204,7 +206,8 @@ class Clients:
             self.watch(connection)
 
     def write_all(self) -> bool:
-        """Write unsent replies as far as the sockets take them; returns whether there were any."""
+        """Write as much of the unsent replies as the sockets take; return whether there were
+        any."""
         waiting = [c for c in self.connections.values() if c.unsent]
         for connection in waiting:
             self.write_rest(connection)
@@ -220,7 +223,7 @@ class Clients:
         self._looked_at = now
         self.lingering.expire(now)
         self.handshakes.expire(now)
-        self.departures.due = True  # somebody may not be spared any more
+        self.departures.due = True  # some client may no longer be exempt
         timeout = self.config.timeout * 1000
         for connection in list(self.connections.values()):
             if connection.ended and now - connection.active > HALF_CLOSED:
@@ -231,7 +234,7 @@ class Clients:
                 self.close(connection)
 
     def rest(self, now: int) -> int:
-        """How long (ms) ``cron`` may be put off while nothing happens; 0: not at all."""
+        """Return how long ``cron`` may wait while nothing happens, in ms; 0: not at all."""
         if self.beside:
             return 0
         timeout = self.config.timeout * 1000
@@ -244,13 +247,13 @@ class Clients:
         return rest
 
     def _may_time_out(self, connection: Connection) -> bool:
-        """Whether ``connection`` is closed when its client is silent for too long."""
+        """Whether to close ``connection`` when its client is silent for too long."""
         client = connection.client
         waits = client.blocked or client.monitor or client.consumes
         return not (waits or connection.backlog)
 
     def close_all(self) -> None:
-        """Disconnect everybody."""
+        """Disconnect all clients."""
         for connection in list(self.connections.values()):
             self.close(connection)
         self.lingering.close_all()

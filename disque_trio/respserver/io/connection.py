@@ -1,6 +1,6 @@
 """One client's connection: its socket, its unread requests and its unsent replies.
 
-Owns the bytes; when they are read and served is the ``engine``'s.
+Owns the bytes; ``engine`` decides when to read and serve them.
 """
 
 import os
@@ -13,17 +13,17 @@ from disque_trio.respserver.client import Client
 from disque_trio.respserver.io import sockets
 
 READ_SIZE: Final = 64 * 1024
-# Clients that wait for each reply send little at a time, and a larger buffer costs as much as half
-# of the call.
+# Clients that wait for each reply send little at a time; allocating a larger buffer takes half as
+# long as the call itself.
 _SMALL_READ: Final = 256  # bytes
 
-# Not methods of the socket, which do the same and take a half more; with names of their own here,
-# as the compiled form looks up an imported one at each use.
+# Methods of the socket do the same but take half as long again. Assigned to names of this module,
+# because the compiled build looks an imported one up at each use.
 _read: Final = os.read
 _write: Final = os.write
 _receive: Final = sockets.receive
 _send: Final = sockets.send
-_ID_SIZE: Final = 40  # bytes of each of the many that a command may be about
+_ID_SIZE: Final = 40  # bytes of each id of a command about many
 
 
 class Connection:
@@ -31,18 +31,18 @@ class Connection:
 
     Attributes:
         client: the client as the state machine knows it.
-        parser: what was read and is not a whole request yet.
+        parser: holds what was read and is not a complete request yet.
         backlog: requests that were read and not served yet (the client is blocked or paused, or
             had its share of the turn).
         backlog_size: bytes that they take.
         unsent: replies that the socket did not take.
-        fd: the descriptor of ``sock``; -1 when it is closed, as the number may be another's then.
+        fd: the descriptor of ``sock``; -1 after it was closed, since the number may be reused.
         read_size: bytes to read at most.
         address: ``ip:port``, or ``path:0`` for the unix socket.
-        created, active: when it connected and last sent something, ms of the node's clock.
-        over_soft_since: since when more than the soft limit is unsent, ms, 0: it is not.
-        reading_paused: it is not read from, because enough of it waits.
-        ended: it will send nothing more, but has replies to come.
+        created, active: when it connected and last sent something, in ms of the node's clock.
+        over_soft_since: since when more than the soft limit is unsent, in ms; 0: it is not.
+        reading_paused: not read from, because enough of its input waits.
+        ended: it will send nothing more, but waits for replies.
         writing: it waits until the socket takes more.
         closed: the socket is closed.
     """
@@ -101,7 +101,7 @@ class Connection:
 
     @property
     def has_more(self) -> bool:
-        """Whether there is something to be done for it but to read."""
+        """Whether there is work for it other than reading."""
         parser = self.parser
         return (
             len(self.backlog) > 0
@@ -120,13 +120,13 @@ class Connection:
         return self.parser.size + self.backlog_size + len(self.unsent) + for_later
 
     def receive(self, requests: list[list[bytes]]) -> int:
-        """Read what the client sent, and add the requests that are now complete to ``requests``.
+        """Read what the client sent, and append the requests that are now complete to ``requests``.
 
         Returns:
-            how many bytes came; 0: the client sends nothing more.
+            how many bytes arrived; 0: the client sends nothing more.
 
         Raises:
-            OSError: as ``os.read``.
+            OSError: like ``os.read``.
         """
         parser = self.parser
         most = self.read_size
@@ -144,7 +144,7 @@ class Connection:
         return received
 
     def read_some(self) -> bytes:
-        """Bytes that have come, as they are; empty: no more will. Raises OSError as ``os.read``."""
+        """Read raw bytes; empty: no more will come. Raises ``OSError`` like ``os.read``."""
         most = self.read_size
         data = _read(self.fd, most)
         received = len(data)
@@ -155,7 +155,7 @@ class Connection:
         return data
 
     def send(self, data: bytes) -> bool:
-        """Send ``data`` behind what is unsent. False when the connection is lost."""
+        """Send ``data`` after what is unsent. Return False if the connection is lost."""
         if self.unsent:
             self.unsent += data
             return True
@@ -170,7 +170,8 @@ class Connection:
         return True
 
     def send_rest(self) -> bool:
-        """Send what is unsent as far as the socket takes it. False when the connection is lost."""
+        """Send as much of what is unsent as the socket takes. Return False if the connection is
+        lost."""
         try:
             while self.unsent:
                 with memoryview(self.unsent) as rest:
@@ -183,8 +184,8 @@ class Connection:
         return True
 
     def say_end(self) -> None:
-        """Tell the client that nothing more will come, where the protocol below has words for it;
-        to be called before the socket is closed."""
+        """Tell the client that nothing more will come, if the protocol below can. Call it before
+        the socket is closed."""
 
     def describe(self, now: int) -> str:
         """The line of CLIENT LIST."""
@@ -209,7 +210,7 @@ class Connection:
         )
 
     def _local_address(self) -> str:
-        """Where the client connected to, in the form of ``address``."""
+        """The address that the client connected to, in the form of ``address``."""
         if self.unix:
             return self.address
         try:

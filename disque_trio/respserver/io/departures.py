@@ -1,8 +1,8 @@
-"""Chooses the clients to disconnect at the end of a turn: those told to go, and those that hold
-most when all of them together exceed the limit.
+"""Chooses the clients to disconnect at the end of a turn: those told to go, and those that hold the
+most if all together exceed the limit.
 
-Owns the account of what they hold. It changes where something is left over from a turn, so that a
-client that is served at once costs nothing here.
+Keeps the account of what they hold. It is only updated if something is left over from a turn, so a
+client that is served at once costs nothing.
 """
 
 from typing import Final
@@ -13,7 +13,7 @@ from disque_trio.respserver.io.connection import Connection
 from disque_trio.respserver.io.sparse_log import SparseLog
 from disque_trio.respserver.io.stats import Stats
 
-MOST_LINES: Final = 10  # that are logged in a second
+MOST_LINES: Final = 10  # log lines per second
 
 
 class Departures:
@@ -32,7 +32,7 @@ class Departures:
         self._log = SparseLog(log, MOST_LINES)
 
     def tell(self, connection: Connection) -> None:
-        """Have ``connection`` closed at the end of the turn."""
+        """Close ``connection`` at the end of the turn."""
         self._told.append(connection)
         self.due = True
 
@@ -44,12 +44,12 @@ class Departures:
             self.due = True
 
     def bound(self, limit: int) -> None:
-        """Limit the sum for all clients to ``limit`` bytes, 0: no limit."""
+        """Limit the sum for all clients to ``limit`` bytes; 0: no limit."""
         self.holdings.limit = limit
         self.due = True
 
     def take(self, now: int) -> list[Connection]:
-        """Return the connections to close now (ms)."""
+        """Return the connections to close at ``now`` (ms)."""
         self.due = False
         leaving = self._told
         self._told = []

@@ -1,10 +1,10 @@
 """The engine: serves all clients in event-loop turns.
 
-One task owns the node and serves every client from one epoll descriptor; a task for each client
-costs three times as much (see docs/design.md). A turn reads each ready socket once, runs what
-came, and sends each node of the cluster all its packets at once, and each client all its replies.
-Trio supervises the task and runs everything around it; while nothing happens the task waits for
-the epoll descriptor like any other (see ``tasks``).
+One task owns the node and serves all clients from one epoll descriptor; a task per client would
+cost three times as much (see docs/design.md). A turn reads each ready socket once, runs the
+requests, and sends each node of the cluster all its packets at once, and each client all its
+replies. Trio supervises the task and runs everything around it; while nothing happens, the task
+waits for the epoll descriptor like any other (see ``tasks``).
 """
 
 import os
@@ -28,12 +28,12 @@ from disque_trio.respserver.machine import Machine
 from disque_trio.respserver.rights import users_changed
 from disque_trio.respserver.slices import do_slice
 
-OTHERS_WAIT: Final = 4  # ms of turns in a row before other tasks (timers, new clients) get theirs
+OTHERS_WAIT: Final = 4  # ms of consecutive turns before other tasks (timers, new clients) run
 EVENTS_A_TURN: Final = 512
-# Bytes of long replies after which a turn serves nobody else: they are sent, and who holds too much
-# is dropped, before more are made.
+# Bytes of long replies after which a turn serves nobody else: they are sent, and clients that hold
+# too much are dropped, before more are made.
 REPLIES_A_TURN: Final = 32 * 1024 * 1024
-EVENTS_A_BATCH: Final = 256  # of the event log; fewer wait for its own clock
+EVENTS_A_BATCH: Final = 256  # for the event log; fewer wait for its own clock
 LINGER: Final = 0.001  # s; a busy client's next request usually comes sooner than a wait costs
 
 
@@ -41,24 +41,25 @@ class Engine:
     """Serves all clients from one epoll descriptor.
 
     Args:
-        node: the state machine; nothing else may call it while the engine runs, except from
-            other tasks between turns, followed by ``after_node()``.
+        node: the state machine. While the engine runs, other tasks may only call it between turns,
+            followed by ``after_node()``.
         bus: the links to other nodes.
-        config: limits, read when they matter, so that CONFIG SET holds at once.
-        file: keeps what must be on disk before replies leave; None: nothing must.
-        poller: shared with ``bus``; None: the engine has one of its own.
-        on_wake: told at the end of a turn when ``node`` wants to be called, ms; 0: not at all.
+        config: limits, read when they are needed, so that CONFIG SET takes effect at once.
+        file: keeps what must be on disk before replies are sent; None: nothing must.
+        poller: shared with ``bus``; None: the engine has its own.
+        on_wake: called at the end of a turn with the time when ``node`` wants to be called, in ms;
+            0: not at all.
         on_events: called when ``node`` has a batch of events.
         linger: s that a turn waits for a busy client before other tasks may run.
-        others_wait: ms of turns in a row before other tasks may run.
+        others_wait: ms of consecutive turns before other tasks may run.
 
     Attributes:
-        clients: those who are connected.
-        turns: how many were taken: the sign of life for a watchdog.
-        others_ready: other tasks have something to do; whoever lets them resets it.
-        stirred: a client, or something about jobs, was served; whoever looks at it resets it.
-        sleepers: called once, at the end of the next turn in which that is so.
-        hold: what waits while records are on their way into the file.
+        clients: the connected ones.
+        turns: number of turns so far, for a watchdog.
+        others_ready: other tasks have something to do; the code that lets them run resets it.
+        stirred: a client, or something about jobs, was served; the code that reads it resets it.
+        sleepers: called once, at the end of the next turn in which it was.
+        hold: holds back what depends on records that are being written.
     """
 
     def __init__(
@@ -88,11 +89,11 @@ class Engine:
         self.clients = Clients(node, config, clock, stats, log, self._poller)
         self._serving = Serving(node, self.clients, self.hold, config, stats, log)
         self.turns = 0
-        # Both keep all other tasks waiting: for less where those have to do with clients.
+        # Both keep all other tasks waiting; shorten them if these tasks deal with clients.
         self.linger = linger
         self.others_wait = others_wait
         self.others_ready = False
-        self._others = -1  # the descriptor that says so
+        self._others = -1  # the descriptor that tells
         self.stirred = False
         self.sleepers: list[Callable[[], None]] = []
         self._on_wake = on_wake
@@ -102,17 +103,17 @@ class Engine:
         self._wakeup = self._poller.wakeup
         self._behind = self._serving.behind
         self._dirty = self.clients.dirty
-        self._waiting = False  # the engine waits; a backlog would not be looked at
-        # Uncompiled, CPython 3.11 stores up to 29 attributes compactly: with more each turn takes
-        # 3,000 instructions more.
+        self._waiting = False  # the engine waits; nobody would look at a backlog
+        # Uncompiled, CPython 3.11 stores up to 29 attributes compactly; with more, each turn takes
+        # 3,000 more instructions.
 
     @property
     def halted(self) -> bool:
-        """Whether no command is served any more."""
+        """Whether commands are no longer served."""
         return self._serving.halted
 
     def halt(self) -> None:
-        """Serve no command any more."""
+        """Stop serving commands."""
         self._serving.halted = True
 
     def pause(self, milliseconds: int) -> None:
@@ -123,8 +124,8 @@ class Engine:
             self._serving.resume()
 
     def apply(self, names: Sequence[str]) -> None:
-        """Make the settings ``names``, which have changed, take effect where they are not read
-        when they matter."""
+        """Make changes of the settings ``names`` take effect, except those that are read when they
+        are needed."""
         config = self.config
         node = self.node
         node.memory.set_limit(config.maxmemory)
@@ -150,15 +151,15 @@ class Engine:
             config.maxclients = allow_clients(config.maxclients, self.log, strangers)
 
     def read(self, connection: Connection) -> None:
-        """Serve what a connection over TLS held already when it became that of a client."""
+        """Serve what a TLS connection already held when it became a client."""
         self.stirred = True
         self._serving.read(connection)
 
     # ---- turns ------------------------------------------------------------------------------
 
     def poll(self, linger: float) -> bool:
-        """Take a turn if something is ready, or gets ready within ``linger`` s; False when nothing
-        does, and the engine then waits for its epoll descriptor or ``ask_turn``."""
+        """Take a turn if something is ready, or becomes ready within ``linger`` s. Return False if
+        nothing does; the engine then waits for its epoll descriptor or ``ask_turn``."""
         self._waiting = False
         slices = self.node.batches.waiting
         busy = self._behind or (slices and not (self._serving.halted or self.hold.on))
@@ -175,7 +176,7 @@ class Engine:
         self._epoll.register(others, READ)
 
     def fileno(self) -> int:
-        """The epoll descriptor: it is readable when there is something to serve."""
+        """The epoll descriptor, which is readable when there is something to serve."""
         return self._epoll.fileno()
 
     def turn(self, events: list[tuple[int, int]]) -> None:
@@ -190,7 +191,7 @@ class Engine:
         if self._behind:
             self._serve_behind()
         if serving.cut_short:
-            # Or the same ones were served in each turn.
+            # Otherwise the same ones would be served in each turn.
             first = self.turns % max(len(events), 1)
             events = events[first:] + events[:first]
         for fd, mask in events:
@@ -209,7 +210,7 @@ class Engine:
                 continue
             self.stirred = True
             if mask & READ and not connection.reading_paused:
-                if serving.made <= REPLIES_A_TURN:  # else it is ready in the next turn, too
+                if serving.made <= REPLIES_A_TURN:  # otherwise it is ready again in the next turn
                     serving.read(connection)
             elif mask & GONE:
                 serving.gone(connection, mask)
@@ -226,7 +227,7 @@ class Engine:
         self.after_node()
 
     def _serve_behind(self) -> None:
-        """Serve those with a backlog, as far as a turn goes."""
+        """Serve clients with a backlog, as far as a turn goes."""
         serving = self._serving
         for behind in list(self._behind):
             if serving.made > REPLIES_A_TURN:
@@ -254,8 +255,8 @@ class Engine:
 
     def after_node(self) -> None:
         """Carry out the effects of the state machine: records, packets, replies, and the time of
-        its next call. They leave in this order, so that nobody hears of a job before its record is
-        written and a crash cannot take it back."""
+        its next call. In this order: nobody may hear of a job before its record is written, or a
+        crash could take it back."""
         node = self.node
         bus = self.bus
         clients = self.clients
@@ -280,12 +281,12 @@ class Engine:
                     waited.append(other)
                     if other.has_more and not self._serving.held(other):
                         self._behind[other] = None
-            dirty[:0] = waited  # they begin to work while the others get their replies
+            dirty[:0] = waited  # so they start to work while the others get their replies
         if bus.membership.config_changed:
             self.stirred = True
             bus.membership_changed()
         if bus.dirty:
-            # Before the replies: other nodes work while those are sent.
+            # Before the replies, so that other nodes work while those are sent.
             bus.flush()
         if dirty:
             waiting = self.hold.waiting
@@ -306,7 +307,7 @@ class Engine:
             self.stir()
 
     def stir(self) -> None:
-        """Wake those who rest while nothing happens."""
+        """Wake the tasks that rest while nothing happens."""
         self.stirred = True
         sleepers = self.sleepers
         self.sleepers = []
@@ -318,7 +319,8 @@ class Engine:
         self.sleepers.append(wake)
 
     def hold_replies(self) -> None:
-        """A thread writes what this turn, or an earlier one, noted; ``stored`` will be called."""
+        """Hold back the replies of clients that wait for a record that a thread is writing, until
+        ``stored`` is called."""
         connections = list(self._dirty)
         for client in self.node.woken:
             other = self.clients.by_id.get(client.id)
@@ -327,14 +329,14 @@ class Engine:
         self.hold.begin(connections)
 
     def stored(self, good: bool) -> None:
-        """What a thread wrote is in the file, or, if not ``good``, it is not."""
+        """Go on after a thread has written the records or, if not ``good``, has failed to."""
         now = self.clients.now = self.clock.now()
         node = self.node
         serving = self._serving
         self.stirred = True
         waited = self.hold.end(good)
         self._dirty += [connection for connection in waited if not connection.closed]
-        # All that waited for it leaves before another large write can begin.
+        # Everything that waited for it is sent before another large write can begin.
         self.after_node()
         serving.look_behind()
         self._serve_behind()
@@ -346,7 +348,8 @@ class Engine:
             if 0 < due <= now:
                 node.tick(now)
         # Replies need not wait for what other nodes sent, which may be large again. But packets
-        # that had to wait for what clients sent in between go with the next of that.
+        # that had to wait for what clients sent meanwhile are handled together with the next such
+        # write.
         hold = self.hold
         if not hold.passed_over:
             self.after_node()
@@ -371,14 +374,15 @@ class Engine:
         self.after_node()
 
     def rest(self) -> int:
-        """How long the periodic work may be put off while nothing happens, ms; 0: not at all."""
+        """Return how long the periodic work may wait without events, in ms; 0: not at all."""
         serving = self._serving
         if serving.paused_until or self._behind or self.hold.on or self.node.batches.waiting:
             return 0
         return min(self.node.rest(), self.clients.rest(self.clock.now()))
 
     def send_unsent(self) -> bool:
-        """Write unsent replies as far as the sockets take them; returns whether there were any."""
+        """Write as much of the unsent replies as the sockets take; return whether there were
+        any."""
         waiting = self.clients.write_all()
         return waiting or bool(self.bus.behind)
 

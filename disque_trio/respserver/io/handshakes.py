@@ -1,7 +1,7 @@
-"""Shakes hands over TLS with those who are to become clients.
+"""Performs TLS handshakes with connections that are to become clients.
 
-Until that is done they are strangers: not counted as clients, so that those who only begin cannot
-keep clients out, and bounded in number and time.
+Until that is done, they are strangers: they do not count as clients, so that connections that never
+finish cannot keep clients out; and their number and time are limited.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from disque_trio.respserver.io.sparse_log import SparseLog
 from disque_trio.respserver.io.stats import Stats
 from disque_trio.respserver.origins import Origins
 
-MOST: Final = 256  # handshakes at a time; one more, and the oldest makes room
+MOST: Final = 256  # handshakes at a time; beyond it, the oldest one is dropped
 PATIENCE: Final = 10_000  # ms that one may take
-MOST_LINES: Final = 5  # that are logged in so many seconds
+MOST_LINES: Final = 5  # log lines in LINES_SECONDS
 LINES_SECONDS: Final = 60
 _READ_SIZE: Final = 16 * 1024
 _NO_TLS: Final = b"-ERR this port is for TLS only\r\n"
@@ -33,12 +33,12 @@ Admit: TypeAlias = Callable[[Sealing], None]
 
 
 class Handshake(Beside):
-    """A connection whose handshake is not done.
+    """A connection whose handshake is not finished.
 
     Attributes:
         address: where it comes from, for the log.
-        until: when its time is over, ms.
-        admit: called when it is done.
+        until: when its time is over, in ms.
+        admit: called when it is finished.
     """
 
     __slots__ = ("_all", "_done", "_sealing", "_unsent", "address", "admit", "sock", "until")
@@ -51,7 +51,7 @@ class Handshake(Beside):
         self.address = address
         self.until = until
         self.admit = admit
-        self._sealing: Sealing | None = None  # until something came: it takes a lot of memory
+        self._sealing: Sealing | None = None  # until data arrives: it takes a lot of memory
         self._unsent = b""
         self._done = False
 
@@ -64,14 +64,15 @@ class Handshake(Beside):
         except OSError as problem:
             self._all.failed(self, _reason(problem), now)
             return
-        # What is sent last need not be read before the first request comes.
+        # The client need not read our last message before it sends its first request.
         sealing = self._sealing
         if self._done and not self._unsent and sealing is not None:
             self._all.remove(self)
             self.admit(sealing)
 
     def _read(self, now: int) -> None:
-        """Go on with what has come. Raises OSError: the connection is lost, or refused."""
+        """Continue with the data that arrived. Raises ``OSError``: the connection is lost, or
+        refused."""
         try:
             data = self.sock.recv(_READ_SIZE)
         except (BlockingIOError, InterruptedError):
@@ -88,12 +89,12 @@ class Handshake(Beside):
         try:
             self._done = sealing.shake_hands(data)
         except ssl.SSLError:
-            self._write(sealing.take_out())  # it says why
+            self._write(sealing.take_out())  # tells the client why
             raise
         self._write(sealing.take_out())
 
     def _write(self, data: bytes) -> None:
-        """Send ``data`` behind what is unsent, as far as that goes. Raises OSError."""
+        """Send as much of what is unsent and ``data`` as possible. Raises ``OSError``."""
         data = self._unsent + data
         if not data:
             return
@@ -111,13 +112,13 @@ class Handshakes:
     """All handshakes of a server.
 
     Args:
-        epoll: is made to report them.
+        epoll: reports their events.
         beside: where the engine finds them, by file descriptor.
         lingering: closes those that do not speak TLS.
 
     Attributes:
         context: the certificates for connections that come from now on; None: there is no TLS.
-        origins: where those come from that ``enter`` there, until they end.
+        origins: counts where they come from, if they ``enter``, until they end.
     """
 
     def __init__(
@@ -141,28 +142,29 @@ class Handshakes:
         return len(self._all)
 
     def begin(self, sock: socket.socket, address: str, now: int, admit: Admit) -> None:
-        """Shake hands with the client at the other end of ``sock``, and call ``admit`` when that is
-        done. If it fails, the socket is closed. Raises OSError: it is gone already."""
+        """Perform a handshake with the client at the other end of ``sock``, and call ``admit`` when
+        it is finished. If it fails, the socket is closed. Raises ``OSError`` if it is gone
+        already."""
         if len(self._all) == MOST:
-            self.failed(next(iter(self._all)), "too many begin at the same time", now)
+            self.failed(next(iter(self._all)), "too many handshakes at a time", now)
         self._epoll.register(sock.fileno(), READ)
         handshake = Handshake(self, sock, address, now + PATIENCE, admit)
         self._all[handshake] = None
         self._beside[sock.fileno()] = handshake
 
     def watch(self, handshake: Handshake, mask: int) -> None:
-        """Have ``handshake`` called for the events ``mask``."""
+        """Wait for the events ``mask`` for ``handshake``."""
         self._epoll.modify(handshake.sock.fileno(), mask)
 
     def remove(self, handshake: Handshake) -> None:
-        """Let the socket of ``handshake`` go."""
+        """Stop watching ``handshake``; its socket stays open."""
         del self._all[handshake]
         del self._beside[handshake.sock.fileno()]
         self.origins.leave(handshake.sock.fileno())
         self._epoll.unregister(handshake.sock.fileno())
 
     def failed(self, handshake: Handshake, reason: str, now: int) -> None:
-        """Close ``handshake``."""
+        """Close ``handshake``, which failed for ``reason``."""
         self._stats.tls_handshakes_failed += 1
         self._log.warning(now, "TLS handshake failed", client=handshake.address, reason=reason)
         self.remove(handshake)
@@ -173,7 +175,7 @@ class Handshakes:
         self._stats.tls_handshakes_failed += 1
         self._log.warning(
             now,
-            "a client without TLS came to tls-port: it has to use TLS, or the other port",
+            "a client without TLS connected to tls-port: it has to use TLS, or the other port",
             client=handshake.address,
         )
         self.remove(handshake)
@@ -184,13 +186,15 @@ class Handshakes:
         self._lingering.add(handshake.sock, now)
 
     def astray(self, address: str, now: int) -> None:
-        """A client that speaks TLS came to a port without, and was told so."""
+        """Log that a TLS client connected to a port without TLS, and was told so."""
         self._log.warning(
-            now, "a client with TLS came to a port without: it has to use tls-port", client=address
+            now,
+            "a TLS client connected to a port without TLS: it has to use tls-port",
+            client=address,
         )
 
     def expire(self, now: int) -> None:
-        """Close those that took too long; to be called now and then."""
+        """Close those that took too long. Call it now and then."""
         for handshake in list(self._all):
             if now <= handshake.until:
                 return
@@ -204,9 +208,9 @@ class Handshakes:
 
 
 def _reason(problem: OSError) -> str:
-    """Why a handshake failed, in OpenSSL's words where it was that."""
+    """Return why a handshake failed, in OpenSSL's words if it says."""
     if isinstance(problem, ssl.SSLCertVerificationError):
-        return f"the certificate of the client is no good: {problem.verify_message}"
+        return f"the client's certificate is not valid: {problem.verify_message}"
     if isinstance(problem, ssl.SSLError) and problem.reason:
         return problem.reason.lower().replace("_", " ")
     return problem.strerror or str(problem)

@@ -1,9 +1,10 @@
 """Holds back replies, messages to other nodes and clients while a thread writes the turn's records.
 
-Little is written before the turn's replies leave. What is large is written by a thread, which may
+Small records are written before the turn's replies are sent. A thread writes large ones, which may
 take seconds. Meanwhile nobody may hear of what a crash or a failed write would take back: the
-replies of that turn wait, and what it has to tell other nodes about jobs. Clients without such a
-reply are served with what neither changes nor tells of jobs, all else waits as in a CLIENT PAUSE.
+replies of that turn wait, and so do its packets about jobs for other nodes. Clients without such a
+reply are served with requests that neither change jobs nor tell about them; everything else waits
+as in a CLIENT PAUSE.
 """
 
 from disque_trio.respserver.client import Client
@@ -17,8 +18,8 @@ class Hold:
     """Holds back what depends on records that are not in the file yet.
 
     Attributes:
-        on: records are on their way.
-        waiting: those with replies that depend on them.
+        on: records are being written.
+        waiting: clients with replies that depend on them.
         passed_over: packets of other nodes still wait, since clients sent large records first.
     """
 
@@ -34,7 +35,7 @@ class Hold:
         """Hold back the replies to ``connections``."""
         self.on = True
         self.waiting = dict.fromkeys(connections)
-        # What may be served meanwhile promises nothing.
+        # What is served meanwhile promises nothing.
         self._uncommitted = self._node.uncommitted
         self._node.uncommitted = []
         self._bus.hold()
@@ -44,15 +45,16 @@ class Hold:
         return connection not in self.waiting and self._node.is_independent(request)
 
     def may_serve_of(self, connection: Connection, requests: list[list[bytes]]) -> int:
-        """How many of ``requests`` need not wait."""
+        """Return how many of the first ``requests`` need not wait."""
         for count, request in enumerate(requests):
             if not self.may_serve(connection, request):
                 return count
         return len(requests)
 
     def end(self, good: bool) -> list[Connection]:
-        """The records are in the file, or, if not ``good``, they are not. Returns whose replies
-        may leave; packets that nodes sent meanwhile are still to be taken."""
+        """End the hold: the records are in the file or, if not ``good``, they are not. Return the
+        connections whose replies may be sent; packets that arrived meanwhile are still to be
+        handled."""
         node = self._node
         node.uncommitted = self._uncommitted
         self._uncommitted = []

@@ -1,9 +1,9 @@
 """Closes connections gently when the client may still be sending.
 
-A socket that is closed with input unread makes the kernel send a reset, and what the client was
-sent before, the error that says what it did wrong, is lost with it. So the sending half is closed
-first, and what comes is read and dropped until the client closes, too. That costs no memory, and
-is bounded in connections, bytes and time.
+If a socket is closed with unread input, the kernel sends a reset, which can destroy what the client
+was sent before: the error that says what it did wrong. So the sending half is closed first, and
+input is read and dropped until the client closes its end, too. That costs no memory, and is bounded
+in connections, bytes and time.
 """
 
 import select
@@ -12,10 +12,10 @@ from typing import Final
 
 from disque_trio.respserver.io.beside import Beside
 
-MOST: Final = 64  # connections; one more, and the oldest makes room
-MOST_BYTES: Final = 1 << 30  # of one connection: as much as a request may have
-SILENCE: Final = 5_000  # ms without a byte after which it is over
-LONGEST: Final = 60_000  # ms after which it is over in any case
+MOST: Final = 64  # connections; beyond it, the oldest one is closed
+MOST_BYTES: Final = 1 << 30  # from one connection: as much as a request may have
+SILENCE: Final = 5_000  # ms without a byte after which it is closed
+LONGEST: Final = 60_000  # ms after which it is closed in any case
 _READ_SIZE: Final = 256 * 1024
 
 
@@ -37,7 +37,7 @@ class Lingering:
     """Reads closed connections until the client closes its end as well, within limits.
 
     Args:
-        epoll: is made to report them.
+        epoll: reports their events.
         beside: where the engine finds them, by file descriptor.
 
     Attributes:
@@ -51,7 +51,7 @@ class Lingering:
         self._dropped = bytearray(_READ_SIZE)
 
     def add(self, sock: socket.socket, now: int) -> None:
-        """Close ``sock``, to which all was sent, when the client has closed it."""
+        """Close ``sock``, to which everything was sent, once the client has closed it."""
         try:
             sock.shutdown(socket.SHUT_WR)
         except OSError:
@@ -78,7 +78,7 @@ class Lingering:
             self._close(fd)
 
     def expire(self, now: int) -> None:
-        """Close the connections that took too long; to be called now and then."""
+        """Close the connections that took too long. Call it now and then."""
         for fd, rest in list(self.sockets.items()):
             if now > rest.end or now - rest.heard > SILENCE:
                 self._close(fd)

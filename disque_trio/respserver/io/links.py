@@ -1,6 +1,6 @@
 """Interfaces between the engine and its surroundings: settings, record file, links to other nodes.
 
-A program that is alone has plain ``Links``, one that keeps nothing ``NoFile``.
+A program without other nodes uses plain ``Links``, one that keeps nothing ``NoFile``.
 """
 
 from collections.abc import Sized
@@ -41,14 +41,14 @@ class RecordFile(Protocol):
     """The file that the journal is written to.
 
     Attributes:
-        storing: a thread writes records; the engine's ``stored`` is called when it has ended.
+        storing: a thread is writing records; the engine's ``stored`` is called when it has ended.
     """
 
     @property
     def storing(self) -> bool: ...
 
     def turn(self) -> bool:
-        """Put what the node noted into the file. False: it is not there, or, if ``storing``, not
+        """Write the node's records to the file. False: they are not there or, if ``storing``, not
         yet."""
 
 
@@ -69,14 +69,15 @@ class Members(Protocol):
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class Links:
-    """The interface to the connections to other nodes; used as it is, there are none.
+    """Interface to the connections to other nodes; by itself, there are none.
 
     Attributes:
-        broken: links that broke and of which ``tell_broken`` has not told yet.
-        dirty: those with something to send. behind: those with something that could not be sent.
+        broken: links that broke since the last ``tell_broken``.
+        dirty: those with something to send.
+        behind: those with something that could not be sent.
         membership: the other nodes.
-        config_changed: of this membership of one node: never.
-        stirred: packets about jobs came since the engine has reset it.
+        config_changed: never, since this membership has only one node.
+        stirred: packets about jobs have arrived since the engine reset it.
     """
 
     def __init__(self) -> None:
@@ -91,10 +92,10 @@ class Links:
         """Called at the end of a turn when ``membership.config_changed``."""
 
     def tell_broken(self, now: int) -> None:
-        """Tell the membership which links are lost."""
+        """Tell the membership which links were lost."""
 
     def handle(self, fd: int, mask: int, now: int) -> None:
-        """Handle an event of the socket ``fd``; one that is unknown was closed in this turn."""
+        """Handle an event of the socket ``fd``; an unknown one was closed in this turn."""
 
     def stop_reading(self) -> None:
         """Stop reading: the jobs are written, and nothing may change them any more. Unsent packets
@@ -104,14 +105,14 @@ class Links:
         """Discard this turn's packets about jobs, because its records are not on disk."""
 
     def hold(self) -> None:
-        """Neither send nor accept packets about jobs before ``release`` and ``take_held``, while
-        the turn's records are on their way to the disk."""
+        """Neither send nor accept packets about jobs before ``release`` and ``take_held``: the
+        turn's records are being written."""
 
     def release(self) -> None:
-        """Let packets leave again."""
+        """Allow packets to be sent again."""
 
     def take_held(self, now: int) -> None:
-        """Handle the packets that came meanwhile, and from now on each as it arrives."""
+        """Handle the packets that arrived meanwhile; from now on, handle each as it arrives."""
 
     def flush(self) -> None:
         """Send this turn's packets."""

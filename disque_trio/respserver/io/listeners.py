@@ -1,7 +1,7 @@
-"""Listens on TCP and unix sockets for clients, and decides which of them may connect.
+"""Listens for clients on TCP and unix sockets, and decides which of them may connect.
 
-Owns the listening sockets and the limits on the connecting of clients: maxclients,
-maxclients-per-ip and the protected mode.
+Owns the listening sockets and the limits on connecting: maxclients, maxclients-per-ip and the
+protected mode.
 """
 
 import errno
@@ -53,15 +53,15 @@ class Places(Protocol):
 def open_listeners(
     config: Places, log: Log, activated: Sequence[socket.socket] = ()
 ) -> list[socket.socket]:
-    """Listen on all configured addresses, without ``bind`` on all of the machine.
+    """Listen on all configured addresses; without ``bind``, on all of the machine.
 
-    ``activated`` are listening sockets that the process was given. One of TCP takes the place of
-    ``port`` and ``bind``, one that has the number ``tls-port`` of that, a unix socket that of
+    ``activated`` are listening sockets that the process was given. A TCP socket replaces ``port``
+    and ``bind``, one with the number of ``tls-port`` replaces that, and a unix socket replaces
     ``unixsocket``.
 
     Raises:
-        ListenError: one of them cannot be used, or there is none. Only IPv6 addresses on a
-            machine that has no IPv6 are left out, with a warning.
+        ListenError: one of them cannot be used, or there is none. Only IPv6 addresses on a machine
+            without IPv6 are skipped, with a warning.
     """
     listeners = list(activated)
     unix = [listener for listener in activated if listener.family == socket.AF_UNIX]
@@ -87,7 +87,7 @@ def open_listeners(
 
 
 def _listen_everywhere(config: Places, port: int, log: Log) -> list[socket.socket]:
-    """Listen on ``port`` of all addresses. Raises ListenError."""
+    """Listen on ``port`` of all addresses. Raises ``ListenError``."""
     listeners: list[socket.socket] = []
     try:
         for address in config.bind or ("::", "0.0.0.0"):
@@ -103,22 +103,24 @@ def _listen_everywhere(config: Places, port: int, log: Log) -> list[socket.socke
 
 
 def is_tls(listener: socket.socket, tls_port: int) -> bool:
-    """Whether those who come to ``listener`` have to speak TLS."""
+    """Whether clients of ``listener`` have to speak TLS."""
     return (
         tls_port > 0 and listener.family != socket.AF_UNIX and listener.getsockname()[1] == tls_port
     )
 
 
 def known_listeners(listeners: Sequence[socket.socket], tls_port: int) -> list[socket.socket]:
-    """Those of the port by which other nodes know this one: the one for clients without TLS, if
-    there is one, else the one for TLS."""
+    """Return the listeners of the port by which other nodes know this one.
+
+    That is the port without TLS if there is one, otherwise the TLS port.
+    """
     tcp = [listener for listener in listeners if listener.family != socket.AF_UNIX]
     return [listener for listener in tcp if not is_tls(listener, tls_port)] or tcp
 
 
 def listen_tcp(address: str, port: int, backlog: int, both: bool = False) -> socket.socket | None:
-    """A listening socket; None for an IPv6 address where there is no IPv6. ``both``: one for IPv6
-    serves IPv4 as well."""
+    """Return a listening socket; None for an IPv6 address if there is no IPv6. ``both``: an IPv6
+    socket serves IPv4 as well."""
     host = "0.0.0.0" if address == "*" else address
     try:
         family, _, _, _, where = socket.getaddrinfo(
@@ -137,7 +139,7 @@ def listen_tcp(address: str, port: int, backlog: int, both: bool = False) -> soc
         listener.listen(backlog)
     except OSError as failure:
         listener.close()
-        # A machine whose IPv6 is switched off says so only when an address is bound.
+        # A machine whose IPv6 is switched off only says so when an address is bound.
         if failure.errno == errno.EADDRNOTAVAIL and host in ("::", "::1"):
             return None
         raise ListenError(f"{address} port {port}: {failure.strerror}") from failure
@@ -179,8 +181,8 @@ def _answers(path: Path) -> bool:
 def close_listeners(
     listeners: Sequence[socket.socket], activated: Sequence[socket.socket] = ()
 ) -> None:
-    """Stop listening and remove the file of a unix socket, unless the socket was ``activated``: the
-    process that opened it continues to listen."""
+    """Stop listening, and remove the file of a unix socket, unless the socket was ``activated``:
+    the process that opened it continues to listen."""
     for listener in listeners:
         if listener.family == socket.AF_UNIX and listener not in activated:
             try:
@@ -191,7 +193,7 @@ def close_listeners(
 
 
 def tcp_endpoints(listeners: Sequence[socket.socket]) -> list[tuple[str, int]]:
-    """Addresses and ports that are listened on."""
+    """The addresses and ports that are listened on."""
     return [
         listener.getsockname()[:2] for listener in listeners if listener.family != socket.AF_UNIX
     ]
@@ -210,14 +212,13 @@ async def accept_clients(listener: socket.socket, engine: Engine) -> None:
             _shake_hands(engine, sock, address, ip, exposed)
         else:
             admit_client(engine, sock, address, ip, exposed)
-        engine.stir()  # it may be silent for too long
+        engine.stir()  # it may have to be closed when it is silent for too long
 
     await accept(listener, engine, admit)
 
 
 def _shake_hands(engine: Engine, sock: socket.socket, address: str, ip: str, exposed: bool) -> None:
-    """Admit the client at the other end of ``sock`` when it has shown how it encrypts, and who it
-    is."""
+    """Admit the client at the other end of ``sock`` after its TLS handshake."""
 
     def admit(sealing: Sealing) -> None:
         connection = admit_client(engine, sock, address, ip, exposed, sealing)
@@ -226,25 +227,25 @@ def _shake_hands(engine: Engine, sock: socket.socket, address: str, ip: str, exp
 
     handshakes = engine.clients.handshakes
     if 0 < engine.config.maxclients_per_ip <= handshakes.origins.count(ip):
-        # No words: they would have to be encrypted.
+        # Without a message, which would have to be encrypted.
         engine.stats.rejected += 1
         sock.close()
         return
     sock.setblocking(False)
     try:
-        # Its answers are small, and each waits for one.
+        # The messages of a handshake are small, and each side waits for the other.
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         handshakes.begin(sock, address, engine.clock.now(), admit)
         handshakes.origins.enter(sock.fileno(), ip)
     except OSError:
-        sock.close()  # it is gone already
+        sock.close()  # the client is gone already
 
 
 def say_where(
     listeners: Sequence[socket.socket], config: Limits, log: Log, connect: str, users: Users
 ) -> None:
-    """Log where clients connect. ``connect``: a command that does, with {where} for its options.
-    ``users``: who may log in. ``doors`` logs which of it is open to strangers."""
+    """Log where clients can connect. ``connect``: a command for that, with {where} for its options.
+    ``users``: who may log in. ``doors`` logs which of these are open to strangers."""
     for address, port in tcp_endpoints(listeners):
         where = f"-h {address} -p {port}" + (" --tls" if port == config.tls_port else "")
         log.notice(
@@ -267,11 +268,11 @@ def say_where(
 async def accept(
     listener: socket.socket, engine: Engine, admit: Callable[[socket.socket, str, int], None]
 ) -> None:
-    """Call ``admit`` with socket, ip and port (unix: "" and 0) of each that connects."""
+    """Call ``admit`` with socket, ip and port (unix: "" and 0) of each new connection."""
     while True:
         await trio.lowlevel.wait_readable(listener)
         if engine.halted:
-            # Whoever comes now waits for the process that goes on with the socket.
+            # New clients wait for the process that takes over the socket.
             await trio.sleep_forever()
         for _ in range(ACCEPTS_A_TIME):
             try:
@@ -300,9 +301,9 @@ def admit_client(
     """Serve the client at the other end of ``sock``, or tell it why not, and return None.
 
     Args:
-        ip: where it is, empty on a unix socket.
+        ip: its address; empty on a unix socket.
         exposed: it came to a listener that was given no address.
-        sealing: of a connection over TLS.
+        sealing: of a TLS connection.
     """
     config = engine.config
     stats = engine.stats
@@ -333,5 +334,5 @@ def admit_client(
         engine.clients.origins.enter(sock.fileno(), ip)
         return connection
     except OSError:
-        sock.close()  # it is gone already
+        sock.close()  # the client is gone already
         return None

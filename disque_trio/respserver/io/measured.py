@@ -6,7 +6,7 @@ from disque_trio.respserver.io.engine import Engine
 
 
 class MeasuredEngine(Engine):
-    """An engine that counts in ``stats.turns`` how long each turn takes."""
+    """An engine that records in ``stats.turns`` how long each turn takes."""
 
     def turn(self, events: list[tuple[int, int]]) -> None:
         started = time.perf_counter_ns()

@@ -1,4 +1,4 @@
-"""The figures of any server for Prometheus, and the port on which they are read."""
+"""The figures of any server for Prometheus, and the port that serves them."""
 
 import socket
 from collections.abc import Iterator, Sequence
@@ -22,7 +22,7 @@ _BACKLOG = 128
 
 
 class Settings(Protocol):
-    """The settings that say where figures are read."""
+    """The settings that say where to read figures."""
 
     metrics_port: int
     metrics_bind: tuple[str, ...]
@@ -30,7 +30,7 @@ class Settings(Protocol):
 
 
 class Metrics:
-    """The figures of a process, and the port on which they are read.
+    """The figures of a process, and the port that serves them.
 
     Args:
         settings: ``metrics_port`` must not be 0.
@@ -41,7 +41,7 @@ class Metrics:
 
     def __init__(self, settings: Settings, log: Log) -> None:
         try:
-            # Not installed with the server, and nobody else has to wait for it.
+            # Not installed with the server, and nobody else has to wait for the import.
             import disque_trio.metrics.scrapes  # noqa: F401
         except ModuleNotFoundError as missing:
             from disque_trio.extras import how_to_install
@@ -59,7 +59,7 @@ class Metrics:
 
     @staticmethod
     def of(settings: Settings, log: Log) -> "Metrics | None":
-        """Those that ``settings`` ask for; None: they do not. Raises StartError."""
+        """The metrics that ``settings`` ask for; None: they ask for none. Raises ``StartError``."""
         return Metrics(settings, log) if settings.metrics_port else None
 
     def measure(
@@ -70,15 +70,15 @@ class Metrics:
         disk: TimedDisk,
         figures: Sequence[Source],
     ) -> None:
-        """Let it be those of ``engine``; their names begin with ``prefix``. ``figures``: what any
-        server does not have."""
+        """Measure ``engine``; the names of its figures begin with ``prefix``. ``figures``: those
+        that not all servers have."""
         engine.node.durations.count()
         self._engine = engine
         self._prefix = prefix
         self._sources = [ServerFigures(prefix, engine, persistence, disk), *figures]
 
     def listen(self) -> list[tuple[str, int]]:
-        """Listen; returns addresses and ports. Raises ListenError."""
+        """Listen; returns addresses and ports. Raises ``ListenError``."""
         port = self._settings.metrics_port
         try:
             for address in self._settings.metrics_bind or ("::", "0.0.0.0"):
@@ -116,14 +116,14 @@ class Metrics:
         self._log.warning("a scrape failed", exc_info=error)
 
     def close(self) -> None:
-        """Listen no more."""
+        """Stop listening."""
         for listener in self._listeners:
             listener.close()
         self._listeners.clear()
 
 
 async def _measure_lag(engine: Engine) -> None:
-    """Count in ``stats.lags`` how late a timer is, until cancelled."""
+    """Record in ``stats.lags`` how late a timer is, until cancelled."""
     while True:
         due = trio.current_time() + _LAG_PERIOD
         await trio.sleep_until(due)
@@ -134,7 +134,7 @@ class ServerFigures:
     """The figures that any server has.
 
     Args:
-        prefix: what their names begin with.
+        prefix: of their names.
         persistence: the append-only file; disk: where it is.
     """
 
@@ -147,7 +147,7 @@ class ServerFigures:
         self._disk = disk
 
     def collect(self, sheet: Sheet) -> Iterator[None]:
-        """Write them into ``sheet``, in short steps."""
+        """Write the figures to ``sheet``, in short steps."""
         self._state(sheet)
         yield
         self._clients_and_memory(sheet)
@@ -158,46 +158,60 @@ class ServerFigures:
 
     def _state(self, sheet: Sheet) -> None:
         prefix, node = self._prefix, self._engine.node
-        sheet.gauge(f"{prefix}_up", "1: serves, 0: is loading its file", int(not node.loading))
-        build = sheet.gauge(f"{prefix}_build_info", "Version and form of the program")
+        sheet.gauge(
+            f"{prefix}_up",
+            "Whether the server serves clients (1) or is loading its file (0).",
+            int(not node.loading),
+        )
+        build = sheet.gauge(f"{prefix}_build_info", "Version and build of the program; always 1.")
         build.add(1, pairs({"version": VERSION, "form": form()}))
-        sheet.gauge(f"{prefix}_loading", "1: the append-only file is read", int(node.loading))
+        sheet.gauge(
+            f"{prefix}_loading",
+            "Whether the server is loading its append-only file (1 for yes).",
+            int(node.loading),
+        )
 
     def _clients_and_memory(self, sheet: Sheet) -> None:
         prefix, engine = self._prefix, self._engine
         node, stats = engine.node, engine.stats
         for name, text, value in (
-            ("connected_clients", "Connections of clients", len(engine.clients.by_id)),
-            ("blocked_clients", "Clients that wait for something", node.blocked_clients),
-            ("max_clients", "How many clients may connect", engine.config.maxclients),
+            ("connected_clients", "Connected clients.", len(engine.clients.by_id)),
+            ("blocked_clients", "Clients waiting in a blocking command.", node.blocked_clients),
+            ("max_clients", "Maximum number of clients.", engine.config.maxclients),
         ):
             sheet.gauge(f"{prefix}_{name}", text, value)
         for name, text, value in (
-            ("connections_received", "Clients that connected", stats.connections),
-            ("connections_rejected", "Clients that were not let in", stats.rejected),
-            ("clients_evicted", "Clients dropped, for all held too much", stats.evicted_clients),
-            ("network_input_bytes", "Bytes read from clients", stats.input_bytes),
-            ("network_output_bytes", "Bytes sent to clients", stats.output_bytes),
+            ("connections_received", "Connections accepted.", stats.connections),
+            ("connections_rejected", "Connections refused.", stats.rejected),
+            ("clients_evicted", "Clients dropped to free memory.", stats.evicted_clients),
+            ("network_input_bytes", "Bytes received from clients.", stats.input_bytes),
+            ("network_output_bytes", "Bytes sent to clients.", stats.output_bytes),
         ):
             sheet.counter(f"{prefix}_{name}_total", text, value)
         memory = node.memory
         held = engine.clients.departures.holdings.total
         for name, text, value in (
-            ("used_bytes", "What is held, as maxmemory counts it", memory.used),
-            ("peak_bytes", "The most that was held", memory.note_peak()),
-            ("max_bytes", "maxmemory, 0: no limit", memory.limit),
-            ("level", "0: below 75 % of maxmemory, 1: above, 2: above 95 %", memory.level()),
-            ("clients_bytes", "Requests and replies that are held for clients", held),
+            ("used_bytes", "Memory in use, as counted against maxmemory.", memory.used),
+            ("peak_bytes", "Peak of the memory in use.", memory.note_peak()),
+            ("max_bytes", "Value of maxmemory; 0 for no limit.", memory.limit),
+            ("level", "Use of maxmemory: 0 below 75%, 1 above that, 2 above 95%.", memory.level()),
+            ("clients_bytes", "Memory used by requests and replies of clients.", held),
         ):
             sheet.gauge(f"{prefix}_memory_{name}", text, value)
-        sheet.histogram(f"{prefix}_turn_seconds", "How long turns of the engine took", stats.turns)
-        sheet.histogram(f"{prefix}_event_loop_lag_seconds", "How late a timer was", stats.lags)
+        sheet.histogram(f"{prefix}_turn_seconds", "Duration of turns of the engine.", stats.turns)
+        sheet.histogram(
+            f"{prefix}_event_loop_lag_seconds",
+            "Delay of a timer that fires twice a second.",
+            stats.lags,
+        )
 
     def _commands(self, sheet: Sheet) -> Iterator[None]:
         prefix, node = self._prefix, self._engine.node
-        calls = sheet.counter(f"{prefix}_commands_total", "Commands run")
-        time = sheet.counter(f"{prefix}_commands_duration_seconds_total", "Time that they took")
-        durations = sheet.histogram(f"{prefix}_command_duration_seconds", "How long each took")
+        calls = sheet.counter(f"{prefix}_commands_total", "Commands executed.")
+        time = sheet.counter(
+            f"{prefix}_commands_duration_seconds_total", "Total time spent executing commands."
+        )
+        durations = sheet.histogram(f"{prefix}_command_duration_seconds", "Duration of commands.")
         counted = node.durations.counts or {}
         for command in list(node.commands.values()):
             if not command.calls:
@@ -216,16 +230,32 @@ class ServerFigures:
         good = info["aof_last_write_status"] == "ok"
         rewritten = info["aof_last_bgrewrite_status"] == "ok"
         for name, text, value in (
-            ("enabled", "1: there is an append-only file", info["aof_enabled"]),
-            ("last_write_ok", "0: the file cannot be written", int(good)),
-            ("fsync_behind_seconds", "Duration of the present fsync", self._persistence.behind()),
-            ("size_bytes", "Size of the file", info.get("aof_current_size", 0)),
-            ("base_size_bytes", "Size after the last rewrite", info.get("aof_base_size", 0)),
-            ("buffer_bytes", "Records not in the file yet", info.get("aof_buffer_length", 0)),
-            ("rewrite_in_progress", "1: it is rewritten", info["aof_rewrite_in_progress"]),
-            ("last_rewrite_ok", "0: the last rewrite failed", int(rewritten)),
+            ("enabled", "Whether there is an append-only file (1 for yes).", info["aof_enabled"]),
+            (
+                "last_write_ok",
+                "Whether the last write to the file succeeded (1 for yes).",
+                int(good),
+            ),
+            ("fsync_behind_seconds", "Age of the current fsync.", self._persistence.behind()),
+            ("size_bytes", "Size of the file.", info.get("aof_current_size", 0)),
+            (
+                "base_size_bytes",
+                "Size of the file after its last rewrite.",
+                info.get("aof_base_size", 0),
+            ),
+            (
+                "buffer_bytes",
+                "Size of the records not yet written to the file.",
+                info.get("aof_buffer_length", 0),
+            ),
+            (
+                "rewrite_in_progress",
+                "Whether the file is being rewritten (1 for yes).",
+                info["aof_rewrite_in_progress"],
+            ),
+            ("last_rewrite_ok", "Whether the last rewrite succeeded (1 for yes).", int(rewritten)),
         ):
             sheet.gauge(f"{prefix}_{name}", text, float(value))
         slow = float(info.get("aof_delayed_fsync", 0))
-        sheet.counter(f"{prefix}_delayed_fsync_total", "Slow fsyncs, that replies waited for", slow)
-        sheet.histogram(f"{prefix}_fsync_seconds", "How long fsyncs took", self._disk.syncs)
+        sheet.counter(f"{prefix}_delayed_fsync_total", "Slow fsyncs that delayed replies.", slow)
+        sheet.histogram(f"{prefix}_fsync_seconds", "Duration of fsyncs.", self._disk.syncs)

@@ -1,14 +1,15 @@
 """Watches the other Trio tasks of the process, so that the engine can wait for clients itself.
 
-Trio's pass over its tasks takes longer than most turns. So the engine does not go through it for
-each request that comes to an idle server: it waits in its own epoll descriptor, in which Trio's is
-registered, until a client has sent something, a task of Trio's has something to do, or the next
-deadline has come. Only then Trio gets its pass.
+A pass of Trio over its tasks takes longer than most turns. So the engine does not go through Trio
+for each request to an idle server. It waits in its own epoll descriptor, in which Trio's is
+registered, until a client has sent something, a Trio task has something to do, or the next deadline
+has come. Only then does Trio get its pass.
 
-What is relied on: instruments hear of each task that can run and of each that runs (documented),
-``current_statistics`` tells the next deadline (documented), and all else that wakes a task does so
-through Trio's epoll descriptor (so it is written: I/O, threads, signals). Which descriptor that is
-Trio does not tell, but Linux does. Where it does not, ``watch_others`` says None.
+This relies on the following: instruments hear of each task that can run and of each that runs
+(documented), ``current_statistics`` tells the next deadline (documented), and everything else that
+wakes a task does so through Trio's epoll descriptor (by reading the code: I/O, threads, signals).
+Trio does not tell which descriptor that is, but Linux does. Where it does not, ``watch_others``
+returns None.
 """
 
 import os
@@ -22,11 +23,11 @@ _DETAILS = Path("/proc/self/fdinfo")
 
 
 class OtherTasks(trio.abc.Instrument):
-    """The tasks of the process but the one that asks.
+    """All tasks of the process except the engine's.
 
     Attributes:
         fd: Trio's epoll descriptor, which is readable when a task may have something to do.
-        runnable: those that could run.
+        runnable: the tasks that can run.
     """
 
     def __init__(self, fd: int) -> None:
@@ -40,8 +41,10 @@ class OtherTasks(trio.abc.Instrument):
         self.runnable.discard(task)
 
     def wait(self) -> float:
-        """How long all of them wait, if nothing happens to them; s, 0: one can run, or its deadline
-        is over."""
+        """Return how long all of them will wait if nothing happens to them, in s.
+
+        0: one can run, or its deadline is over.
+        """
         if self.runnable:
             return 0.0
         left = trio.lowlevel.current_statistics().seconds_to_next_deadline
@@ -55,18 +58,19 @@ async def watch_others() -> OtherTasks | None:
         return None
     others = OtherTasks(fd)
     trio.lowlevel.add_instrument(others)
-    await _let_all_run()  # it does not know of those that could run already
+    await _let_all_run()  # it does not know of tasks that could run already
     return others
 
 
 async def _let_all_run() -> None:
-    """Let all tasks run that can: in the first pass some may have their turn after this one."""
+    """Let all runnable tasks run. It takes two passes: in the first, some may come after this
+    one."""
     await trio.lowlevel.checkpoint()
     await trio.lowlevel.checkpoint()
 
 
 async def _find_epoll() -> int | None:
-    """The epoll descriptor that Trio waits with: the one in which what a task waits for is."""
+    """Find the epoll descriptor that Trio waits with: a task's descriptor is registered in it."""
     probe = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
     try:
         async with trio.open_nursery() as nursery:
@@ -87,7 +91,7 @@ def _epolls_with(probe: int) -> list[int]:
             try:
                 lines = (_DETAILS / name).read_text().splitlines()
             except OSError:
-                continue  # the directory's own
+                continue  # the directory's own descriptor
             if any(line.split()[:2] == ["tfd:", str(probe)] for line in lines):
                 found.append(int(name))
     except OSError:

@@ -1,7 +1,7 @@
 """TLS of one connection, as bytes in and bytes out: OpenSSL on memory, without a socket.
 
-What came in is decrypted at once and whole, so that nothing that a client sent is where epoll does
-not know of it; but for the beginning of a record, whose end has not come.
+Input is decrypted at once and completely, so that epoll knows of everything that a client sent,
+except for the beginning of a record whose end has not arrived.
 """
 
 from __future__ import annotations
@@ -9,9 +9,9 @@ from __future__ import annotations
 import ssl
 from typing import Final
 
-# A record has no more; and OpenSSL writes one at a time.
+# The maximum of a record; OpenSSL writes one at a time.
 RECORD: Final = 16 * 1024  # bytes
-_MOST_HALF: Final = RECORD + 2048  # bytes with all that encryption adds
+_MOST_HALF: Final = RECORD + 2048  # bytes, including everything that encryption adds
 
 
 class Sealing:
@@ -21,8 +21,8 @@ class Sealing:
         context: the certificates.
 
     Attributes:
-        ended: the client said that it sends nothing more.
-        half: bytes that came of a record that is not whole; at most so many.
+        ended: the client said that it will send nothing more.
+        half: received bytes of an incomplete record; limited.
     """
 
     __slots__ = ("_into", "_out", "_tls", "ended", "half")
@@ -35,8 +35,9 @@ class Sealing:
         self.half = 0
 
     def shake_hands(self, data: bytes) -> bool:
-        """Take in ``data`` of the handshake; whether it is done. In any case there may be something
-        to send: see ``take_out``. Raises ssl.SSLError: the client is refused, or refuses."""
+        """Process ``data`` of the handshake; return whether it is finished. In any case there may
+        be data to send: see ``take_out``. Raises ``ssl.SSLError``: the client is refused, or
+        refuses."""
         self._into.write(data)
         try:
             self._tls.do_handshake()
@@ -45,23 +46,23 @@ class Sealing:
         return True
 
     def take_out(self) -> bytes:
-        """Give what is to be sent beside encrypted data."""
+        """Return what has to be sent in addition to encrypted data."""
         return self._out.read() if self._out.pending else b""
 
     @property
     def unread(self) -> bool:
-        """Whether something came, as at the end of the handshake, that was not decrypted yet."""
+        """Whether received data, as at the end of the handshake, was not decrypted yet."""
         return self._into.pending > 0
 
     def decrypt(self, data: bytes) -> bytes:
-        """Take in ``data``, and give what is in it. Raises ssl.SSLError: it is not what the client
-        sent, or it ends the connection."""
+        """Decrypt ``data``. Raises ``ssl.SSLError``: it is not what the client sent, or it ends the
+        connection."""
         into = self._into
         tls = self._tls
         if data:
             into.write(data)
         plain = self._read()
-        # Nearly always it is one record, and to ask for another one costs more than to look.
+        # Nearly always it is one record, and asking for another costs more than checking.
         if not (into.pending or tls.pending()):
             return plain
         parts = [plain]
@@ -70,7 +71,7 @@ class Sealing:
         return b"".join(parts)
 
     def _read(self) -> bytes:
-        """The next record, if it is whole."""
+        """The next record, if it is complete."""
         left = self._into.pending
         try:
             plain = self._tls.read(RECORD)
@@ -85,7 +86,7 @@ class Sealing:
         return plain
 
     def encrypt(self, data: bytes | memoryview) -> bytes:
-        """Give what is to be sent for ``data``, and what else there is to be sent."""
+        """Return the encrypted ``data``, and anything else that has to be sent."""
         write = self._tls.write
         size = len(data)
         if size <= RECORD:
@@ -99,7 +100,7 @@ class Sealing:
         return self._out.read()
 
     def end(self) -> bytes:
-        """Say that nothing more will come from here; returns what is to be sent."""
+        """Say that nothing more will come from this side; return what has to be sent."""
         try:
             self._tls.unwrap()
         except (ssl.SSLError, ValueError):

@@ -1,10 +1,9 @@
 """Reads the requests of clients, runs them, and keeps those that have to wait.
 
-Owns who may be served now. When replies leave is the ``engine``'s, how they leave is that of
-``clients``.
+Decides who may be served now; ``engine`` decides when replies are sent, ``clients`` how.
 
-Fairness: a client is served at most ``max-commands-per-turn`` requests a turn; the rest waits
-in its backlog, and while there is a backlog nothing more is read from it.
+Fairness: at most ``max-commands-per-turn`` requests of a client are served per turn; the rest waits
+in its backlog, and while it has a backlog nothing more is read from it.
 """
 
 from itertools import islice
@@ -24,15 +23,13 @@ from disque_trio.respserver.io.poller import GONE
 from disque_trio.respserver.io.stats import Stats
 from disque_trio.respserver.machine import Machine
 
-BACKLOG_LIMIT: Final = 1024 * 1024  # bytes read ahead of a client that is blocked or paused
-# A client that asks for much has its turn shortened, so that what is not sent yet is looked at
-# (and the client dropped, if it is too much) before more is made.
+BACKLOG_LIMIT: Final = 1024 * 1024  # bytes to read ahead of a client that is blocked or paused
+# The turn of a client that asks for much is shortened, so that unsent data is checked (and the
+# client dropped, if it is too much) before more is made.
 LONG_REPLY: Final = 64 * 1024  # bytes
 MANY_REPLIES: Final = 1024
-SOME_REPLIES: Final = 32  # so many are looked at, since they may be long together
-MOST_IN_FLIGHT: Final = (
-    1024  # jobs of one client that wait for their copies; the next are not begun
-)
+SOME_REPLIES: Final = 32  # with more, their sizes are added up
+MOST_IN_FLIGHT: Final = 1024  # jobs per client that wait for copies; later ones are not begun
 
 
 class Serving:
@@ -40,15 +37,15 @@ class Serving:
 
     Args:
         node: the state machine that runs them.
-        hold: what waits while records are on their way into the file.
-        config: limits, read when they matter.
+        hold: holds back what depends on records that are being written.
+        config: limits, read when they are needed.
 
     Attributes:
         behind: the clients with a backlog that can be served.
-        paused_until: ms; CLIENT PAUSE.
+        paused_until: end of a CLIENT PAUSE, in ms.
         halted: no command is served any more.
         made: bytes of long replies in this turn.
-        cut_short: for these not all were served in the turn before.
+        cut_short: because of these, not all clients were served in the previous turn.
     """
 
     def __init__(
@@ -103,24 +100,24 @@ class Serving:
             self._after_backlog(connection)
 
     def gone(self, connection: Connection, mask: int) -> None:
-        """The client closed the connection while it is not read from."""
+        """Handle that the client closed the connection while it is not read from."""
         if self._has_to_come(connection) and mask & GONE == EPOLLRDHUP:
             self._end_of_input(connection)
         else:
             self._clients.close(connection)
 
     def _has_to_come(self, connection: Connection) -> bool:
-        """Whether replies, or requests, of ``connection`` wait for something that ends soon."""
+        """Whether replies to, or requests of, ``connection`` wait for something that ends soon."""
         if connection.client.in_flight:
             return True
         return self._hold.on and (len(connection.backlog) > 0 or connection in self._hold.waiting)
 
     def _end_of_input(self, connection: Connection) -> None:
-        """The client closed the connection, or only its half of it: then it still reads what it
-        asked for. A client that waits for a job will not take it any more."""
+        """Handle that the client closed the connection, or only its half: then it still reads the
+        replies to its requests. A client that waits for a job will no longer take it."""
         client = connection.client
         if self._has_to_come(connection):
-            # The end is seen again when there is nothing to wait for.
+            # The end will be seen again when there is nothing left to wait for.
             connection.ended = True
             connection.reading_paused = True
             self._clients.watch(connection)
@@ -133,7 +130,7 @@ class Serving:
             self._clients.close(connection)
 
     def _serve(self, connection: Connection, requests: list[list[bytes]]) -> int:
-        """Serve the first of ``requests``; returns how many may be served this turn."""
+        """Serve the first of ``requests``; return how many may be served this turn."""
         node = self._node
         client = connection.client
         out = client.out
@@ -141,7 +138,7 @@ class Serving:
         self._clients.serving = connection
         if self._hold.on:
             requests = requests[: self._hold.may_serve_of(connection, requests)]
-        # An attribute of what is not compiled costs more than it looks.
+        # Reading an attribute of an uncompiled object is expensive.
         limit = 1 if len(requests) == 1 else self._config.max_commands_per_turn
         batches = node.batches
         served = 0
@@ -162,7 +159,7 @@ class Serving:
                 # Nothing that a client sends may stop the node or another client.
                 self._log.warning("command failed", command=repr(request)[:200], exc_info=True)
                 out.append(INTERNAL_ERROR)
-                # Where replies are to come, nobody knows any more which is for what.
+                # If replies are pending, nobody knows any more which one belongs to which request.
                 client.close = client.close or client.in_flight > 0
             served += 1
             if out and (len(out[-1]) > LONG_REPLY or len(out) > MANY_REPLIES):
@@ -214,7 +211,7 @@ class Serving:
             self.behind[connection] = None
 
     def _after_backlog(self, connection: Connection) -> None:
-        """All requests of a client are served: what had to wait for that?"""
+        """Continue with what had to wait until all requests of a client were served."""
         client = connection.client
         parser = connection.parser
         if client.waits_for or self.paused_until or client.close:
@@ -223,7 +220,7 @@ class Serving:
             connection.reading_paused = connection.ended = False
             self._clients.watch(connection)
         if client.in_flight:
-            return  # what follows comes behind their replies
+            return  # what follows has to come after their replies
         if parser.held_back:
             self._keep(connection, parser.go_on())
         if parser.error is not None and not connection.backlog:
@@ -236,8 +233,8 @@ class Serving:
     # ---- who has to wait --------------------------------------------------------------------
 
     def held(self, connection: Connection) -> bool:
-        """Whether what ``connection`` sent has to wait for something to happen: for a job, for
-        the copies of jobs, for the end of a pause, for a large write."""
+        """Whether the requests of ``connection`` have to wait for something to happen: for a job,
+        for the copies of jobs, for the end of a pause, for a large write."""
         client = connection.client
         batches = self._node.batches
         if client.waits_for or self.paused_until:
@@ -263,7 +260,7 @@ class Serving:
         self.look_behind()
 
     def look_behind(self) -> None:
-        """Nothing holds all clients back any more: who has something to be served?"""
+        """Find the clients with something to serve, now that nothing holds all clients back."""
         for connection in self._clients.connections.values():
             if connection.has_more and not self.held(connection):
                 self.behind[connection] = None

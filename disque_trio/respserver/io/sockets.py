@@ -1,5 +1,5 @@
-"""Waits for sockets, receives requests from them and sends replies to them: in C where the package
-is compiled, which takes half of the instructions."""
+"""Waits for sockets, receives requests from them and sends replies to them: in C if the package is
+compiled, which takes half as many instructions."""
 
 import os
 import select
@@ -18,8 +18,8 @@ Poll: TypeAlias = Callable[[float, int], list[tuple[int, int]]]
 
 
 def poller(epoll: select.epoll) -> Poll:
-    """What waits so long (s, not negative) for so many events of ``epoll``, and gives them; it may
-    give none before the time is over."""
+    """Return a function that takes a time-out (s, not negative) and a number of events, and returns
+    the events of ``epoll``; it may return none before the time is over."""
     if _sockets is None:
         return epoll.poll
     return partial(_sockets.poll, epoll.fileno())
@@ -28,14 +28,14 @@ def poller(epoll: select.epoll) -> Poll:
 def receive_uncompiled(
     fd: int, most: int, max_bulk: int, requests: list[list[bytes]]
 ) -> tuple[int, bytes]:
-    """Read up to ``most`` bytes from the socket ``fd``, which does not block, and add the plain
-    requests that they begin with to ``requests``, as ``cut_plain`` does.
+    """Read up to ``most`` bytes from the non-blocking socket ``fd``, and append the plain requests
+    at their start to ``requests``, like ``cut_plain``.
 
     Returns:
-        how many bytes came, 0: no more will come; and those that were not cut.
+        how many bytes arrived (0: no more will come), and those that were not cut.
 
     Raises:
-        OSError: as ``os.read``.
+        OSError: like ``os.read``.
     """
     data = os.read(fd, most)
     after = cut_plain(data, 0, max_bulk, requests)

@@ -1,11 +1,11 @@
-"""A log for what strangers can make happen often: a few lines in a while, and how many were not
-written."""
+"""A log for events that strangers can cause often: writes a few lines per period, and how many were
+left out."""
 
 from disque_trio.process.logs import Log
 
 
 class SparseLog:
-    """Writes a few warnings in a while.
+    """Writes a few warnings per period.
 
     Args:
         most: lines in ``seconds``.
@@ -15,12 +15,12 @@ class SparseLog:
         self._log = log
         self._most = most
         self._seconds = seconds
-        self._while = 0  # in which the last line was written
+        self._while = 0  # the period of the last line
         self._lines = 0
         self._not_logged = 0
 
     def warning(self, now: int, event: str, **fields: object) -> None:
-        """Write a line, unless there were enough of them just before ``now`` (ms)."""
+        """Write a line, unless there were enough in the same period as ``now`` (ms)."""
         current = now // 1000 // self._seconds
         if current != self._while:
             self._while = current

@@ -26,12 +26,12 @@ class _Rate:
         self._last_ms = now
 
     def skip(self, now: int) -> None:
-        """Nothing was counted before ``now`` (ms)."""
+        """Note that nothing was counted before ``now`` (ms)."""
         self._last_ms = now
 
     @property
     def zero(self) -> bool:
-        """Whether it has been zero in all of them."""
+        """Whether all samples are zero."""
         return not any(self._samples)
 
     @property
@@ -43,19 +43,20 @@ class Stats:
     """Counters and rates of one process.
 
     Attributes:
-        connections, rejected: clients that connected, and that were not let in.
-        tls_handshakes_failed: connections over TLS that did not become those of clients.
-        evicted_clients: clients dropped because all of them together held too much.
+        connections, rejected: clients that connected, and that were not admitted.
+        tls_handshakes_failed: TLS connections that did not become clients.
+        evicted_clients: clients dropped because, together, they held too much memory.
         input_bytes, output_bytes: from and to clients.
         cluster_input_bytes, cluster_output_bytes: from and to other nodes.
-        cluster_sends: calls of the system that sent to another node; a turn needs one for each.
+        cluster_sends: system calls that sent to another node; a turn needs one for each.
         cluster_overruns: connections to nodes dropped because too much waited for them.
-        evicted_cluster_links: connections to nodes dropped because of what all of them held of
-            packets that were not whole.
-        cluster_links_refused: connections that were closed as the other side has another
+        evicted_cluster_links: connections to nodes dropped because together, their incomplete
+            packets took too much memory.
+        cluster_links_refused: connections closed because the other side has another
             cluster-secret, or none.
-        cluster_packets_refused: large packets of nodes that were passed over.
-        turns: how long turns took. lags: how late a timer was. Both while it is measured.
+        cluster_packets_refused: large packets of nodes that were skipped.
+        turns: how long turns took.
+        lags: how late a timer was. Both only if measured.
     """
 
     def __init__(self) -> None:
@@ -89,7 +90,7 @@ class Stats:
         self._output.sample(self.output_bytes, now)
 
     def skip(self, now: int) -> None:
-        """Nothing has happened since the last sample and before ``now`` (ms)."""
+        """Note that nothing has happened between the last sample and ``now`` (ms)."""
         for rate in (self._commands, self._input, self._output):
             rate.skip(now)
 

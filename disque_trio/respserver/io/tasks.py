@@ -1,7 +1,7 @@
-"""The Trio tasks around the engine: its turns, the state machine's timers, housekeeping, and what
-systemd is told.
+"""The Trio tasks around the engine: its turns, the timers of the state machine, housekeeping, and
+reports to systemd.
 
-Turns never wait; waiting is done here, where Trio sees it.
+Turns never wait; these tasks do, where Trio sees it.
 """
 
 import gc
@@ -17,26 +17,26 @@ from disque_trio.respserver.io.others import watch_others
 from disque_trio.respserver.io.turns import take_turns
 
 # The cyclic garbage collector stops a node with a million jobs for a second, and looking at each
-# new job once costs a tenth of ADDJOB. What the node does leaves no cycles behind: everything is
-# freed when it is done with. So the collector is off, and runs by hand for what libraries may
-# leave, once a minute at most and only while there is little to look at: no more than some ms take.
+# new job once costs a tenth of ADDJOB. The node itself leaves no cycles behind: everything is freed
+# when it is done with. So the collector is off, and runs by hand for what libraries may leave: at
+# most once a minute, and only while there is little to look at, so that it takes a few ms at most.
 COLLECT_SECONDS = 60
 COLLECT_MAX_JOBS = 10_000
 COLLECT_MAX_OBJECTS = 25_000
-# Work that falls due all at once may take long: two seconds for a million jobs that expire. It is
-# done in slices, between the turns of the clients. When it is late the slices grow, since a node
-# that is always busy would never catch up with it otherwise.
+# Work that becomes due all at once may take long: two seconds for a million expiring jobs. It is
+# done in slices, between the turns of the clients. When it is late the slices grow, since otherwise
+# a node that is always busy would never catch up.
 SLICE = 0.0003  # s
-PATIENCE = 5_000  # ms that what is due may be late before the slices grow
-GROWTH = 1e-6  # s of a slice for each ms beyond
+PATIENCE = 5_000  # ms that due work may be late before the slices grow
+GROWTH = 1e-6  # s of a slice for each further ms
 LONGEST_SLICE = 0.01  # s
 REPORT_SECONDS = 10
-CALM = 64  # times that the periodic work comes by after the last event: it tidies up in so many
-CLOCK_RIGHT = 0.005  # s that the clock may differ from that of the machine
+CALM = 64  # runs of the periodic work after the last event; it takes that many to tidy up
+CLOCK_RIGHT = 0.005  # s by which the clock may differ from that of the machine
 
 
 async def serve_ahead(engine: Engine) -> None:
-    """Take turns until cancelled, and wait for clients where Trio does not: see ``others``."""
+    """Take turns until cancelled, waiting for clients outside Trio: see ``others``."""
     others = await watch_others()
     if others is None:
         await serve(engine)
@@ -48,7 +48,7 @@ async def serve_ahead(engine: Engine) -> None:
 
 
 async def serve(engine: Engine) -> None:
-    """Take turns until cancelled, and wait for clients as any task does: where others can not be
+    """Take turns until cancelled, waiting for clients like any task: if other tasks cannot be
     watched, or a test moves the clock."""
     yielded = 0
     linger = 0.0
@@ -73,15 +73,15 @@ async def flush_all(engine: Engine, seconds: float) -> None:
 
 
 def collect_garbage() -> None:
-    """Free what is only kept by cycles, and look at what is left no more. For the start, when tens
-    of thousands of objects of the libraries come to stay."""
+    """Free what is only kept alive by cycles, and never look at the rest again. For the start, when
+    tens of thousands of objects of libraries have been created for good."""
     gc.disable()
     gc.collect()
     gc.freeze()
 
 
 def slice_of(late: int) -> float:
-    """The length (s) of a slice of due work, when the first of it is ``late`` ms late."""
+    """The length (s) of a slice of due work, if the first of it is ``late`` ms late."""
     return min(SLICE + max(0, late - PATIENCE) * GROWTH, LONGEST_SLICE)
 
 
@@ -89,12 +89,12 @@ def collect_new_garbage(held: int) -> bool:
     """Free cycles made since the start, if that is quick.
 
     Args:
-        held: the jobs, or events, that there are.
+        held: the number of jobs, or events.
 
     Returns:
         whether it was done.
     """
-    # To count the objects takes a while as well when they are many.
+    # Counting many objects takes a while, too.
     if held > COLLECT_MAX_JOBS or len(gc.get_objects()) > COLLECT_MAX_OBJECTS:
         return False
     gc.collect()
@@ -104,7 +104,7 @@ def collect_new_garbage(held: int) -> bool:
 class RequeueTimer:
     """Calls the node's ``tick`` when something is due, in slices of time.
 
-    Made before the engine, which says by ``wake_at`` when something is due earlier.
+    Created before the engine, which calls ``wake_at`` when something is due earlier.
     """
 
     def __init__(self, clock: Clock) -> None:
@@ -113,8 +113,8 @@ class RequeueTimer:
         self._due = 0
 
     def wake_at(self, due: int) -> None:
-        """Wake up at ``due`` (ms; 0: whenever) at the latest."""
-        # A deadline that is too early costs one look for nothing, setting one costs each turn.
+        """Wake up at ``due`` (ms; 0: any time) at the latest."""
+        # A deadline that is too early costs one futile check; setting one costs each turn.
         if due and (due < self._due or not self._due):
             self._due = due
             self._scope.deadline = self._deadline()
@@ -129,7 +129,7 @@ class RequeueTimer:
         """Run until cancelled."""
         linger = engine.linger
         while True:
-            # Nothing is due while much is on its way to the disk; the turn at its end says what is.
+            # Nothing is due during a large write; the turn at its end says what is.
             idle = engine.hold.on or engine.halted
             self._due = 0 if idle else engine.node.next_wake()
             with trio.CancelScope(deadline=self._deadline()) as self._scope:
@@ -141,7 +141,7 @@ class RequeueTimer:
         node = engine.node
         now = engine.clock.now()
         due = node.next_wake()
-        # What a halted node delivered, the file would not know.
+        # The file would not know what a halted node delivered.
         if not due or due > now or engine.halted or engine.hold.on:
             return
         until = time.perf_counter() + slice_of(now - due)
@@ -150,14 +150,14 @@ class RequeueTimer:
             due = node.next_wake()
             if time.perf_counter() >= until:
                 break
-        # While there is more to do the engine does not wait for clients that say nothing.
+        # While there is more to do, the engine does not wait for silent clients.
         engine.linger = 0.0 if due and due <= now else linger
         engine.stirred = True
         engine.after_node()
 
 
 def _has_work(engine: Engine) -> bool:
-    """Whether something is due: to free what was flushed, for instance, which nothing counts."""
+    """Whether something is due that is not counted, such as freeing what was flushed."""
     due = engine.node.next_wake()
     return 0 < due <= engine.clock.now()
 
@@ -165,12 +165,12 @@ def _has_work(engine: Engine) -> bool:
 async def run_cron(engine: Engine) -> None:
     """Run the periodic work: rates, idle clients and queues, the clock; rarely the collector.
 
-    That is ``hz`` times a second, while something happens and until all that follows from it is
-    done. Then it is put off until something happens again, or a client has been silent for too
-    long, or for as long as nobody minds.
+    It runs ``hz`` times a second, while something happens and until all its consequences are done.
+    Then it is put off until something happens again, or a client has been silent for too long, or
+    for as long as it does no harm.
     """
     collect_at = trio.current_time() + COLLECT_SECONDS
-    calm = 0  # times in a row in which nothing had happened
+    calm = 0  # consecutive runs in which nothing had happened
     while True:
         if trio.current_time() > collect_at and not _has_work(engine):
             collect_new_garbage(engine.node.held())
@@ -195,7 +195,7 @@ async def run_cron(engine: Engine) -> None:
 
 
 async def _sleep_while_calm(engine: Engine, seconds: float) -> None:
-    """Sleep for so long, or until something happens."""
+    """Sleep for ``seconds``, or until something happens."""
     woken = trio.Event()
     engine.sleepers.append(woken.set)
     with trio.move_on_after(seconds):
@@ -207,9 +207,9 @@ async def _sleep_while_calm(engine: Engine, seconds: float) -> None:
 async def feed_watchdog(notifier: Notifier, engine: Engine) -> None:
     """Feed the watchdog for as long as the engine takes turns, until cancelled.
 
-    A timer would prove no more than that Trio runs. So the engine is asked for a turn, and only
-    when it has come round since the last time the watchdog is fed: four times a period, so that
-    a busy node may be late.
+    A timer would only prove that Trio runs. So the engine is asked for a turn, and the watchdog is
+    fed only if it has taken one since the last time: four times per period, so that a busy node may
+    be late.
     """
     turns = engine.turns
     while True:

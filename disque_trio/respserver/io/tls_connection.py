@@ -1,4 +1,4 @@
-"""The connection of a client over TLS."""
+"""The TLS connection of a client."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from disque_trio.respserver.io import sockets
 from disque_trio.respserver.io.connection import Connection
 from disque_trio.respserver.io.sealing import Sealing
 
-_CHUNK: Final = 256 * 1024  # bytes encrypted at a time: what the socket takes need not be kept
+_CHUNK: Final = 256 * 1024  # bytes to encrypt at a time: what the socket takes need not be kept
 
 
 class TlsConnection(Connection):
-    """As ``Connection``, but what is on the socket, and what is ``unsent``, is encrypted.
+    """Like ``Connection``, but what is on the socket, and what is ``unsent``, is encrypted.
 
     Args:
-        sealing: of which the handshake is done. It may hold requests that came with its end: so
-            ``receive`` is to be called at once.
+        sealing: has finished its handshake. May contain requests that came with its end, so call
+            ``receive`` at once.
     """
 
     __slots__ = ("_sealing",)
@@ -57,13 +57,13 @@ class TlsConnection(Connection):
                 raise
             data = b""
         if not (data or sealing.unread):
-            return 0  # closed without a word; when it is over that says no less
+            return 0  # closed without a TLS message, which is just as good once it is over
         was_half = sealing.half
         plain = sealing.decrypt(data)
         parser = self.parser
         if sealing.ended:
-            # The client may leave the connection open, and wait for its replies. That makes the
-            # end be seen again, as when it is closed.
+            # The client may leave the connection open, and wait for its replies. After this the end
+            # is seen again, as if it had been closed.
             try:
                 self.sock.shutdown(socket.SHUT_RD)
             except OSError:
@@ -96,7 +96,7 @@ class TlsConnection(Connection):
 
     def say_end(self) -> None:
         if self.unsent:
-            return  # what is not whole has no end
+            return  # an incomplete record cannot be ended
         try:
             sockets.send(self.fd, self._sealing.end())
         except OSError:

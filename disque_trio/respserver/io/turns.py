@@ -5,11 +5,11 @@ from typing import Final, Protocol
 
 from disque_trio.respserver.io.engine import Engine
 
-_BUSY: Final = 1  # ms between turns up to which an engine is busy
+_BUSY: Final = 1  # ms between turns up to which an engine counts as busy
 
 
 class Others(Protocol):
-    """The other tasks; see ``others.OtherTasks``, which is not compiled."""
+    """Interface of the other tasks; see ``others.OtherTasks``, which is not compiled."""
 
     @property
     def runnable(self) -> Set[object]: ...
@@ -18,12 +18,12 @@ class Others(Protocol):
 
 
 def take_turns(engine: Engine, others: Others) -> None:
-    """Take turns, and wait for clients, until others may have something to do or have waited for
-    long enough; to be called when they have just had the processor."""
+    """Take turns, and wait for clients, until other tasks may have something to do or have waited
+    long enough. Call it when they have just run."""
     yielded = engine.clients.now
-    busy = False  # one turn follows the other
+    busy = False  # turns follow each other closely
     while True:
-        # Who is busy need not ask for how long the others wait.
+        # A busy engine need not ask how long the others will wait.
         served = engine.poll(engine.linger if busy and not others.runnable else 0.0)
         now = engine.clients.now
         busy = busy and served

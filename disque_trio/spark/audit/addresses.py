@@ -1,15 +1,15 @@
-"""Finds the addresses of the nodes of event logs: ``nodes.conf`` beside the logs has them."""
+"""Finds the addresses of nodes, in the ``nodes.conf`` near their event logs."""
 
 from collections.abc import Iterable
 from pathlib import Path
 
 _NAME = "nodes.conf"
-_UP = 2  # directories: the logs are in DIR/events, the file is in DIR
+_UP = 2  # parent directories to look in: the logs are in DIR/events, the file is in DIR
 _FIELDS = 3  # id, address, flags
 
 
 def addresses_near(logs: Iterable[object]) -> dict[str, str]:
-    """The addresses of nodes, by their ids; there are none where logs are not in local files."""
+    """The addresses of nodes, by id. Empty for logs that are not local files."""
     places = {place for log in logs for place in list(Path(str(log)).parents)[:_UP]}
     found: dict[str, str] = {}
     for place in sorted(places):
@@ -22,7 +22,7 @@ def addresses_near(logs: Iterable[object]) -> dict[str, str]:
 
 
 def addresses_in(text: str) -> dict[str, str]:
-    """Those in a ``nodes.conf``. Nodes do not always know their own."""
+    """The addresses in a ``nodes.conf``, by id. Nodes do not always know their own."""
     lines = (line.split() for line in text.splitlines())
     found = {}
     for fields in lines:

@@ -31,10 +31,10 @@ from disque_trio.spark.audit.trace import Step
 
 
 class Finding(NamedTuple):
-    """A row of the table; ``time`` in ms by the clock of the node.
+    """A row of the table ``findings``; ``time`` is in ms, by the node's clock.
 
-    ``would_decide`` has the ids of the nodes whose logs, or what is missing of them, would tell
-    whether it is as it seems.
+    ``would_decide`` has the ids of nodes whose missing logs, or missing parts of logs, would tell
+    whether the finding is true.
     """
 
     kind: str
@@ -52,10 +52,15 @@ DECIDE = "; the {logs} of {nodes} would decide"  # in the detail of a finding
 
 
 class Classifier:
-    """Finds what is wrong with one job, and the reason.
+    """Finds what is wrong with one job, and why.
 
     Args:
-        row: of the jobs table, with at least the columns NEEDED.
+        row: row of the table ``jobs``, with at least the columns NEEDED.
+        rules: the thresholds.
+        logs: what is known about the logs.
+
+    Attributes:
+        due: end of the logs (ms) from which on time alone may change the findings.
     """
 
     def __init__(self, row: dict[str, object], rules: Rules, logs: Logs) -> None:
@@ -71,7 +76,7 @@ class Classifier:
         self._delivered = [step for step in unpacked if step.kind == tr.DELIVERED]
 
     def findings(self) -> Iterator[Finding]:
-        """All of it."""
+        """All findings about the job."""
         row = self._row
         yield from self._unfinished() if self._delivered else self._undelivered()
         died = [step for step in self._steps if step.kind == tr.DEAD]
@@ -83,13 +88,13 @@ class Classifier:
         nacks = max(_int(row["nacks_said"]), _int(row["nacks"]))
         if nacks > self._rules.poison:
             said = [step for step in self._steps if step.kind == tr.NACKED]
-            yield self._finding(POISON, (said or self._steps)[-1], f"{nacks} times said NACK")
+            yield self._finding(POISON, (said or self._steps)[-1], f"{nacks} NACKs")
         yield from self._deliveries()
 
     def _undelivered(self) -> Iterator[Finding]:
-        """A job that no node says it delivered."""
+        """Findings about a job that no log has delivered."""
         if self._cut and not any(step.kind in tr.BEGINS for step in self._steps):
-            return  # it was made, and perhaps delivered, on a day that was dropped
+            return  # it was added, and perhaps delivered, on a day that was dropped
         ended = self._row["ended"]
         done = [step for step in self._steps if step.kind == tr.ACKED or step.code == tr.FASTACKED]
         if done:
@@ -99,7 +104,7 @@ class Classifier:
         said = [step for step in self._steps if step.kind in (tr.ADDED, tr.REPLICATED)]
         added = said[0] if said else self._steps[0]
         if not said and not self._is_origin_blind(added):
-            # Some copies of a job whose ADDJOB was answered with an error.
+            # Copies of a job whose ADDJOB failed.
             return
         if ended == schema.EXPIRED:
             step = next(step for step in self._steps if step.kind == tr.EXPIRED)
@@ -114,18 +119,20 @@ class Classifier:
         if until is not None:
             found = self._lost(self._blind(added, until) if said else self._no_line)
             if any(step.code == tr.QUEUED_DEATH for step in self._steps) and ended is None:
-                found = found._replace(kind=WAITING_LETTER)  # that is what its queue is for
+                found = found._replace(kind=WAITING_LETTER)  # dead letters are meant to wait
             yield found
 
     def _why_undelivered(self, done: list[Step]) -> Doubt:
-        """How it may be that a job is done that nobody got."""
+        """Why a job may be done although no log has its delivery."""
         if all(step.kind in (tr.ACKED, tr.DELETED) for step in self._steps):
             return self._no_line if self._gaps else Doubt(UNKNOWN_JOB)
         return self._blind(self._steps[0], done[0].time + 1000 * self._rules.settled)
 
     def _over(self, since: Step, seconds: int) -> int | None:
-        """If so much time had passed after ``since`` when the log was over, and was not near its
-        end: until when something would have been in it."""
+        """The time (ms) by which something should have happened; None if it may still happen.
+
+        That is ``seconds`` after ``since``, if that was long enough before the end of the log.
+        """
         wait = 1000 * (seconds + self._rules.settled)
         if self._ends_by(since.time + self._offsets[since.node] + wait):
             return None
@@ -133,18 +140,18 @@ class Classifier:
         return max(since.time + wait, settled - max(self._offsets, default=0))
 
     def _ends_by(self, time: int) -> bool:
-        """Whether the logs end at ``time`` or before; later lines may then change what is found."""
+        """Whether the logs end at ``time`` or before, so that later lines may change findings."""
         if time < self._end:
             return False
         self.due = min(self.due, time + 1)
         return True
 
     def _unfinished(self) -> Iterator[Finding]:
-        """A job that was delivered, and that nobody said is done."""
+        """Findings about a job that was delivered, but is not known to be done."""
         first, last = self._delivered[0], self._delivered[-1]
         ends = [step for step in self._steps if step.kind in (*tr.DONE, tr.DELETED)]
-        # A copy that came when there were enough is deleted before anybody gets the job. Or a
-        # client had the job deleted, where the log does not say so.
+        # A surplus copy is deleted before anybody gets the job. Or else a client had the job
+        # deleted, at a node whose log does not say so.
         if any(step.code != tr.DELETED_PEER or step.time >= first.time for step in ends):
             return
         since = self._steps[0] if ends else first
@@ -155,8 +162,8 @@ class Classifier:
             return
         retry, patience = self._row["retry"], self._rules.patience
         busy = [step for step in self._steps if step.kind in (tr.DELIVERED, tr.WORKING)][-1]
-        # A job that pauses comes when that is over; if the node that knew of it is gone, when its
-        # RETRY is over once more.
+        # A paused job is delivered after its pause; or if the node that knew of the pause is gone,
+        # after one more RETRY time.
         pause = self._pause()
         busy = pause or busy
         waits = self._waits()
@@ -173,7 +180,7 @@ class Classifier:
             and isinstance(ttl, int)
             and self._steps[0].time + 1000 * ttl < (busy.time + 1000 * _int(retry))
         ):
-            # It ends before that; a node that was down then did not say so.
+            # It expires before that; a node that was down at the time did not log it.
             kind = EXPIRED_UNACKED
             until = self._over(self._steps[0], ttl)
         if until is not None:
@@ -186,37 +193,37 @@ class Classifier:
             return "never delivered"
         text = "delivered once" if times == 1 else f"delivered {times} times"
         if self._row["ended"] == schema.EVICTED:
-            text += "; evicted, since memory was short"
+            text += "; evicted, because memory was short"
         return text + ("; RETRY 0, at most once" if self._row["retry"] == 0 else "")
 
     def _waits(self) -> bool:
-        """Whether the job is in a queue in the end."""
+        """Whether the job is in a queue at the end."""
         since: dict[int, Step] = {}
         for step in self._steps:
             if step.kind == tr.QUEUED:
                 since[step.node] = step
             elif step.kind in tr.LEAVES:
-                # Of one ms: what clients put back they had got before.
+                # Within one ms: clients can only put back what they got before.
                 queued = since.get(step.node)
                 if queued and (queued.time < step.time or queued.reason not in BY_CLIENTS):
                     del since[step.node]
         return bool(since)
 
     def _pause(self) -> Step | None:
-        """The end of the pause that the job is in, in the end; None: it is in none."""
+        """The end of the pause that the job is in at the end; None: it is not paused."""
         moves = (tr.QUEUED, tr.DELIVERED, tr.WORKING, tr.PAUSED)
         last = [step for step in self._steps if step.kind in moves][-1:]
         until = self._row.get("until")
         if not last or last[0].kind != tr.PAUSED or not isinstance(until, int):
             return None
-        # Which of the nodes has said so last is not known: at the latest then.
+        # It is not known which node logged it last, so take the latest time it can be.
         return last[0]._replace(time=until - min(self._offsets, default=0))
 
     def _is_origin_blind(self, first: Step) -> bool:
-        """Whether the node that made the job may have told its producer without the log's saying
-        so. ``first`` is what is known of it first."""
+        """Whether the node that made the job may have confirmed it without the log showing that.
+        ``first`` is the first known event."""
         if first.kind not in (tr.COPIED, tr.IMPORTED):
-            return True  # it came from nowhere: the beginning is missing
+            return True  # its beginning is missing
         places = self._origins()
         margin = 1000 * self._rules.settled
         return not places or any(
@@ -226,7 +233,7 @@ class Classifier:
         )
 
     def _blind(self, added: Step, until: int) -> Doubt:
-        """Why the log may not say it if the job was delivered between its adding and ``until``."""
+        """Why the logs may lack a delivery of the job between ``added`` and ``until``."""
         seen = {step.node for step in self._steps}
         anywhere = self._may_be_anywhere()
         missing = [
@@ -235,7 +242,7 @@ class Classifier:
         if missing:
             return Doubt(LOG_MISSING, missing)
         silent: dict[str, list[int]] = {LOG_GAP: [], LOG_END: []}
-        # For a job that is to be delivered yet this is the end of the log: every gap counts.
+        # For a job still to be delivered, this is the end of the log, so every gap counts.
         latest = until + 1000 * self._rules.settled
         latest += max(self._offsets, default=0) - min(self._offsets, default=0)
         for node, start, end in self._gaps:
@@ -244,7 +251,7 @@ class Classifier:
             if end == FOR_EVER:
                 if start - self._offsets[node] < until:
                     silent[LOG_END].append(node)
-                else:  # until ``_over`` says something later
+                else:  # unless ``_over`` returns a later time one day
                     ahead = max(self._offsets, default=0) - self._offsets[node]
                     self._ends_by(start + ahead + 1000 * self._rules.settled)
             elif added.time <= end - self._offsets[node] and start - self._offsets[node] <= latest:
@@ -253,10 +260,10 @@ class Classifier:
         return next((Doubt(reason, nodes) for reason in silent if silent[reason]), _NONE)
 
     def _may_be_anywhere(self) -> bool:
-        """Whether the job is, or may have got, where the log does not say so."""
+        """Whether the job is, or may have been, on a node whose log does not show it."""
         codes = [step.code for step in self._steps]
-        # A node that has no room, or is leaving, makes jobs for others to have; and clients may
-        # acknowledge a job where it is not.
+        # A node without room, or one that is leaving, adds jobs to other nodes only; and clients
+        # may acknowledge a job at a node that does not have it.
         without = (tr.ADDED, tr.REPLICATED, *tr.DONE, tr.DELETED)
         holders = {step.node for step in self._steps if step.kind not in without}
         moves = [code for code in codes if code in (tr.EXPORTED, tr.IMPORTED)]
@@ -264,7 +271,7 @@ class Classifier:
             codes.count(tr.EXPORTED) > codes.count(tr.IMPORTED)
             or moves[-1:] == [tr.EXPORTED]
             or len(holders) < _int(self._row["copies"])
-            # A client had it ended, and who was told so does not say it.
+            # A client ended it, but no log shows which node was told.
             or tr.DELETED_PEER in codes
             or (
                 any(peer in codes for peer in tr.DONE_BY_PEER)
@@ -273,27 +280,27 @@ class Classifier:
         )
 
     def _anywhere(self) -> Doubt:
-        """That of which a line must be missing, nobody knows where."""
+        """The doubt if a line must be missing, but it is unknown in which log."""
         if self._without_log:
             return Doubt(LOG_MISSING, self._without_log)
         return Doubt(LOG_GAP, sorted({gap.node for gap in self._gaps}))
 
     def _origins_missing(self) -> list[int]:
-        """Those of the nodes that may have made the job whose logs are not here."""
+        """The nodes that may have made the job and whose logs are missing."""
         return [node for node in self._origins() if node in self._without_log]
 
     def _origins(self) -> list[int]:
-        """The nodes that may have made the job: those whose ids begin as its own says."""
+        """The nodes that may have made the job: those whose ids begin as in the job's id."""
         origin = str(self._row["id"])[2:10]
         return [place for place, node in enumerate(self._nodes) if node.startswith(origin)]
 
     def _lost(self, doubt: Doubt) -> Finding:
-        """The finding of a job that was never delivered."""
+        """The finding for a job that was never delivered."""
         last = self._steps[-1]
         name = tr.NAMES[last.code].strip(":").replace(":", ", ")
-        detail = f"last heard of: {name}"
+        detail = f"last event: {name}"
         if self._row["ended"] == schema.EVICTED:
-            detail = "evicted, since memory was short"
+            detail = "evicted, because memory was short"
         elif self._row["retry"] == 0:
             detail += "; RETRY 0, at most once"
         return self._finding(NEVER_DELIVERED, last, detail, doubt)
@@ -304,7 +311,7 @@ class Classifier:
         after = [step for step in self._delivered if acks and self._is_after(step, acks[0])]
         if after:
             gap = after[0].time - acks[0].time
-            ended = {tr.DEAD: "died", tr.CANCELLED: "was cancelled"}
+            ended = {tr.DEAD: "became a dead letter", tr.CANCELLED: "was cancelled"}
             detail = f"{gap} ms after it {ended.get(acks[0].kind, 'was acknowledged')}"
             yield self._finding(AFTER_ACK, after[0], detail, Doubt(self._why_after(after)))
         late = set(after)
@@ -316,7 +323,7 @@ class Classifier:
             if step not in late:
                 reasons.setdefault(reason, []).append(step)
         for reason, steps in reasons.items():
-            times = "once more" if len(steps) == 1 else f"{len(steps)} times more"
+            times = "1 more delivery" if len(steps) == 1 else f"{len(steps)} more deliveries"
             yield self._finding(TWICE, steps[0], times, self._why_again(reason, steps))
 
     def _why_again(self, reason: str, deliveries: list[Step]) -> Doubt:
@@ -327,8 +334,7 @@ class Classifier:
         return Doubt(reason, silent or self._no_line.nodes)
 
     def _why_after(self, deliveries: list[Step]) -> str | None:
-        """How it may be that a job was delivered after it was acknowledged. None: the node had not
-        heard of that."""
+        """Why a job was delivered after its acknowledgement. None: the node had not heard of it."""
         reason = None
         for delivery in deliveries:
             heard = [
@@ -340,21 +346,21 @@ class Classifier:
                 and not self._came(delivery.node, step.time, delivery.time)
             ]
             if not heard:
-                continue  # word of it had not come so far
+                continue  # the node had not heard of it
             if not self._is_silent(delivery.node, heard[-1].time, delivery.time):
                 return "heard"
-            reason = "restart"  # the node has died, and its file did not have the end of the job
+            reason = "restart"  # the node died, and its append-only file did not have the end
         return reason
 
     def _came(self, node: int, start: int, end: int) -> bool:
-        """Whether another node, which had not heard, gave the job to ``node`` in between."""
+        """Whether ``node`` got the job again in between, from a node that had not heard of it."""
         return any(
             step.node == node and step.kind in (tr.COPIED, tr.IMPORTED) and start < step.time <= end
             for step in self._steps
         )
 
     def _is_silent(self, node: int, start: int, end: int) -> bool:
-        """Whether the log of ``node`` has a gap between two moments."""
+        """Whether the log of ``node`` has a gap between two times (ms)."""
         ahead = self._offsets[node]
         return any(
             gap.node == node and gap.start < end + ahead and start + ahead <= gap.end

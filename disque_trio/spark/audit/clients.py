@@ -1,6 +1,6 @@
-"""Counts what clients did: who was given jobs, who acknowledged them, who handed them back.
+"""Counts what clients did: who got jobs, who acknowledged them, who handed them back.
 
-The schedules of a cluster are clients as well: they add jobs as ``cron:name``.
+The schedules of a cluster count as clients, too: they add jobs as ``cron:name``.
 """
 
 from collections.abc import Mapping, Sequence
@@ -13,15 +13,15 @@ from disque_trio.eventlog.schema import ACKED, ADDED, DELIVERED, NACKED, WORKING
 
 DID = (ADDED, DELIVERED, ACKED, NACKED, WORKING)
 _NACKED = DID.index(NACKED)
-MOST = 500  # clients that are remembered
+MOST = 500  # clients to remember
 SCHEDULE = "cron:"
 
-# Of each client how often it did each of DID, and the times (ms) of the first and the last of it.
+# For each client, how often it did each of DID, and the times (ms) of the first and last of these.
 Clients: TypeAlias = dict[str, list[int]]
 
 
 def clients_of(lines: pa.Table) -> Clients:
-    """What the clients in some lines of a log did."""
+    """What clients did, according to some lines of a log."""
     known = pc.and_(pc.is_valid(lines.column("client")), pc.is_in(lines.column("event"), _DID))
     mine = lines.select(["client", "event", "time"]).filter(pc.fill_null(known, False))
     groups = mine.group_by(["client", "event"], use_threads=False).aggregate(
@@ -39,7 +39,7 @@ _DID = pa.array(DID)
 
 
 def add_clients(clients: Clients, more: Mapping[str, Sequence[int]]) -> None:
-    """Count ``more`` with ``clients``."""
+    """Add ``more`` to ``clients``."""
     for name, (*counts, first, last) in more.items():
         if name not in clients:
             clients[name] = [*counts, first, last]
@@ -50,7 +50,7 @@ def add_clients(clients: Clients, more: Mapping[str, Sequence[int]]) -> None:
 
 
 def busiest(clients: Clients) -> Clients:
-    """Those that are remembered, if there are too many: who handed back most, or did most."""
+    """The clients to remember, if there are too many: those that handed back or did the most."""
     if len(clients) <= MOST:
         return clients
 

@@ -1,9 +1,10 @@
 """Estimates the clock differences between nodes, with bounds, from the order of cause and effect.
 
-A copy arrives after the job was made, an import comes after the export, and a node hears of an
-acknowledge after the client gave it to another one. So the least difference between the times of
-two such events on the nodes a and b is at least what b's clock is ahead of a's; from b to a it is
-at least the opposite. Such bounds add up over several nodes.
+A copy arrives after the job was made, an import happens after the export, and a node hears of an
+acknowledgement after a client sent it to another one. So the least difference between the times of
+two such events, on the nodes a and b, is an upper bound of how far b's clock is ahead of a's; the
+least difference in the other direction is one of how far a's is ahead of b's. Such bounds add up
+along paths of several nodes.
 """
 
 from collections.abc import Mapping, Sequence
@@ -17,9 +18,9 @@ from disque_trio.spark.audit import trace as tr
 from disque_trio.spark.audit.trace import Numbers
 
 LEAST_SCHEMA = pa.schema([("source", pa.int64()), ("target", pa.int64()), ("ms", pa.int64())])
-LEAST_COLUMNS = ("id", "ctime", "trace")  # of the table of jobs
-# Jobs that follow others, dead letters for example: each holder makes them of its own copy.
-SUCCESSOR = "-ffff"  # how their ids end
+# The end of the ids of jobs that follow others, such as dead letters, which every holder makes from
+# its own copy.
+SUCCESSOR = "-ffff"
 UNKNOWN = 1 << 40  # ms
 _NEVER = np.iinfo(np.int64).max
 _NS = 1_000_000
@@ -27,12 +28,12 @@ _NS = 1_000_000
 
 @dataclass(frozen=True)
 class Clocks:
-    """The known bounds on the clock differences of nodes, which are numbered from 0.
+    """The clock differences of nodes, which are numbered from 0, and their bounds.
 
     Attributes:
-        ahead: of each node, ms that its clock is ahead of what most say; 0: nothing is known.
-        doubt: of each two, ms by which the difference of these may be wrong; UNKNOWN.
-        moved: pairs that contradict themselves: a clock was set, or does not run well.
+        ahead: for each node, ms that its clock is ahead of the majority; 0 if unknown.
+        doubt: for each pair of nodes, ms by which the difference of these may be wrong; UNKNOWN.
+        moved: pairs with contradictory bounds: a clock was set, or does not run well.
     """
 
     ahead: list[int]
@@ -40,19 +41,20 @@ class Clocks:
     moved: list[tuple[int, int]]
 
     def apart(self, source: int, target: int) -> int:
-        """ms that the clock of ``target`` is certainly ahead of that of ``source`` (below 0:
-        behind); 0: perhaps it is not."""
+        """ms that the clock of ``target`` is certainly ahead of that of ``source`` (negative:
+        behind); 0: perhaps not at all."""
         ms = self.ahead[target] - self.ahead[source]
         doubt = self.doubt[source][target]
         return max(ms - doubt, 0) if ms > 0 else min(ms + doubt, 0)
 
 
 def least_of(jobs: pa.RecordBatch, whole: bool = True) -> pa.RecordBatch:
-    """The least difference from each node to each other one that some jobs show.
+    """The least difference from each node to each other one, according to some jobs.
 
     Args:
-        whole: the logs of all nodes are here. If not, what was imported or heard may have come
-            from a node whose log is not, and have nothing to do with what another node did.
+        jobs: rows of the table ``jobs``.
+        whole: whether the logs of all nodes are here. If not, an import or a notice may have come
+            from a node whose log is missing, and have nothing to do with the other node.
     """
     events, job, starts = tr.flat(jobs.column("trace"))
     codes = tr.codes(events)
@@ -60,7 +62,7 @@ def least_of(jobs: pa.RecordBatch, whole: bool = True) -> pa.RecordBatch:
     added = _only(events, starts, kinds == tr.ADDED)
     added[pc.ends_with(jobs.column("id"), SUCCESSOR).to_numpy(zero_copy_only=False)] = _NEVER
     made = pc.fill_null(jobs.column("ctime"), 0).to_numpy() // _NS
-    # What is there twice, or came about again, may be there once more in lines that were lost.
+    # An event that occurs twice, or whose cause was repeated, may also be in lines that were lost.
     exported = _only(events, starts, kinds == tr.EXPORTED)
     exported[_only(events, starts, kinds == tr.IMPORTED) == _NEVER] = _NEVER
     delivered = _only(events, starts, kinds == tr.DELIVERED)
@@ -90,7 +92,7 @@ def least_of(jobs: pa.RecordBatch, whole: bool = True) -> pa.RecordBatch:
 
 
 def _only(events: Numbers, starts: Numbers, which: np.ndarray) -> Numbers:
-    """The event of each job that ``which`` chooses, if there is exactly one; or _NEVER."""
+    """For each job, the event selected by ``which``, if there is exactly one; otherwise _NEVER."""
     if not len(starts):
         return np.zeros(0, np.int64)
     counts = np.add.reduceat(which.astype(np.int64), starts)
@@ -99,12 +101,12 @@ def _only(events: Numbers, starts: Numbers, which: np.ndarray) -> Numbers:
 
 
 def _some(starts: Numbers, which: np.ndarray) -> np.ndarray:
-    """Whether each job has one of the events that ``which`` chooses."""
+    """For each job, whether it has any of the events selected by ``which``."""
     return np.maximum.reduceat(which, starts) if len(starts) else np.zeros(0, bool)
 
 
 def clocks_of(least: Mapping[tuple[int, int], int], nodes: int) -> Clocks:
-    """The clocks of so many ``nodes``, of the least differences between them."""
+    """The clocks of ``nodes`` nodes, from the least differences between them."""
     bound = np.full((nodes, nodes), UNKNOWN, np.int64)
     np.fill_diagonal(bound, 0)
     moved: list[tuple[int, int]] = []
@@ -114,7 +116,7 @@ def clocks_of(least: Mapping[tuple[int, int], int], nodes: int) -> Clocks:
         for other in range(one):
             there, back = bound[one, other], bound[other, one]
             if there + back < 0:
-                # Both bounds were right at some time: nothing better than the middle.
+                # Each bound was right at some time: the middle is the best estimate.
                 middle, wide = (there - back) // 2, -(there + back) // 2
                 bound[one, other], bound[other, one] = middle + wide, wide - middle
                 moved.append((other, one))
@@ -122,15 +124,15 @@ def clocks_of(least: Mapping[tuple[int, int], int], nodes: int) -> Clocks:
     known = (bound < UNKNOWN) & (bound.T < UNKNOWN)
     ahead = _ahead(bound, known)
     said = np.array(ahead)[None, :] - np.array(ahead)[:, None]
-    # What is true is between the two bounds; what is said need not be in the middle of them.
+    # The true difference is between the two bounds, but ``said`` need not be in their middle.
     doubt = np.where(known, np.maximum(bound - said, said + bound.T) + 2 * slack, UNKNOWN)
     np.fill_diagonal(doubt, 0)
     return Clocks(ahead, doubt.tolist(), moved)
 
 
 def clocks_by_id(least: Mapping[tuple[int, int], int], ids: Sequence[str]) -> Clocks:
-    """The clocks of nodes with these ids, of the least differences between them. Halves are rounded
-    the same way, however the nodes are numbered."""
+    """The clocks of nodes with these ids, from the least differences between them. Halves are
+    rounded in the same way, however the nodes are numbered."""
     order = sorted(range(len(ids)), key=ids.__getitem__)
     rank = ranks_of(ids)
     found = clocks_of({(rank[a], rank[b]): ms for (a, b), ms in least.items()}, len(ids))
@@ -142,22 +144,22 @@ def clocks_by_id(least: Mapping[tuple[int, int], int], ids: Sequence[str]) -> Cl
 
 
 def ranks_of(ids: Sequence[str]) -> list[int]:
-    """The place of each id among all, in their order."""
+    """The rank of each id in the sorted order."""
     ordered = {id: place for place, id in enumerate(sorted(ids))}
     return [ordered[id] for id in ids]
 
 
 def _tightened(direct: Numbers) -> tuple[Numbers, int]:
-    """The bounds between all nodes that follow from those between some. If these contradict each
-    other over several nodes, since a clock moved, all are taken to be worse, until they do not; by
-    how much is the other result."""
+    """The bounds between all nodes that follow from the direct ones. If these contradict each other
+    along a path, because a clock moved, all are loosened until they do not. Returns also by how
+    many ms."""
     slack = 0
     while True:
         bound = np.where(direct < UNKNOWN, direct + slack, UNKNOWN)
         np.fill_diagonal(bound, 0)
         for via in range(len(bound)):
             np.minimum(bound, bound[:, via, None] + bound[None, via, :], out=bound)
-            np.maximum(bound, -UNKNOWN, out=bound)  # a contradiction that grows for ever
+            np.maximum(bound, -UNKNOWN, out=bound)  # a contradiction would grow forever
         if (np.diagonal(bound) >= 0).all():
             bound[bound > UNKNOWN // 2] = UNKNOWN
             return bound, slack
@@ -165,7 +167,7 @@ def _tightened(direct: Numbers) -> tuple[Numbers, int]:
 
 
 def _ahead(bound: Numbers, known: np.ndarray) -> list[int]:
-    """What each clock is ahead of the middle one of those that it can be compared with."""
+    """How far each clock is ahead of the median of those it can be compared with."""
     nodes = len(bound)
     ahead = [0] * nodes
     left = set(range(nodes))
@@ -181,7 +183,7 @@ def _ahead(bound: Numbers, known: np.ndarray) -> list[int]:
 
 
 def least_in(rows: Sequence[Mapping[str, int]]) -> dict[tuple[int, int], int]:
-    """Rows of LEAST_SCHEMA put together."""
+    """The least ms of each pair in rows of LEAST_SCHEMA."""
     least: dict[tuple[int, int], int] = {}
     for row in rows:
         pair = (row["source"], row["target"])

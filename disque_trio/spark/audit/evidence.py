@@ -1,4 +1,4 @@
-"""What is known of the logs that an audit judges by, and what doubt that leaves."""
+"""What is known about the logs that an audit judges by, and the doubts that remain."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -7,7 +7,7 @@ from disque_trio.spark.audit.gaps import Gap
 
 
 class Doubt(NamedTuple):
-    """Why it may be otherwise than the logs say; None: it may not. ``nodes`` (places in the
+    """Why the truth may differ from what the logs show; None: it cannot. ``nodes`` (indexes in the
     audit's list) are those whose logs would tell."""
 
     reason: str | None
@@ -15,16 +15,16 @@ class Doubt(NamedTuple):
 
 
 class Logs(NamedTuple):
-    """What is known of the logs of all nodes together.
+    """What is known about the logs of all nodes together.
 
     Attributes:
-        nodes: ids; a number in a trace is a place there.
-        offsets: what each node's clock is ahead, ms.
-        end: up to when it is known what happened, ms: the last event, or somewhat later.
-        gaps: where the logs say nothing.
-        doubt: ms by which the offsets may be wrong for each two nodes.
+        nodes: ids of nodes; traces have indexes into this list.
+        offsets: how far each node's clock is ahead, ms.
+        end: time up to which it is known what happened, ms: the last event, or somewhat later.
+        gaps: periods that the logs do not cover.
+        doubt: for each pair of nodes, ms by which the offsets may be wrong.
         ranks: see ``trace.unpack``.
-        cut: days were dropped: of some jobs nobody knows any more what was in them.
+        cut: whether days were dropped, so that a part of the history of some jobs is unknown.
     """
 
     nodes: Sequence[str]

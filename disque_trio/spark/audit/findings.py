@@ -51,15 +51,16 @@ NEEDED = (
 
 
 def found_in(batch: pa.RecordBatch, rules: Rules, logs: Logs) -> list[Finding]:
-    """What is wrong with the jobs of ``batch``, see ``judged``."""
+    """The findings about the jobs of ``batch``; see ``judged``."""
     return judged(batch, rules, logs)[0]
 
 
 def judged(batch: pa.RecordBatch, rules: Rules, logs: Logs) -> tuple[list[Finding], int]:
-    """What is wrong with the jobs of ``batch``, rows of the table with the columns NEEDED, and from
-    which end of the logs on (ms) the passing of time alone may change that. FOR_EVER: it cannot.
+    """The findings about the jobs of ``batch`` (rows of the table ``jobs`` with the columns
+    NEEDED), and the end of the logs (ms) from which on time alone may change them; FOR_EVER: it
+    cannot.
 
-    Nothing is wrong with the jobs that are leases: nobody takes them, and they end as they have to.
+    Jobs that are leases are ignored: nobody is meant to take them.
     """
     work = pc.invert(pc.starts_with(batch.column("queue"), LEASE_QUEUES))
     batch = batch.filter(pc.fill_null(work, True))
@@ -89,7 +90,7 @@ def judged(batch: pa.RecordBatch, rules: Rules, logs: Logs) -> tuple[list[Findin
 
 
 def _late(traces: pa.Array, offsets: Sequence[int]) -> np.ndarray:
-    """Whether a delivery of each job may have been after its acknowledge, or other end."""
+    """For each job, whether a delivery may have been after its acknowledgement or other end."""
     events, _, starts = tr.flat(traces)
     times = tr.times(events) - np.array(offsets, np.int64)[tr.nodes(events)]
     codes = tr.codes(events)
@@ -106,7 +107,7 @@ def _late(traces: pa.Array, offsets: Sequence[int]) -> np.ndarray:
 
 
 def as_batch(found: Sequence[Finding]) -> pa.RecordBatch:
-    """Findings as rows."""
+    """Findings as rows of the table."""
     rows = [row._replace(time=None if row.time is None else row.time * 1000) for row in found]
     return batch_of(rows, FINDING_SCHEMA)
 

@@ -1,11 +1,11 @@
-"""Finds the times in which a node's log may be missing events.
+"""Finds the periods in which a node's log may lack events.
 
 A log says when the node began to write it (``started``), and at its end that it is complete
-(``stopped``). A node that is killed does not say so: between its last event and the next
-``started`` there is a gap. So is there where the log was switched off, where it says that events
-were ``dropped``, where lines are damaged, where a segment has fewer than the next one says, before
-the first event of a node that does not begin there, and behind the last event of a node that has
-not stopped.
+(``stopped``). A node that is killed does not write the latter, so there is a gap between its last
+event and the next ``started``. There are also gaps where the log was switched off, where it says
+that events were ``dropped``, where lines are damaged, where a segment has fewer lines than the next
+one says, before the first event of a log that does not begin with ``started``, and after the last
+event of a node that has not stopped.
 """
 
 import json
@@ -27,9 +27,10 @@ class Head(NamedTuple):
     """The header of a segment.
 
     Attributes:
-        node: id. name: of the segment, whatever the file is called; "": it does not say.
-        after: name of the one before it; "": likewise. events: lines in that, but for its
-            first one, which is about the segment; -1: likewise.
+        node: id of the node.
+        name: name of the segment, whatever the file's name is; "": the header does not say.
+        after: name of the segment before it; "": the header does not say.
+        events: number of lines in that one, without its header; -1: the header does not say.
     """
 
     node: str
@@ -39,16 +40,16 @@ class Head(NamedTuple):
 
 
 class Ends(NamedTuple):
-    """A summary of a segment, from which gaps are found.
+    """A summary of a segment, for finding gaps.
 
     Attributes:
-        node: id. first, last: times of its first and last line, ms by the node's clock.
-        started: it begins with the node's saying that it begins to write.
-        stopped: it ends with the node's saying that nothing is missing up to here.
-        dropped: pairs of times, between which it says that events are missing, or lines are
-            damaged.
+        node: id of the node.
+        first, last: times of its first and last event, ms by the node's clock.
+        started: whether it begins with ``started``.
+        stopped: whether it ends with ``stopped``.
+        dropped: pairs of times between which events were dropped or lines are damaged.
         after, events: see ``Head``.
-        lines: how many it has, as ``events`` of the next one counts them; -1: not counted.
+        lines: number of its lines, as ``events`` of the next one counts them; -1: not counted.
     """
 
     node: str
@@ -63,12 +64,12 @@ class Ends(NamedTuple):
 
 
 class Stretch(NamedTuple):
-    """What some lines of a segment, one after the other, say of it.
+    """A summary of some consecutive lines of a segment.
 
     Attributes:
         first, last, started, stopped: as in ``Ends``; NO_TIME: no line is an event.
-        missing: as ``dropped`` there; NO_TIME: what is before these lines, or behind them.
-        lines: that are whole, also those that are no events.
+        missing: as ``dropped`` in ``Ends``; NO_TIME: from before these lines, or until after them.
+        lines: number of complete lines, including those that are not events.
     """
 
     first: int = NO_TIME
@@ -80,8 +81,8 @@ class Stretch(NamedTuple):
 
 
 class Gap(NamedTuple):
-    """The log of ``node`` (its place in the audit's list) says nothing of what was after ``start``
-    and before ``end``, ms by the node's clock; FOR_EVER: it ends at ``start``."""
+    """The log of ``node`` (index in the audit's list) does not cover the time after ``start`` and
+    before ``end``, ms by the node's clock; FOR_EVER: it ends at ``start``."""
 
     node: int
     start: int
@@ -89,15 +90,15 @@ class Gap(NamedTuple):
 
     @property
     def is_whole(self) -> bool:
-        """Whether there is no log of the node at all."""
+        """Whether the node has no log at all."""
         return self.start == 0 and self.end == FOR_EVER
 
 
 def head_of(place: Location) -> Head | None:
-    """What a segment says at its beginning; None when no line of it says whose it is.
+    """Read the header of a segment; None if no line says which node wrote it.
 
     Raises:
-        EOFError, OSError, zlib.error: it is compressed, and damaged.
+        EOFError, OSError, zlib.error: the file is compressed and damaged.
     """
     with opened(place, LOOK) as file:
         event = next((event for line in file if (event := event_of(line))), None)
@@ -111,7 +112,7 @@ def head_of(place: Location) -> Head | None:
 
 
 def stretch_of(lines: Iterable[bytes]) -> Stretch:
-    """What lines say of which some are damaged."""
+    """The summary of lines of which some are damaged. Does not count lines."""
     first: dict[str, object] = {}
     last: dict[str, object] = {}
     missing: list[tuple[int, int]] = []
@@ -135,7 +136,7 @@ def stretch_of(lines: Iterable[bytes]) -> Stretch:
 
 
 def joined(one: Stretch, other: Stretch) -> Stretch:
-    """Both; ``other`` follows."""
+    """The summary of both, where ``other`` follows ``one``."""
     missing = [(start, other.first if end == NO_TIME else end) for start, end in one.missing] + [
         (one.last if start == NO_TIME else start, end) for start, end in other.missing
     ]
@@ -146,7 +147,7 @@ def joined(one: Stretch, other: Stretch) -> Stretch:
 
 
 def ends_of(head: Head, stretches: Iterable[Stretch]) -> Ends | None:
-    """What has to be known of a segment, of all its lines; None if none is an event."""
+    """The summary of a segment from those of all its lines; None if no line is an event."""
     first, last, started, stopped, missing, lines = reduce(joined, stretches, Stretch())
     if first == NO_TIME:
         return None
@@ -154,14 +155,14 @@ def ends_of(head: Head, stretches: Iterable[Stretch]) -> Ends | None:
         (first if start == NO_TIME else start, last if end == NO_TIME else end)
         for start, end in missing
     ]
-    lines -= bool(head.name)  # its first line
+    lines -= bool(head.name)  # without the header
     return Ends(head.node, first, last, started, stopped, dropped, head.after, head.events, lines)
 
 
 def read_before(head: Head, ends: Ends | None) -> Stretch:
-    """What the lines of a segment say that an earlier run has read; ``ends``: what it made of them,
-    None if none was an event."""
-    first = bool(head.name)  # its first line, which counts here
+    """The summary of the lines of a segment that an earlier run has read. ``ends``: what that run
+    made of them; None if no line was an event."""
+    first = bool(head.name)  # the header, which counts here
     if ends is None:
         return Stretch(lines=int(first))
     lines = ends.lines + first
@@ -169,7 +170,7 @@ def read_before(head: Head, ends: Ends | None) -> Stretch:
 
 
 def event_of(line: bytes) -> dict[str, object]:
-    """An event that has all that is needed here; empty: the line is none."""
+    """An event that has everything needed here; empty if the line is not one."""
     try:
         event = json.loads(line)
     except (ValueError, RecursionError):
@@ -186,13 +187,13 @@ def _time(event: dict[str, object]) -> int:
 
 
 class Silence(NamedTuple):
-    """What the log of a node does not say of the time that was audited.
+    """The parts of the audited time that a node's log does not cover.
 
     Attributes:
-        gaps: how many there are between its lines. first, last: when the first of them begins and
-            the last one ends, ms; NO_TIME: there is none.
-        since, until: when it begins, ms, if others begin earlier; when it ends, if others go on;
-            NO_TIME: it is about as long as theirs.
+        gaps: number of gaps between its lines.
+        first, last: when the first gap begins and the last one ends, ms; NO_TIME: there is none.
+        since: when the log begins, ms, if others begin earlier; otherwise NO_TIME.
+        until: when the log ends, ms, if others go on; otherwise NO_TIME.
     """
 
     gaps: int = 0
@@ -205,10 +206,12 @@ class Silence(NamedTuple):
 def silences(
     gaps: Iterable[Gap], nodes: Sequence[str], first: int, last: int, slack: int
 ) -> dict[str, Silence]:
-    """What the logs do not say of the time from ``first`` to ``last`` (ms), by node.
+    """The parts of the time from ``first`` to ``last`` (ms) that logs do not cover, by node.
 
     Args:
-        slack: ms; logs that begin, or end, so close to each other do so together.
+        gaps: the gaps in the logs.
+        nodes: ids of nodes.
+        slack: ms; logs that begin or end within this time count as doing so together.
     """
     found: dict[str, Silence] = {}
     for gap in gaps:
@@ -231,7 +234,7 @@ def silences(
 
 
 class Before(Protocol):
-    """What is left of segments that were dropped: when their last gap ended, ms; 0: none."""
+    """What is remembered of dropped segments: when their last gap ended, ms; 0: no gap."""
 
     @property
     def gap(self) -> int: ...
@@ -243,11 +246,12 @@ def gaps_of(
     names: Collection[str] = (),
     past: Mapping[str, Before] | None = None,
 ) -> list[Gap]:
-    """The gaps in the logs of ``nodes``, of which these are all ``segments``, by name.
+    """The gaps in the logs of ``nodes``.
 
     Args:
-        names: of segments that are there, too, and have no event.
-        past: what was before the first of them, by how the ids of nodes begin.
+        segments: all their segments, by name.
+        names: names of all segments, including those without events.
+        past: what is remembered of segments before the first, by the prefixes of nodes' ids.
     """
     logs: dict[str, list[tuple[tuple[int, int], Ends]]] = {}
     for name, ends in segments.items():
@@ -262,8 +266,8 @@ def gaps_of(
             torn = lacking(ends, segments, names) != 0
             if before is None:
                 if old is not None:
-                    pass  # it was there, and was dropped
-                elif torn or not ends.started:  # what was before has been removed
+                    pass  # the log before was audited, and dropped
+                elif torn or not ends.started:  # the log before has been removed
                     gaps.append(Gap(place, 0, ends.first - 1))
             elif torn or (ends.started and not before.stopped):
                 gaps.append(_gap(place, before.last, ends.first))
@@ -275,8 +279,8 @@ def gaps_of(
 
 
 def missing_between(segments: Mapping[str, Ends], names: Collection[str] = ()) -> dict[str, int]:
-    """The names of segments that are missing between others, or behind some, or have lost lines;
-    and how many lines are missing; -1: nobody says. Those that were before all others have been
+    """The segments that are missing between others, or have lost lines, by name, with the number of
+    missing lines (-1: unknown). Segments missing before all others do not count: they have been
     removed."""
     first: dict[str, tuple[int, int]] = {}
     for name, ends in segments.items():
@@ -289,7 +293,8 @@ def missing_between(segments: Mapping[str, Ends], names: Collection[str] = ()) -
 
 
 def lacking(ends: Ends, segments: Mapping[str, Ends], names: Collection[str]) -> int:
-    """How many lines are missing of the segment before one; -1: all, nobody says how many."""
+    """How many lines of the segment before ``ends`` are missing; -1: all, but it is unknown how
+    many there were."""
     if not ends.after:
         return 0
     before = segments.get(ends.after)
@@ -299,7 +304,7 @@ def lacking(ends: Ends, segments: Mapping[str, Ends], names: Collection[str]) ->
 
 
 def order_of(name: str) -> tuple[int, int]:
-    """Where a segment belongs among those of its node."""
+    """The sort key of a segment among those of its node."""
     found = _NAME.search(name)
     return (int(found[1]), int(found[2])) if found else (0, 0)
 

@@ -1,7 +1,8 @@
 """Reads from append-only files which jobs the nodes still hold: the table ``held`` of an audit.
 
-A job that was never delivered and is in such a file waits; one that is in none is lost. The files
-are to be those of all nodes, after they have stopped, or a backup that is younger than the log.
+A job that was never delivered and is in such a file is waiting; if it is in none, it is lost. The
+files must be those of all nodes, from after they stopped, or from a backup made after the end of
+the logs.
 """
 
 from collections.abc import Iterator, Sequence
@@ -27,7 +28,7 @@ from disque_trio.spark.datasources.pushdown import STATES
 from disque_trio.spark.files import Location
 from disque_trio.spark.options import batch_of, text
 
-ROWS = 20_000  # in a batch
+ROWS = 20_000  # rows in a record batch
 _DECIDE = DECIDE.format(logs="logs?", nodes=".*") + "$"  # a pattern
 
 _TIME = pa.timestamp("us", tz="UTC")
@@ -35,7 +36,7 @@ _HELD = pa.schema(
     [
         ("job", pa.string()),
         ("queue", pa.string()),
-        ("node", pa.string()),  # null: nothing beside the file says whose it is
+        ("node", pa.string()),  # null: there is no nodes.conf beside the file
         ("file", pa.string()),
         ("state", pa.string()),
         ("repl", pa.int32()),
@@ -51,11 +52,13 @@ TABLE_SCHEMA = pa.schema([*_HELD, ("ended", pa.string()), ("logged", pa.bool_())
 
 
 def held(spark: SparkSession, files: Sequence[Location], jobs: DataFrame) -> DataFrame:
-    """The jobs in append-only files, a row for each node that has one.
+    """The jobs in append-only files, with a row for each node that has the job.
 
     Args:
-        jobs: the table. The column ``logged`` says whether the job is there, ``ended`` how it says
-            that the job did; a node that has died before it noted that has it all the same.
+        files: the files.
+        jobs: the table ``jobs``. The column ``logged`` says whether it has the job, and ``ended``
+            how the job ended according to it; a node that died before it recorded the end still has
+            the job in its file.
 
     Raises:
         AofError: a file is damaged, other than at its end.
@@ -67,7 +70,7 @@ def held(spark: SparkSession, files: Sequence[Location], jobs: DataFrame) -> Dat
 
 
 def held_in(path: Location) -> Iterator[pa.RecordBatch]:
-    """The jobs in one file that were not deleted since. A crash may have cut it off.
+    """The jobs in one file that were not deleted. A crash may have truncated it.
 
     Raises:
         AofError: it is damaged elsewhere.
@@ -100,7 +103,7 @@ def _row(offset: int, data: bytes, path: Location, node: str | None) -> tuple[ob
 
 
 def node_of_aof(path: Location) -> str | None:
-    """The id of the node whose file it is, by the ``nodes.conf`` beside it; None: there is none."""
+    """The id of the node that wrote a file, from the ``nodes.conf`` beside it; None if unknown."""
     try:
         lines = (path.parent / "nodes.conf").read_bytes().decode("utf-8", "replace").splitlines()
     except OSError:
@@ -113,31 +116,32 @@ def node_of_aof(path: Location) -> str | None:
 
 
 def are_all(files: Sequence[Location], nodes: Sequence[str]) -> bool:
-    """Whether these are the files of all ``nodes``, as far as one can tell."""
+    """Whether these are the files of all ``nodes``, as far as is known."""
     known = [node_of_aof(path) for path in files]
     return len(files) >= len(nodes) if None in known else set(nodes) <= set(known)
 
 
 def with_held_jobs(found: DataFrame, held: DataFrame, end: int, all_nodes: bool) -> DataFrame:
-    """Findings, those of jobs that are to be delivered yet with what append-only files say of them.
+    """Findings, changed by what append-only files say about jobs still to be delivered.
 
     Args:
-        found: with the columns of findings. held: see there.
-        end: when the log ends, ms; what had expired by then is held by nobody.
-        all_nodes: ``held`` is of all nodes. Without that no job is called lost. Where the log has
-            gaps none is either: it may have been delivered there.
+        found: rows of the table ``findings``.
+        held: see ``held``.
+        end: when the log ends, ms; jobs that had expired by then are not held.
+        all_nodes: whether ``held`` is complete. If not, no job is called lost. Neither is a job
+            that may have been delivered in a gap of a log.
     """
     alive = held.where((f.col("state") != "acked") & (f.unix_millis("expires") > end))
     waits = alive.select("job").distinct().withColumn("waits", f.lit(True))
     never = f.col("kind").isin(NEVER_DELIVERED, NOT_REQUEUED, NEVER_ACKED, WAITING_LETTER)
     lost = never & f.col("reason").isNull() & f.lit(all_nodes)
-    # That it is in a file does not say that it was not queued again where the log has a gap.
+    # Even if a job is in a file, it may have been queued again in a gap of the log.
     sure = (f.col("kind") != NOT_REQUEUED) | f.col("reason").isNull()
     reason = f.when(never & f.col("waits") & sure, HELD).when(lost, LOST).otherwise(f.col("reason"))
-    # A letter that nobody has waits no more.
+    # A dead letter that no node has is not waiting.
     is_gone = (f.col("kind") == WAITING_LETTER) & (reason == LOST)
     kind = f.when(is_gone, NEVER_DELIVERED).otherwise(f.col("kind"))
-    # Where a file tells, no log has to.
+    # If a file decides, no log is needed for that.
     told = never & f.col("waits") & sure
     logs = f.when(told, f.array().cast("array<string>")).otherwise(f.col("would_decide"))
     detail = f.when(told, f.regexp_replace("detail", _DECIDE, "")).otherwise(f.col("detail"))

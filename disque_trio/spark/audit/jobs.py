@@ -1,7 +1,7 @@
-"""Merges events into jobs: one row for the whole life of a job.
+"""Merges events into jobs: one row for the whole history of a job.
 
-Some of its events make a partial job, partial jobs make a job. Many at a time, with numpy, in
-Spark's workers; this module knows no session.
+Some events of a job make a partial job, and partial jobs make a job. Works on many jobs at a time,
+with numpy, in Spark's workers, without a session.
 """
 
 from collections.abc import Sequence
@@ -64,7 +64,7 @@ JOB_SCHEMA = pa.schema(
         ("group", pa.string()),
         *((name, _TIME) for name in _MOMENTS),
         ("ended", pa.string()),
-        ("complete", pa.bool_()),  # all nodes that had it have forgotten it
+        ("complete", pa.bool_()),  # all nodes that had it have deleted it
         ("wait_ms", pa.int64()),
         ("processing_ms", pa.int64()),
         *((name, pa.int32()) for name in _COUNTS),
@@ -72,7 +72,7 @@ JOB_SCHEMA = pa.schema(
         ("trace", pa.list_(pa.int64())),
     ]
 )
-# What is known of a job from some of its events.
+# What is known about a job from some of its events.
 PARTIAL_SCHEMA = pa.schema(
     [JOB_SCHEMA.field(name) for name in ("id", "queue", *FACTS, "group", "trace")]
 )
@@ -80,10 +80,10 @@ _NEVER = np.iinfo(np.int64).max
 
 
 def fold(rows: pa.Table) -> pa.Table:
-    """One row for each id in ``rows``, which are events (with a column ``event``) or partial jobs
-    (with ``trace``). Facts are the largest known, traces are sorted."""
+    """Merge rows into one for each id. ``rows`` are events (with a column ``event``) or partial
+    jobs (with ``trace``). Takes the largest known value of each fact, and sorts traces."""
     ids = rows.column("id").combine_chunks()
-    if isinstance(ids, pa.ChunkedArray):  # of no chunks
+    if isinstance(ids, pa.ChunkedArray):  # without chunks
         ids = pa.array([], pa.string())
     encoded = ids.dictionary_encode()
     job = encoded.indices.to_numpy()
@@ -109,18 +109,18 @@ def fold(rows: pa.Table) -> pa.Table:
 
 
 def _starts(job: Numbers, count: int) -> Numbers:
-    """Where the rows of each job begin, once they are sorted by it."""
+    """Where the rows of each job begin, if they are sorted by job."""
     counts = np.bincount(job, minlength=count)
     return np.concatenate(([0], np.cumsum(counts)))[:count]
 
 
 def _first_known(values: pa.ChunkedArray, order: Numbers, starts: Numbers) -> pa.Array:
-    """For each group one of the values that are not null, or null; of several the same one, in
-    whatever order they come."""
+    """For each group, one of its values that are not null, or null; of several values always the
+    same one, regardless of their order."""
     encoded = values.combine_chunks().dictionary_encode()
     sorting = pc.sort_indices(encoded.dictionary)
     names = encoded.dictionary.take(sorting)
-    place = np.argsort(sorting.to_numpy())  # of each value among the sorted ones
+    place = np.argsort(sorting.to_numpy())  # rank of each value
     place = np.append(place, len(names))
     places = place[pc.fill_null(encoded.indices, len(names)).to_numpy()][order]
     first = np.minimum.reduceat(places, starts) if len(starts) else places
@@ -128,10 +128,10 @@ def _first_known(values: pa.ChunkedArray, order: Numbers, starts: Numbers) -> pa
 
 
 def jobs_of(partial: pa.Table, nodes: Sequence[str]) -> pa.Table:
-    """Partial jobs that are whole as rows of the table.
+    """Rows of the table ``jobs``, from partial jobs that have all their events.
 
     Args:
-        nodes: ids; a number in a trace is a place there.
+        nodes: ids of nodes; traces have indexes into this list.
     """
     names = pa.array(nodes, pa.string())
     trace = Trace(*tr.flat(partial.column("trace").combine_chunks()))
@@ -143,10 +143,12 @@ def jobs_of(partial: pa.Table, nodes: Sequence[str]) -> pa.Table:
 
 
 class Trace:
-    """The events of many jobs; those of one follow one another, in the order of their times.
+    """The events of many jobs, sorted by job and time.
 
     Args:
-        events: packed. job: of which job each is. starts: where each job begins.
+        events: packed events.
+        job: index of the job of each event.
+        starts: where the events of each job begin.
     """
 
     def __init__(self, events: Numbers, job: Numbers, starts: Numbers) -> None:
@@ -158,7 +160,7 @@ class Trace:
         self._kinds = self._codes - self._codes % 10
 
     def columns(self) -> dict[str, pa.Array]:
-        """All that follows from times and kinds."""
+        """All columns that follow from the times and kinds of events."""
         added = self._first(self._kinds == tr.ADDED)
         replicated = self._first(self._kinds == tr.REPLICATED)
         queued = self._first(self._kinds == tr.QUEUED)
@@ -196,7 +198,7 @@ class Trace:
         forgotten = np.isin(self._kinds, (tr.DELETED, tr.EXPIRED, tr.EVICTED))
         everywhere = self._on(np.ones(len(self.events), bool))
         done = np.minimum(np.minimum(acked, dead), cancelled)
-        alone = (everywhere == 1) & (done != _NEVER)  # such a job ends with the acknowledge
+        alone = (everywhere == 1) & (done != _NEVER)  # such a job ends when it is acknowledged
         columns["complete"] = pa.array((self._on(forgotten) == everywhere) | alone)
         columns["wait_ms"] = _between(queued, first)
         columns["processing_ms"] = _between(processed, acked)
@@ -207,22 +209,22 @@ class Trace:
         return columns
 
     def places(self, kind: int, names: pa.Array) -> pa.Array:
-        """On which nodes each job had an event of ``kind``."""
+        """For each job, the nodes on which it had an event of ``kind``."""
         pairs = self._pairs(self._kinds == kind)
         counts = np.bincount(pairs >> tr.NODE_BITS, minlength=len(self._starts))
         offsets = pa.array(np.concatenate(([0], np.cumsum(counts))), pa.int32())
         return pa.ListArray.from_arrays(offsets, names.take(pa.array(pairs & (tr.MAX_NODES - 1))))
 
     def _on(self, which: np.ndarray) -> Numbers:
-        """On how many nodes each job had one of the events."""
+        """For each job, the number of nodes on which it had one of the events."""
         return np.bincount(self._pairs(which) >> tr.NODE_BITS, minlength=len(self._starts))
 
     def _pairs(self, which: np.ndarray) -> Numbers:
-        """The jobs and nodes of the events, each pair once, as numbers."""
+        """The distinct pairs of job and node of the events, packed into numbers."""
         return np.unique(self._job[which] << tr.NODE_BITS | tr.nodes(self.events[which]))
 
     def _first(self, which: np.ndarray) -> Numbers:
-        """When each job had the first of the events; _NEVER: it had none."""
+        """For each job, the time of the first of the events; _NEVER if it had none."""
         return np.minimum.reduceat(np.where(which, self._times, _NEVER), self._starts)
 
     def _last(self, which: np.ndarray) -> Numbers:
@@ -239,6 +241,6 @@ def _moment(time: Numbers) -> pa.Array:
 
 
 def _between(start: Numbers, end: Numbers) -> pa.Array:
-    """ms from one to the other; clocks of two nodes may say less than nothing."""
+    """ms from ``start`` to ``end``, at least 0, since clocks of nodes may differ."""
     unknown = (start == _NEVER) | (end == _NEVER)
     return pa.array(np.where(unknown, 0, np.maximum(end - start, 0)), pa.int64(), mask=unknown)

@@ -1,8 +1,8 @@
-"""Brings new events into the table of jobs, and the minutes that they change.
+"""Merges new events into the table ``jobs``, and updates the minutes that they change.
 
-Which jobs of the table have got events is looked up by their ids: among those that are open, and
-those of which the last event is not long before the new ones. Older files are looked through only
-for jobs of which no line says when they were made: others cannot be there.
+Jobs of the table that got new events are looked up by their ids: among open jobs, and among those
+whose last event is not long before the new ones. Older files are searched only for jobs whose
+creation time is not in any line: others cannot be there.
 """
 
 from collections.abc import Iterable, Sequence
@@ -39,25 +39,30 @@ from disque_trio.spark.files import Location
 from disque_trio.spark.parquet import read_files
 from disque_trio.spark.segments import PACKING
 
-BUCKET_BYTES = 128 << 20  # of lines, that one task holds the jobs of
-MAX_SMALL = 16  # files of a day before they are put together
-SMALL_BYTES = 4 << 20  # a file of what a bucket holds is larger
-MAX_MINUTE_FILES = 32  # likewise
-SLACK = 3_600_000  # ms by which clocks of nodes may be apart, if nothing is known of them
+BUCKET_BYTES = 128 << 20  # size of the lines whose jobs one task holds
+MAX_SMALL = 16  # small files of a day before they are merged
+SMALL_BYTES = 4 << 20  # a file of a full bucket is larger than this
+MAX_MINUTE_FILES = 32  # files of minutes of a day before they are merged
+SLACK = 3_600_000  # ms that nodes' clocks may be apart, if nothing is known about them
 MOST_CORES = 1 << 16
-MOST_DAYS = 400  # whose depths are written at once
+MOST_DAYS = 400  # days whose depths are written at once
 
 _IDS = pa.schema([JOB_SCHEMA.field("id")])
 _BORN = pa.schema([JOB_SCHEMA.field(name) for name in ("id", "ctime")])
-Named = tuple[str, Part]  # and its day
+Named = tuple[str, Part]  # a day, and a file of it
 
 
 class JobsTable:
-    """The tables of jobs and of minutes of a version in the making.
+    """The tables ``jobs`` and ``queue_minutes`` of a version under construction.
 
     Args:
-        manifest: of the version; says what is in the tables.
-        stamp: how the names of new files begin.
+        manifest: manifest of the version, which lists the files of the tables.
+        stamp: prefix for names of new files.
+
+    Attributes:
+        looked_up: files in which ids were looked up.
+        rewritten: files that were rewritten.
+        counted: files from which minutes were computed.
     """
 
     def __init__(self, spark: SparkSession, store: Store, manifest: Manifest, stamp: str) -> None:
@@ -67,29 +72,29 @@ class JobsTable:
         self._place = stages.Target(store.place(JOBS), stamp)
         self._stamp = stamp
         self._cores = 0
-        self.looked_up: list[str] = []  # files in which ids were looked for
+        self.looked_up: list[str] = []
         self.rewritten: list[str] = []
-        self.counted: list[str] = []  # from which minutes were made
+        self.counted: list[str] = []
 
     def buckets(self, size: int) -> int:
-        """How many, for ``size`` bytes of lines."""
+        """The number of buckets for ``size`` bytes of lines."""
         self._cores = self._cores or cores(self._spark)
         return max(self._cores, -(-size // BUCKET_BYTES))
 
     def partial(self, segments: Sequence[Location], size: int) -> DataFrame:
-        """The partial jobs of some segments that have ``size`` bytes of lines."""
+        """The partial jobs of ``segments``, which have ``size`` bytes of lines."""
         return partial_of_segments(self._spark, segments, self._manifest.nodes, self.buckets(size))
 
     def written(self, segments: Sequence[Location], size: int) -> Written:
-        """Write the jobs of some segments alone."""
+        """Write the jobs of ``segments``, not yet merged with the table."""
         rows = self.partial(segments, size)
         return write_jobs(rows, self._manifest.nodes, self.buckets(size), self._place)
 
     def add(self, new: Written, older: Sequence[Location] = ()) -> None:
-        """Put what was ``written`` into the tables.
+        """Merge what ``written`` returned into the tables.
 
         Args:
-            older: files of jobs of an older program, that are to be in the tables as well.
+            older: files of jobs written by an older version, to be merged as well.
         """
         since = new.seen.first if new.seen.events else 0
         touched = self._touched(new)
@@ -123,10 +128,10 @@ class JobsTable:
     def _parts(self) -> list[Named]:
         return [(day, part) for day, files in self._manifest.days.items() for part in files.jobs]
 
-    # ---- jobs that were there -----------------------------------------------------------------
+    # ---- jobs already in the table ------------------------------------------------------------
 
     def _touched(self, new: Written) -> list[Named]:
-        """The files with jobs that have got events."""
+        """The files with jobs that have new events."""
         parts = self._parts()
         if not parts or not new.parts:
             return []
@@ -135,8 +140,8 @@ class JobsTable:
         near_files = {part.file for _, part in first}
         rest = [named for named in parts if named[1].file not in near_files]
         files = [self._path((day, part)) for day in new.parts for part in new.parts[day]]
-        # All lines that have its ctime have the same one, whatever their node's clock says; a file
-        # that has it is near, too. Files with jobs that lack it are open.
+        # The ctime of a job is the same in all lines, whatever the node's clock, so a file that has
+        # such a job is near, too. Files with jobs that lack it are open.
         made = f.floor(f.col("ctime") / 1_000_000)
         born = f.coalesce(made >= new.seen.first - self._slack(), f.lit(False))
         delta = read_files(self._spark, files, _BORN).select("id", born.alias("born"))
@@ -154,7 +159,7 @@ class JobsTable:
         return [named for named in parts if named[1].file in names]
 
     def _slack(self) -> int:
-        """ms by which the clocks of nodes are apart at most, as far as is known."""
+        """The most ms that the clocks of nodes are apart, as far as is known."""
         ahead = clocks(self._manifest).ahead
         return SLACK + 2 * (max(ahead, default=0) - min(ahead, default=0))
 
@@ -165,8 +170,8 @@ class JobsTable:
     def _merged(
         self, new: Written, touched: Sequence[Named], older: Sequence[Location]
     ) -> tuple[int, Written]:
-        """Write the jobs of the files that are touched once more, with what is new in them.
-        Returns also since when minutes are others."""
+        """Rewrite the jobs of touched files, with their new events. Returns the time (ms) from
+        which on minutes change, and what was written."""
         delta = [self._path((day, part)) for day in new.parts for part in new.parts[day]]
         old = [*map(self._path, touched), *older]
         self.rewritten += [path.name for path in old]
@@ -181,7 +186,7 @@ class JobsTable:
         return merged.since, merged
 
     def put_together(self, before: int) -> None:
-        """Put small files of a day together of which all is over ``before`` a time (ms)."""
+        """Merge small files of a day if all their events are before ``before`` (ms)."""
         before -= 2 * self._slack()
         small: list[Named] = []
         for day, files in self._manifest.days.items():
@@ -202,7 +207,7 @@ class JobsTable:
     # ---- minutes ------------------------------------------------------------------------------
 
     def _count_minutes(self, since: int) -> None:
-        """Make the minutes from ``since`` on (ms) anew."""
+        """Recompute the minutes from ``since`` (ms) on."""
         manifest = self._manifest
         since = max(since, manifest.keep_from)
         files = [self._path(named) for named in self._parts() if named[1].last >= since - SECOND]
@@ -234,7 +239,7 @@ class JobsTable:
                 self._changed(MINUTES, day)
 
     def _kept(self, since: int) -> tuple[Kept, list[Minutes]]:
-        """What there is of minutes before ``since``, and which files of its day stay."""
+        """What is known about minutes before ``since``, and the files of its day that stay."""
         days = self._manifest.days
         first = since - since % DAY
         place = {day: start_of(day) for day in days}
@@ -265,11 +270,11 @@ class JobsTable:
 
 
 def cores(spark: SparkSession) -> int:
-    """Into how many tasks Spark cuts what has no size of its own: as many as it has cores."""
+    """The number of Spark's cores, which is its default number of tasks."""
     tasks = spark.range(MOST_CORES).select(f.spark_partition_id().alias("task"))
     return int(tasks.agg(f.max("task")).collect()[0][0]) + 1
 
 
 def day_name(number: int) -> str:
-    """A day by its number since 1970."""
+    """The name of a day, from its number since 1970."""
     return day_of(number * DAY)

@@ -1,7 +1,7 @@
-"""Judges the jobs of the table: a file of findings for each file of jobs.
+"""Judges the jobs of the table: writes a file of findings for each file of jobs.
 
-What is found about jobs that are over changes only when the rules do, what is known of clocks, or
-of gaps near them. So their files are judged again when that is different, and not otherwise.
+Findings about jobs that are over depend only on the rules, the clocks, and the gaps near them. So
+their files are judged again only if one of these has changed.
 """
 
 import hashlib
@@ -28,8 +28,8 @@ from disque_trio.spark.options import batch_of
 from disque_trio.spark.parquet import parquet_file, write_file
 from disque_trio.spark.segments import grouped
 
-TASK_BYTES = 8 << 20  # of files of jobs, where they are small
-QUIET_MS = 60_000  # so much time without lines need not be noted
+TASK_BYTES = 8 << 20  # size of the files of jobs for a task, if they are small
+QUIET_MS = 60_000  # a shorter time without lines is not recorded
 _SECOND = 1000
 _JUDGED = pa.schema(
     [("part", pa.int64()), ("file", pa.string()), ("counts", pa.string()), ("due", pa.int64())]
@@ -37,7 +37,7 @@ _JUDGED = pa.schema(
 
 
 def clocks(manifest: Manifest) -> Clocks:
-    """The clocks of the nodes that have logs, as all jobs show them, also those of dropped days."""
+    """The clocks of the nodes that have logs, from all jobs, including those of dropped days."""
     parts = [part for day in manifest.days.values() for part in day.jobs]
     rows = [*manifest.copied, *(row for part in parts for row in part.copied)]
     if not manifest.without_logs:
@@ -47,7 +47,7 @@ def clocks(manifest: Manifest) -> Clocks:
 
 
 def logs_of(manifest: Manifest, known: Clocks) -> Logs:
-    """What is known of the logs of all nodes, those without one last."""
+    """What is known about the logs of all nodes; nodes without logs come last."""
     nodes, missing = manifest.nodes, manifest.without_logs
     gaps = gaps_of(manifest.all_ends(), nodes, manifest.segments, manifest.past)
     gaps += [Gap(len(nodes) + place, 0, FOR_EVER) for place in range(len(missing))]
@@ -58,8 +58,8 @@ def logs_of(manifest: Manifest, known: Clocks) -> Logs:
 
 
 def dependence(part: Part, rules: Rules, logs: Logs) -> str:
-    """What the findings of a file of jobs depend on, apart from the jobs: the same text, the same
-    findings. "": on more than can be said, so that they have to be judged each time."""
+    """A digest of everything, besides the jobs, that the findings of a file depend on: if it is the
+    same, so are the findings. "": they depend on the time, and have to be judged every time."""
     highest, lowest = max(logs.offsets, default=0), min(logs.offsets, default=0)
     settled = _SECOND * rules.settled
     margin = 2 * settled + 3 * (highest - lowest) + _SECOND
@@ -67,7 +67,7 @@ def dependence(part: Part, rules: Rules, logs: Logs) -> str:
     if part.open:
         longest = max(part.wait, rules.retries * part.retry, rules.patience)
         if after + _SECOND * longest >= logs.end - margin:
-            return ""  # it may become too late for some of them with time alone
+            return ""  # time alone may turn some of them into findings
         after = FOR_EVER
     until = logs.end - settled - highest
     near, ends = [], []
@@ -85,8 +85,8 @@ def dependence(part: Part, rules: Rules, logs: Logs) -> str:
 
 
 def is_due(old: Manifest, quiet: int) -> bool:
-    """Whether ``quiet`` ms without new lines may change the findings of a version by themselves, or
-    have to be noted because they will do so later."""
+    """Whether ``quiet`` ms without new lines may change the findings of a version, or have to be
+    recorded because they will do so later."""
     parts = (part for day in old.days.values() for part in day.jobs)
     due = min((part.due for part in parts if not part.judged), default=FOR_EVER)
     longer = quiet - old.quiet
@@ -94,11 +94,14 @@ def is_due(old: Manifest, quiet: int) -> bool:
 
 
 class Judge:
-    """Judges what has to be judged in a version.
+    """Judges the files of a version that have to be judged.
 
     Args:
-        manifest: of the version; its files get their findings.
-        stamp: how the names of new files begin.
+        manifest: manifest of the version; its files get their findings.
+        stamp: prefix for names of new files.
+
+    Attributes:
+        judged: number of files judged.
     """
 
     def __init__(
@@ -109,10 +112,10 @@ class Judge:
         self._manifest = manifest
         self._rules = rules
         self._stamp = stamp
-        self.judged = 0  # files
+        self.judged = 0
 
     def judge(self) -> None:
-        """Write the findings that may be others than before."""
+        """Write the findings that may have changed."""
         known = clocks(self._manifest)
         logs = logs_of(self._manifest, known)
         wanted: list[tuple[str, Part]] = []
@@ -169,12 +172,12 @@ class Judge:
 
 
 def counts_of(found: Sequence[Finding]) -> dict[str, int]:
-    """How many there are of each ``kind reason``."""
+    """The number of findings of each ``kind reason``."""
     return dict(Counter(f"{finding.kind} {finding.reason or ''}" for finding in found))
 
 
 def write_findings(found: Sequence[Finding], place: Location, stamp: str) -> str:
-    """Write a file of the table. Returns its name; "": there was nothing to write."""
+    """Write a file of the table ``findings``. Returns its name; "": there was nothing to write."""
     if not found:
         return ""
     ordered = sorted(found, key=lambda one: (one.kind, one.time or 0, one.job or ""))

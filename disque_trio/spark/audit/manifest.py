@@ -1,4 +1,4 @@
-"""What a version of an audit consists of: its inputs, and the files of its tables by day."""
+"""The manifest of a version of an audit: its inputs, and the files of its tables by day."""
 
 import json
 from dataclasses import asdict, dataclass, field, fields
@@ -29,7 +29,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def day_of(time: int) -> str:
-    """The day (UTC) of a time in ms, as it is called in paths: ``2026-11-24``."""
+    """The name of the day (UTC) of a time in ms, as in paths: ``2026-11-24``."""
     return (_EPOCH + timedelta(days=time // DAY)).strftime("%Y-%m-%d")
 
 
@@ -40,20 +40,23 @@ def start_of(day: str) -> int:
 
 @dataclass
 class Part:
-    """A file of the table of jobs, and what follows from it.
+    """A file of the table ``jobs``, and what is derived from it.
 
     Attributes:
-        file: its name. rows, size: jobs and bytes in it.
-        first, last: when the first and the last event of its jobs happened, ms.
-        latest: likewise, or when the last of them was made, if that is later.
-        open: its jobs may go on, or what is found about them may change with time alone.
-        wait, retry: the longest delay or time to live of its jobs, and their longest RETRY, s.
-        copied, heard: the least differences of clocks that its jobs show, ``source, target, ms``:
-            by copies; by what else one node hears of another.
-        judged: what its findings depend on; "": it was not judged, or depends on too much.
-        found: the file of its findings; "": there are none. counts: of each ``kind reason``.
-        due: ms: when the passing of time alone may change the findings, if ``judged`` does not say
-            what they depend on; 0: not known.
+        file: its name.
+        rows, size: number of jobs, and bytes.
+        first, last: times of the first and the last event of its jobs, ms.
+        latest: ``last``, or the time when the last of its jobs was made, if that is later.
+        open: whether its jobs may go on, or time alone may change the findings about them.
+        wait: the longest delay or time to live of its jobs, s.
+        retry: the longest RETRY of its jobs, s.
+        copied: least clock differences from copies, ``source, target, ms``.
+        heard: least clock differences from everything else that one node hears from another.
+        judged: see ``judging.dependence``; "": it was not judged, or depends on the time.
+        found: the file of its findings; "": there are none.
+        counts: number of findings of each ``kind reason``.
+        due: time (ms) from which on time alone may change the findings, if ``judged`` is empty; 0:
+            unknown.
     """
 
     file: str
@@ -75,7 +78,7 @@ class Part:
 
 @dataclass
 class Minutes:
-    """A file of ``queue_minutes``; ``last``: the last of its minutes, ms."""
+    """A file of ``queue_minutes``; ``last`` is its last minute, ms."""
 
     file: str
     last: int
@@ -86,10 +89,9 @@ class Day:
     """The files of one day.
 
     Attributes:
-        jobs, minutes: of these tables.
-        depths: names of files that say how deep the queues were at its end, if not empty; None:
-            nobody knows.
-        shown: findings as append-only files change them, instead of those of ``jobs``.
+        jobs, minutes: files of these tables.
+        depths: names of files with the depths of queues at the end of the day; None: unknown.
+        shown: files of findings as changed by append-only files, instead of those of ``jobs``.
     """
 
     jobs: list[Part] = field(default_factory=list)
@@ -99,7 +101,7 @@ class Day:
 
     @classmethod
     def of(cls, said: dict[str, Any]) -> Self:
-        """That of the manifest."""
+        """Read it from the manifest's JSON."""
         return cls(
             [Part(**part) for part in said["jobs"]],
             [Minutes(**minutes) for minutes in said["minutes"]],
@@ -110,8 +112,8 @@ class Day:
 
 @dataclass
 class TickDay:
-    """The ticks of schedules of one day: the file, that of its findings (""; there are none), and
-    how many there are of each ``kind reason``."""
+    """The ticks of schedules of one day: their file, the file of the findings about them ("": there
+    are none), and the number of findings of each ``kind reason``."""
 
     file: str
     found: str = ""
@@ -120,10 +122,10 @@ class TickDay:
 
 @dataclass
 class Past:
-    """What is left of the segments of a node that are only in days that were dropped.
+    """What is remembered of the segments of a node that were dropped with their days.
 
     Attributes:
-        order: of the last of them; it, and those before it, are not read again.
+        order: ``order_of`` the last of them; it and those before it are not read again.
         gap: when the last gap in them ended, ms; 0: there was none.
     """
 
@@ -136,32 +138,36 @@ class Manifest:
     """The inputs and contents of a version.
 
     Attributes:
-        version: counts from 1; 0: there is none yet.
-        nodes: ids; in traces a node is its place in this list.
-        segments: name of each file that was read, and its bytes; COMPRESSED if it was that.
-        growing: of those that were still written: how many of their bytes were read.
-        parts: numbers of the parts of the jobs table, where an older program wrote it; it had no
-            days.
-        events, dropped: how many are in the logs, and are said to be missing there.
-        unknown: events that this program does not know. damaged: lines that are no events.
+        version: number of the version, from 1; 0: there is none yet.
+        nodes: ids of nodes; traces have indexes into this list.
+        segments: sizes in bytes of the segments that were read, by name; COMPRESSED if compressed.
+        growing: bytes that were read of segments that are still being written, by name.
+        parts: numbers of the parts of the table ``jobs``, if an older version wrote it, which had
+            no days.
+        events: number of events in the logs.
+        dropped: number of events that were dropped, according to the logs.
+        unknown: number of events of kinds that this version does not know.
+        damaged: number of lines that are not events.
         first, last: times of the first and the last event, ms; 0: there is none.
-        quiet: ms after the last event in which the logs were read and had no more.
-        jobs: rows of the jobs table.
-        settings: what the findings depend on.
-        ends: of each segment what its lines say of it, the fields of ``gaps.Ends``.
-        peers: ids of nodes that are named in the logs. gone: ids of nodes that are known to have
-            been taken out for good.
-        aofs: how many append-only files there were.
-        days: the files of the tables, by day. held: those of the table ``held``.
-        clocks: the file with findings about clocks, in the day of the last event; "": none.
-        clock_counts: as ``Part.counts``; shown_counts: of all findings, with append-only files.
-        past: of each node, what is left of segments that were dropped.
-        copied, heard: as those of ``Part``, of days that were dropped.
+        quiet: ms after the last event during which the logs had no further lines.
+        jobs: number of rows of the table ``jobs``.
+        settings: the thresholds of the findings.
+        ends: the fields of ``gaps.Ends`` of each segment, by name.
+        peers: ids of nodes that appear in the logs.
+        gone: ids of nodes that are known to have been removed for good.
+        aofs: number of append-only files that were given.
+        days: the files of the tables, by day.
+        held: the files of the table ``held``.
+        clocks: the file of findings about clocks, in the day of the last event; "": none.
+        clock_counts: as ``Part.counts``, for ``clocks``.
+        shown_counts: as ``Part.counts``, for all findings as changed by append-only files.
+        past: what is remembered of dropped segments, by node.
+        copied, heard: as in ``Part``, for dropped days.
         keep_from: the first day (ms) that is kept; 0: all are.
-        changed: ``table/day`` of what is different in this version.
+        changed: ``table/day`` of everything that differs from the version before.
         clients: what the busiest clients did, see ``audit.clients``.
-        ticks: the files of the ticks of schedules, by the day of these.
-        addresses: of nodes, by their ids, as far as files beside the logs say.
+        ticks: the files of ticks of schedules, by day.
+        addresses: addresses of nodes, by id, as far as files near the logs have them.
     """
 
     version: int = 0
@@ -198,17 +204,17 @@ class Manifest:
 
     @property
     def end(self) -> int:
-        """Up to when it is known what happened, ms, gaps apart."""
+        """The time up to which it is known what happened, except in gaps, ms."""
         return self.last + self.quiet
 
     @property
     def without_logs(self) -> list[str]:
-        """The nodes that are named, and whose logs are not here."""
+        """The nodes that appear in the logs, but whose own logs are not here."""
         return [node for node in self.peers if node not in self.nodes]
 
     @property
     def missing_nodes(self) -> list[str]:
-        """Those of them whose logs should be here."""
+        """Those of ``without_logs`` whose logs should be here."""
         return [node for node in self.without_logs if node not in self.gone]
 
     @property
@@ -223,19 +229,19 @@ class Manifest:
 
     @property
     def missing_and_gone(self) -> list[str]:
-        """Nodes without logs that are known to have been taken out for good."""
+        """Those of ``without_logs`` that are known to have been removed for good."""
         return [node for node in self.without_logs if node in self.gone]
 
     @property
     def silences(self) -> dict[str, Silence]:
-        """What each log that is here does not cover, by node."""
+        """The parts of the time that each log does not cover, by node."""
         gaps = gaps_of(self.all_ends(), self.nodes, self.segments, self.past)
         slack = 1000 * self.settings.get("settled", 0)
         return silences(gaps, self.nodes, self.first, self.last, slack)
 
     @property
     def finding_counts(self) -> dict[str, int]:
-        """Of all findings, as they are shown: of each ``kind reason`` how many."""
+        """The number of findings of each ``kind reason``, as shown."""
         if self.aofs:
             return self.shown_counts
         counts = dict(self.clock_counts)
@@ -249,16 +255,16 @@ class Manifest:
         return counts
 
     def all_ends(self) -> dict[str, Ends]:
-        """``ends`` as what they are."""
+        """``ends`` as objects."""
         return {name: Ends(*said) for name, said in self.ends.items()}
 
     def is_past(self, prefix: str, order: tuple[int, int]) -> bool:
-        """Whether a segment is of a time that was dropped, by how its node begins and its place."""
+        """Whether a segment was dropped, by the prefix of its node's id and its ``order_of``."""
         past = self.past.get(prefix)
         return past is not None and order <= tuple(past.order)
 
     def files(self, table: str) -> dict[str, list[str]]:
-        """The names of the files of a table, by day; HELD_JOBS has none: its day is ""."""
+        """The names of the files of a table, by day; HELD_JOBS has no days, and the key ""."""
         if table == HELD_JOBS:
             return {"": self.held} if self.held else {}
         if table == TICKS:
@@ -286,7 +292,7 @@ class Manifest:
         return found
 
     def own_files(self) -> dict[str, dict[str, set[str]]]:
-        """All files that this version needs, also those that are not shown: by table and day."""
+        """All files that this version needs, by table and day, including those not shown."""
         found = {
             table: {day: set(files) for day, files in self.files(table).items()}
             for table in (JOBS, MINUTES, DEPTHS, HELD_JOBS, TICKS, FINDINGS)
@@ -304,9 +310,9 @@ class Manifest:
         return found
 
     def drop_days(self, keep: int | None) -> bool:
-        """Forget the days that ended more than ``keep`` days before the last event, and the
-        segments that are only in them; None: those that were dropped before, and that segments
-        which came late have made anew. Returns whether there were any."""
+        """Drop the days that ended more than ``keep`` days before the last event, and segments that
+        are entirely in them. None: drop only days dropped before that late segments have brought
+        back. Returns whether anything was dropped."""
         start = self.keep_from
         if keep is not None and self.last > 0:
             start = max(start, start_of(day_of(self.last)) - keep * DAY)
@@ -344,7 +350,8 @@ class Manifest:
                 old.append((order, name))
             if len(old) < 2:
                 continue
-            order, boundary = old.pop()  # what the next one names, and where its gap begins
+            # Keep the last one: the next segment refers to it, and a gap may begin in it.
+            order, boundary = old.pop()
             before = Ends(*self.ends[boundary]).first
             gaps = gaps_of(self.all_ends(), [node], self.segments, self.past)
             gap = max((gap.end for gap in gaps if gap.end < min(FOR_EVER, before + 1)), default=0)
@@ -356,18 +363,18 @@ class Manifest:
         return some
 
     def text(self) -> str:
-        """As it is written."""
+        """The manifest as JSON."""
         return json.dumps(asdict(self), separators=(",", ":")) + "\n"
 
     @classmethod
     def of(cls, text: str) -> Self:
-        """What was written. Raises ValueError or TypeError: it is none."""
+        """Parse a manifest. Raises ValueError or TypeError if it is not one."""
         said = json.loads(text)
         if not isinstance(said, dict):
-            raise TypeError("it is no object")
+            raise TypeError("not a JSON object")
         unknown = sorted(said.keys() - {field.name for field in fields(cls)})
         if unknown:
-            raise ValueError(f"it is of a newer version: {', '.join(unknown)}")
+            raise ValueError(f"written by a newer version: {', '.join(unknown)}")
         days = {name: Day.of(day) for name, day in said.pop("days").items()}
         past = {
             node: Past((old["order"][0], old["order"][1]), old["gap"])
@@ -378,13 +385,13 @@ class Manifest:
 
 
 def prefix_of(name: str) -> str:
-    """How the id of the node begins that gave a segment its name; "": it has another one."""
+    """The prefix of the node's id in the name of a segment; "" if it is another kind of name."""
     pieces = name.split("-")
     return pieces[1] if len(pieces) == 4 and pieces[0] == "events" else ""
 
 
 def least_rows(rows: list[list[int]]) -> list[list[int]]:
-    """Of each source and target the least ms."""
+    """The least ms of each source and target."""
     least: dict[tuple[int, int], int] = {}
     for source, target, ms in rows:
         least[source, target] = min(least.get((source, target), ms), ms)

@@ -1,7 +1,7 @@
 """Writes the table ``queue_minutes``: the minutes in which something has changed.
 
-How deep a queue is follows from the row before. Where the minutes before are in files that stay,
-``depths`` says it: how deep each queue was at the end of each day.
+The depth of a queue follows from the row before. If the rows before are in files that stay, it
+comes from ``depths``: the depth of each queue at the end of each day.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -31,22 +31,22 @@ from disque_trio.spark.options import batch_of
 from disque_trio.spark.parquet import parquet_file, write_file
 
 _TIME = pa.timestamp("us", tz="UTC")
-# Rows on their way into the table: those that are computed, those that are written once more, and
-# those that only say how deep a queue was.
+# Roles of rows on their way into the table: computed, rewritten, or only there for their depth.
 NEW, OLD, BEFORE = range(3)
 _ROLE_SCHEMA = pa.schema([*MINUTE_SCHEMA, ("depth", pa.int64()), ("role", pa.int8())])
 NO_MINUTE = -1
-MOST_FILES = 16  # that one run makes of a day
+MOST_FILES = 16  # the most files of a day that one run writes
 _FILE_SCHEMA = pa.schema([("day", pa.string()), ("file", pa.string()), ("last", pa.int64())])
 
 
 class Kept(NamedTuple):
-    """What is known of the minutes before those that are computed.
+    """What is known about the minutes before those that are computed.
 
     Attributes:
-        rewritten: files of the table with minutes before them and others, which are written once
-            more. others: files of the same day that have only minutes before them.
-        depths: files that say how deep the queues were at the end of the day before.
+        rewritten: files of the table that have both earlier minutes and minutes to compute, and are
+            rewritten.
+        others: files of the same day that have only earlier minutes.
+        depths: files with the depths of queues at the end of an earlier day.
     """
 
     rewritten: Sequence[Location] = ()
@@ -55,10 +55,12 @@ class Kept(NamedTuple):
 
 
 class Target(NamedTuple):
-    """Where the files of the table and of depths are written, and how their names begin.
+    """Where to write the files of the table and of depths.
 
     Attributes:
-        days: those at whose end depths are written, as days since 1970.
+        minutes, depths: directories.
+        stamp: prefix for names of files.
+        days: days, since 1970, at whose end depths are written.
     """
 
     minutes: Location
@@ -75,19 +77,20 @@ def queue_minutes(
     kept: Kept,
     target: Target,
 ) -> Iterator[tuple[str, str, int]]:
-    """Write the minutes from ``since`` on (ms, a whole minute), and how deep the queues are at the
-    end of each day.
+    """Write the minutes from ``since`` on (ms, a whole minute), and the depths of queues at the end
+    of each day.
 
     Args:
-        files: of the table of jobs: all that have an event in these minutes, or the second before.
-        buckets: tasks that bring together what was in one minute.
+        files: files of the table ``jobs``: all that have an event in these minutes, or in the
+            second before.
+        buckets: number of tasks that aggregate minutes.
 
     Returns:
-        Of each file its day, its name and its last minute; NO_MINUTE: it is one of depths.
+        Day, name and last minute of each file; NO_MINUTE for files of depths.
     """
 
     def some(batch: pa.RecordBatch) -> pa.RecordBatch:
-        needed = (since - SECOND) * 1000  # for what was delivered in one second
+        needed = (since - SECOND) * 1000  # for ``most_in_a_second``
         recent = pc.greater_equal(batch.column("last_event").cast(pa.int64()), needed)
         return bucketed(batch.filter(recent), buckets)
 
@@ -132,7 +135,7 @@ def queue_minutes(
 
 
 def with_role(minutes: pa.Table, role: int) -> pa.Table:
-    """Rows that have not got their depth yet, if they are NEW."""
+    """Rows with a role, and with their depth unless they are NEW."""
     count = len(minutes)
     depth = pa.nulls(count, pa.int64())
     if "depth" in minutes.column_names:
@@ -146,7 +149,7 @@ def with_role(minutes: pa.Table, role: int) -> pa.Table:
 
 
 def _kept_rows(table: pa.Table, role: int, since: int) -> pa.Table:
-    """The rows of a file of the table, or of depths (which have no minute), before ``since``."""
+    """The rows before ``since`` of a file of the table, or of depths, which have no minute."""
     if "minute" not in table.column_names:
         minute = pa.array(np.full(len(table), NO_MINUTE, np.int64))
         return with_role(table.append_column("minute", minute), role)
@@ -157,7 +160,7 @@ def _kept_rows(table: pa.Table, role: int, since: int) -> pa.Table:
 
 
 def _write_days(rows: pa.Table, target: Target) -> Iterator[tuple[str, str, int]]:
-    """Write all minutes of some queues."""
+    """Write all minutes of some queues, and their depths at the end of days."""
     rows = with_depth(rows)
     if not len(rows):
         return
@@ -181,8 +184,8 @@ def _write(table: pa.Table, place: Location, day: int, stamp: str) -> tuple[str,
 
 
 def with_depth(rows: pa.Table) -> pa.Table:
-    """The rows of whole queues in order, NEW ones with their depths: that of the row before and
-    what has changed."""
+    """Sort the rows of complete queues, and set the depths of NEW ones: the depth of the row before
+    plus the change."""
     names = rows.column("queue").combine_chunks().dictionary_encode()
     queue = places_of(names)
     minute = rows.column("minute").to_numpy()
@@ -193,16 +196,16 @@ def with_depth(rows: pa.Table) -> pa.Table:
     known = rows.column("depth").is_valid().to_numpy()
     depth = pc.fill_null(rows.column("depth"), 0).to_numpy()
     change = np.where(known, 0, pc.fill_null(rows.column("change"), 0).to_numpy())
-    # A known depth, or the beginning of a queue, is where counting starts.
+    # Counting starts at a known depth, or at the first row of a queue.
     start = known.copy()
     start[0] = True
     start[1:] |= queue[1:] != queue[:-1]
     total = np.cumsum(change)
     at = np.maximum.accumulate(np.where(start, np.arange(len(rows)), 0))
-    # What is before a row that only begins a queue is of another one.
+    # The row before the first row of a queue belongs to another queue.
     base = np.where(known[at], total[at], total[at] - change[at])
     deep = depth[at] + total - base
-    # Within the minute, from its beginning on.
+    # most_depth is relative to the depth at the beginning of the minute.
     most = pc.add(rows.column("most_depth"), pa.array(np.where(known, 0, deep - change)))
     for name, column in (("depth", pa.array(deep)), ("most_depth", most)):
         rows = rows.set_column(rows.column_names.index(name), rows.schema.field(name), column)
@@ -210,7 +213,7 @@ def with_depth(rows: pa.Table) -> pa.Table:
 
 
 def _depths_at(rows: pa.Table, end: int) -> pa.Table:
-    """How deep the queues are that are not empty, at a time (ms); ``rows`` are in order."""
+    """The depths of queues that are not empty, at the time ``end`` (ms). ``rows`` are sorted."""
     rows = rows.filter(pc.less(rows.column("minute"), end))
     queue = places_of(rows.column("queue").combine_chunks().dictionary_encode())
     last = np.ones(len(queue), bool)
@@ -220,7 +223,7 @@ def _depths_at(rows: pa.Table, end: int) -> pa.Table:
 
 
 def _finished(rows: pa.Table) -> pa.Table:
-    """Columns as they are in the table."""
+    """Rows with the columns of the table."""
     delivered = rows.column("delivered")
     some = pc.greater(delivered, 0)
     columns: dict[str, pa.ChunkedArray] = {

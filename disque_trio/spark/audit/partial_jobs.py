@@ -1,8 +1,8 @@
-"""Reads segments into partial jobs: the events of all nodes in a stretch of time, by job.
+"""Reads segments into partial jobs: the events of all nodes within some period, by job.
 
-A task reads the pieces of all nodes of about the same time. So most jobs have all their events in
-one task, and a ninth of the rows goes on from there. This runs in Spark's workers, but for the
-cutting, and knows no session.
+A task reads the pieces of all nodes from about the same time. So most jobs have all their events in
+one task, which passes on only a ninth of the rows. Runs in Spark's workers, except for ``cut``, and
+without a session.
 """
 
 import json
@@ -40,9 +40,8 @@ from disque_trio.spark.segments import (
 )
 
 PIECE_BYTES = 4 << 20
-SLICE_BYTES = 64 << 20  # of lines; a task holds about as much
-
-_COUNTERS = {"additional": "deliveries"}  # called otherwise in a line
+SLICE_BYTES = 64 << 20  # size of the lines for a task, which holds about as much in memory
+_COUNTERS = {"additional": "deliveries"}  # columns that have other names in lines
 _LINES = pa.schema(
     [
         ("time", pa.int64()),
@@ -65,10 +64,12 @@ class Seen(NamedTuple):
     """Counts of the events in some lines.
 
     Attributes:
-        events: lines that are events. first, last: their times, ms; 0 if there are none.
-        dropped: events that the log says are missing. unknown: kinds that this program does not
-            know. strange: events of nodes that are not known. damaged: lines that are no events;
-            they do not count with ``events``.
+        events: events.
+        first, last: times of the first and last event, ms; 0 if there are none.
+        dropped: events that were dropped, according to the log.
+        unknown: events of kinds that this version does not know.
+        strange: events of unknown nodes.
+        damaged: lines that are not events; not included in ``events``.
     """
 
     events: int = 0
@@ -80,7 +81,7 @@ class Seen(NamedTuple):
     damaged: int = 0
 
     def plus(self, other: Self) -> "Seen":
-        """Of both."""
+        """The counts of both."""
         if not self.events or not other.events:
             some = self if self.events else other
             return some._replace(damaged=self.damaged + other.damaged)
@@ -97,13 +98,13 @@ class Seen(NamedTuple):
 
 @dataclass
 class Notes:
-    """What the lines of some pieces say of their segments, and of the cluster.
+    """What the lines of some pieces say about their segments, and about the cluster.
 
     Attributes:
-        peers: ids of nodes that had a part in something.
-        clients: what clients did, see there.
-        stretches: of each piece: path, where it begins, what its lines say.
-        ticks: of schedules.
+        peers: ids of nodes that appear in events.
+        clients: what clients did, see ``audit.clients``.
+        stretches: path, start and summary of each piece.
+        ticks: ticks of schedules.
     """
 
     peers: set[str] = field(default_factory=set)
@@ -112,12 +113,12 @@ class Notes:
     ticks: list[Tick] = field(default_factory=list)
 
     def text(self) -> str:
-        """As tasks return it: a line."""
+        """One line of JSON, which tasks return."""
         clients = busiest(self.clients)
         return json.dumps([sorted(self.peers), self.stretches, clients, self.ticks])
 
     def add(self, texts: str) -> None:
-        """Lines of other tasks."""
+        """Add the lines of other tasks."""
         for text in texts.splitlines():
             peers, stretches, clients, ticks = json.loads(text)
             self.ticks += [Tick(*tick) for tick in ticks]
@@ -126,7 +127,7 @@ class Notes:
             self.stretches += [(path, start, Stretch(*said)) for path, start, said in stretches]
 
     def segments(self) -> dict[str, list[Stretch]]:
-        """The stretches of each segment, by its path, in their order."""
+        """The stretches of each segment in order, by path."""
         found: dict[str, list[Stretch]] = {}
         for path, _, stretch in sorted(self.stretches, key=lambda said: said[:2]):
             found.setdefault(path, []).append(stretch)
@@ -137,21 +138,21 @@ class Notes:
 
 
 def cut(files: Sequence[Location], size: int = SLICE_BYTES) -> list[list[Piece]]:
-    """Slices of about ``size`` bytes of lines; what is in one is of about the same time."""
+    """Cut segments into slices of about ``size`` bytes of lines, each of about the same time."""
     found = [piece for pieces in each(_pieces_with_times, files) for piece in pieces]
     found.sort()
     return grouped(((piece, cost) for _, cost, piece in found), size)
 
 
 def _pieces_with_times(place: Location) -> list[tuple[int, int, Piece]]:
-    """The pieces of a segment: time of the first line, bytes."""
+    """The pieces of a segment, each with the time of its first line and its size in bytes."""
     found: list[tuple[int, int, Piece]] = []
     time = 0
     with opened(place, LOOK) as file:
         for piece, cost in pieces_of(place, PIECE_BYTES):
             if piece.start:
                 file.seek(piece.start)
-                file.readline()  # the rest of one
+                file.readline()  # the rest of a line
             said = event_of(file.readline()).get("time")
             time = said if isinstance(said, int) else time
             found.append((time, cost, piece))
@@ -165,7 +166,7 @@ def read(pieces: Iterable[Piece], nodes: Sequence[str]) -> tuple[pa.Table, Seen,
     """The partial jobs in the lines of some pieces.
 
     Args:
-        nodes: ids; the place of one is its number in traces.
+        nodes: ids of nodes; traces have indexes into this list.
     """
     seen = Seen()
     notes = Notes()
@@ -177,7 +178,7 @@ def read(pieces: Iterable[Piece], nodes: Sequence[str]) -> tuple[pa.Table, Seen,
             time = lines.column("time")
             good = pc.and_(pc.greater_equal(time, 0), pc.less_equal(time, tr.MAX_TIME))
             good = pc.and_(pc.fill_null(good, False), pc.is_valid(lines.column("node")))
-            wrong = len(lines) - (pc.sum(good).as_py() or 0)  # JSON, but no events
+            wrong = len(lines) - (pc.sum(good).as_py() or 0)  # JSON, but not events
             if wrong:
                 lines = lines.filter(good)
             damaged = len(bad) + wrong
@@ -201,7 +202,7 @@ def read(pieces: Iterable[Piece], nodes: Sequence[str]) -> tuple[pa.Table, Seen,
 
 
 def _stretch(times: tr.Numbers, events: pa.DictionaryArray) -> Stretch:
-    """What lines say that are all events."""
+    """The summary of lines that are all events."""
     kinds = events.dictionary.to_pylist()
     codes = pc.fill_null(events.indices, -1).to_numpy()
     if SEGMENT in kinds:
@@ -230,7 +231,7 @@ _ROWS = pa.schema(
 def _rows(
     lines: pa.Table, events: pa.DictionaryArray, nodes: Sequence[str]
 ) -> tuple[pa.Table, Seen]:
-    """Lines as what jobs are made of."""
+    """The rows for ``fold`` from some lines, and their counts."""
     times = lines.column("time").to_numpy()
     places, strange = _numbers(lines.column("node"), {name: i for i, name in enumerate(nodes)})
     reasons = lines.column("reason").combine_chunks().dictionary_encode()
@@ -260,16 +261,16 @@ def _rows(
 
 
 def _numbers(names: pa.ChunkedArray, numbers: dict[str, int]) -> tuple[tr.Numbers, int]:
-    """The number of each name, and how many have none (they get -1)."""
+    """The number of each name (-1 if it has none), and how many have none."""
     encoded = names.combine_chunks().dictionary_encode()
     known = [numbers.get(name, -1) for name in encoded.dictionary.to_pylist()]
-    table = np.array([*known, -1], np.int64)  # the last one is for null
+    table = np.array([*known, -1], np.int64)  # the last element is for null
     result = table[pc.fill_null(encoded.indices, len(known)).to_numpy()]
     return result, int(np.count_nonzero(result < 0))
 
 
 def _codes(events: pa.DictionaryArray, reasons: pa.DictionaryArray) -> tr.Numbers:
-    """The code of each event; -1: it has none."""
+    """The code of each event; -1 if it has none."""
     kinds = [*events.dictionary.to_pylist(), None]
     whys = [*reasons.dictionary.to_pylist(), ""]
     table = np.array(

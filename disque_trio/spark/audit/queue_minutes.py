@@ -1,6 +1,6 @@
 """Aggregates jobs into one row per queue and minute.
 
-A time counts for the minute in which it was over: waiting when a job was delivered first,
+A duration counts for the minute in which it ended: waiting when a job was first delivered,
 processing when it was acknowledged.
 """
 
@@ -31,9 +31,9 @@ _SUM_SCHEMA = pa.schema(
     [("queue", pa.string()), *((name, pa.int64()) for name in ("minute", *COUNTS, "change"))]
 )
 _TIMES = ("wait", "processing")
-_DELIVERED = len(_TIMES)  # the kind of when jobs were delivered: ms since the minute began
-# The kind of when they came into a queue, or were not there any more: twice the ms, and 1 for the
-# latter. Within one ms what came counts before what left.
+_DELIVERED = len(_TIMES)  # kind of the times of deliveries: ms since the beginning of the minute
+# Kind of the times when jobs entered or left a queue: twice the ms, plus 1 for leaving. So within
+# one ms, jobs that enter count before those that leave.
 _MOVED = _DELIVERED + 1
 _TIME_SCHEMA = pa.schema(
     [("queue", pa.string()), ("minute", pa.int64()), ("kind", pa.int64()), ("ms", pa.int64())]
@@ -44,7 +44,7 @@ MINUTE_SCHEMA = pa.schema(
         *_SUM_SCHEMA,
         *((name, pa.float64()) for name in _PERCENTILE_COLUMNS),
         ("most_in_a_second", pa.int64()),
-        ("most_depth", pa.int64()),  # above that at its beginning, until that is known
+        ("most_depth", pa.int64()),  # relative to the depth at the beginning, until that is known
     ]
 )
 _TIME = pa.timestamp("us", tz="UTC")
@@ -77,7 +77,8 @@ _NEVER = np.iinfo(np.int64).max
 
 
 def bucketed(jobs: pa.RecordBatch, buckets: int) -> pa.RecordBatch:
-    """What some jobs say of minutes, a row for each bucket; a minute of a queue is in one."""
+    """The contributions of some jobs to minutes, with a row for each bucket. Each minute of a queue
+    belongs to one bucket."""
     tables = [_placed(sums_of(jobs), buckets), _placed(times_of(jobs), buckets)]
     rows = []
     for bucket in range(buckets):
@@ -90,7 +91,7 @@ def bucketed(jobs: pa.RecordBatch, buckets: int) -> pa.RecordBatch:
 
 
 def _placed(rows: pa.Table, buckets: int) -> tuple[pa.Table, list[int]]:
-    """The rows in the order of their buckets, and where each begins."""
+    """The rows sorted by bucket, and where each bucket begins."""
     queues = rows.column("queue").combine_chunks().dictionary_encode()
     hashes = hashes_of(pc.fill_null(queues.dictionary, ""))
     queue = np.append(hashes, np.uint64(0))[places_of(queues)]
@@ -102,13 +103,13 @@ def _placed(rows: pa.Table, buckets: int) -> tuple[pa.Table, list[int]]:
 
 
 def places_of(values: pa.DictionaryArray) -> Numbers:
-    """The places in the dictionary; that of null is behind the last."""
+    """The indexes into the dictionary; null has the index after the last."""
     places: Numbers = pc.fill_null(values.indices, len(values.dictionary)).to_numpy()
     return places.astype(np.int64)
 
 
 def minutes_of(sums: pa.Table, times: pa.Table) -> pa.Table:
-    """A row for each queue and minute in ``sums`` (as ``sums_of``) and ``times`` (as
+    """A row for each queue and minute, from ``sums`` (see ``sums_of``) and ``times`` (see
     ``times_of``)."""
     counts = (*COUNTS, "change")
     whole = sums.group_by(["queue", "minute"], use_threads=False).aggregate(
@@ -138,10 +139,10 @@ def minutes_of(sums: pa.Table, times: pa.Table) -> pa.Table:
 
 
 def _grouped(minutes: pa.Table, times: pa.Table) -> tuple[Numbers, Numbers, Numbers, Numbers]:
-    """The times of each minute and kind, sorted: the row of the minute and the kind of each group,
-    where it begins, and the times. The row is -1 where in the minute nothing happened: only its
-    times of deliveries can be others than those that are counted in it."""
-    # Queues get numbers that are the same for both tables.
+    """Group the times by minute and kind. Returns the row of the minute, the kind and the start of
+    each group, and the sorted times. The row is -1 if nothing was counted in the minute: it may
+    only have deliveries from the second before it."""
+    # Queues get the same numbers in both tables.
     names = [table.column("queue").combine_chunks() for table in (minutes, times)]
     queues = places_of(pa.concat_arrays(names).dictionary_encode())
     rows = {
@@ -164,7 +165,7 @@ def _grouped(minutes: pa.Table, times: pa.Table) -> tuple[Numbers, Numbers, Numb
 
 
 def _percentile(ms: Numbers, starts: Numbers, counts: Numbers, fraction: float) -> np.ndarray:
-    """Of each group of sorted values the exact percentile, between two values in proportion."""
+    """The exact percentile of each group of sorted values, with linear interpolation."""
     place = fraction * (counts - 1)
     below = np.floor(place).astype(np.int64)
     above = np.ceil(place).astype(np.int64)
@@ -174,21 +175,21 @@ def _percentile(ms: Numbers, starts: Numbers, counts: Numbers, fraction: float) 
 
 
 def _most_in_a_second(ms: Numbers, starts: Numbers, counts: Numbers) -> Numbers:
-    """Of each group of sorted moments of a minute, how many are within a second that ends with one
-    of them, at most. Those below 0 are of the minute before: no second ends with them here."""
+    """For each group of sorted times in a minute, the most that are within one second. Times below
+    0 are from the minute before; a second that ends with one of those does not count here."""
     if not len(starts):
         return starts
     group = np.repeat(np.arange(len(starts)), counts)
     first = np.cumsum(counts) - counts
     moments = ms[np.repeat(starts - first, counts) + np.arange(len(group))]
-    apart = group * (2 * MINUTE) + moments  # no second reaches from one group into the next
+    apart = group * (2 * MINUTE) + moments  # so that no second spans two groups
     within = np.arange(len(apart)) - np.searchsorted(apart, apart - SECOND, "right") + 1
     most: Numbers = np.maximum.reduceat(np.where(moments < 0, 0, within), first)
     return most
 
 
 def _most_risen(moves: Numbers, starts: Numbers, counts: Numbers) -> Numbers:
-    """Of each group of sorted moves how much the depth was above that at its beginning, at most."""
+    """For each group of sorted moves, the greatest rise of the depth above its initial value."""
     if not len(starts):
         return starts
     first = np.cumsum(counts) - counts
@@ -201,8 +202,8 @@ def _most_risen(moves: Numbers, starts: Numbers, counts: Numbers) -> Numbers:
 
 
 def times_of(jobs: pa.RecordBatch) -> pa.Table:
-    """How long some jobs waited, and were processed, in the minute in which that was over; and when
-    they were delivered, in its minute."""
+    """The waiting and processing times of some jobs, in the minutes in which these ended, and the
+    times of deliveries and moves, in their minutes."""
     tables = [_delivered(jobs), _moved(jobs)]
     for kind, (name, over) in enumerate(zip(_TIMES, ("first_delivered", "acked_at"), strict=True)):
         ms = jobs.column(f"{name}_ms")
@@ -215,7 +216,7 @@ def times_of(jobs: pa.RecordBatch) -> pa.Table:
 
 
 def _moved(jobs: pa.RecordBatch) -> pa.Table:
-    """When some jobs came into a queue of a node, or left it."""
+    """The times when jobs entered or left a queue on a node."""
     events, job, _ = tr.flat(jobs.column("trace"))
     (came, at, _), (left, until, _) = _changes(events, job, _ms(jobs.column("ended_at")))
     time = np.concatenate((at, until))
@@ -228,8 +229,8 @@ def _moved(jobs: pa.RecordBatch) -> pa.Table:
 
 
 def _delivered(jobs: pa.RecordBatch) -> pa.Table:
-    """When some jobs were delivered. What is in the last second of a minute is in the next one as
-    well, with a time below 0."""
+    """The times when jobs were delivered. Those in the last second of a minute are in the next
+    minute as well, with a time below 0."""
     events, job, _ = tr.flat(jobs.column("trace"))
     codes = tr.codes(events)
     which = codes - codes % 10 == tr.DELIVERED
@@ -243,8 +244,7 @@ def _delivered(jobs: pa.RecordBatch) -> pa.Table:
 
 
 def sums_of(batch: pa.RecordBatch, width: int = MINUTE) -> pa.Table:
-    """What a batch of jobs adds to the minutes of their queues, or to other steps of ``width``
-    ms."""
+    """The contributions of a batch of jobs to their queues' counts, in steps of ``width`` ms."""
     events, job, _ = tr.flat(batch.column("trace"))
     times = tr.times(events)
     codes = tr.codes(events)
@@ -282,8 +282,8 @@ def sums_of(batch: pa.RecordBatch, width: int = MINUTE) -> pa.Table:
 def _changes(
     events: Numbers, job: Numbers, ended: Numbers
 ) -> Iterator[tuple[Numbers, Numbers, int]]:
-    """When jobs came into a queue of a node, and when they were not there any more. A job that is
-    over is in no queue, also not in that of a node that has died or does not hear."""
+    """The times when jobs entered a queue on a node, and when they left it. A job that is over is
+    in no queue, not even on a node that has died or cannot be reached."""
     codes = tr.codes(events)
     kinds = codes - codes % 10
     enters = kinds == tr.QUEUED
@@ -296,7 +296,7 @@ def _changes(
     before[1:] = inside[:-1] & (place[1:] == place[:-1])
     came = np.flatnonzero(inside & ~before)
     yield job[which[came]], tr.times(events[which[came]]), 1
-    # Each stay ends with the first event that says so, or with the job.
+    # Each stay ends with the first event that ends it, or with the job.
     left = np.full(len(came), _NEVER)
     stay = np.cumsum(inside & ~before) - 1
     went = np.flatnonzero(~inside & before)

@@ -22,18 +22,20 @@ from disque_trio.spark.audit.rules import LOG_GAP
 from disque_trio.spark.audit.trace import Step
 
 _time = attrgetter("time")
-# Why a job that was in a queue comes into one again.
+# Reasons for which a job is queued again.
 BY_CLIENTS: Sequence[str] = (BY_NACK, BY_ENQUEUE, BY_DISCONNECT)
 _AGAIN = (BY_RETRY, BY_REDRIVE, *BY_CLIENTS)
 
 
 class Redeliveries:
-    """The reason of each delivery of one job but the first.
+    """Finds the reason of each delivery of a job after the first.
 
     Args:
-        steps: all that happened to it, in order.
-        tolerance: see ``Rules``. retry: s.
-        gaps: where logs say nothing. no_line: the reason where a line must be missing.
+        steps: all events of the job, in order.
+        tolerance: see ``Rules``.
+        retry: the job's RETRY, s.
+        gaps: periods that the logs do not cover.
+        no_line: the reason to give if a line must be missing.
     """
 
     def __init__(
@@ -46,7 +48,7 @@ class Redeliveries:
         self._no_line = no_line
 
     def deliveries(self) -> Iterator[tuple[Step, str]]:
-        """The deliveries but for the first one, and why each happened."""
+        """Yield the deliveries after the first one, and the reason of each."""
         if sum(step.kind == tr.DELIVERED for step in self._steps) < 2:
             return
         entries = self._entries()
@@ -54,7 +56,7 @@ class Redeliveries:
         first, *others = sorted(roots, key=lambda at: self._steps[at].time)
         near = self._steps[first].time + self._tolerance
         for at in others:
-            # Clocks may not tell which was first, but what came by its adding was.
+            # The clocks may not tell which was first, but a delivery of the added job was.
             if _is_new(roots[at]) and not _is_new(roots[first]) and self._steps[at].time <= near:
                 first = at
         before = self._steps[first]
@@ -65,7 +67,7 @@ class Redeliveries:
                 before = step
 
     def _entries(self) -> "_Entries":
-        """By which entry into a queue the job came to be delivered, or exported, each time."""
+        """Match each delivery and export with the entry into a queue that led to it."""
         waiting: dict[int, list[Step]] = {}
         found = _Entries([], {}, [])
         for at, step in enumerate(self._steps):
@@ -73,7 +75,7 @@ class Redeliveries:
             if step.kind == tr.QUEUED:
                 place = len(here)
                 if step.reason not in BY_CLIENTS:
-                    # Of one ms: what clients put back they had got before.
+                    # Within one ms: clients can only put back what they got before.
                     while place and here[place - 1].time == step.time:
                         if here[place - 1].reason not in BY_CLIENTS:
                             break
@@ -91,7 +93,7 @@ class Redeliveries:
         return found
 
     def _root(self, entries: "_Entries", at: int) -> Step | None:
-        """The entry that a delivery goes back to, over all nodes that gave the job on."""
+        """The entry that a delivery goes back to, across all nodes that passed the job on."""
         entry = entries.delivered[at]
         if entry is None or entry.reason != BY_IMPORT:
             return entry
@@ -112,11 +114,11 @@ class Redeliveries:
         return entry
 
     def _why(self, root: Step | None, step: Step, before: Step, entries: "_Entries") -> str:
-        """Why a job is delivered again in ``step``, which goes back to ``root``, after it was
-        delivered ``before``."""
+        """Why a job was delivered again in ``step``, which goes back to ``root``, after the
+        delivery ``before``."""
         if root is None:
             blind = any(gap.node == step.node for gap in self._gaps)
-            return LOG_GAP if blind else "restart"  # nothing but the node's own files did it
+            return LOG_GAP if blind else "restart"  # only the node's own file can have done it
         if _is_new(root):
             return "partition"  # it was in two queues
         if root.reason == BY_IMPORT:
@@ -131,7 +133,7 @@ class Redeliveries:
             return root.reason or "unknown"
         if root.node != before.node and root.time < before.time:
             return "partition"
-        # A node that hears of the other's queueing waits for a whole retry time.
+        # A node that hears that another one has queued the job waits for a whole retry time.
         soon = root.time - 500 * self._retry
         start = bisect_right(entries.queued, soon, key=_time)
         end = bisect_left(entries.queued, root.time, key=_time)
@@ -142,9 +144,10 @@ class Redeliveries:
 
 
 def _taken(waiting: list[Step], step: Step) -> Step | None:
-    """The entry by which the job was in the queue until ``step``; None: nobody says. It leaves
-    ``waiting``, and so do older ones: a job is in a queue once, so their end is not in the log."""
-    # Of what happened within one ms nobody knows the order; the job may be in the queue again.
+    """The entry by which the job was in the queue until ``step``; None: unknown. Removes it from
+    ``waiting``, and also older ones: a job is in a queue only once, so their end is missing in the
+    log."""
+    # The order of events within one ms is unknown; the job may already be in the queue again.
     count = sum(entry.time < step.time for entry in waiting) or min(len(waiting), 1)
     taken = waiting[count - 1] if count else None
     del waiting[:count]
@@ -152,11 +155,13 @@ def _taken(waiting: list[Step], step: Step) -> Step | None:
 
 
 class _Entries(NamedTuple):
-    """Attributes:
-    queued: entries into queues.
-    delivered: by which entry the job was in the queue at each delivery, the place of which in
-        the steps is the key. None: nobody says.
-    exported: likewise when it was given to another node.
+    """Entries of a job into queues.
+
+    Attributes:
+        queued: all entries.
+        delivered: the entry that led to each delivery, by the delivery's index in the steps; None:
+            unknown.
+        exported: exports to other nodes, with the entry that led to each; None: unknown.
     """
 
     queued: list[Step]
@@ -165,5 +170,5 @@ class _Entries(NamedTuple):
 
 
 def _is_new(entry: Step | None) -> bool:
-    """Whether the job came into the queue because it was added."""
+    """Whether the job entered the queue because it was added."""
     return entry is not None and entry.reason in (BY_ADD, BY_DELAY, BY_DEATH)

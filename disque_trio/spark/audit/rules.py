@@ -17,7 +17,7 @@ DEAD = "dead"
 WAITING_LETTER = "letter-waiting"
 SCHEDULE_MISSED = "schedule-missed"
 SCHEDULE_DOUBLED = "schedule-doubled"
-# Of jobs that nobody has done, as far as the log says, or that nodes have not treated as promised.
+# Kinds for jobs that were not done, according to the logs, or that nodes did not treat as promised.
 SERIOUS = (
     NEVER_DELIVERED,
     NOT_REQUEUED,
@@ -30,16 +30,16 @@ SERIOUS = (
     SCHEDULE_MISSED,
 )
 KINDS = (*SERIOUS, TWICE, SCHEDULE_DOUBLED, POISON, CLOCK_SKEW, DEAD, WAITING_LETTER)
-# What a watch tells of, unless it is told otherwise.
+# The kinds that a watch reports by default.
 TOLD = (*SERIOUS, POISON, CLOCK_SKEW, DEAD)
 
-# Why it may be otherwise than the log says.
+# Reasons why the truth may differ from what the logs show.
 LOG_GAP = "log-gap"
 LOG_END = "log-end"
-LOG_MISSING = "log-missing"  # that of a whole node
-# Of an acknowledge: no node knows the job.
+LOG_MISSING = "log-missing"  # the whole log of a node
+# Reason of an acknowledgement for a job that no node knows.
 UNKNOWN_JOB = "unknown-job"
-# Reasons of what append-only files know more of: a node has it in its file; no node.
+# Reasons from append-only files: a node has the job in its file; no node has it.
 HELD = "held"
 LOST = "lost"
 
@@ -49,13 +49,13 @@ class Rules:
     """The thresholds of the findings.
 
     Attributes:
-        settled: seconds before the end of the log after which a job is not young any more.
-        poison: more NACKs than this.
+        settled: seconds; a job that is younger at the end of the log is not a finding yet.
+        poison: a job with more NACKs than this is a finding.
         skew: ms that the clocks of two nodes may be apart.
-        tolerance: ms by which times of two nodes have to differ to say what was first.
+        tolerance: ms by which the times of two nodes have to differ to tell which was first.
         retries: a job not acknowledged within this many times its RETRY is a finding.
-        patience: seconds from the first delivery after which it is one, instead; 0: ``retries``
-            says so. With RETRY 0: from the delivery.
+        patience: seconds, used instead of ``retries``, from the first delivery (with RETRY 0: from
+            the delivery); 0: use ``retries``.
     """
 
     settled: int = 60
@@ -67,5 +67,5 @@ class Rules:
 
     @property
     def settings(self) -> dict[str, int]:
-        """The thresholds by name, as a manifest keeps them."""
+        """The thresholds by name, as stored in a manifest."""
         return {name: int(value) for name, value in asdict(self).items()}

@@ -1,9 +1,9 @@
-"""Runs the audit: from the event logs of all nodes to tables of jobs, queues and findings.
+"""Runs the audit: turns the event logs of all nodes into tables of jobs, queues and findings.
 
-A run reads the segments that no run before has read, and makes the next version of the tables
-(``store``). What it does grows with the new events: files of jobs that got none stay as they are,
-and so do their findings and the minutes in which nothing new happened. Much that is new is read in
-rounds. What a run has not finished leaves no trace.
+A run reads the segments that no earlier run has read, and makes the next version of the tables
+(``store``). Its work is proportional to the new events: files of jobs without new events stay, and
+so do their findings, and the minutes in which nothing new happened. Large amounts of new events are
+read in rounds. An interrupted run leaves no trace.
 """
 
 from collections import Counter
@@ -38,13 +38,13 @@ from disque_trio.spark.audit.ticks_table import TicksTable
 from disque_trio.spark.audit.trace import MAX_NODES
 from disque_trio.spark.audit.unread import AuditError, NoLogError, Segments
 from disque_trio.spark.datasources.aof import find_files
-from disque_trio.spark.failures import told
+from disque_trio.spark.failures import one_line
 from disque_trio.spark.files import Location, Place, location, settings_of
 from disque_trio.spark.parquet import read_files
 from disque_trio.spark.segments import SegmentError, find_segments, grouped, weight
 from disque_trio.spark.terminal import Reading
 
-ROUND_BYTES = 16 << 30  # of lines that are read at once: what is moved between tasks is bounded
+ROUND_BYTES = 16 << 30  # size of the lines of a round, which bounds what is shuffled between tasks
 _SCHEMAS = {
     JOBS: JOB_SCHEMA,
     MINUTES: MINUTE_SCHEMA,
@@ -58,22 +58,24 @@ class Result:
     """The result of a run.
 
     Attributes:
-        path: of the current version of the tables.
-        segments, events: that were new.
-        jobs: rows of the jobs table.
-        dropped, unknown, damaged: events of all runs that the logs say are missing, that this
-            program does not know; and lines that are no events.
-        findings: how many of each kind. reasons: likewise, of each kind and reason.
-        missing_nodes: ids of nodes that are named in the logs, and have no log here, but for those
-            that are gone.
-        missing_segments: names of segments that are named in others, and are not here or not
-            whole, and how many lines are missing (-1: nobody says).
-        gone: ids of nodes without logs that are known to have been taken out for good.
-        silences: what the logs do not say though they are here, by node.
-        copies: files that are copies of segments under other names; they do not count.
+        path: path of the current version of the tables.
+        segments, events: number of new segments and events.
+        jobs: number of rows of the table ``jobs``.
+        dropped: events of all runs that were dropped, according to the logs.
+        unknown: events of all runs of kinds that this version does not know.
+        damaged: lines of all runs that are not events.
+        findings: number of findings of each kind.
+        reasons: number of findings of each kind and reason.
+        missing_nodes: ids of nodes that appear in the logs, but have no log here and are not in
+            ``gone``.
+        missing_segments: missing or incomplete segments that others refer to, by name, with the
+            number of missing lines (-1: unknown).
+        gone: ids of nodes without logs that are known to have been removed for good.
+        silences: what existing logs do not cover, by node.
+        copies: number of files that are copies of segments under other names, and are ignored.
         last: time of the last event, ms.
-        held, unlogged: jobs that append-only files have, and those of them that the logs do not;
-            None: no such files were given.
+        held: number of jobs in append-only files; None: no such files were given.
+        unlogged: number of those that are not in the logs; None: likewise.
     """
 
     path: Path | Location
@@ -96,22 +98,22 @@ class Result:
 
     @property
     def serious(self) -> int:
-        """How many findings are of jobs that nobody has done, or that nodes have not treated as
-        promised. What waits for its first delivery, as a node's file says, is none of them; of a
-        job that was delivered the file does not say that it is queued again."""
+        """The number of findings about jobs that were not done, or that nodes did not treat as
+        promised. A job that waits for its first delivery, according to a node's append-only file,
+        does not count. For a job that was delivered, the file does not show that it was queued
+        again."""
         waiting = self.reasons[NEVER_DELIVERED, HELD]
         return sum(self.findings[kind] for kind in SERIOUS) - waiting
 
     @property
     def is_partial(self) -> bool:
-        """Whether lines are missing that should be here, or cannot be read: what is in them nobody
-        knows."""
+        """Whether lines that should be here are missing or unreadable."""
         missing = self.missing_nodes or self.missing_segments
         return bool(missing or self.dropped or self.damaged or self.unknown)
 
     @property
     def is_whole(self) -> bool:
-        """Whether the logs say all that happened in their time."""
+        """Whether the logs are complete for the time they cover."""
         return not (self.is_partial or self.gone or self.silences)
 
 
@@ -131,24 +133,25 @@ def audit(
     """Bring the tables in ``output`` up to date with the logs at ``paths``.
 
     Args:
-        paths: directories, with all below them, or files; may have wildcards.
-        output: a directory; is made if it is not there.
-        aofs: append-only files of all nodes, or directories with them; those of another run do not
-            count.
-        gone: ids of nodes that were taken out for good, and whose logs and files nobody has; those
-            of earlier runs count.
-        keep_days: days that ended more than so many days before the last event are dropped from
-            the tables, for good; None: none are.
-        growing: read also what nodes have written to segments that are not closed yet; a later run
-            goes on behind it.
-        quiet: ms since the last lines came, if the logs are growing: when there are none now, jobs
-            are judged as of so long after the last event.
-        progress: is told what is being done.
+        paths: files, or directories that are searched recursively; wildcards are allowed.
+        output: directory for the tables; created if necessary.
+        rules: thresholds of the findings; None: the defaults.
+        aofs: append-only files of all nodes, or directories with them. Files given to earlier runs
+            do not count.
+        gone: ids of nodes that were removed for good, and whose logs and append-only files are
+            lost. Those given to earlier runs still count.
+        keep_days: drop days that ended more than this many days before the last event from the
+            tables, for good; None: keep all.
+        growing: also read segments that are still being written, up to their current end; a later
+            run continues from there.
+        quiet: ms since the last lines arrived, if the logs are growing. If there are no new lines
+            now, jobs are judged as of this long after the last event.
+        progress: called with what is being done.
 
     Raises:
-        FileNotFoundError: nothing is at one of ``paths`` or ``aofs``.
-        StoreError: ``output`` is not what it should be, or another audit is writing there.
-        AuditError: a log is not what it should be.
+        FileNotFoundError: there is nothing at one of ``paths`` or ``aofs``.
+        StoreError: ``output`` is invalid, or another audit is writing to it.
+        AuditError: a log is invalid.
     """
     rules = rules or Rules()
     settings = settings_of(spark)
@@ -167,7 +170,7 @@ def audit(
 
 
 def explain_audit(spark: SparkSession, paths: Sequence[str], output: Place) -> str:
-    """How Spark makes jobs of the segments that are new."""
+    """Spark's plan for turning the new segments into jobs."""
     settings = settings_of(spark)
     found = find_segments(paths, False, settings)
     store = Store(location(output, settings))
@@ -216,11 +219,11 @@ class _Run:
         return self._segments.new[path].name
 
     def wait(self, quiet: int) -> None:
-        """So many ms have gone by without new lines; at least as many as before, if none come."""
+        """``quiet`` ms have passed without new lines, and never less than before if none come."""
         self.manifest.quiet = max(quiet, self._store.manifest.quiet)
 
     def is_needed(self, keep_days: int | None) -> bool:
-        """Whether there is something new, or something else is asked for."""
+        """Whether there is anything new, or other settings are asked for."""
         old, manifest = self._store.manifest, self.manifest
         if self.new or old.aofs or self._aofs or old.parts or old.gone != manifest.gone:
             return True
@@ -263,7 +266,7 @@ class _Run:
         self._store.commit(manifest, _SCHEMAS)
 
     def result(self) -> Result:
-        """What came out of it."""
+        """The result of the run."""
         path = self._store.current
         assert path is not None
         manifest = self._store.manifest
@@ -301,11 +304,11 @@ class _Run:
         except PySparkException as failure:
             if SegmentError.__name__ not in str(failure):
                 raise
-            raise AuditError(told(failure)) from None
+            raise AuditError(one_line(failure)) from None
 
     def _note(self, seen: Seen, notes: Notes) -> None:
         if seen.strange:
-            raise AuditError("a segment has events of other nodes than its first line is of")
+            raise AuditError("a segment has events of a node other than that of its first line")
         manifest = self.manifest
         manifest.peers = sorted(notes.peers.union(manifest.peers))
         TicksTable(self._store, manifest, self._stamp).add(notes.ticks)
@@ -333,7 +336,7 @@ class _Run:
             manifest.last = max(manifest.last, seen.last)
 
     def plan(self) -> str:
-        """That of the biggest part of the work."""
+        """Spark's plan for the biggest part of the work."""
         self._learn_nodes()
         size = sum(map(weight, self.new))
         rows = self._table.partial(self.new, size)
@@ -344,18 +347,18 @@ class _Run:
         return text.getvalue()
 
     def _learn_nodes(self) -> None:
-        """Each segment is one node's: its first line says which."""
+        """Learn the nodes from the first lines of segments; each is written by one node."""
         for path in sorted(self.new):
             head = self._segments.new[path].head
             if head is not None and head.node not in self.manifest.nodes:
                 self.manifest.nodes.append(head.node)
         if len(self.manifest.nodes) > MAX_NODES:
-            raise AuditError(f"events of more than {MAX_NODES} nodes")
+            raise AuditError(f"the logs have more than {MAX_NODES} nodes")
 
     # ---- append-only files --------------------------------------------------------------------
 
     def _hold(self) -> None:
-        """Write what the append-only files have, and the findings with what follows from it."""
+        """Write the jobs in the append-only files, and the findings as changed by them."""
         manifest, store = self.manifest, self._store
         manifest.changed += [f"{FINDINGS}/{day}" for day in manifest.days]
         manifest.changed.append(f"{HELD_JOBS}/")
@@ -384,7 +387,7 @@ class _Run:
             manifest.shown_counts[f"{row['kind']} {row['reason'] or ''}"] = row["count"]
 
     def _found(self) -> DataFrame:
-        """The findings without append-only files."""
+        """The findings as they are without append-only files."""
         manifest = self.manifest
         manifest.aofs, aofs = 0, manifest.aofs
         files = self._store.paths(FINDINGS, manifest)
@@ -396,5 +399,5 @@ class _Run:
 
 
 def rounds(segments: Sequence[Location]) -> list[list[Location]]:
-    """The segments in groups that are read at once, in their order; at least one group."""
+    """The segments in groups for rounds, in order; at least one group."""
     return grouped(((path, weight(path)) for path in segments), ROUND_BYTES) or [[]]

@@ -1,8 +1,8 @@
-"""The work of an audit as stages of Spark: tasks read files and write files themselves, with
-pyarrow; what goes from one stage to the next are a few rows with whole tables in them. So Spark
-divides the work, repeats tasks that failed and moves the tables, and no row goes through the JVM.
+"""The work of an audit as Spark stages. Tasks read and write files themselves, with pyarrow; only a
+few rows, which contain whole tables, pass from one stage to the next. So Spark divides the work,
+repeats failed tasks and shuffles the tables, but no single job or event passes through the JVM.
 
-Partial jobs come together in buckets, by a hash of their ids.
+Partial jobs are shuffled into buckets, by a hash of their ids.
 """
 
 import json
@@ -32,22 +32,22 @@ from disque_trio.spark.options import batch_of
 from disque_trio.spark.parquet import parquet_file, write_file
 from disque_trio.spark.segments import Piece, grouped
 
-ROWS = 100_000  # of a file that are held at once, where rows do not depend on each other
-TASK_BYTES = 8 << 20  # of files of the table, where they are small
+ROWS = 100_000  # rows of a file to hold at a time, if rows do not depend on each other
+TASK_BYTES = 8 << 20  # size of the files of the table for a task, if they are small
 NEVER = np.iinfo(np.int64).max
 _SEEN = [*((name, pa.int64()) for name in Seen._fields), ("notes", pa.string())]
 _BUCKETED = pa.schema(
     [("bucket", pa.int32()), ("partial", pa.binary()), ("old", pa.bool_()), *_SEEN]
 )
 _WRITTEN = pa.schema([*_SEEN, ("since", pa.int64()), ("parts", pa.string())])
-# Others have too many values for a dictionary to be of use.
+# Columns for dictionary encoding; others have too many values.
 _WITH_DICTIONARY = [
     "queue",
     "group",
     "ended",
     *(f"{field.name}.list.element" for field in JOB_SCHEMA if field.type == pa.list_(pa.string())),
 ]
-# What of a job counts for minutes, and when: where one differs, the minutes from then on do.
+# The columns of a job that minutes depend on, and the time from which on a change affects them.
 _COUNTED = {
     "queue": "first_event",
     "wait_ms": "first_delivered",
@@ -59,7 +59,7 @@ _COUNTED = {
 
 
 class Target(NamedTuple):
-    """Where tasks write the jobs: a directory, and how names of files begin."""
+    """Where tasks write files: a directory, and the prefix of names."""
 
     directory: Location
     stamp: str
@@ -67,11 +67,13 @@ class Target(NamedTuple):
 
 @dataclass
 class Written:
-    """What tasks have written, and what was in the lines, if it came from lines.
+    """What tasks have written, and what was in the lines, if they read lines.
 
     Attributes:
-        parts: files, by day. since: the minutes from then on (ms) are different from those of the
-            jobs that were in the table; NEVER: none is.
+        seen, notes: what was in the lines.
+        parts: files, by day.
+        since: time (ms) from which on minutes differ from those of the jobs that were in the table;
+            NEVER: none differ.
     """
 
     seen: Seen = field(default_factory=Seen)
@@ -81,7 +83,7 @@ class Written:
 
 
 def read_jobs(spark: SparkSession, path: Path) -> DataFrame:
-    """The table of jobs at ``path``; there may be none."""
+    """The table ``jobs`` at ``path``; it may be empty."""
     schema = from_arrow_schema(JOB_SCHEMA).add("day", DateType())
     return spark.read.schema(schema).parquet(str(path))
 
@@ -89,7 +91,7 @@ def read_jobs(spark: SparkSession, path: Path) -> DataFrame:
 def partial_of_segments(
     spark: SparkSession, files: Sequence[Location], nodes: Sequence[str], buckets: int
 ) -> DataFrame:
-    """Partial jobs, in buckets, of the events in some segments."""
+    """Partial jobs, in buckets, from the events in some segments."""
     slices = cut(files)
     names = list(nodes)
 
@@ -104,10 +106,10 @@ def partial_of_segments(
 def partial_of_jobs(
     spark: SparkSession, files: Iterable[Location], buckets: int, *, old: bool = True
 ) -> DataFrame:
-    """Jobs of the table, as the partial jobs that they are when there are more events.
+    """Jobs of files as partial jobs, to be merged with further events.
 
     Args:
-        old: they are in the table; otherwise they have come with this run.
+        old: whether they are in the table; otherwise, this run has added them.
     """
     groups = in_groups(files)
 
@@ -122,12 +124,12 @@ def partial_of_jobs(
 
 
 def in_groups(files: Iterable[Location]) -> list[list[Location]]:
-    """Files for one task each: small ones together."""
+    """Groups of files, one for each task; small files share a group."""
     return grouped(((path, path.size()) for path in files), TASK_BYTES)
 
 
 def _partial(jobs: pa.Table) -> pa.Table:
-    """Jobs of the table as partial jobs. Older versions lack columns that were added since."""
+    """Jobs as partial jobs. Files of older versions lack columns that were added later."""
     columns = [
         jobs.column(name) if name in jobs.column_names else pa.nulls(len(jobs))
         for name in PARTIAL_SCHEMA.names
@@ -136,9 +138,8 @@ def _partial(jobs: pa.Table) -> pa.Table:
 
 
 def write_jobs(partial: DataFrame, nodes: Sequence[str], buckets: int, place: Target) -> Written:
-    """Put the partial jobs together and write them, by the day of their last event. Jobs to which
-    nothing can happen any more are in files of their own: most of what later events change is in
-    the others."""
+    """Merge partial jobs and write them, by the day of their last event. Final jobs go into files
+    of their own, since later events mostly change the others."""
     written = Written()
     for row in jobs_written(partial, nodes, buckets, place).collect():
         written.seen = written.seen.plus(Seen(*(row[name] for name in Seen._fields)))
@@ -152,7 +153,7 @@ def write_jobs(partial: DataFrame, nodes: Sequence[str], buckets: int, place: Ta
 def jobs_written(
     partial: DataFrame, nodes: Sequence[str], buckets: int, place: Target
 ) -> DataFrame:
-    """What ``write_jobs`` does, before it is done."""
+    """The lazy DataFrame that ``write_jobs`` executes."""
     names = list(nodes)
 
     def write(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -180,8 +181,8 @@ def jobs_written(
 
 
 def different(before: pa.Table, after: pa.Table) -> int:
-    """From when on (ms) the minutes of some jobs are others ``after`` they got more events; those
-    of the events themselves apart."""
+    """The time (ms) from which on minutes change because jobs got more events, apart from the times
+    of these events themselves; NEVER: none change."""
     place = pc.index_in(before.column("id"), after.column("id").combine_chunks())
     now = after.take(place)
     since = NEVER
@@ -198,17 +199,17 @@ def different(before: pa.Table, after: pa.Table) -> int:
 
 
 def is_final(jobs: pa.Table) -> pa.ChunkedArray:
-    """Whether nothing is to happen to some jobs any more, and time does not change what is found
-    about them: all nodes have forgotten them, and somebody said why. Of those without ``ctime``,
-    which no line has told anew, nobody knows where in time their other lines are."""
+    """For each job, whether nothing can happen to it any more, and time cannot change the findings
+    about it: all nodes have deleted it, for a known reason. Jobs without ``ctime`` are not final,
+    since it is unknown when their other lines were written."""
     ended = jobs.column("ended")
     known = pc.and_(pc.is_valid(ended), pc.fill_null(pc.not_equal(ended, EVICTED), False))
     return pc.and_(pc.and_(jobs.column("complete"), known), pc.is_valid(jobs.column("ctime")))
 
 
 def _write_days(jobs: pa.Table, place: Target, bucket: int) -> Iterator[tuple[str, Part]]:
-    """Write the jobs of a bucket. A file is one of the table when it is in the manifest: those of
-    tasks that failed or ran twice are not."""
+    """Write the jobs of a bucket. A file belongs to the table only once it is in the manifest;
+    files of failed or repeated tasks never are."""
     if not len(jobs):
         return
     last = _ms(jobs.column("last_event"))
@@ -271,7 +272,7 @@ def scan(
     map: Callable[[pa.RecordBatch], pa.RecordBatch],
     schema: pa.Schema,
 ) -> DataFrame:
-    """What ``map`` makes of the jobs in some files, many at a time."""
+    """The results of ``map`` for record batches of the jobs in some files."""
     groups = in_groups(files)
     wanted = list(columns)
 
@@ -286,8 +287,8 @@ def scan(
 
 
 def write_rows(rows: DataFrame, schema: pa.Schema, place: Target) -> list[tuple[str, str]]:
-    """Write the rows of a table that are in no job's file: by ``day``, if they have that column.
-    Returns day and name of each file."""
+    """Write rows to files of a table, by ``day`` if they have that column. Returns the day and the
+    name of each file."""
     found = pa.schema([("day", pa.string()), ("file", pa.string())])
 
     def write(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -317,7 +318,7 @@ def tasks(
     task: Callable[[int], Iterator[pa.RecordBatch]],
     schema: pa.Schema,
 ) -> DataFrame:
-    """The rows of ``count`` tasks, each told its number."""
+    """The rows returned by ``count`` tasks, each of which is passed its number."""
 
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
@@ -331,7 +332,7 @@ def tasks(
 def _bucketed(
     partial: pa.Table, seen: Seen, notes: Notes | None, buckets: int, *, old: bool
 ) -> pa.RecordBatch:
-    """A row for each bucket. What was seen counts with the first of them."""
+    """A row for each bucket. ``seen`` and ``notes`` go into the first one."""
     hashes = hashes_of(partial.column("id").combine_chunks())
     place = (hashes % np.uint64(buckets)).astype(np.int64)
     order = np.argsort(place, kind="stable")
@@ -349,14 +350,14 @@ def _bucketed(
 
 
 def hashes_of(texts: pa.Array) -> npt.NDArray[np.uint64]:
-    """The same for a text in all processes; no null may be among them."""
+    """Hashes of strings, which are the same in all processes. There must be no nulls."""
     objects = texts.to_numpy(zero_copy_only=False)
     hashes: npt.NDArray[np.uint64] = pd.util.hash_array(objects, categorize=False)
     return hashes
 
 
 def packed(table: pa.Table) -> bytes:
-    """A table as it goes from one stage to the next."""
+    """Serialize a table, to pass it to the next stage."""
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, table.schema) as writer:
         writer.write_table(table)
@@ -365,6 +366,6 @@ def packed(table: pa.Table) -> bytes:
 
 
 def unpacked(data: bytes) -> pa.Table:
-    """What was ``packed``."""
+    """Deserialize a table from ``packed``."""
     with pa.ipc.open_stream(data) as reader:
         return reader.read_all()

@@ -1,12 +1,12 @@
-"""The output directory of an audit: files that never change, and a manifest that says which count.
+"""The output directory of an audit: immutable files, and a manifest that lists those in use.
 
-    OUT/manifests/000002.json            the one with the highest number is the current one
+    OUT/manifests/000002.json            the manifest with the highest number is the current one
     OUT/data/jobs/day=2026-11-24/...     the files of the tables, by the day of the last event
     OUT/current -> views/000002          links to the files of the current version
 
-A version is there when its manifest is, which is created at once. ``current`` and ``views`` are
-for those who read the tables by their paths. The version before the current one is kept for who
-still reads it, and so are its files.
+A version exists once its manifest does, which is created atomically. ``current`` and ``views`` are
+for programs that read the tables by path. The version before the current one and its files are kept
+for readers that still use it.
 """
 
 import fcntl
@@ -34,7 +34,7 @@ from disque_trio.spark.parquet import write_file
 
 __all__ = ["COMPRESSED", "Manifest", "Store", "StoreError"]
 
-MANIFEST = "manifest.json"  # of a version of before there were days
+MANIFEST = "manifest.json"  # of old versions, which had no days
 TABLES = (JOBS, MINUTES, FINDINGS, TICKS)
 EMPTY_DAY = "1970-01-01"
 _DIGITS = 6
@@ -42,21 +42,21 @@ _KEPT = 2
 
 
 class StoreError(Exception):
-    """The output directory is invalid; the text says which and why."""
+    """The output directory is invalid; the text says which, and why."""
 
 
 class BusyError(StoreError):
-    """Another audit is writing there."""
+    """Another audit is writing to the directory."""
 
 
 class Store:
     """The output directory of an audit.
 
     Args:
-        directory: is made if it is not there.
+        directory: the directory; ``locked`` creates it if necessary.
 
     Attributes:
-        manifest: of the current version.
+        manifest: manifest of the current version.
     """
 
     def __init__(self, directory: Place) -> None:
@@ -70,8 +70,8 @@ class Store:
 
     @property
     def current(self) -> Path | Location | None:
-        """Where the current version is: a directory with its tables; elsewhere than on this machine
-        the manifest. None: there is none."""
+        """The current version: a directory with its tables, or on remote file systems its manifest;
+        None: there is none."""
         if not self.manifest.version:
             return None
         name = f"{self.manifest.version:0{_DIGITS}}"
@@ -81,7 +81,7 @@ class Store:
 
     @property
     def old_jobs(self) -> list[Location]:
-        """The files of the jobs, where an older program wrote them: it had no days."""
+        """The files of jobs written by an old version, which had no days."""
         if not self.manifest.parts or not isinstance(self.current, Path):
             return []
         return (location(self.current) / "jobs" / "*" / "*.parquet").glob()
@@ -91,7 +91,7 @@ class Store:
         return Path(self.directory.path, "versions")
 
     def load(self) -> None:
-        """Read the manifest again. Raises StoreError."""
+        """Read the manifest again. Raises StoreError if it is invalid."""
         versions = self._versions()
         if versions:
             self.manifest = self._read(versions[-1])
@@ -113,12 +113,12 @@ class Store:
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Nobody else on this machine writes a version meanwhile. Elsewhere it shows when the
-        version is to be committed.
+        """Keep other audits on this machine from writing a version during the block. On remote file
+        systems, a conflict shows up in ``commit``.
 
         Raises:
-            BusyError: somebody does.
-            StoreError: the directory is not what it should be.
+            BusyError: another audit is writing.
+            StoreError: the directory is invalid.
         """
         self.directory.make_directory()
         if self._local is None:
@@ -133,10 +133,10 @@ class Store:
             raise BusyError(f"another audit is writing to {self.directory}") from None
         try:
             if self._pointer.exists() and not self._pointer.is_symlink():
-                raise StoreError(f"{self._pointer} is in the way: it is no link of an audit")
+                raise StoreError(f"{self._pointer} is in the way: it is not a link of an audit")
             self.load()
             if isinstance(self.current, Path) and self._shown() != self.current:
-                self._show(self.manifest)  # the run before died in between
+                self._show(self.manifest)  # the run before died after its commit
                 self._point(self.manifest)
             yield
         finally:
@@ -145,7 +145,7 @@ class Store:
     # ---- files --------------------------------------------------------------------------------
 
     def place(self, table: str, day: str = "") -> Location:
-        """Where the files of a table are, or those of a day of it."""
+        """The directory of a table, or of a day of it."""
         place = self.directory / "data" / table
         return place / f"day={day}" if day else place
 
@@ -156,7 +156,7 @@ class Store:
         return [self.place(table, day) / name for day, names in files for name in names]
 
     def stamp(self) -> str:
-        """How the names of files begin that the next version has."""
+        """A prefix for the names of the next version's files."""
         return f"{self.manifest.version + 1:0{_DIGITS}}-{uuid4().hex[:8]}"
 
     # ---- versions -----------------------------------------------------------------------------
@@ -165,7 +165,8 @@ class Store:
         """Make this the current version.
 
         Args:
-            schemas: of the tables, for files where they have no rows.
+            manifest: manifest of the new version.
+            schemas: schemas of the tables, for empty files.
 
         Raises:
             BusyError: another audit has made a version meanwhile.
@@ -186,7 +187,7 @@ class Store:
         self._tidy(old)
 
     def _put(self, manifest: Manifest) -> None:
-        """Create the file of the manifest, if it is not there."""
+        """Create the file of the manifest. Raises BusyError if it exists."""
         path = self._manifests / f"{manifest.version:0{_DIGITS}}.json"
         if not path.put_new(manifest.text().encode()):
             raise BusyError(f"another audit was writing to {self.directory}")
@@ -205,7 +206,7 @@ class Store:
             directory.sync()
 
     def _tidy(self, old: Manifest) -> None:
-        """Delete what neither this version nor the one before needs."""
+        """Delete files that neither this version nor the one before needs."""
         manifest = self.manifest
         kept = [manifest.own_files(), old.own_files()]
         for place in {*manifest.changed, *old.changed}:
@@ -241,13 +242,13 @@ class Store:
     # ---- views --------------------------------------------------------------------------------
 
     def _shown(self) -> Path | None:
-        """Where ``current`` leads to."""
+        """The target of ``current``."""
         if not self._pointer.is_symlink():
             return None
         return Path(self.directory.path, self._pointer.readlink())
 
     def _show(self, manifest: Manifest) -> None:
-        """Make links to the files of a version. A day that is as before is a link to its links."""
+        """Create links to the files of a version. An unchanged day is a link to its old links."""
         before = self._views / f"{manifest.version - 1:0{_DIGITS}}"
         place = self._views / f"{manifest.version:0{_DIGITS}}"
         shutil.rmtree(place, ignore_errors=True)
@@ -278,7 +279,7 @@ class Store:
                 (place / HELD_JOBS / name).symlink_to(source)
 
     def _point(self, manifest: Manifest) -> None:
-        """Let ``current`` lead to a version."""
+        """Point ``current`` to a version."""
         new = Path(self.directory.path, ".current")
         new.unlink(missing_ok=True)
         new.symlink_to(Path("views") / f"{manifest.version:0{_DIGITS}}")
@@ -286,7 +287,7 @@ class Store:
         self.directory.sync()
 
     def _tidy_views(self, changed: set[str]) -> None:
-        """Delete the links to days that were changed, where no version leads to them."""
+        """Delete the links for changed days that no version uses."""
         for place in changed:
             table, _, day = place.partition("/")
             if table not in TABLES:
@@ -303,7 +304,7 @@ class Store:
 
 
 def read_old(directory: Path) -> Manifest:
-    """The manifest of a version of before there were days. Raises StoreError."""
+    """Read the manifest of an old version, which had no days. Raises StoreError if invalid."""
     path = directory / MANIFEST
     try:
         manifest = Manifest(**json.loads(path.read_text()))
@@ -312,8 +313,8 @@ def read_old(directory: Path) -> Manifest:
     except (ValueError, TypeError) as problem:
         raise StoreError(f"{path}: {problem}") from problem
     if manifest.version < 1:
-        raise StoreError(f"{path}: it is of no version")
-    # It may have had no part, and is of the same kind all the same.
+        raise StoreError(f"{path}: has no version")
+    # Mark it as an old version, even if it had no parts.
     manifest.parts = manifest.parts or [0]
     return manifest
 

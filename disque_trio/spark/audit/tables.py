@@ -1,4 +1,4 @@
-"""Reads the tables of an audit, wherever their files are."""
+"""Reads the tables of an audit, on any file system."""
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
@@ -27,11 +27,11 @@ def table_files(output: Place, name: str) -> list[Location]:
     """The files of a table of the current version of an audit.
 
     Args:
-        output: the directory of the audit. name: ``jobs``, ``queue_minutes``, ``findings``,
-            ``ticks`` or ``held``.
+        output: the audit's directory.
+        name: ``jobs``, ``queue_minutes``, ``findings``, ``ticks`` or ``held``.
 
     Raises:
-        StoreError: there is no audit in the directory ``output``.
+        StoreError: there is no audit in the directory.
     """
     store = Store(output)
     current = store.current
@@ -46,7 +46,7 @@ def read_table(spark: SparkSession, output: Place, name: str) -> DataFrame:
     """A table of the current version of an audit, with the column ``day`` if it has days.
 
     Raises:
-        StoreError: there is no audit in the directory ``output``.
+        StoreError: there is no audit in the directory.
     """
     place = location(output, settings_of(spark))
     base = place / "data" / name

@@ -1,6 +1,6 @@
-"""The ticks of schedules: which added a job, which added none, and which added two.
+"""The ticks of schedules: which of them added a job, none, or more than one.
 
-Nodes say of each tick that they added its job (``ticked``), or that nobody did in time
+For each tick, nodes log that they added its job (``ticked``), or that no node did in time
 (``missed``).
 """
 
@@ -24,7 +24,7 @@ TICK_SCHEMA = pa.schema(
         ("job", pa.string()),
         ("queue", pa.string()),
         ("reason", pa.string()),
-        ("until", _TIME),  # all before that were missed as well
+        ("until", _TIME),  # all ticks before this time were missed as well
         ("node", pa.string()),
         ("time", _TIME),
     ]
@@ -47,7 +47,7 @@ class Tick(NamedTuple):
 
 
 def ticks_of(lines: pa.Table) -> list[Tick]:
-    """The ticks that some lines tell of."""
+    """The ticks in some lines."""
     told = pc.is_in(lines.column("event"), pa.array([TICKED, MISSED]))
     known = pc.and_(pc.is_valid(lines.column("schedule")), pc.is_valid(lines.column("tick")))
     mine = lines.select(_LINE).filter(pc.and_(told, known))
@@ -72,7 +72,7 @@ def ticks_in(table: pa.Table) -> list[Tick]:
 
 
 def tick_findings(ticks: Iterable[Tick]) -> list[Finding]:
-    """The ticks that added no job, or more than one."""
+    """The findings about ticks that added no job, or more than one."""
     groups: dict[tuple[str, int], list[Tick]] = defaultdict(list)
     for tick in sorted(ticks, key=lambda tick: (tick.time, tick.node, tick.job or "")):
         groups[tick.schedule, tick.tick].append(tick)
@@ -82,16 +82,16 @@ def tick_findings(ticks: Iterable[Tick]) -> list[Finding]:
 
 
 def _found(ticks: list[Tick]) -> Finding | None:
-    """What is wrong with a tick of which these lines tell, in the order of their times."""
+    """The finding about one tick, from its lines in the order of time; None: it is fine."""
     first, last = ticks[0], ticks[-1]
     added = [tick for tick in ticks if tick.event == TICKED]
     nodes = sorted({tick.node for tick in ticks})
     if not added:
         more = "" if first.until is None else ", nor for those that followed"
-        detail = f"{first.schedule}: no job was added for this moment{more}"
+        detail = f"{first.schedule}: no job was added for this tick{more}"
         return Finding(SCHEDULE_MISSED, first.reason, None, first.queue, first.tick, nodes, detail)
     jobs = list(dict.fromkeys(tick.job for tick in added if tick.job is not None))
     if len(jobs) < 2:
         return None
-    detail = f"{first.schedule}: {len(jobs)} jobs were added for one moment"
+    detail = f"{first.schedule}: {len(jobs)} jobs were added for one tick"
     return Finding(SCHEDULE_DOUBLED, None, jobs[-1], last.queue, first.tick, nodes, detail)

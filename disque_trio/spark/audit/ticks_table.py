@@ -1,6 +1,6 @@
-"""The table of ticks.
+"""The table ``ticks``.
 
-They are few, so the program itself keeps them, a file for each day; only days of which there are
+There are few ticks, so the driver itself writes them, with one file for each day. Only days with
 new lines are read and judged.
 """
 
@@ -16,10 +16,11 @@ from disque_trio.spark.parquet import parquet_file, write_file
 
 
 class TicksTable:
-    """The table of a version in the making.
+    """The table of a version under construction.
 
     Args:
-        manifest: of the version. stamp: how the names of new files begin.
+        manifest: manifest of the version.
+        stamp: prefix for names of new files.
     """
 
     def __init__(self, store: Store, manifest: Manifest, stamp: str) -> None:
@@ -28,7 +29,7 @@ class TicksTable:
         self._stamp = stamp
 
     def add(self, ticks: Iterable[Tick]) -> None:
-        """Put new ones into the table, and judge their days anew."""
+        """Add ticks to the table, and judge their days again."""
         days: dict[str, list[Tick]] = defaultdict(list)
         for tick in ticks:
             days[day_of(tick.tick)].append(tick)

@@ -1,8 +1,8 @@
-"""The trace of a job: all that happened to it on all nodes, a 64 bit number an event.
+"""The trace of a job: all its events on all nodes, each packed into a 64-bit number.
 
-A number holds the time (ms), the node (its place in the audit's list) and what happened, in this
-order, so that sorted numbers are sorted events. Events of one ms on one node are in the order in
-which they can have happened: a line of the log has no finer time.
+A number has the time (ms), the node (its index in the audit's list) and a code for what happened,
+in this order, so that sorting numbers sorts events. Codes are such that events within one ms on one
+node sort in an order that is possible: lines of the log have no finer time.
 """
 
 from collections.abc import Sequence
@@ -23,7 +23,7 @@ TIME_SHIFT = CODE_BITS + NODE_BITS
 MAX_NODES = 1 << NODE_BITS
 MAX_TIME = (1 << 63 - TIME_SHIFT) - 1  # ms, in the year 2527
 
-# Of an event's code the tens are the kind.
+# The kind of an event is its code rounded down to a multiple of 10.
 ADDED, COPIED, REPLICATED, IMPORTED, NACKED = 10, 20, 30, 40, 50
 QUEUED, DELIVERED, WORKING, EXPORTED, DEQUEUED = 60, 70, 80, 90, 100
 ACKED, EXPIRED, EVICTED, DELETED = 110, 120, 130, 140
@@ -48,8 +48,8 @@ _KINDS: dict[schema.Kind, int] = {
     schema.UPDATED: UPDATED,
     schema.PAUSED: PAUSED,
 }
-# By "kind:reason". The ones of a code are the place of the reason; the number behind the last place
-# is for a line that gives none.
+# Codes by "kind:reason". The last digit of a code is the index of the reason; the number after the
+# last index is for lines without a reason.
 CODES: dict[str, int] = {
     f"{kind}:{reason}": _KINDS[kind] + place
     for kind, reasons in schema.REASONS.items()
@@ -75,15 +75,15 @@ QUEUED_DEATH = code(schema.QUEUED, schema.BY_DEATH)
 DEAD_PEER = code(schema.DEAD, schema.BY_PEER)
 CANCELLED_PEER = code(schema.CANCELLED, schema.BY_PEER)
 
-# The job is done, as somebody said: nobody is to get it any more. By whom a node was told: by a
-# client (or it saw to it itself), or by another node.
+# The job is done, and nobody should get it any more. A node learned that from a client (or did it
+# itself: DONE_HERE), or from another node (DONE_BY_PEER).
 DONE = (ACKED, DEAD, CANCELLED)
 DONE_BY_PEER = (ACKED_PEER, DEAD_PEER, CANCELLED_PEER)
 DONE_HERE = (ACKED, *range(DEAD, DEAD_PEER), CANCELLED)
 
-# How a node gets a job.
+# Events by which a node gets a job.
 BEGINS = (ADDED, COPIED, REPLICATED, IMPORTED)
-# What a node does with a job that is in its queue, so that it is not any more.
+# Events by which a job leaves a node's queue.
 LEAVES = (DELIVERED, EXPORTED, DEQUEUED, *DONE, EXPIRED, EVICTED, DELETED)
 
 
@@ -106,12 +106,13 @@ class Step(NamedTuple):
 def unpack(
     trace: Sequence[int], offsets: Sequence[int] = (), ranks: Sequence[int] = ()
 ) -> list[Step]:
-    """The events of a job in the order of their times.
+    """The events of a job, sorted by time.
 
     Args:
-        offsets: ms that the clock of each node is ahead; their times are corrected by it.
-        ranks: of each node, in which order events of one ms are taken; by its number otherwise,
-            which depends on the run that read its log first.
+        trace: packed events.
+        offsets: ms that each node's clock is ahead, to correct the times.
+        ranks: rank of each node, to order events within one ms; by default the node's index, which
+            depends on which log was read first.
     """
     steps = []
     for number in trace:
@@ -126,7 +127,8 @@ def unpack(
 
 
 def flat(traces: pa.Array) -> tuple[Numbers, Numbers, Numbers]:
-    """The events of many jobs, of which job each is, and where those of each job begin."""
+    """The events of many jobs, the index of each event's job, and where the events of each job
+    begin."""
     lengths = pc.list_value_length(traces).to_numpy()
     job = np.repeat(np.arange(len(traces)), lengths)
     return traces.flatten().to_numpy(), job, np.cumsum(lengths) - lengths
@@ -138,10 +140,10 @@ def times(trace: Numbers) -> Numbers:
 
 
 def nodes(trace: Numbers) -> Numbers:
-    """Where many events happened."""
+    """The nodes of many events."""
     return trace >> CODE_BITS & (MAX_NODES - 1)
 
 
 def codes(trace: Numbers) -> Numbers:
-    """What happened in many events."""
+    """The codes of many events."""
     return trace & (1 << CODE_BITS) - 1

@@ -12,7 +12,7 @@ from disque_trio.spark.segments import OPEN, PACKED, each, grown
 
 
 class AuditError(Exception):
-    """The logs cannot be audited; the text says which and why."""
+    """The logs cannot be audited; the text says which, and why."""
 
 
 class NoLogError(AuditError):
@@ -27,24 +27,25 @@ class Unread(NamedTuple):
 
 
 class Segments:
-    """Those that are there now. A segment is known by its name, wherever it lies, and whether it is
-    compressed or not. If it says another name than its file has, that is a copy, or was renamed.
+    """The segments that exist now. A segment is identified by its name, regardless of its directory
+    and compression. If its header has another name than the file, it was copied or renamed.
 
     Args:
         found: all files.
-        known: those that were read before: their bytes, by name; COMPRESSED if they were that.
-        growing: of those that were still written when they were read: how many bytes were.
-        is_past: whether a segment is of a time that nobody asks for any more, by how its node
-            begins and its place among those of that node. Such are as if they were not there.
+        known: sizes in bytes of the segments that were read before, by name; COMPRESSED if
+            compressed.
+        growing: bytes that were read of segments that were still being written, by name.
+        is_past: whether a segment was dropped, by the prefix of its node's id and its ``order_of``.
+            Such segments are ignored.
 
     Attributes:
-        new: those that were not, or not to their end, by path. sizes: of these, as ``known``, if
-            they are complete.
-        growing: how many bytes will have been read of those that are not.
-        copies: files that are copies of others, under other names.
+        new: segments that were not read, or not to their end, by path.
+        sizes: sizes of these, as in ``known``, if they are complete.
+        growing: bytes that will have been read of incomplete ones, by name.
+        copies: number of files that are copies of others under other names.
 
     Raises:
-        AuditError: a file is not what it was, or two that are not the same have one name.
+        AuditError: a file has changed, or two different files have the same name.
     """
 
     def __init__(
@@ -66,13 +67,13 @@ class Segments:
         asked = [path for path in found if not is_over(_file_name(path))]
         every = zip(each(lambda path: self._called(path, known), asked), asked, strict=True)
         named = [(one, path) for one, path in every if not is_over(one.name)]
-        # What has its own name comes before copies of it.
+        # A file that has the segment's own name comes before copies.
         for one, path in sorted(named, key=lambda one: (one[0].name != _file_name(one[1]), one[1])):
             other = paths.setdefault(one.name, path)
             if other is not path:
                 if other.parent != path.parent and not _is_same(other, path):
-                    raise AuditError(f"two segments have one name: {other} and {path}")
-                # It has just been compressed, or is a copy.
+                    raise AuditError(f"two segments have the same name: {other} and {path}")
+                # The segment has just been compressed, or the file is a copy.
                 self.copies += _file_name(other) != _file_name(path)
                 continue
             before = known.get(one.name)
@@ -82,12 +83,12 @@ class Segments:
             size = _size_of(path)
             if COMPRESSED not in (before, size) and before != size:
                 raise AuditError(
-                    f"{path} had {before} bytes when it was read, and has {size}: it was not"
-                    " complete; an audit into another directory reads all anew"
+                    f"{path} had {before} bytes when it was read, but has {size} now: it was"
+                    " incomplete. To read everything again, audit into another directory"
                 )
 
     def _take(self, path: Location, one: Unread) -> None:
-        """The lines that no run has read."""
+        """Record the lines of a segment that no run has read."""
         start = self.growing.get(one.name, 0)
         lines = grown(path, start) if start or path.name.endswith(OPEN) else path
         if lines is None:
@@ -100,12 +101,12 @@ class Segments:
         size = _size_of(lines)
         self.growing.pop(one.name, None)
         self.sizes[one.name] = size
-        # A machine that lost power may have lost lines that were read.
+        # After a power failure, the file may have lost lines that were read.
         if not 0 <= size < start:
             self.new[lines] = one
 
     def _called(self, path: Location, known: Mapping[str, int]) -> Unread:
-        """What the segment calls itself, or else the file."""
+        """The segment's name from its header, or else the name of its file."""
         name = _file_name(path)
         if name in known:
             return Unread(name, None)
@@ -125,7 +126,7 @@ def _size_of(path: Location) -> int:
 
 
 def _is_same(one: Location, other: Location) -> bool:
-    """Whether both are names of one file, as links give them."""
+    """Whether both are the same file, through links."""
     if one.local is None or other.local is None:
         return one == other
     return one.local.samefile(other.local)

@@ -1,1 +1,1 @@
-"""The commands of ``disque-pipeline``: arguments, checks of them, and what each command runs."""
+"""The commands of ``disque-pipeline``: their arguments, checks of these, and what they run."""

@@ -12,14 +12,14 @@ from disque_trio.spark.defaults import DEFAULT_NODES, FORMATS
 from disque_trio.spark.health import MAX_AGE
 from disque_trio.version import VERSION
 
-# The numbers of ``Rules``: name, the least that it may be, unit, help.
+# The numbers of ``Rules``: name, minimum, unit, help.
 _RULES = (
-    ("settled", 0, "SECONDS", "one that is younger at the end of the log is not lost"),
-    ("poison", 0, "NACKS", "more NACKs than this are a finding"),
+    ("settled", 0, "SECONDS", "jobs younger than this at the end of the log are not findings yet"),
+    ("poison", 0, "NACKS", "a job with more NACKs than this is a finding"),
     ("retries", 1, "N", "a job not acknowledged within N times its RETRY is a finding"),
-    ("patience", 0, "SECONDS", "one not acknowledged so long is one, instead; 0: as --retries"),
-    ("skew", 0, "MS", "so far may clocks be apart"),
-    ("tolerance", 0, "MS", "what two nodes say within this time has no order"),
+    ("patience", 0, "SECONDS", "use this time instead of --retries; 0: use --retries"),
+    ("skew", 0, "MS", "how far the clocks of two nodes may be apart"),
+    ("tolerance", 0, "MS", "events of two nodes closer together than this have no order"),
 )
 
 
@@ -30,47 +30,46 @@ def _number(least: int) -> Callable[[str], int]:
             raise argparse.ArgumentTypeError(f"{text}: expected a number of at least {least}")
         return value
 
-    parse.__name__ = "number"  # for argparse, where it says what was expected
+    parse.__name__ = "number"  # argparse uses it in errors
     return parse
 
 
 def _rate(text: str) -> float:
     value = float(text)
     if not 0 < value < float("inf"):
-        raise argparse.ArgumentTypeError(f"{text}: expected more than 0")
+        raise argparse.ArgumentTypeError(f"{text}: expected a number above 0")
     return value
 
 
 def _place(text: str) -> tuple[str, int]:
-    from disque_trio.spark.client import split_address  # needs hiredis, which takes a while
+    from disque_trio.spark.client import split_address  # imports hiredis, which is slow
 
     host, port = split_address(text if ":" in text else f":{text}")
     return host or "127.0.0.1", port
 
 
 def _given(text: str) -> str:
-    """A path that an unset variable of a shell has not made empty: that would be this directory."""
+    """A path that is not empty: an unset shell variable would otherwise mean this directory."""
     if not text:
-        raise argparse.ArgumentTypeError("expected a path, not nothing")
+        raise argparse.ArgumentTypeError("expected a path, got an empty string")
     return text
 
 
 def _path(text: str) -> Path | str:
-    """A path, or a URI as it is."""
+    """A ``Path``; a URI stays a string."""
     text = _given(text)
     return text if "://" in text or text.startswith("file:") else Path(text)
 
 
 class _Command(argparse.ArgumentParser):
-    """The arguments of one command, which says itself which of them it does not know, and what may
-    have been meant."""
+    """The arguments of one command. It reports unknown ones itself, and suggests known ones."""
 
     def parse_known_args(  # type: ignore[override]
         self, args: Sequence[str] | None = None, namespace: argparse.Namespace | None = None
     ) -> tuple[argparse.Namespace, list[str]]:
         options, unknown = super().parse_known_args(args, namespace)
         if unknown:
-            from difflib import get_close_matches  # takes a while
+            from difflib import get_close_matches  # slow to import
 
             word = unknown[0].partition("=")[0]
             near = get_close_matches(word, self._option_string_actions, 1)
@@ -80,45 +79,56 @@ class _Command(argparse.ArgumentParser):
 
 
 def parser() -> argparse.ArgumentParser:
-    """All commands; the name of the chosen one is in ``command``."""
+    """The parser of all commands; ``command`` is the name of the one chosen."""
     common = _Command(add_help=False)
     where = common.add_mutually_exclusive_group()
     where.add_argument("--master", help="where Spark runs (default: local[*])")
     where.add_argument(
         "--remote",
         metavar="sc://HOST:PORT",
-        help="a server of Spark Connect",
+        help="a Spark Connect server to use",
     )
     common.add_argument(
-        "--conf", action="append", default=[], metavar="NAME=VALUE", help="a setting of Spark"
+        "--conf", action="append", default=[], metavar="NAME=VALUE", help="a Spark setting"
     )
-    common.add_argument("--explain", action="store_true", help="print the plan, and do nothing")
+    common.add_argument("--explain", action="store_true", help="only print Spark's plan")
     cluster = _Command(add_help=False)
-    cluster.add_argument("--nodes", default=DEFAULT_NODES, metavar="HOST:PORT,...")
-    cluster.add_argument("--password", default=os.environ.get("DISQUE_PASSWORD"))
-    cluster.add_argument("--user", metavar="NAME", help="whose password it is")
-    cluster.add_argument("--tls", action="store_true", help="connect by TLS")
+    cluster.add_argument(
+        "--nodes",
+        default=DEFAULT_NODES,
+        metavar="HOST:PORT,...",
+        help="nodes of the cluster (default: %(default)s)",
+    )
+    cluster.add_argument(
+        "--password",
+        default=os.environ.get("DISQUE_PASSWORD"),
+        help="password of the nodes (default: environment variable DISQUE_PASSWORD)",
+    )
+    cluster.add_argument("--user", metavar="NAME", help="the user that the password belongs to")
+    cluster.add_argument("--tls", action="store_true", help="connect with TLS")
     add_certificate_options(cluster.add_argument)
-    whole = argparse.ArgumentParser(prog="disque-pipeline", description="Disque and Spark.")
+    whole = argparse.ArgumentParser(
+        prog="disque-pipeline", description="Audits, archives and replays Disque jobs with Spark."
+    )
     whole.add_argument("--version", action="version", version=f"disque-pipeline {VERSION}")
     commands = whole.add_subparsers(
         required=True, metavar="COMMAND", dest="command", parser_class=_Command
     )
     for name, add_arguments, parents, text in (
-        ("audit", _audit, [common], "event logs of all nodes to tables of jobs and findings"),
-        ("report", _report, [common], "an audit as a page to read"),
-        ("watch", _watch, [common, cluster], "audit logs while they grow, and tell what is new"),
+        ("audit", _audit, [common], "turn nodes' event logs into tables of jobs and findings"),
+        ("report", _report, [common], "write an audit as an HTML page"),
+        ("watch", _watch, [common, cluster], "audit logs as they grow, and report new findings"),
         ("archive", _archive, [common, cluster], "stream queues into a table"),
-        ("replay", _replay, [common, cluster], "add jobs again that a filter chooses"),
+        ("replay", _replay, [common, cluster], "add jobs again, chosen by a filter"),
         ("compact", _compact, [], "merge an archive's small files, and drop old days"),
-        ("health", _health, [], "say how an archive or a watch is, from its health file"),
+        ("health", _health, [], "check an archive or a watch by its health file"),
     ):
         add_arguments(commands.add_parser(name, parents=parents, help=text))
     return whole
 
 
 def _audit(command: argparse.ArgumentParser) -> None:
-    command.add_argument("log", nargs="+", type=_given, help="directories or files of event logs")
+    command.add_argument("log", nargs="+", type=_given, help="event logs: directories or files")
     command.add_argument("--output", type=_path, required=True, help="directory for the tables")
     command.add_argument(
         "--aof",
@@ -127,15 +137,15 @@ def _audit(command: argparse.ArgumentParser) -> None:
         default=[],
         action="extend",
         metavar="FILE",
-        help="append-only files of all nodes, or directories: what is in none of them is lost",
+        help="append-only files of all nodes, or directories: jobs in none of them are lost",
     )
     _add_judging(command)
     command.add_argument(
         "--check",
         dest="check_findings",
         action="store_true",
-        help="exit status 3 if jobs were lost, not done, or delivered after their ack, or logs are"
-        " missing",
+        help="exit with status 3 if jobs were lost, not done, or delivered after their ack, or if"
+        " logs are missing",
     )
 
 
@@ -144,37 +154,40 @@ def _add_restarts(command: argparse.ArgumentParser, what: str) -> None:
         "--max-restarts",
         type=_number(0),
         metavar="N",
-        help=f"end when {what} failed once more than this (default: go on)",
+        help=f"exit when {what} failed more than N times (default: never)",
     )
 
 
 def _add_looking_after(command: argparse.ArgumentParser) -> None:
-    """For those who look after what runs without end."""
+    """Add the arguments for monitoring a command that runs forever."""
     command.add_argument(
-        "--health-file", type=Path, metavar="FILE", help="keep there how it is, for health"
+        "--health-file",
+        type=Path,
+        metavar="FILE",
+        help="write the state to this file, for 'health'",
     )
     command.add_argument(
         "--metrics",
         type=_place,
         metavar="[HOST:]PORT",
-        help="serve /metrics for Prometheus there (host: 127.0.0.1)",
+        help="serve /metrics for Prometheus at this address (default host: 127.0.0.1)",
     )
 
 
 def _add_judging(command: argparse.ArgumentParser) -> None:
-    """What an audit goes by, and what it keeps."""
+    """Add the arguments for the rules of an audit, and for how long it keeps days."""
     command.add_argument(
         "--without",
         action="append",
         default=[],
         metavar="NODE",
-        help="id of a node that was taken out for good: its log and file are not missing",
+        help="id of a node that was removed for good: its log and append-only file need not exist",
     )
     command.add_argument(
         "--keep-days",
         type=_number(1),
         metavar="N",
-        help="drop the days that ended more than N days before the last event (default: none)",
+        help="drop the days that ended more than N days before the last event (default: never)",
     )
     rules = Rules()
     for name, least, unit, text in _RULES:
@@ -188,33 +201,35 @@ def _add_judging(command: argparse.ArgumentParser) -> None:
 
 
 def _watch(command: argparse.ArgumentParser) -> None:
-    command.add_argument("log", nargs="+", type=_given, help="directories or files of event logs")
+    command.add_argument("log", nargs="+", type=_given, help="event logs: directories or files")
     command.add_argument("--output", type=_path, required=True, help="directory for the tables")
-    command.add_argument("--html", type=_path, metavar="PAGE", help="write the report there")
-    command.add_argument("--webhook", metavar="URL", help="post what is new there, as JSON")
+    command.add_argument("--html", type=_path, metavar="PAGE", help="write the report to this file")
+    command.add_argument("--webhook", metavar="URL", help="post new findings to this URL, as JSON")
     command.add_argument(
         "--webhook-header",
         action="append",
         default=[],
         metavar="'NAME: VALUE'",
-        help="a header for it; may be repeated",
+        help="an HTTP header for the webhook; may be repeated",
     )
-    command.add_argument("--to-queue", metavar="QUEUE", help="add what is new as jobs there")
+    command.add_argument(
+        "--to-queue", metavar="QUEUE", help="add new findings to this queue, as jobs"
+    )
     command.add_argument(
         "--tell",
         action="append",
         choices=KINDS,
         metavar="KIND",
-        help=f"kinds of findings to tell of; may be repeated (default: {', '.join(TOLD)})",
+        help=f"a kind of finding to report; may be repeated (default: {', '.join(TOLD)})",
     )
     command.add_argument(
         "--every",
         type=_number(1),
         default=15,
         metavar="SECONDS",
-        help="from one look to the next (default: %(default)s)",
+        help="time between looks (default: %(default)s)",
     )
-    command.add_argument("--looks", type=_number(1), metavar="N", help="end after so many")
+    command.add_argument("--looks", type=_number(1), metavar="N", help="end after N looks")
     _add_restarts(command, "looking has")
     _add_looking_after(command)
     _add_judging(command)
@@ -222,18 +237,22 @@ def _watch(command: argparse.ArgumentParser) -> None:
 
 def _report(command: argparse.ArgumentParser) -> None:
     command.add_argument("audit", type=_path, help="the output directory of an audit")
-    command.add_argument("--html", type=_path, help="the page (default: report.html in it)")
-    command.add_argument("--json", type=_path, help="the same as JSON (default: report.json in it)")
+    command.add_argument("--html", type=_path, help="the page (default: report.html in the audit)")
+    command.add_argument(
+        "--json", type=_path, help="the numbers as JSON (default: report.json in the audit)"
+    )
     command.add_argument(
         "--before",
         type=_path,
         metavar="JSON",
-        help="the JSON of an earlier report, to compare with (default: what --json replaces)",
+        help="JSON of an earlier report, to compare with (default: the file that --json replaces)",
     )
 
 
 def _archive(command: argparse.ArgumentParser) -> None:
-    command.add_argument("--queue", action="append", required=True, help="may be repeated")
+    command.add_argument(
+        "--queue", action="append", required=True, help="a queue to archive; may be repeated"
+    )
     command.add_argument(
         "--output", type=_given, required=True, help="directory of the table, or its URI"
     )
@@ -241,57 +260,80 @@ def _archive(command: argparse.ArgumentParser) -> None:
         "--checkpoint",
         type=_given,
         metavar="DIR",
-        help="of the stream (default: beside a local table)",
+        help="checkpoint of the stream (default: with the table, if that is local)",
     )
     command.add_argument(
         "--lease-directory",
         type=_given,
         metavar="DIR",
-        help="of the stream (default: beside a local table; else leases are kept in Disque)",
+        help="leases of the stream (default: with the table, if that is local; otherwise in"
+        " Disque)",
     )
-    command.add_argument("--format", choices=FORMATS, default=FORMATS[0], help="of the table")
+    command.add_argument("--format", choices=FORMATS, default=FORMATS[0], help="the table's format")
     command.add_argument(
-        "--body", metavar="json:SCHEMA|text", help="decode bodies into a column, value"
+        "--body", metavar="json:SCHEMA|text", help="decode bodies into the column 'value'"
     )
     command.add_argument(
-        "--drop-body", action="store_true", help="leave bodies out that were decoded"
+        "--drop-body", action="store_true", help="do not keep the bytes of decoded bodies"
     )
     _iceberg(command)
     command.add_argument(
-        "--iceberg-table", metavar="NAMESPACE.NAME", help="its name (default: disque.archive)"
+        "--iceberg-table", metavar="NAMESPACE.NAME", help="table name (default: disque.archive)"
     )
-    command.add_argument("--available-now", action="store_true", help="end when all is archived")
     command.add_argument(
-        "--seconds", type=_number(0), default=10, help="between batches (default: %(default)s)"
+        "--available-now", action="store_true", help="end when all queued jobs are archived"
+    )
+    command.add_argument(
+        "--seconds",
+        type=_number(0),
+        default=10,
+        help="time from one batch to the next (default: %(default)s)",
     )
     _add_restarts(command, "the stream has")
-    command.add_argument("--max-jobs", type=_number(1), help="in a batch")
+    command.add_argument("--max-jobs", type=_number(1), help="the most jobs in a batch")
     _add_looking_after(command)
     command.add_argument(
-        "--option", action="append", default=[], metavar="NAME=VALUE", help="of the source disque"
+        "--option",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="an option of the data source disque",
     )
 
 
 def _replay(command: argparse.ArgumentParser) -> None:
-    command.add_argument("--archive", type=_given, help="a table of archive, for the bodies")
+    command.add_argument("--archive", type=_given, help="archive to take bodies from")
     _iceberg(command)
     command.add_argument(
-        "--aof", type=_given, action="append", default=[], help="append-only files, likewise"
+        "--aof",
+        type=_given,
+        action="append",
+        default=[],
+        help="append-only files to take bodies from",
     )
-    command.add_argument("--audit", type=_path, help="choose among the jobs of an audit")
+    command.add_argument("--audit", type=_path, help="choose among the jobs of this audit")
     command.add_argument(
         "--where",
         default="true",
         metavar="SQL",
-        help="which jobs, as \"array_contains(findings, 'never-delivered')\"",
+        help="filter for jobs, such as \"array_contains(findings, 'never-delivered')\"",
     )
-    command.add_argument("--limit", type=_number(0), help="at most so many jobs")
+    command.add_argument("--limit", type=_number(0), help="add at most this many jobs")
     command.add_argument("--dry-run", action="store_true", help="only say what would be added")
-    command.add_argument("--rate", type=_rate, metavar="JOBS", help="a second at most")
-    command.add_argument("--done", type=_path, metavar="FILE", help="note there what was added")
-    command.add_argument("--to-queue", metavar="QUEUE", help="instead of the one they had")
+    command.add_argument(
+        "--rate", type=_rate, metavar="JOBS", help="add at most this many jobs per second"
+    )
+    command.add_argument(
+        "--done",
+        type=_path,
+        metavar="FILE",
+        help="record added jobs in this file, and skip those already in it",
+    )
+    command.add_argument(
+        "--to-queue", metavar="QUEUE", help="add the jobs to this queue instead of their own"
+    )
     for name in ("delay", "retry", "ttl", "replicate"):
-        command.add_argument(f"--{name}", type=_number(0), help="for ADDJOB")
+        command.add_argument(f"--{name}", type=_number(0), help="option of ADDJOB")
 
 
 def _health(command: argparse.ArgumentParser) -> None:
@@ -300,7 +342,8 @@ def _health(command: argparse.ArgumentParser) -> None:
         "--max-age",
         type=_number(1),
         metavar="SECONDS",
-        help=f"within which there was a sign of life (default: {MAX_AGE}; none for what is done)",
+        help="fail if the last sign of life is older"
+        f" (default: {MAX_AGE}, but no limit for a command that is done)",
     )
 
 
@@ -310,28 +353,29 @@ def _iceberg(command: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="NAME=VALUE",
-        help="a property of the catalog, as uri=https://... (default: a file in the directory)",
+        help="a property of the Iceberg catalog, such as uri=https://..."
+        " (default: a file in the table's directory)",
     )
 
 
 _SIZE = re.compile(r"([0-9]+)(?:([KMG])I?)?B?", re.IGNORECASE)
 _PERIOD = re.compile(r"([0-9]+)([smhd]?)")
 _SIZES = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
-_LONGEST = 36500 * 86400  # s: clocks and dates have an end
+_LONGEST = 36500 * 86400  # s; dates have a limit
 _PERIODS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}
 
 
 def _size(text: str) -> int:
     found = _SIZE.fullmatch(text)
     if found is None or not int(found[1]):
-        raise argparse.ArgumentTypeError(f"{text}: expected bytes, as 64MB")
+        raise argparse.ArgumentTypeError(f"{text}: expected bytes, such as 64MB")
     return int(found[1]) * _SIZES[(found[2] or "").upper()]
 
 
 def _period(text: str) -> int:
     found = _PERIOD.fullmatch(text)
     if found is None:
-        raise argparse.ArgumentTypeError(f"{text}: expected a time, as 90s, 30m, 1h, 7d")
+        raise argparse.ArgumentTypeError(f"{text}: expected a time, such as 90s, 30m, 1h, 7d")
     seconds = int(found[1]) * _PERIODS[found[2]]
     if seconds > _LONGEST:
         raise argparse.ArgumentTypeError(f"{text}: expected at most 36500d")
@@ -339,40 +383,43 @@ def _period(text: str) -> int:
 
 
 def _compact(command: argparse.ArgumentParser) -> None:
-    command.add_argument("table", type=_given, help="the --output of an archive")
+    command.add_argument("table", type=_given, help="the archive (its --output)")
     command.add_argument(
         "--older-than",
         type=_period,
         default="1h",
         metavar="TIME",
-        help="leave younger files alone (default: %(default)s)",
+        help="leave younger Parquet files alone (default: %(default)s)",
     )
     command.add_argument(
         "--target-size",
         type=_size,
         default="128MB",
         metavar="BYTES",
-        help="of the new files (default: %(default)s)",
+        help="size of the merged files (default: %(default)s)",
     )
     command.add_argument(
-        "--keep-days", type=_number(1), metavar="N", help="remove days that ended N days ago"
+        "--keep-days",
+        type=_number(1),
+        metavar="N",
+        help="remove days that ended N or more days ago",
     )
     command.add_argument(
-        "--deduplicate", action="store_true", help="drop jobs that a new file would have twice"
+        "--deduplicate", action="store_true", help="drop duplicates within each merged file"
     )
     command.add_argument(
         "--grace",
         type=_period,
         default="60s",
         metavar="TIME",
-        help="replaced Parquet files stay so long, for readers (default: %(default)s)",
+        help="how long replaced Parquet files stay, for readers (default: %(default)s)",
     )
     command.add_argument(
         "--keep-history",
         type=_period,
         default="7d",
         metavar="TIME",
-        help="versions of Delta and Iceberg tables stay so long (default: %(default)s)",
+        help="how long old versions of Delta and Iceberg tables stay (default: %(default)s)",
     )
     command.add_argument("--dry-run", action="store_true", help="only say what would be done")
     command.add_argument(
@@ -380,6 +427,6 @@ def _compact(command: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="NAME=VALUE",
-        help="a setting of a file system, as spark.hadoop.fs.s3a.endpoint=URL",
+        help="a setting of a file system, such as spark.hadoop.fs.s3a.endpoint=URL",
     )
     _iceberg(command)

@@ -1,4 +1,4 @@
-"""Reads the schema that ``archive --body`` names, in the ways that users of Spark have it."""
+"""Reads the schema of ``archive --body``, in the forms that Spark users have."""
 
 import json
 
@@ -8,14 +8,15 @@ from disque_trio.spark.files import location
 
 
 def columns_of(text: str) -> str:
-    """The columns, as they stand between ``STRUCT<`` and ``>`` in Spark's SQL.
+    """The columns, in the form that they have between ``STRUCT<`` and ``>`` in Spark SQL.
 
     Args:
-        text: the same; or all of ``STRUCT<...>``; or the JSON of a ``StructType``; or ``@`` and a
-            file with one of these.
+        text: columns in that form, a whole ``STRUCT<...>``, the JSON of a ``StructType``, or ``@``
+            and the path of a file that contains one of these.
 
     Raises:
-        OSError: the file cannot be read. ValueError: it is no text, or the JSON is no schema.
+        OSError: the file cannot be read.
+        ValueError: the file is not UTF-8, the JSON is not a schema, or there are no columns.
     """
     if text.startswith("@"):
         place = location(text[1:])
@@ -28,7 +29,7 @@ def columns_of(text: str) -> str:
         try:
             text = _sql(StructType.fromJson(json.loads(text)))
         except (ValueError, KeyError, TypeError, AttributeError) as problem:
-            raise ValueError(f"no schema of Spark: {type(problem).__name__}: {problem}") from None
+            raise ValueError(f"not a Spark schema: {type(problem).__name__}: {problem}") from None
     if text[:7].upper() == "STRUCT<" and text.endswith(">"):
         text = text[7:-1].strip()
     if not text:
@@ -37,7 +38,7 @@ def columns_of(text: str) -> str:
 
 
 def _sql(kind: DataType) -> str:
-    """The type in Spark's SQL; names may be any."""
+    """A type in Spark SQL, with quoted names."""
     if isinstance(kind, StructType):
         names = ("`{}`".format(field.name.replace("`", "``")) for field in kind)
         types = (_sql(field.dataType) for field in kind)

@@ -30,11 +30,11 @@ from disque_trio.spark.segments import find_segments
 
 WAIT_SECONDS = LOCK_SECONDS
 _MASTERS = ("local", "spark://", "k8s://", "yarn")
-_PATTERN = re.compile(r"[][{}*?\\]")  # Spark takes paths with these for patterns
+_PATTERN = re.compile(r"[][{}*?\\]")  # Spark treats paths with these characters as patterns
 _OWN = ("leasedirectory", "checkpointlocation", "path", "nodes", "queue", "queues")
 _NULL_PARTITION = "__HIVE_DEFAULT_PARTITION__"
 _NODE = re.compile("[0-9a-f]{40}")
-_LONGEST_NAME = 255  # bytes, of file systems
+_LONGEST_NAME = 255  # bytes; the limit of most file systems
 _REPLY_SECONDS = 10.0
 _CONNECT_PORT = 15002
 
@@ -44,10 +44,10 @@ class UsageError(Exception):
 
 
 def addresses(options: argparse.Namespace) -> list[str]:
-    """The nodes.
+    """The addresses of ``--nodes``.
 
     Raises:
-        UsageError: they are no addresses.
+        UsageError: one is not an address.
     """
     try:
         return nodes_of({"nodes": options.nodes})
@@ -55,19 +55,19 @@ def addresses(options: argparse.Namespace) -> list[str]:
         raise UsageError(f"--nodes: {problem}") from None
 
 
-# Each of the checks raises UsageError, OSError, or what the part raises whose business it is.
-# What they return is for the user to read, and no reason not to begin.
+# The checks raise UsageError, OSError, or the error of the component that they ask. A string that
+# they return is a note for the user; the command starts anyway.
 
 
 def check_audit(options: argparse.Namespace) -> None:
-    """The logs and files are there, and the tables have a place."""
+    """Check that the logs and append-only files exist, and that the tables can be written."""
     check_logs(options)
     if options.aof:
         find_files(options.aof, _check_settings(options))
 
 
 def check_logs(options: argparse.Namespace, *, now: bool = True) -> None:
-    """The logs are there, if they have to be ``now``, and the tables have a place."""
+    """Check that the tables can be written, and if ``now``, that the logs exist."""
     settings = _check_settings(options)
     if now:
         find_segments(options.log, False, settings)
@@ -78,7 +78,7 @@ def check_logs(options: argparse.Namespace, *, now: bool = True) -> None:
 
 
 def check_report(options: argparse.Namespace) -> None:
-    """There is an audit, and a place for the page."""
+    """Check that there is an audit, and that the page can be written."""
     settings = _check_settings(options)
     audit = location(options.audit, settings)
     check_path("the audit", audit)
@@ -95,15 +95,15 @@ def check_report(options: argparse.Namespace) -> None:
 
 
 def check_archive(options: argparse.Namespace) -> str | None:
-    """The table has a place where nobody else is writing, and a node answers. An archive without
-    end waits for one. Returns a line about that."""
+    """Check that the table can be written, that nobody else is writing it, and that a node answers.
+    Without ``--available-now`` an archive can wait for a node; this returns a line about it."""
     spark_settings = _check_settings(options)
     nodes = addresses(options)
     for option in options.option:
         if "=" not in option:
             raise UsageError(f"--option {option}: expected NAME=VALUE")
         if option.partition("=")[0].lower() in _OWN:
-            raise UsageError(f"--option {option}: an archive sets it itself")
+            raise UsageError(f"--option {option}: the archive sets this option itself")
     place = location(options.output, spark_settings)
     table_of(place, table_settings(options))
     check_queues(options.queue)
@@ -111,7 +111,7 @@ def check_archive(options: argparse.Namespace) -> str | None:
         check_path("--output", place.local)
         check_directory(place.local)
     elif not options.checkpoint:
-        raise UsageError("--checkpoint: a table elsewhere needs one, in a directory Spark knows")
+        raise UsageError("--checkpoint: required for a remote table; Spark must be able to use it")
     check_metrics(options.metrics)
     check_health_file(options.health_file)
     if not options.explain:
@@ -119,36 +119,37 @@ def check_archive(options: argparse.Namespace) -> str | None:
         if options.lease_directory is not None:
             leases = location(options.lease_directory).local
         if leases is not None and leases.is_dir():
-            # The processes of a killed archive need a moment to end.
+            # After an archive was killed, its processes need a moment to end.
             LeaseLog(leases, WAIT_SECONDS).close()
         try:
             check_nodes(nodes, login(options))
         except WireError as problem:
             if options.available_now:
                 raise
-            return f"{problem}: waits for a node"
+            return f"{problem}; waiting for a node"
     return None
 
 
 def table_settings(options: argparse.Namespace) -> TableSettings:
-    """How an archive is to be written.
+    """How to write an archive.
 
     Raises:
-        UsageError: that does not go together. OSError: a file cannot be read.
+        UsageError: options do not go together.
+        OSError: a file cannot be read.
     """
     body = options.body
     if body is not None and body != TEXT:
         if not body.startswith(JSON):
-            raise UsageError(f"--body {body}: expected text, or json: and columns as in SQL")
+            raise UsageError(f"--body {body}: expected 'text', or 'json:' and columns as in SQL")
         try:
             body = JSON + columns_of(body.removeprefix(JSON))
         except ValueError as problem:
             raise UsageError(f"--body {body}: {problem}") from None
     if options.drop_body and body is None:
-        raise UsageError("--drop-body: goes with --body")
+        raise UsageError("--drop-body: needs --body")
     catalog = catalog_of(options)
     if (catalog or options.iceberg_table) and options.format != ICEBERG:
-        raise UsageError("--iceberg-catalog, --iceberg-table: go with --format iceberg")
+        raise UsageError("--iceberg-catalog, --iceberg-table: need --format iceberg")
     table = options.iceberg_table or TableSettings.table
     if "." not in table:
         raise UsageError(f"--iceberg-table {table}: expected NAMESPACE.NAME")
@@ -156,7 +157,7 @@ def table_settings(options: argparse.Namespace) -> TableSettings:
 
 
 def catalog_of(options: argparse.Namespace) -> dict[str, str]:
-    """The properties of an Iceberg catalog. Raises UsageError."""
+    """The properties of the Iceberg catalog. Raises UsageError if one is not NAME=VALUE."""
     for option in options.iceberg_catalog:
         if "=" not in option:
             raise UsageError(f"--iceberg-catalog {option}: expected NAME=VALUE")
@@ -164,10 +165,11 @@ def catalog_of(options: argparse.Namespace) -> dict[str, str]:
 
 
 def check_compact(options: argparse.Namespace) -> TableSettings:
-    """There is an archive. Returns how it is written.
+    """Check that there is an archive. Returns its settings.
 
     Raises:
-        FileNotFoundError: there is none. TableError: its settings are damaged.
+        FileNotFoundError: there is no archive.
+        TableError: its settings are damaged.
     """
     catalog_of(options)
     place = location(options.table, settings_named(options.conf))
@@ -180,12 +182,12 @@ def check_compact(options: argparse.Namespace) -> TableSettings:
 
 
 def check_replay(options: argparse.Namespace) -> None:
-    """There are bodies, and a node answers."""
+    """Check that the files to replay from exist, and that a node answers."""
     settings = _check_settings(options)
     nodes = addresses(options)
     catalog_of(options)
     if options.archive is None and not options.aof:
-        raise UsageError("--archive or --aof: bodies of jobs have to come from somewhere")
+        raise UsageError("--archive or --aof: one is required, for the bodies of jobs")
     archive = location(options.archive).local if options.archive is not None else None
     for name, path in (("--archive", archive), ("--audit", options.audit)):
         if path is None:
@@ -206,7 +208,8 @@ def check_replay(options: argparse.Namespace) -> None:
 
 
 def check_queues(queues: Sequence[str]) -> None:
-    """Their names can be those of partitions, and stand in a list if there are several.
+    """Check that names of queues can be names of partitions, and if there are several, elements of
+    a list that is separated by commas.
 
     Raises:
         UsageError: one cannot.
@@ -219,31 +222,31 @@ def check_queues(queues: Sequence[str]) -> None:
         if queue in ("", _NULL_PARTITION):
             raise UsageError(f"--queue {queue!r}: a table cannot have a partition of this name")
         if len(name) > _LONGEST_NAME:
-            raise UsageError(f"--queue {queue[:20]}...: too long for the name of a directory")
+            raise UsageError(f"--queue {queue[:20]}...: too long to be the name of a directory")
         if len(queues) > 1 and ("," in queue or queue != queue.strip()):
             raise UsageError(
-                f"--queue {queue!r}: one whose name has a comma, or a space at its beginning or"
-                " end, needs an archive of its own"
+                f"--queue {queue!r}: a queue whose name contains a comma, or begins or ends with a"
+                " space, needs an archive of its own"
             )
 
 
 def check_path(argument: str, path: Path | Location) -> None:
-    """Spark finds a directory of this name again.
+    """Check that Spark can read a directory of this name.
 
     Raises:
-        UsageError: it would take the name for a pattern.
+        UsageError: Spark would treat the name as a pattern.
     """
     found = _PATTERN.search(str(path.absolute() if isinstance(path, Path) else path))
     if found:
-        raise UsageError(f"{argument} {path}: Spark cannot read paths that have {found[0]} in them")
+        raise UsageError(f"{argument} {path}: Spark cannot read paths that contain {found[0]}")
 
 
 def check_output(argument: str, place: Location) -> None:
-    """Tables can be written there.
+    """Check that tables can be written to a directory.
 
     Raises:
-        UsageError: Spark would take the name for a pattern.
-        OSError: it cannot be written to, or there is no such bucket.
+        UsageError: Spark would treat the name as a pattern.
+        OSError: it is not writable, or there is no such bucket.
     """
     check_path(argument, place)
     if place.local is not None:
@@ -255,21 +258,21 @@ def check_output(argument: str, place: Location) -> None:
 
 
 def check_directory(path: Path) -> None:
-    """It can be made, or written to.
+    """Check that a directory is writable, or can be created.
 
     Raises:
-        OSError: it cannot.
+        OSError: it is not.
     """
     while not path.exists() and path != path.parent:
         path = path.parent
     if not path.is_dir():
         raise NotADirectoryError(f"{path} is not a directory")
     if not os.access(path, os.W_OK | os.X_OK):
-        raise PermissionError(f"{path} cannot be written to")
+        raise PermissionError(f"{path} is not writable")
 
 
 def check_health_file(file: Path | None) -> None:
-    """It can be written, if it is to be. Raises OSError: it cannot."""
+    """Check that the health file, if any, can be written. Raises OSError if it cannot."""
     if file is None:
         return
     if file.is_dir():
@@ -280,10 +283,10 @@ def check_health_file(file: Path | None) -> None:
 
 
 def check_metrics(place: tuple[str, int] | None) -> None:
-    """They can be served there, if they are to be.
+    """Check that metrics can be served at ``place`` (host and port), if it is given.
 
     Raises:
-        UsageError: they cannot, or need something that is not installed.
+        UsageError: they cannot, or something is not installed.
     """
     if place is None:
         return
@@ -299,7 +302,7 @@ def check_metrics(place: tuple[str, int] | None) -> None:
 
 
 def connection_options(options: argparse.Namespace) -> dict[str, str]:
-    """What the command line says of getting in, as options of the data sources."""
+    """The command line's options for connections, as options of the data sources."""
     named = {
         "password": options.password,
         "username": options.user,
@@ -314,7 +317,8 @@ def connection_options(options: argparse.Namespace) -> dict[str, str]:
 
 
 def login(options: argparse.Namespace) -> Login:
-    """The same. Raises UsageError: it does not go together, or a file cannot be used."""
+    """The same, as a ``Login``. Raises UsageError if options do not go together, or a file cannot
+    be used."""
     try:
         found = login_of(connection_options(options))
         found.encryption()
@@ -324,11 +328,11 @@ def login(options: argparse.Namespace) -> Login:
 
 
 def check_nodes(nodes: Sequence[str], login: Login) -> None:
-    """One of them answers.
+    """Check that one of ``nodes`` answers.
 
     Raises:
-        WireError: none does, or it is loading.
-        UsageError: it wants another password, or is no node.
+        WireError: none answers, or the first that does is still loading.
+        UsageError: it rejects the password, or is not a Disque node.
     """
     with BlockingClient(nodes, login, _REPLY_SECONDS) as client:
         try:
@@ -339,11 +343,11 @@ def check_nodes(nodes: Sequence[str], login: Login) -> None:
 
 
 def check_remote(url: str) -> None:
-    """Something listens there. PySpark itself tries for ten minutes.
+    """Check that something listens at a Spark Connect URL. PySpark would try for ten minutes.
 
     Raises:
-        UsageError: it is no URL of Spark Connect.
-        OSError: nothing does.
+        UsageError: it is not such a URL.
+        OSError: nothing listens there.
     """
     if url.startswith("local"):
         return
@@ -361,7 +365,7 @@ def check_remote(url: str) -> None:
 
 
 def _check_settings(options: argparse.Namespace) -> dict[str, str]:
-    """The settings of Spark that the command line names."""
+    """The Spark settings of the command line, after a check of ``--master`` and ``--remote``."""
     if options.master is not None and not options.master.startswith(_MASTERS):
         raise UsageError(f"--master {options.master}: expected one of {', '.join(_MASTERS)}")
     if options.remote is not None:
@@ -370,7 +374,7 @@ def _check_settings(options: argparse.Namespace) -> dict[str, str]:
 
 
 def settings_named(conf: Sequence[str]) -> dict[str, str]:
-    """Settings of Spark, each as ``NAME=VALUE``. Raises UsageError: one is not."""
+    """Spark settings from ``NAME=VALUE`` strings. Raises UsageError if one is not of that form."""
     settings = {}
     for setting in conf:
         name, equals, value = setting.partition("=")

@@ -1,9 +1,9 @@
-"""The commands of ``disque-pipeline``. Thin: what they do can be imported.
+"""The commands of ``disque-pipeline``: thin wrappers around functions that can be imported.
 
-Exit status: 0 done, 1 something failed, 2 wrong arguments, 3 done, and ``audit --check`` found jobs
-that were lost, not done, or delivered after their acknowledge, or that lines are missing; 130 and
-143 stopped by SIGINT and SIGTERM, but an ``archive`` without end or a ``watch`` that is stopped is
-done.
+Exit status: 0 done; 1 something failed; 2 invalid arguments; 3 done, and ``audit --check`` found
+jobs that were lost, not done, or delivered after their acknowledgement, or missing log lines; 130
+and 143 stopped by SIGINT and SIGTERM. For an ``archive`` without ``--available-now``, and for a
+``watch``, being stopped is 0.
 """
 
 import argparse
@@ -39,7 +39,7 @@ from disque_trio.spark.cli.checks import (
 from disque_trio.spark.cli.lacking import lacking
 from disque_trio.spark.cli.watching import check_watch, watch
 from disque_trio.spark.client import RefusedError
-from disque_trio.spark.failures import told
+from disque_trio.spark.failures import one_line
 from disque_trio.spark.files import Location, location, settings_of
 from disque_trio.spark.health import HealthFile
 from disque_trio.spark.lakehouse.settings import TableError
@@ -59,7 +59,7 @@ from disque_trio.spark.session import Signals, Stopped, quiet, session
 from disque_trio.spark.terminal import Progress
 
 OK, FAILED, USAGE, FOUND = 0, 1, 2, 3
-STOPPED = 128  # and the number of the signal
+STOPPED = 128  # plus the number of the signal
 _TROUBLE = (
     PySparkException,
     Py4JError,
@@ -76,7 +76,7 @@ _TROUBLE = (
 
 
 class Run(NamedTuple):
-    """The environment of a command."""
+    """What a command runs with."""
 
     spark: SparkSession
     options: argparse.Namespace
@@ -88,10 +88,10 @@ class Run(NamedTuple):
 def run(
     options: argparse.Namespace, spark_of: Callable[[argparse.Namespace], SparkSession] | None
 ) -> int:
-    """Run the command of the arguments. Returns the exit status.
+    """Run the command that ``options`` name. Returns the exit status.
 
     Args:
-        spark_of: gives the session, instead of a new one that is stopped at the end.
+        spark_of: returns the session to use; None: use a new one, and stop it at the end.
     """
     quiet()
     check, command = _COMMANDS[options.command]
@@ -100,14 +100,14 @@ def run(
     signals.catch()
     health = HealthFile(getattr(options, "health_file", None))
     spark = None
-    own = False  # whether this has begun a session
+    own = False  # whether the session is ours to stop
     try:
         note = check(options)
         if note is not None:
             _say(progress, note)
         health.starting(note)
         if spark_of is None:
-            progress("Spark starts")
+            progress("starting Spark")
             own = True
             spark = session(options.master, options.conf, options.remote)
             signals.catch()
@@ -128,7 +128,7 @@ def run(
         _say(progress, str(problem))
         return USAGE
     except _TROUBLE as failure:
-        text = told(failure)  # as long as the JVM can be asked for it
+        text = one_line(failure)  # while the JVM can still be asked for it
         killed = _end(spark) if own else 0
         text = f"Spark's JVM was killed by signal {killed}" if killed else text
         health.stopped(text)
@@ -140,10 +140,10 @@ def run(
 
 
 def _end(spark: SparkSession | None) -> int:
-    """End a session at once. Returns the signal that had killed its JVM, or 0."""
+    """End the session at once. Returns the signal that had killed its JVM, or 0."""
     if spark is not None and is_remote(spark):
         try:
-            spark.stop()  # or its streams go on
+            spark.stop()  # otherwise its streams would go on
         except _TROUBLE:  # the server has gone
             pass
     return end_java()
@@ -181,7 +181,7 @@ def _audit(run: Run) -> int:
     for text in lacking(result):
         print(text)
     if result.copies:
-        print(f"{result.copies} files are copies of other segments and do not count")
+        print(f"{result.copies} files are copies of other segments and were ignored")
     if result.held is not None:
         print(f"{result.held} jobs in append-only files, {result.unlogged} of them not in the logs")
     for kind in KINDS:
@@ -192,7 +192,7 @@ def _audit(run: Run) -> int:
             why = ", ".join(f"{count} {why}" for why, count in sorted(reasons.items()))
             print(f"{kind}: {result.findings[kind]}" + (f" ({why})" if why else ""))
     if not result.findings:
-        print("no findings" if result.is_whole else "no findings in what the logs say")
+        print("no findings" if result.is_whole else "no findings in the logs that are there")
     return FOUND if options.check_findings and (result.serious or result.is_partial) else OK
 
 
@@ -222,7 +222,7 @@ def _report(run: Run) -> int:
 
 
 def _before(chosen: Location | None, replaced: Location | None) -> Mapping[str, Json] | None:
-    """The report to compare with: the one that was chosen, or the one that is replaced."""
+    """The report to compare with: the chosen one, or else the one that will be replaced."""
     if chosen is not None:
         return read_report(chosen)
     if replaced is None or not replaced.exists():
@@ -230,7 +230,7 @@ def _before(chosen: Location | None, replaced: Location | None) -> Mapping[str, 
     try:
         return read_report(replaced)
     except ComparisonError:
-        return None  # of another program
+        return None  # written by another program
 
 
 def _archive(run: Run) -> int:
@@ -268,7 +268,7 @@ def _archive(run: Run) -> int:
             run.progress.end()
             print(f"{total} jobs archived in {options.output}")
             if archive.undecoded:
-                print(f"{archive.undecoded} bodies could not be decoded: value is null")
+                print(f"{archive.undecoded} bodies could not be decoded: their value is null")
             archive.acknowledge()
             whole = True
     except Stopped:
@@ -279,7 +279,7 @@ def _archive(run: Run) -> int:
 
 @contextmanager
 def _metrics(run: Run) -> Iterator[None]:
-    """A block in which metrics are served, if they are to be."""
+    """Serve metrics during the block, if ``--metrics`` is given."""
     place = run.options.metrics
     if place is None:
         yield
@@ -332,11 +332,11 @@ def _print_outcome(outcome: Outcome, dry_run: bool) -> None:
     for queue, count in sorted(outcome.queues.items()):
         print(f"  {queue}: {count}")
     if outcome.already:
-        print(f"{outcome.already} had been added before")
+        print(f"{outcome.already} jobs had been added before")
     if outcome.without_body:
-        print(f"{outcome.without_body} have no body in what was named")
+        print(f"{outcome.without_body} jobs have no body in the files given")
     for error, count in outcome.refused.items():
-        print(f"{count} refused: {error}")
+        print(f"{count} jobs refused: {error}")
 
 
 def _watch(run: Run) -> int:

@@ -1,4 +1,4 @@
-"""The command ``disque-pipeline compact``. It needs no session of Spark."""
+"""The command ``disque-pipeline compact``. It needs no Spark session."""
 
 import argparse
 import sys
@@ -6,7 +6,7 @@ import sys
 from disque_trio.spark.cli.checks import UsageError, catalog_of, check_compact, settings_named
 from disque_trio.spark.files import location
 from disque_trio.spark.lakehouse.formats import table_of
-from disque_trio.spark.lakehouse.settings import TableError, failures_told
+from disque_trio.spark.lakehouse.settings import TableError, table_failures
 from disque_trio.spark.lakehouse.table import Outcome, Upkeep
 from disque_trio.spark.session import Signals, Stopped
 from disque_trio.spark.terminal import Progress
@@ -15,7 +15,7 @@ OK, FAILED, USAGE, STOPPED = 0, 1, 2, 128
 
 
 def run(options: argparse.Namespace) -> int:
-    """Keep a table up. Returns the exit status."""
+    """Compact a table. Returns the exit status."""
     progress = Progress()
     signals = Signals()
     signals.catch()
@@ -32,7 +32,7 @@ def run(options: argparse.Namespace) -> int:
             deduplicate=options.deduplicate,
             dry_run=options.dry_run,
         )
-        with failures_told(options.table):
+        with table_failures(options.table):
             outcome = table.keep_up(upkeep, progress)
     except Stopped as stopped:
         return _ended(progress, str(stopped), STOPPED + stopped.signal)
@@ -57,7 +57,7 @@ def _print(outcome: Outcome, dry_run: bool) -> None:
     would = " would be" if dry_run else ""
     print(f"{outcome.before} files{would} merged into {outcome.after}, {outcome.bytes} bytes")
     if outcome.duplicates:
-        print(f"{outcome.duplicates} jobs were there twice")
+        print(f"{outcome.duplicates} duplicate jobs dropped")
     for day in outcome.days:
         print(f"{day}{would} removed")
     if not dry_run:

@@ -35,7 +35,8 @@ _HEADER = re.compile(r"([!#$%&'*+.^_`|~0-9A-Za-z-]+):[ \t]*([\x21-\xff][\t\x20-\
 
 
 def check_watch(options: argparse.Namespace) -> None:
-    """As for an audit, but logs may begin later; and who is to be told can be."""
+    """Check the arguments as for an audit, except that the logs need not exist yet, and that the
+    receivers of findings are valid."""
     check_logs(options, now=False)
     check_metrics(options.metrics)
     check_health_file(options.health_file)
@@ -46,7 +47,7 @@ def check_watch(options: argparse.Namespace) -> None:
     except ValueError as problem:
         raise UsageError(f"--{problem}") from None
     if options.webhook_header and options.webhook is None:
-        raise UsageError("--webhook-header: there is no --webhook")
+        raise UsageError("--webhook-header: needs --webhook")
     if options.to_queue is not None:
         check_queues([options.to_queue])
         addresses(options)
@@ -60,21 +61,22 @@ def check_watch(options: argparse.Namespace) -> None:
 
 
 def headers_of(options: argparse.Namespace) -> dict[str, str]:
-    """Those of the webhook. Raises UsageError: one is none."""
+    """The headers for the webhook. Raises UsageError if one is not a header."""
     headers = {}
     for text in options.webhook_header:
         found = _HEADER.fullmatch(text)
         if found is None:
-            raise UsageError("--webhook-header: expected 'NAME: VALUE'")  # it may be a secret
+            # Not its value, which may be a secret.
+            raise UsageError("--webhook-header: expected 'NAME: VALUE'")
         headers[found[1]] = found[2].rstrip()
     return headers
 
 
 class Told(Observer):
-    """Tells of a watch on the terminal, in its health file, and in metrics.
+    """Reports what a watch does: on the terminal, in its health file, and in metrics.
 
     Args:
-        metrics: those too; None: there are none.
+        metrics: None: no metrics.
     """
 
     def __init__(self, progress: Progress, health: HealthFile, metrics: Observer | None) -> None:
@@ -114,7 +116,7 @@ def watch(
     say: Callable[[str], None],
     health: HealthFile,
 ) -> None:
-    """Look until a signal comes, or as often as is asked for."""
+    """Run the watch until a signal arrives, or for ``options.looks`` looks."""
     receivers: list[Receiver] = [Lines(sys.stdout, progress.end)]
     if options.webhook is not None:
         receivers.append(Webhook(options.webhook, headers_of(options)))
@@ -153,7 +155,7 @@ def watch(
 
 @contextmanager
 def _metrics(place: tuple[str, int] | None) -> Iterator[Observer | None]:
-    """A block in which metrics are served, if they are to be."""
+    """Serve metrics at ``place`` during the block, unless it is None."""
     if place is None:
         yield None
         return

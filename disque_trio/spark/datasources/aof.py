@@ -37,7 +37,7 @@ AOF_SCHEMA = """
 """
 AOF_OPTIONS = ("path", "records", "damaged", "batchSize")
 BATCH_BYTES = 4 << 20
-MOST_HOLDERS = 10_000  # sets of nodes that are remembered
+MOST_HOLDERS = 10_000  # size of the cache of sets of nodes
 _ID_AT = 4  # in a serialised job
 _FLAGS_AT = 45
 _TRAILER = bytes([FLAG_TRAILER])  # the highest bit of a byte
@@ -63,10 +63,10 @@ class AofSource(DataSource):
 class AofReader(DataSourceReader):
     """Reads append-only files.
 
-    Options: ``path`` (files, or directories that have ``*.aof``; may have wildcards), ``records``
-    (live: jobs that were not deleted since; all: each LOADJOB and DELJOB), ``damaged`` (what to do
-    where a record cannot be read: fail, stop there, or report it in a row of its own),
-    ``batchSize`` (rows in a batch, at most).
+    Options: ``path`` (files, or directories with ``*.aof`` files; wildcards are allowed),
+    ``records`` (live: jobs that have not been deleted since; all: each LOADJOB and DELJOB),
+    ``damaged`` (what to do at an unreadable record: fail, stop there, or report it in a row of its
+    own), ``batchSize`` (the most rows of a record batch).
     """
 
     def __init__(self, schema: StructType, options: Mapping[str, str]) -> None:
@@ -109,15 +109,15 @@ class AofReader(DataSourceReader):
 
 
 def find_files(paths: Sequence[Place], settings: Mapping[str, str] | None = None) -> list[Location]:
-    """The append-only files at ``paths``: files whatever they are called, and in directories those
-    that end with .aof.
+    """The append-only files at ``paths``: files of any name, and in directories those whose names
+    end with .aof.
 
     Args:
-        settings: of Spark, for file systems that are elsewhere.
+        settings: settings of Spark, for remote file systems.
 
     Raises:
-        FileNotFoundError: there is none at one of ``paths``.
-        OSError: a file system refuses it.
+        FileNotFoundError: there is no such file at one of ``paths``.
+        OSError: a file system refuses access.
     """
     found: set[Location] = set()
     for path in paths:
@@ -134,7 +134,8 @@ def find_files(paths: Sequence[Place], settings: Mapping[str, str] | None = None
 
 
 def read_all(spark: SparkSession, files: Sequence[Location]) -> DataFrame:
-    """All records of some files, as the source reads them that is told to report damage."""
+    """All records of ``files``, as ``AofReader`` reads them with ``records=all`` and
+    ``damaged=report``."""
     schema = cast(StructType, StructType.fromDDL(AOF_SCHEMA))
     reader = AofReader(schema, {"path": "/", "records": "all", "damaged": "report"})
     places = list(files)
@@ -148,18 +149,18 @@ def read_all(spark: SparkSession, files: Sequence[Location]) -> DataFrame:
 
 
 def records(file: BinaryIO, end: int) -> Iterator[tuple[int, bytes, bytes]]:
-    """The records that begin before ``end``: offset, name, and the job or one id. A DELJOB of
-    several ids is as many records.
+    """Yield the records that begin before ``end``: offset, name, and the job or one id. A DELJOB
+    of several ids counts as one record for each id.
 
     Raises:
-        AofError: one cannot be read.
+        AofError: a record cannot be read.
     """
     file.seek(0)
     reader = RecordReader(file)
     offset = 0
     for command in reader:
         if offset >= end:
-            return  # written since
+            return  # written after we began
         name = command[0].upper()
         if name == b"LOADJOB" and len(command) == 2 and command[1][_ID_AT : _ID_AT + 2] == b"D-":
             yield offset, name, command[1]
@@ -172,10 +173,10 @@ def records(file: BinaryIO, end: int) -> Iterator[tuple[int, bytes, bytes]]:
 
 
 def live_records(file: BinaryIO) -> Iterator[tuple[int, bytes, bytes]]:
-    """The records of the jobs that were not deleted since, as ``records``.
+    """Yield the records of jobs that have not been deleted since, as ``records`` does.
 
     Raises:
-        AofError: behind the last of them: there is a record that cannot be read.
+        AofError: a record cannot be read. Raised after all records before it.
     """
     live: dict[bytes, int] = {}
     end = file.seek(0, 2)
@@ -185,8 +186,8 @@ def live_records(file: BinaryIO) -> Iterator[tuple[int, bytes, bytes]]:
             if name == b"DELJOB":
                 live.pop(data, None)
             else:
-                # As a node that loads the file: a job that it has is not taken again, unless
-                # the record may say what became of it.
+                # As when a node loads the file: a job that is already there is not loaded again,
+                # unless the record may tell what happened to it since.
                 id = _id_of(data)
                 if id not in live or data[_FLAGS_AT : _FLAGS_AT + 1] >= _TRAILER:
                     live[id] = offset
@@ -201,11 +202,11 @@ def live_records(file: BinaryIO) -> Iterator[tuple[int, bytes, bytes]]:
 
 
 class _Batch:
-    """Collects rows until there are enough for a batch.
+    """Collects rows for a record batch.
 
     Attributes:
-        rows: those that are not taken yet, as tuples in the order of the schema.
-        size: bytes of their bodies.
+        rows: the rows so far, as tuples in the order of the schema.
+        size: total size of their bodies in bytes.
     """
 
     def __init__(self, schema: pa.Schema, path: str) -> None:
@@ -215,7 +216,7 @@ class _Batch:
         self.size = 0
 
     def take(self) -> pa.RecordBatch:
-        """The rows, which are forgotten."""
+        """Return the rows and clear them."""
         batch = batch_of(self.rows, self._schema)
         self.rows = []
         self.size = 0
@@ -226,11 +227,11 @@ class _Batch:
         self.rows.append((self._path, offset, "DELJOB", id.decode("ascii"), *[None] * 12))
 
     def damaged(self, failure: AofError) -> None:
-        """Add what is wrong with the file."""
+        """Add a row about damage in the file."""
         self.rows.append((self._path, failure.offset, *[None] * 13, failure.reason))
 
     def job(self, offset: int, data: bytes) -> None:
-        """Add a LOADJOB. Raises AofError when its job cannot be read."""
+        """Add a LOADJOB. Raises AofError if its job cannot be read."""
         try:
             job = decode_job(data)
             if job.flags & FLAG_TRAILER:
@@ -262,7 +263,7 @@ class _Batch:
 
 @lru_cache(MOST_HOLDERS)  # most jobs have the same ones
 def _holders(nodes: bytes) -> list[str]:
-    """The ids of the nodes that a job is on."""
+    """The ids of the nodes that hold a job."""
     return [id.decode("ascii", "backslashreplace") for id in split_nodes(nodes)]
 
 

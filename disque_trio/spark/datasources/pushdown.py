@@ -1,12 +1,11 @@
-"""Selects the filters of a query that the nodes evaluate themselves, with options of JSCAN and
-QSCAN.
+"""Selects the filters of a query that nodes can evaluate, with options of JSCAN and QSCAN.
 
-Pure functions of the filters that Spark offers. What is not taken, Spark evaluates.
+Pure functions of the filters that Spark offers. Spark evaluates the filters that are not taken.
 
-Spark up to 4.3.0 keeps what was pushed down with the frame or the view instead of with the query
-(in PythonDataSourceV2): ``jobs.where(a).union(jobs.where(b))`` reads what is b
-twice, and after ``jobs.where(a)`` a plain ``jobs`` has only what is a. So nothing is pushed down
-unless the option ``pushdown`` asks for it; options that say the same are safe.
+Up to 4.3.0, Spark keeps pushed filters with the DataFrame or view instead of with the query (in
+PythonDataSourceV2): ``jobs.where(a).union(jobs.where(b))`` reads the rows of b twice, and after
+``jobs.where(a)`` a plain ``jobs`` has only the rows of a. So nothing is pushed down unless the
+option ``pushdown`` asks for it. The options of the sources filter in the same way, and are safe.
 """
 
 from collections.abc import Iterable
@@ -29,7 +28,7 @@ STATES = ("wait-repl", "active", "queued", "acked")
 
 
 def equals(filter: Filter, column: str) -> tuple[str, ...] | None:
-    """The values of which ``column`` has to be one, if that is what ``filter`` says."""
+    """The values that ``filter`` allows for ``column``; None if it is not such a filter."""
     if isinstance(filter, EqualTo | EqualNullSafe) and filter.attribute == (column,):
         values: tuple[object, ...] = (filter.value,)
     elif isinstance(filter, In) and filter.attribute == (column,):
@@ -43,8 +42,8 @@ class JobFilters:
     """The filters passed to JSCAN.
 
     Attributes:
-        queues: the only ones that are wanted; None for all.
-        states: as ``queues``.
+        queues: the queues to return; None: all.
+        states: the states to return; None: all.
     """
 
     def __init__(self, queue: str | None = None, states: Iterable[str] | None = None) -> None:
@@ -52,17 +51,17 @@ class JobFilters:
         self.states = None if states is None else set(states)
 
     def take(self, filters: Iterable[Filter]) -> list[Filter]:
-        """Take what can be taken; the rest is given back."""
+        """Take the filters that JSCAN can evaluate; return the others."""
         rest: list[Filter] = []
         for filter in filters:
             queues = equals(filter, "queue")
             states = equals(filter, "state")
             if isinstance(filter, IsNotNull) and filter.attribute in (("queue",), ("state",)):
-                continue  # they never are
+                continue  # these columns are never null
             if states is not None:
                 known = set(STATES) if self.states is None else self.states
                 self.states = known.intersection(states)
-            # A backslash may stand for a byte that is no UTF-8, or for itself.
+            # A backslash may stand for itself, or for a byte that is not UTF-8.
             elif queues is not None and not any("\\" in queue for queue in queues):
                 self.queues = set(queues) if self.queues is None else self.queues & set(queues)
             else:
@@ -70,7 +69,7 @@ class JobFilters:
         return rest
 
     def walks(self, count: int) -> list[list[Arg]]:
-        """The JSCANs that give all that is wanted, without their cursors."""
+        """The JSCAN commands that return all jobs wanted, without their cursors."""
         if self.states is not None and not self.states:
             return []
         request: list[Arg] = ["JSCAN", "COUNT", count, "REPLY", "all"]
@@ -86,7 +85,9 @@ class QueueFilters:
     again.
 
     Attributes:
-        minlen, maxlen: jobs in the queue. import_rate: at least, jobs a second. maxidle: s.
+        minlen, maxlen: jobs in the queue.
+        import_rate: the least jobs imported per second.
+        maxidle: seconds.
     """
 
     def __init__(
@@ -102,7 +103,7 @@ class QueueFilters:
         self.maxidle = maxidle
 
     def take(self, filters: Iterable[Filter]) -> list[Filter]:
-        """Use what can be used; all are given back."""
+        """Take what QSCAN can evaluate from the filters; return all of them."""
         filters = list(filters)
         for filter in filters:
             low, high = bounds(filter, "len")
@@ -113,7 +114,8 @@ class QueueFilters:
         return filters
 
     def walks(self, count: int) -> list[list[Arg]]:
-        """The QSCAN that gives all that is wanted, without its cursor; none if nothing can be."""
+        """The QSCAN that returns all queues wanted, without its cursor; none if no queue can
+        match."""
         request: list[Arg] = ["QSCAN", "COUNT", count]
         if self.minlen > 0:
             request += ["MINLEN", self.minlen]
@@ -128,7 +130,7 @@ class QueueFilters:
 
 
 def bounds(filter: Filter, column: str) -> tuple[int | None, int | None]:
-    """The least and the greatest integer that ``filter`` lets ``column`` have."""
+    """The least and greatest integer that ``filter`` allows for ``column``; None: no bound."""
     value = getattr(filter, "value", None)
     if getattr(filter, "attribute", None) != (column,) or not isinstance(value, int):
         return None, None

@@ -1,7 +1,7 @@
-"""The data source ``disque``: reads jobs from queues, as a stream or as a batch, and writes them.
+"""The data source ``disque``: reads jobs from queues, as a stream or a batch, and adds jobs.
 
-A stream acknowledges a job when Spark has committed the batch that it is in; until then its lease
-keeps it, see ``leases``. A batch read leases likewise, and ``disque_trio.spark.ack`` ends it.
+A stream acknowledges a job when Spark has committed its micro-batch; until then, the stream holds
+a lease on it (see ``leases``). A batch read takes leases, too; ``disque_trio.spark.ack`` ends them.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -68,7 +68,7 @@ READ_SCHEMA = StructType(
 _HEADER = StructType(
     [StructField("key", StringType(), False), StructField("value", BinaryType(), False)]
 )
-MOST_PATTERN = 255  # bytes, of GETJOB's
+MOST_PATTERN = 255  # bytes; GETJOB takes no longer pattern
 STREAM_JOBS = 10_000
 READ_OPTIONS = (
     *(*CONNECTION, "discover", "timeout", "queue", "queues", "queuePattern"),
@@ -76,12 +76,12 @@ READ_OPTIONS = (
     *("ackOnRead", "maxJobsPerBatch", "maxBytesPerBatch", "partitionsPerNode", "minPartitions"),
     *("fetch", "heartbeat", "idleWait", "withCtime", "withHeaders", "acks"),
 )
-ACKS = "disque.acks"  # metadata of the column id: who acknowledges
+ACKS = "disque.acks"  # metadata of the column id: who acknowledges the jobs
 COMMIT, PROCESS = "commit", "process"
 
 
 class DisqueSource(DataSource):
-    """``disque``: queues of a cluster."""
+    """``disque``: the queues of a cluster."""
 
     @classmethod
     def name(cls) -> str:
@@ -119,7 +119,7 @@ class DisqueSource(DataSource):
 
 
 class Part(NamedTuple):
-    """The input of a task: a partition of a batch, and who planned it."""
+    """The input of a task: a partition of a batch, and the ``owner`` that planned it."""
 
     seq: int
     number: int
@@ -130,8 +130,8 @@ class Part(NamedTuple):
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Reads queues as a stream.
 
-    There are two of it: one lives in the driver, plans and acknowledges; the other one is pickled
-    and only reads. So what plans is made when it is first needed.
+    There are two instances: one lives in the driver, plans and acknowledges; the other one is
+    pickled and only reads. So the planner is created on first use.
     """
 
     def __init__(self, schema: StructType, options: Mapping[str, str]) -> None:
@@ -147,12 +147,12 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return ReadMaxRows(self._options.max_jobs)
 
     def latestOffset(self, start: dict[str, object], limit: ReadLimit) -> dict[str, object]:
-        """Called when all up to ``start`` is committed, also after a restart."""
+        """Called when everything up to ``start`` is committed, also after a restart."""
         self._latest = self._plan().latest(Offset.of(start))
         return self._latest.json()
 
     def reportLatestOffset(self) -> dict[str, object] | None:
-        """What is behind the batch that ``latestOffset`` gave last; None if no node tells."""
+        """What there is after the last batch of ``latestOffset``; None if no node can say."""
         try:
             return self._plan().report(self._latest)
         except (OSError, RefusedError):
@@ -218,7 +218,7 @@ class BatchReader(DataSourceReader):
         return divide_all(found, options.partitions_per_node, options.min_partitions)
 
     def _read_once(self, plan: PartitionPlan) -> Iterator[pa.RecordBatch]:
-        """Acknowledge first: what fails after that has lost the jobs."""
+        """Acknowledge jobs before returning them: a failure after that loses them."""
         options = self._options
         with BlockingClient([plan.address], options.login, options.timeout) as client:
             for jobs in take(client, options, plan.limit, self._schema):
@@ -227,20 +227,20 @@ class BatchReader(DataSourceReader):
 
 
 def read_options(options: Mapping[str, str], batch: bool) -> ReadOptions:
-    """What the options say.
+    """Parse the options of a read.
 
     Raises:
-        OptionError: one is not what it should be, or missing.
+        OptionError: an option is invalid or missing.
     """
     once = flag(options, "ackOnRead", False)
     if once and not batch:
-        raise OptionError("ackOnRead: only batch reads have it; a stream acknowledges what it has")
+        raise OptionError("ackOnRead: for batch reads; a stream acknowledges committed batches")
     acks = choice(options, "acks", COMMIT, PROCESS)
     if once and acks == PROCESS:
-        raise OptionError("acks: with ackOnRead jobs are acknowledged already")
+        raise OptionError("acks: with ackOnRead, jobs are acknowledged when they are read")
     for limit in ("maxJobsPerBatch", "maxBytesPerBatch"):
         if once and limit in options:
-            raise OptionError(f"{limit}: with ackOnRead all that is queued is taken")
+            raise OptionError(f"{limit}: with ackOnRead, a read takes all queued jobs")
     pattern = options.get("queuePattern")
     return ReadOptions(
         queues=_queues_of(options) if pattern is None else (),
@@ -266,7 +266,7 @@ def read_options(options: Mapping[str, str], batch: bool) -> ReadOptions:
 
 def _pattern_of(pattern: str, options: Mapping[str, str]) -> str:
     if options.get("queue") or options.get("queues"):
-        raise OptionError("queuePattern: expected neither queue nor queues beside it")
+        raise OptionError("queuePattern: cannot be combined with queue or queues")
     if not 1 <= len(pattern.encode()) <= MOST_PATTERN:
         raise OptionError(f"queuePattern: expected 1 to {MOST_PATTERN} bytes")
     return pattern
@@ -285,11 +285,11 @@ def _queues_of(options: Mapping[str, str]) -> tuple[str, ...]:
 def _read(
     options: ReadOptions, schema: pa.Schema, partition: InputPartition
 ) -> Iterator[pa.RecordBatch]:
-    """The jobs of a task."""
+    """Read the jobs of a task."""
     part = partition.value
-    if part is None:  # a batch without jobs, for Spark wants a partition
+    if part is None:  # a batch without jobs; Spark needs at least one partition
         return iter(())
     if options.leases is None or not isinstance(part, Part):
-        raise LeaseError(f"no share of a batch: {part!r}")
+        raise LeaseError(f"not a partition of a leased batch: {part!r}")
     batch = options.leases.batch(part.seq, part.owner, part.plan.address)
     return leased(batch, part.number, part.plan, options, schema)

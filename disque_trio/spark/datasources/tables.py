@@ -1,7 +1,7 @@
 """A live cluster as tables: ``disque-jobs`` and ``disque-queues``.
 
-Each node is a partition. Rows are what JSCAN and QSTAT say, of nodes that go on working meanwhile:
-a job that is there throughout comes exactly once from each node that holds a copy of it.
+Each node is a partition. Rows are what JSCAN and QSTAT return while the nodes go on working: a job
+that exists throughout is returned exactly once by each node that holds a copy of it.
 """
 
 from abc import abstractmethod
@@ -85,11 +85,11 @@ class QueuesSource(DataSource):
 
 
 class NodesReader(DataSourceReader):
-    """The base of both tables: finds the nodes, and iterates over each with a cursor.
+    """The base class of both readers: finds the nodes, and iterates over each with a cursor.
 
-    Options: ``nodes``, those of ``login_of``, ``discover`` (whether to ask them for all nodes of
-    their cluster), ``unreachable`` (fail or skip), ``batchSize`` (visited by a call),
-    ``timeout`` (seconds to wait for a reply).
+    Options: ``nodes``, those of ``login_of``, ``discover`` (whether to ask ``nodes`` for all nodes
+    of the cluster), ``unreachable`` (fail or skip), ``batchSize`` (entries that a node visits in
+    one call), ``timeout`` (seconds to wait for a reply).
     """
 
     def __init__(
@@ -105,7 +105,7 @@ class NodesReader(DataSourceReader):
         self._timeout = number(options, "timeout", 60, most=MOST_TIME)
 
     def partitions(self) -> list[InputPartition]:
-        """A partition for each node; its value is the address."""
+        """A partition for each node; the value is its address."""
         with closing(Nodes(self._nodes, self._login, self._discover, self._timeout)) as nodes:
             return [InputPartition(address) for address in nodes.addresses()]
 
@@ -124,7 +124,7 @@ class NodesReader(DataSourceReader):
                 while cursor != b"0":
                     step = client.call(name, cursor, *options)
                     if not isinstance(step, list) or not isinstance(step[0], bytes):
-                        raise WireError(f"{client.address}: unexpected from {name!r}: {step!r}")
+                        raise WireError(f"{client.address}: unexpected reply to {name!r}: {step!r}")
                     cursor = step[0]
                     rows = self._rows(client, step[1], node)
                     if rows:
@@ -132,7 +132,7 @@ class NodesReader(DataSourceReader):
 
     @abstractmethod
     def _rows(self, client: BlockingClient, found: Reply, node: str) -> list[dict[str, Column]]:
-        """The rows for what a step of the cursor found."""
+        """The rows for one step of the cursor."""
 
 
 class JobsReader(NodesReader):
@@ -148,7 +148,7 @@ class JobsReader(NodesReader):
         for job in found:
             row = _columns(job)
             if isinstance(row["ctime"], int):
-                row["ctime"] //= 1000  # ms times a million and a counter, as microseconds
+                row["ctime"] //= 1000  # from ms * 1,000,000 + counter to microseconds
             row["node"] = node
             rows.append(row)
         return rows
@@ -172,7 +172,7 @@ class QueuesReader(NodesReader):
         rows: list[dict[str, Column]] = []
         for reply in client.pipeline([("QSTAT", name) for name in names]):
             fields = accepted(reply)
-            if fields is not None:  # it is gone since the walk met it
+            if fields is not None:  # None if the queue has gone since
                 row = _columns(fields)
                 row["queue"] = row.pop("name")
                 row["node"] = node
@@ -181,29 +181,29 @@ class QueuesReader(NodesReader):
 
 
 class Pushing(NodesReader):
-    """Accepts filters; ``pushdown`` explains why not every reader does."""
+    """Accepts filters; ``datasources.pushdown`` explains why not every reader does."""
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
-        """Called by Spark with what the query asks for."""
+        """Called by Spark with the filters of the query."""
         return self.filters.take(filters)
 
 
 class PushingJobsReader(Pushing, JobsReader):
-    """Reads jobs, and takes filters."""
+    """Reads jobs, with filter pushdown."""
 
 
 class PushingQueuesReader(Pushing, QueuesReader):
-    """Reads queues, and takes filters."""
+    """Reads queues, with filter pushdown."""
 
 
 @cache
 def _column(field: bytes) -> str:
-    """The column of a field of SHOW or QSTAT."""
+    """The name of the column for a field of SHOW or QSTAT."""
     return field.decode().replace("-", "_")
 
 
 def _columns(fields: Reply) -> dict[str, Column]:
-    """Names and values in turn, as SHOW and QSTAT give them."""
+    """The columns for alternating names and values, as in replies of SHOW and QSTAT."""
     assert isinstance(fields, list)
     row: dict[str, Column] = {}
     for name, value in zip(fields[::2], fields[1::2], strict=True):

@@ -1,4 +1,4 @@
-"""The tables that archives write: Parquet files, Delta, Iceberg; and their upkeep.
+"""The tables that archives write (Parquet, Delta, Iceberg), and their compaction.
 
-Nothing here needs a session of Spark but ``bodies`` and ``reading``.
+Only ``bodies`` and ``reading`` need a Spark session.
 """

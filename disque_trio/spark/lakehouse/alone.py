@@ -1,4 +1,4 @@
-"""Sees to it that one compaction at a time works on a table."""
+"""Makes sure that only one compaction at a time works on a table."""
 
 import fcntl
 import time
@@ -10,25 +10,26 @@ from threading import Event, Thread
 from disque_trio.spark.files import Location
 from disque_trio.spark.lakehouse.settings import TableError
 
-STALE_SECONDS = 600.0  # after which a lock is of somebody who has died
+STALE_SECONDS = 600.0  # after this time, the owner of a lock has died
 _BEAT_SECONDS = 30.0
 _LOCK = "lock"
 
 
 @contextmanager
 def alone(directory: Location, clock: Callable[[], float] = time.time) -> Iterator[None]:
-    """A block that nobody else is in.
+    """Hold a lock during the block.
 
-    On this machine a lock of the file, which ends with the process, sees to it. Elsewhere it is a
-    file that is made if nobody has it, and written anew every half minute: one that is older than
-    ten minutes counts no more. So clocks must agree to some minutes, and who halts for longer than
-    that, and goes on, may not be alone.
+    On local file systems, this is a file lock, which ends with the process. Elsewhere it is a file
+    that only one process can create, and that it rewrites every half minute; after ten minutes
+    without that, the lock is void. So clocks have to agree within some minutes, and a process that
+    is suspended for longer may lose its lock.
 
     Args:
-        directory: for the lock. clock: seconds since 1970.
+        directory: directory for the lock.
+        clock: returns seconds since 1970.
 
     Raises:
-        TableError: somebody is.
+        TableError: another process holds the lock.
     """
     here = directory.local
     with _locked(here) if here is not None else _claimed(directory, clock):
@@ -36,7 +37,7 @@ def alone(directory: Location, clock: Callable[[], float] = time.time) -> Iterat
 
 
 def _busy(directory: Location | Path) -> TableError:
-    return TableError(f"{directory.parent}: another compaction is at work")
+    return TableError(f"{directory.parent}: another compaction is running")
 
 
 @contextmanager
@@ -53,7 +54,7 @@ def _locked(directory: Path) -> Iterator[None]:
 @contextmanager
 def _claimed(directory: Location, clock: Callable[[], float]) -> Iterator[None]:
     directory.make_directory()
-    # Who takes the place of a dead one takes the next number: of several, one gets it.
+    # To replace the lock of a dead process, create one with the next number: only one can.
     ages = {}
     for file, written in _ages(directory):
         head, _, number = file.name.partition(".")
@@ -90,4 +91,4 @@ def _beat(own: Location, over: Event) -> None:
         try:
             own.write_bytes(b"\n")
         except OSError:
-            continue  # the next one may come through
+            continue  # the next attempt may succeed

@@ -1,4 +1,4 @@
-"""Decodes the bodies of jobs, by Spark's own functions, into a column ``value``."""
+"""Decodes the bodies of jobs into the column ``value``, with Spark's own functions."""
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
@@ -10,15 +10,15 @@ _CORRUPT = "_disque_corrupt"
 
 
 def decoded(rows: DataFrame, how: str | None, drop: bool = False) -> DataFrame:
-    """Rows with a column ``value``, null where the body is not what it should be.
+    """Add the column ``value``, which is null where the body cannot be decoded.
 
     Args:
-        how: ``json:`` and the columns of a struct, in Spark's SQL; ``text``: a string; None: as
-            the rows are.
-        drop: the body becomes null where there is a value.
+        how: ``json:`` and the columns of a struct, in Spark SQL; ``text`` for a string; None: leave
+            the rows as they are.
+        drop: make the body null where there is a value.
 
     Raises:
-        ParseException: the columns are wrong.
+        ParseException: the columns are not valid SQL.
     """
     if how is None:
         return rows
@@ -26,8 +26,8 @@ def decoded(rows: DataFrame, how: str | None, drop: bool = False) -> DataFrame:
     if how == TEXT:
         value = f.when(f.is_valid_utf8(text), text)
     else:
-        # Spark ignores what follows a value. Within others it has to be all there is: what fits
-        # into both of these is one value, and nothing else.
+        # Spark ignores anything after a value. Text that is valid both as a member of this object
+        # and as the only element of this array is exactly one value.
         columns = f"{VALUE} STRUCT<{how.removeprefix(JSON)}>, {_CORRUPT} STRING"
         member = f.concat(f.lit(f'{{"{VALUE}":'), text, f.lit("}"))
         found = f.from_json(member, columns, {"columnNameOfCorruptRecord": _CORRUPT})

@@ -1,4 +1,4 @@
-"""The columns of an archive, and how a table's directories are called."""
+"""The columns of an archive, and the names of a table's directories."""
 
 import re
 from collections.abc import Mapping
@@ -22,52 +22,53 @@ BASE = pa.schema(
         ("archived_at", _TIME),
     ]
 )
-# What Spark writes otherwise in the name of a partition's directory: %3A.
+# Characters that Spark escapes in the name of a partition's directory, such as %3A.
 ESCAPED = re.compile(r"[\x01-\x1f\x7f\"#%'*/:=?\\{[\]^]")
 
 
 def partition_path(queue: str, day: str) -> str:
-    """Where files of a queue and a day (ISO) lie in a table, as Spark and Hive call it."""
+    """The directory for a queue and a day (ISO) in a table, named as Spark and Hive do."""
     name = ESCAPED.sub(lambda found: f"%{ord(found[0]):02X}", queue)
     return f"{QUEUE}={name}/{DAY}={day}"
 
 
 def partition_of(path: str) -> tuple[str, str]:
-    """Queue and day of a path of that kind."""
+    """Queue and day of such a directory."""
     queue, day = path.split("/")[-2:]
     return unquote(queue.partition("=")[2]), day.partition("=")[2]
 
 
 def types_of(schema: pa.Schema) -> dict[str, pa.DataType]:
-    """Names of columns, and their types."""
+    """The types of columns, by name."""
     return {field.name: field.type for field in schema}
 
 
 def lacking(table: str, found: Mapping[str, object], wanted: Mapping[str, object]) -> list[str]:
-    """Columns that a table does not have yet. Those that it has and nobody wants are null from now
-    on.
+    """The wanted columns that a table does not have yet. Columns that it has but that are not
+    wanted will be null from now on.
 
     Args:
-        table: what it is called. found, wanted: names and types.
+        table: name of the table, for errors.
+        found, wanted: types of columns, by name.
 
     Raises:
-        TableError: a column has another type, or is one that all archives have.
+        TableError: a column has another type, or a column that all archives have is missing.
     """
     for name, kind in wanted.items():
         if name not in found:
             if name in BASE.names or name in PARTITIONS:
                 raise TableError(f"{table}: the table has lost its column {name}")
         elif found[name] != kind:
-            raise TableError(f"{table}: the column {name} is {found[name]} there, not {kind}")
+            raise TableError(f"{table}: the column {name} has type {found[name]}, not {kind}")
     return [name for name in wanted if name not in found]
 
 
 def plain(schema: pa.Schema) -> pa.Schema:
-    """The same columns with types that all tables and their readers have: times in UTC, short
-    offsets, integers of 32 bits or 64, null wherever it may be.
+    """The same columns with types that all table formats and their readers support: times in UTC,
+    32-bit offsets, integers of 32 or 64 bits; all columns nullable.
 
     Raises:
-        TableError: a column has a type that not all tables have.
+        TableError: a column has a type that not all formats support.
     """
     return pa.schema([pa.field(field.name, _plain(field.type)) for field in schema])
 
@@ -93,7 +94,7 @@ def _plain(kind: pa.DataType) -> pa.DataType:
 
 
 def fitted(rows: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    """Rows with these columns; null where a column is not there."""
+    """Rows with the columns of ``schema``; a missing column is null."""
     names = set(rows.schema.names)
     columns = [
         _cast(rows.column(field.name), field.type)

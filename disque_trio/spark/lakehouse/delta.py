@@ -1,8 +1,8 @@
-"""An archive as a Delta table, by the library ``deltalake``: the extra ``delta``.
+"""An archive as a Delta table, with the library ``deltalake`` (extra ``delta``).
 
-The files of a batch are moved into the table's directory, and one commit adds them, with a
-transaction of the application: the id of the query and the number of the batch. So a batch that is
-repeated is known. What was moved and never committed nothing refers to; ``vacuum`` removes it.
+The files of a batch are moved into the table's directory, and one commit adds them, with an
+application transaction: the id of the query and the number of the batch. So a repeated batch is
+recognized. Nothing refers to files that were moved but never committed; ``vacuum`` removes them.
 """
 
 import json
@@ -68,10 +68,10 @@ class DeltaFiles:
             table.alter.add_columns([one for one in wanted.fields if one.name in missing])
 
     def add(self, batch: Batch, files: Sequence[DataFile], staging: Location) -> None:
-        """Add a batch, if it is not in the table.
+        """Add a batch, unless it is in the table.
 
         Raises:
-            CommitFailedError: others were always faster.
+            CommitFailedError: other writers were faster, on every attempt.
         """
         if self._has(batch):
             staging.delete_tree()
@@ -89,7 +89,7 @@ class DeltaFiles:
                 )
                 break
             except CommitFailedError:
-                # It may have been ours that came through.
+                # Perhaps it was our own commit that succeeded.
                 if self._has(batch):
                     break
                 if attempt == _ATTEMPTS - 1:
@@ -97,10 +97,10 @@ class DeltaFiles:
         staging.delete_tree()
 
     def files(self) -> list[TableFile]:
-        """Those of the newest version.
+        """The files of the newest version.
 
         Raises:
-            TableError: there is no table, or somebody has deleted rows without writing files anew.
+            TableError: there is no table, or somebody has deleted rows without rewriting files.
         """
         return [TableFile(file.place, file.queue, file.day.isoformat()) for file in self.held()]
 
@@ -108,7 +108,7 @@ class DeltaFiles:
         """Remove old days, merge small files, and remove files that are no longer needed.
 
         Raises:
-            TableError: Delta fails, or see ``files``.
+            TableError: Delta fails, or as in ``files``.
         """
         staging = self._directory / STAGING
         try:
@@ -122,11 +122,11 @@ class DeltaFiles:
 
     def _held(self, table: DeltaTable) -> list[Held]:
         if pa.table(table.deletion_vectors().read_all()).num_rows:
-            raise TableError(f"{self._directory}: rows were deleted in files: use Delta's readers")
+            raise TableError(f"{self._directory}: has deletion vectors; use a Delta reader")
         names = ("path", f"partition.{QUEUE}", f"partition.{DAY}", "size_bytes")
         found = pa.table(table.get_add_actions(flatten=True))
         encoded, *columns = [found.column(name).to_pylist() for name in names]
-        paths = map(unquote, encoded)  # as they are in the log; commits encode them
+        paths = map(unquote, encoded)  # the log has encoded paths, and commits encode them again
         return [
             Held(path, self._directory / path, queue, day, size)
             for path, queue, day, size in zip(paths, *columns, strict=True)
@@ -149,13 +149,13 @@ class DeltaFiles:
         ]
         if new is not None:
             actions.append(self._placed(new, staging, COMPACTED, data_change=False))
-        # The library itself would try again, and does not see that a compaction was faster.
+        # The library would retry by itself, without noticing that another compaction was faster.
         commit = CommitProperties(max_commit_retries=0)
         for attempt in range(_ATTEMPTS):
             table = self._table()
             there = {file.name for file in self._held(table)}
             if not gone <= there:
-                # It may have been ours that came through.
+                # Perhaps it was our own commit that succeeded.
                 if attempt and not gone & there and (change or actions[-1].path in there):
                     return
                 raise NotSwappedError(REPLACED)
@@ -173,18 +173,25 @@ class DeltaFiles:
 
     def clean(self, upkeep: Upkeep, outcome: Outcome) -> None:
         """See ``Versions``."""
-        removed = self._table().vacuum(
-            retention_hours=int(upkeep.history // 3600),
-            dry_run=False,
-            enforce_retention_duration=False,
-            full=upkeep.history >= SAFE_SECONDS,
-        )
+        for attempt in range(_ATTEMPTS):
+            try:
+                removed = self._table().vacuum(
+                    retention_hours=int(upkeep.history // 3600),
+                    dry_run=False,
+                    enforce_retention_duration=False,
+                    full=upkeep.history >= SAFE_SECONDS,
+                )
+                break
+            except CommitFailedError:  # it notes its start and end, while others replace files
+                if attempt == _ATTEMPTS - 1:
+                    raise
+                pause(attempt)
         outcome.removed = len(removed)
 
     def _placed(
         self, file: DataFile, staging: Location, prefix: str, data_change: bool = True
     ) -> AddAction:
-        """A file in the table's directory, and how a commit adds it."""
+        """Move a file into the table's directory, and return the action that adds it."""
         name = f"{prefix}{uuid4().hex}.parquet"
         placed(staging / file.name, self._directory / name)
         return AddAction(

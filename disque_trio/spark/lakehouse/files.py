@@ -1,4 +1,4 @@
-"""The files of a batch: tasks write them beside the table, the program makes few of many."""
+"""The files of a batch: tasks write them to a staging directory, the driver merges small ones."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
@@ -12,19 +12,19 @@ import pyarrow.parquet as pq
 from disque_trio.spark.files import Location
 from disque_trio.spark.lakehouse.columns import DAY, QUEUE, VALUE, fitted, plain
 
-SMALL = 32 << 20  # bytes of a queue in a batch that become one file
+SMALL = 32 << 20  # bytes; files of a queue and day in a batch that are smaller in total are merged
 COMPRESSION = "snappy"
 ROW_GROUP_ROWS = 1 << 20
 ROW_GROUP_BYTES = 64 << 20  # in memory
-_READ_BYTES = 8 << 20  # in memory, of a file that is read
+_READ_BYTES = 8 << 20  # in memory, of rows read at a time
 _READ_ROWS = 1 << 16
-# What a task tells of each file.
+# The columns of what a task reports for each file.
 WRITTEN = "name STRING, queue STRING, day STRING, rows BIGINT, size BIGINT, undecoded BIGINT"
 
 
 class DataFile(NamedTuple):
     """A Parquet file with jobs of a queue and a day (ISO), in the directory of its batch. ``size``
-    in bytes; ``undecoded``: how many of its bodies could not be decoded."""
+    is in bytes; ``undecoded`` is the number of bodies that could not be decoded."""
 
     name: str
     queue: str
@@ -35,13 +35,14 @@ class DataFile(NamedTuple):
 
 
 class TaskWriter:
-    """Writes the rows of a task, a file for each queue and day: for ``mapInArrow``.
+    """Writes the rows of a task, with a file for each queue and day: for ``mapInArrow``.
 
-    Attempts of a task write different files. Those that count are the ones that Spark gives back.
+    Attempts of a task write different files. Only files that Spark returns to the driver count.
 
     Args:
-        directory: that executors and the driver share.
-        whole: write ``queue`` and ``day`` as well; else they are in the path, or the table's log.
+        directory: a directory that executors and the driver share.
+        whole: also write the columns ``queue`` and ``day``; otherwise they are only in the path, or
+            in the table's log.
     """
 
     def __init__(self, directory: Location, whole: bool) -> None:
@@ -81,10 +82,12 @@ class TaskWriter:
 
 
 class OpenFile:
-    """A Parquet file that is written, in groups of rows that fit into memory.
+    """A Parquet file being written, in row groups that fit into memory.
 
     Attributes:
-        rows, size: what it has; the size is known at the end. undecoded: rows without ``value``.
+        rows: rows written.
+        size: size in bytes, known after ``close``.
+        undecoded: rows whose ``value`` is null.
     """
 
     def __init__(self, path: Location, schema: pa.Schema | None = None) -> None:
@@ -103,7 +106,7 @@ class OpenFile:
         self.close()
 
     def add(self, rows: pa.RecordBatch) -> None:
-        """Some more."""
+        """Add rows."""
         self.rows += rows.num_rows
         if VALUE in rows.schema.names:
             self.undecoded += rows.column(VALUE).null_count
@@ -114,7 +117,7 @@ class OpenFile:
             self._flush()
 
     def close(self) -> None:
-        """Write the rest."""
+        """Write the remaining rows, and close the file."""
         self._flush()
         if self._writer is not None:
             self._writer.close()
@@ -143,12 +146,11 @@ def merged(
     target: Location,
     wanted: Callable[[pa.RecordBatch], pa.RecordBatch] = lambda rows: rows,
 ) -> tuple[int, int]:
-    """Write the rows of files into one, in this order. Returns its rows, and its bytes.
-
-    Memory is that of a group of rows, whatever the files have.
+    """Write the rows of several files into one, in order. Returns the number of its rows, and its
+    size in bytes. Needs memory for one row group, however large the files are.
 
     Args:
-        wanted: chooses among some rows.
+        wanted: a filter for rows.
     """
     schema = schema_of(sources)
     with OpenFile(target, schema) as file:
@@ -159,7 +161,7 @@ def merged(
 
 
 def schema_of(sources: Iterable[Location]) -> pa.Schema:
-    """All columns of some files, as the newest has them."""
+    """All columns of some files, with the types in the last file that has them."""
     fields: dict[str, pa.Field] = {}
     for source in sources:
         with source.open_input() as file:
@@ -168,7 +170,7 @@ def schema_of(sources: Iterable[Location]) -> pa.Schema:
 
 
 def read(path: Location) -> Iterator[pa.RecordBatch]:
-    """The rows of a file, some MB at a time."""
+    """Yield the rows of a file, a few MB at a time."""
     with path.open_input() as opened, pq.ParquetFile(opened) as file:
         groups = [file.metadata.row_group(n) for n in range(file.metadata.num_row_groups)]
         rows = sum(group.num_rows for group in groups)
@@ -179,7 +181,8 @@ def read(path: Location) -> Iterator[pa.RecordBatch]:
 
 
 def few(files: Sequence[DataFile], directory: Location) -> list[DataFile]:
-    """The files of a batch with those of a queue and day in one, where they are small together."""
+    """Merge the files of a queue and day in a batch if they are small together. Returns the files
+    of the batch."""
     together: dict[tuple[str, str], list[DataFile]] = {}
     for file in sorted(files):
         together.setdefault((file.queue, file.day), []).append(file)

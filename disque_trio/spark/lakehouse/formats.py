@@ -14,10 +14,12 @@ def table_of(
     """The table of an archive.
 
     Args:
-        directory: of the archive. more: properties of the catalog.
+        directory: the archive's directory.
+        more: further properties of the catalog.
 
     Raises:
-        TableError: what its format needs is not installed, or it cannot be there.
+        TableError: a package that the format needs is not installed, or the format does not support
+            the file system.
     """
     if settings.format == PARQUET:
         from disque_trio.spark.lakehouse.parquet import ParquetFiles
@@ -30,7 +32,7 @@ def table_of(
     here = directory.local
     if here is None:
         raise TableError(
-            f"{directory}: Iceberg needs a directory on a local file system; a catalog may have the"
+            f"{directory}: Iceberg needs a directory on a local file system; a catalog may keep the"
             " data elsewhere"
         )
     from disque_trio.spark.lakehouse.iceberg import IcebergFiles

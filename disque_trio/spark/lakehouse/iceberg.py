@@ -1,9 +1,9 @@
-"""An archive as an Iceberg table, by the library ``pyiceberg``: the extra ``iceberg``.
+"""An archive as an Iceberg table, with the library ``pyiceberg`` (extra ``iceberg``).
 
-The files of a batch are moved to where the table is, and one commit adds them and notes the number
-of the batch in a property of the table, so that a batch that is repeated is known; the summary of
-the snapshot has it, too. What was moved and never committed nothing refers to; ``keep_up`` removes
-it.
+The files of a batch are moved into the table's directory, and one commit adds them and stores the
+number of the batch in a property of the table, so that a repeated batch is recognized. The summary
+of the snapshot has the number, too. Nothing refers to files that were moved but never committed;
+``keep_up`` removes them.
 """
 
 import shutil
@@ -60,7 +60,7 @@ _SETTINGS = {
     "s3.session-token": "fs.s3a.session.token",
 }
 _PROPERTIES = {
-    # A commit every ten seconds: what lists them must not grow with each.
+    # There may be a commit every ten seconds: the metadata must not grow with each.
     "commit.manifest-merge.enabled": "true",
     "write.metadata.delete-after-commit.enabled": "true",
     "write.metadata.previous-versions-max": "20",
@@ -71,9 +71,9 @@ class IcebergFiles:
     """The table. See ``Table``.
 
     Args:
-        directory: of the archive.
-        name: of the table, with its namespace.
-        properties: of the catalog; without any it is a file in the directory.
+        directory: the archive's directory.
+        name: name of the table, with its namespace.
+        properties: properties of the catalog; if empty, the catalog is a file in the directory.
     """
 
     whole = True
@@ -113,10 +113,10 @@ class IcebergFiles:
                 change.union_by_name(pa.schema([wanted.field(name) for name in missing]))
 
     def add(self, batch: Batch, files: Sequence[DataFile], staging: Location) -> None:
-        """Add a batch, if it is not in the table.
+        """Add a batch, unless it is in the table.
 
         Raises:
-            CommitFailedException: others were always faster.
+            CommitFailedException: other writers were faster, on every attempt.
         """
         table = self._table()
         if files and not _has(table, batch):
@@ -130,7 +130,7 @@ class IcebergFiles:
 
         def append() -> None:
             table = self._table()
-            # Also when it was not known whether it had come through.
+            # Check again: the outcome of an earlier attempt may be unknown.
             if not _has(table, batch):
                 with table.transaction() as change:
                     change.add_files(places, noted, check_duplicate_files=False)
@@ -139,10 +139,10 @@ class IcebergFiles:
         _retried(append)
 
     def files(self) -> list[TableFile]:
-        """Those of the newest version.
+        """The files of the newest version.
 
         Raises:
-            TableError: there is no table, or somebody has deleted rows without writing files anew.
+            TableError: there is no table, or somebody has deleted rows without rewriting files.
         """
         return [TableFile(file.place, None, None) for file in self.held()]
 
@@ -150,7 +150,7 @@ class IcebergFiles:
         """Remove old days, merge small files, and remove files that are no longer needed.
 
         Raises:
-            TableError: see ``files``.
+            TableError: as in ``files``.
         """
         staging = location(self._directory) / STAGING
         return Compaction(self, staging, self._clock).keep_up(upkeep, progress)
@@ -225,11 +225,11 @@ class IcebergFiles:
     def _data(self, table: Table) -> list[IcebergFile]:
         tasks = list(table.scan().plan_files())
         if any(task.delete_files for task in tasks):
-            raise TableError(f"{self._name}: rows were deleted in files: use Iceberg's readers")
+            raise TableError(f"{self._name}: has delete files; use an Iceberg reader")
         return [task.file for task in tasks]
 
     def _placed(self, table: Table, source: Location, prefix: str) -> str:
-        """A file in the table's directory; returns its address."""
+        """Move a file into the table's directory; returns its address."""
         name = f"data/{prefix}{uuid4().hex}.parquet"
         address = f"{table.location().rstrip('/')}/{name}"
         if _is_local(address):
@@ -248,11 +248,11 @@ class IcebergFiles:
 
 
 def _retried(change: Callable[[], None]) -> None:
-    """Change the table, again when somebody else was faster, or nobody knows whether it was.
+    """Change the table; try again if another commit was faster, or the outcome is unknown.
 
-    Also when files are missed: the library tries by itself again, without a look at what others
-    have replaced; and its threads share what compares partitions, so that one may take the files
-    of another queue for those that are to go, and miss them with nobody else there.
+    Also tries again if the library misses files. It retries by itself without looking at what
+    others have replaced. Besides, its threads share the object that compares partitions, so one may
+    look for the files of another queue, and miss them even if nobody else is writing.
     """
     for attempt in range(_ATTEMPTS):
         try:
@@ -278,7 +278,7 @@ def _part(file: IcebergFile) -> tuple[str, date]:
 
 
 def _referred(table: Table) -> Iterator[str]:
-    """All files that a version of the table has."""
+    """Yield all files that any version of the table refers to."""
     seen = set()
     for snapshot in table.snapshots():
         yield snapshot.manifest_list
@@ -291,14 +291,14 @@ def _referred(table: Table) -> Iterator[str]:
 
 
 def _ages(directory: Location) -> Iterator[tuple[Location, float]]:
-    """All files below a directory, if there is one, and when they were written."""
+    """Yield all files below a directory, if it exists, and when they were written."""
     with suppress(FileNotFoundError):
         for place in sorted({file.parent for file in directory.files()}):
             yield from place.ages()
 
 
 def _file_system(table: Table) -> dict[str, str]:
-    """What the catalog says of where the files are, as settings of Spark."""
+    """The catalog's properties of the file system, as Spark settings."""
     said = table.io.properties
     return {setting: said[name] for name, setting in _SETTINGS.items() if name in said}
 
@@ -308,5 +308,5 @@ def _is_local(address: str) -> bool:
 
 
 def _local(address: str) -> str:
-    """The path of an address, where it is a local one."""
+    """The path of a local address; other addresses as they are."""
     return address.removeprefix("file://") if _is_local(address) else address

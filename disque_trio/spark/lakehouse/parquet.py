@@ -1,21 +1,21 @@
 """An archive as plain Parquet files: ``queue=orders/day=2026-11-24/part-*.parquet``.
 
-A file gets its place by a rename, whole and on the disk. A batch that is repeated replaces its own
-files, by their names.
+A complete, synced file is renamed into its place. A repeated batch replaces its own files, which
+have the same names.
 
 A compaction merges files into one and removes them, in steps that each survive a crash:
 
-1. a record in ``_compactions`` says which files the new one replaces;
-2. the new file gets its place;
-3. after the grace, files that it replaces are removed, and then the record.
+1. It writes a record to ``_compactions`` that says which files the new one replaces.
+2. It renames the new file into its place.
+3. After the grace period, it removes the replaced files, and then the record.
 
-A day that is to go gets a record without a new file: its files are none of the table from then on,
-and are removed after the grace.
+To remove a day, it writes a record without a new file: from then on, the day's files are not part
+of the table, and they are removed after the grace period.
 
-So a reader that lists the files never misses a job, since those that are replaced stay until it
-has listed them all. During the grace jobs are in two files; ``read_archive`` drops what is there
-twice. Who died after the second step left the rest to the next compaction; before it, nothing but
-a record of a file that is not there.
+So a reader that lists the files never misses a job, since replaced files stay until it has finished
+listing. During the grace period, jobs are in two files; ``read_archive`` drops duplicates. If a
+compaction dies after the second step, the next one does the rest; if it dies before, it leaves only
+a record of a file that does not exist.
 """
 
 import json
@@ -47,7 +47,8 @@ RECORDS = "_compactions"
 
 
 class Record(NamedTuple):
-    """A file that replaces others, or none: what they have is to go. Paths below the table."""
+    """A compaction: ``output`` replaces ``inputs``; without an output, these are to be removed. The
+    names are paths relative to the table; ``path`` is the record's own file."""
 
     path: Location
     output: str | None
@@ -58,8 +59,9 @@ class ParquetFiles:
     """The table. See ``Table``.
 
     Args:
-        directory: of the table.
-        clock: seconds since 1970. sleep: waits for seconds.
+        directory: the table's directory.
+        clock: returns seconds since 1970.
+        sleep: as ``time.sleep``.
     """
 
     whole = False
@@ -75,11 +77,11 @@ class ParquetFiles:
         self._sleep = sleep
 
     def create(self, schema: pa.Schema) -> None:
-        """Nothing is made, as files have their columns; but they have to be such as can be."""
+        """Only check the columns: every file has its own schema."""
         plain(schema)
 
     def add(self, batch: Batch, files: Sequence[DataFile], staging: Location) -> None:
-        """Move the files of a batch into the table: on the disk, and each in one step."""
+        """Move the files of a batch into the table: synced, and each atomically."""
         table = self._directory
         places: dict[Location, set[str]] = {}
         for number, file in enumerate(files):
@@ -90,7 +92,7 @@ class ParquetFiles:
             (staging / file.name).rename(place / name)
             places.setdefault(place, set()).add(name)
         for place, names in places.items():
-            # An earlier attempt, by a program that divided it in another way.
+            # Files of an earlier attempt, which may have divided the batch in another way.
             for old in place.files(recursive=False):
                 if old.name.startswith(part_prefix(batch)) and old.name not in names:
                     old.delete()
@@ -99,8 +101,9 @@ class ParquetFiles:
         staging.delete_tree()
 
     def files(self) -> list[TableFile]:
-        """Those of the table, without the ones that others have replaced, and that go soon."""
-        replaced = self.replaced()  # before the list: what is replaced later stays for the grace
+        """The files of the table, without those that were replaced and will be removed soon."""
+        # Before listing: files that are replaced later stay for the grace period.
+        replaced = self.replaced()
         return [
             TableFile(path, *_partition(place))
             for place in self._days()
@@ -109,14 +112,14 @@ class ParquetFiles:
         ]
 
     def replaced(self) -> set[str]:
-        """Paths, below the table, of files that a new one has replaced, and that may be there."""
+        """Paths, relative to the table, of replaced files, which may still exist."""
         return {name for record in self._open_records() for name in record.inputs}
 
     def keep_up(self, upkeep: Upkeep, progress: Callable[[str], None]) -> Outcome:
         """Merge small files and remove old days.
 
         Raises:
-            TableError: another compaction is at work.
+            TableError: another compaction is running.
         """
         outcome = Outcome()
         with self._alone(upkeep.dry_run):
@@ -159,7 +162,7 @@ class ParquetFiles:
         return found
 
     def _open_records(self) -> list[Record]:
-        """Those that count: the new file has its place."""
+        """The records in force: those whose new file is in its place."""
         return [
             one
             for one in self._records()
@@ -167,13 +170,13 @@ class ParquetFiles:
         ]
 
     def _finish(self, upkeep: Upkeep, outcome: Outcome) -> None:
-        """The third step, where it is due."""
+        """Do the third step, where it is due."""
         if upkeep.dry_run:
             return
         for record in self._records():
             since = record.path if record.output is None else self._directory / record.output
             if not since.exists():
-                # It never came; or that day has gone since, and so have its files.
+                # It was never put in place, or has been removed with its day since.
                 record.path.delete()
                 continue
             if self._clock() - dict(since.parent.ages())[since] < upkeep.grace:
@@ -199,7 +202,7 @@ class ParquetFiles:
             return []
 
     def _work(self, upkeep: Upkeep) -> Iterator[tuple[Location, list[Location]]]:
-        """What is to be merged: where, and which files."""
+        """Yield what to merge: a directory, and files in it."""
         replaced = {name for one in self._open_records() for name in (one.output, *one.inputs)}
         first = upkeep.first_day(self._clock())
         oldest = "" if first is None else first.isoformat()
@@ -212,7 +215,7 @@ class ParquetFiles:
                 for path, written in place.ages()
                 if path.name.endswith(".parquet") and self._below(path) not in replaced
             ]
-        # A batch that Spark has not committed may be repeated, and would be there twice.
+        # A batch that Spark has not committed may be repeated, and would then be there twice.
         last = last_batches(file.name for files in found.values() for file in files)
         for place, files in found.items():
             for group in groups(files, last, upkeep.target, self._clock() - upkeep.older):
@@ -240,7 +243,7 @@ class ParquetFiles:
         outcome.duplicates += once.dropped
 
     def _note(self, name: str, output: Location | None, inputs: list[Location]) -> None:
-        """Make a record."""
+        """Write a record."""
         record = {
             "output": None if output is None else self._below(output),
             "inputs": [self._below(source) for source in inputs],
@@ -260,7 +263,7 @@ class ParquetFiles:
             if _partition(place)[1] >= first.isoformat():
                 continue
             if not files or all(self._below(file) in going for file in files):
-                continue  # it is said already
+                continue  # there is a record already
             outcome.days.append(self._below(place))
             if not upkeep.dry_run:
                 self._note(f"day-{uuid4().hex}", None, files)

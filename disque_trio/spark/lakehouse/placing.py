@@ -1,4 +1,4 @@
-"""Where tables are: moves files into them, and tells libraries how to get there."""
+"""Moves files into tables, and translates locations of tables for libraries."""
 
 import os
 
@@ -6,7 +6,7 @@ from disque_trio.spark.files import Location
 from disque_trio.spark.filesystems import LOCAL, S3
 from disque_trio.spark.lakehouse.settings import TableError
 
-# What ``deltalake`` calls the options of S3.
+# The options of S3, and ``deltalake``'s names for them.
 _OF_S3 = {
     "access_key": "AWS_ACCESS_KEY_ID",
     "secret_key": "AWS_SECRET_ACCESS_KEY",
@@ -16,10 +16,10 @@ _OF_S3 = {
 
 
 def placed(source: Location, target: Location) -> None:
-    """Move a file, on the disk, in one step; one that has the name is replaced.
+    """Move a file atomically and durably; replaces a file that has the name.
 
-    It counts as written now: what a table does not have yet goes when it is old, and a batch may
-    have been written for hours.
+    Sets its time to now: old files that a table does not refer to are removed, and writing a batch
+    may have taken hours.
     """
     target.parent.make_directory()
     if source.local is not None:
@@ -30,17 +30,17 @@ def placed(source: Location, target: Location) -> None:
 
 
 def for_deltalake(directory: Location) -> tuple[str, dict[str, str]]:
-    """The address of a Delta table, and the options for it, as ``deltalake`` takes them.
+    """The address of a Delta table, and its storage options, for ``deltalake``.
 
-    On S3 it commits by a PUT with a condition, which the server sees to.
+    On S3, it commits with conditional PUTs.
 
     Raises:
-        TableError: it can be there in no way that was tried.
+        TableError: the file system is not supported.
     """
     if directory.scheme == LOCAL:
         return directory.path, {}
     if directory.scheme not in S3:
-        raise TableError(f"{directory}: Delta tables can be on this machine and on S3")
+        raise TableError(f"{directory}: Delta tables have to be on a local file system or S3")
     given = dict(directory.options)
     options = {_OF_S3[name]: value for name, value in given.items() if name in _OF_S3}
     if "endpoint_override" in given:

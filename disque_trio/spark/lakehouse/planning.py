@@ -1,4 +1,4 @@
-"""Which files of a queue and day become one, and how files are called. No I/O."""
+"""Plans which files of a queue and day to merge, and names files. No I/O."""
 
 import re
 from collections.abc import Iterable, Iterator
@@ -10,11 +10,11 @@ from disque_trio.spark.lakehouse.table import Batch
 
 _PART = re.compile(r"part-(\d+)-([0-9a-f-]{36})[-.]")
 _COMPACTED = "part-c"
-_ENOUGH = 0.75  # of the target: a file that has this stays as it is
+_ENOUGH = 0.75  # a file with this share of the target size is not merged
 
 
 class Candidate(NamedTuple):
-    """A file: its name, its bytes, and when it was written (seconds since 1970)."""
+    """A file: its name, its size in bytes, and when it was written (seconds since 1970)."""
 
     name: str
     size: int
@@ -22,24 +22,25 @@ class Candidate(NamedTuple):
 
 
 def part_prefix(batch: Batch) -> str:
-    """How the names of its files begin."""
+    """The prefix of the names of a batch's files."""
     return f"part-{batch.number:06}-{batch.query}-"
 
 
 def part_name(batch: Batch, number: int) -> str:
-    """The name of one: the same when the batch is repeated."""
+    """The name of a batch's file; the same if the batch is repeated."""
     return f"{part_prefix(batch)}{number:05}.parquet"
 
 
 def compacted_name(first: str, unique: str) -> str:
-    """The name of a file that replaces others. It sorts like the first of them."""
+    """The name of a file that replaces others. Among compacted files, it sorts like the first of
+    these."""
     found = _PART.match(first)
     return f"{_COMPACTED}{found[1] if found else '000000'}-{unique}.parquet"
 
 
 def last_batches(names: Iterable[str]) -> set[tuple[str, int]]:
-    """The last batch of each query that has files with these names. All before it are committed:
-    Spark begins none before it has committed the one before."""
+    """The last batch of each query among the files with these names. All earlier ones are
+    committed, because Spark begins a batch only after committing the one before."""
     last: dict[str, int] = {}
     for name in names:
         found = _PART.match(name)
@@ -51,11 +52,12 @@ def last_batches(names: Iterable[str]) -> set[tuple[str, int]]:
 def groups(
     files: Iterable[Candidate], last: set[tuple[str, int]], target: int, before: float
 ) -> Iterator[list[str]]:
-    """Names of files that are to become one each, of the files of a queue and day.
+    """Yield groups of names of files to merge into one, among the files of a queue and day.
 
     Args:
-        last: batches that may be repeated; their files stay.
-        target: bytes that a file should have. before: a file that was written later stays.
+        last: batches that may be repeated; their files are left alone.
+        target: target size of a file in bytes.
+        before: files written after this time are left alone.
     """
     group: list[str] = []
     size = 0
@@ -75,10 +77,10 @@ def groups(
 
 
 class Once:
-    """Drops rows whose ``id`` was there before.
+    """Drops rows with an ``id`` that has occurred before.
 
     Attributes:
-        dropped: how many.
+        dropped: number of rows dropped.
     """
 
     def __init__(self) -> None:
@@ -86,7 +88,7 @@ class Once:
         self._seen: set[str] = set()
 
     def wanted(self, rows: pa.RecordBatch) -> pa.RecordBatch:
-        """Those that are new."""
+        """The rows with a new id."""
         ids = rows.column(rows.schema.get_field_index("id")).to_pylist()
         keep = []
         for one in ids:

@@ -1,4 +1,4 @@
-"""Archives as frames of Spark, without what Spark needs for their format."""
+"""Reads archives as DataFrames, without Spark's own libraries for their formats."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import date
@@ -13,11 +13,11 @@ from disque_trio.spark.lakehouse.columns import BASE, DAY, QUEUE, VALUE, fitted
 from disque_trio.spark.lakehouse.files import read
 from disque_trio.spark.lakehouse.formats import table_of
 from disque_trio.spark.lakehouse.parquet import ParquetFiles
-from disque_trio.spark.lakehouse.settings import TableSettings, failures_told
+from disque_trio.spark.lakehouse.settings import TableSettings, table_failures
 from disque_trio.spark.lakehouse.table import TableFile
 from disque_trio.spark.options import arrow_schema
 
-# Spark would take a queue that is called 007 for the number 7.
+# An explicit schema: Spark would turn a queue named 007 into the number 7.
 _SCHEMA = """
     id STRING, body BINARY, nacks INT, additional_deliveries INT, node STRING, ctime TIMESTAMP,
     archived_at TIMESTAMP, {more} queue STRING, day DATE
@@ -31,18 +31,19 @@ def read_table(
     """The rows of an archive's table.
 
     Raises:
-        TableError: what its format needs is not installed, or it has what cannot be read.
+        TableError: a package that the format needs is not installed, or the table uses features
+            that are not supported.
     """
     more = {**settings.columns}
     if settings.body is not None:
         more[VALUE] = value_type(settings.body)
     columns = _SCHEMA.format(more="".join(f"`{name}` {kind}, " for name, kind in more.items()))
-    # Spark itself does not know which files a compaction has replaced, and is about to remove.
+    # Spark itself does not know which files a compaction has replaced and will remove.
     is_plain = settings.format == PARQUET and directory.local is not None
     if is_plain and not ParquetFiles(directory).replaced():
         return spark.read.schema(columns).parquet(str(directory))
     schema = spark.createDataFrame([], columns).schema
-    with failures_told(str(directory)):
+    with table_failures(str(directory)):
         files = table_of(directory, settings, catalog).files()
     parts = max(1, -(-len(files) // _FILES_A_TASK))
     numbers = spark.range(0, len(files), 1, parts)
@@ -50,7 +51,7 @@ def read_table(
 
 
 def more_columns(schema: StructType) -> dict[str, str]:
-    """Columns that not all archives have, but for the decoded bodies, and their types in SQL."""
+    """Columns that not all archives have, except the decoded bodies, and their SQL types."""
     known = {*BASE.names, QUEUE, DAY, VALUE}
     return {
         column.name: column.dataType.simpleString() for column in schema if column.name not in known
@@ -58,7 +59,7 @@ def more_columns(schema: StructType) -> dict[str, str]:
 
 
 class FileReader:
-    """Reads files whose numbers come: for ``mapInArrow``."""
+    """Reads files by their indexes: for ``mapInArrow``."""
 
     def __init__(self, files: Sequence[TableFile], schema: pa.Schema) -> None:
         self._files = files
@@ -71,7 +72,8 @@ class FileReader:
 
 
 def rows_of(file: TableFile, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    """The rows of a file, with these columns; ``queue`` and ``day`` also if they are not in it."""
+    """The rows of a file with these columns, including ``queue`` and ``day`` even if the file does
+    not have them."""
     for rows in read(file.path):
         if file.queue is not None and file.day is not None:
             count = rows.num_rows
@@ -83,6 +85,6 @@ def rows_of(file: TableFile, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
 
 
 def value_type(body: str) -> str:
-    """The type, in Spark's SQL, of what bodies are decoded to."""
+    """The type of decoded bodies in Spark SQL."""
     kind, _, columns = body.partition(":")
     return f"STRUCT<{columns}>" if kind == "json" else "STRING"

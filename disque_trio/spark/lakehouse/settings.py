@@ -1,4 +1,4 @@
-"""What an archive's directory says of its table: a small file that the first run writes."""
+"""The settings of an archive's table, in a small file that the first run writes."""
 
 import json
 import re
@@ -15,20 +15,20 @@ _SECRET = re.compile(r"password|secret|token|credential|key|oauth", re.IGNORECAS
 
 
 class TableError(Exception):
-    """A table cannot be used as it is asked for; the text says which and why."""
+    """A table cannot be used in this way; the text says which, and why."""
 
 
 class TableFailedError(TableError):
-    """A file system, a catalog, or the library of a table's format has failed; it may pass."""
+    """A file system, a catalog, or the library of a table's format failed; it may be transient."""
 
 
 @contextmanager
-def failures_told(name: str) -> Iterator[None]:
-    """What goes wrong in the block, whatever library raises it, is a ``TableFailedError``. What
-    is wrong with arguments (``ValueError``) or with the table stays as it is.
+def table_failures(name: str) -> Iterator[None]:
+    """Turn errors in the block, from whatever library, into ``TableFailedError``. ``ValueError``
+    (for wrong arguments) and ``TableError`` pass unchanged.
 
     Args:
-        name: of the table.
+        name: name of the table, for the text.
     """
     try:
         yield
@@ -45,12 +45,12 @@ class TableSettings:
 
     Attributes:
         format: one of FORMATS.
-        body: how bodies are decoded, as ``json:a INT``; None: they are not.
-        drop_body: those that were decoded are left out.
-        catalog: properties of the catalog of an Iceberg table; without any it is a file in the
-            directory.
-        table: the name of an Iceberg table, with its namespace.
-        columns: more than all archives have, and their types in Spark's SQL.
+        body: how bodies are decoded, such as ``json:a INT``; None: they are not.
+        drop_body: leave out bodies that were decoded.
+        catalog: properties of the catalog of an Iceberg table; if empty, the catalog is a file in
+            the directory.
+        table: name of an Iceberg table, with its namespace.
+        columns: columns in addition to those of all archives, and their types in Spark SQL.
     """
 
     format: str = PARQUET
@@ -62,7 +62,8 @@ class TableSettings:
 
     @classmethod
     def read(cls, directory: Location) -> Self | None:
-        """Those of a table; None: no archive has written there since there are such settings.
+        """Read the settings of a table; None: there are none, because there is no archive, or it is
+        older than settings.
 
         Raises:
             TableError: they are damaged.
@@ -76,15 +77,15 @@ class TableSettings:
             raise TableError(f"{path}: {problem}") from None
 
     def keep(self, directory: Location) -> None:
-        """For those who read the table, and for later runs. Passwords in properties are left out:
-        everybody who uses the table has to give them.
+        """Store the settings, for readers of the table and for later runs. Leaves out passwords in
+        properties, which all users of the table have to provide.
 
         Raises:
-            TableError: the table is written in another way.
+            TableError: the table has other settings.
         """
         before = self.read(directory)
         if before is None and (directory / "queue=*" / "day=*" / "*.parquet").glob():
-            before = TableSettings()  # of an older version
+            before = TableSettings()  # written by an older version
         if before is not None:
             self._check(before, directory)
         columns = {**(before.columns if before is not None else {}), **self.columns}
@@ -99,17 +100,17 @@ class TableSettings:
             raise TableError(
                 f"{directory} has a table in the format {before.format}, not {self.format}"
             )
-        later = before.body is None  # files without the column are read
+        later = before.body is None  # decoding can begin later: readers accept files without it
         same = (before.body, before.drop_body) == (self.body, self.drop_body)
         if not same and not later:
             raise TableError(
-                f"{directory}: its bodies are {_told(before)}, not {_told(self)}: that needs a"
-                " table of its own"
+                f"{directory}: its bodies are {_told(before)}, not {_told(self)}; use another table"
+                " for that"
             )
         for name, kind in self.columns.items():
             if before.columns.get(name, kind) != kind:
                 raise TableError(
-                    f"{directory}: the column {name} is {before.columns[name]} there, not {kind}"
+                    f"{directory}: the column {name} has type {before.columns[name]}, not {kind}"
                 )
         if self.format == ICEBERG and before.table != self.table:
             raise TableError(f"{directory} belongs to the table {before.table}, not {self.table}")
@@ -121,5 +122,5 @@ def _told(settings: TableSettings) -> str:
 
 
 def public(properties: Mapping[str, str]) -> dict[str, str]:
-    """Properties without those that are nobody's business."""
+    """Properties without the secret ones."""
     return {name: value for name, value in properties.items() if not _SECRET.search(name)}

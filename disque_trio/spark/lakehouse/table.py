@@ -1,4 +1,4 @@
-"""What the formats of tables have in common."""
+"""What all table formats have in common."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -12,14 +12,14 @@ from disque_trio.spark.lakehouse.files import DataFile
 
 
 class Batch(NamedTuple):
-    """A batch of a stream: its number, and the id of the query, which its checkpoint has."""
+    """A batch of a stream: its number, and the id of the query, which its checkpoint keeps."""
 
     query: str
     number: int
 
 
 class TableFile(NamedTuple):
-    """A file of a table. ``queue`` and ``day`` (ISO) are not in it if they are not None here."""
+    """A file of a table. ``queue`` and ``day`` (ISO) are None if the file has them as columns."""
 
     path: Location
     queue: str | None
@@ -28,15 +28,15 @@ class TableFile(NamedTuple):
 
 @dataclass(frozen=True)
 class Upkeep:
-    """What a compaction shall do.
+    """What a compaction should do.
 
     Attributes:
-        target: bytes that a file should have.
-        older: s that a file has to be old to be merged.
-        grace: s that files stay that were replaced, for those who read them.
-        history: s that versions of Delta and Iceberg tables stay.
-        days: that jobs are kept, at least; None: for ever.
-        deduplicate: drop jobs that are twice in the files that become one.
+        target: target size of a file in bytes.
+        older: seconds; leave younger files alone.
+        grace: seconds that replaced files stay, for readers.
+        history: seconds that old versions of Delta and Iceberg tables stay.
+        days: how many days to keep jobs, at least; None: forever.
+        deduplicate: drop duplicates among the files that are merged into one.
         dry_run: change nothing.
     """
 
@@ -49,7 +49,7 @@ class Upkeep:
     dry_run: bool = False
 
     def first_day(self, now: float) -> date | None:
-        """The first day that is kept; None: all are. ``now``: seconds since 1970."""
+        """The first day to keep; None: keep all. ``now``: seconds since 1970."""
         if self.days is None:
             return None
         today = datetime.fromtimestamp(now, UTC).date()
@@ -58,13 +58,16 @@ class Upkeep:
 
 @dataclass
 class Outcome:
-    """What a compaction came to.
+    """What a compaction has done.
 
     Attributes:
-        before, after: files that were merged, and what became of them. bytes: of these files.
-        duplicates: jobs that were dropped. days: parts of the table that were removed.
-        removed: files that nothing needs any more, and that are gone.
-        waiting: why something was left for the next time.
+        before: number of files that were merged.
+        after: number of files they were merged into.
+        bytes: total size of the merged files.
+        duplicates: duplicate jobs that were dropped.
+        days: partitions that were removed.
+        removed: number of unneeded files that were deleted.
+        waiting: reasons why something was left for the next compaction.
     """
 
     before: int = 0
@@ -82,21 +85,21 @@ class Table(Protocol):
     whole: bool  # whether files have queue and day as columns
 
     def create(self, schema: pa.Schema) -> None:
-        """Make it, if it is not there, with these columns; or else add those that it lacks.
+        """Create the table with these columns; if it exists, add the columns that it lacks.
 
         Raises:
-            TableError: it is there and they do not go with those that it has.
+            TableError: the table exists, and its columns conflict with these.
         """
 
     def add(self, batch: Batch, files: Sequence[DataFile], staging: Location) -> None:
-        """Bring a batch into the table, once: one that is in it is left out, or replaced.
+        """Add a batch to the table exactly once: if it is there, skip or replace it.
 
         Args:
-            files: of the batch, in ``staging``, which is gone afterwards.
+            files: the batch's files, in ``staging``, which is deleted afterwards.
         """
 
     def files(self) -> list[TableFile]:
-        """Those of its newest version."""
+        """The files of its newest version."""
 
     def keep_up(self, upkeep: Upkeep, progress: Callable[[str], None]) -> Outcome:
-        """Merge small files, remove old days, and files that nothing needs any more."""
+        """Merge small files, and remove old days and files that are no longer needed."""

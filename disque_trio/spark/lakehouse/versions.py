@@ -1,12 +1,11 @@
-"""The upkeep of tables that have versions, Delta and Iceberg: what is the same for both.
+"""Compaction of tables with versions: the parts that Delta and Iceberg have in common.
 
-Every step is one commit. It takes files out of the table, and brings one in that has their jobs. It
-fails if one of them is not in the table any more, so that of two compactions, or of a compaction
-and whoever else deletes, one comes through, and no job is lost or there twice. Who dies before the
-commit leaves a file that no version has; after it, nothing.
+Every step is one commit, which removes files from the table and adds one that has their jobs. It
+fails if one of the files is no longer in the table. So if two compactions conflict, or a compaction
+and another deletion, only one succeeds, and no job is lost or duplicated. A compaction that dies
+before the commit leaves a file that no version refers to; after it, nothing.
 """
 
-import random
 import time
 from collections.abc import Callable, Iterator, Sequence
 from datetime import date
@@ -14,6 +13,7 @@ from itertools import groupby
 from typing import NamedTuple, Protocol
 from uuid import uuid4
 
+from disque_trio.respclient.randomness import RANDOM
 from disque_trio.spark.files import Location
 from disque_trio.spark.lakehouse.files import DataFile, merged
 from disque_trio.spark.lakehouse.planning import Candidate, Once, groups
@@ -21,14 +21,14 @@ from disque_trio.spark.lakehouse.table import Outcome, Upkeep
 
 COMPACTED = "part-c-"
 STAGING = "_compactions"
-# Files that nothing refers to may be of a batch that is just being added.
+# Younger files that nothing refers to may belong to a batch that is being added.
 SAFE_SECONDS = 3600.0
 REPLACED = "others have replaced or removed files meanwhile"
-_PAUSE = 0.02  # s, at most, before the second try of a commit; then twice as long each time
+_PAUSE = 0.02  # s; upper limit of the pause before the first retry of a commit, doubled each time
 
 
 class Held(NamedTuple):
-    """A file of the newest version of a table. ``name`` is what the table calls it."""
+    """A file of the newest version of a table. ``name`` is its name in the table's metadata."""
 
     name: str
     place: Location
@@ -38,7 +38,7 @@ class Held(NamedTuple):
 
 
 class NotSwappedError(Exception):
-    """A table was left as it is; the text says why."""
+    """A table was left unchanged; the text says why."""
 
 
 class Versions(Protocol):
@@ -48,24 +48,25 @@ class Versions(Protocol):
         """The files of its newest version."""
 
     def swap(self, old: Sequence[Held], new: DataFile | None, staging: Location) -> None:
-        """Take files out of the table, and bring one in, in one commit.
+        """Replace files of the table by another one, in one commit.
 
         Args:
-            new: in ``staging``; None: the jobs are to go.
+            new: the new file, in ``staging``; None: remove the files.
 
         Raises:
-            NotSwappedError: not all of them are in the table, or no commit came through.
+            NotSwappedError: not all of ``old`` are in the table, or no commit succeeded.
         """
 
     def clean(self, upkeep: Upkeep, outcome: Outcome) -> None:
-        """Forget old versions, and remove files that no version has."""
+        """Expire old versions, and remove files that no version refers to."""
 
 
 class Compaction:
-    """Keeps a table up.
+    """Compacts a table.
 
     Args:
-        staging: a directory for new files. clock: seconds since 1970.
+        staging: a directory for new files.
+        clock: returns seconds since 1970.
     """
 
     def __init__(
@@ -123,16 +124,16 @@ class Compaction:
         outcome.duplicates += once.dropped
 
     def _why_gone(self, sources: list[Held]) -> str:
-        """Why one of them could not be read; empty if it was none of these."""
+        """Why one of the files could not be read; empty if unknown."""
         names = {file.name for file in self._table.held()}
         if not all(file.name in names for file in sources):
             return REPLACED
         lost = [str(file.place) for file in sources if not file.place.exists()]
-        return f"the table has files that are not there: {', '.join(lost)}" if lost else ""
+        return f"the table refers to missing files: {', '.join(lost)}" if lost else ""
 
 
 def _work(files: list[Held], upkeep: Upkeep) -> Iterator[list[Held]]:
-    """Files that are to become one each."""
+    """Yield groups of files to merge into one."""
     for _, own in groupby(files, lambda file: (file.queue, file.day)):
         named = {file.name: file for file in own}
         candidates = [Candidate(name, file.size, 0.0) for name, file in named.items()]
@@ -141,5 +142,5 @@ def _work(files: list[Held], upkeep: Upkeep) -> Iterator[list[Held]]:
 
 
 def pause(attempt: int) -> None:
-    """Let others commit. ``attempt``: how often it was tried before this time."""
-    time.sleep(_PAUSE * random.random() * 2**attempt)
+    """Wait at random, for others to commit, before a retry. ``attempt`` counts from 0."""
+    time.sleep(_PAUSE * RANDOM.random() * 2**attempt)

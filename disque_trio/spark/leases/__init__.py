@@ -1,6 +1,6 @@
-"""Leases: jobs that a query of Spark has fetched and not acknowledged yet.
+"""Leases: jobs that a Spark query has fetched but not acknowledged yet.
 
-``planner`` decides who fetches how many jobs from which node, ``fetch`` fetches them into leases,
-``directory`` keeps the leases on disk, and ``keeper`` acknowledges their jobs in the end and keeps
-nodes from delivering them again until then.
+``planner`` decides which task fetches how many jobs from which node, ``fetch`` fetches them into
+leases, ``directory`` and ``queue`` store the leases on disk or in Disque, and ``keeper`` keeps
+nodes from delivering the jobs again, and acknowledges them in the end.
 """

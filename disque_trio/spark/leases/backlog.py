@@ -1,8 +1,7 @@
-"""How many jobs wait in the queues of a read: what its nodes say, and what is left when a batch has
-taken its share.
+"""The backlog of a read: how many jobs wait in its queues, and how many a batch leaves there.
 
-``told`` makes the dictionary that Spark shows as ``latestOffset`` in the progress of a query: a
-source in Python can neither have ``metrics`` there nor a description of its own.
+``reported`` makes the dictionary that Spark shows as ``latestOffset`` in the progress of a query,
+since a Python data source cannot have its own ``metrics`` or description there.
 """
 
 import time
@@ -15,17 +14,17 @@ from disque_trio.spark.leases.store import PartitionPlan
 from disque_trio.spark.nodes import Nodes
 from disque_trio.spark.options import text
 
-SCAN_SECONDS = 1.0  # between two looks for queues of a pattern
+SCAN_SECONDS = 1.0  # s between scans for queues that match a pattern
 SCAN_COUNT = 10_000  # queues that a step of QSCAN visits
-MOST_QUEUES = 1000  # that are told apart; the others are added up
+MOST_QUEUES = 1000  # queues reported one by one; the rest are added up
 
 
 class QueueNow(NamedTuple):
-    """A queue as a node says.
+    """A queue on one node.
 
     Attributes:
-        jobs: that it would give: none if it is paused.
-        oldest: s since the oldest of them was added; 0: it has none, or the node does not know.
+        jobs: jobs that the node would deliver; 0 if the queue is paused.
+        oldest: age of the oldest job in seconds; 0: there is none, or the node does not report it.
     """
 
     jobs: int
@@ -33,22 +32,24 @@ class QueueNow(NamedTuple):
 
 
 class NodeNow(NamedTuple):
-    """The queues of a node, and whether it is leaving its cluster: then others give its jobs."""
+    """The queues of a node, and whether the node is leaving its cluster, so that other nodes
+    deliver its jobs."""
 
     queues: Mapping[str, QueueNow]
     leaving: bool
 
     def jobs(self) -> int:
-        """All that are queued."""
+        """The number of queued jobs."""
         return sum(queue.jobs for queue in self.queues.values())
 
 
 class Behind(NamedTuple):
-    """A queue in all nodes.
+    """A queue on all nodes.
 
     Attributes:
-        jobs: queued when the batch was planned. behind: those that are not in the batch.
-        oldest: s since the oldest one was added.
+        jobs: jobs queued when the batch was planned.
+        behind: those that are not in the batch.
+        oldest: age of the oldest job in seconds.
     """
 
     jobs: int
@@ -57,12 +58,13 @@ class Behind(NamedTuple):
 
 
 class Queued:
-    """Asks nodes for the queues of a read.
+    """Asks nodes about the queues of a read.
 
     Args:
-        nodes: whom to ask.
-        queues: their names; or else ``pattern``, that of a glob.
-        clock: monotonic seconds.
+        nodes: the nodes to ask.
+        queues: names of the queues.
+        pattern: a glob pattern for names of queues, instead of ``queues``.
+        clock: returns monotonic seconds.
     """
 
     def __init__(
@@ -79,10 +81,10 @@ class Queued:
         self._scanned = -SCAN_SECONDS
 
     def ask(self) -> dict[str, NodeNow]:
-        """What each node says that can be reached.
+        """Ask all nodes that can be reached. Returns their queues, by address.
 
         Raises:
-            RefusedError: it does not tell.
+            RefusedError: a node refuses to say.
         """
         if self._pattern is not None and self._clock() - self._scanned >= SCAN_SECONDS:
             self._names = self._scan(self._pattern)
@@ -98,7 +100,7 @@ class Queued:
         return found
 
     def _scan(self, pattern: str) -> list[str | bytes]:
-        """The queues that have jobs."""
+        """The names of matching queues that have jobs."""
         found: set[bytes] = set()
         for address in self._nodes.addresses():
             cursor: Arg = 0
@@ -109,7 +111,7 @@ class Queued:
                         *("QSCAN", cursor, "COUNT", SCAN_COUNT, "MINLEN", 1, "MATCH", pattern)
                     )
                     if not isinstance(step, list) or not isinstance(step[0], bytes):
-                        raise WireError(f"{address}: unexpected from QSCAN: {step!r}")
+                        raise WireError(f"{address}: unexpected reply to QSCAN: {step!r}")
                     cursor, names = step[0], step[1]
                     assert isinstance(names, list)
                     found.update(name for name in names if isinstance(name, bytes))
@@ -119,7 +121,7 @@ class Queued:
 
 
 def _queue(stat: Reply) -> QueueNow:
-    """What QSTAT says."""
+    """The queue in a QSTAT reply."""
     if not isinstance(stat, list):
         return QueueNow(0, 0.0)  # there is no such queue
     fields = dict(zip(stat[::2], stat[1::2], strict=True))
@@ -132,7 +134,7 @@ def _queue(stat: Reply) -> QueueNow:
 
 
 def behind(nodes: Mapping[str, NodeNow], plans: Sequence[PartitionPlan]) -> dict[str, Behind]:
-    """The queues of all nodes, and what a batch with ``plans`` leaves in them."""
+    """The queues on all nodes, and what a batch with ``plans`` leaves in them."""
     shares: dict[str, list[int]] = {}
     for plan in plans:
         shares.setdefault(plan.address, []).append(plan.limit)
@@ -152,11 +154,11 @@ def behind(nodes: Mapping[str, NodeNow], plans: Sequence[PartitionPlan]) -> dict
     return found
 
 
-def told(
+def reported(
     description: str, queues: Mapping[str, Behind], most: int = MOST_QUEUES
 ) -> dict[str, object]:
-    """What Spark is to show. Of more than ``most`` queues those with the fewest jobs are added up
-    as one without a name."""
+    """The dictionary for Spark to show. If there are more than ``most`` queues, those with the
+    fewest jobs are added up under an empty name."""
     names = sorted(queues, key=lambda name: (-queues[name].behind, -queues[name].jobs, name))
     shown = {name: queues[name] for name in (names if len(names) <= most else names[: most - 1])}
     rest = [queues[name] for name in names[len(shown) :]]
@@ -173,7 +175,7 @@ def told(
             name: {"jobs": jobs, "behind": behind, "oldestJobAge": oldest}
             for name, (jobs, behind, oldest) in shown.items()
         },
-        # Names and form as Kafka's source has them in its metrics.
+        # Names and format follow the metrics of Kafka's source.
         "metrics": {
             "minJobsBehindLatest": str(min(left)),
             "maxJobsBehindLatest": str(max(left)),

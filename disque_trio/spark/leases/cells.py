@@ -1,8 +1,8 @@
-"""Cells and pages as jobs of a queue.
+"""Cells and pages, stored as jobs of a queue.
 
-A cell is a job with a key (ADDJOB UNIQUE): the nodes see to it that there is one at most. All of
-them are delayed for longer than anybody needs them, so nobody is ever given one, whatever queues he
-asks for; they are read by SHOW, and dropped by ACKJOB.
+A cell is a job with a key (ADDJOB UNIQUE): the nodes guarantee that there is at most one. All of
+these jobs are delayed for longer than anybody needs them, so they are never delivered, whatever
+queues a client reads. SHOW reads them, and ACKJOB drops them.
 """
 
 import time
@@ -27,28 +27,28 @@ from disque_trio.spark.link import PAUSE, RETRIED, Link
 from disque_trio.spark.nodes import Nodes
 
 YEARS = 10 * 365 * 86_400  # s
-COPIES = 3  # of each job, at most
-AGREE_MS = 5000  # how long an ADDJOB may take
-LOOK_MS = 1000  # and one that adds nothing
-NOBODY = 65_535  # copies that no cluster can make: such an ADDJOB adds nothing
-SHOW_AT_ONCE = 16  # pages
-SCAN = 1000  # jobs a step of JSCAN visits
-FAILOVER = 10.0
-COUNTED = 5.0  # s for which a number of nodes holds
+COPIES = 3  # the most copies of a job
+AGREE_MS = 5000  # timeout of ADDJOB
+LOOK_MS = 1000  # timeout of an ADDJOB that only looks
+NOBODY = 65_535  # more copies than any cluster can make, so that ADDJOB adds nothing
+SHOW_AT_ONCE = 16  # pages in one pipeline
+SCAN = 1000  # jobs that a step of JSCAN visits
+FAILOVER = 10.0  # s
+COUNTED = 5.0  # s after which nodes are counted again
 
 
 class QueueCells:
-    """The cells of a queue, see ``journal.Cells``.
+    """The cells of a queue; see ``journal.Cells``.
 
-    All methods raise WireError where no node can be reached that does it, and RefusedError where
-    nodes refuse it for good.
+    All methods raise WireError if no node that can do it is reachable, and RefusedError if nodes
+    refuse for a permanent reason.
 
     Args:
-        queue: its name, without ``LEASE_QUEUES``.
-        nodes: addresses, in the order to try them; the others are asked for.
-        login, timeout: of connections, see ``BlockingClient``.
-        failover: seconds to look for a node that does what it is asked.
-        sleep, clock: of the time module.
+        queue: name of the queue, without ``LEASE_QUEUES``.
+        nodes: addresses, in the order to try them; they are asked for further nodes.
+        login, timeout: see ``BlockingClient``.
+        failover: seconds to look for a node that accepts a request.
+        sleep, clock: as in the module ``time``.
     """
 
     def __init__(
@@ -68,20 +68,20 @@ class QueueCells:
         self._sleep = sleep
         self._clock = clock
         self._link = Link(nodes, login, timeout, failover, sleep=sleep, clock=clock)
-        self._size = 0  # of the cluster
-        self._counted = float("-inf")  # when
-        self._refusal = ""  # the code of the last error
+        self._size = 0  # nodes of the cluster
+        self._counted = float("-inf")  # when they were counted
+        self._refusal = ""  # code of the last error
 
     def wait(self, seconds: float) -> None:
-        """Wait up to ``seconds`` until a node answers."""
+        """Wait up to ``seconds`` for a node to answer."""
         self._count_nodes(seconds)
 
     def put(self, key: str, body: bytes, seconds: int = 0) -> Cell:
-        """See ``Cells``. To do it again, by another node, does no harm."""
+        """See ``Cells``. Repeating it at another node does no harm."""
         id = self._add(body, "UNIQUE", key, seconds=seconds)
         cell = self._cell(id)
-        if cell is None:  # it was dropped, or its time is over, while we looked
-            raise WireError(f"{self._queue}: {key} was written, and is gone")
+        if cell is None:  # dropped or expired meanwhile
+            raise WireError(f"{self._queue}: {key} was written, but is gone")
         return cell
 
     def find(self, key: str, otherwise: bytes = b"") -> Cell | None:
@@ -91,26 +91,26 @@ class QueueCells:
         if not otherwise:
             id = self._ask(request, ("NOREPL",))
             return None if id is None else self._cell(_text(id))
-        # With so many copies a job counts as added only if all nodes may have it, so when one of
-        # them is lost this may not find what there is.
+        # With so many copies, a job counts as added only if all nodes may have it. So if a node is
+        # lost, this may fail to find a cell that exists.
         id = self._ask(request, ("NOREPL", "NOUNIQ"))
         if id is not None:
             return self._cell(_text(id))
         return None if self._refusal == "NOREPL" else self.put(key, otherwise)
 
     def add(self, body: bytes) -> str:
-        """See ``Cells``. If a connection breaks it may be there twice."""
+        """See ``Cells``. If a connection breaks, the page may be added twice."""
         return self._add(body)
 
     def read(self, ids: Sequence[str]) -> list[bytes]:
-        """See ``Cells``. Raises LeaseError: all nodes answer, and none has it."""
+        """See ``Cells``. Raises LeaseError if all nodes answer and none has a page."""
         found: list[bytes] = []
         for at in range(0, len(ids), SHOW_AT_ONCE):
             for id, job in zip(
                 ids[at : at + SHOW_AT_ONCE], self._show(ids[at : at + SHOW_AT_ONCE]), strict=True
             ):
                 if job is None:
-                    raise LeaseError(f"{self._queue}: no node has {id} any more")
+                    raise LeaseError(f"{self._queue}: {id} is no longer on any node")
                 found.append(_bytes(job[b"body"]))
         return found
 
@@ -123,10 +123,10 @@ class QueueCells:
         try:
             return self._cell(id) is not None
         except WireError:
-            return True  # on a node that is away
+            return True  # it may be on an unreachable node
 
     def scan(self) -> list[Cell]:
-        """See ``Cells``. Walks over all jobs of all nodes."""
+        """See ``Cells``. Scans all jobs of all nodes."""
         ids: dict[str, None] = {}
         nodes = Nodes(self._link.nodes, self._login, timeout=self._timeout)
         try:
@@ -173,8 +173,8 @@ class QueueCells:
         self._counted = self._clock()
 
     def _ask(self, request: Sequence[Arg], nothing: Sequence[str] = ()) -> Reply:
-        """The reply of the first node that does it. None where one answers with an error of
-        ``nothing``; ``_refusal`` is which."""
+        """The reply of the first node that accepts the request. None if a node replies with one of
+        the errors in ``nothing``, which is then in ``_refusal``."""
         deadline = self._clock() + self._failover
         while True:
             [reply] = self._link.send([request])
@@ -188,24 +188,24 @@ class QueueCells:
                     raise
                 if self._clock() >= deadline:
                     raise WireError(f"{self._link.address}: {refused}") from refused
-            self._link.turn()  # the next one may do it
+            self._link.turn()  # the next node may accept it
             self._sleep(PAUSE)
 
     def _cell(self, id: str) -> Cell | None:
         return self._cell_of(id, self._show([id])[0])
 
     def _cell_of(self, id: str, job: "dict[bytes, Reply] | None") -> Cell | None:
-        """None: it is dropped."""
+        """The cell that a job is; None if it was dropped."""
         if job is None or job[b"state"] == b"acked":
             return None
         key = job.get(b"unique-key", b"")
         return Cell(id, _text(key), _bytes(job[b"body"]))
 
     def _show(self, ids: Sequence[str]) -> "list[dict[bytes, Reply] | None]":
-        """The fields of jobs, of the first node that has them; None where none has it.
+        """The fields of jobs, from the first node that has them; None for jobs that no node has.
 
         Raises:
-            WireError: none of those that can be reached has it, and others cannot be reached.
+            WireError: no reachable node has a job, and not all nodes can be reached.
         """
         found: dict[str, dict[bytes, Reply]] = {}
         _note_jobs(ids, self._link.send([("SHOW", id) for id in ids]), found)
@@ -232,7 +232,7 @@ class QueueCells:
             raise lost
 
     def _scan_node(self, client: BlockingClient) -> Iterable[str]:
-        """The ids of all jobs of the queue that a node has."""
+        """The ids of all jobs of the queue on a node."""
         cursor = "0"
         what = ("QUEUE", self._queue, "STATE", "active", "STATE", "queued", "STATE", "wait-repl")
         while True:
@@ -247,11 +247,11 @@ class QueueCells:
 
 
 def copies(nodes: int) -> int:
-    """How many copies of each job a cluster of so many nodes has.
+    """How many copies of each job to make in a cluster of ``nodes`` nodes.
 
-    More than half of the nodes are always there when a key is agreed on, so these can be made. An
-    ADDJOB that was given up, since there were fewer, could keep its key from being used until the
-    nodes are back that may have got a copy.
+    A key needs the agreement of more than half of the nodes, so that many copies can be made. An
+    ADDJOB that asked for more copies and timed out could block its key until the nodes that may
+    have a copy are back.
     """
     return min(COPIES, nodes // 2 + 1)
 
@@ -259,7 +259,7 @@ def copies(nodes: int) -> int:
 def _note_jobs(
     ids: Sequence[str], replies: Sequence[Reply], found: dict[str, dict[bytes, Reply]]
 ) -> None:
-    """Note which of the jobs a node has, as it answers to SHOW."""
+    """Add the jobs that a node has to ``found``, from its replies to SHOW."""
     for id, reply in zip(ids, replies, strict=True):
         if isinstance(reply, hiredis.ReplyError):
             accepted(reply)
@@ -270,7 +270,7 @@ def _note_jobs(
 
 
 def _for_seconds(seconds: int) -> tuple[Arg, ...]:
-    """Never delivered: the delay ends a millisecond before the life."""
+    """Options for a job that is never delivered: its delay ends a millisecond before its life."""
     life = seconds or YEARS
     return ("DELAY", f"{life - 1}.999", "RETRY", life, "TTL", life)
 

@@ -1,17 +1,16 @@
-"""The lease directory: which jobs were taken for which batch, kept until the batch is over.
+"""The lease directory: stores which jobs were taken for which batch, until the batch is finished.
 
-Owns its layout and the files in it; knows no node and no Spark. Each batch is a directory
+Knows neither nodes nor Spark. Each batch is a directory:
 
-    batch-00000000000000000007/plan.json     who takes how many from where, written first
+    batch-00000000000000000007/plan.json     the plans of the partitions, written first
                                0.arrow       the jobs that partition 0 of the plan has fetched
-                             0.read        a task has begun to give them to Spark
-    done-00000000000000000006/               over, to be acknowledged; empty when that is done
+                               0.read        a task has begun to pass them to Spark
+    done-00000000000000000006/               finished, to be acknowledged; empty when that is done
 
-A batch appears by a rename with its plan in it, and a lease in it by a link when it is complete and
-on the disk, so that of several attempts at a partition the first one wins and everyone reads the
-same. A batch that is over is renamed before its jobs are acknowledged: whoever is late can put
-nothing into it any more. The last that was done stays, empty, for its number never to be used
-again.
+A batch appears by a rename, with its plan in it. A lease appears in it by a hard link, when it is
+complete and synced, so that of several attempts at a partition the first one wins, and all read the
+same jobs. A finished batch is renamed before its jobs are acknowledged, so that late attempts
+cannot add leases. The last finished batch stays, empty, so that its number is never used again.
 """
 
 import errno
@@ -35,7 +34,7 @@ PLAN = "plan.json"
 _BATCH = "batch-"
 _DONE = "done-"
 _READ = ".read"
-_NO_LOCKS = (errno.ENOTSUP, errno.ENOSYS, errno.ENOLCK)  # of file systems that have none
+_NO_LOCKS = (errno.ENOTSUP, errno.ENOSYS, errno.ENOLCK)  # from file systems without locks
 
 
 class DirectoryPlace(NamedTuple):
@@ -48,13 +47,13 @@ class DirectoryPlace(NamedTuple):
         return LeaseLog(self.directory, seconds)
 
     def watch(self) -> "LeaseLog":
-        """Made and usable, and not locked."""
+        """Create it if necessary, but do not keep it locked."""
         log = LeaseLog(self.directory)
         log.close()
         return log
 
     def batch(self, number: int, owner: str, address: str) -> "DirectoryBatch":
-        """A batch of it; it does not matter who planned it and where its jobs come from."""
+        """A batch; its owner and the address of the node do not matter."""
         return DirectoryBatch(batch_path(self.directory, number))
 
 
@@ -83,15 +82,15 @@ class DirectoryBatch(NamedTuple):
         return leased_in(self.path)
 
     def close(self) -> None:
-        """Nothing is open."""
+        """Do nothing: nothing is open."""
 
 
 class LeaseFile:
-    """A lease under construction: a file that nobody sees before ``publish``.
+    """A lease under construction: a file that is invisible to others before ``publish``.
 
     Args:
-        batch: the directory of the batch.
-        schema: of the jobs; the first column holds their ids.
+        batch: directory of the batch.
+        schema: schema of the jobs, whose first column has their ids.
 
     Raises:
         LeaseError: there is no such batch here.
@@ -104,19 +103,17 @@ class LeaseFile:
             self._file = self._path.open("xb")
         except FileNotFoundError:
             raise LeaseError(
-                f"{batch} is not there: the lease directory has to be one that the driver and all"
-                " executors share (or this attempt at the task comes too late)"
+                f"{batch} does not exist: the driver and all executors have to share the lease"
+                " directory (or this attempt of the task is too late)"
             ) from None
         self._writer = pa.ipc.new_stream(self._file, schema)
 
     def append(self, jobs: pa.RecordBatch) -> None:
-        """Add jobs behind those that are there."""
+        """See ``LeaseDraft``."""
         self._writer.write_batch(jobs)
 
     def publish(self, number: int) -> bool:
-        """Make it the lease of partition ``number``: on the disk, whole, and never to change. Jobs
-        that another lease of the batch has, since two nodes delivered them, are left out. False if
-        another attempt was first, or the batch is over."""
+        """See ``LeaseDraft``. Syncs the file to disk."""
         self._finish_file()
         try:
             with _one_at_a_time(self._batch):
@@ -135,7 +132,7 @@ class LeaseFile:
         os.fsync(self._file.fileno())
 
     def _leave_out(self, leased: set[str]) -> None:
-        """Write the file anew if it has jobs that are ``leased`` already."""
+        """Rewrite the file without jobs that are already ``leased``."""
         if leased.isdisjoint(_ids_in(self._path)):
             return
         path = self._path
@@ -152,31 +149,28 @@ class LeaseFile:
         self._finish_file()
 
     def close(self) -> None:
-        """Remove what is not published."""
+        """See ``LeaseDraft``."""
         try:
             self._file.close()
         except OSError:
-            pass  # a full disk: what it could not keep nobody wants any more
+            pass  # the disk may be full, but nobody needs the file any more
         self._path.unlink(missing_ok=True)
 
 
 class LeaseLog:
-    """The lease directory as seen by the one process that plans and ends batches.
-
-    It is locked while this object is open: two queries in one directory would acknowledge each
-    other's jobs.
+    """The lease directory, as a ``LeaseStore``.
 
     Args:
-        directory: is made if it is not there.
+        directory: the directory; created if necessary.
         seconds: how long to wait for the lock; the process of a killed query needs a moment to end.
 
     Attributes:
         name: its path.
-        identity: of the directory; not that of another one at the same path.
-        owner: nobody: it is locked.
+        identity: id of the directory; differs from those of other directories at the same path.
+        owner: always empty: the lock is enough.
 
     Raises:
-        LeaseError: it is in use, or cannot be made.
+        LeaseError: it is in use, or cannot be created.
     """
 
     def __init__(self, directory: Path, seconds: float = LOCK_SECONDS) -> None:
@@ -199,24 +193,24 @@ class LeaseLog:
             shutil.rmtree(leftover, ignore_errors=True)
 
     def take_over(self) -> None:
-        """Who had it before does not have the lock any more."""
+        """Do nothing: the previous owner has lost the lock."""
 
     def open_batches(self) -> list[int]:
-        """The numbers of the batches that are not over, lowest first."""
+        """See ``LeaseStore``."""
         return self._numbers(_BATCH)
 
     def highest(self) -> int:
-        """The highest number that any batch had; 0 if there was none."""
+        """See ``LeaseStore``."""
         return max([*self._numbers(_BATCH), *self._numbers(_DONE)], default=0)
 
     def highest_done(self) -> int:
-        """The highest number of a batch that is over; 0 if there was none."""
+        """See ``LeaseStore``."""
         return max(self._numbers(_DONE), default=0)
 
     def begin(
         self, number: int, plans: Sequence[PartitionPlan], first: pa.RecordBatch | None
     ) -> None:
-        """Make a batch. ``first`` are jobs that were fetched already, for partition 0."""
+        """See ``LeaseStore``."""
         new = self.directory / f".new-{uuid.uuid4().hex}"
         new.mkdir()
         if first is not None:
@@ -230,15 +224,15 @@ class LeaseLog:
         sync_directory(self.directory)
 
     def plans(self, number: int) -> list[PartitionPlan] | None:
-        """The partitions of a batch that is not over; None if it is not here."""
+        """See ``LeaseStore``."""
         return read_plan(batch_path(self.directory, number))
 
     def nodes(self, number: int) -> list[str]:
-        """The addresses that the plan of a batch names, which is open or to be acknowledged."""
+        """See ``LeaseStore``."""
         return [plan.address for plan in read_plan(self._path(number)) or []]
 
     def leases(self, number: int) -> list[Lease]:
-        """The leases that have jobs, of a batch that is open or to be acknowledged."""
+        """See ``LeaseStore``."""
         batch = self._path(number)
         found = [
             Lease(n, plan.address, leased_ids(batch, n), _was_read(batch, n), plan.elsewhere)
@@ -247,38 +241,38 @@ class LeaseLog:
         return [lease for lease in found if lease.ids]
 
     def finish(self, number: int) -> None:
-        """The batch is over: no lease can be added to it any more."""
+        """See ``LeaseStore``."""
         batch_path(self.directory, number).rename(self.directory / f"{_DONE}{number:020}")
         sync_directory(self.directory)
 
     def forget_reads(self) -> None:
-        """What was read of open batches, another query has read."""
+        """See ``LeaseStore``."""
         for number in self.open_batches():
             for path in batch_path(self.directory, number).glob(f"*{_READ}"):
                 path.unlink(missing_ok=True)
 
     def to_acknowledge(self) -> list[int]:
-        """The batches that are over and not yet cleared."""
+        """See ``LeaseStore``."""
         return [n for n in self._numbers(_DONE) if self.done_path(n).joinpath(PLAN).exists()]
 
     def done_path(self, number: int) -> Path:
-        """Where the leases of a batch are that is over."""
+        """The directory of a finished batch."""
         return self.directory / f"{_DONE}{number:020}"
 
     def clear(self, number: int) -> None:
-        """All jobs of the batch that is over are acknowledged: forget them."""
+        """See ``LeaseStore``."""
         done = self.done_path(number)
         plan = done / PLAN
         for path in done.iterdir():
             if path != plan:
                 path.unlink(missing_ok=True)
-        plan.unlink()  # last: with it gone nobody asks for the leases
+        plan.unlink()  # last: without it, nobody asks for the leases
         for older in self._numbers(_DONE):
             if older < number and not self.done_path(older).joinpath(PLAN).exists():
                 shutil.rmtree(self.done_path(older), ignore_errors=True)
 
     def close(self) -> None:
-        """Let others use the directory. Again: nothing."""
+        """See ``LeaseStore``."""
         if self._lock is not None:
             os.close(self._lock)
             self._lock = None
@@ -297,19 +291,19 @@ class LeaseLog:
             except BlockingIOError:
                 if time.monotonic() >= deadline:
                     raise LeaseError(
-                        f"{self.directory} is in use by another query: each needs a lease"
-                        " directory of its own"
+                        f"{self.directory} is in use by another query; each query needs its own"
+                        " lease directory"
                     ) from None
                 time.sleep(0.05)
             except OSError as problem:
                 if problem.errno in _NO_LOCKS:
-                    return  # a file system without locks: it is up to the user then
+                    return  # a file system without locks: users have to take care themselves
                 raise
             else:
                 return
 
     def _path(self, number: int) -> Path:
-        """Where a batch is."""
+        """The directory of a batch, open or finished."""
         batch = batch_path(self.directory, number)
         return batch if batch.exists() else self.done_path(number)
 
@@ -329,12 +323,12 @@ class LeaseLog:
 
 
 def batch_path(directory: Path, number: int) -> Path:
-    """The directory of a batch that is not over."""
+    """The directory of an open batch."""
     return directory / f"{_BATCH}{number:020}"
 
 
 def read_plan(batch: Path) -> list[PartitionPlan] | None:
-    """The partitions of a batch; None if it is not here."""
+    """The partitions of a batch; None if there is no such batch."""
     try:
         text = (batch / PLAN).read_text()
     except FileNotFoundError:
@@ -343,8 +337,8 @@ def read_plan(batch: Path) -> list[PartitionPlan] | None:
 
 
 def leased_jobs(batch: Path, number: int) -> list[pa.RecordBatch] | None:
-    """The jobs of a partition's lease; None if it has none yet. They stay readable when the file is
-    removed."""
+    """The jobs of a partition's lease; None if there is no lease yet. They stay readable when the
+    file is removed."""
     try:
         with pa.memory_map(str(batch / f"{number}.arrow")) as source:
             return list(pa.ipc.open_stream(source))
@@ -357,7 +351,7 @@ def _was_read(batch: Path, number: int) -> bool:
 
 
 def leased_ids(batch: Path, number: int) -> list[str]:
-    """The ids in a partition's lease; none if it has none yet."""
+    """The ids in a partition's lease; empty if there is no lease yet."""
     try:
         return _ids_in(batch / f"{number}.arrow")
     except FileNotFoundError:
@@ -365,7 +359,7 @@ def leased_ids(batch: Path, number: int) -> list[str]:
 
 
 def leased_in(batch: Path) -> set[str]:
-    """The ids in all leases of a batch that there are."""
+    """The ids in all existing leases of a batch."""
     return {id for path in batch.glob("*.arrow") for id in _ids_in(path)}
 
 
@@ -380,8 +374,8 @@ def _ids_in(lease: Path) -> list[str]:
 
 @contextmanager
 def _one_at_a_time(batch: Path) -> Iterator[None]:
-    """A block that one task of a batch enters after the other. Without a plan nobody knows of the
-    batch yet, or any more."""
+    """Let one task of a batch at a time enter the block. Without a plan, the batch is not yet or no
+    longer known to others, and there is no lock."""
     try:
         plan = (batch / PLAN).open("r+b")
     except FileNotFoundError:

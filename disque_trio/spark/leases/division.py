@@ -1,4 +1,4 @@
-"""Divides a batch between nodes and tasks. Pure functions."""
+"""Divides a batch among nodes and tasks. Pure functions."""
 
 from collections.abc import Mapping, Sequence
 
@@ -13,14 +13,14 @@ def divide(
     size: int = 0,
     turn: int = 0,
 ) -> list[PartitionPlan]:
-    """The plans of a batch of ``limit`` jobs, from the nodes that have some, as they have them.
+    """The plans of a batch of ``limit`` jobs, taken from nodes in proportion to the jobs they have.
 
     Args:
-        lengths: how many jobs each node has.
-        per_node: tasks of a node, at most as many as it gives jobs.
-        least: tasks in all, if there are so many jobs; more of the nodes that give more.
-        size: bytes of bodies in all; 0: no limit.
-        turn: of this batch, see ``shares``.
+        lengths: number of jobs on each node.
+        per_node: tasks per node, but no more than jobs.
+        least: the fewest tasks in total, if there are as many jobs; nodes with more jobs get more.
+        size: total size of bodies in bytes; 0: no limit.
+        turn: see ``shares``.
     """
     own = shares(lengths, limit, turn)
     jobs = sum(own.values())
@@ -33,18 +33,19 @@ def divide(
 
 
 def shares(lengths: Mapping[str, int], limit: int, turn: int) -> dict[str, int]:
-    """``limit`` jobs divided between the nodes that have some.
+    """Divide ``limit`` jobs among the nodes that have jobs.
 
     Args:
-        lengths: how many jobs each has.
-        limit: 1 at least.
-        turn: of the batch. What does not divide goes to nodes in turn, first to those that would
-            get nothing: so all are visited by and by, however long the queue of one of them is.
+        lengths: number of jobs on each node.
+        limit: at least 1.
+        turn: number of the batch. The remainder of the division goes to nodes in turn, first to
+            those that would get nothing. So all nodes are visited eventually, however long the
+            queue of one of them is.
     """
     have = {address: length for address, length in lengths.items() if length}
     total = sum(have.values())
     if limit >= total:
-        # There could be more by now.
+        # There may be more jobs by now.
         return {address: n + (limit - total) // len(have) for address, n in have.items()}
     found = {address: limit * length // total for address, length in have.items()}
     addresses = list(have)
@@ -58,7 +59,7 @@ def shares(lengths: Mapping[str, int], limit: int, turn: int) -> dict[str, int]:
 def divide_all(
     addresses: Sequence[str], per_node: int = 1, least: int = 1, size: int = 0
 ) -> list[PartitionPlan]:
-    """The plans of a batch of all that is there; see ``divide``."""
+    """The plans of a batch of all jobs that there are; see ``divide``."""
     parts = max(per_node, -(-least // max(len(addresses), 1)))
     own = max(size // max(len(addresses) * parts, 1), 1) if size else 0
     return [PartitionPlan(address, 0, own) for address in addresses for _ in range(parts)]
@@ -70,8 +71,8 @@ def divided(total: int, parts: int) -> list[int]:
 
 
 def taken_in_turn(lengths: Mapping[str, int], limit: int) -> dict[str, int]:
-    """How many jobs of each queue a node gives that is asked for ``limit`` (0: all) of several
-    queues: one of each in turn, of those that still have one."""
+    """How many jobs of each queue a node delivers when asked for ``limit`` jobs (0: all) of several
+    queues: one of each in turn, as long as the queue has any."""
     taken = dict.fromkeys(lengths, 0)
     left = limit or sum(lengths.values())
     open_ = [name for name, length in lengths.items() if length > 0]

@@ -1,4 +1,4 @@
-"""Fetches jobs from a node into a lease before Spark sees a row.
+"""Fetches jobs from a node into a lease, before Spark sees a row.
 
 A job that is in no lease is not lost: nobody acknowledges it, so its node delivers it again.
 """
@@ -25,11 +25,11 @@ from disque_trio.spark.leases.store import LeaseError, LeasePlace, PartitionPlan
 from disque_trio.spark.options import batch_of, text
 
 HEADERS = "headers"  # the column
-FIRST_FETCH = 16  # jobs to see how large they are
+FIRST_FETCH = 16  # jobs to fetch first, to learn how large they are
 FETCH_BYTES = (
     64 << 20
-)  # of bodies in one GETJOB, about; a record batch of Arrow has to be below 2 GiB
-WORKING_AT_ONCE = 2000  # so that answers wait nowhere while requests are sent
+)  # approximate size of the bodies in one GETJOB; an Arrow record batch has to be below 2 GiB
+WORKING_AT_ONCE = 2000  # so that replies do not pile up while requests are sent
 
 
 @dataclass(frozen=True)
@@ -37,18 +37,24 @@ class ReadOptions:
     """The options of a read.
 
     Attributes:
-        queues: in the order of GETJOB's. pattern: of their names, instead.
-        nodes: addresses to begin with. discover: whether to ask them for the others.
-        partitions_per_node: tasks a node has. min_partitions: tasks in all, at least.
-        max_jobs: in a batch; 0: as many as there are. max_bytes: of bodies, likewise.
-        leases: where they are kept; None with ``ackOnRead``.
+        queues: names of queues, in the order for GETJOB.
+        pattern: a pattern for names of queues, instead of ``queues``.
+        nodes: addresses to begin with.
+        discover: whether to ask them for the other nodes.
+        partitions_per_node: tasks per node.
+        min_partitions: the fewest tasks in total.
+        max_jobs: the most jobs in a batch; 0: no limit.
+        max_bytes: the most bytes of bodies in a batch; 0: no limit.
+        leases: where leases are stored; None with ``ackOnRead``.
         idle_wait: ms that the driver waits in GETJOB when there is nothing to do.
-        fetch: jobs in one GETJOB, at most; fewer if they are large.
-        wait: ms that a task waits in GETJOB when there is no job left; 0: not at all.
-        with_ctime: whether to ask for each job's time of creation. with_headers: or its headers.
-        heartbeat: seconds between two WORKINGs while it takes long.
-        login, timeout: of connections, see ``BlockingClient``.
-        elsewhere: who gets the rows acknowledges, or hands back, and says WORKING.
+        fetch: the most jobs in one GETJOB; fewer if they are large.
+        wait: ms that a task waits in GETJOB when no job is left; 0: does not wait.
+        with_ctime: whether to ask for each job's creation time.
+        with_headers: whether to ask for each job's headers.
+        heartbeat: seconds from one WORKING to the next while fetching.
+        login, timeout: see ``BlockingClient``.
+        elsewhere: whoever gets the rows sends WORKING, and acknowledges the jobs or hands them
+            back.
     """
 
     queues: tuple[str, ...]
@@ -74,10 +80,10 @@ class ReadOptions:
 def leased(
     batch: TaskBatch, number: int, plan: PartitionPlan, options: ReadOptions, schema: pa.Schema
 ) -> Iterator[pa.RecordBatch]:
-    """The jobs of a partition: those in its lease, which is made if there is none.
+    """The jobs of a partition: those in its lease, which is created if there is none.
 
     Raises:
-        LeaseError: the batch is not here, or its lease cannot be seen.
+        LeaseError: the batch does not exist here, or its lease is not visible.
         OSError: the lease cannot be written.
     """
     with closing(batch):
@@ -86,8 +92,8 @@ def leased(
             _lease(batch, number, plan, options, schema)
             jobs = batch.jobs(number)
         if jobs is None:
-            # Not to be taken for no jobs: whoever has leased some gets them acknowledged.
-            raise LeaseError(f"{batch}: there is no lease {number}, or it cannot be seen from here")
+            # Must not count as "no jobs": another attempt's lease would be acknowledged unread.
+            raise LeaseError(f"{batch}: there is no lease {number}, or it is not visible here")
         for place, some in enumerate(jobs):
             if not place:
                 batch.mark_read(number)
@@ -100,11 +106,11 @@ def take(
     """Take up to ``limit`` jobs (0: all) from a node, some at a time.
 
     Args:
-        size: bytes of bodies. No more jobs are asked for than fit into it if none is larger than
-            those that came; 0: no limit.
+        size: the most bytes of bodies, on the assumption that no body is larger than those seen so
+            far; 0: no limit.
 
     Raises:
-        WireError: the connection broke; what was given before is taken.
+        WireError: the connection broke; jobs yielded before are taken.
     """
     node, _ = client.hello()
     seen: set[bytes] = set()
@@ -118,7 +124,7 @@ def take(
             found = get_jobs(client, options, count, options.wait)
         if not found:
             return
-        # Who takes for longer than the retry time may be given a job twice.
+        # If this takes longer than the retry time, a job may be delivered twice.
         new = [job for job in found if _id(job) not in seen]
         seen.update([_id(job) for job in new])
         if new:
@@ -136,14 +142,14 @@ def take(
 
 
 def first_fetch(options: ReadOptions, size: int) -> int:
-    """How many jobs to ask for at first, when nobody knows how large they are."""
+    """How many jobs to ask for first, while their sizes are unknown."""
     return 1 if size else min(FIRST_FETCH, options.fetch)
 
 
 def get_jobs(
     client: BlockingClient, options: ReadOptions, count: int, wait: int
 ) -> list[list[Reply]]:
-    """One GETJOB; ``wait`` in ms, 0: not at all. None come from a node that is leaving."""
+    """Send one GETJOB that waits for ``wait`` ms. Returns no jobs if the node is leaving."""
     how: list[Arg] = ["TIMEOUT", wait] if wait else ["NOHANG"]
     how += ["COUNT", count, "WITHCOUNTERS"]
     if options.with_headers:
@@ -163,10 +169,10 @@ def get_jobs(
 def job_rows(
     jobs: Sequence[list[Reply]], node: str, ctimes: Sequence[int | None] | None, schema: pa.Schema
 ) -> pa.RecordBatch:
-    """Rows of ``schema``, of what GETJOB gave. ``ctimes``: microseconds since the epoch."""
+    """Rows of ``schema`` for jobs from GETJOB. ``ctimes``: microseconds since the epoch."""
     rows: list[tuple[object, ...]] = [
         (_text(id), _text(queue), body, nacks, additional, node, ctime)
-        # A dead letter has more than these.
+        # A dead letter has more fields than these.
         for (queue, id, body, _, nacks, _, additional, *_), ctime in zip(
             jobs, ctimes or repeat(None, len(jobs)), strict=True
         )
@@ -177,7 +183,7 @@ def job_rows(
 
 
 def headers_of(job: Sequence[Reply]) -> list[dict[str, object]] | None:
-    """The headers that GETJOB told of a job, in the form of the column; None if it has none."""
+    """The headers of a job from GETJOB, in the form of the column; None if it has none."""
     more = dict(zip(job[7::2], job[8::2], strict=True))
     found = more.get(b"headers")
     if not isinstance(found, list) or not found:
@@ -189,7 +195,8 @@ def headers_of(job: Sequence[Reply]) -> list[dict[str, object]] | None:
 
 
 def fitted(jobs: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    """The rows of a lease that was made when ``withHeaders`` said something else."""
+    """Rows with the columns of ``schema``: ``withHeaders`` may have been different when the lease
+    was made."""
     if jobs.schema.names == schema.names:
         return jobs
     columns = [
@@ -202,7 +209,7 @@ def fitted(jobs: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
 
 
 def times(client: BlockingClient, jobs: Sequence[list[Reply]]) -> list[int | None]:
-    """When jobs were created, in microseconds since the epoch; None if the node lost one."""
+    """When jobs were created, in microseconds since the epoch; None for jobs the node has lost."""
     found: list[int | None] = []
     for fields in client.pipeline([("SHOW", _id(job)) for job in jobs]):
         ctime = None
@@ -215,23 +222,24 @@ def times(client: BlockingClient, jobs: Sequence[list[Reply]]) -> list[int | Non
 
 
 def acknowledge(client: BlockingClient, ids: Sequence[str | bytes]) -> None:
-    """Say ACKJOB for all ``ids``.
+    """Send ACKJOB for all ``ids``.
 
     Raises:
-        WireError: the connection broke; some are said then.
+        WireError: the connection broke; some jobs may be acknowledged.
     """
     for reply in client.pipeline(by_ids("ACKJOB", ids)):
         accepted(reply)
 
 
 def give_back(client: BlockingClient, ids: Sequence[str | bytes]) -> None:
-    """Say ENQUEUE for all ``ids``. If that fails they come again by their retry time."""
+    """Send ENQUEUE for all ``ids``. If it fails, their retry time brings them back."""
     with suppress(WireError):
         client.pipeline(by_ids("ENQUEUE", ids))
 
 
 def working(client: BlockingClient, ids: Sequence[str | bytes]) -> None:
-    """Say WORKING for all ``ids``. Jobs that are unknown, acknowledged or old stay as they are.
+    """Send WORKING for all ``ids``. Has no effect on jobs that are unknown, acknowledged or too
+    old.
 
     Raises:
         WireError: the connection broke.
@@ -241,8 +249,8 @@ def working(client: BlockingClient, ids: Sequence[str | bytes]) -> None:
 
 
 def keep(client: BlockingClient, ids: Sequence[str | bytes]) -> None:
-    """Say WORKING at once for jobs that are in a lease now: copies elsewhere may be about to come
-    into their queues. If that fails the next heartbeat does it."""
+    """Send WORKING at once for newly leased jobs: copies on other nodes may be about to be queued.
+    If it fails, the next heartbeat does it."""
     with suppress(WireError):
         working(client, ids)
 
@@ -259,26 +267,26 @@ def _lease(
             for jobs in _until_lost(take(client, options, plan.limit, schema, plan.size)):
                 taken += jobs.column(0).to_pylist()
                 draft.append(jobs)
-        except (OSError, RefusedError):  # a full disk, or no node that keeps the lease
+        except (OSError, RefusedError):  # the disk is full, or no node can store the lease
             give_back(client, taken)
             raise
         try:
             published = draft.publish(number)
         except WireError:
-            raise  # it may be a lease now: then its jobs must not come again
+            raise  # the lease may exist now: its jobs must not be given back
         except OSError:
             give_back(client, taken)
             raise
         if published:
             keep(client, taken)
         else:
-            # Another attempt has leased other jobs: these need not wait for their retry time.
+            # Another attempt has leased other jobs, so ours need not wait for their retry time.
             leased = batch.leased()
             give_back(client, [id for id in taken if id not in leased])
 
 
 def _until_lost(jobs: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """What comes until the node is lost is enough for a batch."""
+    """Yield ``jobs`` until the node is lost: those before that are enough for a batch."""
     with suppress(WireError):
         yield from jobs
 

@@ -1,12 +1,13 @@
-"""The journal of a batch whose leases are kept in Disque: what was said about it, in one order.
+"""The journal of a batch whose leases are kept in Disque: a log of entries in one order.
 
-An entry stands in a cell, a place that is written once: of several who write it one wins, and the
-others read what that one wrote. The cells of a batch are numbered. Who adds an entry writes the
-first cell that is free as far as it knows; if that has an entry it reads it, thinks again, and goes
-on to the next one. So all see the same entries in the same order, nobody adds one without
-knowing those before it, and who comes after the entry that ends the batch adds none any more.
+Each entry is in a cell, which can be written only once: of several writers one wins, and the others
+read what it wrote. The cells of a batch are numbered. To add an entry, a process writes the first
+cell that it believes to be free; if the cell already has an entry, the process reads it, decides
+again, and tries the next cell. So all processes see the same entries in the same order, nobody adds
+an entry without knowing those before it, and nobody adds one after the entry that finishes the
+batch.
 
-Knows no node: ``Cells`` says what it needs of one.
+Knows no nodes: ``Cells`` is the interface to them.
 """
 
 import json
@@ -15,21 +16,21 @@ from typing import NamedTuple, Protocol, Self
 
 from disque_trio.spark.leases.store import PartitionPlan
 
-PLAN = "plan"  # always the first that says something
+PLAN = "plan"  # always first, except for NOTHING
 LEASE = "lease"
 READ = "read"
 TAKEN = "taken"
-OVER = "over"  # always the last
-NOTHING = "nothing"  # a place that could not be told to be free
+OVER = "over"  # always last
+NOTHING = "nothing"  # written to cells that may or may not have been free
 
 
 class Cell(NamedTuple):
-    """A cell that is written.
+    """A cell that has been written.
 
     Attributes:
-        id: of the job that is this cell.
-        key: its name.
-        body: what is written in it.
+        id: id of the job that is this cell.
+        key: name of the cell.
+        body: contents of the cell.
     """
 
     id: str
@@ -38,20 +39,20 @@ class Cell(NamedTuple):
 
 
 class Cells(Protocol):
-    """Cells by their keys, and pages, which have none; both keep what they were given."""
+    """A store of cells, which have keys, and pages, which have none. Both are immutable."""
 
     def put(self, key: str, body: bytes, seconds: int = 0) -> Cell:
-        """Write a cell, if nobody did. Returns what it has. ``seconds``: it is free again
-        then; 0: not before years."""
+        """Write a cell, unless it has been written. Returns the cell as it is now. After
+        ``seconds``, it is free again; 0: only after years."""
         ...
 
     def find(self, key: str, otherwise: bytes = b"") -> Cell | None:
-        """A cell, None if it is free. ``otherwise``: what to write in it if nobody can tell
-        whether it is free, since nodes are away; then it is not."""
+        """Look up a cell; None if it is free. ``otherwise`` is written to the cell if it is unknown
+        whether the cell is free, because nodes are away."""
         ...
 
     def add(self, body: bytes) -> str:
-        """Keep a page. Returns its id."""
+        """Store a page. Returns its id."""
         ...
 
     def read(self, ids: Sequence[str]) -> list[bytes]:
@@ -59,19 +60,19 @@ class Cells(Protocol):
         ...
 
     def bodies(self, ids: Sequence[str]) -> list[bytes | None]:
-        """The bodies of jobs of any queue; None for those that no node has any more."""
+        """The bodies of jobs of any queue; None for jobs that are no longer on any node."""
         ...
 
     def lives(self, id: str) -> bool:
-        """Whether a cell is neither dropped nor over, as far as can be told."""
+        """Whether a cell is neither dropped nor expired, as far as is known."""
         ...
 
     def scan(self) -> list[Cell]:
-        """All cells and pages that there are, these with an empty key."""
+        """All cells and pages; pages have an empty key."""
         ...
 
     def drop(self, ids: Iterable[str]) -> None:
-        """Forget cells and pages. Cells are free then."""
+        """Delete cells and pages. The cells are free again."""
 
     def close(self) -> None:
         """Close connections."""
@@ -82,15 +83,15 @@ class Entry(NamedTuple):
 
     Attributes:
         kind: PLAN, LEASE, READ, TAKEN, OVER or NOTHING.
-        owner: the process that had the leases when the one who says this was told to.
-        nonce: of this entry alone.
-        lock: of a PLAN or TAKEN: the number that the lock of its owner had.
-        partition: of a LEASE or READ; of a PLAN 0, which it may be a lease of.
-        plans: of a PLAN.
+        owner: the process that owned the leases when it sent the task that wrote this entry.
+        nonce: unique to this entry.
+        lock: for PLAN and TAKEN, the number of the owner's lock.
+        partition: partition of a LEASE or READ. A PLAN may be a lease of partition 0.
+        plans: the plans of a PLAN.
         ids: pages with the ids of a lease's jobs.
-        rows: pages with its rows.
-        without: ids of jobs that are in its pages, and in a lease before it.
-        fresh: of TAKEN: what was read before does not count.
+        rows: pages with a lease's rows.
+        without: ids of jobs that are in these pages, but belong to an earlier lease.
+        fresh: for TAKEN, ignore earlier reads.
     """
 
     kind: str
@@ -106,7 +107,7 @@ class Entry(NamedTuple):
 
     @classmethod
     def unpack(cls, body: bytes) -> Self:
-        """Of what is in a cell."""
+        """Parse the body of a cell."""
         fields = json.loads(body)
         for name in ("plans", "ids", "rows", "without"):
             fields[name] = tuple(fields.get(name, ()))
@@ -116,7 +117,7 @@ class Entry(NamedTuple):
         return cls(**fields)
 
     def pack(self) -> bytes:
-        """For a cell: what is not given is left out."""
+        """The body for a cell, without fields that have their defaults."""
         given = {name: value for name, value in self._asdict().items() if value}
         return json.dumps(given).encode()
 
@@ -125,15 +126,15 @@ _NOTHING = Entry(NOTHING, "", "").pack()
 
 
 class Journal:
-    """What is known of a batch.
+    """What is known about a batch.
 
     Attributes:
-        number: of the batch.
-        plans: of its partitions; None: it is not planned, as far as is known.
-        leases: the entry with the lease of each partition that has one.
-        over: whether it is.
-        lock: the highest number of a lock in it.
-        cells: the ids of the cells that were read.
+        number: number of the batch.
+        plans: plans of its partitions; None: it is not planned, as far as is known.
+        leases: entries of leases, by partition.
+        over: whether the batch is finished.
+        lock: the highest number of a lock in its entries.
+        cells: ids of the cells that were read.
     """
 
     def __init__(self, number: int) -> None:
@@ -144,15 +145,15 @@ class Journal:
         self.lock = 0
         self.cells: list[str] = []
         self._owners: list[str] = []
-        self._void: set[str] = set()  # owners whose reads do not count
+        self._void: set[str] = set()  # owners whose reads are ignored
         self._read: set[int] = set()
 
     def key(self, place: int | None = None) -> str:
-        """The name of a cell; by default of the first that is not read."""
+        """The name of a cell; by default, of the first that was not read."""
         return f"{self.number}/{len(self.cells) if place is None else place}"
 
     def apply(self, cell: Cell) -> Entry:
-        """Learn the entry in the next cell."""
+        """Apply the entry in the next cell."""
         entry = Entry.unpack(cell.body)
         self.cells.append(cell.id)
         self.lock = max(self.lock, entry.lock)
@@ -177,15 +178,15 @@ class Journal:
         return entry
 
     def owner(self) -> str:
-        """The process that may end the batch."""
+        """The process that may finish the batch."""
         return self._owners[-1] if self._owners else ""
 
     def was_owned(self, owner: str) -> bool:
-        """Whether a process might end the batch at some time."""
+        """Whether a process has ever owned the batch."""
         return owner in self._owners
 
     def was_read(self, partition: int) -> bool:
-        """Whether a task gave the partition's jobs to Spark. Who makes a lease does."""
+        """Whether a task passed the partition's jobs to Spark. The one that made the lease did."""
         return partition in self._read
 
     def pages(self) -> list[str]:
@@ -198,7 +199,7 @@ class Journal:
 
 
 def catch_up(journal: Journal, cells: Cells) -> None:
-    """Read all entries that there are."""
+    """Apply all existing entries."""
     while not journal.over:
         cell = cells.find(journal.key(), _NOTHING)
         if cell is None:
@@ -207,8 +208,12 @@ def catch_up(journal: Journal, cells: Cells) -> None:
 
 
 def append(journal: Journal, cells: Cells, make: Callable[[], Entry | None]) -> bool:
-    """Add an entry. ``make`` makes it out of what is known, again after each entry that was not;
-    None: there is no sense in it. Returns whether it was added."""
+    """Add an entry. Returns whether it was added.
+
+    Args:
+        make: makes the entry from the state of ``journal``. It is called again when an unknown
+            entry is found in the cell. None: do not add an entry.
+    """
     while (entry := make()) is not None:
         cell = cells.put(journal.key(), entry.pack())
         if journal.apply(cell).nonce == entry.nonce:

@@ -1,7 +1,7 @@
 """Keeps leased jobs from being delivered again, and acknowledges them when they are processed.
 
-Streams use ``LeaseKeeper`` in their driver. ``ack`` and ``holding`` are for batch reads, which
-Spark does not tell when their rows are safe.
+Streams use ``LeaseKeeper`` in the driver. ``ack`` and ``holding`` are for batch reads: Spark does
+not tell the source when the rows of a batch read are safe.
 """
 
 import threading
@@ -25,12 +25,12 @@ HEARTBEAT_SECONDS = 10.0
 
 
 class LeaseKeeper:
-    """Sends ACKJOB for the jobs of finished batches, and WORKING for those of the others.
+    """Sends ACKJOB for the jobs of finished batches, and WORKING for those of open ones.
 
     Args:
-        log: where the leases are.
-        seeds: nodes to turn to when that of a lease is gone; others are asked for.
-        login, timeout: of connections, see ``BlockingClient``.
+        log: the store of the leases.
+        seeds: nodes to use when the node of a lease is gone; they are asked for further nodes.
+        login, timeout: see ``BlockingClient``.
     """
 
     def __init__(
@@ -48,14 +48,14 @@ class LeaseKeeper:
         self._thread: threading.Thread | None = None
 
     def finish(self, last: int | None = None) -> dict[int, int]:
-        """End the batches up to ``last`` (None: all), and acknowledge them and those whose turn it
-        was before. Returns how many jobs each of them had.
+        """Finish the batches up to ``last`` (None: all), and acknowledge their jobs and those of
+        batches that were finished before but not acknowledged. Returns the number of jobs of each.
 
-        Jobs that no task has read go back to their queues: sinks may leave a batch out, as file
-        sinks do with one whose number they have.
+        Jobs that no task has read go back to their queues: a sink may skip a batch, as file sinks
+        do with a batch whose number they already have.
 
         Raises:
-            WireError: no node can be reached; they are acknowledged by the next call.
+            WireError: no node can be reached; the next call acknowledges the jobs.
         """
         for number in self._log.open_batches():
             if last is None or number <= last:
@@ -67,14 +67,14 @@ class LeaseKeeper:
         return counts
 
     def working(self) -> None:
-        """Say WORKING for all jobs in leases of batches that are not over."""
+        """Send WORKING for all jobs in leases of open batches."""
         for number in self._log.open_batches():
             for lease in self._log.leases(number):
                 if not lease.given:
                     self._working(lease.address, lease.ids)
 
     def start(self, seconds: float) -> None:
-        """Call ``working`` now and every ``seconds`` in a thread of its own, until ``close``."""
+        """Call ``working`` now and every ``seconds``, in a thread of its own, until ``close``."""
         self._thread = threading.Thread(
             target=self._beat, args=(seconds,), name="disque-heartbeat", daemon=True
         )
@@ -91,7 +91,7 @@ class LeaseKeeper:
             try:
                 self.working()
             except (OSError, RefusedError, LeaseError):
-                pass  # a lease that was just cleared; or a node that wants another password
+                pass  # a lease that was just cleared, or a node that rejects the password
             self._stop.wait(seconds)
 
     def _acknowledge(self, batch: int) -> int:
@@ -105,7 +105,7 @@ class LeaseKeeper:
                 continue
             if lease.given:
                 continue
-            # Any node takes an ACKJOB and passes it on.
+            # Every node accepts an ACKJOB, and passes it on.
             nodes = [lease.address, *self._seeds, *others]
             link = Link(nodes, self._login, self._timeout, failover=0, discover=False)
             with closing(link):
@@ -117,7 +117,7 @@ class LeaseKeeper:
         try:
             self._send_working(address, ids)
         except WireError:
-            # Its copies are elsewhere, on nodes that deliver them again unless they hear of us.
+            # Nodes with copies of the jobs would deliver them again unless they hear from us.
             for other in self._other_nodes(address):
                 try:
                     self._send_working(other, ids)
@@ -149,24 +149,25 @@ def ack(
     tls: Tls | bool | None = None,
     lease_queue: str | None = None,
 ) -> int:
-    """Acknowledge what batch reads have taken into leases: its rows are safe.
+    """Acknowledge the jobs that batch reads have leased. Call it when their rows are safe.
 
-    The next read takes other jobs. Without it the next read gives the same rows again.
+    The next read then takes other jobs; without this call, it returns the same rows again.
 
     Args:
         lease_directory: the option ``leaseDirectory`` of the read.
-        nodes: addresses to turn to when a node that jobs came from is gone; with ``lease_queue``
-            those that keep it.
-        password, username: for AUTH. tls: connect by TLS; True: with the system's authorities.
+        nodes: addresses of nodes to use when a node that jobs came from is gone; with
+            ``lease_queue``, those that hold this queue.
+        password, username: for AUTH.
+        tls: connect with TLS; True: trust the system's certificate authorities.
         lease_queue: the option ``leaseQueue`` of the read, if it has ``leases=disque``.
 
     Returns:
-        how many jobs.
+        the number of jobs.
 
     Raises:
         LeaseError: a query is using the leases.
-        WireError: no node can be reached; call it again.
-        ValueError: not just one of ``lease_directory`` and ``lease_queue`` is given.
+        WireError: no node can be reached; call ``ack`` again.
+        ValueError: none or both of ``lease_directory`` and ``lease_queue`` are given.
     """
     seeds = _as_addresses(nodes)
     login = Login(username, password, tls)
@@ -188,19 +189,21 @@ def holding(
     tls: Tls | bool | None = None,
     lease_queue: str | None = None,
 ) -> Iterator[None]:
-    """A block that reads and processes a batch: its jobs are kept from being delivered again, and
-    acknowledged at the end. An exception leaves them, for the next read with the same leases.
+    """Context manager for code that reads and processes a batch: keeps its jobs from being
+    delivered again, and acknowledges them at the end of the block. After an exception they stay
+    leased, for the next read with the same leases.
 
     Args:
         lease_directory, nodes, password, username, tls, lease_queue: as for ``ack``.
-        heartbeat: seconds between two WORKINGs for each job; at most a third of the retry time.
+        heartbeat: seconds from one WORKING for a job to the next; at most a third of the job's
+            retry time.
 
     Raises:
         LeaseError, WireError: as ``ack``, at the beginning and the end of the block.
     """
     seeds = _as_addresses(nodes)
     login = Login(username, password, tls)
-    # While the block runs the reader of Spark needs the lock.
+    # While the block runs, Spark's reader needs the lock.
     log = _place(lease_directory, lease_queue, seeds, login).watch()
     keeper = LeaseKeeper(log, seeds, login)
     keeper.start(heartbeat)
@@ -222,9 +225,9 @@ def holding(
 def _place(
     directory: str | Path | None, queue: str | None, nodes: Sequence[str], login: Login
 ) -> LeasePlace:
-    """Raises ValueError."""
+    """Where the leases are. Raises ValueError if none or both of the first two are given."""
     if (directory is None) == (queue is None):
-        raise ValueError("expected lease_directory or lease_queue")
+        raise ValueError("expected either lease_directory or lease_queue")
     if directory is not None:
         return DirectoryPlace(Path(local(str(directory))))
     assert queue is not None

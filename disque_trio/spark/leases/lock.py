@@ -1,9 +1,10 @@
-"""The lock of leases that are kept in Disque: one process plans and ends batches at a time.
+"""The lock of leases that are kept in Disque: one process at a time plans and finishes batches.
 
-The lock is a row of cells with numbers, each of which lives for some seconds. Who holds it writes
-the next one in time; who wants it waits until the last one is gone. That refuses a second query in
-good time, and lets go of a killed one. A process that was stopped for longer than a cell lives may
-not know that it has lost the lock: so it is the journal of a batch that decides who may end it.
+The lock is a sequence of numbered cells, each with a lifetime of some seconds. The holder writes
+the next cell before the last one expires; a process that wants the lock waits until the last cell
+has expired. So a second query is refused, and the lock of a killed query is released. A process
+that was suspended for longer than a cell's lifetime may not know that it has lost the lock, so the
+journal of a batch, not the lock, decides who may finish the batch.
 """
 
 import json
@@ -17,23 +18,23 @@ from disque_trio.spark.client import RefusedError, WireError
 from disque_trio.spark.leases.journal import Cell, Cells
 from disque_trio.spark.leases.store import LeaseError
 
-LIFE = 15  # s, of a cell
-RENEW = 4.0  # s between two of them
+LIFE = 15  # s; lifetime of a cell
+RENEW = 4.0  # s from one cell to the next
 _POLL = 0.25  # s
 PREFIX = "lock/"
 
 
 class LeaseLock:
-    """The lock, as the process sees it that wants it or has it.
+    """The lock, as seen by a process that wants or holds it.
 
     Args:
-        cells: where it is.
-        name: of the leases, for errors.
-        owner: this process.
-        sleep, clock: of the time module.
+        cells: the cells of the queue.
+        name: name of the leases, for errors.
+        owner: identifies this process.
+        sleep, clock: as in the module ``time``.
 
     Attributes:
-        number: of the last cell that is known.
+        number: number of the last known cell.
     """
 
     def __init__(
@@ -54,18 +55,18 @@ class LeaseLock:
         self._lost = False
 
     def use(self, cells: Cells) -> None:
-        """From now on by these cells: connections of another thread."""
+        """Use these cells from now on: the connections of another thread."""
         self._cells = cells
 
     def acquire(self, holder: Cell | None, seconds: float) -> None:
-        """Wait for it, and take it.
+        """Wait for the lock and take it.
 
         Args:
-            holder: the last cell that there is, if one is known.
+            holder: the last cell, if known.
             seconds: how long to wait.
 
         Raises:
-            LeaseError: somebody else holds it.
+            LeaseError: another process holds the lock.
             WireError: no node can be reached.
         """
         deadline = self._clock() + seconds
@@ -76,7 +77,7 @@ class LeaseLock:
                     holder = None
                 holder = self._write()
             except WireError:
-                # The number may be that of a cell that was dropped, on a node that is away.
+                # Perhaps a dropped cell on an unreachable node has this number.
                 self.number += 1
                 if self._clock() >= deadline:
                     raise
@@ -86,7 +87,7 @@ class LeaseLock:
                     return
 
     def renew(self) -> None:
-        """Hold it for longer. Raises WireError, RefusedError: it did not succeed this time."""
+        """Extend the lock. Raises WireError or RefusedError if it fails this time."""
         if self._lost:
             return
         before = self._own
@@ -96,19 +97,19 @@ class LeaseLock:
             self._cells.drop([before])
 
     def check(self) -> None:
-        """Raise LeaseError if somebody else has taken it."""
+        """Raise LeaseError if another process has taken the lock."""
         if self._lost:
-            raise LeaseError(f"{self._name}: another query has taken it over meanwhile")
+            raise LeaseError(f"{self._name}: another query has taken it over")
 
     def release(self) -> None:
-        """Let others have it at once."""
+        """Release the lock at once, instead of letting it expire."""
         if self._own:
             own, self._own = self._own, ""
             with suppress(WireError, RefusedError):
                 self._cells.drop([own])
 
     def _write(self) -> Cell | None:
-        """Write the next cell. Returns that of somebody else who did it before."""
+        """Write the next cell. If another process has written it, returns that cell."""
         cell = self._cells.put(f"{PREFIX}{self.number + 1}", self._body, LIFE)
         self.number += 1
         if cell.body != self._body:
@@ -117,8 +118,8 @@ class LeaseLock:
         return None
 
     def _wait_for(self, holder: Cell, deadline: float) -> None:
-        """Wait until nobody has it."""
-        gone = self._clock() + LIFE  # whatever nodes say that are there
+        """Wait until nobody holds the lock."""
+        gone = self._clock() + LIFE  # it has expired by then, whatever the nodes say
         while not _is_dead(holder) and self._clock() < gone:
             later = self._find_next()
             if later is not None:
@@ -129,25 +130,25 @@ class LeaseLock:
                 return
             elif self._clock() >= deadline:
                 raise LeaseError(
-                    f"{self._name} is in use by another query: each needs leases of its own"
+                    f"{self._name} is in use by another query; each query needs its own leases"
                 )
             else:
                 self._sleep(_POLL)
 
     def _find_next(self) -> Cell | None:
-        with suppress(WireError):  # nobody can tell now
+        with suppress(WireError):  # unknown for now
             return self._cells.find(f"{PREFIX}{self.number + 1}")
         return None
 
 
 def number_of(cell: Cell) -> int:
-    """The number of a cell of the lock; 0: it is no such cell."""
+    """The number of a cell of the lock; 0 if it is another kind of cell."""
     text = cell.key.removeprefix(PREFIX)
     return int(text) if text != cell.key and text.isdecimal() else 0
 
 
 def _process() -> dict[str, object]:
-    """What tells this process from all others, also of other machines and containers."""
+    """Identifies this process among those of all machines and containers."""
     try:
         machine = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
         machine += str(Path("/proc/self/ns/pid").readlink())
@@ -157,7 +158,7 @@ def _process() -> dict[str, object]:
 
 
 def _is_dead(holder: Cell) -> bool:
-    """Whether the process that wrote a cell ran here, and does not any more."""
+    """Whether the process that wrote a cell ran on this machine, and has ended."""
     said = json.loads(holder.body)
     here = _process()["machine"]
     return bool(here) and said["machine"] == here and not Path(f"/proc/{said['pid']}").exists()

@@ -1,4 +1,4 @@
-"""Which leases the options of a read ask for."""
+"""Finds the place for leases in the options of a read."""
 
 from collections.abc import Mapping
 
@@ -21,7 +21,7 @@ _MOST_NAME = 256  # bytes
 
 
 def place_of(options: Mapping[str, str]) -> LeasePlace:
-    """The place that ``leases``, ``leaseDirectory`` and ``leaseQueue`` name.
+    """The place named by ``leases``, ``leaseDirectory`` and ``leaseQueue``.
 
     Raises:
         OptionError: they name none, or two.
@@ -30,12 +30,12 @@ def place_of(options: Mapping[str, str]) -> LeasePlace:
     kind = choice(options, "leases", *(_KINDS[::-1] if queue else _KINDS))
     if kind == "disque":
         if path:
-            raise OptionError("leaseDirectory: expected none beside leases=disque or leaseQueue")
+            raise OptionError("leaseDirectory: cannot be combined with leases=disque or leaseQueue")
         if not queue or len(queue.encode()) > _MOST_NAME:
             raise OptionError(
-                "leaseQueue: expected a name for the leases of this query alone, the same each time"
-                " it is started with its checkpoint, for example orders-archive; Spark tells a"
-                " source neither the query's name nor its checkpoint"
+                "leaseQueue: expected a name such as orders-archive for the leases of this query"
+                " alone, always the same for its checkpoint; Spark tells a source neither the"
+                " query's name nor its checkpoint"
             )
         if queue.startswith(LEASE_QUEUES):
             raise OptionError(f"leaseQueue: expected a name without {LEASE_QUEUES}")
@@ -46,11 +46,11 @@ def place_of(options: Mapping[str, str]) -> LeasePlace:
             number(options, "timeout", 60, most=MOST_TIME),
         )
     if queue:
-        raise OptionError("leaseQueue: expected none beside leases=directory")
+        raise OptionError("leaseQueue: cannot be combined with leases=directory")
     if not path:
         raise OptionError(
-            "leaseDirectory: expected a directory that the driver and all executors share, for"
-            " this query alone; on one machine for example one beside the checkpoint. Or"
-            " leases=disque and leaseQueue, where nothing is shared"
+            "leaseDirectory: expected a directory for this query alone that the driver and all"
+            " executors share; on one machine, for example, one beside the checkpoint. Without a"
+            " shared directory, use leases=disque and leaseQueue"
         )
     return DirectoryPlace(directory(path))

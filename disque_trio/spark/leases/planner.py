@@ -1,8 +1,8 @@
-"""Plans the batches of a read in the driver: when to start one, and which task fetches how many
+"""Plans the batches of a read, in the driver: when to start one, and which task fetches how many
 jobs from which node.
 
-``Offset`` is what Spark keeps in the checkpoint. Only its batch is in it: which jobs that batch has
-is in the lease directory.
+Spark stores an ``Offset`` in the checkpoint. It only names a batch; the leases say which jobs that
+batch has.
 """
 
 from collections.abc import Mapping, Sequence
@@ -12,7 +12,7 @@ from typing import NamedTuple, Self
 import pyarrow as pa
 
 from disque_trio.spark.client import WireError
-from disque_trio.spark.leases.backlog import NodeNow, Queued, behind, told
+from disque_trio.spark.leases.backlog import NodeNow, Queued, behind, reported
 from disque_trio.spark.leases.division import divide, divide_all
 from disque_trio.spark.leases.fetch import (
     ReadOptions,
@@ -26,14 +26,14 @@ from disque_trio.spark.leases.keeper import LeaseKeeper
 from disque_trio.spark.leases.store import LeaseError, PartitionPlan
 from disque_trio.spark.nodes import Nodes
 
-_GO_ON = "To go on begin a new one, and a new table for a file sink"
+_GO_ON = "Start with a new checkpoint, and for a file sink with a new table"
 
 
 class Offset(NamedTuple):
-    """A batch: its number, and the identity of its lease directory.
+    """A batch: its number, and the identity of its leases.
 
-    Where a query begins is no batch of it (``initial``), though the number may be that of a batch
-    of an earlier query.
+    The offset that a query begins with (``initial``) is not one of its batches, although an earlier
+    query may have had a batch of this number.
     """
 
     seq: int
@@ -42,12 +42,12 @@ class Offset(NamedTuple):
 
     @classmethod
     def of(cls, offset: Mapping[str, object]) -> Self:
-        """From what Spark gives back."""
+        """Parse an offset from Spark."""
         seq, log = offset.get("seq"), offset.get("log")
         return cls(seq if isinstance(seq, int) else 0, str(log), "initial" in offset)
 
     def json(self) -> dict[str, object]:
-        """What Spark keeps."""
+        """The offset for Spark."""
         initial = {"initial": True} if self.initial else {}
         return {"seq": self.seq, "log": self.log, **initial}
 
@@ -56,9 +56,9 @@ class Planner:
     """The driver's side of a read.
 
     Args:
-        options: with a place for leases.
-        schema: of the jobs.
-        hold: whether to say WORKING for the jobs of open batches, in a thread.
+        options: options of the read, with a place for leases.
+        schema: schema of the jobs.
+        hold: whether to send WORKING for the jobs of open batches, in a thread.
 
     Raises:
         LeaseError: the leases cannot be used.
@@ -72,12 +72,12 @@ class Planner:
         self._nodes = Nodes(options.nodes, options.login, options.discover, options.timeout)
         self._queued = Queued(self._nodes, options.queues, options.pattern)
         self._keeper = LeaseKeeper(self._log, options.nodes, options.login, options.timeout)
-        self._turn = 0  # whose turn it is to be waited for
-        self._target: int | None = None  # how many jobs to take until the end; None: no end
+        self._turn = 0  # selects the node to wait at
+        self._target: int | None = None  # jobs to take before the stream ends; None: it does not
         self._before = 0  # batches up to this one do not count for the target
-        self._taken = 0  # of the target
-        self._nothing = False  # whether the last batch had no job
-        self._found: dict[str, NodeNow] | None = None  # when the last batch was planned
+        self._taken = 0  # jobs taken of the target
+        self._nothing = False  # whether the last batch had no jobs
+        self._found: dict[str, NodeNow] | None = None  # the queues when the last batch was planned
         self._planned: list[PartitionPlan] = []
         if hold:
             try:
@@ -89,29 +89,29 @@ class Planner:
 
     @property
     def owner(self) -> str:
-        """This planner, as tasks name it; see ``LeasePlace.batch``."""
+        """Id of this planner, for tasks; see ``LeasePlace.batch``."""
         return self._log.owner
 
     def initial(self) -> Offset:
-        """Where a query without a checkpoint begins: before what another one left. It has to read
-        that itself, for it to be acknowledged."""
+        """Where a query without a checkpoint begins: before the batches that an earlier one left.
+        It has to read them itself before they may be acknowledged."""
         self._log.forget_reads()
         left = self._log.open_batches()
         seq = left[0] - 1 if left else self._log.highest()
         return Offset(seq, self._log.identity, initial=True)
 
     def latest(self, start: Offset) -> Offset:
-        """The next batch, or ``start`` if there is none, or no node can be reached that keeps its
-        leases. What is up to ``start`` is over.
+        """Finish the batches up to ``start``, and return the next one; or ``start`` if there is no
+        other, or if no node that stores the leases can be reached.
 
         Raises:
-            LeaseError: batches after ``start`` are acknowledged already.
-            RefusedError: a node refuses to tell how long queues are.
+            LeaseError: batches after ``start`` are already acknowledged.
+            RefusedError: a node refuses to say how long queues are.
         """
         if start.log == self._log.identity and self._log.highest_done() > start.seq:
             raise LeaseError(
-                f"{self._log.name}: batch {self._log.highest_done()} is acknowledged, and the"
-                f" checkpoint is an old one that knows batches up to {start.seq}. {_GO_ON}"
+                f"{self._log.name}: batch {self._log.highest_done()} is acknowledged, but the"
+                f" checkpoint is out of date: it knows batches up to {start.seq}. {_GO_ON}"
             )
         self._found, self._planned = None, []
         self.finish(start)
@@ -132,7 +132,7 @@ class Planner:
         lengths = self.lengths()
         first = None
         address = ""
-        # Jobs that are queued but were not given are no reason for another batch.
+        # If the last batch was empty, queued jobs alone are no reason for another one.
         if self._nothing or not sum(lengths.values()):
             address, first = self._wait(list(lengths), limit)
             if first is None:
@@ -147,12 +147,12 @@ class Planner:
         )
 
     def batch(self) -> Offset:
-        """The batch that a batch read gives: that which is not acknowledged yet, or a new one.
+        """The batch of a batch read: one that is not acknowledged yet, or else a new one.
 
         Raises:
-            WireError: a new one, and no node can be reached.
+            WireError: it is a new one, and no node can be reached.
         """
-        # One that was acknowledged, but not to its end.
+        # Complete an acknowledgement that was interrupted.
         self._keeper.finish(0)
         left = self._log.open_batches()
         if left:
@@ -171,7 +171,7 @@ class Planner:
         return self._begin(plans, start, "", None)
 
     def finish(self, end: Offset) -> None:
-        """Acknowledge all batches up to ``end``. If no node can be reached the next call does."""
+        """Acknowledge all batches up to ``end``. If no node can be reached, the next call does."""
         try:
             own = end.log == self._log.identity
             counts = self._keeper.finish(end.seq if own else 0)
@@ -182,36 +182,38 @@ class Planner:
         self._taken += sum(count for seq, count in counts.items() if seq > self._before)
 
     def plans(self, end: Offset) -> list[tuple[int, int, PartitionPlan]]:
-        """Number of the batch, number of the partition, its plan. None of a batch of another
-        directory: nobody acknowledges its jobs, so they are delivered again. None if ``end`` is
-        where the query began: Spark's first batch is an empty one when there is nothing to read.
+        """The partitions of the batch ``end``: number of the batch, number of the partition, plan.
+
+        Empty for a batch of other leases, whose jobs nobody acknowledges, so that they are
+        delivered again. Also empty if ``end`` is where the query began: Spark's first batch is
+        empty when there is nothing to read.
 
         Raises:
-            LeaseError: the batch was here and is acknowledged. Without its jobs it must not be
-                repeated: sinks would replace it by nothing.
+            LeaseError: the batch is already acknowledged. It must not be repeated without its jobs:
+                sinks would replace it with an empty one.
         """
         if end.log != self._log.identity or end.initial:
             return []
         planned = self._log.plans(end.seq)
         if planned is None:
             raise LeaseError(
-                f"{self._log.name} has no batch {end.seq} any more: its jobs are acknowledged."
-                f" The checkpoint is an old one. {_GO_ON}"
+                f"{self._log.name}: batch {end.seq} is already acknowledged; the checkpoint is out"
+                f" of date. {_GO_ON}"
             )
         return [(end.seq, number, plan) for number, plan in enumerate(planned)]
 
     def only_what_is_there(self) -> None:
-        """From now on give no more jobs than are in the queues now."""
+        """Take no more jobs than there are in the queues now."""
         self._target = sum(node.jobs() for node in self._queued.ask().values())
         self._before = self._log.highest()
         self._taken = 0
 
     def lengths(self) -> dict[str, int]:
-        """How many jobs each node that can be reached would give. A paused queue gives none, and
-        neither does a node that is leaving: its jobs come through the others.
+        """How many jobs each reachable node would deliver. Paused queues count as empty, and so do
+        nodes that are leaving: other nodes deliver their jobs.
 
         Raises:
-            RefusedError: it does not tell.
+            RefusedError: a node refuses to say.
         """
         self._found = self._queued.ask()
         return {
@@ -219,21 +221,21 @@ class Planner:
         }
 
     def report(self, latest: Offset) -> dict[str, object]:
-        """For the progress of the query: the batch that ``latest`` gave last, what it reads, and
-        how many jobs are behind it.
+        """For the progress of the query: the last batch of ``latest``, what the query reads, and
+        how many jobs are not in the batch.
 
         Raises:
-            RefusedError: a node refuses to tell.
+            RefusedError: a node refuses to say.
         """
         options = self._options
-        if self._found is None:  # the batch was there already
+        if self._found is None:  # the batch existed already
             self._found = self._queued.ask()
         what = options.queues if options.pattern is None else (f"pattern {options.pattern}",)
         description = f"disque: {', '.join(what)} at {', '.join(options.nodes)}"
-        return latest.json() | told(description, behind(self._found, self._planned))
+        return latest.json() | reported(description, behind(self._found, self._planned))
 
     def close(self) -> None:
-        """End the thread, close connections, let others use the directory."""
+        """End the thread, close connections, and unlock the leases."""
         self._keeper.close()
         self._nodes.close()
         self._log.close()
@@ -246,8 +248,8 @@ class Planner:
         )
 
     def _wait(self, addresses: Sequence[str], limit: int) -> tuple[str, pa.RecordBatch | None]:
-        """Wait at one of the nodes for a job. That makes it ask the other nodes of the cluster,
-        also those that cannot be reached from here."""
+        """Wait at one of the nodes for a job. The node then asks the others of its cluster, even
+        those that cannot be reached from here."""
         wait = self._options.idle_wait
         if not addresses or not wait:
             return "", None
@@ -277,9 +279,9 @@ class Planner:
         own = start.seq if start.log == self._log.identity else 0
         seq = max(self._log.highest(), own) + 1
         self._log.begin(seq, plans, first)
-        # What was fetched already is not among what the nodes said.
+        # The nodes' counts do not include jobs that are already fetched.
         self._planned = plans if first is None else plans[1:]
         if first is not None:
-            with suppress(WireError):  # as in keep: the next heartbeat does it
+            with suppress(WireError):  # the next heartbeat does it
                 keep(self._nodes.client(address), first.column(0).to_pylist())
         return Offset(seq, self._log.identity)

@@ -1,15 +1,15 @@
-"""Leases kept in Disque itself, in a queue that nobody takes jobs from: nothing else has to be
-shared between the driver and the executors.
+"""Leases kept in Disque itself, in a queue that nobody takes jobs from. The driver and the
+executors need to share nothing else.
 
-Cells and pages (see ``journal``) are the jobs of the queue. There are
+The jobs of the queue are cells and pages (see ``journal``):
 
-    identity    a name that no other queue of leases has
-    lock/17     of who plans and ends batches, see ``lock``
+    identity    an id that no other lease queue has
+    lock/17     the lock for planning and finishing batches, see ``lock``
     7/0, 7/1    the journal of batch 7
-    done/6      all up to batch 6 are acknowledged
+    done/6      all batches up to 6 are acknowledged
 
-and the pages that journals name. What belongs to batches that are done is dropped, whenever it is
-seen: nodes that were away may bring it back.
+and the pages that journals refer to. Cells and pages of finished batches are dropped whenever they
+are seen: nodes that were away may bring them back.
 """
 
 import threading
@@ -31,18 +31,18 @@ from disque_trio.spark.leases.queue_batch import QueueBatch
 from disque_trio.spark.leases.rows import PageWriter, batch_of_page, read_ids
 from disque_trio.spark.leases.store import LOCK_SECONDS, Lease, LeaseError, PartitionPlan
 
-DRIVER_FAILOVER = 2.0  # s; what cannot be done now it tries again later
+DRIVER_FAILOVER = 2.0  # s; the driver tries again later
 _IDENTITY = "identity"
 _DONE = "done/"
 
 
 class QueuePlace(NamedTuple):
-    """A queue of leases, as a ``LeasePlace``.
+    """A lease queue, as a ``LeasePlace``.
 
     Attributes:
-        queue: its name, without the prefix that all have.
-        nodes: addresses to begin with; the others are asked for.
-        login, timeout: of connections, see ``BlockingClient``.
+        queue: name of the queue, without the common prefix.
+        nodes: addresses to begin with; they are asked for further nodes.
+        login, timeout: see ``BlockingClient``.
     """
 
     queue: str
@@ -52,7 +52,7 @@ class QueuePlace(NamedTuple):
 
     @property
     def name(self) -> str:
-        """For errors."""
+        """The name, for errors."""
         return f"the lease queue {self.queue}"
 
     def open(self, seconds: float = LOCK_SECONDS) -> "QueueStore":
@@ -75,7 +75,7 @@ class QueuePlace(NamedTuple):
         return QueueBatch(self._cells(nodes, FAILOVER), self.name, number, owner)
 
     def _patient(self) -> QueueCells:
-        """Cells for a driver; raises WireError when no node can be reached for some time."""
+        """Cells for a driver. Raises WireError if no node can be reached for ``LOCK_SECONDS``."""
         cells = self._cells(self.nodes, DRIVER_FAILOVER)
         cells.wait(LOCK_SECONDS)
         return cells
@@ -85,17 +85,17 @@ class QueuePlace(NamedTuple):
 
 
 class QueueStore:
-    """A queue of leases, as a ``LeaseStore``.
+    """A lease queue, as a ``LeaseStore``.
 
     Args:
-        cells: of the queue; closed with this.
-        name: for errors.
+        cells: the cells of the queue; closed with this object.
+        name: name of the queue, for errors.
         seconds: how long to wait for the lock; None: only look.
         lock: for tests.
 
     Raises:
         LeaseError: it is in use.
-        WireError: too few nodes can be reached to know what is in it.
+        WireError: too few nodes can be reached to know its contents.
 
     Attributes:
         name, identity, owner: see ``LeaseStore``.
@@ -107,12 +107,12 @@ class QueueStore:
         self.name = name
         self.owner = uuid.uuid4().hex
         self._cells = cells
-        self._turn = threading.RLock()  # the heartbeat looks, too
+        self._turn = threading.RLock()  # the heartbeat reads, too
         self._journals: dict[int, Journal] = {}
         self._done = 0
         self._done_cells: list[str] = []
-        self._ids: dict[str, list[str]] = {}  # of jobs, by the nonces of the leases
-        self._look = True  # there may be a batch that is not known
+        self._ids: dict[str, list[str]] = {}  # ids of jobs, by the nonces of leases
+        self._look = True  # there may be an unknown batch
         self._only_looks = seconds is None
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
@@ -131,7 +131,7 @@ class QueueStore:
             raise
 
     def keep_lock(self, cells: Cells) -> None:
-        """Renew the lock now and then until ``close``, in a thread with ``cells`` of its own."""
+        """Renew the lock regularly until ``close``, in a thread that uses ``cells``."""
         self._lock.use(cells)
         self._thread = threading.Thread(
             target=self._renew, args=(cells,), name="disque-lease-lock", daemon=True
@@ -167,8 +167,8 @@ class QueueStore:
         """See ``LeaseStore``.
 
         Raises:
-            LeaseError: somebody else has planned it.
-            WireError: it may be planned now, or not; ``open_batches`` tells.
+            LeaseError: another process has planned the batch.
+            WireError: it may or may not be planned now; ``open_batches`` tells.
         """
         with self._turn:
             self._lock.check()
@@ -190,10 +190,10 @@ class QueueStore:
             own = append(journal, self._cells, lambda: entry if journal.plans is None else None)
             self._journals[number] = journal
             if not own and journal.owner() == self.owner:
-                # An attempt that seemed to have failed was carried out late.
+                # An attempt that seemed to have failed has succeeded late.
                 raise WireError(f"{self.name}: batch {number} was planned before")
             if not own:
-                raise LeaseError(f"{self.name}: another query has planned batch {number} meanwhile")
+                raise LeaseError(f"{self.name}: another query has planned batch {number}")
             self._look = False
 
     def plans(self, number: int) -> list[PartitionPlan] | None:
@@ -233,7 +233,7 @@ class QueueStore:
         """See ``LeaseStore``.
 
         Raises:
-            LeaseError: another process has taken it over.
+            LeaseError: another process has taken the batch over.
         """
         with self._turn:
             journal = self._journals[number]
@@ -248,7 +248,7 @@ class QueueStore:
             return sorted(n for n, journal in self._journals.items() if journal.over)
 
     def clear(self, number: int) -> None:
-        """See ``LeaseStore``. Batches are cleared in their order."""
+        """See ``LeaseStore``. Batches are cleared in order."""
         with self._turn:
             text = f"{self._lock.number}".encode()
             cell = self._cells.put(f"{_DONE}{number}", text)
@@ -270,14 +270,14 @@ class QueueStore:
             self._lock.release()
             self._cells.close()
 
-    # ---- what was there before ------------------------------------------------------------------
+    # ---- existing batches -----------------------------------------------------------------------
 
     def _acquire(self, there: Sequence[Cell], seconds: float) -> None:
         held = max((cell for cell in there if number_of(cell)), key=number_of, default=None)
         noted = [int(cell.body) for cell in there if cell.key.startswith(_DONE)]
         noted += [
             Entry.unpack(cell.body).lock for cell in there if cell.key[:1].isdigit()
-        ]  # of locks that are gone
+        ]  # numbers of locks that are gone
         self._lock.number = max([number_of(held) if held else 0, *noted], default=0)
         self._lock.acquire(held, seconds)
 
@@ -301,7 +301,7 @@ class QueueStore:
         self._find_more()
 
     def _find_more(self) -> None:
-        """See whether there are batches behind those that are known."""
+        """Look for batches after the last known one."""
         while True:
             journal = Journal(self.highest() + 1)
             catch_up(journal, self._cells)
@@ -313,7 +313,7 @@ class QueueStore:
             self._see_ends()
 
     def _see_ends(self) -> None:
-        """Forget batches that others have ended."""
+        """Forget batches that other processes have finished."""
         for number, journal in list(self._journals.items()):
             catch_up(journal, self._cells)
             if self._cells.find(f"{_DONE}{number}") is not None:
@@ -339,7 +339,7 @@ class QueueStore:
         if journal.over:
             return None
         if journal.owner() != self.owner:
-            raise LeaseError(f"{self.name}: another query has taken it over meanwhile")
+            raise LeaseError(f"{self.name}: another query has taken it over")
         return entry
 
     def _ids_of(self, lease: Entry) -> list[str]:
@@ -350,7 +350,7 @@ class QueueStore:
         return self._ids[lease.nonce]
 
     def _drop(self, ids: Iterable[str]) -> None:
-        with suppress(WireError, RefusedError):  # the next one who opens it does it
+        with suppress(WireError, RefusedError):  # the next process that opens the queue does it
             self._cells.drop(ids)
 
     def _renew(self, cells: Cells) -> None:
@@ -361,7 +361,7 @@ class QueueStore:
 
 
 def _batch_of(cell: Cell) -> int:
-    """The batch whose journal or page it is; 0: it belongs to none."""
+    """The batch whose journal or page it is; 0 if it belongs to none."""
     if not cell.key:
         return batch_of_page(cell.body)
     text, _, _ = cell.key.partition("/")

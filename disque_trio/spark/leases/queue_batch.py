@@ -1,4 +1,4 @@
-"""A batch of a queue of leases, as the task of Spark sees it that reads a part of it."""
+"""A batch of a lease queue, as seen by the Spark task that reads a part of it."""
 
 import uuid
 from collections.abc import Iterable
@@ -14,12 +14,12 @@ from disque_trio.spark.leases.store import LeaseError
 
 
 class QueueBatch:
-    """A batch of a queue of leases, as a ``TaskBatch``.
+    """A batch of a lease queue, as a ``TaskBatch``.
 
     Args:
-        cells: of the queue; closed with this.
-        name: for errors.
-        number: of the batch.
+        cells: the cells of the queue; closed with this object.
+        name: name of the queue, for errors.
+        number: number of the batch.
         owner: the process that has sent this task.
     """
 
@@ -28,8 +28,8 @@ class QueueBatch:
         self.owner = owner
         self.journal = Journal(number)
         self._name = name
-        self._ids: dict[str, list[str]] = {}  # of jobs, by the nonces of the leases
-        self._drafts: dict[int, QueueDraft] = {}  # that became leases, by their partitions
+        self._ids: dict[str, list[str]] = {}  # ids of jobs, by the nonces of leases
+        self._drafts: dict[int, QueueDraft] = {}  # drafts that became leases, by partition
 
     def __str__(self) -> str:
         return f"{self._name}, batch {self.journal.number}"
@@ -47,7 +47,7 @@ class QueueBatch:
     def draft(self, schema: pa.Schema) -> "QueueDraft":
         """See ``TaskBatch``."""
         if self.journal.plans is None or self.journal.over:
-            raise LeaseError(f"{self}: it is over, or not there: this attempt comes too late")
+            raise LeaseError(f"{self}: finished, or does not exist; this attempt is too late")
         return QueueDraft(self, schema)
 
     def mark_read(self, number: int) -> None:
@@ -104,8 +104,8 @@ class QueueDraft:
     """A lease under construction, as a ``LeaseDraft``.
 
     Attributes:
-        jobs: the ids of all jobs that it has.
-        pages: what is kept in Disque of it.
+        jobs: ids of all its jobs.
+        pages: its pages in Disque.
         spool: its rows, on this machine.
     """
 
@@ -126,7 +126,7 @@ class QueueDraft:
     def publish(self, number: int) -> bool:
         """See ``LeaseDraft``."""
         self.pages.finish()
-        self._kept = True  # what comes of it may not be heard: then the lease needs its pages
+        self._kept = True  # the outcome may remain unknown: then a lease may need the pages
         self._published = self._kept = self._batch.lease(number, self)
         return self._published
 

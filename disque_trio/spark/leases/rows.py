@@ -1,7 +1,7 @@
-"""The rows of a lease that is kept in Disque, as pages.
+"""The rows of a lease that is kept in Disque, stored in pages.
 
 Small bodies are in the pages. Large ones are not, since a node holds them already: they are asked
-for again when the rows are.
+for when the rows are read.
 """
 
 import tempfile
@@ -12,24 +12,25 @@ import pyarrow as pa
 
 from disque_trio.spark.leases.journal import Cells
 
-INLINE_BYTES = 4096  # a larger body is not in a page
-PAGE_BYTES = 1 << 20  # about
+INLINE_BYTES = 4096  # larger bodies are not stored in pages
+PAGE_BYTES = 1 << 20  # approximate size of a page
 PAGE_IDS = 20_000
-ASK_BYTES = 64 << 20  # of bodies that are asked for at once, about
-ASK_FIRST = 8  # jobs, to see how large they are
+ASK_BYTES = 64 << 20  # approximate size of the bodies to ask for at a time
+ASK_FIRST = 8  # bodies to ask for first, to learn how large they are
 _BODY = "body"
 _COMPRESSED = pa.ipc.IpcWriteOptions(compression="lz4")
 
 
 class PageWriter:
-    """Keeps rows in pages, as they come.
+    """Writes rows to pages, as they come.
 
     Args:
-        cells: where pages are kept.
-        batch: the number of the batch that they are for.
+        cells: where to store the pages.
+        batch: number of the batch they belong to.
 
     Attributes:
-        ids, rows: the ids of the pages with the ids of the jobs, and with the rows.
+        ids: ids of the pages that contain job ids.
+        rows: ids of the pages that contain rows.
     """
 
     def __init__(self, cells: Cells, batch: int) -> None:
@@ -42,7 +43,7 @@ class PageWriter:
         self._size = 0
 
     def append(self, jobs: pa.RecordBatch) -> None:
-        """Rows with the ids of the jobs in their first column."""
+        """Add rows, whose first column has the ids of the jobs."""
         small = without_large(jobs)
         self._jobs += small.column(0).to_pylist()
         self._batches.append(small)
@@ -53,7 +54,7 @@ class PageWriter:
             self._keep_ids()
 
     def finish(self) -> None:
-        """Keep what is left."""
+        """Write the remaining rows and ids."""
         if self._batches:
             self._keep_rows()
         if self._jobs:
@@ -74,12 +75,12 @@ class PageWriter:
 
 
 def batch_of_page(body: bytes) -> int:
-    """The batch that a page is for."""
+    """The number of the batch that a page belongs to."""
     return int(body[: body.index(b"\n")])
 
 
 def read_ids(cells: Cells, pages: Sequence[str]) -> list[str]:
-    """The ids of jobs."""
+    """The ids of jobs in pages."""
     return [
         id for body in cells.read(pages) for id in body[body.index(b"\n") + 1 :].decode().split()
     ]
@@ -88,7 +89,8 @@ def read_ids(cells: Cells, pages: Sequence[str]) -> list[str]:
 def read_rows(
     cells: Cells, pages: Sequence[str], without: Sequence[str]
 ) -> Iterator[pa.RecordBatch]:
-    """The rows, but those ``without``, and those whose body is large and on no node any more."""
+    """The rows in pages, except jobs in ``without``, and jobs whose large body is no longer on any
+    node."""
     left_out = set(without)
     for page in pages:
         [body] = cells.read([page])
@@ -98,7 +100,7 @@ def read_rows(
 
 
 def only_new(jobs: pa.RecordBatch, without: set[str]) -> pa.RecordBatch:
-    """The rows whose jobs are not ``without``."""
+    """The rows whose jobs are not in ``without``."""
     if not without:
         return jobs
     return jobs.filter(
@@ -107,7 +109,7 @@ def only_new(jobs: pa.RecordBatch, without: set[str]) -> pa.RecordBatch:
 
 
 def without_large(jobs: pa.RecordBatch) -> pa.RecordBatch:
-    """The rows, with null for each large body."""
+    """The rows, with null in place of large bodies."""
     place = jobs.schema.get_field_index(_BODY)
     field = jobs.schema.field(place).with_nullable(True)
     schema = jobs.schema.set(place, field)
@@ -120,7 +122,7 @@ def without_large(jobs: pa.RecordBatch) -> pa.RecordBatch:
 
 
 def _filled(cells: Cells, jobs: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-    """The rows with all their bodies, some at a time."""
+    """Yield the rows with all their bodies, some at a time."""
     place = jobs.schema.get_field_index(_BODY)
     count = ASK_FIRST if jobs.column(place).null_count else jobs.num_rows
     at = 0
@@ -147,10 +149,10 @@ def _filled(cells: Cells, jobs: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
 
 
 class Spool:
-    """Rows in a file of this machine, for the one task that has fetched them."""
+    """Rows in a local file, for the task that has fetched them."""
 
     def __init__(self, schema: pa.Schema) -> None:
-        self._file = tempfile.TemporaryFile()  # noqa: SIM115 - it has no name, and so no traces
+        self._file = tempfile.TemporaryFile()  # noqa: SIM115 - has no name, so leaves nothing
         self._writer = pa.ipc.new_stream(self._file, schema)
 
     def append(self, jobs: pa.RecordBatch) -> None:
@@ -158,7 +160,7 @@ class Spool:
         self._writer.write_batch(jobs)
 
     def read(self, without: set[str]) -> Iterator[pa.RecordBatch]:
-        """All rows but those ``without``; nothing can be added any more."""
+        """All rows except jobs in ``without``. No rows can be added after that."""
         self._writer.close()
         self._file.seek(0)
         with pa.ipc.open_stream(self._file) as stream:
@@ -169,5 +171,5 @@ class Spool:
 
     def close(self) -> None:
         """Remove the file."""
-        with suppress(OSError):  # a full disk: what it could not keep nobody wants any more
+        with suppress(OSError):  # the disk may be full, but nobody needs the file any more
             self._file.close()

@@ -1,8 +1,9 @@
-"""What a place for leases has to do: the words that the directory and the queue have in common.
+"""The interface that lease directories and lease queues have in common.
 
-A ``LeasePlace`` is a value that driver and executors are given. The one process that plans and
-ends batches opens it as a ``LeaseStore``; a task sees one batch of it as a ``TaskBatch``. A batch
-is open from ``begin`` to ``finish``, then to be acknowledged, and forgotten by ``clear``.
+The driver and the executors get a ``LeasePlace``, which is a value. The one process that plans and
+finishes batches opens it as a ``LeaseStore``; a task sees one batch of it as a ``TaskBatch``. A
+batch is open from ``begin`` to ``finish``, then has to be acknowledged, and is deleted by
+``clear``.
 """
 
 from collections.abc import Iterable, Sequence
@@ -10,21 +11,21 @@ from typing import NamedTuple, Protocol
 
 import pyarrow as pa
 
-LOCK_SECONDS = 30.0
+LOCK_SECONDS = 30.0  # s to wait for the lock
 
 
 class LeaseError(Exception):
-    """The leases cannot be used; the text says which ones and why."""
+    """Leases cannot be used; the text says which, and why."""
 
 
 class PartitionPlan(NamedTuple):
     """The plan of one task of a batch.
 
     Attributes:
-        address: of the node that it fetches jobs from.
-        limit: so many at most; 0: all.
-        size: about so many bytes of bodies at most; 0: no limit.
-        elsewhere: who gets the rows says what becomes of the jobs.
+        address: address of the node that it fetches jobs from.
+        limit: the most jobs; 0: no limit.
+        size: the most bytes of bodies, approximately; 0: no limit.
+        elsewhere: whoever gets the rows acknowledges the jobs or hands them back.
     """
 
     address: str
@@ -34,13 +35,13 @@ class PartitionPlan(NamedTuple):
 
 
 class Lease(NamedTuple):
-    """The jobs that a partition of a batch has.
+    """The jobs of a partition of a batch.
 
     Attributes:
-        number: of the partition.
-        address: of the node that they came from.
-        ids: of the jobs.
-        read: whether any task gave them to Spark.
+        number: number of the partition.
+        address: address of the node that the jobs came from.
+        ids: ids of the jobs.
+        read: whether any task has passed them to Spark.
         elsewhere: as in the plan.
     """
 
@@ -52,60 +53,61 @@ class Lease(NamedTuple):
 
     @property
     def given(self) -> bool:
-        """Whether others deal with the jobs now."""
+        """Whether the recipient of the rows is responsible for the jobs now."""
         return self.read and self.elsewhere
 
 
 class LeaseDraft(Protocol):
-    """A lease under construction, which nobody sees before ``publish``."""
+    """A lease under construction, invisible to others before ``publish``."""
 
     def append(self, jobs: pa.RecordBatch) -> None:
-        """Add jobs behind those that are there."""
+        """Add jobs at the end."""
 
     def publish(self, number: int) -> bool:
-        """Make it the lease of partition ``number``: safe, whole, and never to change. Jobs that
-        another lease of the batch has, since two nodes delivered them, are left out. False if
-        another attempt was first, or the batch is over."""
+        """Make it the lease of partition ``number``: durable, complete and immutable. Leaves out
+        jobs that are in another lease of the batch, because two nodes delivered them. Returns False
+        if another attempt was first, or the batch is finished."""
         ...
 
     def close(self) -> None:
-        """Remove what is not published."""
+        """Discard it, unless it is published."""
 
 
 class TaskBatch(Protocol):
-    """A batch as the tasks see it that fetch and read its jobs."""
+    """A batch, as seen by the tasks that fetch and read its jobs."""
 
     def jobs(self, number: int) -> Iterable[pa.RecordBatch] | None:
-        """The jobs of a partition's lease, to be read once; None if it has none yet."""
+        """The jobs of a partition's lease, to be iterated once; None if there is no lease yet."""
         ...
 
     def draft(self, schema: pa.Schema) -> LeaseDraft:
-        """Begin a lease of jobs of ``schema``, whose first column holds their ids.
+        """Begin a lease with jobs of ``schema``, whose first column has their ids.
 
         Raises:
-            LeaseError: there is no such batch here, or it is over.
+            LeaseError: there is no such batch here, or it is finished.
         """
         ...
 
     def mark_read(self, number: int) -> None:
-        """A task is about to give a partition's jobs to Spark. Nothing if the batch is over."""
+        """Record that a task passes a partition's jobs to Spark. Does nothing if the batch is
+        finished."""
 
     def leased(self) -> set[str]:
-        """The ids in all leases of the batch that there are."""
+        """The ids in all existing leases of the batch."""
         ...
 
     def close(self) -> None:
-        """Close what was opened to see it."""
+        """Close connections and files."""
 
 
 class LeaseStore(Protocol):
-    """A lease place as seen by the one process that plans and ends batches, which locks it while it
-    is open: two queries with the same leases would acknowledge each other's jobs.
+    """A lease place, as seen by the one process that plans and finishes batches. It is locked while
+    it is open: two queries with the same leases would acknowledge each other's jobs.
 
     Attributes:
-        name: of the place, for errors.
-        identity: of the leases; not that of others that were or will be in the same place.
-        owner: of this process; tasks say it, see ``LeasePlace.batch``.
+        name: name of the place, for errors.
+        identity: id of the leases; differs from those of earlier or later leases in the same place.
+        owner: id of this process, for tasks; see ``LeasePlace.batch``.
     """
 
     @property
@@ -116,73 +118,73 @@ class LeaseStore(Protocol):
     def owner(self) -> str: ...
 
     def take_over(self) -> None:
-        """Keep who had the place before from ending batches that are open."""
+        """Keep the previous owner from finishing open batches."""
 
     def open_batches(self) -> list[int]:
-        """The numbers of the batches that are not over, lowest first."""
+        """The numbers of the open batches, lowest first."""
         ...
 
     def highest(self) -> int:
-        """The highest number that any batch had; 0 if there was none."""
+        """The highest number of any batch; 0 if there has been none."""
         ...
 
     def highest_done(self) -> int:
-        """The highest number of a batch that is over; 0 if there was none."""
+        """The highest number of a finished batch; 0 if there has been none."""
         ...
 
     def begin(
         self, number: int, plans: Sequence[PartitionPlan], first: pa.RecordBatch | None
     ) -> None:
-        """Make a batch. ``first`` are jobs that were fetched already, for partition 0."""
+        """Create a batch. ``first``: jobs that are already fetched, for partition 0."""
 
     def plans(self, number: int) -> list[PartitionPlan] | None:
-        """The partitions of a batch that is not over; None if it is not here."""
+        """The partitions of an open batch; None if there is no such batch."""
         ...
 
     def nodes(self, number: int) -> list[str]:
-        """The addresses that the plan of a batch names, which is open or to be acknowledged."""
+        """The addresses in the plan of a batch that is open or to be acknowledged."""
         ...
 
     def leases(self, number: int) -> list[Lease]:
-        """The leases that have jobs, of a batch that is open or to be acknowledged."""
+        """The non-empty leases of a batch that is open or to be acknowledged."""
         ...
 
     def finish(self, number: int) -> None:
-        """The batch is over: no lease can be added to it any more."""
+        """Finish a batch: no lease can be added to it any more."""
 
     def forget_reads(self) -> None:
-        """What was read of open batches, another query has read."""
+        """Forget which leases of open batches were read: another query has read them."""
 
     def to_acknowledge(self) -> list[int]:
-        """The batches that are over and not yet cleared, lowest first."""
+        """The batches that are finished but not yet cleared, lowest first."""
         ...
 
     def clear(self, number: int) -> None:
-        """All jobs of the batch that is over are acknowledged: forget them."""
+        """Delete a finished batch, whose jobs are all acknowledged."""
 
     def close(self) -> None:
-        """Let others use the place. Again: nothing."""
+        """Unlock the place. May be called again."""
 
 
 class LeasePlace(Protocol):
-    """Where leases are; a value that can be pickled."""
+    """A place for leases; a value that can be pickled."""
 
     def open(self, seconds: float = LOCK_SECONDS) -> LeaseStore:
-        """Lock it, and wait for that up to ``seconds``: the process of a killed query needs a
+        """Lock it; wait up to ``seconds`` for the lock, as the process of a killed query needs a
         moment to end.
 
         Raises:
-            LeaseError: it is in use, or cannot be made.
-            WireError: the nodes that keep it cannot be reached.
+            LeaseError: it is in use, or cannot be created.
+            WireError: the nodes that store it cannot be reached.
         """
         ...
 
     def watch(self) -> LeaseStore:
-        """See it without the lock, to keep the jobs of batches from being delivered again while
+        """Look at it without the lock, to keep the jobs of batches from being delivered again while
         other processes plan them. Raises as ``open``."""
         ...
 
     def batch(self, number: int, owner: str, address: str) -> TaskBatch:
-        """A batch, for a task of the process ``owner`` that fetches from the node at
+        """A batch, for a task sent by the process ``owner``, which fetches from the node at
         ``address``."""
         ...

@@ -1,1 +1,1 @@
-"""Works off jobs on Spark's executors: a function gets them, and what it says becomes of them."""
+"""Processes jobs on Spark's executors, with a function of the user's."""

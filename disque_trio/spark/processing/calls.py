@@ -1,4 +1,4 @@
-"""Calls the function of a user with jobs, and tells what came of each."""
+"""Calls the user's function with jobs, and returns the outcome of each."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Protocol, TypeGuard
@@ -11,19 +11,19 @@ COLUMNS = ("id", "queue", "body", "nacks", "additional_deliveries", "headers")
 
 
 class Calls(Protocol):
-    """How jobs are given to a function."""
+    """A way of passing jobs to a function."""
 
     def __call__(self, jobs: Sequence[Job]) -> Iterator[Outcome]:
-        """What came of ``jobs``, in their order; of each as soon as it is known."""
+        """Yield the outcomes of ``jobs``, in order, each as soon as it is known."""
 
 
 class Singly:
-    """Calls a function with a job at a time.
+    """Calls a function with one job at a time.
 
     Args:
-        function: returns the result; raises for a job that failed.
-        gone: whether somebody else has dealt with a job meanwhile: it is left out.
-        wanted: whether there is a queue for results; else they may be anything.
+        function: returns the result, or raises if the job failed.
+        gone: whether somebody else has dealt with a job meanwhile, so that it can be skipped.
+        wanted: whether there is a queue for results; if not, results may be anything.
     """
 
     def __init__(
@@ -46,22 +46,22 @@ class Singly:
             return _outcome(job, self._function(job), self._wanted)
         except KeyboardInterrupt:
             raise
-        except BaseException as problem:  # also SystemExit: the job has failed, not the task
+        except BaseException as problem:  # even SystemExit fails the job, not the task
             return Outcome(job, failed=Failed.of(problem))
 
 
 class InFrames:
-    """Calls a function with frames of jobs.
+    """Calls a function with pandas DataFrames of jobs.
 
-    When it raises, or does not give a result for each, either half is tried by itself, down to
-    single jobs: so those that it cannot do are found, and the others are done.
+    If the function raises, or does not return a result for each job, both halves are tried on their
+    own, down to single jobs. So the jobs that it cannot do are found, and the others are done.
 
     Args:
-        function: gets a frame of ``COLUMNS``; returns a list, a series, an array, or a frame (its
-            column ``result``, or else those that it has beside ``COLUMNS``), with the results in
-            the order of the jobs, or with the index of the frame; None: there are none. An
-            exception in the place of a result, or a text in the column ``error``, is that of a job
-            that failed.
+        function: takes a DataFrame with ``COLUMNS``; returns a list, array, Series or DataFrame
+            with the results, in the order of the jobs or with the index of the DataFrame, or None
+            for no results. Of a DataFrame, the result is its column ``result``, or else all columns
+            except ``COLUMNS``. An exception in place of a result, or a string in the column
+            ``error``, means that the job failed.
         wanted: as for ``Singly``.
     """
 
@@ -103,8 +103,8 @@ def _outcome(job: Job, value: object, wanted: bool) -> Outcome:
 
 
 def _values(given: object, count: int) -> list[object]:
-    """A value for each job. Raises ValueError: there are more or fewer, or it is none of the kinds
-    that have one for each."""
+    """The value for each job. Raises ValueError if there are more or fewer values than jobs, or
+    ``given`` is not a collection."""
     if given is None:
         return [None] * count
     values: list[object]
@@ -113,21 +113,22 @@ def _values(given: object, count: int) -> list[object]:
         pandas = given if as_given else given.sort_index()
         values = _rows(pandas) if isinstance(pandas, pd.DataFrame) else list(pandas)
     elif not _is_list(given):
-        raise ValueError(f"the function gave a {type(given).__name__}, not a result for each job")
+        kind = type(given).__name__
+        raise ValueError(f"the function returned a {kind}, not a result for each job")
     else:
         values = list(given)
     if len(values) != count:
-        raise ValueError(f"the function gave {len(values)} results for {count} jobs")
+        raise ValueError(f"the function returned {len(values)} results for {count} jobs")
     return [None if _missing(value) else value for value in values]
 
 
 def _is_list(given: object) -> TypeGuard[Iterable[object]]:
-    """Whether it may have something for each job."""
+    """Whether ``given`` is a collection that may have an element for each job."""
     return isinstance(given, Iterable) and not isinstance(given, str | bytes | dict)
 
 
 def _rows(frame: pd.DataFrame) -> list[object]:
-    """The results that a frame has."""
+    """The results in a DataFrame."""
     rest = frame.drop(columns=[*COLUMNS, "error"], errors="ignore")
     values: list[object] = [None] * len(frame)
     if "result" in rest:
@@ -146,5 +147,5 @@ def _rows(frame: pd.DataFrame) -> list[object]:
 
 
 def _missing(value: object) -> bool:
-    """None and pandas' likes of it."""
+    """Whether ``value`` is None or one of pandas' missing values."""
     return bool(pd.api.types.is_scalar(value) and pd.isna(value))

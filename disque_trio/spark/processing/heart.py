@@ -1,4 +1,4 @@
-"""Says WORKING for the jobs that a task has in hand, as long as the function works on them."""
+"""Sends WORKING for the jobs that a task has in hand, while the function works on them."""
 
 import threading
 import time
@@ -12,21 +12,22 @@ from disque_trio.spark.leases.fetch import WORKING_AT_ONCE
 from disque_trio.spark.sink.adder import code_of
 
 TICK = 0.25  # s
-FIRST = 0.5  # s after which the first WORKING is due: the retry time is not known yet
-LONGEST = 10.0
-SHARE = 4  # beats in a retry time
+FIRST = 0.5  # s until the first WORKING for a job, whose retry time is not known yet
+LONGEST = 10.0  # s
+SHARE = 4  # WORKINGs per retry time
 ENDED = ("CANCELLED", "ACKED")
 
 
 class Heart:
-    """A thread with a connection of its own.
+    """A thread that sends WORKING on connections of its own.
 
-    It learns the jobs' retry times from the answers, and beats several times in each. Only a node
-    that holds a job does this, so it also learns which one does.
+    It learns the jobs' retry times from the replies, and sends WORKING several times in each. Only
+    a node that holds a job accepts WORKING, so it also learns which node that is.
 
     Args:
-        nodes: all that are known. login, timeout: as for ``BlockingClient``.
-        clock: monotonic seconds.
+        nodes: all known nodes.
+        login, timeout: as for ``BlockingClient``.
+        clock: returns monotonic seconds.
 
     Attributes:
         ended: jobs in hand that were cancelled, or acknowledged by others.
@@ -42,24 +43,24 @@ class Heart:
         self.ended: set[str] = set()
         self._clients = [BlockingClient([node], login, min(timeout, LONGEST)) for node in nodes]
         self._clock = clock
-        self._at: dict[str, int] = {}  # the node to ask first for a job, if it is not the first
-        self._due: dict[str, float] = {}  # when to say WORKING for a job
+        self._at: dict[str, int] = {}  # index of the node to ask first, by job; default: 0
+        self._due: dict[str, float] = {}  # time of the next WORKING, by job
         self._changed = threading.Lock()
         self._talks = threading.Lock()
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._beat, name="disque-working", daemon=True)
 
     def start(self) -> None:
-        """Begin."""
+        """Start the thread."""
         self._thread.start()
 
     def hold(self, ids: Iterable[str]) -> None:
-        """These jobs are in hand now."""
+        """Begin to send WORKING for these jobs."""
         with self._changed:
             self._due.update(dict.fromkeys(ids, self._clock() + FIRST))
 
     def release(self, ids: Iterable[str]) -> None:
-        """These are not any more."""
+        """Stop sending WORKING for these jobs."""
         with self._changed:
             for id in ids:
                 self._due.pop(id, None)
@@ -75,13 +76,13 @@ class Heart:
             client.close()
 
     def due(self) -> list[str]:
-        """The jobs for which it is time."""
+        """The jobs that are due for a WORKING."""
         now = self._clock()
         with self._changed:
             return [id for id, time in self._due.items() if time <= now and id not in self.ended]
 
     def learn(self, ids: Sequence[str], replies: Sequence[Reply]) -> None:
-        """What nodes answered to WORKING."""
+        """Learn from the replies to WORKING."""
         now = self._clock()
         with self._changed:
             for id, reply in zip(ids, replies, strict=True):
@@ -93,8 +94,8 @@ class Heart:
                     self.ended.add(id)
 
     def still(self, ids: Sequence[str]) -> set[str]:
-        """Say WORKING now. Returns the jobs that have not ended: which a node still knows, or may
-        know that cannot be reached."""
+        """Send WORKING now. Returns the jobs that have not ended: those that a node still knows, or
+        that an unreachable node may know."""
         lost = False
         left = list(ids)
         with self._talks:
@@ -117,7 +118,7 @@ class Heart:
         return set(ids) - ended
 
     def _say(self, client: BlockingClient, ids: Sequence[str]) -> list[str]:
-        """WORKING, to one node. Returns the jobs that it does not know."""
+        """Send WORKING to one node. Returns the jobs that it does not know."""
         unknown: list[str] = []
         for at in range(0, len(ids), WORKING_AT_ONCE):
             part = ids[at : at + WORKING_AT_ONCE]

@@ -1,9 +1,9 @@
-"""A job as a function gets it, and what becomes of one."""
+"""A job as ``process`` passes it to a function, and the outcome of the call."""
 
 import json
 from typing import NamedTuple
 
-MAX_REASON = 4096  # bytes that NACK takes
+MAX_REASON = 4096  # bytes; NACK takes no more
 MAX_DELAY = 2**31 - 1  # s
 
 
@@ -11,9 +11,12 @@ class Job(NamedTuple):
     """A job.
 
     Attributes:
-        id: of it. queue: its name. body: as it was added.
-        nacks, additional_deliveries: how often it was handed back, and came again by itself.
-        headers: names and values, in their order; a name may come several times.
+        id: the job's id.
+        queue: name of its queue.
+        body: the body, as it was added.
+        nacks: how often workers handed it back.
+        additional_deliveries: how often it was delivered again because nobody acknowledged it.
+        headers: pairs of name and value, in order; a name may occur several times.
     """
 
     id: str
@@ -24,24 +27,24 @@ class Job(NamedTuple):
     headers: tuple[tuple[str, bytes], ...] = ()
 
     def text(self) -> str:
-        """The body, which is UTF-8. Raises UnicodeDecodeError: it is not."""
+        """The body, decoded as UTF-8. Raises UnicodeDecodeError if it is not."""
         return self.body.decode()
 
     def json(self) -> object:
-        """The body, which is JSON. Raises ValueError: it is not."""
+        """The body, parsed as JSON. Raises ValueError if it is not."""
         return json.loads(self.body)
 
 
 class Failed(Exception):
-    """Raised by a function for a job, or given in the place of its result: it could not be done.
+    """Says that a job failed. A function raises it, or returns it in place of the job's result.
 
     Args:
-        reason: goes with the job to its dead letters.
-        delay: seconds until it comes again; None: as ``process`` says.
-        dead: it shall not come again, but become a dead letter now.
+        reason: recorded in the dead letter, if the job becomes one.
+        delay: seconds until the job is delivered again; None: the ``delay`` of ``process``.
+        dead: make the job a dead letter now instead of delivering it again.
 
     Raises:
-        ValueError: there is no such delay.
+        ValueError: ``delay`` is out of range.
     """
 
     def __init__(
@@ -56,18 +59,18 @@ class Failed(Exception):
 
     @classmethod
     def of(cls, problem: BaseException) -> "Failed":
-        """What an exception says."""
+        """The failure that an exception stands for."""
         if isinstance(problem, Failed):
             return problem
         return cls(f"{type(problem).__name__}: {problem}".removesuffix(": "))
 
     def text(self) -> bytes:
-        """The reason as NACK takes it."""
+        """The reason, in the form that NACK takes."""
         return self.reason.encode(errors="replace")[:MAX_REASON]
 
 
 class Outcome(NamedTuple):
-    """What came of a job: a body for its result (None: there is none), or why it failed."""
+    """The outcome of a job: the body of its result (None: no result), or why it failed."""
 
     job: Job
     result: bytes | str | None = None
@@ -75,10 +78,10 @@ class Outcome(NamedTuple):
 
 
 def body_of(value: object) -> bytes | str | None:
-    """The body of a result: bytes and text are that, None is none, all else becomes JSON.
+    """The body of a result: bytes and strings as they are, None for no result, all else as JSON.
 
     Raises:
-        TypeError, ValueError: it cannot.
+        TypeError, ValueError: ``value`` cannot be converted to JSON.
     """
     if value is None or isinstance(value, bytes | str):
         return value
@@ -88,9 +91,9 @@ def body_of(value: object) -> bytes | str | None:
 
 
 def _plain(value: object) -> object:
-    """Of numpy's and pandas' values what JSON has."""
+    """Convert a value of numpy or pandas to one that JSON has."""
     for name in ("tolist", "isoformat"):
         convert = getattr(value, name, None)
         if convert is not None:
             return convert()
-    raise TypeError(f"a result may not have a {type(value).__name__} in it")
+    raise TypeError(f"a result cannot contain a {type(value).__name__}")

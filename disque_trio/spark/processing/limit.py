@@ -8,9 +8,9 @@ from typing import Any
 
 
 def limited(function: Callable[[Any], object], seconds: float) -> Callable[[Any], object]:
-    """``function``, in which TimeoutError is raised when it takes longer than ``seconds``.
+    """``function``, but with a TimeoutError raised in it after ``seconds``.
 
-    In the main thread only, which is that of Spark's workers. A call into C ends first.
+    Works only in the main thread, in which Spark's workers run tasks. Cannot interrupt C code.
     """
 
     def late(number: int, frame: FrameType | None) -> None:
@@ -25,6 +25,6 @@ def limited(function: Callable[[Any], object], seconds: float) -> Callable[[Any]
         finally:
             signal.setitimer(signal.ITIMER_REAL, 0)
             signal.signal(signal.SIGALRM, before)
-            signal.setitimer(signal.ITIMER_REAL, *timer)  # that of somebody else
+            signal.setitimer(signal.ITIMER_REAL, *timer)  # another timer that was running
 
     return call

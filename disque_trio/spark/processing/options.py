@@ -1,4 +1,4 @@
-"""What a task needs to know of a run."""
+"""What a task needs to know about a run."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -13,19 +13,21 @@ class WorkOptions:
     """A run, as its tasks see it.
 
     Attributes:
-        function: of the user. frames: it takes frames, not single jobs.
-        queues: to take from; none: jobs come in rows.
-        nodes: all that are known. login, timeout: of connections, see ``BlockingClient``.
+        function: the user's function.
+        frames: whether it takes DataFrames instead of single jobs.
+        queues: queues to take jobs from; empty: jobs come in rows.
+        nodes: all known nodes.
+        login, timeout: see ``BlockingClient``.
         results: queue for results; None: there is none.
         add: options of ADDJOB for results.
-        size: jobs in hand, at most.
-        wait: seconds without a job until a task ends. until_empty: whether it ends then.
-        seconds: how long a task may take jobs; None: for ever.
-        delay: seconds until a failed job comes again; None: as the policy of its queue says.
-        attempts: deliveries after which a failed job becomes a dead letter; None: as above.
+        size: the most jobs in hand.
+        wait: seconds without a job after which a task ends, if ``until_empty``.
+        seconds: how long a task may take jobs; None: forever.
+        delay: seconds until a failed job is delivered again; None: as the policy of its queue says.
+        attempts: deliveries after which a failed job becomes a dead letter; None: likewise.
         failover: seconds to look for a node when none answers.
-        limit: seconds that a call of the function may take; None: any number.
-        leased: rows have jobs that nobody else keeps from being delivered again.
+        limit: seconds that one call of the function may take; None: no limit.
+        leased: the jobs in rows are not kept from being delivered again by anybody else.
     """
 
     function: Callable[[Any], object]

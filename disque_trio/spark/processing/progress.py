@@ -1,4 +1,4 @@
-"""Tells a program how far a run is."""
+"""Reports the progress of a run."""
 
 import threading
 import time
@@ -15,12 +15,12 @@ PROGRESS = 1.0  # s
 
 @dataclass(frozen=True)
 class Progress:
-    """How far a run is, as the nodes that can be reached say.
+    """The progress of a run, according to the nodes that can be reached.
 
     Attributes:
-        queued: jobs that wait in the queues.
-        acknowledged: in these queues since the run began, by whomever.
-        seconds: since then.
+        queued: jobs waiting in the queues.
+        acknowledged: jobs of these queues acknowledged since the run began, by anybody.
+        seconds: seconds since the run began.
     """
 
     queued: int
@@ -29,8 +29,8 @@ class Progress:
 
 
 @contextmanager
-def told_of(progress: Callable[[Progress], None] | None, options: WorkOptions) -> Iterator[None]:
-    """A block during which ``progress`` is told every second."""
+def reporting(progress: Callable[[Progress], None] | None, options: WorkOptions) -> Iterator[None]:
+    """Call ``progress`` every second during the block."""
     if progress is None or not options.queues:
         yield
         return

@@ -1,4 +1,4 @@
-"""Has Spark run the tasks of a run: once, round after round, or for each batch of a stream."""
+"""Runs the tasks of a run: once, in rounds, or for each batch of a stream."""
 
 import threading
 import time
@@ -12,8 +12,8 @@ from pyspark.sql.streaming.query import StreamingQuery
 from disque_trio.spark.processing.summary import Counts, Partition, Summary
 from disque_trio.spark.restarts import Restarts, wait
 
-LOOK = 0.2  # s between two looks whether to stop
-ROUND_SECONDS = 10.0  # of a run without an end
+LOOK = 0.2  # s between checks whether to stop
+ROUND_SECONDS = 10.0  # length of a round of a run without an end
 
 
 class StoppedError(Exception):
@@ -25,9 +25,9 @@ class Rounds:
     """A run.
 
     Attributes:
-        restarts: how often Spark is asked again when it fails; None: any number.
-        stop: set when the run shall end.
-        seconds: how long it goes on; None: for ever.
+        restarts: how often to start over when Spark fails; None: any number of times.
+        stop: set to end the run.
+        seconds: how long to go on; None: forever.
     """
 
     restarts: int | None
@@ -40,18 +40,18 @@ class Rounds:
         self._again = Restarts(self.restarts)
 
     def once(self, frame: DataFrame) -> Summary:
-        """Run the tasks of ``frame``, whose rows say what they have done."""
-        self._patiently(lambda: self.count(frame))
+        """Run the tasks of ``frame``, whose rows say what the tasks have done."""
+        self._with_restarts(lambda: self.count(frame))
         return self._summary()
 
-    def for_ever(self, frame: Callable[[float], DataFrame]) -> Summary:
-        """Round after round, until it shall end.
+    def forever(self, frame: Callable[[float], DataFrame]) -> Summary:
+        """Run rounds until the run is to end.
 
         Args:
-            frame: makes one whose tasks take jobs for so many seconds.
+            frame: makes a frame whose tasks take jobs for the given number of seconds.
         """
         while not self._over():
-            self._patiently(lambda: self.count(frame(min(ROUND_SECONDS, self._left()))))
+            self._with_restarts(lambda: self.count(frame(min(ROUND_SECONDS, self._left()))))
             self._again.progress()
         return self._summary()
 
@@ -62,12 +62,12 @@ class Rounds:
         checkpoint: str,
         until_empty: bool,
     ) -> Summary:
-        """For each batch of a stream, which is stopped between two of them.
+        """Run tasks for each batch of a stream. The stream is only stopped between batches.
 
         Args:
-            work: makes the frame whose tasks do the jobs of a batch.
-            checkpoint: where Spark keeps how far it is.
-            until_empty: end when what was there is done.
+            work: makes a frame whose tasks process the jobs of a batch.
+            checkpoint: the checkpoint location.
+            until_empty: end when the jobs that were there at the start are done.
         """
         busy = threading.Lock()
         begun = -1
@@ -75,7 +75,7 @@ class Rounds:
         def batch(frame: DataFrame, number: int) -> None:
             nonlocal begun
             with busy:
-                if self._over():  # it is for the next start
+                if self._over():  # leave the batch for the next start
                     raise StoppedError
                 begun = number
                 self.count(work(frame))
@@ -92,9 +92,14 @@ class Rounds:
             query = writer.option("checkpointLocation", checkpoint).start()
             try:
                 while not query.awaitTermination(LOOK):  # type: ignore[arg-type]
-                    if self._over() and is_committed(query):
-                        with busy:
-                            query.stop()
+                    if not self._over():
+                        continue
+                    # Not stopped under the lock: ``stop`` waits for a batch that has just begun,
+                    # which waits for the lock to find that the run is over.
+                    with busy:
+                        committed = is_committed(query)
+                    if committed:
+                        query.stop()
                         return
             except StreamingQueryException:
                 if not self._over():
@@ -102,20 +107,20 @@ class Rounds:
             finally:
                 query.stop()
 
-        self._patiently(follow)
+        self._with_restarts(follow)
         return self._summary()
 
     def count(self, frame: DataFrame) -> None:
         """Run the tasks of ``frame``."""
         self._counts.add([Partition(*row) for row in frame.collect()])
 
-    def _patiently(self, run: Callable[[], None]) -> None:
+    def _with_restarts(self, run: Callable[[], None]) -> None:
         while True:
             try:
                 run()
                 return
-            except Exception as failure:  # PySpark's, the JVM's, or of a Spark Connect server
-                # Without a JVM there is nobody to ask.
+            except Exception as failure:  # from PySpark, the JVM, or a Spark Connect server
+                # If the JVM or the server is gone, its text cannot be asked for.
                 kind = type(failure).__name__
                 lost = isinstance(failure, ConnectionError) or "NetworkError" in kind
                 text = "" if lost else str(failure).strip()

@@ -1,4 +1,4 @@
-"""``process``: has Spark's executors work off jobs."""
+"""``process``: runs a Python function for each job, on Spark's executors."""
 
 import threading
 import time
@@ -21,7 +21,7 @@ from disque_trio.spark.options import OptionError, nodes_of
 from disque_trio.spark.package import is_remote
 from disque_trio.spark.processing.job import MAX_DELAY
 from disque_trio.spark.processing.options import WorkOptions
-from disque_trio.spark.processing.progress import Progress, told_of
+from disque_trio.spark.processing.progress import Progress, reporting
 from disque_trio.spark.processing.rounds import Rounds
 from disque_trio.spark.processing.summary import Summary
 from disque_trio.spark.processing.task import Task
@@ -30,7 +30,7 @@ RESULT_OPTIONS = ("delay", "maxlen", "priority", "replicate", "retry", "ttl")
 SUMMARY = "partition long, done long, failed long, dead long, results long, seconds double"
 NAMES = [field.split()[0] for field in SUMMARY.split(", ")]
 ROWS = ("id", "queue", "body", "nacks", "additional_deliveries", "headers")
-TASK_SEEDS = 10_000  # at most so many tasks
+TASK_SEEDS = 10_000  # rows of the range that tasks come from: there can be no more tasks
 
 
 def process(
@@ -62,59 +62,63 @@ def process(
     failover: float = 30.0,
     spark: SparkSession | None = None,
 ) -> Summary:
-    """Have Spark's executors do jobs: each is given to ``function``, and acknowledged when its
-    result has been sent. It is handed back when the function raises.
+    """Process jobs on Spark's executors: call ``function`` for each job, and acknowledge the job
+    when its result has been sent. If ``function`` raises, the job goes back to its queue.
 
-    A job is done at least once, and has one result at most: that is added with its id for a key.
+    Each job is processed at least once but gives at most one result, because results are added
+    with the job's id as key.
 
     Args:
-        jobs: a queue, or several; or rows with ``id`` and ``body``, or a stream of these. What is
-            read from the source ``disque`` needs its option ``acks=process``.
-        function: gets a ``Job``, and returns its result: bytes, text, what JSON can say, or None.
-            With ``batches`` a frame of pandas, for which it returns results in the same order: see
-            ``InFrames``. It may run again for the same job.
-        nodes: addresses, separated by commas, or a list of them.
-        results: the queue for results; None: there are none.
-        batches: ``function`` takes frames.
-        partitions: tasks; None: as many as run at once.
-        size: jobs that a task has in hand, at most; with ``batches`` rows of a frame, at most.
-        until_empty: end when no job has come for ``wait`` seconds, or when a stream has given what
-            was there; else only after ``seconds``, or when ``stop`` is set.
-        seconds: how long to take jobs; what is begun then is finished. None: for ever.
-        limit: seconds that a call of ``function`` may take.
-        stop: ends the run when it is set: within some seconds, or behind the batch of a stream.
-        checkpoint: of a stream: where Spark keeps how far it is.
-        delay: seconds until a job that failed is delivered again; None: as the policy of its queue
+        jobs: a queue or several; or a DataFrame, batch or streaming, with the columns ``id`` and
+            ``body``. A DataFrame read from the source ``disque`` needs its option ``acks=process``.
+        function: takes a ``Job`` and returns its result: bytes, a string, a value for JSON, or
+            None for no result. With ``batches``, it takes a pandas DataFrame and returns the
+            results in the same order; see ``InFrames``. It may run more than once for a job.
+        nodes: addresses ``host:port``, as a list or separated by commas.
+        results: queue for the results; None: there are no results.
+        batches: pass pandas DataFrames to ``function`` instead of single jobs.
+        partitions: number of tasks; None: as many as Spark runs at once.
+        size: the most jobs that a task holds at once; with ``batches``, the most rows of a
+            DataFrame.
+        until_empty: end when no job has arrived for ``wait`` seconds, or when a stream has
+            processed what there was at its start. Otherwise only ``seconds`` and ``stop`` end it.
+        seconds: how long to take jobs; those already begun are finished. None: no limit.
+        limit: seconds after which a call of ``function`` fails; None: no limit.
+        stop: ends the run when set: within a few seconds, or after a stream's current batch.
+        checkpoint: checkpoint location of a stream; needed for streams only.
+        delay: seconds until a failed job is delivered again; None: as the policy of its queue
             says, or at once.
-        attempts: after so many deliveries a job that fails becomes a dead letter, if its queue has
-            them; None: as the policy of its queue says.
-        result_options: of ADDJOB, for results: ``retry``, ``ttl``, ``delay``, ``priority``,
+        attempts: deliveries after which a job that fails becomes a dead letter, if its queue has
+            a dead-letter queue; None: as the policy of its queue says.
+        result_options: ADDJOB options for results: ``retry``, ``ttl``, ``delay``, ``priority``,
             ``replicate``, ``maxlen``.
-        unique_for: seconds for which a job that comes again gives no second result.
-        restarts: how often Spark is asked again when tasks have died; None: any number.
-        progress: called every second in a thread of the driver.
-        username, password, tls, timeout: of connections. failover: seconds to look for a node when
-            none answers. discover: whether to work with all nodes of the cluster.
-        spark: the session; None: that of the frame, or the active one.
+        unique_for: seconds during which a job that is delivered again gives no second result.
+        restarts: how often to start over when tasks have died; None: any number of times.
+        progress: called every second, in a thread of the driver.
+        username, password, tls: how to connect.
+        timeout: seconds to wait for a reply.
+        failover: seconds to look for another node when none answers.
+        discover: use all nodes of the cluster, not only ``nodes``.
+        spark: the session; None: that of the DataFrame, or the active one.
 
     Raises:
-        OptionError: an argument is not what it should be.
+        OptionError: an argument is invalid.
         WireError: no node can be reached.
-        Exception: tasks have failed, as Spark says, for a reason that does not pass.
+        Exception: what Spark raises when tasks fail for a reason that is not transient.
     """
     queues = _queues_of(jobs, checkpoint)
     if not callable(function):
-        raise OptionError(f"function: expected one, got {function!r}")
+        raise OptionError(f"function: expected a function, got {function!r}")
     seeds = nodes_of({"nodes": nodes if isinstance(nodes, str) else ",".join(nodes)})
     for name, value in (("size", size), ("partitions", partitions), ("attempts", attempts)):
         if value is not None and value < 1:
             raise OptionError(f"{name}: expected a number of at least 1, got {value}")
     times = {"wait": wait, "seconds": seconds, "delay": delay, "unique_for": unique_for}
     if limit is not None and not 0 < limit <= MAX_DELAY:
-        raise OptionError(f"limit: expected seconds above 0, got {limit}")
+        raise OptionError(f"limit: expected a number of seconds above 0, got {limit}")
     for name, given in times.items():
         if given is not None and not 0 <= given <= MAX_DELAY:
-            raise OptionError(f"{name}: expected seconds, got {given}")
+            raise OptionError(f"{name}: expected a number of seconds, got {given}")
     login = Login(username, password, tls)
 
     def reached() -> tuple[str, ...]:
@@ -162,21 +166,21 @@ def process(
         tasks = session.range(0, TASK_SEEDS, 1, partitions)
         return tasks.mapInArrow(_task(chosen), SUMMARY)
 
-    with told_of(progress, options):
-        return rounds.once(take(seconds)) if until_empty else rounds.for_ever(take)
+    with reporting(progress, options):
+        return rounds.once(take(seconds)) if until_empty else rounds.forever(take)
 
 
 def _acks(jobs: DataFrame) -> str | None:
-    """Who acknowledges the jobs in rows, if they are those of the source ``disque``."""
+    """Who acknowledges the jobs of a DataFrame; None if it is not from the source ``disque``."""
     found: str | None = jobs.schema["id"].metadata.get(ACKS)
     return found
 
 
 def _queues_of(jobs: DataFrame | str | Sequence[str], checkpoint: str | None) -> tuple[str, ...]:
-    """Those to take from; none if jobs are rows.
+    """The queues to take jobs from; empty if ``jobs`` is a DataFrame.
 
     Raises:
-        OptionError: it is neither queues nor rows that have what jobs need.
+        OptionError: ``jobs`` is neither queues nor a suitable DataFrame.
     """
     streams = isinstance(jobs, DataFrame) and jobs.isStreaming
     if streams != (checkpoint is not None):
@@ -188,11 +192,11 @@ def _queues_of(jobs: DataFrame | str | Sequence[str], checkpoint: str | None) ->
             raise OptionError("jobs: expected a frame with the columns id and body")
         if _acks(jobs) not in (None, PROCESS):
             raise OptionError(
-                f"jobs: expected rows that were read with the option acks={PROCESS}; else jobs that"
-                " failed are acknowledged with the others"
+                f"jobs: expected a frame that was read with the option acks={PROCESS}; otherwise"
+                " jobs that failed would be acknowledged like the others"
             )
         if streams and is_remote(jobs.sparkSession):
-            raise OptionError("jobs: with Spark Connect there are no streams; give the queue")
+            raise OptionError("jobs: a stream does not work with Spark Connect; pass the queue")
         return ()
     queues = (jobs,) if isinstance(jobs, str) else tuple(jobs)
     if not queues or not all(isinstance(queue, str) and queue for queue in queues):
@@ -203,7 +207,7 @@ def _queues_of(jobs: DataFrame | str | Sequence[str], checkpoint: str | None) ->
 def _task(
     options: WorkOptions,
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """What an executor runs."""
+    """The function that tasks run, for ``mapInArrow``."""
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         context = TaskContext.get()

@@ -1,4 +1,4 @@
-"""Tells the nodes what came of jobs: the results first, then ACKJOB, and NACK for what failed."""
+"""Settles jobs: adds their results first, then sends ACKJOB, and NACK for those that failed."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -10,14 +10,14 @@ from disque_trio.spark.processing.job import Failed, Job, Outcome
 from disque_trio.spark.processing.options import WorkOptions
 from disque_trio.spark.sink.adder import Adder, code_of
 
-ADD_TIMEOUT = 5000  # ms that a result waits for its copies
+ADD_TIMEOUT = 5000  # ms that the ADDJOB of a result waits for its copies
 AT_ONCE = 500
 AT_ONCE_BYTES = 4 << 20
 
 
 class Settled(NamedTuple):
-    """How many jobs are done, have failed (and of these: are dead letters now), and how many
-    results there are."""
+    """Counts of jobs that are done, that failed, and that became dead letters (``failed`` includes
+    these), and of results."""
 
     done: int = 0
     failed: int = 0
@@ -25,17 +25,17 @@ class Settled(NamedTuple):
     results: int = 0
 
     def plus(self, other: "Settled") -> "Settled":
-        """Both together."""
+        """The sum of both."""
         return Settled(*(a + b for a, b in zip(self, other, strict=True)))
 
 
 def settle(link: Adder, options: WorkOptions, outcomes: Sequence[Outcome]) -> Settled:
-    """Send what came of jobs. A process that dies meanwhile leaves jobs that come again, and whose
-    results are there already: these have the jobs' ids for keys.
+    """Send the outcomes of jobs. If the process dies meanwhile, jobs with results already added are
+    delivered again; the results have the jobs' ids as keys, so they are not added twice.
 
     Raises:
         WireError: no node can be reached.
-        RefusedError: a node does not take an ACKJOB, or does not know UNIQUE.
+        RefusedError: a node refuses an ACKJOB, or does not support UNIQUE.
     """
     failed = {at: outcome.failed for at, outcome in enumerate(outcomes) if outcome.failed}
     with_result = [
@@ -45,7 +45,7 @@ def settle(link: Adder, options: WorkOptions, outcomes: Sequence[Outcome]) -> Se
     ]
     for part in _parts(with_result):
         for place, error in link.add([request for _, request in part]):
-            if code_of(error) in ("NOEXT", "NOPERM"):  # so it will be for all
+            if code_of(error) in ("NOEXT", "NOPERM"):  # all others would fail in the same way
                 raise RefusedError(error)
             failed[part[place][0]] = Failed(f"result: {error}")
     done = [outcome.job.id for at, outcome in enumerate(outcomes) if at not in failed]
@@ -57,7 +57,7 @@ def settle(link: Adder, options: WorkOptions, outcomes: Sequence[Outcome]) -> Se
 
 
 def result_of(outcome: Outcome, options: WorkOptions) -> tuple[Arg, ...]:
-    """The ADDJOB of a result."""
+    """The ADDJOB for a result."""
     queue, id = options.results, outcome.job.id
     assert queue is not None
     assert outcome.result is not None
@@ -66,14 +66,14 @@ def result_of(outcome: Outcome, options: WorkOptions) -> tuple[Arg, ...]:
 
 
 def hand_back(link: Adder, options: WorkOptions, failed: Sequence[tuple[Job, Failed]]) -> int:
-    """Say NACK for jobs that failed; returns how many of them are dead letters now."""
+    """Send NACK for jobs that failed; returns how many of them became dead letters."""
     letters = [(job, why) for job, why in failed if _is_dead(job, why, options)]
     others = [(job, why) for job, why in failed if not _is_dead(job, why, options)]
     replies = _nack(link, [_nack_of(job, why, ("DEAD",)) for job, why in letters])
     dead = 0
     for (job, why), reply in zip(letters, replies, strict=True):
         if isinstance(reply, hiredis.ReplyError) and code_of(str(reply)) == "NODEAD":
-            others.append((job, why))  # there are no dead letters: it comes again
+            others.append((job, why))  # there is no dead-letter queue: deliver it again
         elif accepted(reply):
             dead += 1
     requests = []
@@ -95,7 +95,8 @@ def _nack_of(job: Job, why: Failed, how: Sequence[Arg]) -> tuple[Arg, ...]:
 
 
 def _nack(link: Adder, requests: Sequence[tuple[Arg, ...]]) -> list[Reply]:
-    """The replies to NACKs, which only a node does that holds the job."""
+    """Send NACKs, to all nodes in turn, since only a node that holds the job accepts one. Returns
+    the replies."""
     replies: list[Reply] = [0] * len(requests)
     for _ in link.nodes:
         left = [place for place, reply in enumerate(replies) if reply == 0]
@@ -112,7 +113,7 @@ def _nack(link: Adder, requests: Sequence[tuple[Arg, ...]]) -> list[Reply]:
 def _parts(
     requests: Sequence[tuple[int, tuple[Arg, ...]]],
 ) -> list[list[tuple[int, tuple[Arg, ...]]]]:
-    """As many as are sent at once."""
+    """Split requests into parts that are sent at once."""
     parts: list[list[tuple[int, tuple[Arg, ...]]]] = [[]]
     size = 0
     for request in requests:

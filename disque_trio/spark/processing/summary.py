@@ -1,4 +1,4 @@
-"""What a run has done."""
+"""Counts what a run has done."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -6,13 +6,15 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Partition:
-    """What a task has done, or those of several rounds with the same number.
+    """What a task has done; with several rounds, all tasks with the same number.
 
     Attributes:
-        partition: its number.
-        done: jobs that were acknowledged. failed: that were handed back; ``dead`` of these are
-            dead letters now. results: that were sent.
-        seconds: that it took.
+        partition: the number.
+        done: jobs acknowledged.
+        failed: jobs handed back, including those that became dead letters.
+        dead: jobs that became dead letters.
+        results: results sent.
+        seconds: the time it took.
     """
 
     partition: int
@@ -25,13 +27,13 @@ class Partition:
 
 @dataclass(frozen=True)
 class Summary:
-    """What a run has done; what was done by tasks that died is not counted.
+    """What a run has done. Does not count the work of tasks that died.
 
     Attributes:
-        done, failed, dead, results: as in ``Partition``, of all of them.
-        seconds: that the run took, with its start and its restarts.
-        partitions: one for each number of tasks that came to their end.
-        restarts: how often Spark had to be asked again.
+        done, failed, dead, results: sums of those of ``partitions``.
+        seconds: the time the run took, including its start and restarts.
+        partitions: one for each number of tasks that have finished.
+        restarts: how often the run had to start over.
     """
 
     done: int
@@ -50,7 +52,7 @@ class Counts:
         self._parts: dict[int, Partition] = {}
 
     def add(self, parts: Iterable[Partition]) -> None:
-        """These tasks have ended."""
+        """Add tasks that have finished."""
         for part in parts:
             old = self._parts.get(part.partition)
             if old is not None:
@@ -65,7 +67,7 @@ class Counts:
             self._parts[part.partition] = part
 
     def summary(self, seconds: float, restarts: int) -> Summary:
-        """All of it."""
+        """The summary of all tasks added."""
         parts = tuple(self._parts[number] for number in sorted(self._parts))
         return Summary(
             done=sum(part.done for part in parts),

@@ -1,4 +1,4 @@
-"""A task of a run: takes jobs on an executor, has them done, and tells what came of them."""
+"""A task of a run: takes jobs on an executor, calls the function, and settles the jobs."""
 
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -17,19 +17,19 @@ from disque_trio.spark.processing.options import WorkOptions
 from disque_trio.spark.processing.settle import Settled, settle
 from disque_trio.spark.sink.adder import Adder
 
-ROUND = 2.0  # s that the jobs in hand of a function that takes single ones should take
-SETTLE = 1.0  # s after which what is done is told, though not all in hand is
-FIRST = 16  # jobs to see how long they take and how large they are
-LONGEST_WAIT = 1.0  # s in one GETJOB
+ROUND = 2.0  # s that the jobs of one GETJOB should take, if the function takes single jobs
+SETTLE = 1.0  # s after which finished jobs are settled, though others are still in hand
+FIRST = 16  # jobs in the first GETJOB, to learn how long they take and how large they are
+LONGEST_WAIT = 1.0  # s that a GETJOB waits at most
 
 
 class Task:
-    """Does jobs one GETJOB after the other.
+    """Processes jobs, GETJOB by GETJOB.
 
     Args:
-        options: of the run.
-        partition: of the task, which says with what node it begins.
-        clock: monotonic seconds.
+        options: the options of the run.
+        partition: the partition of the task; selects the node to begin with.
+        clock: returns monotonic seconds.
     """
 
     def __init__(
@@ -62,11 +62,11 @@ class Task:
         self.settled = Settled()
 
     def take(self) -> Settled:
-        """Do what is in the queues.
+        """Process jobs from the queues.
 
         Raises:
-            WireError: no node can be reached. What is in hand comes again.
-            RefusedError: a node does not do what it is asked for.
+            WireError: no node can be reached. Jobs in hand will be delivered again.
+            RefusedError: a node refused a request.
         """
         options = self._options
         count = options.size if options.frames else min(FIRST, options.size)
@@ -83,7 +83,7 @@ class Task:
         return self.settled
 
     def rows(self, batches: Iterator[pa.RecordBatch]) -> Settled:
-        """Do the jobs in rows.
+        """Process the jobs in rows.
 
         Raises:
             WireError, RefusedError: as ``take``.
@@ -105,7 +105,7 @@ class Task:
         return self.settled
 
     def _held(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """The same rows, whose jobs are all kept from being delivered again from now on."""
+        """The same rows; from now on, their jobs are kept from being delivered again."""
         rows = list(batches)
         place = rows[0].schema.get_field_index("id") if rows else 0
         for some in rows:
@@ -127,7 +127,7 @@ class Task:
         return self._end is not None and self._clock() >= self._end
 
     def _fetch(self, count: int) -> list[Job] | None:
-        """Some jobs, or none for a while; None: the time is over."""
+        """Get some jobs, or an empty list if none arrive for a while; None: time is up."""
         options = self._options
         wait = LONGEST_WAIT if not options.until_empty else min(options.wait, LONGEST_WAIT)
         if self._over():
@@ -149,7 +149,7 @@ class Task:
         return list({job.id: job for job in jobs}.values())
 
     def _do(self, jobs: Sequence[Job]) -> None:
-        """Have jobs done and told of. Those that there is no time for go back to the queue."""
+        """Process and settle jobs. When time is up, the rest go back to their queues."""
         self._heart.hold([job.id for job in jobs])
         outcomes: list[Outcome] = []
         told = self._clock()
@@ -176,7 +176,7 @@ class Task:
             self._heart.release([outcome.job.id for outcome in outcomes])
 
     def _next_count(self, jobs: Sequence[Job], seconds: float) -> int:
-        """How many jobs to ask for, when these have taken so long."""
+        """How many jobs to ask for next, given that ``jobs`` took ``seconds``."""
         size = max(sum(len(job.body) for job in jobs) // len(jobs), 1)
         most = max(1, min(self._options.size, FETCH_BYTES // size))
         if self._options.frames:
@@ -186,7 +186,7 @@ class Task:
 
 
 def job_of(reply: Sequence[Reply]) -> Job:
-    """Of what GETJOB gives for one."""
+    """The job in an element of a GETJOB reply."""
     queue, id, body, *names = reply
     values = dict(zip(names[::2], names[1::2], strict=True))
     headers = values.get(b"headers")
@@ -202,8 +202,8 @@ def job_of(reply: Sequence[Reply]) -> Job:
 
 
 def jobs_of(rows: pa.RecordBatch) -> list[Job]:
-    """Of rows with ``id`` and ``body``, and perhaps ``queue``, ``nacks``, ``additional_deliveries``
-    and ``headers``."""
+    """The jobs in rows with ``id`` and ``body``, and optionally ``queue``, ``nacks``,
+    ``additional_deliveries`` and ``headers``."""
     columns = {name: rows.column(at).to_pylist() for at, name in enumerate(rows.schema.names)}
     count = rows.num_rows
     queue, nacks, again, headers = (

@@ -1,4 +1,4 @@
-"""The plots of the report: which lines they have, of all queues together."""
+"""The plots of the report, and their lines for all queues together."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -7,7 +7,7 @@ from disque_trio.spark.report.markup import HOUR, NONE, Numbers, step_name
 from disque_trio.spark.report.plots import Line, heat_map, line_plot, number
 from disque_trio.spark.report.series import RATES
 
-# Column of the rates, and what its line is called.
+# Columns of the rates, and the names of their lines.
 _RATES = {"added": "added", "delivered": "delivered", "acked": "acknowledged"}
 _TROUBLE = {"retries": "retries", "nacked": "NACKs", "expired": "expired"}
 TROUBLE = "trouble"
@@ -18,8 +18,8 @@ class Plot(NamedTuple):
     """A plot over time.
 
     Attributes:
-        columns: of each line, in the steps of one queue.
-        held: values hold until the next one.
+        columns: the column of each line, in the steps of a single queue.
+        held: each value holds until the next one.
     """
 
     id: str
@@ -33,7 +33,7 @@ class Plot(NamedTuple):
     unit: str = ""
 
     def markup(self, span: tuple[int, int]) -> str:
-        """As it stands in the page; ``NONE`` instead of events that never were."""
+        """The plot as SVG; ``NONE`` instead of a plot of trouble that never was."""
         values = [value for line in self.lines for _, value in line.points]
         if self.id == TROUBLE and not any(values):
             return NONE
@@ -42,7 +42,7 @@ class Plot(NamedTuple):
         )
 
     def data(self, span: tuple[int, int]) -> dict[str, Any]:
-        """What the page's script draws it from."""
+        """The data from which the page's script draws it."""
         names = self.columns or [line.name for line in self.lines]
         lines = [
             {"name": line.name, "column": column, "points": [list(at) for at in line.points]}
@@ -53,7 +53,7 @@ class Plot(NamedTuple):
 
 
 def plots(numbers: Numbers) -> list[Plot]:
-    """All over time."""
+    """All plots over time."""
     step = "the same " + step_name(numbers["step"])
     return [
         Plot(
@@ -67,8 +67,8 @@ def plots(numbers: Numbers) -> list[Plot]:
         Plot(
             TROUBLE,
             "retries, NACKs and expired jobs over time",
-            "Retries and NACKs a second: jobs that came back since nobody acknowledged them in"
-            " time, or that workers handed back. And jobs whose time was over.",
+            "Retries and NACKs a second: jobs that were queued again because nobody acknowledged"
+            " them in time, or because workers handed them back. And jobs that expired.",
             _rates(numbers, _TROUBLE),
             list(_TROUBLE),
             unit="/s",
@@ -76,8 +76,8 @@ def plots(numbers: Numbers) -> list[Plot]:
         Plot(
             "wait",
             "wait over time",
-            "From the first queue to the first worker, of the jobs that were first delivered in"
-            f" {step}. Half of them waited less than p50, one of a hundred longer than p99. The"
+            "From being queued to being delivered, for jobs first delivered in"
+            f" {step}. Half of them waited less than p50, one in a hundred longer than p99. The"
             " axis is logarithmic.",
             _percentiles(numbers, "wait"),
             log=True,
@@ -86,7 +86,7 @@ def plots(numbers: Numbers) -> list[Plot]:
         Plot(
             "processing",
             "processing over time",
-            f"From the delivery to the acknowledge, of the jobs that were acknowledged in {step}."
+            f"From delivery to acknowledgement, for jobs acknowledged in {step}."
             " The axis is logarithmic.",
             _percentiles(numbers, "processing"),
             log=True,
@@ -95,7 +95,7 @@ def plots(numbers: Numbers) -> list[Plot]:
         Plot(
             "depth",
             "depth over time",
-            f"Jobs in the queues of all nodes together, the most in {step}"
+            f"The most jobs in {step}, in the queues of all nodes together"
             f"{_of(len(numbers['depth']), numbers.get('queues_in_all', len(numbers['queues'])))}."
             " Lines at 0 are drawn one above the other.",
             _depth(numbers),
@@ -105,12 +105,12 @@ def plots(numbers: Numbers) -> list[Plot]:
 
 
 def span_of(numbers: Numbers) -> tuple[int, int]:
-    """From when to when plots are."""
+    """The period that plots show, ms."""
     return numbers["first"], numbers["last"]
 
 
 def hours(numbers: Numbers) -> str:
-    """How many deliveries there were in each queue and hour."""
+    """A heat map of the deliveries of each queue and hour."""
     known: Mapping[str, Any] = numbers["hours"]
     cells = {(queue, at): count for queue, at, count in known["delivered"]}
     columns = list(range(known["first"], known["last"] + 1, HOUR)) if cells else []
@@ -118,7 +118,7 @@ def hours(numbers: Numbers) -> str:
 
 
 def _of(shown: int, every: int) -> str:
-    """What is left out."""
+    """Says how many queues are left out, if any."""
     return f"; the {shown} deepest of {number(every)} queues" if shown < every else ""
 
 
@@ -136,7 +136,7 @@ def _rates(numbers: Numbers, names: Mapping[str, str]) -> list[Line]:
 
 
 def _nothing_since(points: Points, at: int, step: int) -> Iterator[tuple[int, float | None]]:
-    """Steps in which nothing happened, as far as a line needs them."""
+    """Points at 0 for steps in which nothing happened, as far as a line needs them."""
     if not points:
         return
     last = points[-1][0]
@@ -165,10 +165,10 @@ def _depth(numbers: Numbers) -> list[Line]:
     for queue, points in numbers["depth"].items():
         line: Points = []
         for begin, depth in points:
-            at = min(begin + step, numbers["last"])  # nobody knows when in the step it was
+            at = min(begin + step, numbers["last"])  # the time within the step is unknown
             if not line:
                 line.append((max(begin, numbers["first"]), 0))
-            elif begin > line[-1][0]:  # it stays as it is until something happens
+            elif begin > line[-1][0]:  # the depth stays until something happens
                 line.append((begin, line[-1][1]))
             line.append((at, depth))
         if line and numbers["last"] > line[-1][0]:

@@ -15,17 +15,17 @@ _OF_QUEUES = ("jobs", *TIMES, "most_depth", "last_depth", "retries", "nacks")
 
 
 class ComparisonError(ValueError):
-    """What is to be compared is not the numbers of a report."""
+    """A file to compare with is not the JSON of a report."""
 
 
 class Change(NamedTuple):
-    """A number, before and now; None: it is not known."""
+    """A number, before and now; None: unknown."""
 
     name: str
     before: float | None
     now: float | None
     is_time: bool = False  # ms
-    is_bad: bool = False  # the less the better
+    is_bad: bool = False  # less is better
 
     @property
     def difference(self) -> float | None:
@@ -33,10 +33,10 @@ class Change(NamedTuple):
 
 
 def summary(numbers: Numbers) -> dict[str, Any]:
-    """What has to be known of a report to compare another one with it.
+    """The numbers of a report that a later one is compared with.
 
     Raises:
-        ComparisonError: it is no report.
+        ComparisonError: it is not a report.
     """
     try:
         return {
@@ -55,11 +55,11 @@ def summary(numbers: Numbers) -> dict[str, Any]:
 
 
 def before_of(earlier: Numbers, numbers: Numbers) -> dict[str, Any] | None:
-    """What ``numbers`` are to be compared with: the report ``earlier``, or, if that is of the same
-    version of the same audit, what it was compared with.
+    """What to compare ``numbers`` with: the report ``earlier``, or if that is of the same version
+    of the same audit, the one it was compared with.
 
     Raises:
-        ComparisonError: it is no report.
+        ComparisonError: ``earlier`` is not a report.
     """
     found = summary(earlier)
     same = ("version", "events", "first", "last")
@@ -70,10 +70,11 @@ def before_of(earlier: Numbers, numbers: Numbers) -> dict[str, Any] | None:
 
 
 def read_report(path: Place) -> Numbers:
-    """The numbers in a file.
+    """Read the numbers of a report from a file.
 
     Raises:
-        ComparisonError: they are none of a report. OSError.
+        ComparisonError: it is not the JSON of a report.
+        OSError: the file cannot be read.
     """
     try:
         numbers = json.loads(location(path).read_bytes())
@@ -88,21 +89,21 @@ def read_report(path: Place) -> Numbers:
 
 
 def totals(numbers: Numbers) -> list[Change]:
-    """The totals of both reports, and how long jobs waited and were processed."""
+    """The totals of both reports, and their waiting and processing times."""
     before, now = numbers["before"]["jobs"], numbers["jobs"]
     changes = [Change(name, before.get(name), now.get(name)) for name in _TOTALS]
     return changes + [Change(name, before.get(name), now.get(name), True, True) for name in TIMES]
 
 
 def findings(numbers: Numbers) -> list[Change]:
-    """The findings of each kind of which there are or were some."""
+    """The numbers of findings of each kind that occurs in either report."""
     before, now = numbers["before"]["findings"], numbers["findings"]
     changes = [Change(kind, before.get(kind, 0), now[kind], is_bad=True) for kind in KINDS]
     return [change for change in changes if change.before or change.now]
 
 
 def of_queue(numbers: Numbers, row: Mapping[str, Any], name: str) -> Change | None:
-    """A number of a queue; None: it was not in the report before."""
+    """A number of a queue; None: the earlier report does not have the queue."""
     if numbers["before"] is None:
         return None
     before = numbers["before"]["queues"].get(str(row["queue"]))
@@ -112,7 +113,7 @@ def of_queue(numbers: Numbers, row: Mapping[str, Any], name: str) -> Change | No
 
 
 def slowed(numbers: Numbers, most: int = 10) -> list[tuple[str, Change]]:
-    """The queues and times (p99) that have grown most, in proportion; the worst first."""
+    """The queues and times (p99) that have grown the most, relatively; the worst first."""
     found = []
     for row in numbers["queues"]:
         for name in ("wait_p99", "processing_p99"):

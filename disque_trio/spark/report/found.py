@@ -1,4 +1,4 @@
-"""The findings of an audit, and the lives of the jobs that they are about, as markup."""
+"""The findings of an audit, and the histories of their jobs, as HTML."""
 
 from collections.abc import Mapping, Sequence
 from html import escape
@@ -13,35 +13,33 @@ from disque_trio.spark.report.markup import (
 )
 from disque_trio.spark.report.plots import duration, number, shortened
 
-_TOLD = 3  # findings of each kind whose jobs' lives stand in the page as text
+_TOLD = 3  # findings of each kind whose jobs' histories are in the page as text
 _LONGEST_DETAIL = 500  # characters
-_LONGEST_ID = 64  # of a job: Disque's have 40 characters
-_MOST_STEPS = 15_000  # of all lives in the page
+_LONGEST_ID = 64  # characters of a job's id; Disque's have 40
+_MOST_STEPS = 15_000  # steps of all histories in the page
 _MEANING = {
-    "never-delivered": "The producer was told that the job is added, and nobody ever got it.",
-    "not-requeued": "A worker got it and did not acknowledge it, and no node put it into a queue"
-    " again when its RETRY was over.",
-    "never-acknowledged": "Workers got it, again and again or long ago, and none acknowledged it.",
-    "lost-with-worker": "It was to be delivered at most once (RETRY 0), and who got it did not"
-    " acknowledge it, or not to a node that has it.",
-    "expired-unacknowledged": "Somebody got it, and the time to live was over before it was"
-    " acknowledged.",
-    "acknowledged-unseen": "Somebody acknowledged it, and no node says that it delivered it.",
+    "never-delivered": "The producer was told that the job was added, but nobody ever got it.",
+    "not-requeued": "A worker got it but did not acknowledge it, and no node queued it again after"
+    " its RETRY time.",
+    "never-acknowledged": "Workers got it, repeatedly or long ago, but none acknowledged it.",
+    "lost-with-worker": "It was to be delivered at most once (RETRY 0), and the worker that got it"
+    " did not acknowledge it, or not to a node that has it.",
+    "expired-unacknowledged": "A worker got it, but it expired before it was acknowledged.",
+    "acknowledged-unseen": "Somebody acknowledged it, but no log has its delivery.",
     "delivered-after-ack": "A worker got it although it had been acknowledged.",
-    "delivered-twice": "More than one delivery, for the reason that is given.",
-    "expired-undelivered": "The time to live was over before anybody got it.",
-    "poison": "Workers refuse it again and again.",
-    "dead": "It ended as a dead letter, which has an id of its own, for the reason that is given.",
-    "letter-waiting": "It is a dead letter, and nobody has taken it yet.",
-    "schedule-missed": "A schedule was to add a job at this time, and no node did.",
-    "schedule-doubled": "Two nodes added a job for one tick of a schedule.",
-    "clock-skew": "The clocks of two nodes are apart: times of the one cannot be compared with"
-    " those of the other.",
+    "delivered-twice": "It was delivered more than once, for the reason given.",
+    "expired-undelivered": "It expired before anybody got it.",
+    "poison": "Workers keep handing it back.",
+    "dead": "It became a dead letter, which has an id of its own, for the reason given.",
+    "letter-waiting": "It is a dead letter that nobody has taken yet.",
+    "schedule-missed": "A schedule was to add a job at this time, but no node did.",
+    "schedule-doubled": "Two nodes added a job for the same tick of a schedule.",
+    "clock-skew": "The clocks of two nodes are apart: their times cannot be compared.",
 }
 
 
 def findings(numbers: Numbers) -> str:
-    """How many of each kind there are, and the first of them."""
+    """The number of findings of each kind, and the first of them."""
     counts = numbers["findings"]
     text = "<h2 id=findings>Findings</h2>"
     if not any(counts.values()):
@@ -60,8 +58,8 @@ def findings(numbers: Numbers) -> str:
     ]
     text += table(["kind", "#findings", "#jobs", "reasons", "what it means"], rows, hits=False)
     text += (
-        "<p class=hint>A job may have several findings: one for each kind, and of"
-        " <i>delivered-twice</i> one for each reason.</p>"
+        "<p class=hint>A job may have several findings: one of each kind, and one"
+        " <i>delivered-twice</i> for each reason.</p>"
     )
     for kind, count in counts.items():
         shown = [found for found in numbers["findings_shown"] if found["kind"] == kind]
@@ -76,19 +74,19 @@ def findings(numbers: Numbers) -> str:
 
 
 def job(numbers: Numbers, id: str | None, told: bool) -> str:
-    """The id of a job, and its life."""
+    """The id of a job, and its history."""
     if not id:
         return ""
     code = f"<code>{escape(shortened(id, _LONGEST_ID))}</code>"
     life = numbers.get("lives", {}).get(id)
     if life is None or len(id) > _LONGEST_ID:
         return code
-    text = _life(numbers, life) if told else ""  # else the page's script tells it
+    text = _life(numbers, life) if told else ""  # otherwise the page's script adds it
     return f"<details data-job><summary>{code}</summary>{text}</details>"
 
 
 def _life(numbers: Numbers, life: Mapping[str, Any]) -> str:
-    """What happened to a job, as text."""
+    """The history of a job, as text."""
     nodes = everyone(numbers)
     steps = [
         f"<li>+{duration(ms)} {escape(what)}, {escape(nodes[node][:8])}</li>"
@@ -98,9 +96,9 @@ def _life(numbers: Numbers, life: Mapping[str, Any]) -> str:
 
 
 def lives(numbers: Numbers) -> dict[str, Any]:
-    """The lives for the page's script, whose size is bounded: ``names`` of steps, and of each job
-    when it began, how many steps it has, and the first and last of them one behind the other: ms
-    since then, the places of the node and of the name."""
+    """The histories for the page's script, bounded in size: the ``names`` of steps, and for each
+    job its start, its number of steps, and a flat list of its first and last steps: ms since the
+    start, index of the node, index of the name."""
     known = {id: life for id, life in numbers.get("lives", {}).items() if len(id) <= _LONGEST_ID}
     most = max((len(life["steps"]) for life in known.values()), default=0)
     while most > 2 and sum(min(len(life["steps"]), most) for life in known.values()) > _MOST_STEPS:
@@ -121,17 +119,17 @@ def lives(numbers: Numbers) -> dict[str, Any]:
 
 
 def everyone(numbers: Numbers) -> list[str]:
-    """The nodes by their places in lives."""
+    """The nodes, by their indexes in histories."""
     return [row["node"] for row in numbers.get("by_node", ())]
 
 
 def _nodes(numbers: Numbers, nodes: Sequence[str]) -> str:
-    """Their names; the whole ids are in the list of nodes."""
+    """The short names of nodes; their full ids are in the list of nodes."""
     return escape(", ".join(node_name(numbers, node) for node in nodes))
 
 
 def _reasons(numbers: Numbers, kind: str) -> str:
-    """As ``3 retry, 1 nack``."""
+    """The reasons of a kind, such as ``3 retry, 1 nack``."""
     counts = sorted(numbers["reasons"][kind].items())
     return ", ".join(f"{number(count)} {reason}" for reason, count in counts if reason)
 

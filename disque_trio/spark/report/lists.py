@@ -1,4 +1,4 @@
-"""The lists of the report: queues, the worst jobs, workers, schedules, nodes, what has changed."""
+"""The lists of the report: queues, the worst jobs, workers, schedules, nodes, and changes."""
 
 from collections.abc import Mapping, Sequence
 from html import escape
@@ -25,7 +25,7 @@ from disque_trio.spark.report.plots import duration, number
 from disque_trio.spark.report.remarkable import remarkable
 
 _MOST_CLIENTS = 20
-_MOST_QUEUES = 500  # in the page; the JSON has more
+_MOST_QUEUES = 500  # queues in the page; the JSON has more
 _UNITS = {"poison": "NACKs", "retries": "RETRY", "skew": "ms", "tolerance": "ms"}
 _UNITS |= {"settled": "s", "patience": "s"}
 _WORST = {
@@ -39,7 +39,7 @@ _GAUGES |= {"expired": "expired", "exported": "given to others"}
 
 
 def queues(numbers: Numbers) -> str:
-    """A row for each queue."""
+    """A table with a row for each queue."""
     known: Sequence[Mapping[str, Any]] = numbers["queues"]
     if not known:
         return NONE
@@ -66,9 +66,9 @@ def queues(numbers: Numbers) -> str:
     heads += ["#most in a second", "#most depth", "#depth at the end", "#jobs with findings"]
     every = numbers.get("queues_in_all", len(rows))
     more = (
-        f"<p class=hint>And {number(every - len(rows))} more, of {number(every)}: neither among the"
-        " busiest nor among the deepest, slowest or most troubled. The filter finds only what is"
-        " here; the JSON has more.</p>"
+        f"<p class=hint>{number(every - len(rows))} of {number(every)} queues are not shown: they"
+        " are not among the busiest, deepest, slowest or most troubled. The filter finds only what"
+        " is on this page; the JSON has more.</p>"
     )
     return table(heads, rows) + (more if every > len(rows) else "")
 
@@ -97,7 +97,7 @@ def worst(numbers: Numbers) -> str:
 
 
 def clients(numbers: Numbers) -> str:
-    """The clients that handed back most, or left most undone."""
+    """The clients that handed back the most jobs, or left the most undone."""
     known = [
         (client, dict(zip(DID, counts, strict=False)))
         for client, counts in numbers.get("clients", {}).items()
@@ -126,12 +126,12 @@ def clients(numbers: Numbers) -> str:
 
 
 def _undone(did: Mapping[str, int]) -> int:
-    """Deliveries that the client neither acknowledged nor handed back, itself."""
+    """Deliveries that the client itself neither acknowledged nor handed back."""
     return max(did[DELIVERED] - did[ACKED] - did[NACKED], 0)
 
 
 def schedules(numbers: Numbers) -> str:
-    """What CRON has added."""
+    """The jobs that CRON has added."""
     rows = []
     for client, (*counts, first, last) in sorted(numbers.get("clients", {}).items()):
         if client.startswith(SCHEDULE):
@@ -142,15 +142,15 @@ def schedules(numbers: Numbers) -> str:
     if not rows:
         return ""
     return (
-        "<h2>Schedules</h2><p class=hint>Jobs that schedules (CRON) have added. What becomes of"
-        " them is judged as of all jobs; a tick that added none leaves no line, so compare how many"
-        " there should be.</p>"
+        "<h2>Schedules</h2><p class=hint>Jobs added by schedules (CRON). They are judged like all"
+        " jobs. A tick that added no job leaves no line in the log, so compare the number of jobs"
+        " with the one you expect.</p>"
         + table(["schedule", "#jobs added", "first", "last", "#on average every"], rows)
     )
 
 
 def nodes(numbers: Numbers) -> str:
-    """What happened where, and by which rules it was judged."""
+    """What happened on each node, and the rules of the findings."""
     rows = [
         [
             f"<code title='{escape(row['node'])}'>{escape(row['node'][:SHORT])}</code>",
@@ -171,12 +171,12 @@ def nodes(numbers: Numbers) -> str:
 
 
 def comparison(numbers: Numbers) -> str:
-    """What has changed since an earlier report."""
+    """The changes since an earlier report."""
     before = numbers.get("before")
     if before is None:
         return ""
     text = (
-        "<h2 id=before>Compared with before</h2><p class=hint>The report before is of"
+        "<h2 id=before>Compared with before</h2><p class=hint>The earlier report covers"
         f" {time(before['first'])} to {time(before['last'])}.</p>"
     )
     for title, changes in (
@@ -201,7 +201,7 @@ def comparison(numbers: Numbers) -> str:
     if new:
         some = ", ".join(f"<bdi>{name(queue)}</bdi>" for queue in new[:20])
         more = f" and {number(len(new) - 20)} more" if len(new) > 20 else ""
-        text += f"<p class=hint>Queues that were not in it: {some}{more}.</p>"
+        text += f"<p class=hint>Queues that the earlier report did not have: {some}{more}.</p>"
     return text
 
 
@@ -216,7 +216,7 @@ def _value(change: Change, value: float | None) -> str:
 
 
 def _difference(change: Change) -> str:
-    """As +3 (+50%)."""
+    """A difference, such as +3 (+50%)."""
     difference = change.difference
     if difference is None:
         return "-"
@@ -231,7 +231,7 @@ def _difference(change: Change) -> str:
 
 
 def _grown(change: Change | None) -> str:
-    """How a number of a queue has changed, if it has."""
+    """The change of a number of a queue, if there is any."""
     if change is None or not change.difference:
         return ""
     return f"<br>{_difference(change)}"

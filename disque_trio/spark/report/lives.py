@@ -1,4 +1,4 @@
-"""What happened to single jobs, step by step, and what happened on each node."""
+"""The histories of single jobs, step by step, and counts of what happened on each node."""
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Any, TypeAlias
@@ -13,7 +13,7 @@ from disque_trio.spark.audit import trace as tr
 
 Json: TypeAlias = Any
 
-SHOWN = 20  # steps at the beginning of a life, and at its end
+SHOWN = 20  # steps to show at the beginning of a history, and at its end
 _COUNTS = pa.schema([("node", pa.int64()), ("code", pa.int64()), ("times", pa.int64())])
 
 
@@ -21,7 +21,9 @@ class Lives:
     """The traces of an audit.
 
     Args:
-        nodes: ids; a number in a trace is a place there.
+        spark: the session.
+        jobs: the table of jobs.
+        nodes: ids of nodes; traces have indexes into this list.
     """
 
     def __init__(self, spark: SparkSession, jobs: DataFrame, nodes: Sequence[str]) -> None:
@@ -30,8 +32,8 @@ class Lives:
         self._nodes = nodes
 
     def of(self, ids: Collection[str]) -> dict[str, Json]:
-        """Of each job: its queue, when it began, how many steps there are, and the first and the
-        last of them: ms since then, the place of the node, what happened."""
+        """For each job: its queue, its start, its number of steps, and the first and last of them:
+        ms since the start, index of the node, what happened."""
         if not ids:
             return {}
         wanted = self._spark.createDataFrame([(id,) for id in sorted(ids)], "id string")
@@ -39,8 +41,8 @@ class Lives:
         return {row["id"]: life_of(row["queue"], row["trace"]) for row in rows.collect()}
 
     def by_node(self) -> list[dict[str, Json]]:
-        """Of each node how often each kind of thing happened there; ``retry`` and ``nack`` are
-        reasons why jobs were queued."""
+        """For each node, how often each kind of step happened there. ``retry`` and ``nack`` are
+        reasons for which jobs were queued."""
 
         def count(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             for batch in batches:
@@ -54,14 +56,14 @@ class Lives:
             kind, _, reason = tr.NAMES[row["code"]].partition(":")
             name = reason if kind == "queued" and reason in ("retry", "nack") else kind
             if kind == "acked" and reason == "peer":
-                continue  # it counts where the client said it
+                continue  # it counts on the node that the client sent it to
             mine = counts.setdefault(row["node"], {})
             mine[name] = mine.get(name, 0) + row["times"]
         return [{"node": self._nodes[place], **counts[place]} for place in sorted(counts)]
 
 
 def counts_of(traces: pa.Array) -> pa.RecordBatch:
-    """How often each thing happened on each node, in some jobs."""
+    """How often each kind of step happened on each node, in some traces."""
     events, _, _ = tr.flat(traces)
     low = (1 << tr.TIME_SHIFT) - 1
     keys, times = np.unique(events & low, return_counts=True)

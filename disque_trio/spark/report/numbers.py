@@ -1,4 +1,4 @@
-"""Makes the numbers of a report from the tables of an audit; Spark's tasks read and count."""
+"""Computes the numbers of a report from the tables of an audit, with Spark."""
 
 import json
 from collections.abc import Callable, Iterator, Mapping
@@ -25,13 +25,12 @@ from disque_trio.spark.report.series import Series
 from disque_trio.spark.terminal import Part
 
 T = TypeVar("T")
-Json: TypeAlias = Any  # rows as they are written to the file
-
-POINTS = 240  # of a line over the whole time
-MOST_FINDINGS = 100  # of each kind
-MOST_QUEUES = 1000  # the busiest; and for each other order some more
-MORE_QUEUES = 100
-DEEPEST = 6  # in one plot
+Json: TypeAlias = Any  # values as they are written to the file
+POINTS = 240  # the most points of a line over the whole time
+MOST_FINDINGS = 100  # findings of each kind
+MOST_QUEUES = 1000  # the busiest queues
+MORE_QUEUES = 100  # the first queues by each other order
+DEEPEST = 6  # queues in the plot of depths
 DRAWN = 40  # queues that have plots of their own
 MOST_ROWS = 20
 MOST_HOURS = 24 * 14
@@ -40,7 +39,7 @@ _PARTITIONS = "spark.sql.shuffle.partitions"
 _LEAST_PARTITIONS, _JOBS_OF_A_TASK = 2, 100_000
 _HOUR = 3_600_000
 _FEW = 6
-# What is computed, one after the other, and about how long each takes.
+# The parts to compute, in order, and their approximate shares of the time.
 _PARTS = {
     "queues": 1,
     "reasons": 1,
@@ -67,16 +66,16 @@ def make_report(
     before: Mapping[str, Json] | None = None,
     progress: Callable[[str], None] = lambda text: None,
 ) -> dict[str, Json]:
-    """The numbers of the report on the current version of an audit.
+    """The numbers of a report on the current version of an audit.
 
     Args:
-        before: the numbers of an earlier report, to compare with; if they are of this very version,
-            what they were compared with.
-        progress: is told what is being computed.
+        before: numbers of an earlier report to compare with; if they are of this version, what they
+            were compared with is used.
+        progress: called with what is being computed.
 
     Raises:
         StoreError: there is no audit at that path.
-        ComparisonError: ``before`` is no report.
+        ComparisonError: ``before`` is not a report.
     """
     place = location(audit, settings_of(spark))
     store = Store(place)
@@ -90,9 +89,9 @@ def make_report(
 
 @contextmanager
 def _few_tasks(spark: SparkSession, jobs: int) -> Iterator[None]:
-    """A block in which no more tasks count jobs than so many are worth. Spark's 200 for each query
-    are most of the work where jobs are few, as it does not put partitions that are cached
-    together."""
+    """Limit the number of shuffle partitions during the block, according to the number of jobs.
+    With few jobs, Spark's default of 200 takes most of the time, since Spark does not coalesce
+    cached partitions."""
     usual = spark.conf.get(_PARTITIONS)
     assert usual is not None
     wanted = max(_LEAST_PARTITIONS, jobs // _JOBS_OF_A_TASK)
@@ -104,7 +103,7 @@ def _few_tasks(spark: SparkSession, jobs: int) -> Iterator[None]:
 
 
 def write_report(numbers: Mapping[str, Json], html: Place | None, file: Place | None) -> None:
-    """Write the page, the numbers, or both; the page has a link to the numbers, then."""
+    """Write the page, the numbers, or both. If both, the page has a link to the numbers."""
     if html is not None:
         link = None if file is None else _link(location(html), location(file))
         location(html).write_bytes(page(numbers, link).encode())
@@ -114,12 +113,12 @@ def write_report(numbers: Mapping[str, Json], html: Place | None, file: Place | 
 
 
 def _link(html: Location, file: Location) -> str:
-    """Where the file is, for a reader of the page."""
+    """The link from the page to the file."""
     return file.name if html.parent == file.parent else str(file)
 
 
 class _Report:
-    """The numbers, each with a query of its own over the tables."""
+    """Computes the numbers, with a query for each."""
 
     def __init__(
         self,
@@ -191,7 +190,7 @@ class _Report:
         }
 
     def _part(self, name: str, make: Callable[[], T]) -> T:
-        """Tell what is being computed, and how much of the whole is done, and compute it."""
+        """Report what is being computed, and how much of the whole is done; then compute it."""
         ends = dict(zip(_PARTS, accumulate(_PARTS.values()), strict=True))
         whole = sum(_PARTS.values())
         begin = (ends[name] - _PARTS[name]) / whole
@@ -199,14 +198,14 @@ class _Report:
         return make()
 
     def _reasons(self) -> dict[str, dict[str, int]]:
-        """How many findings there are of each kind and reason."""
+        """The number of findings of each kind and reason."""
         reasons: dict[str, dict[str, int]] = {kind: {} for kind in KINDS}
         for row in self._findings.groupBy("kind", "reason").count().collect():
             reasons[row["kind"]][row["reason"] or ""] = row["count"]
         return reasons
 
     def _totals(self) -> dict[str, Json]:
-        """Of all jobs."""
+        """The totals of all jobs."""
         if not self._manifest.jobs:
             return {"jobs": 0}
         ended = f.col("ended")
@@ -226,7 +225,7 @@ class _Report:
         return {**row.asDict(), "young": young}
 
     def _found_jobs(self) -> dict[str, int]:
-        """How many jobs have a finding, of each kind and of any; one may have several."""
+        """The number of jobs with a finding of each kind, and of any kind (key ``""``)."""
         jobs = f.count_distinct("job").alias("jobs")
         counts = {
             row["kind"]: row["jobs"] for row in self._findings.groupBy("kind").agg(jobs).collect()
@@ -236,9 +235,9 @@ class _Report:
         return {kind: counts.get(kind, 0) for kind in KINDS} | {"": any_kind["jobs"]}
 
     def _queues(self) -> tuple[list[dict[str, Json]], int]:
-        """Of each queue that is remarkable, the busiest first; and how many there are in all."""
+        """A row for each remarkable queue, the busiest first; and the number of all queues."""
         depth = f.col("depth")
-        if "most_depth" in self._minutes.columns:  # not in what older versions have made
+        if "most_depth" in self._minutes.columns:  # tables of older versions do not have it
             depth = f.greatest(depth, "most_depth")
         minutes = self._minutes.groupBy("queue").agg(
             f.sum("delivered").alias("deliveries"),
@@ -267,7 +266,7 @@ class _Report:
         return queues, count
 
     def _shown(self) -> list[dict[str, Json]]:
-        """The first findings of each kind, as they stand in the table."""
+        """The first findings of each kind, as rows of the table."""
         place = f.row_number().over(Window.partitionBy("kind").orderBy("time", "job"))
         first = self._findings.withColumn("place", place).where(f.col("place") <= MOST_FINDINGS)
         found = [row.asDict() for row in first.withColumn("time", f.unix_millis("time")).collect()]
@@ -275,7 +274,7 @@ class _Report:
         return found
 
     def _worst(self) -> dict[str, list[dict[str, Json]]]:
-        """The jobs that were delivered most, handed back most, and so on."""
+        """The jobs that were delivered most often, handed back most often, and so on."""
         columns = ("id", "queue", "deliveries", "nacks_said", "wait_ms", "processing_ms", "ended")
         least = {"deliveries": 1, "nacks_said": 0, "wait_ms": 0, "processing_ms": 0}
         parts = [
@@ -295,7 +294,7 @@ class _Report:
         return worst
 
     def _times(self, name: str, when: str) -> list[list[Json]]:
-        """Time, p50, p95, p99 of each step of time in which there is something."""
+        """Time, p50, p95 and p99 of each time step that has jobs."""
         percentiles = f.percentile_approx(name, [percent / 100 for percent in PERCENTILES])
         known = self._jobs.where(f.col(name).isNotNull())
         at = f.floor(f.unix_millis(when) / self._step) * self._step
@@ -303,7 +302,7 @@ class _Report:
         return [[row["at"], *row["value"]] for row in rows]
 
     def _deliveries(self) -> list[list[Json]]:
-        """How many jobs were delivered 0, 1, 2 … times; the last is "6 or more"."""
+        """How many jobs were delivered 0, 1, 2, … times; the last row is "6 or more"."""
         times = f.least("deliveries", f.lit(_FEW))
         rows = self._jobs.groupBy(times.alias("times")).count().orderBy("times").collect()
         return [
@@ -312,7 +311,7 @@ class _Report:
         ]
 
     def _hours(self, queues: list[str]) -> dict[str, Json]:
-        """How many jobs of each queue were delivered in each hour: the last two weeks of them."""
+        """How many jobs of each queue were delivered in each hour of the last two weeks."""
         last = self._manifest.last - self._manifest.last % _HOUR
         first = max(self._manifest.first - self._manifest.first % _HOUR, last - MOST_HOURS * _HOUR)
         at = f.floor(f.unix_millis("minute") / _HOUR) * _HOUR

@@ -1,6 +1,6 @@
 "use strict";
-// Makes the page answer: values under the mouse, plots of single queues, lives of jobs, filters,
-// local time, colours. What it shows is in the element "data"; it loads nothing.
+// Makes the page interactive: values under the mouse, plots of single queues, histories of jobs,
+// filters, local time, colours. The data is in the element "data"; nothing is loaded.
 (() => {
   const data = JSON.parse(document.getElementById("data").textContent);
   const root = document.documentElement;
@@ -276,7 +276,7 @@
     cell.append(button);
   }
 
-  // ---- the life of a job ------------------------------------------------------------------
+  // ---- the history of a job ---------------------------------------------------------------
 
   function life(details) {
     const id = details.querySelector("code").textContent;
@@ -291,7 +291,7 @@
     const height = row * (steps.length + 1) + 8;
     const svg = element("svg", {
       viewBox: `0 0 640 ${height}`, class: "life", role: "img",
-      "aria-label": `the life of job ${id}`,
+      "aria-label": `history of job ${id}`,
     }, details);
     element("text", { x: 0, y: 12, class: "dim", "data-t": start, "data-f": "%Y-%m-%d %H:%M:%S" },
       svg, moment(start));
@@ -344,7 +344,7 @@
         details.open = all("tbody tr:not(.gone)", details).length > 0;
       }
     }
-    byId("hits").textContent = wanted ? `${shown} rows, of those that are on this page` : "";
+    byId("hits").textContent = wanted ? `${shown} matching rows on this page` : "";
   });
   byId("zone").addEventListener("click", (event) => {
     local = !local;

@@ -1,7 +1,7 @@
 """Renders the report as one HTML page that loads nothing from elsewhere.
 
-It says all that matters without its script, and the browser runs no other one: names of queues,
-jobs and clients are whatever somebody has chosen.
+The page shows everything important without its script. The browser runs no other script, because
+the names of queues, jobs and clients are untrusted.
 """
 
 import json
@@ -30,7 +30,8 @@ def page(numbers: Numbers, link: str | None = None) -> str:
     """The page.
 
     Args:
-        link: where the same numbers are as JSON, if they are.
+        numbers: from ``make_report``.
+        link: link to the numbers as JSON; None: no link.
     """
     title = "Disque audit"
     if numbers["events"]:
@@ -52,21 +53,20 @@ def page(numbers: Numbers, link: str | None = None) -> str:
         "<h2 id=over-time>Over time: <span class=whose>all queues</span></h2>"
         f"<p class=hint>{_drawn(numbers)}</p>",
         *[_section(plot, numbers) for plot in drawn],
-        "<h2>Deliveries per job</h2><p class=hint>How many jobs were delivered how often. The bars"
-        " grow with the logarithm.</p>",
+        "<h2>Deliveries per job</h2><p class=hint>How many jobs were delivered how often. The scale"
+        " is logarithmic.</p>",
         bar_plot([(_times(str(name)), count) for name, count in numbers["deliveries"]], "jobs"),
         f"<h2>Deliveries by queue and hour</h2><p class=hint>The stronger the colour, the more"
-        f"{most}.</p>",
+        f" deliveries{most}.</p>",
         hours(numbers),
-        "<h2 id=queues>Queues</h2><p class=hint>Retries and NACKs are shares of the deliveries;"
-        " beside them is how many there were within a second, at most. Depths are those of all"
-        " nodes together.</p>",
+        "<h2 id=queues>Queues</h2><p class=hint>Retries and NACKs are shares of the deliveries. The"
+        " column after them has the most deliveries within a second. Depths are those of all nodes"
+        " together.</p>",
         lists.queues(numbers),
         "<h2 id=jobs>Jobs that stand out</h2>",
         lists.worst(numbers),
-        "<h2 id=workers>Workers</h2><p class=hint>Who handed back most, and who left most jobs"
-        " that it got without an ACK or NACK of its own, by the names of clients, or their"
-        " addresses.</p>",
+        "<h2 id=workers>Workers</h2><p class=hint>The clients, by name or address, that handed back"
+        " the most jobs, or that left the most without sending an ACK or NACK themselves.</p>",
         lists.clients(numbers),
         lists.schedules(numbers),
         "<h2 id=nodes>Nodes</h2>",
@@ -83,7 +83,7 @@ def _asset(name: str) -> str:
 
 
 def _policy(style: str, script: str) -> str:
-    """Nothing but this style and this script."""
+    """A content security policy that allows only this style and this script."""
     rules = {"default-src": "'none'", "style-src": _hash(style), "script-src": _hash(script)}
     rules |= {"base-uri": "'none'", "form-action": "'none'"}
     return "; ".join(f"{name} {value}" for name, value in rules.items())
@@ -111,18 +111,18 @@ def _section(plot: Plot, numbers: Numbers) -> str:
 
 
 def _drawn(numbers: Numbers) -> str:
-    """Which queues have plots of their own."""
+    """A hint about plots of single queues."""
     drawn = len(numbers.get("series", {}).get("queues", ()))
     every = numbers.get("queues_in_all", drawn)
-    some = f" Of {number(every)} queues {drawn} have theirs." if drawn < every else ""
+    some = f" {drawn} of {number(every)} queues have them." if drawn < every else ""
     return (
-        "Values are shown under the mouse, or with the arrow keys. A queue has plots of its own:"
-        f" choose it above, or in a table.{some}"
+        "Use the mouse or the arrow keys to see values. To see the plots of a single queue, choose"
+        f" it above, or in a table.{some}"
     )
 
 
 def _data(numbers: Numbers, drawn: list[Plot]) -> str:
-    """What the script works with, as JSON that no name in it can end."""
+    """The data for the script, as JSON, escaped so that no name in it can end the element."""
     series = numbers.get("series", {"columns": [], "queues": {}})
     data: dict[str, Any] = {
         "step": numbers["step"],
@@ -137,12 +137,12 @@ def _data(numbers: Numbers, drawn: list[Plot]) -> str:
 
 
 def _of(shown: int, numbers: Numbers) -> str:
-    """What is left out."""
+    """Says how many queues are left out, if any."""
     every = numbers.get("queues_in_all", len(numbers["queues"]))
     return f"; the {shown} busiest of {number(every)} queues" if shown < every else ""
 
 
 def _times(times: str) -> str:
-    """How often a job was delivered."""
+    """A number of deliveries in words."""
     known = {"0": "never", "1": "once", "2": "twice"}
     return known.get(times, f"{times.replace(' or more', '+')} times")

@@ -1,4 +1,4 @@
-"""Draws plots as SVG text."""
+"""Draws plots as SVG."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -8,9 +8,9 @@ from typing import NamedTuple
 
 from disque_trio import svg
 
-COLOURS = 6  # classes c0 to c5 of the style: each has its dashes, too
-FEW = 60  # points of a line that are marked
-_APART = 1.5  # lines that are 0 lie beside each other
+COLOURS = 6  # classes c0 to c5 of the style sheet, which also differ in their dashes
+FEW = 60  # a line with no more points than this has dots
+_APART = 1.5  # distance between lines at 0
 WIDTH = 760
 HEIGHT = 230
 _LEFT, _RIGHT, _TOP, _BOTTOM = 64, 16, 12, 34
@@ -18,12 +18,12 @@ _STEPS = (1, 2, 5, 10)
 _TICK_SECONDS = (1, 5, 10, 30, 60, 300, 600, 1800, 3600, 10800, 21600, 43200, 86400)
 _HALF_LABEL = 30
 _LONGEST_ROW = 18  # characters of a name beside a heat map
-_LABELS = 8  # below a plot, at most
-_LONG_LABELS = 6  # likewise, of those with a day
+_LABELS = 8  # the most labels below a plot
+_LONG_LABELS = 6  # the most labels that have a day
 _DAY = 86400  # s
 _DAY_MS = 86_400_000
-_HOURS_OF_DAYS = 48  # a heat map of more hours has days below it
-_HOUR_LABEL, _DAY_LABEL = 44, 52  # how wide they are
+_HOURS_OF_DAYS = 48  # a heat map of more hours is labelled with days
+_HOUR_LABEL, _DAY_LABEL = 44, 52  # widths of labels
 _MS = 1000
 _ROUND_MS = (1, 10, 100, 1000, 10_000, 60_000, 600_000, 3_600_000, 36_000_000, 864_000_000)
 
@@ -36,7 +36,7 @@ class Line(NamedTuple):
 
 
 def duration(ms: float) -> str:
-    """As a person says it."""
+    """A duration for people, such as 1.5 s."""
     if ms < 1000:
         return f"{ms:.0f} ms"
     for limit, unit, name in ((60, 1, "s"), (3600, 60, "min"), (86400, 3600, "h")):
@@ -46,12 +46,12 @@ def duration(ms: float) -> str:
 
 
 def number(value: float) -> str:
-    """With spaces between the thousands."""
+    """A number with thin spaces between thousands."""
     return f"{value:,.0f}".replace(",", "\u2009")
 
 
 def shortened(name: str, most: int) -> str:
-    """A name of at most so many characters."""
+    """A name, cut to at most ``most`` characters."""
     return name if len(name) <= most else name[: most - 1] + "…"
 
 
@@ -69,12 +69,13 @@ def line_plot(
     span: tuple[int, int] | None = None,
     id: str = "",
 ) -> str:
-    """Values over time.
+    """A plot of values over time.
 
     Args:
-        log: a logarithmic axis. times: the values are ms.
-        span: from when to when; it becomes longer where there are points.
-        id: of the plot, for the page.
+        log: whether the axis is logarithmic.
+        times: whether the values are ms.
+        span: the period to show, ms; extended to include all points.
+        id: id of the plot in the page.
     """
     points = [(at, value) for line in lines for at, value in line.points if value is not None]
     if not points:
@@ -102,7 +103,7 @@ def line_plot(
             _rule(_LEFT, WIDTH - _RIGHT, y(tick)) + _text(_LEFT - 6, y(tick) + 4, label, "end")
         )
     for at, format in _moments(first, last):
-        # What would stick out of the picture ends at its edge.
+        # A label that would stick out of the picture ends at its edge.
         near = x(at) > WIDTH - _RIGHT - _HALF_LABEL
         place = WIDTH if near else x(at)
         anchor = "end" if near else "middle"
@@ -128,14 +129,14 @@ def _path(line: Line, x: Callable[[int], float], y: Callable[[float], float], pl
         after = known[number + 1] if number + 1 < len(known) else None
         high = y(value) - (0 if value else _APART * place)
         path += f"{'M' if before is None else 'L'}{x(at):.1f} {high:.1f}"
-        # One that is alone between gaps would not be seen.
+        # A point alone between gaps would be invisible without a dot.
         if few or (before is None and after is None):
             dots += svg.tag("circle", cx=x(at), cy=high, r=2.2, class_=f"f{place}")
     return svg.tag("path", d=path, class_=f"line c{place}") + dots
 
 
 def bar_plot(bars: Sequence[tuple[str, int]], title: str) -> str:
-    """A bar for each name, with its value; on a logarithmic scale, since few is what matters."""
+    """A bar for each name, with its value, on a logarithmic scale, as small values matter most."""
     if not bars:
         return "<p class=none>Nothing to show.</p>"
     row, left = 26, 130
@@ -157,10 +158,13 @@ def bar_plot(bars: Sequence[tuple[str, int]], title: str) -> str:
 def heat_map(
     rows: Sequence[str], columns: Sequence[int], cells: dict[tuple[str, int], int], title: str
 ) -> str:
-    """A cell for each queue and hour; the more, the darker.
+    """A cell for each queue and hour; the larger the value, the darker.
 
     Args:
+        rows: names of queues.
         columns: the beginnings of the hours, ms.
+        cells: values by queue and hour.
+        title: title of the plot.
     """
     if not rows or not columns:
         return "<p class=none>Nothing to show.</p>"
@@ -194,7 +198,7 @@ def heat_map(
 
 
 def _hours(columns: Sequence[int], width: float) -> list[tuple[int, str]]:
-    """Which columns of a heat map have a label, and of which form: hours, or days if there are
+    """The columns of a heat map that have labels, and their formats: hours, or days if there are
     more than two."""
     if len(columns) > _HOURS_OF_DAYS:
         midnights = [at for at, hour in enumerate(columns) if moment(hour, "%H") == "00"]
@@ -209,7 +213,7 @@ def _hours(columns: Sequence[int], width: float) -> list[tuple[int, str]]:
 
 
 def legend(names: Sequence[str]) -> str:
-    """What the colours and dashes mean."""
+    """The legend of colours and dashes."""
     items = []
     for place, name in enumerate(names[:COLOURS]):
         key = svg.tag("path", d="M0 4H26", class_=f"line c{place}")
@@ -225,7 +229,7 @@ def _short_count(count: int) -> str:
 
 
 def _round_number(value: float) -> str:
-    """For an axis, where there is little room."""
+    """A number for an axis, where there is little room."""
     if value and value < 10 and value % 1:
         return f"{value:.2g}"
     if value < 10_000_000:
@@ -239,7 +243,7 @@ def _ticks(most: float) -> list[float]:
     raw = most / 4
     scale = 10.0 ** math.floor(math.log10(raw))
     step = next(scale * step for step in _STEPS if scale * step >= raw * 0.999)
-    if most == int(most):  # whole things are counted
+    if most == int(most):  # integers need no fractions
         step = max(step, 1.0)
     return [step * place for place in range(math.ceil(most / step - 1e-9) + 1)]
 
@@ -255,7 +259,7 @@ def _log_ticks(least: float, most: float, times: bool) -> list[float]:
 
 
 def _moments(first: int, last: int) -> list[tuple[int, str]]:
-    """The times to write below a plot, and how."""
+    """The times to write below a plot, and their formats."""
     span = (last - first) / _MS
     most = _LABELS if span < _DAY else _LONG_LABELS
     step = next((step for step in _TICK_SECONDS if span / step <= most), None)

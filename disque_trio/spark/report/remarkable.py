@@ -1,4 +1,4 @@
-"""Which queues stand out among many."""
+"""Selects the queues that stand out among many."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -7,7 +7,7 @@ ORDERS = ("jobs", "most_depth", "wait_p99", "processing_p99", "found", "retries"
 
 
 def remarkable(queues: Sequence[Mapping[str, Any]], most: int) -> list[str]:
-    """Names of the queues that are the first by some order, those of all orders in turn."""
+    """Names of up to ``most`` queues: the first by each order, taken from all orders in turn."""
 
     def first_by(name: str) -> list[Mapping[str, Any]]:
         return sorted((row for row in queues if row.get(name)), key=lambda row: -row[name])

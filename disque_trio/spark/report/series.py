@@ -1,4 +1,4 @@
-"""What happened in each step of time: of all queues together, and of some of them."""
+"""What happened in each time step: in all queues together, and in some of them."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, TypeAlias
@@ -12,7 +12,7 @@ from disque_trio.spark.audit.queue_minutes import COUNTS, MINUTE, PERCENTILES, s
 
 Json: TypeAlias = Any
 
-# Columns of the rates of all queues, behind the time; and of those of one queue.
+# Columns of the rates of all queues, after the time; and of the steps of one queue.
 RATES = ("added", "delivered", "acked", "retries", "nacked", "expired")
 _TIMES = (("wait", "first_delivered"), ("processing", "acked_at"))
 COLUMNS = (
@@ -20,7 +20,7 @@ COLUMNS = (
     "depth",
     *(f"{name}_p{percent}" for name, _ in _TIMES for percent in PERCENTILES),
 )
-MOST_CELLS = 4000  # steps of all queues together that have plots of their own
+MOST_CELLS = 4000  # the most steps in total of queues that have plots of their own
 _NEEDED = ("queue", "trace", "acked_at", "ended_at", "ended")
 _SUMS = pa.schema(
     [("queue", pa.string()), *((name, pa.int64()) for name in ("at", *COUNTS, "change"))]
@@ -28,10 +28,11 @@ _SUMS = pa.schema(
 
 
 class Series:
-    """The steps of time of an audit.
+    """The time steps of an audit.
 
     Args:
-        jobs, minutes: the tables. step: ms. Those below a minute come from the jobs.
+        jobs, minutes: the tables.
+        step: length of a step, ms; steps below a minute are computed from the jobs.
     """
 
     def __init__(self, jobs: DataFrame, minutes: DataFrame, step: int) -> None:
@@ -40,13 +41,13 @@ class Series:
         self._steps = (self._of_minutes(minutes) if step >= MINUTE else self._of_jobs(step)).cache()
 
     def rates(self) -> list[list[int]]:
-        """Time and RATES of each step in which there is something."""
+        """Time and RATES of each step in which something happened."""
         sums = [f.sum(name).alias(name) for name in RATES]
         rows = self._steps.groupBy("at").agg(*sums).orderBy("at").collect()
         return [[row["at"], *(row[name] or 0 for name in RATES)] for row in rows]
 
     def depths(self, queues: Sequence[str]) -> dict[str, list[list[int]]]:
-        """Of each queue the most depth in each step in which it may have changed."""
+        """The greatest depth of each queue, in each step in which it may have changed."""
         found: dict[str, list[list[int]]] = {queue: [] for queue in queues}
         rows = self._steps.where(f.col("queue").isin(list(queues))).select("queue", "at", "depth")
         for row in rows.orderBy("at").collect():
@@ -54,7 +55,7 @@ class Series:
         return found
 
     def of_queues(self, queues: Sequence[str]) -> dict[str, Json]:
-        """Of each queue, as far as there is room: time and COLUMNS of each step."""
+        """Time and COLUMNS of each step, for each queue, as far as there is room."""
         wanted = f.col("queue").isin(list(queues))
         rows = self._steps.where(wanted)
         for name, when in _TIMES:
@@ -83,7 +84,7 @@ class Series:
 
     def _of_minutes(self, minutes: DataFrame) -> DataFrame:
         depth = f.col("depth")
-        if "most_depth" in minutes.columns:  # not in what older versions have made
+        if "most_depth" in minutes.columns:  # tables of older versions do not have it
             depth = f.greatest(depth, "most_depth")
         return minutes.groupBy("queue", _at(f.unix_millis("minute"), self._step)).agg(
             *[f.sum(name).alias(name) for name in RATES if name != "retries"],
@@ -110,5 +111,5 @@ class Series:
 
 
 def _at(ms: Column, step: int) -> Column:
-    """The beginning of the step."""
+    """The beginning of the step that a time is in, as the column ``at``."""
     return (f.floor(ms / step) * step).alias("at")

@@ -1,4 +1,4 @@
-"""What a reader of the report has to know first: what was lost, and what was judged at all."""
+"""The summary of the report: what was lost, and what could be judged at all."""
 
 from collections.abc import Iterator
 from html import escape
@@ -23,18 +23,18 @@ from disque_trio.spark.report.markup import Numbers, counted, jobs, node_code, p
 from disque_trio.spark.report.plots import number
 
 _VERDICTS = {
-    NEVER_DELIVERED: "confirmed and never delivered",
+    NEVER_DELIVERED: "confirmed but never delivered",
     NOT_REQUEUED: "delivered, not acknowledged, and not queued again",
-    NEVER_ACKED: "delivered and never acknowledged",
-    WITH_WORKER: "delivered, once, as requested, and never acknowledged",
-    EXPIRED: "over before anybody got them: they expired",
-    EXPIRED_UNACKED: "over before anybody acknowledged them: they expired",
-    UNSEEN_ACK: "acknowledged, and no log has their delivery",
+    NEVER_ACKED: "delivered but never acknowledged",
+    WITH_WORKER: "delivered only once, as requested, and never acknowledged",
+    EXPIRED: "never delivered before they expired",
+    EXPIRED_UNACKED: "delivered but not acknowledged before they expired",
+    UNSEEN_ACK: "acknowledged, but no log has their delivery",
     AFTER_ACK: "delivered after an acknowledgement",
 }
 _UNSURE = (LOG_GAP, LOG_END, LOG_MISSING)
-# What the logs lack: with any of it nobody knows whether there were more jobs, or what became of
-# some.
+# Numbers of things missing in the logs. With any of them, there may have been other jobs, or other
+# outcomes.
 _LACKS = (
     *("missing_nodes", "missing_segments", "gone", "silences"),
     *("dropped", "damaged", "unknown"),
@@ -42,12 +42,12 @@ _LACKS = (
 
 
 def summary(numbers: Numbers) -> str:
-    """All that stands above the rest."""
+    """The top of the page."""
     return "".join(_missing(numbers)) + _verdicts(numbers) + _judged(numbers) + _tiles(numbers)
 
 
 def _missing(numbers: Numbers) -> Iterator[str]:
-    """What the logs lack."""
+    """What is missing in the logs."""
     sub = (
         f"{counted(numbers['events'], 'event')} of {counted(len(numbers['nodes']), 'node')} in"
         f" {counted(numbers['segments'], 'segment')}"
@@ -55,13 +55,13 @@ def _missing(numbers: Numbers) -> Iterator[str]:
     yield f"<p class=sub>{sub}. All times are <span class=zone>UTC</span>.</p>"
     if numbers["dropped"]:
         yield (
-            f"<p class=warn>{number(numbers['dropped'])} events are missing: the logs say that"
-            " they dropped them. Findings may be due to that.</p>"
+            f"<p class=warn>{number(numbers['dropped'])} events are missing: the logs say that they"
+            " were dropped. Findings may be due to that.</p>"
         )
     if numbers["unknown"]:
         yield (
             f"<p class=warn>{number(numbers['unknown'])} events are of kinds that this version does"
-            " not know: a newer one has to audit the logs anew.</p>"
+            " not know: audit the logs again with a newer version.</p>"
         )
     if numbers["damaged"]:
         yield (
@@ -70,15 +70,15 @@ def _missing(numbers: Numbers) -> Iterator[str]:
         )
     for node in numbers["missing_nodes"]:
         yield (
-            f"<p class=warn>Node <code>{escape(node)}</code> is named in the logs and has no log"
-            " here: what happened there is not known.</p>"
+            f"<p class=warn>Node <code>{escape(node)}</code> appears in the logs, but its own log"
+            " is missing: what happened there is unknown.</p>"
         )
     for name, lines in numbers["missing_segments"].items():
         some = f"{number(lines)} lines of segment" if lines >= 0 else "Segment"
         are = "are" if lines >= 0 else "is"
         yield (
-            f"<p class=warn>{some} <code>{escape(name)}</code> {are} missing: what happened"
-            " meanwhile is not known.</p>"
+            f"<p class=warn>{some} <code>{escape(name)}</code> {are} missing: what happened during"
+            " that time is unknown.</p>"
         )
 
 
@@ -88,7 +88,7 @@ def _verdicts(numbers: Numbers) -> str:
     unclear = held = sure = 0
     for kind, what in _VERDICTS.items():
         reasons = numbers["reasons"][kind]
-        # A file that has a job that was delivered does not say that it is queued again.
+        # That a file has a job does not mean that the job was queued again after a delivery.
         waiting = reasons.get(HELD, 0) if kind == NEVER_DELIVERED else 0
         unsure = sum(reasons.get(why, 0) for why in _UNSURE)
         lost = sum(reasons.values()) - waiting - unsure
@@ -101,15 +101,15 @@ def _verdicts(numbers: Numbers) -> str:
     missed = sum(numbers["reasons"][SCHEDULE_MISSED].values())
     if missed:
         times = "once" if missed == 1 else f"{number(missed)} times"
-        bad.append(f"A schedule was to add a job and did not, {times}.")
+        bad.append(f"A schedule was to add a job but did not, {times}.")
     text = ""
     if bad:
         items = "".join(f"<li>{line}</li>" for line in bad)
         text = f"<div class='verdict bad'><ul>{items}</ul></div>"
     if unclear:
         text += (
-            f"<p class=warn><b>Of {jobs(unclear)} the logs do not say whether they were"
-            " delivered and done:</b> lines of a node that had them are missing, or not there"
+            f"<p class=warn><b>For {jobs(unclear)}, the logs do not say whether they were delivered"
+            " and done:</b> lines of a node that had them are missing, or not there"
             f" yet.{_who_decides(numbers)}</p>"
         )
     if held:
@@ -125,13 +125,13 @@ def _verdicts(numbers: Numbers) -> str:
         return text
     if any(numbers[name] for name in _LACKS):
         return (
-            "<p class=warn><b>No loss is known, and the logs do not say all:</b> the jobs that they"
-            " have were delivered and acknowledged, ended before, or are still young. What is"
-            f" missing is below.</p>{text}"
+            "<p class=warn><b>No loss is known, but the logs are incomplete:</b> all jobs in them"
+            " were delivered and acknowledged, ended before that, or are still young. What is"
+            f" missing is listed below.</p>{text}"
         )
     return (
-        "<p class=verdict><b>No job was lost:</b> all that were confirmed were delivered and"
-        f" acknowledged, ended before, or are still young.</p>{text}"
+        "<p class=verdict><b>No job was lost:</b> all confirmed jobs were delivered and"
+        f" acknowledged, ended before that, or are still young.</p>{text}"
     )
 
 
@@ -146,7 +146,7 @@ def _who_decides(numbers: Numbers) -> str:
 
 
 def _judged(numbers: Numbers) -> str:
-    """What the findings are about, and what they are not about."""
+    """What was judged, and what was not."""
     totals, rules = numbers["jobs"], numbers["settings"]
     if not totals["jobs"]:
         return ""
@@ -154,25 +154,23 @@ def _judged(numbers: Numbers) -> str:
     late = f"{patience} s" if patience else f"{rules.get('retries', '?')} times its RETRY"
     with_logs = counted(len(numbers["nodes"]), "node")
     judged = (
-        f"{jobs(totals['jobs'])}, by the logs of {with_logs}: whether each one that was confirmed"
-        f" was delivered, acknowledged (after {late} at the latest), queued again when its RETRY"
-        " was over, and not delivered after its end; and whether each tick of a schedule added its"
-        " job."
+        f"{jobs(totals['jobs'])}, by the logs of {with_logs}: whether each confirmed job was"
+        f" delivered, acknowledged (within {late}), queued again after its RETRY time, and not"
+        " delivered after its end; and whether each tick of a schedule added its job."
     )
     young = totals.get("young", 0)
     are = "is" if young == 1 else "are"
     unjudged = [
-        f"{jobs(young)} that {are} not over and may be done yet: too young when the log ends"
-        f" (by less than {rules.get('settled', '?')} s), delayed, or within the time that"
-        " their RETRY gives them;"
+        f"{jobs(young)} that {are} not over and may still be done: younger than"
+        f" {rules.get('settled', '?')} s at the end of the log, delayed, or within their RETRY"
+        " time;"
         if young
         else "",
         *_silent(numbers),
-        "ADDJOBs that were refused or answered with the id of a job that was there (UNIQUE): they"
-        " leave no line;",
-        "ticks of schedules since all nodes are down: the first one that starts says which were"
-        " missed;",
-        "whether what workers did was right.",
+        "ADDJOBs that were refused, or answered with the id of an existing job (UNIQUE): they leave"
+        " no line in the log;",
+        "ticks of schedules while all nodes are down: the first node to start logs those missed;",
+        "whether workers did the right thing.",
     ]
     items = "".join(f"<li>{text}</li>" for text in unjudged if text)
     return (
@@ -182,19 +180,18 @@ def _judged(numbers: Numbers) -> str:
 
 
 def _silent(numbers: Numbers) -> Iterator[str]:
-    """What is not judged since the logs do not say it."""
+    """What is not judged because the logs lack it."""
     if numbers["missing_nodes"]:
         yield (
-            f"what happened on {len(numbers['missing_nodes'])} of the nodes, whose logs are not"
-            " here;"
+            f"what happened on {counted(len(numbers['missing_nodes']), 'node')} with missing logs;"
         )
     for node in numbers["gone"]:
         yield (
-            f"what happened on node {node_code(numbers, node)}, which was taken out and has no log"
-            " here;"
+            f"what happened on node {node_code(numbers, node)}, which was removed, and whose log is"
+            " missing;"
         )
     if numbers["dropped"] or numbers["missing_segments"] or numbers["damaged"]:
-        yield "what happened where logs lack lines: jobs that were added there are not known;"
+        yield "what happened where lines are missing: jobs that were added there are unknown;"
     if numbers["unknown"]:
         yield f"{number(numbers['unknown'])} events of kinds that this version does not know;"
     for node, one in sorted(numbers["silences"].items()):

@@ -1,1 +1,1 @@
-"""The sink of the data source ``disque``: adds rows as jobs, and saves those that nodes refuse."""
+"""The sink of the data source ``disque``: adds rows as jobs, and saves rows that nodes refuse."""

@@ -1,6 +1,7 @@
 """Adds many jobs to a cluster: pipelined, and through another node when one fails.
 
-A job whose answer was lost is added again: without a key (UNIQUE) it may be there twice then.
+If the reply for a job is lost, the job is added again. Without a key (UNIQUE), it may then exist
+twice.
 """
 
 from collections.abc import Sequence
@@ -12,13 +13,13 @@ import hiredis
 from disque_trio.spark.client import Arg
 from disque_trio.spark.link import RETRIED, Link
 
-# Until the others agree that a node is gone there may be no majority for keys.
+# Until the other nodes agree that a node is gone, there may be no majority for keys.
 NO_MAJORITY = "NOUNIQ"
 PAUSE_MOST = 2.0  # s
 
 
 class Refusal(NamedTuple):
-    """A job that no node took: its place in the list, and the error."""
+    """A job that no node accepted: its index in the list, and the error."""
 
     place: int
     error: str
@@ -28,10 +29,10 @@ class Adder(Link):
     """Adds jobs to a cluster.
 
     Args:
-        retries: how often to try again what was refused for a reason that may pass; in any case it
-            waits for ``failover`` seconds for a majority that knows about keys.
-        link: as for ``Link``; ``pause`` is also that before the first retry, each further one waits
-            twice as long.
+        retries: how often to retry jobs refused for a transient reason. If the reason is that there
+            is no majority for keys, it retries for at least ``failover`` seconds.
+        link: as for ``Link``. ``pause`` is also the pause before the first retry; it doubles for
+            each further one.
     """
 
     def __init__(self, nodes: Sequence[str], *link: Any, retries: int = 5, **more: Any) -> None:
@@ -39,10 +40,10 @@ class Adder(Link):
         self._retries = retries
 
     def add(self, jobs: Sequence[Sequence[Arg]]) -> list[Refusal]:
-        """Send ADDJOBs and return those that were refused, in their order.
+        """Send ADDJOBs and return those that were refused, in order.
 
         Raises:
-            WireError: no node can be reached; which of them were added is not known.
+            WireError: no node can be reached; any of the jobs may have been added.
         """
         refused: list[Refusal] = []
         places = list(range(len(jobs)))
@@ -64,7 +65,7 @@ class Adder(Link):
             if not again:
                 break
             places = again
-            self.turn()  # the next one may have room, or more nodes in reach
+            self.turn()  # the next node may have room, or reach more nodes
             self._sleep(min(self._pause * 2**attempt, PAUSE_MOST))
         return sorted(refused)
 

@@ -1,4 +1,4 @@
-"""The columns of rows that become jobs, and the ADDJOBs that are made of them."""
+"""The columns of rows that become jobs, and the ADDJOBs made from them."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -27,12 +27,12 @@ COLUMNS = (*WORDS, "timeout", "headers", "at", *NUMBERS)
 
 
 class Requests:
-    """Makes ADDJOBs of rows.
+    """Makes ADDJOBs from rows.
 
     Args:
-        timeout: ms that each waits for its copies.
-        defaults: options of ADDJOB for rows that have none of their own; also ``queue``.
-        kept: seconds that the key of a job is taken; 0: as long as the job lives.
+        timeout: ms that each ADDJOB waits for its copies.
+        defaults: options of ADDJOB, and ``queue``, for rows without values of their own.
+        kept: seconds that the key of a job stays taken; 0: as long as the job lives.
     """
 
     def __init__(self, timeout: int, defaults: Mapping[str, Arg], kept: int) -> None:
@@ -42,7 +42,7 @@ class Requests:
         self._kept: tuple[Arg, ...] = ("FOR", kept) if kept else ()
 
     def of(self, rows: pa.RecordBatch, keys: RowKeys | None) -> Iterator[tuple[Arg, ...] | str]:
-        """An ADDJOB for each row, or why there is none. ``keys``: for rows without a key."""
+        """Yield an ADDJOB for each row, or an error. ``keys`` makes keys for rows without one."""
         nothing = [None] * rows.num_rows
         names = [name.lower() for name in rows.schema.names]
         given = {name: _values(name, rows.column(at)) for at, name in enumerate(names)}
@@ -51,7 +51,7 @@ class Requests:
         queues, timeouts, headers, uniques = (
             given.pop(name, nothing) for name in ("queue", "timeout", "headers", "unique")
         )
-        # Those that are the same for all rows come first.
+        # Options that are the same for all rows come first.
         names = sorted({*given, *self._defaults}, key=lambda name: (name in given, name))
         columns = [given.get(name, nothing) for name in names]
         numbers = list(zip(*columns, strict=True)) if names else [()] * rows.num_rows
@@ -78,16 +78,16 @@ class Requests:
             yield ("ADDJOB", queue, body, timeouts[place] or self._timeout, *options)
 
     def without_key(self, request: tuple[Arg, ...], keys: RowKeys) -> tuple[Arg, ...]:
-        """An ADDJOB that ``of`` made, without a key that ``keys`` made; a row keeps its own."""
+        """An ADDJOB from ``of``, without its key if ``keys`` made it."""
         end = len(request) - len(self._kept) - 2
         return request[:end] if keys.made(request[end + 1]) else request
 
 
 def check(schema: StructType, queue: bool) -> None:
-    """Whether the columns are those of jobs. ``queue``: there is an option that names one.
+    """Check that a DataFrame has the columns of jobs. ``queue``: whether the option is set.
 
     Raises:
-        OptionError: they are not.
+        OptionError: it does not.
     """
     names = [name.lower() for name in schema.fieldNames()]
     unknown = [name for name in names if name not in COLUMNS]
@@ -105,7 +105,7 @@ def check(schema: StructType, queue: bool) -> None:
 
 
 def _expected(name: str, kind: DataType) -> str:
-    """What a column has to be, if it is something else."""
+    """The type that a column has to have; empty if it has it."""
     words = (BinaryType, StringType)
     if name in WORDS:
         return "" if isinstance(kind, words) else "type binary or string"
@@ -123,7 +123,7 @@ def _expected(name: str, kind: DataType) -> str:
 
 
 def _values(name: str, column: pa.Array) -> list[Any]:
-    """What is in a column; times as ms since the epoch, not earlier than they say."""
+    """The values of a column; times as ms since the epoch, rounded up."""
     if name != "at":
         return list(column.to_pylist())
     times = column.cast(pa.timestamp("us", column.type.tz)).cast(pa.int64()).to_pylist()

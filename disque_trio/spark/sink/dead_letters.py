@@ -1,5 +1,4 @@
-"""Dead letters: saves rows that no node accepted in Parquet files that can be read and written
-again."""
+"""Dead letters: saves rows that no node accepted in Parquet files, which can be written again."""
 
 import time
 import uuid
@@ -31,10 +30,10 @@ SCHEMA = pa.schema(
 
 
 class DeadLetters:
-    """The dead letters of a task: one file, that appears when the task is done, if it has any.
+    """The dead letters of a task: one file, if there are any, which appears when the task is done.
 
     Args:
-        directory: is made if it is not there.
+        directory: directory for the file; created if necessary.
     """
 
     def __init__(self, directory: Location) -> None:
@@ -47,7 +46,7 @@ class DeadLetters:
     def add(
         self, rows: pa.RecordBatch, places: Sequence[int], errors: Sequence[str], queue: str | None
     ) -> None:
-        """Keep the rows at ``places``. ``queue``: of those that name none."""
+        """Save the rows at the indexes ``places``. ``queue`` is for rows that name none."""
         if self._writer is None:
             self._file = self._open.open_output()
             self._writer = pq.ParquetWriter(self._file, SCHEMA)
@@ -67,7 +66,7 @@ class DeadLetters:
         self._writer.write_batch(pa.RecordBatch.from_arrays(columns, schema=SCHEMA))
 
     def publish(self) -> str:
-        """Let others see it, if there is anything in it; returns its path, or ""."""
+        """Make the file visible, if there is one; returns its path, or ""."""
         if self._writer is None:
             return ""
         self._end()
@@ -76,7 +75,7 @@ class DeadLetters:
         return str(path)
 
     def close(self) -> None:
-        """Remove what is not published."""
+        """Remove the file, unless it is published."""
         if self._writer is not None:
             self._end()
             self._open.delete()

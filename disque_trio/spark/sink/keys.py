@@ -1,5 +1,5 @@
-"""Keys of rows for ADDJOB UNIQUE: the same for the same row of the same write, however often a task
-or a batch is repeated."""
+"""Keys of rows for ADDJOB UNIQUE: a row of a write always has the same key, however often a task or
+a batch is repeated."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -11,15 +11,15 @@ DIGEST = 16  # bytes
 class RowKeys:
     """Makes the keys of a task's rows: ``write/partition/row``.
 
-    A row goes by what is in it, and, if the task has several that are alike, by a number. Its place
-    would not do: where the order differs the second time, a row would find the key of another one
-    taken, and get no job.
+    A row is identified by a digest of its contents, plus a number if the task has several equal
+    rows. Its position would not do: if the order changes on a repeat, a row would get the key of
+    another row, and not be added.
 
-    It remembers 8 bytes of each row, which takes about 80 of memory.
+    Remembers 8 bytes of each row's digest, which takes about 80 bytes of memory.
 
     Args:
-        write: names what may be repeated, as ``query/batch``.
-        partition: of the task.
+        write: name of the write that may be repeated, such as ``query/batch``.
+        partition: partition of the task.
     """
 
     def __init__(self, write: str, partition: int) -> None:
@@ -28,7 +28,7 @@ class RowKeys:
         self._again: Counter[int] = Counter()
 
     def key(self, body: bytes | str, others: Sequence[object]) -> str:
-        """Of a row with this body and, in its other columns, these values."""
+        """The key of a row with this body, and these values in its other columns."""
         text = repr(others).encode() if others else b""
         digest = blake2b(b"%d:%b" % (len(text), text), digest_size=DIGEST)
         digest.update(body if isinstance(body, bytes) else body.encode())
@@ -41,5 +41,5 @@ class RowKeys:
         return f"{self._prefix}{name}/{self._again[short]}"
 
     def made(self, key: object) -> bool:
-        """Whether it is a key that ``key`` has made, instead of a row's own."""
+        """Whether ``key`` made this key; otherwise it came from the row."""
         return isinstance(key, str) and key.startswith(self._prefix)

@@ -1,7 +1,7 @@
-"""The sink of the data source ``disque``: writes rows as jobs, as a batch or as a stream.
+"""The sink of the data source ``disque``: adds rows as jobs, as a batch or a stream.
 
-What a task has added stays, also when the task is repeated or its write fails. Where nodes know
-UNIQUE jobs have keys, so that what is repeated adds nothing twice.
+Jobs added by a task stay, even if the task is repeated or the write fails. If the nodes support
+UNIQUE, jobs have keys, so that a repeat adds nothing twice.
 """
 
 import json
@@ -39,7 +39,7 @@ from disque_trio.spark.sink.columns import NUMBERS, Requests, check
 from disque_trio.spark.sink.dead_letters import DeadLetters
 from disque_trio.spark.sink.keys import RowKeys
 
-KEPT = 3600  # s that keys outlive jobs
+KEPT = 3600  # s; default of uniqueFor
 WRITE_OPTIONS = (
     *(*CONNECTION, "discover", "timeout", "queue", "group", *NUMBERS, "pipeline", "retries"),
     *("retryPause", "failover", "onRefused", "deadLetterPath", "reportPath"),
@@ -47,12 +47,13 @@ WRITE_OPTIONS = (
 )
 TIMEOUT = 5000  # ms that an ADDJOB waits for its copies
 PIPELINE = 500
-# Local properties of Spark's, which tasks know, too.
+# Local properties of Spark that tasks can read.
 QUERY = "sql.streaming.queryId"
 BATCH = "streaming.sql.batchId"
 PIPELINE_BYTES = 4 << 20
 NO_UNIQUE = (
-    "this cluster, or a node of it, does not know UNIQUE of ADDJOB; mode=at-least-once does without"
+    "this cluster, or one of its nodes, does not support ADDJOB UNIQUE; mode=at-least-once does not"
+    " need it"
 )
 
 log = logging.getLogger(__name__)
@@ -63,9 +64,10 @@ class Added(WriterCommitMessage):
     """The result of a task.
 
     Attributes:
-        added: jobs. refused: how many rows, by the code of the error.
-        dead_letters: the file that has them; "" if there is none.
-        once: whether what is repeated adds nothing twice.
+        added: number of jobs added.
+        refused: number of rows refused, by the code of the error.
+        dead_letters: file with the refused rows; "" if there is none.
+        once: whether a repeat of the task would add nothing twice.
     """
 
     added: int = 0
@@ -75,18 +77,18 @@ class Added(WriterCommitMessage):
 
 
 class RefusedRowError(Exception):
-    """A row was refused, and ``onRefused`` is ``fail``."""
+    """A node refused a row, and ``onRefused`` is ``fail``."""
 
 
 class ModeError(Exception):
-    """The nodes cannot do what ``mode`` wants."""
+    """The nodes, or Spark, cannot do what ``mode`` asks for."""
 
 
 class Sink:
-    """The base of the batch and stream writers.
+    """The base class of the batch and stream writers.
 
     Raises:
-        OptionError: an option or a column is not what it should be.
+        OptionError: an option or a column is invalid.
     """
 
     def __init__(self, schema: StructType, options: Mapping[str, str], overwrite: bool) -> None:
@@ -100,7 +102,7 @@ class Sink:
         self._timeout = number(options, "timeout", TIMEOUT, most=MOST_TIME)
         mode = choice(options, "mode", "auto", "exactly-once", "at-least-once")
         self._once = mode != "at-least-once"
-        # Who names a write wants to write it again.
+        # A user who names a write wants to be able to repeat it.
         self._strict = mode == "exactly-once" or "writeId" in options
         defaults: dict[str, Arg] = {
             name: number(options, name, 0, 0) for name in NUMBERS if name in options
@@ -116,7 +118,7 @@ class Sink:
         self._on_refused = choice(options, "onRefused", "fail", "drop", "deadletter")
         letters = options.get("deadLetterPath")
         if (self._on_refused == "deadletter") != bool(letters):
-            raise OptionError("deadLetterPath: goes with onRefused=deadletter, and only with it")
+            raise OptionError("deadLetterPath: set it if, and only if, onRefused=deadletter")
         self._letters = location(letters) if letters else None
         report = options.get("reportPath")
         self._report = location(report) if report else None
@@ -125,14 +127,14 @@ class Sink:
         """Add the rows of a task.
 
         Raises:
-            RefusedRowError: a row is refused, and that is to be an error.
-            ModeError: the nodes do not know UNIQUE, and ``mode`` needs it; nothing was added.
-            WireError: no node can be reached for ``failover`` seconds.
+            RefusedRowError: a node refused a row, and ``onRefused`` is ``fail``.
+            ModeError: the nodes do not support UNIQUE, and ``mode`` needs it; nothing was added.
+            WireError: no node could be reached for ``failover`` seconds.
         """
         result = Added()
         context = TaskContext.get()
         partition = context.partitionId() if context else 0
-        # Tasks begin with different nodes, of those that are named and of those that there are.
+        # Tasks begin with different nodes: of those in ``nodes``, and of all in the cluster.
         first = partition % len(self._nodes)
         keys = self._keys(context, partition)
         result.once = keys is not None
@@ -159,7 +161,7 @@ class Sink:
         return result
 
     def done(self, messages: Sequence[WriterCommitMessage | None], batch: int | None) -> None:
-        """Say what a write came to."""
+        """Log and report the result of a write."""
         results = [message for message in messages if isinstance(message, Added)]
         refused: Counter[str] = Counter()
         for result in results:
@@ -179,16 +181,18 @@ class Sink:
             note(self._report, [json.dumps(line).encode()])
 
     def _named(self, name: str | None) -> str:
-        """What keys begin with. The driver makes the writer, so all tasks know the same name.
+        """The prefix of keys. The driver makes the writer, so all tasks have the same prefix.
 
         Args:
-            name: what ``writeId`` says.
+            name: the option ``writeId``.
 
         Raises:
-            OptionError: it has no meaning here.
+            OptionError: the option has no meaning here.
         """
         if name is not None and not (name and self._once):
-            raise OptionError("writeId: expected a name, and no mode=at-least-once")
+            raise OptionError(
+                "writeId: expected a name; cannot be combined with mode=at-least-once"
+            )
         return name or str(uuid.uuid4())
 
     def _keys(self, context: TaskContext | None, partition: int) -> RowKeys | None:
@@ -196,11 +200,11 @@ class Sink:
             return None
         written = self._written(context)
         if written is None and self._strict:
-            raise ModeError("mode: Spark does not tell tasks of what query and batch they are")
+            raise ModeError("mode: Spark does not tell tasks which query and batch they belong to")
         return None if written is None else RowKeys(written, partition)
 
     def _written(self, context: TaskContext | None) -> str | None:
-        """What a task writes, which is called the same when it is repeated; None: not known."""
+        """The name of the write, which stays the same if it is repeated; None: unknown."""
         return self._write_id
 
     def _add(
@@ -212,7 +216,7 @@ class Sink:
         letters: DeadLetters | None,
     ) -> None:
         requests: list[tuple[Arg, ...]] = []
-        places: list[int] = []  # of the requests in rows
+        places: list[int] = []  # indexes of their rows
         size = 0
         for place, request in enumerate(self._requests.of(rows, keys)):
             if isinstance(request, str):
@@ -241,13 +245,13 @@ class Sink:
         refused = adder.add(requests)
         if keys is not None and any(_no_unique(refusal) for refusal in refused):
             if self._strict:
-                raise ModeError(f"mode: exactly-once is not to be had: {NO_UNIQUE}")
+                raise ModeError(f"mode: exactly-once is not possible: {NO_UNIQUE}")
             result.once = False
             refused = self._add_without_keys(adder, requests, keys, refused)
         result.added += len(requests) - len(refused)
         found = [Refusal(places[place], error) for place, error in refused]
         self._refuse(rows, found, result, letters)
-        adder.turn()  # however few tasks there are, all nodes get as many
+        adder.turn()  # so that all nodes get the same share, however few tasks there are
 
     def _add_without_keys(
         self,
@@ -256,7 +260,8 @@ class Sink:
         keys: RowKeys,
         refused: Sequence[Refusal],
     ) -> list[Refusal]:
-        """Add those that were refused for their keys, and return what is refused now."""
+        """Add jobs that were refused for their keys again, without keys. Returns what is still
+        refused."""
         places = [refusal.place for refusal in refused if _no_unique(refusal)]
         again = adder.add([self._requests.without_key(requests[place], keys) for place in places])
         others = [refusal for refusal in refused if not _no_unique(refusal)]
@@ -273,7 +278,7 @@ class Sink:
             return
         if self._on_refused == "fail":
             raise RefusedRowError(
-                f"{len(refused)} rows were refused, the first: {refused[0].error}"
+                f"{len(refused)} rows were refused, the first with: {refused[0].error}"
             )
         result.refused.update(code_of(refusal.error) for refusal in refused)
         if letters is not None:
@@ -281,7 +286,7 @@ class Sink:
 
 
 class BatchWriter(Sink, DataSourceArrowWriter):
-    """Writes a frame."""
+    """Writes a batch DataFrame."""
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         """Called by Spark when all tasks are done."""
@@ -289,7 +294,7 @@ class BatchWriter(Sink, DataSourceArrowWriter):
 
 
 class StreamWriter(Sink, DataSourceStreamArrowWriter):
-    """Writes a stream."""
+    """Writes a streaming DataFrame."""
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
         """Called by Spark when all tasks of a batch are done."""
@@ -297,11 +302,11 @@ class StreamWriter(Sink, DataSourceStreamArrowWriter):
 
     def _named(self, name: str | None) -> str:
         if name is not None:
-            raise OptionError("writeId: a stream goes by the id of its query and the batch")
+            raise OptionError("writeId: for batch writes only; a stream uses its query's id")
         return ""
 
     def _written(self, context: TaskContext | None) -> str | None:
-        """The query's id, which is that of its checkpoint, and the batch."""
+        """The query's id, which its checkpoint keeps, and the number of the batch."""
         query, batch = [
             context.getLocalProperty(name) if context else None for name in (QUERY, BATCH)
         ]
@@ -309,5 +314,5 @@ class StreamWriter(Sink, DataSourceStreamArrowWriter):
 
 
 def _no_unique(refusal: Refusal) -> bool:
-    """Whether the node does not know UNIQUE: it refuses all that has a key then."""
+    """Whether the node does not support UNIQUE, and so refuses all jobs with a key."""
     return code_of(refusal.error) == "NOEXT" or refusal.error.lower() == "err syntax error"

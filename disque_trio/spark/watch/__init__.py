@@ -1,1 +1,1 @@
-"""The live audit: looks at growing logs again and again, and tells what is new."""
+"""The live audit: looks at growing logs at intervals, and reports what is new."""

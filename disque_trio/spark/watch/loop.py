@@ -1,4 +1,4 @@
-"""Looks at growing logs again and again: an audit each time, what is new in it told, a page."""
+"""Looks at growing logs at intervals: audits them, reports what is new, and writes a page."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -18,7 +18,7 @@ from disque_trio.spark.audit.run import Result, audit
 from disque_trio.spark.audit.store import BusyError, Store
 from disque_trio.spark.audit.unread import AuditError, NoLogError
 from disque_trio.spark.classic import Py4JError, is_gone
-from disque_trio.spark.failures import text_of, told
+from disque_trio.spark.failures import one_line, text_of
 from disque_trio.spark.files import Location, Place, location, settings_of
 from disque_trio.spark.parquet import rows_of
 from disque_trio.spark.report import make_report, write_report
@@ -37,35 +37,39 @@ from disque_trio.spark.watch.receivers import Receiver, ReceiverError
 from disque_trio.spark.watch.state import State, alone
 
 EVERY = 15.0  # s
-TELL_SECONDS = 60.0  # of a look, for one receiver; what is left it gets after the next one
-_FIGURES = 24 * 60 * MINUTE  # so old may minutes be that are told when a watch begins
+TELL_SECONDS = 60.0  # s per look for one receiver; it gets the rest after the next look
+_FIGURES = 24 * 60 * MINUTE  # how far back a new receiver gets figures of queues
 
 
 class Observer:
-    """Hears how a watch is. This one does nothing with it."""
+    """Hears about the progress of a watch. This base class ignores it."""
 
     def looked(self, result: Result, began: float) -> None:
-        """A look is over: what was written before it ``began`` (s since 1970) was read, and told to
-        those who could be told."""
+        """A look is done: everything written before it ``began`` (seconds since 1970) was read, and
+        reported to the receivers that could be reached."""
 
     def failed(self, error: str, seconds: float) -> None:
-        """A look was not possible; the next one is after so many seconds."""
+        """A look failed; the next one is in ``seconds``."""
 
     def told(self, receiver: str, problem: str | None, left: int) -> None:
-        """A receiver has got a notice, unless there was a problem; so many rows are left."""
+        """A notice was sent to a receiver. ``problem``: why it failed; ``left``: rows to send."""
 
 
 @dataclass
 class Watch:
-    """The settings of a watch.
+    """A watch: its settings, and the loop.
 
     Attributes:
-        paths: of the logs. output: directory of the tables, those of an audit.
-        receivers: who is told.
-        rules: of the findings. kinds: that are told.
-        page: where the report goes after each look; None: nowhere.
-        every: s from one look to the next.
+        paths: paths of the logs.
+        output: directory for the tables of the audit.
+        receivers: receivers of notices.
+        rules: thresholds of the findings.
+        kinds: kinds of findings to report.
+        page: where to write the report after each look; None: nowhere.
+        every: seconds from one look to the next.
         gone, keep_days: see ``audit``.
+        observer: hears about the progress.
+        clock: returns seconds since 1970.
     """
 
     paths: Sequence[str]
@@ -95,16 +99,17 @@ class Watch:
         looks: int | None = None,
         restarts: Restarts | None = None,
     ) -> None:
-        """Look until the end. What fails and may pass is tried again.
+        """Look until told to stop. Looks that fail are repeated, if that may help.
 
         Args:
-            tell: is told in a line what went wrong.
-            stop: whether to end; the look that it is at is finished first.
-            progress: is told what is being done.
-            looks: how many; None: without end.
+            tell: called with a line about each problem.
+            stop: whether to end; the current look is finished first.
+            progress: called with what is being done.
+            looks: number of looks; None: no limit.
+            restarts: decides about repeats.
 
         Raises:
-            AuditError, StoreError: the logs or the tables are not what they should be.
+            AuditError, StoreError: the logs or the tables are invalid.
             PySparkException, Py4JError: Spark failed, and trying again does not help.
         """
         restarts = restarts or Restarts()
@@ -120,7 +125,7 @@ class Watch:
                     pause = self.every
                     self._failed(str(nothing), pause, tell)
                 except (PySparkException, Py4JError, AuditError, OSError) as failure:
-                    line = told(failure)
+                    line = one_line(failure)
                     again = None if is_gone(spark) else restarts.pause(text_of(failure), line)
                     if again is None:
                         raise
@@ -130,7 +135,7 @@ class Watch:
                     wait(pause, stop)
 
     def _failed(self, line: str, pause: float, tell: Callable[[str], None]) -> None:
-        tell(f"{line}: looks again in {pause:.0f} s")
+        tell(f"{line}; looking again in {pause:.0f} s")
         self.observer.failed(line, pause)
 
     def look(
@@ -139,7 +144,7 @@ class Watch:
         tell: Callable[[str], None],
         progress: Callable[[str], None] = lambda text: None,
     ) -> Result:
-        """Bring the tables up to date, and tell what is new in them."""
+        """Update the tables, and report what is new in them."""
         began, now = self.clock(), monotonic()
         settings = settings_of(spark)
         output = location(self.output, settings)
@@ -165,14 +170,14 @@ class Watch:
         return result
 
     def _present(self, settings: Mapping[str, str], tell: Callable[[str], None]) -> list[str]:
-        """The paths at which there is something: a node may be away, or begin later."""
+        """The paths that exist: a node may be away, or start later."""
         present = [path for path in self.paths if location(path, settings).glob()]
         absent = {*self.paths} - {*present}
         for path in self.paths:
             if path in absent and path not in self._absent:
-                tell(f"no event log at {path}: waits for it")
+                tell(f"no event log at {path}; waiting for it")
             elif path in self._absent and path not in absent:
-                tell(f"there is something at {path} now")
+                tell(f"{path} exists now")
         self._absent = absent
         if not present:
             raise NoLogError(f"no event log at {', '.join(self.paths)}")
@@ -186,7 +191,7 @@ class Watch:
         tell: Callable[[str], None],
         progress: Callable[[str], None],
     ) -> None:
-        """Write the page, if it is not that of this version."""
+        """Write the page, unless it already shows this version of the audit."""
         version = store.manifest.version
         if version == self._shown and page.exists():
             return
@@ -195,13 +200,14 @@ class Watch:
             write_report(numbers, page, None)
             self._shown = version
         except OSError as problem:
-            tell(f"{problem}: writes the page after the next look")
+            tell(f"{problem}; will write the page after the next look")
 
     def _tell(self, result: Result, store: Store, end: int, tell: Callable[[str], None]) -> None:
-        """Tell each receiver what is new to it. Who cannot be told is told after the next look.
+        """Report to each receiver what is new to it. A receiver that cannot be reached gets it
+        after the next look.
 
         Args:
-            end: up to when it is known what happened, ms.
+            end: time up to which it is known what happened, ms.
         """
         if self._state is None:
             self._state = State(store.directory)
@@ -224,7 +230,7 @@ class Watch:
         )
         for receiver in self.receivers:
             self._tell_one(receiver, News(state.told[receiver.key], view), tell)
-            with suppress(OSError):  # a full disk keeps nobody from being told
+            with suppress(OSError):  # even if the disk is full, go on with the next receiver
                 state.save()
         state.save()
 
@@ -237,13 +243,14 @@ class Watch:
                 news.was_told(notice)
             except ReceiverError as failure:
                 problem = str(failure)
-                tell(f"{problem}: tells again after the next look")
+                tell(f"{problem}; will try again after the next look")
             self.observer.told(receiver.name, problem, news.left)
             if problem is not None or monotonic() > until:
                 return
 
     def _found(self, files: Sequence[Location]) -> Iterable[Findings]:
-        """Those that are told. Files never change, so each is read once."""
+        """The findings in ``files`` of the kinds to report. Files never change, so each is read
+        only once."""
         known = self._findings
         self._findings = {
             file: known[file] if file in known else findings_in(file, self.kinds) for file in files
@@ -259,7 +266,7 @@ def _minutes(store: Store, since: int) -> Iterator[Row]:
 
 
 def findings_in(file: Location, kinds: Sequence[str]) -> Findings:
-    """The findings of some kinds in a file."""
+    """The findings of ``kinds`` in a file."""
     table = pa.Table.from_batches(rows_of(file, FINDING_SCHEMA), FINDING_SCHEMA)
     chosen = table.filter(pc.is_in(table.column("kind"), pa.array(kinds)))
     return Findings(_in_ms(chosen, "time"))
@@ -275,6 +282,6 @@ def minutes_in(file: Location, since: int) -> list[Row]:
 
 
 def _in_ms(table: pa.Table, time: str) -> pa.Table:
-    """The table with its times in ms."""
+    """The table with the column ``time`` in ms."""
     place = table.schema.get_field_index(time)
     return table.set_column(place, time, pc.divide(table.column(time).cast(pa.int64()), 1000))

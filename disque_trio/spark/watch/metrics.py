@@ -1,4 +1,4 @@
-"""How a watch is, for Prometheus. Needs the extra ``metrics``."""
+"""Prometheus metrics of a watch. Needs the extra ``metrics``."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -18,8 +18,8 @@ class WatchMetrics(Observer):
     """The metrics of a watch.
 
     Args:
-        registry: where they are registered.
-        now: seconds since the epoch.
+        registry: where the metrics are registered.
+        now: returns seconds since the epoch.
     """
 
     def __init__(self, registry: CollectorRegistry, now: Callable[[], float] = time) -> None:
@@ -33,23 +33,30 @@ class WatchMetrics(Observer):
 
         self._looks = Histogram(
             "disque_watch_look_seconds",
-            "How long looks took.",
+            "Duration of looks.",
             buckets=_BUCKETS,
             registry=registry,
         )
-        self._failures = counter("failures", "Looks that were not possible.")
-        self._events = counter("events", "Events that were read.")
+        self._failures = counter("failures", "Looks that failed.")
+        self._events = counter("events", "Events read.")
         self._until = gauge(
-            "read_until_timestamp_seconds", "When the last look began: what was written by then."
+            "read_until_timestamp_seconds",
+            "Unix time at which the last look began; everything before it has been read.",
         )
         self._until.set(now())
-        self._last = gauge("last_event_timestamp_seconds", "When the last event happened.")
-        self._findings = gauge("findings", "Findings that stand.", ("kind",))
-        self._serious = gauge("serious_findings", "Those of jobs that are lost or undone.")
-        self._missing = gauge("missing_logs", "Nodes and segments that are named, not here.")
-        self._notices = counter("notices", "Notices that a receiver got.", _RECEIVER)
-        self._refused = counter("notices_failed", "Notices that it did not get.", _RECEIVER)
-        self._untold = gauge("untold_rows", "Rows that it has not got yet.", _RECEIVER)
+        self._last = gauge("last_event_timestamp_seconds", "Unix time of the last event.")
+        self._findings = gauge("findings", "Current findings, by kind.", ("kind",))
+        self._serious = gauge(
+            "serious_findings", "Current findings about jobs that were lost or not done."
+        )
+        self._missing = gauge("missing_logs", "Nodes and segments whose logs are missing.")
+        self._notices = counter("notices", "Notices delivered to the receiver.", _RECEIVER)
+        self._refused = counter(
+            "notices_failed", "Notices that could not be delivered to the receiver.", _RECEIVER
+        )
+        self._untold = gauge(
+            "untold_rows", "Findings and figures not yet delivered to the receiver.", _RECEIVER
+        )
 
     def looked(self, result: Result, began: float) -> None:
         """See ``Observer``."""
@@ -75,11 +82,11 @@ class WatchMetrics(Observer):
 
 @contextmanager
 def serving(host: str, port: int) -> Iterator[WatchMetrics]:
-    """A block in which the metrics of a watch are served: ``/metrics``, as Prometheus' text or
+    """Serve the metrics of a watch at ``/metrics`` during the block, as Prometheus text or
     OpenMetrics.
 
     Raises:
-        OSError: it cannot listen there.
+        OSError: it cannot listen at this address.
     """
     registry = CollectorRegistry()
     metrics = WatchMetrics(registry)

@@ -1,5 +1,6 @@
-"""What is new in an audit since it was told last: findings, logs that are missing, and figures of
-queues. It knows tables, no files and no receivers.
+"""What is new in an audit since the last notice: findings, missing logs, and figures of queues.
+
+Works on tables; knows neither files nor receivers.
 """
 
 import hashlib
@@ -14,23 +15,24 @@ import pyarrow.compute as pc
 
 from disque_trio.spark.audit.rules import LOG_MISSING
 
-Row = dict[str, Any]  # of a table; times in ms
-
+Row = dict[str, Any]  # row of a table; times in ms
 MINUTE = 60_000  # ms
-MOST_ROWS = 1000  # of a kind in a notice
-MOST_TOLD = 100_000  # findings that are remembered; others count only
-NODE, SEGMENT = "node", "segment"  # why a finding is LOG_MISSING
+MOST_ROWS = 1000  # rows of a kind in a notice
+MOST_TOLD = 100_000  # findings reported and remembered; further ones are only counted
+NODE, SEGMENT = "node", "segment"  # reasons of LOG_MISSING
 _SHORT = ("kind", "reason", "job", "queue")
 
 
 class Findings:
-    """The findings in a table, which may be many: rows are made when they are asked for.
+    """The findings in a table. There may be many, so rows are made on demand.
 
     Args:
-        table: with the columns of ``findings``, time in ms.
+        table: has the columns of ``findings``, time in ms.
 
     Attributes:
-        keys: of the rows, see ``key_of``. kinds, times: of these; a time that is not known is 0.
+        keys: keys of the rows, see ``key_of``.
+        kinds: kinds of the rows.
+        times: times of the rows; 0 if unknown.
     """
 
     def __init__(self, table: pa.Table) -> None:
@@ -42,7 +44,7 @@ class Findings:
         self.times: list[int] = pc.fill_null(table.column("time"), 0).to_pylist()
 
     def row(self, place: int) -> Row:
-        """The finding at this place."""
+        """The finding at an index."""
         rows: list[Row] = self._table.slice(place, 1).to_pylist()
         return rows[0]
 
@@ -50,15 +52,15 @@ class Findings:
 def key_of(
     kind: str, reason: str | None, job: str | None, nodes: Collection[str] | None = ()
 ) -> str:
-    """What makes a finding the same in the next audit: not its time, nor the words about it."""
+    """The identity of a finding across audits, which does not depend on its time or detail."""
     what = [kind, reason, job, [] if job is not None else sorted(nodes or ())]
     return hashlib.blake2b(json.dumps(what).encode(), digest_size=10).hexdigest()
 
 
 def missing_logs(nodes: Iterable[str], segments: Mapping[str, int]) -> list[Row]:
-    """Logs that are named in others and are not here, as findings: of nodes, and segments with how
-    many of their lines are missing (-1: nobody says)."""
-    text = "node {} is named in the logs and has no log here"
+    """Missing logs as findings: of nodes, and of segments with the number of missing lines (-1:
+    unknown)."""
+    text = "node {} appears in the logs, but its own log is missing"
     rows = [_missing(NODE, [node], text.format(node)) for node in nodes]
     for name, lines in sorted(segments.items()):
         what = f"{lines} lines of segment {name} are" if lines >= 0 else f"segment {name} is"
@@ -72,14 +74,16 @@ def _missing(reason: str, names: list[str], detail: str) -> Row:
 
 
 class Standing:
-    """All findings that are to be told and stand now.
+    """All current findings that are to be reported.
 
     Args:
-        tables: of findings. missing: see ``missing_logs``.
-        kinds: that are told, LOG_MISSING apart.
+        tables: tables of findings.
+        kinds: kinds to report, besides LOG_MISSING.
+        missing: see ``missing_logs``.
 
     Attributes:
-        kinds: likewise. counts: how many findings there are of each.
+        kinds: kinds to report.
+        counts: number of findings of each kind.
     """
 
     def __init__(
@@ -102,14 +106,14 @@ class Standing:
         return key in self._places or key in self._missing
 
     def row(self, key: str) -> Row:
-        """A finding."""
+        """The finding with this key."""
         if key in self._missing:
             return self._missing[key]
         table, place = self._places[key]
         return table.row(place)
 
     def besides(self, known: Collection[str]) -> list[str]:
-        """The keys of those that are not known: missing logs, and then the oldest first."""
+        """The keys of findings that are not in ``known``: missing logs, then the oldest first."""
         new = [key for key in self._places if key not in known]
         times = {key: table.times[place] for key in new for table, place in [self._places[key]]}
         new.sort(key=times.__getitem__)
@@ -121,9 +125,9 @@ class Told:
     """What a receiver knows.
 
     Attributes:
-        findings: those that stand, by their keys, in short.
-        until: the figures of all minutes before this one were told, ms.
-        notices: that it got.
+        findings: current findings it was told about, by key, abridged.
+        until: it has the figures of all minutes before this time, ms.
+        notices: number of notices it got.
     """
 
     findings: dict[str, Row] = field(default_factory=dict)
@@ -131,30 +135,31 @@ class Told:
     notices: int = 0
 
     def as_json(self) -> list[object]:
-        """As it is kept between two runs."""
+        """The form in which it is stored between runs."""
         return [self.findings, self.until, self.notices]
 
     @classmethod
     def of(cls, kept: object) -> Self:
-        """What was kept. Raises ValueError: it is not that."""
+        """Parse what ``as_json`` returned. Raises ValueError if it is something else."""
         match kept:
             case [dict(findings), int(until), int(notices)]:
                 return cls(findings, until, notices)
-        raise ValueError("not what a watch keeps")
+        raise ValueError("not the state of a watch")
 
 
 @dataclass(frozen=True)
 class Notice:
-    """What a receiver is told at once.
+    """A message to a receiver.
 
     Attributes:
-        number: of the notices of this receiver, from 1 on.
-        time: of the last event that was looked at, ms.
-        found: findings that are new. gone: findings that were told and do not stand any more, in
-            short: their time was too early, or a log said later what had happened.
-        queues: rows of ``queue_minutes``, of minutes that are over.
-        more: of each of these how many rows the next notices will have.
-        standing: how many findings there are now, by kind.
+        number: counts the notices of this receiver, from 1.
+        time: time of the last event seen, ms.
+        found: new findings.
+        gone: findings reported before that are no longer true, abridged: they were premature, or a
+            log has since shown what happened.
+        queues: rows of ``queue_minutes``, for completed minutes.
+        more: number of rows of each of these lists that the next notices will have.
+        standing: number of current findings, by kind.
         missing_nodes, missing_segments: as in the result of an audit.
     """
 
@@ -169,7 +174,8 @@ class Notice:
     missing_segments: Sequence[str] = ()
 
     def document(self) -> Row:
-        """As JSON has it. ``id`` is that of its contents: who gets it twice can tell."""
+        """The notice for JSON. ``id`` is a digest of its contents, so that a receiver can recognize
+        a repeat."""
         contents: Row = {
             "number": self.number,
             "time": self.time,
@@ -189,9 +195,10 @@ class View(NamedTuple):
     """What a look has seen.
 
     Attributes:
-        time: of the last event, ms.
-        over: the minutes before this one are over, ms.
-        standing: the findings. minutes: rows of ``queue_minutes``.
+        time: time of the last event, ms.
+        over: minutes before this time are complete, ms.
+        standing: the current findings.
+        minutes: rows of ``queue_minutes``.
         missing_nodes, missing_segments: as in the result of an audit.
     """
 
@@ -204,17 +211,18 @@ class View(NamedTuple):
 
 
 class News:
-    """What is new to one receiver, in notices of at most MOST_ROWS of each list.
+    """What is new to one receiver, in notices with at most MOST_ROWS of each list.
 
     Args:
-        told: what it knows; is kept up to date.
+        told: what the receiver knows; updated by ``was_told``.
+        view: what the last look has seen.
     """
 
     def __init__(self, told: Told, view: View) -> None:
         standing, known = view.standing, told.findings
         self._told = told
         self._view = view
-        # What it was told when other kinds were told stays until these are again.
+        # Findings of kinds that are not reported any more stay until they are again.
         self._gone = [
             key
             for key, short in known.items()
@@ -228,11 +236,11 @@ class News:
 
     @property
     def left(self) -> int:
-        """How many rows are still to be told."""
+        """How many rows are still to be reported."""
         return len(self._found) + len(self._gone) + len(self._figures)
 
     def notice(self) -> Notice | None:
-        """The next one; None: there is nothing to tell."""
+        """The next notice; None: there is nothing to report."""
         view, told = self._view, self._told
         if not self.left:
             told.until = self._over
@@ -255,7 +263,7 @@ class News:
         )
 
     def was_told(self, notice: Notice) -> None:
-        """The receiver has got the last notice."""
+        """The receiver has got ``notice``, the last one from ``notice()``."""
         told = self._told
         for key, row in zip(self._found, notice.found, strict=False):
             told.findings[key] = _short(row)
@@ -264,13 +272,13 @@ class News:
         del self._found[: len(notice.found)]
         del self._gone[: len(notice.gone)]
         del self._figures[: len(notice.queues)]
-        # Of a minute that is cut all is told again if the next notice does not arrive.
+        # If the next notice is lost, a minute that was split is reported again as a whole.
         told.until = self._figures[0]["minute"] if self._figures else self._over
         told.notices += 1
 
 
 def _short(row: Row) -> Row:
-    """What is kept of a finding; where there is no job, also the nodes or logs that it is about."""
+    """The parts of a finding to remember; without a job, also the nodes or logs it is about."""
     names = _SHORT if row["job"] is not None else (*_SHORT, "nodes")
     return {name: row[name] for name in names}
 

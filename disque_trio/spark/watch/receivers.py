@@ -1,4 +1,4 @@
-"""Who is told what a watch has found: a webhook, a queue, whoever reads the output."""
+"""Receivers of a watch's notices: a webhook, a queue, the standard output."""
 
 import hashlib
 import json
@@ -16,46 +16,47 @@ from disque_trio.spark.client import WireError
 from disque_trio.spark.sink.adder import Adder
 from disque_trio.spark.watch.notices import Notice, Row
 
-WEBHOOK_SECONDS = 10.0  # for a whole notice
-QUEUE_SECONDS = 10.0  # for a connection, and for a reply
-_NEEDED = 5000  # ms an ADDJOB waits for its copies
+WEBHOOK_SECONDS = 10.0  # limit for a whole notice
+QUEUE_SECONDS = 10.0  # limit for a connection, and for a reply
+_NEEDED = 5000  # ms that ADDJOB waits for its copies
 
 
 class ReceiverError(Exception):
-    """A notice could not be delivered; the text says to whom and why."""
+    """A notice could not be delivered; the text says to whom, and why."""
 
 
 class Receiver(Protocol):
-    """Who is told.
+    """A receiver of notices.
 
     Attributes:
-        name: what it is, for people. key: by which it is known in the next run what it was told.
+        name: what it is, for people.
+        key: identifies it in the next run, to know what it was told.
     """
 
     name: str
     key: str
 
     def tell(self, notice: Notice) -> None:
-        """Raises ReceiverError: it has not got it, or it is not known whether it has."""
+        """Deliver a notice. Raises ReceiverError if it did not arrive, or may not have arrived."""
 
 
 class _NoRedirects(urllib.request.HTTPRedirectHandler):
-    """A redirected POST would arrive as a GET, without the notice."""
+    """Refuses redirects: a redirected POST would arrive as a GET, without the notice."""
 
     def redirect_request(self, *_: object) -> None:
         return None
 
 
 class Webhook:
-    """An address of the web that gets each notice as a POST with JSON.
+    """A URL that gets each notice as a POST with JSON.
 
     Args:
         url: http or https.
-        headers: beside the type of the contents, as ``Authorization``.
-        seconds: within which it has to answer.
+        headers: headers in addition to ``Content-Type``, such as ``Authorization``.
+        seconds: time limit for an answer.
 
     Raises:
-        ValueError: it is no such address.
+        ValueError: it is not such a URL.
     """
 
     name = "webhook"
@@ -74,10 +75,10 @@ class Webhook:
     def tell(self, notice: Notice) -> None:
         """See ``Receiver``."""
         if self._posting is not None and self._posting.is_alive():
-            raise ReceiverError("webhook: it has not answered the last notice yet")
+            raise ReceiverError("webhook: has not answered the last notice yet")
         data = json.dumps(notice.document()).encode()
         outcome: list[str | None] = []
-        # In a thread: timeouts of a connection begin again with each byte that comes.
+        # In a thread, because the timeout of a connection starts again with each byte received.
         self._posting = threading.Thread(
             target=lambda: outcome.append(self._post(data)), daemon=True
         )
@@ -88,7 +89,7 @@ class Webhook:
             raise ReceiverError(f"webhook: {problem}")
 
     def _post(self, data: bytes) -> str | None:
-        """Returns what went wrong, if something did."""
+        """Post data. Returns what went wrong, or None."""
         request = urllib.request.Request(self._url, data, self._headers, method="POST")
         try:
             with self._opener.open(request, timeout=self._seconds):
@@ -101,8 +102,8 @@ class Webhook:
 
 
 def _check(url: str) -> None:
-    """Raises ValueError: it is no address that can be posted to."""
-    wrong = f"webhook: {url!r} is no http or https address"
+    """Raise ValueError if it is not a URL that can be posted to."""
+    wrong = f"webhook: {url!r} is not an http or https URL"
     if not url.startswith(("http://", "https://")) or not (url.isascii() and url.isprintable()):
         raise ValueError(wrong)
     try:
@@ -117,10 +118,12 @@ def _check(url: str) -> None:
 
 
 class QueueOfNotices:
-    """A queue of Disque that gets each notice as a job.
+    """A Disque queue that gets each notice as a job.
 
     Args:
-        nodes: ``host:port`` each.
+        queue: name of the queue.
+        nodes: addresses ``host:port``.
+        login: how to log in.
     """
 
     name = "queue"
@@ -134,7 +137,7 @@ class QueueOfNotices:
     def tell(self, notice: Notice) -> None:
         """See ``Receiver``."""
         body = json.dumps(notice.document())
-        # The next look tries again.
+        # No retries here: the next look tries again.
         adder = Adder(self._nodes, self._login, timeout=QUEUE_SECONDS, retries=0, failover=0)
         try:
             refused = adder.add([["ADDJOB", self._queue, body, _NEEDED]])
@@ -147,10 +150,11 @@ class QueueOfNotices:
 
 
 class Lines:
-    """A file that gets a line for each finding that is new or gone.
+    """A text file that gets a line for each finding that is new or gone.
 
     Args:
-        before: is called before lines are written, to clear what else is shown there.
+        file: the file.
+        before: called before lines are written, to clear a progress line.
     """
 
     name = key = "lines"
@@ -187,4 +191,4 @@ def _time(ms: int) -> str:
     try:
         return f"{datetime.fromtimestamp(ms / 1000, UTC):%Y-%m-%d %H:%M:%S}"
     except (ValueError, OverflowError, OSError):
-        return f"{ms} ms"  # a clock was far off
+        return f"{ms} ms"  # a node's clock was far off

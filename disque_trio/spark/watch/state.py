@@ -1,4 +1,4 @@
-"""What a watch keeps between two runs: what each receiver was told."""
+"""The state that a watch stores between runs: what each receiver was told."""
 
 import fcntl
 import json
@@ -15,13 +15,13 @@ _LOCK = ".watch.lock"
 
 
 class State:
-    """What the receivers of the watch of a directory know, by their keys.
+    """What the receivers of a watch know, by their keys.
 
     Args:
         output: directory of the tables.
 
     Raises:
-        StoreError: the file is not that of a watch.
+        StoreError: the file is not the state of a watch.
     """
 
     def __init__(self, output: Location) -> None:
@@ -37,7 +37,7 @@ class State:
             raise StoreError(f"{self._file}: {problem}") from None
 
     def save(self) -> None:
-        """Write it, if it is different."""
+        """Write the state, if it has changed."""
         state = {key: told.as_json() for key, told in self.told.items()}
         text = json.dumps(state, separators=(",", ":")).encode()
         if text != self._kept:
@@ -47,10 +47,10 @@ class State:
 
 @contextmanager
 def alone(output: Location) -> Iterator[None]:
-    """A block in which no other watch on this machine looks for the same directory.
+    """Make sure, during the block, that no other watch on this machine uses the directory.
 
     Raises:
-        StoreError: one does.
+        StoreError: another one does.
     """
     if output.local is None:
         yield

@@ -1,4 +1,4 @@
-"""Redises for the tests of bananaq, a store in one, and processes of bananaq."""
+"""Redis servers for the tests of bananaq, a store in one, and bananaq processes."""
 
 import itertools
 from collections.abc import AsyncIterator, Iterator
@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.banana_fixtures import *  # noqa: F403
-from tests.support.redis_drive import RedisServer, running
+from tests.support.redis_drive import RedisServer, moved
 from tests.support.store_semantics import Drive
 
 _number = itertools.count(1)
@@ -15,7 +15,7 @@ _number = itertools.count(1)
 
 @pytest.fixture(scope="session")
 def banana_redis(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RedisServer]:
-    """A Redis that all tests share, so nobody stops it; each test has a prefix of its own."""
+    """A Redis that all tests share, so no test stops it. Each test has its own prefix."""
     server = RedisServer(tmp_path_factory.mktemp("banana-redis"))
     server.start()
     yield server
@@ -24,13 +24,13 @@ def banana_redis(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RedisServ
 
 @pytest.fixture
 def prefix() -> str:
-    """For the keys of this test."""
+    """The key prefix of this test."""
     return f"test{next(_number)}"
 
 
 @pytest.fixture
 def own_redis(tmp_path: Path) -> Iterator[RedisServer]:
-    """A Redis of the test's own, to stop and to start again. It keeps its data (AOF)."""
+    """A Redis for one test, which may stop and restart it. It keeps its data (AOF)."""
     server = RedisServer(tmp_path, "--appendonly", "yes", "--appendfsync", "always")
     server.start()
     yield server
@@ -38,7 +38,9 @@ def own_redis(tmp_path: Path) -> Iterator[RedisServer]:
 
 
 @pytest.fixture
-async def store(banana_redis: RedisServer, prefix: str) -> AsyncIterator[Drive]:
-    """An empty store in a Redis."""
-    async with running(banana_redis.port, prefix=prefix, pool_size=2) as drive:
+async def store(
+    banana_redis: RedisServer, prefix: str, monkeypatch: pytest.MonkeyPatch
+) -> AsyncIterator[Drive]:
+    """An empty store in a Redis, whose clock the test moves."""
+    async with moved(banana_redis.port, prefix, monkeypatch) as drive:
         yield drive

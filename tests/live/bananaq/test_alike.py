@@ -1,4 +1,4 @@
-"""Both stores give the same answers to the same commands, whatever they are."""
+"""Both stores reply to all commands in the same way."""
 
 import random
 import re
@@ -21,7 +21,7 @@ EXPIRES = ("600", "600", "600", "600", "0", "-1", "@5")
 
 
 class Twin:
-    """One daemon and the names it gave to events: the n-th that came into a queue is ``n``."""
+    """One daemon and names for its events: the n-th event of a queue is ``#n``."""
 
     def __init__(self, wire: Wire, prefix: str) -> None:
         self.wire = wire
@@ -30,8 +30,8 @@ class Twin:
         self._ids: dict[bytes, dict[bytes, bytes]] = {}
 
     def run(self, command: str, queue: str, words: list[str]) -> object:
-        """The reply to a command about a queue, with names for ids. In ``words`` are names for ids
-        as well, such as ``#3`` or ``#3_2``."""
+        """Return the reply to a command about a queue, with names for ids. ``words`` may contain
+        such names, too, for example ``#3`` or ``#3_2``."""
         key = queue.encode()
         known = self._ids.setdefault(key, {})
 
@@ -62,7 +62,7 @@ class Twin:
 
 
 class Script:
-    """Draws commands, some of them about what was answered before."""
+    """Draws commands, some of them based on earlier replies."""
 
     def __init__(self, seed: int) -> None:
         self.rng = random.Random(seed)
@@ -115,7 +115,7 @@ class Script:
 
 
 class Pair:
-    """A daemon with each store, and a script that both follow."""
+    """A daemon with each store, and a script that both execute."""
 
     def __init__(self, daemons: list[Daemon], queue: str) -> None:
         self.daemons = daemons
@@ -125,7 +125,7 @@ class Pair:
         self._done: list[tuple[object, ...]] = []
 
     def follow(self, steps: int) -> None:
-        """Some more steps."""
+        """Execute more steps of the script."""
         for _ in range(steps):
             command, name, words = self._script.draw()
             replies = [twin.run(command, name, words) for twin in self._twins]
@@ -134,12 +134,12 @@ class Pair:
             self._script.learn(command, name, words, replies[0])
 
     def reconnect(self) -> None:
-        """After one of them was started again."""
+        """Connect again after a restart of one daemon."""
         for twin, daemon in zip(self._twins, self.daemons, strict=True):
             twin.wire = daemon.wire()
 
     def compare(self) -> None:
-        """All that can be asked without changing it."""
+        """Compare all state that can be read without changing it."""
         for name in QUEUES:
             for command, words in (
                 ("QSTATUS", []),
@@ -157,16 +157,16 @@ class Pair:
             daemon.hang_up()
 
 
-def test_the_stores_answer_alike(shared_embedded: Daemon, shared_redis: Daemon, queue: str) -> None:
+def test_the_stores_reply_alike(shared_embedded: Daemon, shared_redis: Daemon, queue: str) -> None:
     pair = Pair([shared_embedded, shared_redis], queue)
     pair.follow(STEPS)
     pair.end()
 
 
-def test_a_daemon_that_is_killed_answers_as_one_that_was_not(
+def test_a_killed_daemon_replies_like_one_that_was_not_killed(
     run_bananaq: DaemonFactory, shared_redis: Daemon, queue: str
 ) -> None:
-    """The one with the events in its file is killed again and again, the other one is not."""
+    """The daemon with the events in its file is killed repeatedly; the other one is not."""
     daemon = run_bananaq("embedded", "--auto-aof-rewrite-percentage", "0")
     pair = Pair([daemon, shared_redis], queue)
     file = daemon.directory / "bananaq.aof"

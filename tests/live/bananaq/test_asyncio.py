@@ -15,7 +15,7 @@ pytestmark = pytest.mark.live
 
 
 async def until(client: BananaClient, queue: str, **wanted: int) -> None:
-    """Wait until the counts of the group ``g`` are so."""
+    """Wait until the group ``g`` has these counts."""
     async with asyncio.timeout(HANG_SECONDS):
         while True:
             counts = (await client.status(queue, groups=["g"]))[queue]["g"]
@@ -25,13 +25,13 @@ async def until(client: BananaClient, queue: str, **wanted: int) -> None:
 
 
 @on_asyncio
-async def test_events_are_consumed_with_a_block_and_without(bananaq: Daemon, queue: str) -> None:
+async def test_events_are_consumed_with_and_without_a_block(bananaq: Daemon, queue: str) -> None:
     async with connect(port=bananaq.port) as client:
         for body in "abcd":
             await client.add(queue, body, expire=60)
         async with consumer(queue, group="g", port=bananaq.port) as events:
             assert [(await anext(events)).body for _ in range(2)] == [b"a", b"b"]
-        # The second was in hand, and was given back.
+        # The second event was held, and was requeued.
         bodies = []
         async for event in (loop := consumer(queue, group="g", port=bananaq.port)):
             bodies.append(event.body)
@@ -44,9 +44,7 @@ async def test_events_are_consumed_with_a_block_and_without(bananaq: Daemon, que
 
 
 @on_asyncio
-async def test_an_event_whose_consumer_is_cancelled_is_given_back(
-    bananaq: Daemon, queue: str
-) -> None:
+async def test_the_event_of_a_cancelled_consumer_is_requeued(bananaq: Daemon, queue: str) -> None:
     async with connect(port=bananaq.port) as client:
         await client.add(queue, "a", expire=60)
         taken = asyncio.Event()
@@ -68,7 +66,7 @@ async def test_an_event_whose_consumer_is_cancelled_is_given_back(
 
 
 @on_asyncio
-async def test_work_ends_with_a_signal_when_its_handlers_are_done(
+async def test_work_ends_by_a_signal_when_its_handlers_have_finished(
     bananaq: Daemon, queue: str
 ) -> None:
     async with connect(port=bananaq.port) as client:

@@ -1,4 +1,4 @@
-"""bananaq and the clients that people have: redis-cli and redis-py."""
+"""bananaq with common clients: redis-cli and redis-py."""
 
 import re
 import subprocess
@@ -12,19 +12,19 @@ from redis.retry import Retry
 
 from tests.support.banana_daemons import STATS, Daemon, Given
 from tests.support.banana_fixtures import DaemonFactory
-from tests.support.harness import wait_until
+from tests.support.harness import HANG_SECONDS, wait_until
 
 pytestmark = pytest.mark.live
 
 
 def cli(daemon: Daemon, *words: str, text: str | None = None, options: tuple[str, ...] = ()) -> str:
-    """What redis-cli shows."""
+    """Return the output of redis-cli."""
     done = subprocess.run(
         ["redis-cli", "-p", str(daemon.port), "--no-raw", *options, *words],
         input=text,
         capture_output=True,
         text=True,
-        timeout=30,
+        timeout=HANG_SECONDS,
         check=False,
     )
     assert done.stderr == ""
@@ -77,14 +77,14 @@ def test_the_examples_of_the_specification_in_redis_cli(
     assert cli(bananaq, "QFLUSH", foo, options=options) == "OK\n"
     assert cli(bananaq, "QSTATUS", foo, "GROUPS", options=options).startswith(f'1) 1) "{foo}"')
     assert cli(bananaq, "QGET", foo, options=options).startswith("(error) ERR wrong number of")
-    # Many at once, as they are typed.
+    # Many at once, as typed.
     text = f"QADD {foo} 60 one\nQGET {foo} g EX 0\nQGET {foo} g\n"
     lines = cli(bananaq, text=text, options=options).splitlines()
     assert [line.split('"')[-2] for line in lines[1:3]][1] == "one"
     assert lines[-1] == "(nil)"
 
 
-def test_redis_cli_helps_with_the_commands(bananaq: Daemon) -> None:
+def test_redis_cli_shows_help_for_the_commands(bananaq: Daemon) -> None:
     docs = cli(bananaq, "COMMAND", "DOCS", "qget", options=("-3",))
     assert "Take the next event" in docs
     names = cli(bananaq, "COMMAND", "LIST")
@@ -95,7 +95,7 @@ def test_redis_cli_helps_with_the_commands(bananaq: Daemon) -> None:
 
 @pytest.fixture(params=[2, 3])
 def client(request: pytest.FixtureRequest, bananaq: Daemon) -> "Iterator[redis.Redis]":
-    """redis-py on the daemon that is shared."""
+    """redis-py, connected to the shared daemon."""
     with py_client(bananaq, request.param) as client:
         yield client
 
@@ -104,7 +104,7 @@ def py_client(daemon: Daemon, protocol: int = 2, **options: object) -> "redis.Re
     return redis.Redis(
         port=daemon.port,
         protocol=protocol,
-        socket_timeout=20,
+        socket_timeout=HANG_SECONDS,
         retry=Retry(NoBackoff(), 0),
         **options,  # type: ignore[arg-type]
     )
@@ -114,7 +114,7 @@ def test_redis_py_sends_all_commands(client: "redis.Redis", queue: str) -> None:
     run = client.execute_command
     id = run("QADD", queue, 60, b"\x00\xff")
     assert run("QNOTIFY", "g", 1, queue) == queue.encode()
-    assert run("QGET", queue, "g", "EX", 1.5) == [id, b"\x00\xff"]
+    assert run("QGET", queue, "g", "EX", 30.5) == [id, b"\x00\xff"]
     assert run("QGET", queue, "g") is None
     assert run("QWORKING", queue, "g", id, "EX", 30) == 1
     status = run("QSTATUS", queue, "GROUPS", "g")
@@ -146,13 +146,13 @@ def test_redis_py_pipelines(client: "redis.Redis", queue: str) -> None:
     assert isinstance(replies[-1], redis.ResponseError)
 
 
-def test_redis_py_waits(client: "redis.Redis", bananaq: Daemon, queue: str) -> None:
+def test_redis_py_blocks(client: "redis.Redis", bananaq: Daemon, queue: str) -> None:
     got: list[object] = []
 
     def wait() -> None:
-        got.append(client.execute_command("QNOTIFY", "g", 20, queue))
-        got.append(client.execute_command("QGET", queue, "g", "BLOCK", 20))
-        got.append(client.execute_command("QGET", queue, "g", "BLOCK", 20))
+        got.append(client.execute_command("QNOTIFY", "g", 60, queue))
+        got.append(client.execute_command("QGET", queue, "g", "BLOCK", 60))
+        got.append(client.execute_command("QGET", queue, "g", "BLOCK", 60))
 
     thread = threading.Thread(target=wait)
     thread.start()
@@ -160,7 +160,7 @@ def test_redis_py_waits(client: "redis.Redis", bananaq: Daemon, queue: str) -> N
     first = bananaq.ask("QADD", queue, 60, "1")
     wait_until(lambda: len(got) == 2 and bananaq.status(queue, "g")["consumers"] == 1)
     second = bananaq.ask("QADD", queue, 60, "2")
-    thread.join(20)
+    thread.join(HANG_SECONDS)
     assert got == [queue.encode(), [first, b"1"], [second, b"2"]]
 
 
@@ -226,7 +226,7 @@ def test_redis_py_changes_settings(run_bananaq: DaemonFactory, kind: str) -> Non
 
 
 def text(pairs: dict[object, object]) -> dict[str, str]:
-    """Names and values of settings, whatever redis-py makes of them."""
+    """Convert names and values of settings, in whatever form redis-py returns them."""
     return {
         str(key.decode() if isinstance(key, bytes) else key): str(
             value.decode() if isinstance(value, bytes) else value

@@ -1,4 +1,4 @@
-"""Many producers, groups and consumers at once: every event once to each group, nothing skipped."""
+"""Many producers, groups and consumers: each group gets every event once, and none is skipped."""
 
 import random
 import selectors
@@ -16,15 +16,15 @@ pytestmark = pytest.mark.live
 
 EVENTS = 10_000
 GROUPS = ("mail", "sms", "log")
-CONSUMERS = 8  # of each group
+CONSUMERS = 8  # per group
 PRODUCERS = 8
-HOLDS = (0.3, 0.8)  # s, from and to
-MISSED = 0.1  # of the events are not acknowledged by the first who gets them
-LIMIT = 240.0  # s for all
+HOLDS = (1.5, 3.0)  # seconds: minimum and maximum
+MISSED = 0.1  # fraction of events that their first consumer does not acknowledge
+LIMIT = 240.0  # seconds in all
 
 
 class Producer:
-    """Adds its part of the events, some at a time."""
+    """Adds its share of the events, several at a time."""
 
     def __init__(self, wire: Wire, crowd: "Crowd", bodies: list[int]) -> None:
         self.wire = wire
@@ -47,7 +47,7 @@ class Producer:
 
 
 class Consumer:
-    """Takes events one after the other and acknowledges most of them."""
+    """Takes one event after the other, and acknowledges most of them."""
 
     def __init__(self, wire: Wire, crowd: "Crowd", group: str) -> None:
         self.wire = wire
@@ -62,7 +62,7 @@ class Consumer:
         self.ask(b"")
 
     def ask(self, before: bytes) -> None:
-        """Ask for the next event, most of the time waiting for it."""
+        """Ask for the next event, usually waiting for it."""
         self._hold = round(self._crowd.rng.uniform(*HOLDS), 3)
         words: list[str] = ["QGET", self._crowd.queue, self._group, "EX", str(self._hold)]
         if self._crowd.rng.random() < 0.7:
@@ -103,11 +103,11 @@ class Consumer:
 
 
 class Crowd:
-    """All of them, and what they saw.
+    """All producers and consumers, and what they recorded.
 
     Attributes:
-        added: ids of events. acks: acknowledgements that counted, by group and event.
-        later: what consumers do when they are done with an event, and when.
+        added: ids of events. acks: valid acknowledgements, by group and event.
+        later: which consumers finish which events, and when.
     """
 
     def __init__(self, queue: str, seed: int) -> None:
@@ -122,7 +122,7 @@ class Crowd:
         self._given: dict[tuple[str, bytes], tuple[int, float]] = {}
 
     def given(self, group: str, event: Given, asked: float, hold: float) -> None:
-        """Somebody has got an event for ``hold`` s; he asked for it at ``asked``."""
+        """A consumer has received an event for ``hold`` s; it asked for it at ``asked``."""
         now = time.time()
         key = (group, event.base)
         last = self._given.get(key)
@@ -131,14 +131,14 @@ class Crowd:
         else:
             delivery, ends = last
             assert event.delivery == delivery + 1
-            # The one before had it from when he asked for it, or from when it was added.
+            # The previous one had it from its request, or from when the event was added.
             assert now >= ends - 0.002, "two have it at a time"
             self.missed += 1
         self._given[key] = (event.delivery, max(asked, event.added / 1e6) + hold)
         self.bodies[group].add(event.body)
 
     def run(self, daemon: Daemon, events: int, daemons: list[Daemon] | None = None) -> None:
-        """Let all work until each group has acknowledged all events."""
+        """Run until each group has acknowledged all events."""
         places = daemons or [daemon]
         bodies = list(range(events))
         members: list[Producer | Consumer] = [
@@ -176,7 +176,7 @@ class Crowd:
                 consumer.ask(before)
 
     def check(self, daemon: Daemon, events: int) -> None:
-        """Each event was acknowledged exactly once by each group."""
+        """Check that each group acknowledged each event exactly once."""
         assert len(self.added) == len(set(self.added)) == events
         assert set(self.acks) == {(group, id) for group in GROUPS for id in self.added}
         assert set(self.acks.values()) == {1}
@@ -196,10 +196,10 @@ def test_each_group_acknowledges_each_event_once(bananaq: Daemon, queue: str) ->
     bananaq.ask("QFLUSH", queue)
 
 
-def test_each_event_is_had_once_whichever_daemon_one_asks(
+def test_each_event_is_delivered_once_whichever_daemon_is_asked(
     run_bananaq: DaemonFactory, queue: str
 ) -> None:
-    """Producers on one daemon, consumers on it and on another one on the same Redis."""
+    """Producers on one daemon; consumers on it and on another one with the same Redis."""
     first = run_bananaq("redis")
     second = run_bananaq("redis", *first.options)
     crowd = Crowd(queue, random.randrange(1 << 30))

@@ -1,4 +1,4 @@
-"""bananaq is scraped, with events of its own and with those in a Redis."""
+"""The metrics of bananaq, with its own events and with those in a Redis."""
 
 import gzip
 import socket
@@ -26,7 +26,7 @@ REDIS = "bananaq_redis"
 
 
 def expected() -> dict[str, Row]:
-    """What docs/monitoring.md says of bananaq: some rows of the node, and its own."""
+    """Return the metrics of bananaq in docs/monitoring.md: some of the node, and its own."""
     common: dict[str, Row] = {}
     node = documented("node")
     for name in node:
@@ -38,7 +38,7 @@ def expected() -> dict[str, Row]:
     return common | documented("bananaq")
 
 
-def test_with_events_of_its_own_all_but_the_redis_is_exported(tmp_path: Path) -> None:
+def test_with_its_own_events_everything_but_redis_is_exported(tmp_path: Path) -> None:
     port = free_port()
     daemon = launch(tmp_path, "--metrics-port", str(port), "--metrics-max-queues", "1")
     try:
@@ -83,7 +83,7 @@ def test_with_a_redis_its_link_is_exported(tmp_path: Path, own_redis: RedisServe
         daemon.close()
 
 
-def test_a_page_may_come_compressed(tmp_path: Path) -> None:
+def test_a_page_may_be_compressed(tmp_path: Path) -> None:
     port = free_port()
     daemon = launch(tmp_path, "--metrics-port", str(port))
     try:
@@ -98,7 +98,7 @@ def test_a_page_may_come_compressed(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("address", ["127.0.0.1"])
-def test_a_taken_port_is_a_clear_error(tmp_path: Path, address: str) -> None:
+def test_a_used_port_is_a_clear_error(tmp_path: Path, address: str) -> None:
     port = free_port()
     with socket.socket() as other:
         other.bind((address, port))

@@ -1,4 +1,4 @@
-"""The commands of okq on bananaq: the way of a consumer, and what is not obvious about it."""
+"""The commands of okq on bananaq: the usual steps of a consumer, and unobvious details."""
 
 import hiredis
 import pytest
@@ -14,7 +14,7 @@ def okq(daemon: Daemon, queue: str) -> dict[str, int]:
     return daemon.status(queue, "okq")
 
 
-def test_the_way_of_a_consumer(bananaq: Daemon, queue: str) -> None:
+def test_the_steps_of_a_consumer(bananaq: Daemon, queue: str) -> None:
     foo, bar, baz = (f"{queue}-{name}" for name in ("foo", "bar", "baz"))
     consumer, producer = bananaq.wire(), bananaq.wire()
     assert consumer("QREGISTER", foo, bar, baz) == b"OK"
@@ -32,7 +32,7 @@ def test_the_way_of_a_consumer(bananaq: Daemon, queue: str) -> None:
     assert consumer("QACK", bar, "1") == 1
     assert consumer("QACK", bar, "1") == 0
     assert consumer("QNOTIFY", 0) is None
-    # Registering again is instead of, not as well.
+    # Registering again replaces the earlier queues.
     assert consumer("QREGISTER", foo) == b"OK"
     producer("QLPUSH", bar, "2", "event")
     assert consumer("QNOTIFY", 0) is None
@@ -53,7 +53,9 @@ def info(daemon: Daemon) -> bytes:
     return reply
 
 
-def test_events_come_from_the_right_and_may_be_put_there(bananaq: Daemon, queue: str) -> None:
+def test_events_are_popped_on_the_right_and_may_be_pushed_there(
+    bananaq: Daemon, queue: str
+) -> None:
     wire = bananaq.wire()
     for n in range(3):
         assert wire("QLPUSH", queue, f"l{n}", f"left {n}") == b"OK"
@@ -70,14 +72,12 @@ def test_events_come_from_the_right_and_may_be_put_there(bananaq: Daemon, queue:
         order.append(event[0])
     assert order == [b"r2", b"r1", b"r0", b"l0", b"l1", b"l2"]
     assert wire("QRPEEK", queue) is None
-    # Others get them in the order in which they came.
+    # Others get them in the order in which they were pushed.
     bodies = [Given(wire("QGET", queue, "g", "EX", 0)).body for _ in range(6)]
     assert bodies == [b"left 0", b"left 1", b"left 2", b"right 0", b"right 1", b"right 2"]
 
 
-def test_what_is_put_on_the_right_comes_before_what_was_put_back(
-    bananaq: Daemon, queue: str
-) -> None:
+def test_events_pushed_on_the_right_come_before_requeued_ones(bananaq: Daemon, queue: str) -> None:
     wire = bananaq.wire()
     wire("QLPUSH", queue, "a", "a")
     wire("QLPUSH", queue, "b", "b")
@@ -88,7 +88,7 @@ def test_what_is_put_on_the_right_comes_before_what_was_put_back(
     assert order == [[b"front", b"front"], [b"a", b"a"], [b"b", b"b"], None]
 
 
-def test_an_id_is_taken_once_until_it_is_acknowledged(bananaq: Daemon, queue: str) -> None:
+def test_an_id_is_accepted_once_until_it_is_acknowledged(bananaq: Daemon, queue: str) -> None:
     wire = bananaq.wire()
     assert wire("QLPUSH", queue, "own", "one") == b"OK"
     for command in ("QLPUSH", "QRPUSH"):
@@ -106,7 +106,7 @@ def test_an_id_is_taken_once_until_it_is_acknowledged(bananaq: Daemon, queue: st
     wire("QFLUSH", queue)
 
 
-def test_an_event_without_an_id_of_its_own_is_not_mistaken(bananaq: Daemon, queue: str) -> None:
+def test_an_event_without_its_own_id_is_not_mistaken(bananaq: Daemon, queue: str) -> None:
     wire = bananaq.wire()
     wire("QLPUSH", queue, "", "empty")
     id = wire("QADD", queue, 60, "added")
@@ -130,14 +130,14 @@ def test_a_late_acknowledgement_counts(bananaq: Daemon, queue: str) -> None:
     assert wire("QACK", queue, "own") == 1
     assert wire("QRPOP", queue) is None
     wire("QLPUSH", queue, "again", "body")
-    wire("QRPOP", queue, "EX", "0.05")
+    wire("QRPOP", queue, "EX", 2)
     assert wire("QRPOP", queue) is None
     wait_until(lambda: okq(bananaq, queue)["redo"] == 1)
     assert wire("QRPOP", queue) == [b"again", b"body"]  # the id stays
     assert wire("QACK", queue, "again") == 1
 
 
-def test_who_pops_without_a_time_has_acknowledged(bananaq: Daemon, queue: str) -> None:
+def test_a_pop_without_a_deadline_acknowledges(bananaq: Daemon, queue: str) -> None:
     wire = bananaq.wire()
     wire("QLPUSH", queue, "own", "body")
     assert wire("QRPOP", queue, "ex", 0) == [b"own", b"body"]
@@ -146,7 +146,7 @@ def test_who_pops_without_a_time_has_acknowledged(bananaq: Daemon, queue: str) -
     assert wire("QLPUSH", queue, "own", "again") == b"OK"
 
 
-def test_redo_is_for_events_that_somebody_has(bananaq: Daemon, queue: str) -> None:
+def test_redo_only_applies_to_held_events(bananaq: Daemon, queue: str) -> None:
     wire = bananaq.wire()
     wire("QLPUSH", queue, "own", "body")
     assert wire("QACK", queue, "own", "REDO") == 0
@@ -154,14 +154,14 @@ def test_redo_is_for_events_that_somebody_has(bananaq: Daemon, queue: str) -> No
     for _ in range(3):
         assert wire("QRPOP", queue) == [b"own", b"body"]
         assert wire("QACK", queue, "own", "redo") == 1
-    # A group or a queue may be called like that.
+    # A group or a queue may have this name.
     id = wire("QADD", queue + "2", 60, "body")
     assert isinstance(id, bytes)
     wire("QGET", queue + "2", "REDO")
     assert wire("QACK", queue + "2", "REDO", id) == 1
 
 
-def test_pushes_that_nobody_waits_for(bananaq: Daemon, queue: str) -> None:
+def test_noblock_pushes_in_the_background(bananaq: Daemon, queue: str) -> None:
     wire = bananaq.wire()
     requests = [("QLPUSH", queue, n, n, "NOBLOCK") for n in range(50)]
     assert pipeline(wire, requests) == [b"OK"] * 50
@@ -170,7 +170,7 @@ def test_pushes_that_nobody_waits_for(bananaq: Daemon, queue: str) -> None:
     assert replies == [[b"%d" % n] * 2 for n in range(50)] + [None]
 
 
-def test_without_okq_there_are_only_bananaq_s_commands(run_bananaq: DaemonFactory) -> None:
+def test_without_okq_only_the_commands_of_bananaq_exist(run_bananaq: DaemonFactory) -> None:
     daemon = run_bananaq("embedded", "--okq-compat", "no")
     wire = daemon.wire()
     for request in (("QLPUSH", "q", "id", "b"), ("QRPOP", "q"), ("QREGISTER", "q")):

@@ -1,4 +1,4 @@
-"""The process bananaq: its options, CONFIG, and what it says when it cannot start."""
+"""The bananaq process: its options, CONFIG, and errors that prevent its start."""
 
 from __future__ import annotations
 
@@ -15,30 +15,30 @@ from disque_trio.bananaq.option_texts import example, usage
 from tests.support import ROOT
 from tests.support.banana_daemons import spawn
 from tests.support.banana_fixtures import DaemonFactory
-from tests.support.harness import free_port, wait_until
+from tests.support.harness import HANG_SECONDS, free_port, wait_until
 
 pytestmark = pytest.mark.live
 
 
 def run(*argv: str, **environ: str) -> subprocess.CompletedProcess[str]:
-    """Run bananaq to its end."""
+    """Run bananaq until it ends."""
     return subprocess.run(
         [sys.executable, "-m", "disque_trio.bananaq.main", *argv],
         env={**os.environ, "PYTHONPATH": str(ROOT), **environ},
         capture_output=True,
         text=True,
-        timeout=30,
+        timeout=HANG_SECONDS,
         check=False,
     )
 
 
 @pytest.mark.parametrize(("option", "text"), [("--help", usage()), ("--example", example())])
-def test_texts_go_to_the_output(option: str, text: str) -> None:
+def test_help_and_example_are_printed(option: str, text: str) -> None:
     done = run(option)
     assert (done.returncode, done.stdout, done.stderr) == (0, text, "")
 
 
-def test_bad_options_are_told_and_the_status_is_2(tmp_path: Path) -> None:
+def test_invalid_options_are_reported_with_status_2(tmp_path: Path) -> None:
     done = run("--hz=0", "--nosuch", "1", "--config", str(tmp_path / "none"), BANANAQ_STORE="x")
     assert (done.returncode, done.stdout) == (2, "")
     lines = done.stderr.splitlines()
@@ -46,9 +46,7 @@ def test_bad_options_are_told_and_the_status_is_2(tmp_path: Path) -> None:
     assert all(line.startswith("bananaq: ") for line in lines)
 
 
-def test_a_port_that_is_taken_is_told_and_the_status_is_1(
-    run_bananaq: DaemonFactory, tmp_path: Path
-) -> None:
+def test_a_used_port_is_reported_with_status_1(run_bananaq: DaemonFactory, tmp_path: Path) -> None:
     port = run_bananaq("embedded").port
     (tmp_path / "other").mkdir()
     done = run(f"--listen-addr=127.0.0.1:{port}", "--dir", str(tmp_path / "other"))
@@ -73,7 +71,7 @@ def test_config_shows_sets_and_rewrites(run_bananaq: DaemonFactory, tmp_path: Pa
     assert daemon.stop() == 0
 
 
-def test_a_signal_makes_it_read_the_file_again(run_bananaq: DaemonFactory, tmp_path: Path) -> None:
+def test_sighup_reloads_the_file(run_bananaq: DaemonFactory, tmp_path: Path) -> None:
     file = tmp_path / "bananaq.conf"
     file.write_text("hz: 20\nmaxclients: 100\n")
     daemon = run_bananaq("embedded", "--config", str(file), "--maxclients=77")
@@ -89,7 +87,7 @@ def test_a_signal_makes_it_read_the_file_again(run_bananaq: DaemonFactory, tmp_p
     assert daemon.stop() == 0
 
 
-def test_the_log_warns_when_it_is_opened_to_everybody(tmp_path: Path) -> None:
+def test_the_log_warns_if_it_is_open_to_everybody(tmp_path: Path) -> None:
     port = free_port()
     options = ["--listen-addr", f"0.0.0.0:{port}", "--log-format", "json"]
     daemon = spawn(tmp_path, port, options)
@@ -106,7 +104,7 @@ def test_the_log_warns_when_it_is_opened_to_everybody(tmp_path: Path) -> None:
         daemon.close()
 
 
-def test_what_redis_protects_is_refused_in_its_words(run_bananaq: DaemonFactory) -> None:
+def test_protected_settings_are_refused_with_the_error_of_redis(run_bananaq: DaemonFactory) -> None:
     wire = run_bananaq("embedded").wire()
     for name in ("enable-protected-configs", "enable-debug-command"):
         assert wire("CONFIG", "GET", name) == [name.encode(), b"no"]
@@ -118,7 +116,7 @@ def test_without_a_file_there_is_nothing_to_rewrite(run_bananaq: DaemonFactory) 
     assert "without a config file" in run_bananaq("embedded").wire().error("CONFIG", "REWRITE")
 
 
-def test_the_environment_counts_less_than_the_command_line(
+def test_the_command_line_takes_precedence_over_the_environment(
     run_bananaq: DaemonFactory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("bananaq_HZ", "20")
@@ -127,7 +125,7 @@ def test_the_environment_counts_less_than_the_command_line(
     assert daemon.ask("CONFIG", "GET", "hz", "timeout") == [b"timeout", b"40", b"hz", b"20"]
 
 
-async def test_who_knows_the_password_gets_in(run_bananaq: DaemonFactory) -> None:
+async def test_the_right_password_is_accepted(run_bananaq: DaemonFactory) -> None:
     daemon = run_bananaq("embedded")
     assert daemon.ask("CONFIG", "SET", "requirepass", "two words") == b"OK"
     async with connect(port=daemon.port, password="two words") as client:

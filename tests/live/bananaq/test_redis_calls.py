@@ -1,5 +1,5 @@
-"""The store in a Redis: operations that come in one call of the script see what those before them
-did."""
+"""The store in a Redis: operations in one call of the script see the effects of the previous
+ones."""
 
 import pytest
 
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.live
 
 
 def keys(server: RedisServer, prefix: str) -> list[str]:
-    """What the keys of the queue q end with."""
+    """Return the suffixes of the keys of the queue q."""
     with plain_client(server.port) as raw:
         start = f"{prefix}:{{q=q}}:"
         return sorted(
@@ -38,7 +38,7 @@ def adding_in_front(own_id: bytes) -> Add:
     return Add(b"q", b"first", from_now(MINUTE), b"okq", own_id, True)
 
 
-async def test_a_flush_removes_what_began_in_the_same_call(
+async def test_a_flush_removes_what_was_created_in_the_same_call(
     banana_redis: RedisServer, prefix: str
 ) -> None:
     async with running(banana_redis.port, prefix=prefix) as drive:
@@ -55,7 +55,7 @@ async def test_a_flush_removes_what_began_in_the_same_call(
         assert await counts(drive, b"q", b"okq") == (0, 0, 0, 0, 0)
 
 
-async def test_a_group_begins_anew_after_a_flush_in_the_same_call(
+async def test_a_group_starts_over_after_a_flush_in_the_same_call(
     banana_redis: RedisServer, prefix: str
 ) -> None:
     async with running(banana_redis.port, prefix=prefix) as drive:
@@ -68,7 +68,7 @@ async def test_a_group_begins_anew_after_a_flush_in_the_same_call(
         assert keys(banana_redis, prefix) == ["m"]
 
 
-async def test_a_group_begins_anew_when_all_its_events_ended_before_the_call(
+async def test_a_group_starts_over_when_all_its_events_ended_before_the_call(
     banana_redis: RedisServer, prefix: str
 ) -> None:
     async with running(banana_redis.port, prefix=prefix) as drive:

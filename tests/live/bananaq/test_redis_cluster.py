@@ -19,7 +19,7 @@ QUEUES = [b"queue %d" % n for n in range(12)]
 
 @pytest.fixture(scope="module")
 def nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[RedisServer]]:
-    """Three nodes that share the slots and know of each other."""
+    """Three nodes that share the slots and know each other."""
     servers = []
     for n in range(3):
         server = RedisServer(tmp_path_factory.mktemp(f"node{n}"), "--cluster-enabled", "yes")
@@ -45,14 +45,14 @@ def is_well(server: RedisServer) -> bool:
 
 @pytest.fixture
 async def drive(nodes: list[RedisServer], prefix: str) -> AsyncIterator[RedisDrive]:
-    """A store that knows of one node at the start."""
+    """A store that knows one node at the start."""
     for server in nodes:
-        await until(lambda server=server: is_well(server), seconds=40)
+        await until(lambda server=server: is_well(server))
     async with running(nodes[1].port, prefix=prefix, pool_size=2, cluster=True) as it:
         yield it
 
 
-async def test_queues_are_found_on_whichever_node_has_them(
+async def test_queues_are_found_on_the_nodes_that_have_them(
     drive: RedisDrive, nodes: list[RedisServer]
 ) -> None:
     for n, queue in enumerate(QUEUES):
@@ -89,7 +89,7 @@ async def test_two_daemons_share_a_cluster(
             assert (await get(other, queue, b"g")).id.endswith(b"_2")
 
 
-async def test_a_node_that_hangs_does_not_keep_the_queues_of_others_waiting(
+async def test_a_hung_node_does_not_block_the_queues_of_others(
     nodes: list[RedisServer], prefix: str
 ) -> None:
     names = KeyNames(prefix)
@@ -98,7 +98,7 @@ async def test_a_node_that_hangs_does_not_keep_the_queues_of_others_waiting(
     well = [queue for queue in all if names.slot(queue) > 12800]
     assert len(well) > 20
     for server in nodes:
-        await until(lambda server=server: is_well(server), seconds=40)
+        await until(lambda server=server: is_well(server))
     async with running(nodes[1].port, prefix=prefix, pool_size=9, cluster=True) as drive:
         for queue in (hung, *well):
             await flush(drive, queue)
@@ -109,7 +109,7 @@ async def test_a_node_that_hangs_does_not_keep_the_queues_of_others_waiting(
             try:
                 nursery.start_soon(add, drive, hung, b"late")
                 await trio.testing.wait_all_tasks_blocked()
-                with trio.fail_after(3):
+                with trio.fail_after(8):  # less than the time in which Redis has to reply
                     for queue in well:
                         await add(drive, queue, b"1")
             finally:
@@ -117,11 +117,11 @@ async def test_a_node_that_hangs_does_not_keep_the_queues_of_others_waiting(
         assert await body(drive, hung, b"g") == b"late"
 
 
-async def test_a_queue_may_move_to_another_node_while_it_works(
+async def test_a_queue_may_move_to_another_node_while_it_is_used(
     drive: RedisDrive, nodes: list[RedisServer], prefix: str
 ) -> None:
     names = KeyNames(prefix)
-    # A queue of the first node goes to the second one.
+    # A queue of the first node moves to the second one.
     queue = next(q for q in (b"moving %d" % n for n in range(100)) if names.slot(q) < 5000)
     slot = names.slot(queue)
     bodies: list[bytes] = []
@@ -153,7 +153,7 @@ async def test_a_queue_may_move_to_another_node_while_it_works(
             source.execute_command("CLUSTER SETSLOT", slot, "MIGRATING", ids[1])
             before = len(bodies)
             while True:
-                # One at a time, with work in between: both nodes have some of the keys.
+                # One key at a time, with operations in between: both nodes have some of the keys.
                 keys = source.execute_command("CLUSTER GETKEYSINSLOT", slot, 1)
                 if not keys:
                     break

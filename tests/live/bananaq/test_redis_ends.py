@@ -1,4 +1,4 @@
-"""What bananaq does when the Redis with its events goes, and when it comes again."""
+"""bananaq when the Redis with its events goes away and comes back."""
 
 import json
 import signal
@@ -11,18 +11,18 @@ import pytest
 from tests.support.banana_books import Books
 from tests.support.banana_daemons import Daemon, Given, RedisServer, drain, now_us, pipeline
 from tests.support.banana_fixtures import DaemonFactory
-from tests.support.harness import wait_until
+from tests.support.harness import HANG_SECONDS, wait_until
 
 pytestmark = pytest.mark.live
 
 
 @pytest.fixture
 def own_daemon(run_bananaq: DaemonFactory, own_redis: RedisServer) -> Iterator[Daemon]:
-    """A daemon on a Redis of its own that keeps its data."""
+    """A daemon with its own Redis, which keeps its data."""
     return run_bananaq("redis", redis=own_redis)
 
 
-def test_a_redis_that_goes_and_comes_again_has_lost_nothing(
+def test_a_redis_that_goes_away_and_comes_back_has_lost_nothing(
     own_daemon: Daemon, own_redis: RedisServer
 ) -> None:
     daemon = own_daemon
@@ -52,7 +52,7 @@ def test_a_redis_that_goes_and_comes_again_has_lost_nothing(
     wait_until(lambda: isinstance(wire("QSTATUS", "q"), list))
     books.check(daemon)
     for waiter in (blocked, told):
-        # Told of the failure, or still there and served.
+        # It got an error, or it is still connected and served.
         waiter.sock.setblocking(True)
     wire("QADD", "other", 60, "one")
     wire("QADD", "other", 60, "two")
@@ -62,7 +62,9 @@ def test_a_redis_that_goes_and_comes_again_has_lost_nothing(
     assert blocked("QNOTIFY", "g", 5, "other") == b"other"
 
 
-def test_an_idle_daemon_tells_of_its_redis(own_daemon: Daemon, own_redis: RedisServer) -> None:
+def test_an_idle_daemon_reports_the_state_of_its_redis(
+    own_daemon: Daemon, own_redis: RedisServer
+) -> None:
     def link() -> str:
         return own_daemon.info("redis")["redis_link_status"]
 
@@ -83,11 +85,11 @@ def test_an_idle_daemon_tells_of_its_redis(own_daemon: Daemon, own_redis: RedisS
     assert own_daemon.ask("INFO").count(b"redis_link_status:down") == 1
 
 
-def test_a_daemon_with_its_own_events_tells_nothing_of_a_redis(shared_embedded: Daemon) -> None:
+def test_a_daemon_with_its_own_events_reports_no_redis(shared_embedded: Daemon) -> None:
     assert b"redis_" not in shared_embedded.ask("INFO")
 
 
-def test_a_redis_killed_under_load_has_what_was_confirmed(
+def test_a_redis_killed_under_load_has_all_confirmed_events(
     own_daemon: Daemon, own_redis: RedisServer
 ) -> None:
     daemon = own_daemon
@@ -130,7 +132,7 @@ def test_a_redis_killed_under_load_has_what_was_confirmed(
     finally:
         over.set()
         for thread in threads:
-            thread.join(30)
+            thread.join(HANG_SECONDS)
     assert failed
     assert all(text.startswith("ERR server-side error: ") for text in failed)
     wire = daemon.wire()

@@ -1,7 +1,6 @@
-"""The store in a Redis against the plain model, with a clock that is moved by hand."""
+"""The store in a Redis compared with a plain model, with a clock that the test moves."""
 
 import random
-import time
 
 import pytest
 
@@ -21,40 +20,28 @@ from disque_trio.bananaq.core.requests import (
     from_now,
 )
 from disque_trio.bananaq.core.results import Result
-from disque_trio.bananaq.redis_store import pinned
-from disque_trio.redis.script import Script
 from tests.support.banana_model import Model
-from tests.support.redis_drive import RedisDrive, RedisServer, plain_client, running
+from tests.support.redis_drive import MovedDrive, RedisServer, moved
 
 pytestmark = pytest.mark.live
 
 QUEUES = [b"a", b"b", b""]
 GROUPS = [b"g", b"h", b"okq"]
 MS = 1000
-# So far ahead that the keys do not expire while the test lasts.
-AHEAD = 50 * 365 * 86_400_000_000
 
 
 class World:
-    """A store and the model of it, at the same time."""
+    """A store and its model."""
 
-    def __init__(self, drive: RedisDrive, clock: str, rng: random.Random) -> None:
+    def __init__(self, drive: MovedDrive, rng: random.Random) -> None:
         self.drive = drive
-        self.clock = clock
         self.rng = rng
-        # Ids rise within a queue, so each has a model of its own.
+        # Ids increase within a queue, so each queue has its own model.
         self.models = {queue: Model() for queue in QUEUES}
         self.ids: list[tuple[bytes, bytes, bytes]] = []
-        self.now = time.time_ns() // 1000 + AHEAD
-        self.advance(0)
-
-    def advance(self, ms: int) -> None:
-        self.now += ms * MS
-        with plain_client(self.drive.port) as raw:
-            raw.set(self.clock, self.now)
 
     async def run(self, requests: list[Request]) -> None:
-        """Submit all at once; the answers are those of one after another."""
+        """Submit all at once; the results are those of one after another."""
         results = await self.drive.run_all(requests)
         for request, result in zip(requests, results, strict=True):
             assert result.error == ""
@@ -62,7 +49,7 @@ class World:
                 self._check_status(request, result)
                 continue
             assert isinstance(request, QueueRequest)
-            self.models[request.queue].check(request, result, self.now)
+            self.models[request.queue].check(request, result, self.drive.time)
             if result.event is not None:
                 assert isinstance(request, (Get, Next, Last))
                 group = b"" if isinstance(request, Last) else request.group
@@ -71,16 +58,16 @@ class World:
     def _check_status(self, request: Status, result: Result) -> None:
         there = []
         for queue in QUEUES:
-            self.models[queue].pass_time(self.now)
+            self.models[queue].pass_time(self.drive.time)
             if self.models[queue].queues:
                 there.append(queue)
         assert [found.queue for found in result.queues] == (request.queues or sorted(there))
         for found in result.queues:
             one = Status([found.queue], request.groups)
-            self.models[found.queue].check(one, Result(queues=[found]), self.now)
+            self.models[found.queue].check(one, Result(queues=[found]), self.drive.time)
 
     def request(self) -> Request:
-        """Any request but one about all queues."""
+        """Return a random request, except one about all queues."""
         rng = self.rng
         queue, group = rng.choice(QUEUES), rng.choice(GROUPS)
         dice = rng.random()
@@ -118,20 +105,15 @@ class World:
 
 
 @pytest.mark.parametrize("seed", range(8))
-async def test_a_long_life_is_as_the_model_has_it(
+async def test_a_long_life_matches_the_model(
     banana_redis: RedisServer, prefix: str, monkeypatch: pytest.MonkeyPatch, seed: int
 ) -> None:
-    source = pinned.OPERATIONS.source.decode()
-    clock = f"{prefix}:clock"
-    moved = source.replace("call('TIME')", f"{{0, call('GET', '{clock}')}}")
-    assert moved != source
-    monkeypatch.setattr(pinned, "OPERATIONS", Script(moved))
     rng = random.Random(seed)
-    async with running(banana_redis.port, prefix=prefix, pool_size=2) as drive:
-        world = World(drive, clock, rng)
+    async with moved(banana_redis.port, prefix, monkeypatch) as drive:
+        world = World(drive, rng)
         for _ in range(150):
             await world.run([world.request() for _ in range(rng.choice([1, 1, 2, 10, 40]))])
-            world.advance(rng.choice([0, 1, 1, 7, 40, 400, 10_000]))
+            drive.move(rng.choice([0, 1, 1, 7, 40, 400, 10_000]))
             if rng.random() < 0.2:
                 await world.run([Status([], [])])
             queues = rng.sample(QUEUES, 2)

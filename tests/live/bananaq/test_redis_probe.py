@@ -1,4 +1,4 @@
-"""How the Redis is, is known without an operation, soon, and without waiting for it."""
+"""The state of the Redis is known soon, without an operation, and without waiting for it."""
 
 import re
 from collections.abc import AsyncIterator, Callable
@@ -34,14 +34,14 @@ Log = list[Line]
 async def watched(
     server: RedisServer, log: Log, **options: object
 ) -> AsyncIterator[tuple[RedisDrive, Callable[[], object]]]:
-    """A store that looks after its Redis all the time, and how it says that the Redis is."""
+    """A store that monitors its Redis, and a function that returns the state."""
     options = {"probe_seconds": SOON, "tell": log.extend, "pool_size": 1} | options
     async with running(server.port, **options) as drive:
         yield drive, lambda: drive.store.info()["redis_link_status"]
 
 
 async def looked(server: RedisServer, times: int = 2) -> None:
-    """Wait until the store has looked at the Redis so many times more."""
+    """Wait until the store has probed the Redis this many more times."""
     with plain_client(server.port) as raw:
 
         def looks() -> int:
@@ -52,7 +52,7 @@ async def looked(server: RedisServer, times: int = 2) -> None:
         await until(lambda: looks() >= before + times)
 
 
-async def test_a_redis_that_goes_and_comes_again_is_seen_without_an_operation(
+async def test_a_redis_that_goes_away_and_comes_back_is_noticed_without_an_operation(
     own_redis: RedisServer,
 ) -> None:
     log: Log = []
@@ -72,10 +72,10 @@ async def test_a_redis_that_goes_and_comes_again_is_seen_without_an_operation(
     assert {line.event for line in rest} >= {"Redis is back", "Redis was restarted"}
 
 
-async def test_a_redis_that_lost_its_data_is_said_to_be_empty(own_redis: RedisServer) -> None:
+async def test_a_redis_that_lost_its_data_is_reported_as_empty(own_redis: RedisServer) -> None:
     log: Log = []
     own_redis.stop()
-    own_redis.options = ()  # it keeps nothing any more
+    own_redis.options = ()  # no more AOF
     own_redis.start()
     async with watched(own_redis, log) as (drive, _):
         await add(drive, b"q", b"1")
@@ -91,16 +91,16 @@ async def test_a_redis_that_lost_its_data_is_said_to_be_empty(own_redis: RedisSe
         assert line.fields["keys_before"] == before > 0
 
 
-async def test_a_redis_that_hangs_is_seen_and_who_waits_gets_an_error(
+async def test_a_hung_redis_is_noticed_and_waiting_clients_get_an_error(
     own_redis: RedisServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("disque_trio.bananaq.redis_store.probe.HUNG_SECONDS", 0.3)
+    monkeypatch.setattr("disque_trio.bananaq.redis_store.probe.HUNG_SECONDS", 2)
     log: Log = []
     async with watched(own_redis, log, reply_seconds=1) as (drive, status):
         await until(lambda: status() == UP)
         with hung(own_redis):
             await until(lambda: status() == HUNG)
-            with trio.fail_after(8):  # other than ten seconds
+            with trio.fail_after(8):  # less than ten seconds
                 result = await drive.run(Add(b"q", b"", from_now(MINUTE)))
             assert result.error
             assert drive.store.info()["redis_errors"] == 1
@@ -109,7 +109,7 @@ async def test_a_redis_that_hangs_is_seen_and_who_waits_gets_an_error(
         assert sum(line.urgent for line in log) == 1
 
 
-async def test_a_redis_that_takes_no_events_is_seen(own_redis: RedisServer) -> None:
+async def test_a_redis_that_accepts_no_events_is_noticed(own_redis: RedisServer) -> None:
     log: Log = []
     async with watched(own_redis, log) as (drive, status):
         await until(lambda: status() == UP)
@@ -135,7 +135,7 @@ async def test_a_redis_that_takes_no_events_is_seen(own_redis: RedisServer) -> N
         assert len(log) == before
 
 
-async def test_looking_leaves_nothing_behind(own_redis: RedisServer) -> None:
+async def test_probing_leaves_nothing_behind(own_redis: RedisServer) -> None:
     async with watched(own_redis, [], prefix="mine") as (_, status):
         await looked(own_redis)
         assert status() == UP
@@ -145,14 +145,14 @@ async def test_looking_leaves_nothing_behind(own_redis: RedisServer) -> None:
             assert raw.info("replication")["master_repl_offset"] == 0
 
 
-async def test_a_user_who_may_not_look_at_the_server_is_no_failure(own_redis: RedisServer) -> None:
+async def test_a_user_without_the_right_to_probe_is_no_failure(own_redis: RedisServer) -> None:
     with plain_client(own_redis.port) as raw:
         raw.execute_command("ACL", "SETUSER", "default", "-info", "-dbsize")
     async with watched(own_redis, []) as (_, status):
         await until(lambda: status() == UP)
 
 
-async def test_a_user_with_the_rights_that_are_documented_can_do_everything(
+async def test_a_user_with_the_documented_rights_can_do_everything(
     own_redis: RedisServer,
 ) -> None:
     text = (ROOT / "docs" / "bananaq.md").read_text()
@@ -186,7 +186,7 @@ async def test_the_end_of_the_store_is_no_failure_of_the_redis(own_redis: RedisS
     assert not [line for line in log if line.urgent]
 
 
-async def test_what_is_said_before_anything_is_known_is_true() -> None:
+async def test_the_state_is_true_even_before_the_first_probe() -> None:
     log: Log = []
     async with running(1, probe_seconds=NEVER, tell=log.extend, pool_size=1) as drive:
         await until(lambda: log)
@@ -194,10 +194,10 @@ async def test_what_is_said_before_anything_is_known_is_true() -> None:
         assert len(log) == 1
 
 
-async def test_a_cluster_is_as_its_worst_node(
+async def test_a_cluster_is_in_the_state_of_its_worst_node(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("disque_trio.bananaq.redis_store.probe.HUNG_SECONDS", 0.5)
+    monkeypatch.setattr("disque_trio.bananaq.redis_store.probe.HUNG_SECONDS", 2)
     cluster = RedisCluster(tmp_path)
     log: Log = []
     try:

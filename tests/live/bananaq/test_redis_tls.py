@@ -1,4 +1,4 @@
-"""Events in a Redis that is reached by TLS, as a user, and behind sentinels."""
+"""Events in a Redis that is reached over TLS, as a user, and through sentinels."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,7 +13,7 @@ from tests.support.tls_front import Certificates
 
 
 def secure(directory: Path, certificates: Certificates, *options: str) -> RedisServer:
-    """A Redis with a port for TLS besides."""
+    """A Redis with an additional TLS port."""
     directory.mkdir()
     server = RedisServer(
         directory,
@@ -45,7 +45,7 @@ def redis(tmp_path: Path, certificates: Certificates) -> Iterator[RedisServer]:
     server.stop()
 
 
-def test_events_are_kept_by_tls_as_a_user(
+def test_events_are_kept_over_tls_as_a_user(
     run_bananaq: DaemonFactory, redis: RedisServer, certificates: Certificates
 ) -> None:
     with plain_client(redis.port) as client:
@@ -57,14 +57,14 @@ def test_events_are_kept_by_tls_as_a_user(
     options += ["--redis-username", "banana", "--redis-password", "se cret"]
     daemon = run_bananaq("embedded", *options)
     wire = daemon.wire()
-    wire.send("QNOTIFY", "g", "q", "BLOCK", 30)  # is told over a connection of its own
+    wire.send("QNOTIFY", "g", "q", "BLOCK", 30)  # is notified over a separate connection
     assert isinstance(daemon.ask("QADD", "q", 60, "body"), bytes)
     assert wire.read() is not None
     assert Given(daemon.ask("QGET", "q", "g")).body == b"body"
-    assert daemon.info("redis")["redis_link_status"] == "up"
+    wait_until(lambda: daemon.info("redis")["redis_link_status"] == "up")
 
 
-def test_a_redis_whose_certificate_is_not_trusted_is_told(
+def test_a_redis_with_an_untrusted_certificate_is_reported(
     run_bananaq: DaemonFactory, redis: RedisServer, certificates: Certificates
 ) -> None:
     options = tls_options(redis, certificates)
@@ -114,7 +114,7 @@ def test_after_a_failover_the_new_primary_has_the_events(
             server.stop()
 
 
-def test_a_file_that_is_no_certificate_keeps_it_from_starting(
+def test_an_invalid_certificate_file_prevents_the_start(
     tmp_path: Path, certificates: Certificates
 ) -> None:
     status, said = refused(

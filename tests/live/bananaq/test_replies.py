@@ -1,4 +1,4 @@
-"""The shapes of bananaq's replies, and what it refuses."""
+"""The form of the replies of bananaq, and the requests that it refuses."""
 
 import hiredis
 import pytest
@@ -102,7 +102,7 @@ WRONG: list[tuple[str, str]] = [
 ]
 
 
-def test_what_is_wrong_is_refused_and_changes_nothing(bananaq: Daemon, queue: str) -> None:
+def test_an_invalid_request_is_refused_and_changes_nothing(bananaq: Daemon, queue: str) -> None:
     wire = bananaq.wire()
     requests = [
         ["" if word == "''" else queue if word == "q" else word for word in line.split()]
@@ -123,7 +123,7 @@ def test_what_is_wrong_is_refused_and_changes_nothing(bananaq: Daemon, queue: st
 
 
 def raw_replies(bananaq: Daemon, resp: int, *requests: tuple[bytes | str | int, ...]) -> bytes:
-    """The bytes that come back, until the reply to a last PING."""
+    """Return the bytes that arrive before the reply to a last PING."""
     wire = bananaq.wire()
     if resp == 3:
         wire("HELLO", "3")
@@ -139,9 +139,7 @@ def raw_replies(bananaq: Daemon, resp: int, *requests: tuple[bytes | str | int, 
 
 
 @pytest.mark.parametrize("resp", [2, 3])
-def test_replies_have_the_shapes_of_the_specification(
-    bananaq: Daemon, queue: str, resp: int
-) -> None:
+def test_replies_have_the_specified_form(bananaq: Daemon, queue: str, resp: int) -> None:
     null = b"_\r\n" if resp == 3 else b"$-1\r\n"
     q = queue.encode()
     name = b"$%d\r\n%b\r\n" % (len(q), q)
@@ -185,7 +183,7 @@ def test_replies_have_the_shapes_of_the_specification(
     assert raw_replies(bananaq, resp, ("QLPEEK", queue)) == null
 
 
-def test_what_is_no_request_ends_the_connection_with_one_error(bananaq: Daemon) -> None:
+def test_invalid_resp_ends_the_connection_with_one_error(bananaq: Daemon) -> None:
     for data in (b"*1\r\n:1\r\n", b"*x\r\n", b"*1\r\n$-5\r\n", b'"unbalanced\r\n'):
         wire = bananaq.wire()
         wire.raw(data)

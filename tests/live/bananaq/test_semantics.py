@@ -1,3 +1,3 @@
-"""What the store in a Redis does, as every store of events."""
+"""The store in a Redis passes the tests for all event stores."""
 
 from tests.support.banana_semantics import *  # noqa: F403

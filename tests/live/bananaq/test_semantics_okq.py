@@ -1,3 +1,3 @@
-"""What the store in a Redis does with ids that producers choose, as every store of events."""
+"""The store in a Redis passes the tests for all event stores with ids that producers choose."""
 
 from tests.support.banana_semantics_okq import *  # noqa: F403

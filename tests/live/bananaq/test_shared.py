@@ -1,4 +1,4 @@
-"""Several bananaqs on one Redis, and bananaq on a Redis Cluster."""
+"""Several bananaq processes on one Redis, and bananaq on a Redis Cluster."""
 
 import threading
 
@@ -17,7 +17,7 @@ from tests.support.banana_daemons import (
     redis_options,
 )
 from tests.support.banana_fixtures import DaemonFactory
-from tests.support.harness import wait_until
+from tests.support.harness import HANG_SECONDS, wait_until
 
 pytestmark = pytest.mark.live
 
@@ -28,7 +28,7 @@ def pair(run_bananaq: DaemonFactory) -> tuple[Daemon, Daemon]:
     return first, run_bananaq("redis", *first.options)
 
 
-def test_what_one_daemon_adds_wakes_who_waits_at_another(run_bananaq: DaemonFactory) -> None:
+def test_an_event_added_at_one_daemon_wakes_a_client_of_another(run_bananaq: DaemonFactory) -> None:
     first, second = pair(run_bananaq)
     told, taker = second.wire(), second.wire()
     told.send("QNOTIFY", "g", 20, "p", "q")
@@ -39,13 +39,13 @@ def test_what_one_daemon_adds_wakes_who_waits_at_another(run_bananaq: DaemonFact
     id = first.ask("QADD", "q", 60, "body")
     assert told.read() == b"q"
     event = Given(taker.read())
-    assert now_us() - started < 1_000_000
+    assert now_us() - started < 10_000_000
     assert event.id == id
-    assert first.ask("QACK", "q", "h", event.id) == 1  # by whichever daemon
+    assert first.ask("QACK", "q", "h", event.id) == 1  # at either daemon
     assert second.ask("QACK", "q", "h", event.id) == 0
-    # What is missed or put back at one is heard of at the other.
+    # Missed deadlines and requeued events at one daemon are noticed at the other.
     for end in ("REDO", "deadline"):
-        held = Given(first.ask("QGET", "q", "g", "EX", "0.5"))
+        held = Given(first.ask("QGET", "q", "g", "EX", 60 if end == "REDO" else 3))
         taker.send("QGET", "q", "g", "BLOCK", 20)
         wait_until(lambda: first.status("q", "g")["consumers"] == 1)
         if end == "REDO":
@@ -53,7 +53,7 @@ def test_what_one_daemon_adds_wakes_who_waits_at_another(run_bananaq: DaemonFact
         again = Given(taker.read())
         assert (again.base, again.delivery) == (held.base, held.delivery + 1)
         assert taker("QACK", "q", "g", again.id, "REDO") == 1
-    # One more is there for each of several that wait at both.
+    # With several waiting clients at both, each gets one more event.
     wires = [daemon.wire() for daemon in (first, second) * 3]
     for wire in wires:
         wire.send("QGET", "r", "g", "BLOCK", 20)
@@ -62,7 +62,7 @@ def test_what_one_daemon_adds_wakes_who_waits_at_another(run_bananaq: DaemonFact
     assert sorted(Given(wire.read()).id for wire in wires) == ids
 
 
-def test_consumers_are_counted_at_all_daemons_and_those_of_a_dead_one_are_not_forever(
+def test_consumers_are_counted_across_daemons_and_those_of_a_stopped_one_are_forgotten(
     run_bananaq: DaemonFactory,
 ) -> None:
     first, second = pair(run_bananaq)
@@ -78,7 +78,7 @@ def test_consumers_are_counted_at_all_daemons_and_those_of_a_dead_one_are_not_fo
     assert first.stop() == 0
 
 
-def test_a_daemon_that_is_killed_takes_no_event_along(run_bananaq: DaemonFactory) -> None:
+def test_a_killed_daemon_loses_no_event(run_bananaq: DaemonFactory) -> None:
     first, second = pair(run_bananaq)
     count = 1_000
     producer = first.wire()
@@ -106,16 +106,18 @@ def test_a_daemon_that_is_killed_takes_no_event_along(run_bananaq: DaemonFactory
     for thread in threads:
         thread.start()
     ids: list[object] = []
-    for _ in range(count // 20):
-        ids += pipeline(producer, [("QADD", "q", 60, "body")] * 20)
-        if len(ids) == count // 2:
-            wait_until(lambda: len(got) > 50)
-            second.kill()
-    wait_until(lambda: first.status("q", "g")["done"] == count)
-    enough.set()
-    for thread in threads:
-        thread.join(30)
-    # What the dead one had confirmed to nobody may be done all the same.
+    try:
+        for _ in range(count // 20):
+            ids += pipeline(producer, [("QADD", "q", 60, "body")] * 20)
+            if len(ids) == count // 2:
+                wait_until(lambda: len(got) > 50)
+                second.kill()
+        wait_until(lambda: first.status("q", "g")["done"] == count)
+    finally:
+        enough.set()
+        for thread in threads:
+            thread.join(HANG_SECONDS)
+    # Unconfirmed operations of the dead daemon may have been executed.
     assert set(got) <= set(ids)
     assert set(got.values()) == {1}
     counts = first.status("q", "g")
@@ -140,9 +142,7 @@ def test_daemons_with_other_prefixes_or_databases_share_nothing(
         third.ask("QFLUSH", queue)
 
 
-def test_a_redis_that_asks_for_a_password_gets_it(
-    run_bananaq: DaemonFactory, own_redis: RedisServer
-) -> None:
+def test_the_password_is_sent_to_redis(run_bananaq: DaemonFactory, own_redis: RedisServer) -> None:
     with plain_client(own_redis.port) as client:
         client.config_set("requirepass", "secret")
     daemon = run_bananaq("redis", "--redis-password", "secret", redis=own_redis)
@@ -152,7 +152,7 @@ def test_a_redis_that_asks_for_a_password_gets_it(
     assert "authenticat" in without.wire().error("QADD", "q", 60, "body")
 
 
-def test_a_full_redis_takes_nothing_more_and_gives_what_it_has(
+def test_with_a_full_redis_events_are_refused_but_delivered(
     run_bananaq: DaemonFactory, own_redis: RedisServer
 ) -> None:
     daemon = run_bananaq("redis", redis=own_redis)
@@ -171,12 +171,14 @@ def test_a_full_redis_takes_nothing_more_and_gives_what_it_has(
 
 @pytest.fixture
 def in_cluster(run_bananaq: DaemonFactory, cluster_of_redis: RedisCluster) -> Daemon:
-    """A daemon on three nodes."""
+    """A daemon with three nodes."""
     options = redis_options(cluster_of_redis.servers[0], "in-cluster")
     return run_bananaq("embedded", *options, "--redis-cluster")
 
 
-def test_queues_are_all_over_a_cluster(in_cluster: Daemon, cluster_of_redis: RedisCluster) -> None:
+def test_queues_are_distributed_over_a_cluster(
+    in_cluster: Daemon, cluster_of_redis: RedisCluster
+) -> None:
     wire = in_cluster.wire()
     queues = [f"queue-{n}" for n in range(30)] + ["", "{}", "a}b", "q{x}"]
     ids = pipeline(wire, [("QADD", queue, 120, f"{queue} {n}") for queue in queues for n in (0, 1)])
@@ -218,17 +220,17 @@ def test_queues_are_all_over_a_cluster(in_cluster: Daemon, cluster_of_redis: Red
     )
     assert set(replies) == {b"OK"}
     assert wire("QSTATUS") == []
-    # What is left, so that ids go on rising, goes by itself.
+    # What remains, so that ids keep increasing, expires.
     for server in cluster_of_redis.servers:
         with plain_client(server.port) as client:
             for key in client.scan_iter(count=1000):
                 assert b"-later" in key or 0 < client.pttl(key) < 300_000
 
 
-def test_a_queue_whose_node_changes_stays_whole(
+def test_a_queue_that_moves_to_another_node_stays_complete(
     in_cluster: Daemon, cluster_of_redis: RedisCluster
 ) -> None:
-    """Its slot is moved to another node, key by key, while it is used."""
+    """Its slot moves to another node, key by key, while it is used."""
     wire = in_cluster.wire()
     ids = pipeline(wire, [("QADD", "moving", 120, n) for n in range(100)])
     held = [Given(wire("QGET", "moving", "g", "EX", 60)) for _ in range(10)]
@@ -257,14 +259,16 @@ def test_a_queue_whose_node_changes_stays_whole(
 
         thread = threading.Thread(target=use)
         thread.start()
-        keys = source.execute_command("CLUSTER GETKEYSINSLOT", slot, 1000)
-        source.execute_command("MIGRATE", "127.0.0.1", port, "", 0, 5000, "KEYS", *keys)
-        for client in clients:
-            client.execute_command("CLUSTER SETSLOT", slot, "NODE", names[1])
-        count = len(more)
-        wait_until(lambda: len(more) > count + 5)
-        done.set()
-        thread.join(20)
+        try:
+            keys = source.execute_command("CLUSTER GETKEYSINSLOT", slot, 1000)
+            source.execute_command("MIGRATE", "127.0.0.1", port, "", 0, 60_000, "KEYS", *keys)
+            for client in clients:
+                client.execute_command("CLUSTER SETSLOT", slot, "NODE", names[1])
+            count = len(more)
+            wait_until(lambda: len(more) > count + 5)
+        finally:
+            done.set()
+            thread.join(HANG_SECONDS)
     finally:
         for client in clients:
             client.close()

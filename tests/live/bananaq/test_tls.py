@@ -1,4 +1,4 @@
-"""Clients that speak TLS with bananaq."""
+"""Clients that connect to bananaq over TLS."""
 
 import ssl
 from contextlib import closing
@@ -36,7 +36,7 @@ def test_clients_are_served_over_tls_and_certificates_can_be_changed(
     assert daemon.ask("PING") == b"PONG"
 
 
-def test_it_can_speak_tls_alone(run_bananaq: DaemonFactory, tmp_path: Path) -> None:
+def test_it_can_listen_on_tls_only(run_bananaq: DaemonFactory, tmp_path: Path) -> None:
     certificates = all_certificates(tmp_path)
     port = free_port()
     options = (*tls_options(certificates, port), "--listen-addr", f"{HOST}:0")
@@ -54,6 +54,6 @@ def test_it_can_speak_tls_alone(run_bananaq: DaemonFactory, tmp_path: Path) -> N
         wait_until(answers)
 
 
-def test_no_certificate_no_start(run_bananaq: DaemonFactory) -> None:
+def test_without_a_certificate_it_does_not_start(run_bananaq: DaemonFactory) -> None:
     with pytest.raises((RuntimeError, pytest.fail.Exception, AssertionError)):
         run_bananaq("embedded", "--tls-port", str(free_port()))

@@ -13,13 +13,13 @@ from tests.support.tls_front import Certificates, tls_front
 
 
 def run(node: LiveNode, *arguments: str, stdin: str = "", **environment: str) -> tuple[int, str]:
-    """Exit status and stdout of ``disque -p PORT ARGUMENTS``."""
+    """Return exit status and stdout of ``disque -p PORT ARGUMENTS``."""
     done = subprocess.run(
         [sys.executable, "-m", "disque_trio.cli.main", "-p", str(node.port), *arguments],
         input=stdin,
         capture_output=True,
         text=True,
-        timeout=30,
+        timeout=HANG_SECONDS,
         check=False,
         env=os.environ | environment,
     )
@@ -59,7 +59,7 @@ def test_replies_look_as_in_redis_cli(
         ["redis-cli", "-p", str(shared_node.port), *words],
         capture_output=True,
         text=True,
-        timeout=30,
+        timeout=HANG_SECONDS,
         check=False,
     )
     assert run(shared_node, *words)[1] == theirs.stdout
@@ -137,7 +137,7 @@ def test_a_node_is_reached_by_tls(
         url = f"disques://127.0.0.1:{front.port}?ssl_ca_certs={certificates.ca}"
         options = ["-p", str(front.port), "--tls", "--cacert", certificates.ca]
         words = ["-u", url] if way == "url" else options
-        # A prompt looks for a node that has hung up before each command.
+        # Before each command, a prompt checks whether the node has hung up.
         assert run(session_node, *words, stdin="ping\nping\n") == (0, "PONG\nPONG\n")
         refused = ["-p", str(front.port), "--tls", "--cacert", certificates.other, "ping"]
         assert run(session_node, *refused) == (1, "")

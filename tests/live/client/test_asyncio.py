@@ -1,4 +1,4 @@
-"""The client under asyncio against a real node: what asyncio does in its own way."""
+"""The client under asyncio against a real node: the behaviour that is specific to asyncio."""
 
 import asyncio
 import gc
@@ -63,7 +63,7 @@ async def until(condition: Callable[[], Awaitable[bool]]) -> None:
 
 
 async def blocked(client: Client, count: int) -> None:
-    """Wait until the node has that many clients that wait for a job."""
+    """Wait until this many clients wait for a job at the node."""
 
     async def so() -> bool:
         return (await client.info("clients"))["blocked_clients"] == str(count)
@@ -72,7 +72,7 @@ async def blocked(client: Client, count: int) -> None:
 
 
 async def consuming(client: Client, count: int, in_hand: int) -> None:
-    """Wait until the node pushes to that many clients, and they have that many jobs."""
+    """Wait until the node pushes to this many clients, and they have this many jobs."""
 
     async def so() -> bool:
         info = await client.info("clients")
@@ -98,14 +98,14 @@ async def test_a_task_that_waits_for_a_job_can_be_cancelled(shared_node: LiveNod
         await cancelled(task)
         await blocked(client, 0)
         id = await client.add("q", "b")
-        assert [job.id for job in await client.get("q", timeout=5)] == [id]
+        assert [job.id for job in await client.get("q", timeout=HANG_SECONDS)] == [id]
 
 
 @on_asyncio
-async def test_no_job_is_lost_when_tasks_are_cancelled_all_the_time(
+async def test_no_job_is_lost_when_tasks_are_cancelled_repeatedly(
     shared_node: LiveNode,
 ) -> None:
-    """At any moment: also when the reply is there, and the task is about to take it."""
+    """At any moment, even if the reply has arrived and the task is about to take it."""
     total = 300
     got: set[str] = set()
 
@@ -122,7 +122,7 @@ async def test_no_job_is_lost_when_tasks_are_cancelled_all_the_time(
             while len(got) < total:
                 task = asyncio.ensure_future(take())
                 await asyncio.wait([task], timeout=random.uniform(0, patience))
-                # Or a slow machine would never be done with one.
+                # Otherwise, a slow machine would never finish.
                 patience *= 0.98 if task.done() else 1.02
                 task.cancel()
                 await asyncio.wait([task])
@@ -138,7 +138,7 @@ async def test_no_job_is_lost_when_tasks_are_cancelled_all_the_time(
 
 
 @on_asyncio
-async def test_a_loop_that_is_cancelled_gives_its_job_back(shared_node: LiveNode) -> None:
+async def test_a_cancelled_loop_requeues_its_job(shared_node: LiveNode) -> None:
     async with connect(at(shared_node)) as client:
         id = await client.add("q", "b", retry=300)
         taken = asyncio.Event()
@@ -153,13 +153,13 @@ async def test_a_loop_that_is_cancelled_gives_its_job_back(shared_node: LiveNode
         await taken.wait()
         await cancelled(task)
         await consuming(client, 0, 0)
-        [again] = await client.get("q", timeout=5)
+        [again] = await client.get("q", timeout=HANG_SECONDS)
         assert (again.id, again.nacks) == (id, 1)
 
 
 @pytest.mark.parametrize("with_handlers", [False, True])
 @on_asyncio
-async def test_a_task_that_is_cancelled_again_and_again_still_gives_its_jobs_back(
+async def test_a_task_that_is_cancelled_repeatedly_still_requeues_its_jobs(
     shared_node: LiveNode, with_handlers: bool
 ) -> None:
     async with connect(at(shared_node)) as client:
@@ -181,14 +181,14 @@ async def test_a_task_that_is_cancelled_again_and_again_still_gives_its_jobs_bac
         while not task.done():
             task.cancel()
             await asyncio.sleep(0)
-        [again] = await client.get("q", timeout=5)
+        [again] = await client.get("q", timeout=HANG_SECONDS)
         assert (again.id, again.nacks) == (id, 1)
         await client.ack(id)
         await consuming(client, 0, 0)
 
 
 @on_asyncio
-async def test_a_timeout_of_asyncio_ends_what_waits(shared_node: LiveNode) -> None:
+async def test_a_timeout_of_asyncio_ends_waiting_calls(shared_node: LiveNode) -> None:
     async with connect(at(shared_node)) as client:
         id = await client.add("other", "b")
 
@@ -236,7 +236,7 @@ async def test_a_timeout_of_asyncio_ends_what_waits(shared_node: LiveNode) -> No
 
 
 @on_asyncio
-async def test_a_group_whose_task_fails_gives_the_jobs_of_the_others_back(
+async def test_a_group_with_a_failed_task_requeues_the_jobs_of_the_others(
     shared_node: LiveNode,
 ) -> None:
     async with connect(at(shared_node)) as client:
@@ -258,11 +258,11 @@ async def test_a_group_whose_task_fails_gives_the_jobs_of_the_others_back(
                 group.create_task(work())
                 group.create_task(fail())
         assert isinstance(caught.value.exceptions[0], KeyError)
-        assert [job.id for job in await client.get("q", timeout=5)] == [id]
+        assert [job.id for job in await client.get("q", timeout=HANG_SECONDS)] == [id]
 
 
 @on_asyncio
-async def test_a_cancelled_block_gives_its_jobs_back_and_leaves_no_connection(
+async def test_a_cancelled_block_requeues_its_jobs_and_leaves_no_connection(
     shared_node: LiveNode,
 ) -> None:
     taken = asyncio.Event()
@@ -280,7 +280,7 @@ async def test_a_cancelled_block_gives_its_jobs_back_and_leaves_no_connection(
         task = asyncio.create_task(work())
         await taken.wait()
         await cancelled(task)
-        [again] = await client.get("q", timeout=5)
+        [again] = await client.get("q", timeout=HANG_SECONDS)
         assert (again.id, again.nacks) == (id, 1)
 
         async def alone() -> bool:
@@ -299,19 +299,19 @@ async def test_connecting_can_be_cancelled() -> None:
 
 
 @on_asyncio
-async def test_a_loop_that_is_disposed_of_gives_its_job_back(shared_node: LiveNode) -> None:
+async def test_a_closed_loop_requeues_its_job(shared_node: LiveNode) -> None:
     async with connect(at(shared_node)) as client:
         id = await client.add("q", "b", retry=300)
         async for _ in client.jobs("q"):
             break
         gc.collect()
-        [again] = await client.get("q", timeout=5)
+        [again] = await client.get("q", timeout=HANG_SECONDS)
         assert (again.id, again.nacks) == (id, 1)
 
 
 @pytest.mark.parametrize("program", [WORKER, LEFT], ids=["interrupted", "left"])
-def test_a_program_that_ends_gives_its_job_back(shared_node: LiveNode, program: str) -> None:
-    """With Ctrl-C, or while a task runs that nobody waits for."""
+def test_a_program_that_ends_requeues_its_job(shared_node: LiveNode, program: str) -> None:
+    """By Ctrl-C, or while a task runs that nobody waits for."""
     wire = shared_node.wire()
     id = wire("ADDJOB", "q", "b", 0, "RETRY", 300)
     assert isinstance(id, bytes)
@@ -338,7 +338,7 @@ def test_a_program_that_ends_gives_its_job_back(shared_node: LiveNode, program: 
 def test_the_example_runs(disque_server: NodeFactory, tmp_path: Path) -> None:
     node = disque_server()
     path = tmp_path / "program.py"
-    text = (ROOT / "examples" / "asyncio_worker.py").read_text()
+    text = (ROOT / "examples" / "greetings" / "asyncio_worker.py").read_text()
     assert text in (ROOT / "docs" / "client.md").read_text()
     path.write_text(text.replace("127.0.0.1:7711", at(node)[0]))
     done = subprocess.run(
@@ -350,7 +350,7 @@ def test_the_example_runs(disque_server: NodeFactory, tmp_path: Path) -> None:
     assert info_value(node, "jobs", "registered_jobs") == 0
 
 
-def test_uvloop_will_do(shared_node: LiveNode) -> None:
+def test_uvloop_works(shared_node: LiveNode) -> None:
     uvloop = pytest.importorskip("uvloop")
 
     async def main() -> None:

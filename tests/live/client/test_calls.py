@@ -1,4 +1,4 @@
-"""Calls over real nodes: who serves them, and what becomes of them when somebody dies."""
+"""Calls over real nodes: who serves them, and what happens when a process dies."""
 
 import random
 import re
@@ -12,7 +12,7 @@ import pytest
 
 from disque_trio.client import CallError, HeldJob, ReplyError, TooSlowError, connect
 from tests.support import ROOT
-from tests.support.harness import LiveNode, NodeFactory
+from tests.support.harness import HANG_SECONDS, LiveNode, NodeFactory
 from tests.support.live_cluster import live_cluster
 from tests.support.loops import on_both
 
@@ -43,7 +43,7 @@ async def upper(job: HeldJob) -> bytes:
 
 
 @on_both
-async def test_many_calls_at_once_are_answered_over_a_connection_at_each_end(
+async def test_concurrent_calls_are_answered_over_one_connection_at_each_end(
     shared_node: LiveNode,
 ) -> None:
     async with connect(at(shared_node)) as server, connect(at(shared_node)) as caller:
@@ -51,11 +51,11 @@ async def test_many_calls_at_once_are_answered_over_a_connection_at_each_end(
         got: dict[str, bytes] = {}
 
         async def call(word: str) -> None:
-            got[word] = await caller.call("q", word, timeout=20)
+            got[word] = await caller.call("q", word, timeout=HANG_SECONDS)
 
         async with anyio.create_task_group() as nursery:
             nursery.start_soon(lambda: server.serve("q", upper, concurrency=10))
-            with anyio.fail_after(30):
+            with anyio.fail_after(HANG_SECONDS):
                 async with anyio.create_task_group() as callers:
                     for n in range(300):
                         callers.start_soon(call, f"word {n}")
@@ -65,19 +65,19 @@ async def test_many_calls_at_once_are_answered_over_a_connection_at_each_end(
             nursery.cancel_scope.cancel()
         assert got == {f"word {n}": b"WORD %d" % n for n in range(300)}
         assert after == before + 2
-        with anyio.fail_after(10):
+        with anyio.fail_after(HANG_SECONDS):
             while [id async for id in caller.jscan()]:
                 await anyio.sleep(0.02)
 
 
 @on_both
-async def test_a_call_that_nobody_serves_is_over_in_time_and_leaves_nothing(
+async def test_a_call_that_nobody_serves_ends_in_time_and_leaves_nothing(
     shared_node: LiveNode,
 ) -> None:
     async with connect(at(shared_node)) as client:
         with pytest.raises(TooSlowError):
             await client.call("q", "body", timeout=0.2)
-        with anyio.fail_after(10):
+        with anyio.fail_after(HANG_SECONDS):
             while [id async for id in client.jscan()]:
                 await anyio.sleep(0.02)
 
@@ -117,20 +117,20 @@ async def test_every_call_is_answered_while_connections_break_and_servers_come_a
                     await server.serve("q", upper, concurrency=5)
 
         async def cut() -> None:
-            """Break connections on which jobs are pushed, now and then."""
+            """Break connections on which jobs are pushed, from time to time."""
             while True:
                 await anyio.sleep(random.uniform(0, 0.3))
                 clients = await breaker.execute("CLIENT", "LIST")
                 assert isinstance(clients, bytes)
                 for id in re.findall(rb"^id=(\d+) .* resp=3", clients, re.MULTILINE):
                     if random.random() < 0.3:
-                        with suppress(ReplyError):  # it is gone
+                        with suppress(ReplyError):  # the connection has ended
                             await breaker.execute("CLIENT", "KILL", "ID", id)
 
         async def call(worker: int) -> None:
             for n in range(30):
                 word = f"word {worker} {n}"
-                assert await caller.call("q", word, timeout=30) == word.upper().encode()
+                assert await caller.call("q", word, timeout=HANG_SECONDS) == word.upper().encode()
                 answered.append(word)
 
         for _ in range(2):
@@ -143,7 +143,7 @@ async def test_every_call_is_answered_while_connections_break_and_servers_come_a
     assert len(answered) == 300
 
 
-async def test_calls_cross_nodes_and_outlive_the_callers_node(tmp_path: Path) -> None:
+async def test_calls_cross_nodes_and_survive_the_node_of_the_caller(tmp_path: Path) -> None:
     with live_cluster(tmp_path, 3) as cluster:
         first, second, third = cluster
         everywhere = [f"{n.host}:{n.port}" for n in (first, third)]
@@ -160,14 +160,14 @@ async def test_calls_cross_nodes_and_outlive_the_callers_node(tmp_path: Path) ->
             async with anyio.create_task_group() as nursery:
                 nursery.start_soon(server.serve, "fast", upper)
                 nursery.start_soon(lambda: server.serve("slow", slow, concurrency=2))
-                assert await caller.call("fast", "one", timeout=20) == b"ONE"
+                assert await caller.call("fast", "one", timeout=HANG_SECONDS) == b"ONE"
 
                 async def call() -> None:
-                    assert await caller.call("slow", "two", timeout=40) == b"TWO"
+                    assert await caller.call("slow", "two", timeout=HANG_SECONDS) == b"TWO"
                     nursery.cancel_scope.cancel()
 
                 nursery.start_soon(call)
-                with anyio.fail_after(15):
+                with anyio.fail_after(HANG_SECONDS):
                     await begun.wait()
                 await anyio.to_thread.run_sync(used.kill)
                 go_on.set()
@@ -177,7 +177,7 @@ async def test_calls_cross_nodes_and_outlive_the_callers_node(tmp_path: Path) ->
 async def test_the_example_runs(disque_server: NodeFactory, tmp_path: Path) -> None:
     node = disque_server()
     path = tmp_path / "calls.py"
-    text = (ROOT / "examples" / "calls.py").read_text()
+    text = (ROOT / "examples" / "rpc" / "calls.py").read_text()
     path.write_text(text.replace("127.0.0.1:7711", at(node)[0]))
     with subprocess.Popen([sys.executable, path, "serve"]) as server:
         asked = await anyio.run_process([sys.executable, path, "call", "one", "and two", " "])

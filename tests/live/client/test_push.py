@@ -9,7 +9,7 @@ import anyio
 import pytest
 
 from disque_trio.client import Client, HeldJob, Jobs, connect
-from tests.support.harness import LiveNode
+from tests.support.harness import HANG_SECONDS, LiveNode
 from tests.support.live_cluster import live_cluster
 from tests.support.loops import on_both
 
@@ -32,8 +32,8 @@ def at(node: LiveNode) -> list[str]:
 
 
 async def pushed(client: Client, *, consuming: int | None = None, in_hand: int) -> None:
-    """Wait until the node counts that many clients that consume, and jobs that they have."""
-    with anyio.fail_after(15):
+    """Wait until the node counts this many consuming clients, and jobs that they have."""
+    with anyio.fail_after(HANG_SECONDS):
         while True:
             info = await client.info("clients")
             clients = int(info["consuming_clients"])
@@ -42,7 +42,7 @@ async def pushed(client: Client, *, consuming: int | None = None, in_hand: int) 
             await anyio.sleep(0.02)
 
 
-async def test_the_job_of_a_worker_that_is_killed_is_given_to_another_at_once(
+async def test_the_job_of_a_killed_worker_is_delivered_to_another_at_once(
     shared_node: LiveNode,
 ) -> None:
     async with connect(at(shared_node)) as client:
@@ -52,7 +52,7 @@ async def test_the_job_of_a_worker_that_is_killed_is_given_to_another_at_once(
             assert worker.stdout is not None
             assert (await anyio.to_thread.run_sync(worker.stdout.readline)).strip() == id.encode()
             worker.kill()
-            with anyio.fail_after(15):
+            with anyio.fail_after(HANG_SECONDS):
                 async for job in client.jobs("q"):
                     assert (job.id, job.additional_deliveries, job.nacks) == (id, 1, 0)
                     await job.ack()
@@ -61,7 +61,7 @@ async def test_the_job_of_a_worker_that_is_killed_is_given_to_another_at_once(
 
 
 @on_both
-async def test_no_job_is_fetched_before_somebody_waits_for_it(shared_node: LiveNode) -> None:
+async def test_no_job_is_fetched_before_a_task_waits_for_it(shared_node: LiveNode) -> None:
     async with connect(at(shared_node)) as client:
         await client.add_many("q", [b"%d" % n for n in range(20)])
         most = anyio.Semaphore(0)
@@ -75,7 +75,7 @@ async def test_no_job_is_fetched_before_somebody_waits_for_it(shared_node: LiveN
 
         async with anyio.create_task_group() as nursery:
             nursery.start_soon(lambda: client.work(handler, "q", concurrency=3))
-            with anyio.fail_after(15):
+            with anyio.fail_after(HANG_SECONDS):
                 for _ in range(3):
                     await most.acquire()
             await pushed(client, consuming=1, in_hand=3)
@@ -89,7 +89,7 @@ async def test_no_job_is_fetched_before_somebody_waits_for_it(shared_node: LiveN
 
 @pytest.mark.parametrize("how", ["break", "stop", "cancel", "raise"])
 @on_both
-async def test_a_loop_that_is_left_takes_no_more(shared_node: LiveNode, how: str) -> None:
+async def test_a_closed_loop_takes_no_more_jobs(shared_node: LiveNode, how: str) -> None:
     async with connect(at(shared_node)) as client:
         ids = await client.add_many("q", ["b"] * 3, retry=300)
 
@@ -121,7 +121,7 @@ async def test_a_loop_that_is_left_takes_no_more(shared_node: LiveNode, how: str
         )
 
 
-async def test_a_released_job_stays_with_whoever_has_it(shared_node: LiveNode) -> None:
+async def test_a_released_job_stays_with_its_holder(shared_node: LiveNode) -> None:
     async with connect(at(shared_node)) as other:
         async with connect(at(shared_node)) as client:
             ids = await other.add_many("q", ["b"] * 3, retry=300)
@@ -134,7 +134,7 @@ async def test_a_released_job_stays_with_whoever_has_it(shared_node: LiveNode) -
         assert await other.ack(*ids) == 3
 
 
-async def test_no_job_is_lost_or_given_twice_when_loops_are_cancelled_all_the_time(
+async def test_no_job_is_lost_or_repeated_when_loops_are_cancelled_repeatedly(
     shared_node: LiveNode,
 ) -> None:
     total = 300
@@ -167,7 +167,7 @@ async def test_no_job_is_lost_or_given_twice_when_loops_are_cancelled_all_the_ti
         await pushed(client, consuming=0, in_hand=0)
 
 
-async def test_a_job_in_hand_is_kept_when_its_connection_breaks(shared_node: LiveNode) -> None:
+async def test_a_held_job_is_kept_when_its_connection_breaks(shared_node: LiveNode) -> None:
     async with connect(at(shared_node)) as client:
         id, other = await client.add_many("q", ["b"] * 2, retry=300)
         async with client.jobs("q") as jobs:
@@ -177,7 +177,7 @@ async def test_a_job_in_hand_is_kept_when_its_connection_breaks(shared_node: Liv
                     number = line.split("id=")[1].split()[0]
                     assert await client.execute("CLIENT", "KILL", "ID", number) == 1
             await pushed(client, consuming=0, in_hand=0)
-            with anyio.fail_after(15):
+            with anyio.fail_after(HANG_SECONDS):
                 while (shown := await client.show(id)) and shown["state"] != "active":
                     await anyio.sleep(0.02)
             assert not job.lost
@@ -185,7 +185,7 @@ async def test_a_job_in_hand_is_kept_when_its_connection_breaks(shared_node: Liv
             assert await client.show(id) is None
 
 
-async def test_loops_that_wait_go_on_at_another_node_when_theirs_leaves(tmp_path: Path) -> None:
+async def test_waiting_loops_move_to_another_node_when_theirs_leaves(tmp_path: Path) -> None:
     with live_cluster(tmp_path, 2) as cluster:
         async with connect([f"{n.host}:{n.port}" for n in cluster]) as client:
             got: list[bytes] = []
@@ -203,14 +203,14 @@ async def test_loops_that_wait_go_on_at_another_node_when_theirs_leaves(tmp_path
                 async with connect(at(stays)) as producer:
                     await producer.add_many("q", [b"%d" % n for n in range(10)], replicate=1)
                     await pushed(producer, consuming=1, in_hand=0)
-                    with anyio.fail_after(15):
+                    with anyio.fail_after(HANG_SECONDS):
                         while len(got) < 10:
                             await anyio.sleep(0.02)
                 nursery.cancel_scope.cancel()
             assert client.address != used
 
 
-async def test_a_loop_outlives_the_death_of_its_node(tmp_path: Path) -> None:
+async def test_a_loop_survives_the_death_of_its_node(tmp_path: Path) -> None:
     with live_cluster(tmp_path, 3) as cluster:
         async with connect([f"{n.host}:{n.port}" for n in cluster]) as client:
             [used] = [n for n in cluster if f"{n.host}:{n.port}" == client.address]
@@ -224,20 +224,20 @@ async def test_a_loop_outlives_the_death_of_its_node(tmp_path: Path) -> None:
                 nursery.start_soon(work)
                 await pushed(client, consuming=1, in_hand=0)
                 await anyio.to_thread.run_sync(used.kill)
-                with anyio.fail_after(30):
+                with anyio.fail_after(HANG_SECONDS):
                     await client.add("q", "b", replicate=2, unique=True)
                     while not got:
                         await anyio.sleep(0.02)
                 nursery.cancel_scope.cancel()
 
 
-async def test_a_job_that_is_requeued_comes_to_another_at_once_and_did_not_fail(
+async def test_a_requeued_job_reaches_another_worker_at_once_and_did_not_fail(
     shared_node: LiveNode,
 ) -> None:
     async with connect(at(shared_node)) as client:
         id = await client.add("q", "b", retry=300)
         counts: list[tuple[int, int]] = []
-        with anyio.fail_after(15):
+        with anyio.fail_after(HANG_SECONDS):
             async with client.jobs("q") as jobs:
                 async for job in jobs:
                     assert job.id == id
@@ -248,7 +248,7 @@ async def test_a_job_that_is_requeued_comes_to_another_at_once_and_did_not_fail(
         assert counts == [(0, 0), (0, 1)]
 
 
-async def test_loops_share_a_connection_and_each_has_a_job_of_its_own(
+async def test_loops_share_a_connection_and_each_has_its_own_job(
     shared_node: LiveNode,
 ) -> None:
     async with connect(at(shared_node)) as client:
@@ -268,7 +268,7 @@ async def test_loops_share_a_connection_and_each_has_a_job_of_its_own(
                     for other in loops:
                         nursery.start_soon(other.stop)
 
-        with anyio.fail_after(15):
+        with anyio.fail_after(HANG_SECONDS):
             async with anyio.create_task_group() as nursery:
                 for jobs in loops:
                     nursery.start_soon(run, jobs)
@@ -276,12 +276,12 @@ async def test_loops_share_a_connection_and_each_has_a_job_of_its_own(
         await pushed(client, in_hand=0)
 
 
-async def test_who_goes_on_has_the_next_job_pushed_when_one_is_settled(
+async def test_with_goes_on_the_next_job_is_pushed_when_one_is_settled(
     shared_node: LiveNode,
 ) -> None:
     async with connect(at(shared_node)) as client:
         await client.add_many("q", ["0", "1", "2"])
-        with anyio.fail_after(15):
+        with anyio.fail_after(HANG_SECONDS):
             jobs = client.jobs("q")
             first = await anext(jobs)
             first.goes_on = True
@@ -293,12 +293,12 @@ async def test_who_goes_on_has_the_next_job_pushed_when_one_is_settled(
         assert await client.qlen("q") == 2
 
 
-async def test_what_was_pushed_for_one_who_went_on_is_put_back_when_it_stops(
+async def test_with_goes_on_the_pushed_job_is_requeued_when_the_loop_stops(
     shared_node: LiveNode,
 ) -> None:
     async with connect(at(shared_node)) as client:
         await client.add_many("q", ["0", "1"])
-        with anyio.fail_after(15):
+        with anyio.fail_after(HANG_SECONDS):
             jobs = client.jobs("q")
             first = await anext(jobs)
             first.goes_on = True

@@ -8,17 +8,13 @@ from disque_trio.client import ConnectionLost
 from disque_trio.client.sync import HeldJob, connect
 from tests.support.harness import HANG_SECONDS, LiveNode
 
-pytestmark = pytest.mark.timeout(HANG_SECONDS)
-
 
 def exits(job: HeldJob) -> None:
     sys.exit(3)
 
 
 @pytest.mark.parametrize("method", ["work", "serve"])
-def test_a_handler_that_exits_ends_its_loop_and_nothing_else(
-    shared_node: LiveNode, method: str
-) -> None:
+def test_a_handler_that_exits_ends_only_its_loop(shared_node: LiveNode, method: str) -> None:
     run = {
         "work": lambda client: client.work(exits, "q", concurrency=2),
         "serve": lambda client: client.serve("q", exits, concurrency=2),

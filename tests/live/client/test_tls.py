@@ -1,4 +1,4 @@
-"""The clients by TLS: what works as without it, and what certificates are refused."""
+"""The clients over TLS: everything works as without it, and bad certificates are refused."""
 
 import os
 import socket
@@ -19,10 +19,8 @@ from tests.support.harness import HANG_SECONDS, LiveNode, NodeFactory, free_port
 from tests.support.loops import on_both
 from tests.support.tls_front import Certificates, TlsFront, tls_front
 
-pytestmark = pytest.mark.timeout(HANG_SECONDS)
-
 LONG = 1000.0
-"""Seconds to go on trying, where it is not to be tried again."""
+"""Seconds to keep trying, for errors after which the client must not retry."""
 
 
 @pytest.fixture(scope="module")
@@ -48,7 +46,7 @@ async def works(client: Client) -> None:
 
 
 @on_both
-async def test_all_goes_by_tls(front: TlsFront, tls: Tls) -> None:
+async def test_everything_goes_over_tls(front: TlsFront, tls: Tls) -> None:
     before = front.served
     async with connect(at(front), tls=tls) as client:
         await works(client)
@@ -61,7 +59,7 @@ async def test_all_goes_by_tls(front: TlsFront, tls: Tls) -> None:
 
 
 @on_both
-async def test_a_context_of_ones_own_does_and_so_does_a_url(front: TlsFront, tls: Tls) -> None:
+async def test_a_given_context_works_and_so_does_a_url(front: TlsFront, tls: Tls) -> None:
     async with connect(at(front), tls=tls.context()) as client:
         await works(client)
     url = f"disques://127.0.0.1:{front.port}?ssl_ca_certs={tls.ca_file}&ssl_server_name=localhost"
@@ -69,7 +67,7 @@ async def test_a_context_of_ones_own_does_and_so_does_a_url(front: TlsFront, tls
         await works(client)
 
 
-def test_the_client_for_threads_speaks_tls_in_children_too(front: TlsFront, tls: Tls) -> None:
+def test_the_client_for_threads_uses_tls_in_children_too(front: TlsFront, tls: Tls) -> None:
     with connect_sync(f"disques://{at(front)}?ssl_ca_certs={tls.ca_file}") as client:
         client.add("q", "parent")
         child = os.fork()
@@ -86,19 +84,19 @@ def test_the_client_for_threads_speaks_tls_in_children_too(front: TlsFront, tls:
 
 
 @on_both
-async def test_a_call_that_is_cancelled_loses_no_job(front: TlsFront, tls: Tls) -> None:
+async def test_a_cancelled_call_loses_no_job(front: TlsFront, tls: Tls) -> None:
     async with connect(at(front), tls=tls) as client:
         for _ in range(5):
             with library().move_on_after(0.02):
                 await client.get("q", timeout=HANG_SECONDS)
-        # A server that still waited for those would give them the job.
+        # If the server still waited for these, it would give them the job.
         id = await client.add("q", "body", retry=3600)
         [job] = await client.get("q", timeout=HANG_SECONDS)
         assert job.id == id
 
 
 @on_both
-async def test_it_connects_again_after_a_loss(front: TlsFront, tls: Tls) -> None:
+async def test_it_reconnects_after_a_loss(front: TlsFront, tls: Tls) -> None:
     async with connect(at(front), tls=tls) as client:
         for _ in range(3):
             await client.add("q", "body", unique=True)
@@ -108,7 +106,7 @@ async def test_it_connects_again_after_a_loss(front: TlsFront, tls: Tls) -> None
 
 @contextmanager
 def refused(said: str) -> Iterator[None]:
-    """A connection that is refused at once, for that reason."""
+    """Expect that the connection is refused at once, for this reason."""
     began = time.monotonic()
     with pytest.raises(TlsError, match=said) as error:
         yield
@@ -126,7 +124,7 @@ BAD = [
 
 @pytest.mark.parametrize(("name", "more", "said"), BAD)
 @on_both
-async def test_a_certificate_that_will_not_do_is_told_at_once(
+async def test_an_invalid_certificate_is_reported_at_once(
     node: LiveNode,
     certificates: Certificates,
     name: str,
@@ -169,18 +167,20 @@ def refusing(context: ssl.SSLContext) -> Iterator[int]:
 
 @pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
 @on_both
-async def test_a_server_that_wants_our_certificate_is_told_at_once(
+async def test_a_server_that_wants_a_client_certificate_is_reported_at_once(
     certificates: Certificates, version: ssl.TLSVersion
 ) -> None:
     context = certificates.server(clients=True)
     context.maximum_version = version
-    with refusing(context) as port, refused("wants a certificate of ours"):
+    with refusing(context) as port, refused("requires a certificate from us"):
         async with connect(f"127.0.0.1:{port}", tls=Tls(certificates.ca), retry_for=LONG):
             pass
 
 
 @on_both
-async def test_a_server_gets_our_certificate(node: LiveNode, certificates: Certificates) -> None:
+async def test_a_server_gets_the_client_certificate(
+    node: LiveNode, certificates: Certificates
+) -> None:
     with tls_front(certificates.server(clients=True), node.port) as front:
         ours = Tls(certificates.ca, certificates.cert("client"), certificates.key("client"))
         async with connect(at(front), tls=ours) as client:
@@ -188,7 +188,7 @@ async def test_a_server_gets_our_certificate(node: LiveNode, certificates: Certi
 
 
 @on_both
-async def test_who_does_not_speak_tls_is_told_so() -> None:
+async def test_a_server_without_tls_is_reported() -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
 
         def serve() -> None:
@@ -199,14 +199,14 @@ async def test_who_does_not_speak_tls_is_told_so() -> None:
 
         thread = threading.Thread(target=serve)
         thread.start()
-        with refused("the server wants TLS"):
+        with refused("the server requires TLS"):
             async with connect(f"127.0.0.1:{listener.getsockname()[1]}", retry_for=LONG):
                 pass
         thread.join()
 
 
 @on_both
-async def test_a_server_that_says_nothing_in_the_handshake_is_given_up(tls: Tls) -> None:
+async def test_the_client_gives_up_on_a_server_that_is_silent_in_the_handshake(tls: Tls) -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         port = silent.getsockname()[1]
         with pytest.raises(ConnectionLost, match="perhaps it does not speak TLS"):
@@ -215,7 +215,7 @@ async def test_a_server_that_says_nothing_in_the_handshake_is_given_up(tls: Tls)
 
 
 @on_both
-async def test_once_it_has_worked_a_bad_certificate_may_be_renewed(
+async def test_after_a_success_a_bad_certificate_may_be_renewed(
     node: LiveNode, certificates: Certificates
 ) -> None:
     with tls_front(certificates.server(), node.port) as front:
@@ -230,7 +230,7 @@ async def test_once_it_has_worked_a_bad_certificate_may_be_renewed(
 
 
 @on_both
-async def test_one_node_with_a_bad_certificate_is_not_all_of_them(
+async def test_one_node_with_a_bad_certificate_does_not_exclude_the_others(
     node: LiveNode, certificates: Certificates
 ) -> None:
     with (
@@ -240,7 +240,7 @@ async def test_one_node_with_a_bad_certificate_is_not_all_of_them(
         for nodes in ([at(bad), at(good)], [at(good), at(bad)]):
             async with connect(nodes, tls=Tls(certificates.ca)) as client:
                 assert client.address == at(good)
-        # One that is away may come back.
+        # An unreachable one may come back.
         gone = f"127.0.0.1:{free_port()}"
         with pytest.raises(ConnectionLost, match="expired") as error:
             async with connect([at(bad), gone], tls=Tls(certificates.ca), retry_for=0.1):
@@ -248,13 +248,13 @@ async def test_one_node_with_a_bad_certificate_is_not_all_of_them(
         assert not isinstance(error.value, TlsError)
 
 
-def test_connections_that_are_shut_leave_the_server(front: TlsFront, tls: Tls) -> None:
+def test_closed_connections_leave_the_server(front: TlsFront, tls: Tls) -> None:
     with connect_sync(at(front), tls=tls) as client:
         client.qlen("q")
     wait_until(lambda: not front._connections)
 
 
-def test_nodes_that_hello_names_are_reached_by_tls(
+def test_nodes_from_hello_are_reached_over_tls(
     disque_server: NodeFactory, certificates: Certificates, tmp_path: Path
 ) -> None:
     def start(number: int) -> tuple[LiveNode, str]:
@@ -281,7 +281,7 @@ def test_nodes_that_hello_names_are_reached_by_tls(
     wait_until(known)
     tls = Tls(certificates.ca)
     with connect_sync(at_first, username="default", password="secret", tls=tls) as client:
-        # Each port is said over the bus.
+        # The nodes tell each other their ports over the bus.
         wait_until(lambda: at_second in {str(node.address) for node in client.hello().nodes})
         client.add("q", "body")
         used = client.address

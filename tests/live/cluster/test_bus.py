@@ -1,4 +1,4 @@
-"""The cluster bus of a real node, seen from another member that a test plays."""
+"""The cluster bus of a real node, seen by another member played by the test."""
 
 import resource
 import socket
@@ -35,14 +35,14 @@ def peer(node: LiveNode) -> Iterator[FakePeer]:
 
 
 def serial_job(peer: FakePeer, number: int, body: bytes = b"body") -> bytes:
-    """A job that ``peer`` made."""
+    """Return a job made by ``peer``."""
     id = b"D-" + peer.id[:8] + b"-" + b"%024d" % number + b"-05a1"
     nodes = peer.id
     return JobWriter().encode(id, 1, 0, 2, 1000, number, 0, 300, 0, 0, b"q", body, nodes)
 
 
 def silent(wire: Wire) -> bool:
-    """Whether no reply is there."""
+    """Return whether no reply has arrived."""
     wire.sock.setblocking(False)
     try:
         wire.sock.recv(1, socket.MSG_PEEK)
@@ -56,7 +56,7 @@ def silent(wire: Wire) -> bool:
 # ---- links ---------------------------------------------------------------------------------
 
 
-def test_a_node_that_meets_is_met_in_return(node: LiveNode, peer: FakePeer) -> None:
+def test_a_node_that_meets_another_is_met_in_return(node: LiveNode, peer: FakePeer) -> None:
     lines = {words[0]: words for words in node.cluster_nodes()}
     assert lines[peer.id.decode()][1] == f"{HOST}:{peer.port}"
     wait_until(lambda: node.sees(2))
@@ -86,7 +86,7 @@ def test_a_link_that_breaks_is_opened_again(node: LiveNode, peer: FakePeer) -> N
     wire = node.wire()
     add(wire, "q", "body")
     again = peer.accept()
-    # What could not be sent is sent now.
+    # What could not be sent before is sent now.
     [id] = peer.copies()
     peer.confirm(id)
     assert wire.read() == id
@@ -118,7 +118,7 @@ def test_all_packets_of_a_turn_leave_in_one_send(node: LiveNode, peer: FakePeer)
     wire.raw(packed("ADDJOB", "q", "body", 0, "REPLICATE", 2) * 50)
     ids = peer.copies(50)
     sends = int(node.info("stats")["total_cluster_sends"]) - before
-    # One for the jobs; the other ones are the pings of the time it took.
+    # One for the jobs; the others are pings sent in the meantime.
     assert sends < 5
     peer.confirm(*ids)
     assert [wire.read() for _ in ids] == ids
@@ -157,7 +157,7 @@ def test_another_request_waits_for_the_copies(node: LiveNode, peer: FakePeer) ->
     [id] = peer.copies()
     peer.ping()
     assert silent(wire)
-    # Others are served meanwhile.
+    # Other clients are served meanwhile.
     assert node.ask("QLEN", "q") == 0
     peer.confirm(id)
     assert [wire.read(), wire.read()] == [id, 1]
@@ -166,7 +166,7 @@ def test_another_request_waits_for_the_copies(node: LiveNode, peer: FakePeer) ->
     assert wire.read() == later
 
 
-def test_what_waits_behind_an_addjob_is_served_in_order_and_completely(
+def test_commands_behind_a_waiting_addjob_are_all_served_in_order(
     node: LiveNode, peer: FakePeer
 ) -> None:
     wire = node.wire()
@@ -184,7 +184,7 @@ def test_what_waits_behind_an_addjob_is_served_in_order_and_completely(
     assert isinstance(wire.read(), hiredis.ReplyError)
 
 
-def test_a_client_that_sends_much_behind_an_addjob_is_not_read_without_end(
+def test_reading_is_bounded_for_a_client_that_sends_much_behind_an_addjob(
     node: LiveNode, peer: FakePeer
 ) -> None:
     wire = node.wire()
@@ -259,7 +259,7 @@ def test_a_half_closed_client_that_would_wait_for_a_job_is_dropped(
     wait_until(lambda: node.info("clients")["connected_clients"] == "1")
 
 
-def test_a_client_that_goes_away_takes_its_unconfirmed_job_along(
+def test_a_client_that_disconnects_takes_its_unconfirmed_job_along(
     node: LiveNode, peer: FakePeer
 ) -> None:
     wire = node.wire()
@@ -271,7 +271,7 @@ def test_a_client_that_goes_away_takes_its_unconfirmed_job_along(
     assert node.ask("PING") == b"PONG"
     peer.confirm(id)
     peer.ping()
-    # Whether it was there until then is nobody's to know: it went with its producer or was added.
+    # Either is right: the job was dropped with its producer, or it was added.
     assert node.ask("QLEN", "q") in (0, 1)
     assert node.info("clients")["blocked_clients"] == "0"
 
@@ -286,7 +286,7 @@ def test_quit_behind_an_addjob_is_answered_last(node: LiveNode, peer: FakePeer) 
     assert wire.closed()
 
 
-def test_a_protocol_error_behind_an_addjob_comes_behind_its_reply(
+def test_a_protocol_error_behind_an_addjob_is_reported_after_its_reply(
     node: LiveNode, peer: FakePeer
 ) -> None:
     wire = node.wire()
@@ -321,7 +321,7 @@ def test_a_copy_that_is_not_on_disk_is_not_confirmed(disque_server: NodeFactory)
         peer.to_node.send(
             *(peer.packets.jobs(REPLJOB, [serial_job(peer, n, bytes(2000))]) for n in range(3))
         )
-        # The membership goes on: a node with a full disk is no dead node.
+        # The membership goes on: a node with a full disk is not dead.
         peer.ping()
         assert GOTJOB not in map(packet_type, peer.from_node.there())
         resource.prlimit(pid, resource.RLIMIT_FSIZE, (-1, -1))
@@ -391,8 +391,8 @@ def test_half_packets_are_not_held_beyond_what_the_node_may_take(
             peer.to_node.send(
                 peer.packets.jobs(REPLJOB, [serial_job(peer, number, bytes(3 << 20))])
             )
-            peer.ping()  # what comes next is judged by what is held then
-        # Three quarters of the memory are in use: what comes now would not be held.
+            peer.ping()  # the next packet sees the memory in use by then
+        # Three quarters of the memory are in use: the next copy is refused.
         assert node.info("jobs")["registered_jobs"] == "2"
         peer.to_node.send(packet)
         peer.expect(GOTJOB, 2)

@@ -1,4 +1,4 @@
-"""What a real node tells others of itself, where its bus listens, and its nodes.conf."""
+"""What a real node announces about itself, where its bus listens, and its nodes.conf."""
 
 import shutil
 import signal
@@ -35,7 +35,7 @@ def peer(node: LiveNode) -> Iterator[FakePeer]:
 # ---- addresses and the start ---------------------------------------------------------------
 
 
-def test_others_are_told_what_the_operator_says(disque_server: NodeFactory) -> None:
+def test_other_nodes_get_the_announced_address(disque_server: NodeFactory) -> None:
     node = disque_server("--cluster-announce-ip", "192.0.2.9", "--cluster-announce-port", "12345")
     with FakePeer(node) as peer:
         peer.to_node.send(peer.packets.gossip(PING, []))
@@ -75,7 +75,7 @@ def test_the_start_fails_when_the_bus_cannot_listen(tmp_path: Path) -> None:
     assert "Traceback" not in result.stderr
 
 
-def test_a_port_whose_bus_would_have_none_is_refused(tmp_path: Path) -> None:
+def test_a_port_too_high_for_a_bus_port_is_refused(tmp_path: Path) -> None:
     result = run_server("--port", "55536", cwd=tmp_path)
     assert result.returncode == 1
     assert "55535" in result.stderr
@@ -135,7 +135,7 @@ def test_a_node_keeps_its_id_and_its_members(disque_server: NodeFactory, peer: F
     again = disque_server(cwd=node.directory)
     assert my_id(again) == id
     assert peer.id.decode() in {words[0] for words in again.cluster_nodes()}
-    # It looks for its members by itself.
+    # It contacts its members by itself.
     wire = peer.accept()
     assert packet_sender(wire.read()) == id
 
@@ -160,14 +160,14 @@ def test_a_process_that_replaces_itself_is_the_same_member(
     wait_until(replaced)
     assert my_id(node) == id
     assert peer.id.decode() in {words[0] for words in node.cluster_nodes()}
-    # The lock on the file is there again.
+    # The file is locked again.
     port = free_port()
     result = run_server("--port", str(port), "--bind", HOST, cwd=node.directory)
     assert result.returncode == 1
     assert "nodes.conf" in result.stderr
 
 
-def test_a_node_that_stops_writes_down_whom_it_met_last(node: LiveNode, peer: FakePeer) -> None:
+def test_a_stopping_node_saves_the_node_it_met_last(node: LiveNode, peer: FakePeer) -> None:
     assert node.stop() == 0
     text = (node.directory / "nodes.conf").read_text()
     assert peer.id.decode() in text
@@ -181,7 +181,7 @@ def test_two_nodes_cannot_share_a_nodes_conf(node: LiveNode) -> None:
     assert "Traceback" not in result.stderr
 
 
-def test_a_damaged_nodes_conf_ends_the_start(tmp_path: Path) -> None:
+def test_a_damaged_nodes_conf_prevents_the_start(tmp_path: Path) -> None:
     (tmp_path / "nodes.conf").write_text("this is\nno list of nodes\n")
     result = run_server("--port", str(free_port()), "--bind", HOST, cwd=tmp_path)
     assert result.returncode == 1
@@ -212,7 +212,7 @@ def test_a_node_can_go_back_to_where_it_came_from(
     for place in (there, here, there):
         assert wire("CONFIG", "SET", "dir", str(place)) == b"OK"
         assert my_id(node).decode() in (place / "nodes.conf").read_text()
-    # A copy of it is another process, whatever its id.
+    # A node on a copy of the file is another process, whatever its ID.
     twin = disque_server(cwd=here)
     assert my_id(twin) == my_id(node)
     assert "in use" in wire.error("CONFIG", "SET", "dir", str(here))
@@ -220,7 +220,7 @@ def test_a_node_can_go_back_to_where_it_came_from(
     assert wire("CONFIG", "SET", "dir", str(here)) == b"OK"
 
 
-def test_wrong_certificates_end_the_start(tmp_path: Path) -> None:
+def test_invalid_certificates_prevent_the_start(tmp_path: Path) -> None:
     (tmp_path / "cert.pem").write_text("no certificate")
     options = ["--tls-cluster", "yes", "--tls-cert-file", "cert.pem", "--tls-key-file", "cert.pem"]
     port = str(free_port())
@@ -243,7 +243,7 @@ def test_a_reload_takes_new_certificates(disque_server: NodeFactory, tmp_path: P
         return ssl.PEM_cert_to_DER_cert((tmp_path / f"{name}.pem").read_text())
 
     def shown() -> bytes | None:
-        """The certificate that the node shows to whoever connects."""
+        """Return the certificate that the node presents."""
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         context.check_hostname = False
         context.verify_mode = ssl.CERT_NONE

@@ -1,4 +1,4 @@
-"""Options that need extensions, on real nodes that agree on them or do not."""
+"""Options that need extensions, on real nodes that all support them or do not."""
 
 from collections.abc import Iterator
 
@@ -41,7 +41,9 @@ def test_headers_go_with_copies_and_with_jobs_that_move(cluster: LiveCluster) ->
     assert (taken, body, headers) == (moved, b"body", [b"name", b"value"])
 
 
-def test_one_node_that_is_told_not_to_is_heard_by_the_other(cluster: LiveCluster) -> None:
+def test_turning_extensions_off_at_one_node_turns_them_off_at_the_other(
+    cluster: LiveCluster,
+) -> None:
     first, second = cluster
     second.ask("CONFIG", "SET", "cluster-extensions", "no")
     wait_until(lambda: not takes_headers(first))

@@ -1,4 +1,4 @@
-"""Real nodes that die, are killed under load, and are restarted one after the other."""
+"""Real nodes that die, are killed under load, and are restarted one after another."""
 
 from pathlib import Path
 
@@ -14,7 +14,7 @@ AOF_ALWAYS = ("--appendonly", "yes", "--appendfsync", "always")
 
 
 def take(node: Member, queue: str = "q") -> list[bytes]:
-    """Ids of the jobs that a GETJOB at ``node`` gives, after waiting for one."""
+    """Wait for jobs with GETJOB at ``node``; return their IDs."""
     jobs = node.ask("GETJOB", "TIMEOUT", 15_000, "FROM", queue)
     return [job[1] for job in jobs] if isinstance(jobs, list) else []
 
@@ -26,7 +26,7 @@ def test_the_last_of_three_nodes_delivers(tmp_path: Path, last: int) -> None:
             add_job(cluster[0].wire(), "q", str(n), "REPLICATE", 3, "RETRY", 1).encode()
             for n in range(10)
         ]
-        # Some are with a consumer that does not come back.
+        # One is with a consumer that never comes back.
         assert take(cluster[0]) == [ids[0]]
         for node in cluster:
             if node.index != last:
@@ -47,22 +47,22 @@ def test_of_seven_nodes_the_last_holder_delivers_to_any_other(tmp_path: Path) ->
     with live_cluster(tmp_path, 7) as cluster:
         id = add_job(cluster[0].wire(), "q", "body", "REPLICATE", 3, "RETRY", 1).encode()
         holders = cluster.holders(id)
-        assert len(holders) == 3
+        assert len(holders) >= 3  # more if a copy was not confirmed within 50 ms
         others = [node for node in cluster if node not in holders]
         consumer = others[0].wire()
-        for node in holders[:2]:
+        for node in holders[:-1]:
             node.kill()
         consumer.send("GETJOB", "FROM", "q")
         assert consumer.read() == [[b"q", id, b"body"]]
         others[1].ask("ACKJOB", id)
-        # The notes of the acknowledgement wait for the dead ones.
-        for node in holders[:2]:
+        # The records of the acknowledgement are kept for the dead nodes.
+        for node in holders[:-1]:
             node.start()
         cluster.wait_empty()
 
 
 def loaded(load: Load, cluster: LiveCluster, copies: int) -> None:
-    """Producers and consumers at all nodes."""
+    """Start producers and consumers at all nodes."""
     load.consume(cluster)
     load.produce(cluster, "REPLICATE", copies, pause=0.02)
     load.produce(cluster, "REPLICATE", copies, "DELAY", 1, pause=0.02)
@@ -87,7 +87,7 @@ def test_nothing_confirmed_is_lost_while_nodes_are_killed_in_turn(
             node.start()
             load.wait_confirmed(100)
             if options == AOF_OFF:
-                # A job that has one copy left has to go before that one dies too.
+                # Jobs with one copy left have to be done before that node dies too.
                 load.wait_done()
         load.finish()
 

@@ -1,16 +1,16 @@
-"""Limits of queues on real nodes: all workers of all nodes together keep them."""
+"""Queue limits on real nodes: they hold for all workers of all nodes together."""
 
 import time
 
 from tests.support.harness import ClusterFactory, LiveNode, Wire, wait_until
 from tests.support.live_helpers import pairs
 
-EACH = 20  # jobs and workers of a node
+EACH = 20  # jobs and workers per node
 
 
 def fill(nodes: list[LiveNode], *limits: str | int) -> list[Wire]:
-    """Give the queue limits and jobs, and return workers of which each waits for one."""
-    for node in nodes:  # who cannot ask the others takes the whole limit
+    """Give the queue limits and jobs; return workers that each wait for one job."""
+    for node in nodes:  # a node that cannot ask the others takes the whole limit
         wait_until(lambda node=node: node.ask("QSET", "x", "ATTEMPTS", 1) == b"OK")  # type: ignore[misc]
     assert nodes[0].ask("QSET", "q", *limits) == b"OK"
     for node in nodes:
@@ -27,8 +27,8 @@ def in_hand(nodes: list[LiveNode]) -> int:
     return sum(int(pairs(node.ask("QSTAT", "q"))["in-hand"]) for node in nodes)  # type: ignore[call-overload]
 
 
-# How many parts the nodes of a loaded machine may seem to be in: one that does not hear of the
-# others for some seconds goes on without them. The unit tests have the exact bounds.
+# How many partitions the nodes may seem to form on a loaded machine: a node that hears nothing of
+# the others for some seconds goes on alone. The unit tests check the exact bounds.
 PARTS = 3
 
 
@@ -49,7 +49,7 @@ def test_jobs_in_hand_are_limited_until_a_node_dies(cluster: ClusterFactory) -> 
         queue = pairs(node.ask("QSTAT", "q"))
         assert queue["held-back-by"] in (b"active", b"asking")
     nodes[0].kill()
-    # The two that are left do not know what its workers had, and share the limit.
+    # The remaining two do not know what its workers had in hand, and share the limit.
     wait_until(lambda: in_hand(nodes[1:]) >= 10)
     assert in_hand(nodes[1:]) <= 10 * PARTS
     for worker in workers:

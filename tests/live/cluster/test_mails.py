@@ -1,5 +1,5 @@
-"""The story of docs/jobs.md: mails, a worker that crashes, a producer that repeats, a node that is
-killed; and none is lost or added twice."""
+"""The example of docs/jobs.md: workers crash, the producer repeats, a node is killed, and no mail
+is lost or added twice."""
 
 import re
 import subprocess
@@ -21,29 +21,30 @@ ALL = {f"mail {n}" for n in range(1, COUNT + 1)}
 
 
 class Program:
-    """``examples/mails.py``, with the nodes of the test.
+    """``examples/mails/mails.py``, with the nodes of the test.
 
     Args:
-        cluster: the nodes. directory: for the program and what it prints.
+        cluster: the nodes.
+        directory: for the program and its output.
     """
 
     def __init__(self, cluster: LiveCluster, directory: Path) -> None:
         self._path = directory / "mails.py"
         self._out = directory / "out"
         self._out.touch()
-        text = (ROOT / "examples" / "mails.py").read_text()
+        text = (ROOT / "examples" / "mails" / "mails.py").read_text()
         for node, port in zip(cluster, ("7711", "7712", "7713"), strict=True):
             assert text.count(port) == 1
             text = text.replace(port, str(node.port))
         self._path.write_text(text)
 
     def start(self, *arguments: str) -> subprocess.Popen[bytes]:
-        """Start it with arguments."""
+        """Start the program with ``arguments``."""
         with self._out.open("ab") as out:
             return subprocess.Popen([sys.executable, self._path, *arguments], stdout=out)
 
     def add(self, count: int) -> dict[str, str]:
-        """Let the producer add ``count`` mails; returns the ids by mail. Each add is repeated."""
+        """Have the producer add ``count`` mails, each twice; return the IDs by mail."""
         command = [sys.executable, self._path, "add", str(count)]
         done = subprocess.run(command, check=True, stdout=subprocess.PIPE, timeout=HANG_SECONDS)
         ids = {}
@@ -54,7 +55,7 @@ class Program:
         return ids
 
     def sent(self) -> dict[str, set[str]]:
-        """The ids of the jobs by which mails were sent until now, by mail."""
+        """Return the IDs of the jobs that have sent each mail so far, by mail."""
         found: dict[str, set[str]] = {}
         for mail, id in re.findall(r"^sent (.*) as (.*)\n", self._out.read_text(), re.MULTILINE):
             found.setdefault(mail, set()).add(id)
@@ -62,10 +63,10 @@ class Program:
 
 
 class Worker:
-    """A worker that is started again each time that it crashed.
+    """A worker that is restarted each time it has crashed.
 
     Attributes:
-        crashes: how often it did.
+        crashes: the number of crashes.
     """
 
     def __init__(self, program: Program, *options: str) -> None:
@@ -75,7 +76,7 @@ class Worker:
         self.crashes = 0
 
     def look(self) -> None:
-        """Start it again if it has crashed."""
+        """Restart it if it has crashed."""
         if (status := self._process.poll()) is not None:
             assert status == -9
             self.crashes += 1
@@ -103,7 +104,7 @@ def cluster(tmp_path: Path) -> Iterator[LiveCluster]:
 
 
 def letters(cluster: LiveCluster) -> dict[str, dict[str, object]]:
-    """The dead letters that are queued anywhere, by mail, as SHOW tells them."""
+    """Return the SHOW fields of the dead letters queued on any node, by mail."""
     found = {}
     for node in cluster.running():
         jobs = node.ask("QPEEK", "mails.dead", 100)
@@ -138,8 +139,8 @@ def test_every_mail_is_sent_or_a_dead_letter_and_none_is_added_twice(
         assert ids.items() <= more.items()
         cluster[0].start()
         wait_until(lambda: worked({*program.sent(), *letters(cluster)} >= ALL))
-        # Three deliveries each. One that was under way when the node was killed counts, and ends
-        # no worker; and the last letter may be there before its worker has quite ended.
+        # Each gets three deliveries. One in progress when the node was killed counts, but crashes
+        # no worker; and the last dead letter may appear before its worker has exited.
         wait_until(lambda: worked(sum(one.crashes for one in workers) >= 2 * len(BROKEN)))
 
     assert program.sent() == {mail: {more[mail]} for mail in ALL - BROKEN}
@@ -153,7 +154,7 @@ def test_every_mail_is_sent_or_a_dead_letter_and_none_is_added_twice(
 
     cluster.wait_joined()
     assert cluster[1].ask("REDRIVE", "mails.dead") == len(BROKEN)
-    with working(program, "--mended"):
+    with working(program, "--fixed"):
         wait_until(lambda: {*program.sent()} >= ALL)
         wait_until(lambda: all(node.registered() == 0 for node in cluster))
     assert letters(cluster) == {}

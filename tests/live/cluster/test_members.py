@@ -1,4 +1,4 @@
-"""Who is in a cluster of real nodes: joining, ids, forgetting, resetting, leaving."""
+"""Membership of real nodes: joining, IDs, forgetting, resetting, leaving."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -19,7 +19,7 @@ def cluster(tmp_path: Path) -> Iterator[LiveCluster]:
 
 
 def stays_so(condition: Callable[[], bool], seconds: float = 1.5) -> bool:
-    """Whether ``condition()`` is true for some rounds of gossip."""
+    """Return whether ``condition()`` stays true for some rounds of gossip."""
     end = time.monotonic() + seconds
     while condition():
         if time.monotonic() > end:
@@ -60,7 +60,7 @@ def test_nodes_find_each_other_by_name(tmp_path: Path) -> None:
 def test_a_node_killed_and_started_again_is_the_same_member(cluster: LiveCluster) -> None:
     node = cluster[2]
     id = node.id
-    # What it knows is on its disk, without being told to save it.
+    # It has saved its state without being asked to.
     node.kill()
     cluster.wait_failing([id], cluster.nodes[:2])
     node.start()
@@ -82,21 +82,19 @@ def test_a_cluster_stopped_as_a_whole_comes_back_as_one(cluster: LiveCluster) ->
     cluster.wait_joined()
 
 
-def test_a_dead_node_is_held_to_be_failing_and_then_forgotten(cluster: LiveCluster) -> None:
+def test_a_dead_node_is_marked_as_failing_and_can_be_forgotten(cluster: LiveCluster) -> None:
     gone = cluster[2].id
     cluster[2].kill()
     cluster.wait_failing([gone], cluster.nodes[:2])
     for node in cluster.nodes[:2]:
         assert node.cluster_info()["cluster_reachable_nodes"] == "1"
-        # Forgotten by one, it must not come back from what the other one tells.
+        # Forgotten by one node, it must not come back through the other's gossip.
         assert node.ask("CLUSTER", "FORGET", gone) == b"OK"
     cluster.wait_joined(cluster.nodes[:2])
     assert stays_so(lambda: all(gone not in node.lines() for node in cluster.nodes[:2]))
 
 
-def test_a_forgotten_node_that_lives_does_not_come_back_by_itself(
-    cluster: LiveCluster,
-) -> None:
+def test_a_forgotten_node_that_lives_does_not_come_back_by_itself(cluster: LiveCluster) -> None:
     id = cluster[2].id
     for node in cluster.nodes[:2]:
         assert node.ask("CLUSTER", "FORGET", id) == b"OK"
@@ -104,16 +102,14 @@ def test_a_forgotten_node_that_lives_does_not_come_back_by_itself(
     assert stays_so(lambda: all(id not in node.lines() for node in cluster.nodes[:2]))
 
 
-def test_after_a_soft_reset_a_node_is_alone_and_empty_with_its_old_id(
-    cluster: LiveCluster,
-) -> None:
+def test_after_a_soft_reset_a_node_is_alone_and_empty_with_its_old_id(cluster: LiveCluster) -> None:
     node = cluster[2]
     id = node.id
     add_job(node.wire(), "q", "body", "REPLICATE", 3)
     assert node.ask("CLUSTER", "RESET") == b"OK"
     assert node.id == id
     assert node.registered() == 0
-    # The others know it still, and meet it again with their pings.
+    # The others still know it, and meet it again with their pings.
     cluster[0].meet(node)
     cluster.wait_joined()
 
@@ -150,7 +146,7 @@ def test_a_leaving_node_sends_its_clients_away_until_it_stays(cluster: LiveClust
     text = leaver.wire().error("ADDJOB", "q", "body", 0, "REPLICATE", 3)
     assert text.startswith("NOREPL")
     assert "leaving the cluster" in text
-    # What is added at it goes to the two that stay, and to their consumers.
+    # Jobs added at it go to the two nodes that stay, and to their consumers.
     job = add_job(leaver.wire(), "q", "body", "REPLICATE", 2).encode()
     assert [node.index for node in cluster.holders(job)] == [0, 1]
     jobs = cluster[1].ask("GETJOB", "TIMEOUT", 10_000, "FROM", "q")
@@ -184,8 +180,9 @@ def test_a_node_is_taken_out_of_a_cluster_at_work(tmp_path: Path) -> None:
                 assert cluster.holders(job) == staying
                 held.append(job)
             load.wait_confirmed(300)
-            # The jobs that wait keep their copies, all the time.
-            assert all(len(cluster.holders(job)) == 3 for job in held)
+            # Waiting jobs keep their copies all the time. One that was not confirmed within 50 ms
+            # has another one.
+            assert min(len(cluster.holders(job)) for job in held) >= 3
             at_leaver.stop_producing()
         _consume(staying[1], "held", held)
         wait_until(lambda: leaver.registered() == 0)
@@ -200,7 +197,7 @@ def test_a_node_is_taken_out_of_a_cluster_at_work(tmp_path: Path) -> None:
 
 
 def _consume(node: Member, queue: str, ids: list[bytes]) -> None:
-    """Take all of these jobs at ``node``, and end them."""
+    """Take all of these jobs at ``node`` and acknowledge them."""
     wire = node.wire()
     rest = set(ids)
     while rest:

@@ -1,4 +1,4 @@
-"""Real nodes apart: stopped, or with a network between them that is broken in all shapes."""
+"""Real nodes, stopped or separated by network partitions of all shapes."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -30,7 +30,7 @@ def cluster(running: LiveCluster) -> Iterator[LiveCluster]:
 
 
 def loaded(load: Load, cluster: LiveCluster, copies: int, timeout: int = 1_000) -> None:
-    """Producers and consumers at all nodes. A job has ``timeout`` ms to get its copies."""
+    """Start producers and consumers at all nodes. A job has ``timeout`` ms to get its copies."""
     load.consume(cluster)
     load.produce(cluster, "REPLICATE", copies, timeout=timeout, pause=0.04)
     load.produce(cluster, queue=ONCE, pause=0.1)
@@ -38,23 +38,29 @@ def loaded(load: Load, cluster: LiveCluster, copies: int, timeout: int = 1_000) 
 
 
 def add(node: Member, copies: int) -> object:
-    """ADDJOB at ``node``. Refused jobs may come back as well: a copy may be on its way when the
-    network breaks. But not before the command ends: an acknowledgement would confirm the job."""
+    """Add a job at ``node``; return the reply.
+
+    Refused jobs may be delivered as well: a copy may be in flight when the network breaks. But
+    not before the command ends, as an acknowledgement would confirm the job.
+    """
     return node.wire()("ADDJOB", QUEUE, "body", 1_000, "REPLICATE", copies, "RETRY", 3)
 
 
 def goes_on(*nodes: Member, copies: int) -> None:
-    """At each of ``nodes`` a job gets so many copies, if not at once since the machine is busy."""
+    """Wait until a job added at each of ``nodes`` gets ``copies`` copies.
+
+    On a busy machine that may take several tries.
+    """
     for node in nodes:
         wait_until(lambda node=node: isinstance(add(node, copies), bytes))
 
 
 def refuses(node: Member, copies: int) -> None:
-    """At ``node`` no job gets so many copies, and it says so in time."""
+    """Check that a job added at ``node`` fails to get ``copies`` copies, in time."""
     assert str(add(node, copies)).startswith("NOREPL")
 
 
-def test_a_stopped_node_keeps_nobody_up_and_nothing_is_lost(tmp_path: Path) -> None:
+def test_a_stopped_node_delays_nobody_and_nothing_is_lost(tmp_path: Path) -> None:
     with live_cluster(tmp_path, 3) as cluster, load_on(cluster) as load:
         load.consume(cluster)
         load.produce(cluster, "REPLICATE", 2, timeout=1_000, pause=0.01)
@@ -74,7 +80,7 @@ def test_a_stopped_node_keeps_nobody_up_and_nothing_is_lost(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("stall", [False, True], ids=["closed", "silent"])
-def test_two_nodes_of_seven_apart(cluster: LiveCluster, stall: bool) -> None:
+def test_a_cluster_survives_losing_two_of_seven_nodes(cluster: LiveCluster, stall: bool) -> None:
     ids = cluster.ids
     few, many = cluster.nodes[:2], cluster.nodes[2:]
     with load_on(cluster) as load:
@@ -111,7 +117,7 @@ def test_both_halves_go_on_with_as_many_copies_as_they_can_hold(cluster: LiveClu
         load.finish()
 
 
-def test_a_node_that_nobody_hears(cluster: LiveCluster) -> None:
+def test_a_cluster_survives_a_node_that_nobody_hears(cluster: LiveCluster) -> None:
     ids = cluster.ids
     mute, others = cluster[0], cluster.nodes[1:]
     with load_on(cluster) as load:
@@ -126,19 +132,19 @@ def test_a_node_that_nobody_hears(cluster: LiveCluster) -> None:
         load.finish()
 
 
-def test_a_ring_in_which_each_node_reaches_two(cluster: LiveCluster) -> None:
+def test_a_cluster_survives_a_ring_in_which_each_node_reaches_two(cluster: LiveCluster) -> None:
     with load_on(cluster) as load:
         loaded(load, cluster, 3)
         cluster.proxy.ring()
         load.wait_confirmed(100)
-        # Opposite nodes cannot talk; the neighbours of each can hold its copies.
+        # Opposite nodes cannot talk; the neighbours of each node can hold its copies.
         goes_on(*cluster, copies=3)
         cluster.proxy.heal()
         cluster.wait_joined()
         load.finish()
 
 
-def test_links_that_come_and_go(cluster: LiveCluster) -> None:
+def test_a_cluster_survives_links_that_come_and_go(cluster: LiveCluster) -> None:
     with load_on(cluster) as load:
         loaded(load, cluster, 3)
         for a in range(COUNT):

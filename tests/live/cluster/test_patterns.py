@@ -1,4 +1,4 @@
-"""GETJOB PATTERN on real nodes: jobs of whatever queue, wherever they are."""
+"""GETJOB PATTERN on real nodes: jobs of any matching queue, wherever they are."""
 
 import pytest
 import trio
@@ -19,7 +19,7 @@ def patterns(node: LiveNode) -> int:
     return int(node.info("clients")["patterns"])
 
 
-def test_jobs_of_all_nodes_come_to_those_who_wait_by_a_pattern(cluster: ClusterFactory) -> None:
+def test_clients_waiting_by_pattern_get_jobs_of_all_nodes(cluster: ClusterFactory) -> None:
     nodes = cluster(3)
     ids = {add(nodes[i % 3], f"mail.{i}", "REPLICATE", "1") for i in range(6)}
     other = add(nodes[1], "sms.1", "REPLICATE", "1")
@@ -35,7 +35,7 @@ def test_jobs_of_all_nodes_come_to_those_who_wait_by_a_pattern(cluster: ClusterF
     assert other not in found
 
 
-def test_a_queue_that_is_made_later_on_another_node_wakes_who_waits(
+def test_a_queue_created_later_on_another_node_wakes_waiting_clients(
     cluster: ClusterFactory,
 ) -> None:
     nodes = cluster(3)

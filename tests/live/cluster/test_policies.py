@@ -1,4 +1,4 @@
-"""Policies of queues on real nodes: known by all, and on the disk."""
+"""Queue policies on real nodes: known to all, and saved to disk."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -22,14 +22,14 @@ def file_of(node: Member) -> Path:
 
 
 def remembers_all(node: Member, ids: list[bytes]) -> bool:
-    """Whether the node will know after a restart that the others have extensions."""
+    """Return whether the node has saved that the nodes ``ids`` support extensions."""
     path = file_of(node)
     text = path.read_bytes() if path.exists() else b""
     return all(b"node " + id in text for id in ids)
 
 
 def set_mails(node: Member) -> None:
-    """Set a policy once all nodes know that all have extensions."""
+    """Set a policy once all nodes know that all support extensions."""
     options = ["ATTEMPTS", 3, "DEAD", "lost", "BACKOFF", 1, 60]
     wait_until(lambda: node.ask("QSET", "mail.*", *options) == b"OK")
 
@@ -74,7 +74,7 @@ def test_a_member_that_is_down_does_not_make_a_restarted_node_refuse(cluster: Li
     assert cluster[0].ask("QSET", "q", "ATTEMPTS", 3) == b"OK"
 
 
-def test_a_damaged_file_is_told_and_left_alone(tmp_path: Path) -> None:
+def test_a_damaged_file_is_reported_and_left_alone(tmp_path: Path) -> None:
     with live_cluster(tmp_path, 1) as alone:
         node = alone[0]
         node.kill()

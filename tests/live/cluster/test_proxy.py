@@ -1,4 +1,4 @@
-"""The network that the cluster tests break: what gets through, and what does not."""
+"""The proxy that breaks the network of the cluster tests: what gets through and what does not."""
 
 import socket
 import time
@@ -15,7 +15,7 @@ COUNT = 3
 
 
 class Bus:
-    """The bus of a node that only listens and calls."""
+    """A minimal bus: it only accepts and opens connections."""
 
     def __init__(self, announced: int, real: int) -> None:
         self.door = Door(announced, real)
@@ -25,7 +25,7 @@ class Bus:
         self.socks: list[socket.socket] = []
 
     def call(self, other: "Bus") -> "tuple[socket.socket, socket.socket]":
-        """Both ends of a connection to ``other``; a PING has gone through it."""
+        """Connect to ``other`` and pass a PING; return both ends."""
         mine = self.ring(other)
         theirs, _ = other._listener.accept()
         theirs.settimeout(10)
@@ -34,7 +34,7 @@ class Bus:
         return mine, theirs
 
     def ring(self, other: "Bus") -> socket.socket:
-        """The outgoing end of a connection to ``other``, after a PING."""
+        """Connect to ``other`` and send a PING; return the outgoing end."""
         sock = socket.create_connection((HOST, other.door.announced + BUS_OFFSET), 10)
         self.socks.append(sock)
         sock.sendall(self.ping)
@@ -67,7 +67,10 @@ def net() -> Iterator[Net]:
 
 
 def silent(sock: socket.socket) -> bool:
-    """Whether nothing arrives for a moment; the moment can only make a test too kind."""
+    """Return whether nothing arrives for a moment.
+
+    A delay can only make a test too lenient.
+    """
     sock.settimeout(0.1)
     try:
         sock.recv(1)
@@ -98,9 +101,7 @@ def test_the_end_of_one_side_is_the_end_of_the_other(net: Net) -> None:
     wait_until(lambda: proxy.links() == [])
 
 
-def test_a_cut_link_is_closed_and_refused_until_it_heals_and_the_other_one_stays(
-    net: Net,
-) -> None:
+def test_a_cut_link_is_closed_and_refused_until_it_heals_and_the_other_one_stays(net: Net) -> None:
     proxy, (a, b, _) = net
     mine, theirs = a.call(b)
     back, back_theirs = b.call(a)
@@ -122,7 +123,7 @@ def test_what_a_stalled_direction_holds_arrives_when_it_heals(net: Net) -> None:
     back_theirs.sendall(a.pong)
     theirs.sendall(b.pong)
     back.sendall(b.ping)
-    # b is heard on both connections, a on none.
+    # What b sends arrives on both connections, what a sends on neither.
     assert mine.recv(1000) == b.pong
     assert back_theirs.recv(1000) == b.ping
     assert silent(theirs)
@@ -163,7 +164,7 @@ def test_a_node_can_be_cut_off_and_the_others_go_on(net: Net) -> None:
     assert b.ring(c).recv(1) == b""
 
 
-def test_in_a_ring_of_four_the_opposite_ones_are_apart() -> None:
+def test_in_a_ring_of_four_opposite_nodes_cannot_connect() -> None:
     ports = free_cluster_ports(8)
     nodes = [Bus(ports[n], ports[4 + n]) for n in range(4)]
     try:
@@ -178,7 +179,7 @@ def test_in_a_ring_of_four_the_opposite_ones_are_apart() -> None:
             node.close()
 
 
-def test_who_calls_with_an_unknown_port_is_sent_away(net: Net) -> None:
+def test_a_caller_with_an_unknown_port_is_disconnected(net: Net) -> None:
     _, (a, b, _) = net
     stranger = PacketWriter(b"f" * 40, 9)
     with socket.create_connection((HOST, b.door.announced + BUS_OFFSET), 10) as sock:

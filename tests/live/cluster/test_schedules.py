@@ -1,4 +1,4 @@
-"""Schedules over the death of the node that adds their jobs, and over restarts."""
+"""Schedules survive restarts, and the death of the node that adds their jobs."""
 
 from pathlib import Path
 
@@ -9,18 +9,18 @@ QUEUE = "ticks"
 
 
 def totals(nodes: list[LiveNode]) -> list[int]:
-    """How many ticks each of ``nodes`` has added."""
+    """Return how many ticks each of ``nodes`` has added."""
     return [int(node.info("stats")["total_ticks"]) for node in nodes]
 
 
 def ids(node: LiveNode) -> list[bytes]:
-    """The jobs of the schedule that ``node`` has."""
+    """Return the IDs of the jobs of the schedule on ``node``."""
     _, found = node.ask("JSCAN", "BUSYLOOP", "QUEUE", QUEUE)  # type: ignore[misc]
     return found
 
 
 def schedule(node: LiveNode, name: str = "s") -> dict[str, object]:
-    """CRON GET."""
+    """Return the fields of CRON GET."""
     return pairs(node.ask("CRON", "GET", name))
 
 
@@ -34,7 +34,7 @@ def test_a_schedule_ticks_over_the_death_of_the_node_that_made_the_last_tick(
     ticker.kill()
     left = [node for node in nodes if node is not ticker]
     wait_until(lambda: sum(totals(left)) >= 3)
-    # However many moments had to be skipped until it was known to be dead: none has two jobs.
+    # Some ticks may be skipped until the node is known to be dead, but none has two jobs.
     keys = [pairs(left[0].ask("SHOW", id))["unique-key"] for id in ids(left[0])]
     assert len(keys) == len(set(keys))
 

@@ -1,4 +1,4 @@
-"""A cluster with a secret: who cannot get in, and how the secret is changed while it works."""
+"""A cluster with a secret: nodes that cannot get in, and changing the secret at run time."""
 
 import socket
 from collections.abc import Iterator
@@ -25,7 +25,7 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveCluster]:
 
 @pytest.fixture
 def cluster(running: LiveCluster) -> Iterator[LiveCluster]:
-    """Three nodes that hold no job."""
+    """Three nodes without jobs."""
     yield running
     running.wait_joined()
     running.clean()
@@ -33,7 +33,7 @@ def cluster(running: LiveCluster) -> Iterator[LiveCluster]:
 
 @pytest.fixture(params=["", "another-secret-than-theirs"])
 def stranger(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Member]:
-    """A node that belongs to no cluster, without a secret or with another one."""
+    """A node outside the cluster, without a secret or with a different one."""
     options = ["--cluster-secret", request.param] if request.param else []
     with live_cluster(tmp_path, 1, *options) as other:
         yield other[0]
@@ -67,7 +67,7 @@ def test_a_node_that_does_not_know_the_secret_cannot_join(
     assert stranger.registered() == 0
 
 
-def test_packets_of_strangers_are_not_heard(cluster: LiveCluster) -> None:
+def test_packets_of_strangers_are_ignored(cluster: LiveCluster) -> None:
     packets = PacketWriter(b"a" * 40, cluster[0].port)
     with socket.create_connection((HOST, cluster[0].port + BUS_OFFSET), 10) as sock:
         sock.settimeout(HANG_SECONDS)
@@ -95,9 +95,7 @@ def test_the_secret_is_changed_while_jobs_go_through(cluster: LiveCluster) -> No
     cluster.wait_joined()
 
 
-def test_a_node_whose_secret_is_another_one_is_out_until_it_is_the_same(
-    cluster: LiveCluster,
-) -> None:
+def test_a_node_with_another_secret_is_out_until_it_has_the_same(cluster: LiveCluster) -> None:
     id = cluster[2].id
     use(cluster[2], NEW)
     cluster.wait_failing([id], cluster.nodes[:2])

@@ -1,4 +1,4 @@
-"""A cluster whose bus is encrypted, and who cannot get in."""
+"""A cluster with an encrypted bus, and peers that cannot get in."""
 
 import shutil
 import socket
@@ -21,7 +21,7 @@ if shutil.which("openssl") is None:
 
 
 def tls_options(directory: Path, own: str = "ours", trusted: str = "ours") -> list[str]:
-    """The options of a node with a certificate of one authority that trusts another."""
+    """Return options with a certificate of the CA ``own``, and trust in the CA ``trusted``."""
     return [
         "--tls-cluster", "yes",
         "--tls-cert-file", str(directory / f"{own}.pem"),
@@ -47,7 +47,7 @@ def running(certificates: Path, tmp_path_factory: pytest.TempPathFactory) -> Ite
 
 @pytest.fixture
 def cluster(running: LiveCluster) -> Iterator[LiveCluster]:
-    """Three nodes that hold no job."""
+    """Three nodes without jobs."""
     yield running
     running.wait_joined()
     running.clean()
@@ -96,7 +96,7 @@ def test_a_node_without_a_certificate_of_the_authority_cannot_join(
     assert stranger.registered() == 0
 
 
-def test_packets_without_tls_are_not_heard(cluster: LiveCluster) -> None:
+def test_packets_without_tls_are_ignored(cluster: LiveCluster) -> None:
     packets = PacketWriter(b"a" * 40, cluster[0].port)
     with socket.create_connection((HOST, cluster[0].port + BUS_OFFSET), 10) as sock:
         sock.settimeout(HANG_SECONDS)
@@ -114,7 +114,7 @@ def test_tls_without_a_client_certificate_is_not_enough(
     packets = PacketWriter(b"b" * 40, cluster[0].port)
     with socket.create_connection((HOST, cluster[0].port + BUS_OFFSET), 10) as sock:
         sock.settimeout(HANG_SECONDS)
-        # With TLS 1.3 the refusal comes after the handshake of this side.
+        # With TLS 1.3 the refusal comes after the handshake on this side.
         try:
             with context.wrap_socket(sock) as link:
                 link.sendall(packets.packet(MEET, b""))

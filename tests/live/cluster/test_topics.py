@@ -1,4 +1,4 @@
-"""Topics on real nodes: bindings that all know and that outlive a kill, and many queues at once."""
+"""Topics on real nodes: bindings are shared, survive a kill, and serve many queues at once."""
 
 from pathlib import Path
 
@@ -6,7 +6,7 @@ from tests.support.harness import ClusterFactory, LiveNode, NodeFactory, wait_un
 
 
 def publish(node: LiveNode, topic: str, *options: str) -> list[bytes]:
-    """ADDJOB @topic; returns the ids."""
+    """Add a job to a topic; return the IDs."""
     ids = node.ask("ADDJOB", f"@{topic}", "body", "0", *options)
     assert isinstance(ids, list), ids
     return ids

@@ -1,52 +1,140 @@
-"""The pages in a real browser: wide and narrow, light and dark, by keyboard, live."""
+"""The pages in a real browser: wide and narrow, light and dark, live, and with hostile content."""
 
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from selenium.webdriver.common.keys import Keys
 
-from tests.support.browser import Browser, browser, faults
-from tests.support.console import HOSTILE, PAGES, ConsoleProcess, quoted
+from tests.live.console.conftest import PASSWORD
+from tests.support.accessibility import barriers, barriers_here
+from tests.support.banana_daemons import Daemon, launch
+from tests.support.browser import WIDTHS, Browser, faults, faults_here
+from tests.support.console import HOSTILE, PAGES, ConsoleProcess, console, quoted
 from tests.support.harness import LiveNode, wait_until
-from tests.support.live_helpers import add_job
+from tests.support.hostile_world import hostile_node, store
+from tests.support.live_helpers import add_job, start_node
+from tests.support.scripted_server import scripted_server
+
+SAME = {
+    "bananaq, searched": "/bananaq?search={queue}",
+    "clients, searched": "/clients?search={queue}",
+    "schedules, searched": "/schedules?search={queue}",
+    "settings, searched": "/settings?search={queue}&node={queue}",
+    "wrong id": "/job?id={queue}",
+    "nothing that can be sorted by": "/queues?sort={queue}&order={queue}&page={queue}",
+}
+"""Pages that look like other pages."""
+MORE = {
+    "bananaq": "/bananaq",
+    "dead letter": "/job?id={letter}",
+    "jobs in hand": "/workers?queue=in-hand&search={queue}",
+    "setting that is not there": "/setting?name={queue}",
+    "page that is not there": "/nothing/{queue}",
+}
+LOOKS = {name: page for name, page in (PAGES | MORE).items() if "searched" not in name}
+ALL = PAGES | MORE | SAME
+CONFIRMED = {
+    "purge": ("/queue?name={queue}", "form[action$='/do/purge'] button"),
+    "redrive of letters": ("/dead?queue={queue}", ".group form button"),
+    "job": ("/job?id={letter}", "form[action$='/do/job-delete'] button"),
+    "schedule": ("/schedule?name={queue}", "form[action$='/do/cron-delete'] button"),
+    "client": ("/clients?search=script", "form[action$='/do/kill'] button"),
+}
+"""Pages with actions that need confirmation, and their buttons."""
 
 
 @pytest.fixture(scope="module")
-def chrome(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
-    """A browser for the tests of the module."""
-    with browser(tmp_path_factory.mktemp("profile")) as found:
+def node(directory: Path) -> Iterator[LiveNode]:
+    """A node that writes an event log."""
+    node = start_node(directory, "--event-log", "yes", "--event-log-dir", str(directory / "events"))
+    yield node
+    node.close()
+
+
+@pytest.fixture(scope="module")
+def bananaq(directory: Path) -> Iterator[Daemon]:
+    """A bananaq with a password."""
+    daemon = launch(directory / "bananaq")
+    assert daemon.ask("CONFIG", "SET", "requirepass", PASSWORD) == b"OK"
+    yield daemon
+    daemon.close()
+
+
+@pytest.fixture(scope="module")
+def open_console(directory: Path, node: LiveNode, bananaq: Daemon) -> Iterator[ConsoleProcess]:
+    """A console with all its pages."""
+    options = ["--events", str(directory / "events")]
+    options += ["--bananaq", f"bananaq://:{quoted(PASSWORD)}@127.0.0.1:{bananaq.port}"]
+    with console(directory, [node.port], *options) as found:
+        found.wait_for("/", " up ")
         yield found
 
 
 @pytest.fixture(scope="module")
-def hostile(node: LiveNode, open_console: ConsoleProcess) -> dict[str, str]:
-    """Everything that is hostile is stored; returns the name of a queue that has it all, and the id
-    of a job, as they stand in addresses."""
-    wire = node.wire()
-    job = wire("ADDJOB", HOSTILE[0], "\n".join(HOSTILE), 0, "HEADERS", 1, HOSTILE[0], HOSTILE[1])
-    assert isinstance(job, bytes)
-    for name in HOSTILE:
-        headers = ("HEADERS", 1, name, name) if len(name) < 1000 else ()
-        wire("ADDJOB", name, name, 0, *headers)
-        wire("ADDJOB", HOSTILE[0], name, 0, *headers)
-        wire("CLIENT", "SETNAME", name)
-    wire("QSET", HOSTILE[1], "DEAD", HOSTILE[0], "ATTEMPTS", 3)
-    [[_, id, _]] = wire("GETJOB", "FROM", HOSTILE[1])  # type: ignore[misc]
-    wire("NACK", id, "DEAD", "REASON", HOSTILE[2])
-    open_console.wait_for(f"/queue?name={quoted(HOSTILE[0])}", "On the nodes")
-    return {"queue": quoted(HOSTILE[0]), "job": quoted(job)}
+def hostile(node: LiveNode, bananaq: Daemon, open_console: ConsoleProcess) -> dict[str, str]:
+    """Store all hostile content; returns the values for addresses."""
+    wire = bananaq.wire()
+    assert wire("AUTH", PASSWORD) == b"OK"
+    found = store(node, wire)
+    open_console.wait_for(f"/queue?name={found['queue']}", "On the nodes")
+    return found
 
 
-@pytest.mark.parametrize("page", PAGES.values(), ids=list(PAGES))
-def test_each_page_fits_and_nothing_complains_or_runs(
+@pytest.mark.parametrize("page", ALL.values(), ids=list(ALL))
+def test_each_page_fits_without_errors_and_runs_nothing_hostile(
     chrome: Browser, open_console: ConsoleProcess, hostile: dict[str, str], page: str
 ) -> None:
-    address = open_console.base + page.format(**hostile)
-    assert faults(chrome, address) == []
+    found = faults(chrome, open_console.base + page.format(**hostile))
+    assert [line for line in found if " status of 404 " not in line] == []
 
 
-def test_figures_change_in_place_and_what_is_typed_stays(
+@pytest.mark.parametrize("page", LOOKS.values(), ids=list(LOOKS))
+def test_axe_finds_no_violations_on_any_page(
+    chrome: Browser, open_console: ConsoleProcess, hostile: dict[str, str], page: str
+) -> None:
+    assert barriers(chrome, open_console.base + page.format(**hostile)) == []
+
+
+@pytest.mark.parametrize("page", CONFIRMED)
+def test_confirmation_pages_are_accessible_and_run_nothing_hostile(
+    chrome: Browser, open_console: ConsoleProcess, hostile: dict[str, str], page: str
+) -> None:
+    path, button = CONFIRMED[page]
+    for width in WIDTHS:
+        chrome.look(width)
+        chrome.open(open_console.base + path.format(**hostile))
+        chrome.press(button)
+        chrome.find(".confirm button")
+        assert faults_here(chrome, width) == []
+        assert barriers_here(chrome, width) == []
+
+
+def test_hostile_updates_of_an_open_page_run_nothing(
+    chrome: Browser, open_console: ConsoleProcess, hostile: dict[str, str], node: LiveNode
+) -> None:
+    chrome.look()
+    chrome.open(f"{open_console.base}/queues?search=later&size=100")
+    chrome.run("window.first = true")
+    for name in HOSTILE:
+        add_job(node.wire(), f"{name} later")
+    wait_until(lambda: len(chrome.all("#live tbody tr")) == len(HOSTILE))
+    assert chrome.run("return window.first && !window.ran")
+    assert chrome.complaints() == []
+
+
+def test_a_node_with_hostile_replies_runs_nothing(chrome: Browser, directory: Path) -> None:
+    with scripted_server(lambda command: answer(command)) as server:
+        answer = hostile_node(int(server.port))
+        with console(directory, [int(server.port)]) as found:
+            found.wait_for("/cluster", "<script>window.ran=1</script>")
+            assert "<img/src=x" in found.visitor().get("/cluster").says
+            for page in PAGES.values():
+                path = page.format(queue="x", job="D-x")
+                lines = faults(chrome, found.base + path, [1440])
+                assert [line for line in lines if " status of 404 " not in line] == [], path
+
+
+def test_figures_update_in_place_and_typed_text_stays(
     chrome: Browser, open_console: ConsoleProcess, node: LiveNode
 ) -> None:
     wire = node.wire()
@@ -65,7 +153,7 @@ def test_figures_change_in_place_and_what_is_typed_stays(
     assert chrome.complaints() == []
 
 
-def test_a_chart_tells_what_is_under_the_mouse(
+def test_a_chart_shows_the_values_under_the_mouse(
     chrome: Browser, open_console: ConsoleProcess
 ) -> None:
     chrome.look()
@@ -77,32 +165,13 @@ def test_a_chart_tells_what_is_under_the_mouse(
     wait_until(lambda: "ago: added" in chrome.text(".readout"))
 
 
-def test_a_purge_with_the_keyboard_alone(
-    chrome: Browser, open_console: ConsoleProcess, node: LiveNode
-) -> None:
-    add_job(node.wire(), "by-key")
-    open_console.wait_for("/queue?name=by-key", "On the nodes")
-    chrome.look()
-    chrome.open(f"{open_console.base}/queue?name=by-key")
-    for _ in range(40):
-        chrome.driver.switch_to.active_element.send_keys(Keys.TAB)
-        if chrome.driver.switch_to.active_element.text.startswith("Purge"):
-            break
-    chrome.driver.switch_to.active_element.send_keys(Keys.ENTER)
-    wait_until(lambda: "Cancel all jobs" in chrome.text())
-    wait_until(lambda: chrome.driver.switch_to.active_element.text == "Purge")
-    chrome.driver.switch_to.active_element.send_keys(Keys.ENTER)
-    wait_until(lambda: "1 job of by-key cancelled." in chrome.text())
-    assert node.ask("QLEN", "by-key") == 0
-
-
-def test_a_job_is_ticked_and_cancelled(
+def test_a_selected_job_is_cancelled(
     chrome: Browser, open_console: ConsoleProcess, node: LiveNode
 ) -> None:
     ticked, other = add_job(node.wire(), "tick"), add_job(node.wire(), "tick")
     chrome.look()
     chrome.open(f"{open_console.base}/jobs?queue=tick")
-    chrome.press(f"input[aria-label='Tick {ticked}']")
+    chrome.press(f"input[aria-label='Select {ticked}']")
     chrome.press("button[formaction$='/do/job-cancel']")
     wait_until(lambda: "Cancel 1 job?" in chrome.text())
     chrome.press(".confirm button")
@@ -110,6 +179,39 @@ def test_a_job_is_ticked_and_cancelled(
     assert node.ask("SHOW", ticked) is None
     assert node.ask("SHOW", other) is not None
     assert chrome.complaints() == []
+
+
+def ask_to_cancel_all(chrome: Browser, address: str, counted: str) -> None:
+    """Start cancelling all matching jobs, up to the question."""
+    chrome.look()
+    chrome.open(address)
+    chrome.press("#all summary")
+    chrome.press("#all button[value='job-cancel']")
+    wait_until(lambda: f"Cancel {counted}?" in chrome.text())
+
+
+def test_the_pages_of_a_bulk_action_are_accessible(
+    chrome: Browser, open_console: ConsoleProcess, node: LiveNode
+) -> None:
+    add_job(node.wire(), "asked about")
+    ask_to_cancel_all(chrome, f"{open_console.base}/jobs?queue=asked+about", "1 job")
+    assert barriers(chrome, chrome.driver.current_url) == []
+
+
+def test_all_matching_jobs_are_cancelled_without_a_click_for_each_round(
+    chrome: Browser, open_console: ConsoleProcess, node: LiveNode
+) -> None:
+    wire = node.wire()
+    for _ in range(120):
+        add_job(wire, "rounds")
+    ask_to_cancel_all(chrome, f"{open_console.base}/jobs?queue=rounds", "120 jobs")
+    assert faults(chrome, chrome.driver.current_url) == []
+    chrome.look()
+    chrome.press("form[data-key=confirm] button")
+    wait_until(lambda: "finished" in chrome.text(".facts"))
+    assert "Done\n120" in chrome.text("#outcome")
+    assert node.ask("QLEN", "rounds") == 0
+    assert faults(chrome, chrome.driver.current_url) == []
 
 
 def test_the_menu_of_a_narrow_screen_opens(chrome: Browser, open_console: ConsoleProcess) -> None:
@@ -138,15 +240,13 @@ def test_colours_can_be_chosen(chrome: Browser, open_console: ConsoleProcess) ->
     chrome.press(".themes a[href*='to=system']")
 
 
-def test_a_console_that_is_gone_is_told_on_the_page(
+def test_the_page_says_when_the_console_is_gone(
     chrome: Browser, node: LiveNode, directory: Path
 ) -> None:
-    from tests.support.console import console
-
     with console(directory, [node.port]) as found:
         chrome.look()
         chrome.open(found.base + "/")
-        wait_until(lambda: "here" in chrome.text("#live"))
+        wait_until(lambda: f":{node.port}" in chrome.text("#live"))
         found.stop()
         wait_until(lambda: chrome.find("#stale").is_displayed())
     chrome.complaints()

@@ -1,12 +1,13 @@
-"""A cluster of which nodes go away, and ten thousand queues."""
+"""A cluster with failing nodes, and ten thousand queues."""
 
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.support.console import ConsoleProcess, console
-from tests.support.harness import LiveNode, wait_until
+from tests.support.browser import Browser
+from tests.support.console import PAGES, ConsoleProcess, console, quoted
+from tests.support.harness import HANG_SECONDS, LiveNode, wait_until
 from tests.support.live_cluster import LiveCluster, live_cluster
 from tests.support.live_helpers import add_job, packed
 
@@ -22,13 +23,13 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveCluster]:
 def shown(
     tmp_path_factory: pytest.TempPathFactory, cluster: LiveCluster
 ) -> Iterator[ConsoleProcess]:
-    """A console that was told of one node, and has found the others."""
+    """A console that was given one node, and has found the others."""
     with console(tmp_path_factory.mktemp("console"), [cluster[0].port]) as found:
-        found.wait_for("/", lambda text: text.count(" here ") == 4)
+        found.wait_for("/", lambda text: text.count(" up ") == 4)
         yield found
 
 
-def test_half_of_the_cluster_goes_away_and_the_rest_goes_on(
+def test_half_of_the_cluster_fails_and_the_rest_stays_usable(
     cluster: LiveCluster, shown: ConsoleProcess
 ) -> None:
     for number, node in enumerate(cluster):
@@ -39,10 +40,16 @@ def test_half_of_the_cluster_goes_away_and_the_rest_goes_on(
     cluster[2].kill()
     cluster[3].pause()
     try:
-        shown.wait_for("/", "2 of 4 nodes do not answer")
+        shown.wait_for("/", "2 of 4 nodes are not responding")
         page = shown.visitor().get("/").says
         for node in (cluster[2], cluster[3]):
             assert f"127.0.0.1:{node.port} since" in page
+        id = cluster[0].ask("ADDJOB", "away", "x", 0, "REPLICATE", 1)
+        assert isinstance(id, bytes)
+        for path in PAGES.values():
+            answer = shown.visitor().get(path.format(queue="spread", job=quoted(id)))
+            assert answer.status == 200, path
+            assert "2 of 4 nodes are not responding" in answer.says, path
         shown.wait_for("/queue?name=spread", "Queued 3 oldest")
         visitor = shown.visitor()
         assert "spread is paused." in visitor.do("/queue?name=spread", "pause", direction="in").says
@@ -51,36 +58,49 @@ def test_half_of_the_cluster_goes_away_and_the_rest_goes_on(
     finally:
         cluster[3].resume()
         cluster[2].start()
-    shown.wait_for("/", lambda text: text.count(" here ") == 4)
+    shown.wait_for("/", lambda text: text.count(" up ") == 4)
     shown.wait_for("/queue?name=spread", lambda text: "Queued 7 oldest" in text)
-    assert "paused in part" in shown.visitor().get("/queue?name=spread").says
+    assert "partly paused" in shown.visitor().get("/queue?name=spread").says
     shown.visitor().do("/queue?name=spread", "resume")
 
 
-def test_a_node_that_hangs_does_not_hold_a_page_up(
-    cluster: LiveCluster, shown: ConsoleProcess
+def test_an_open_page_says_when_its_queue_is_gone(
+    cluster: LiveCluster, shown: ConsoleProcess, chrome: Browser
 ) -> None:
+    add_job(cluster[1].wire(), "vanishes")
+    shown.wait_for("/queue?name=vanishes", "On the nodes")
+    chrome.look()
+    chrome.open(f"{shown.base}/queue?name=vanishes")
+    assert "On the nodes" in chrome.text("#live")
+    for node in cluster:
+        node.ask("DEBUG", "FLUSHALL")
+    wait_until(lambda: "No responding node knows this queue" in chrome.text("#live"))
+    assert chrome.text("h1") == "vanishes"
+    assert chrome.complaints() == []
+
+
+def test_a_hanging_node_does_not_delay_a_page(cluster: LiveCluster, shown: ConsoleProcess) -> None:
     cluster[1].pause()
     try:
         for path in ("/", "/queues", "/queue?name=spread"):
             assert shown.visitor().get(path).status == 200
-        shown.wait_for("/", "1 of 4 nodes does not answer")
+        shown.wait_for("/", "1 of 4 nodes is not responding")
     finally:
         cluster[1].resume()
-    shown.wait_for("/", lambda text: text.count(" here ") == 4)
+    shown.wait_for("/", lambda text: text.count(" up ") == 4)
 
 
-def test_a_node_that_was_forgotten_is_shown_no_more(
+def test_a_forgotten_node_disappears(
     tmp_path: Path,
 ) -> None:
     with live_cluster(tmp_path, 3) as cluster, console(tmp_path, [cluster[0].port]) as found:
         id = cluster[2].id
-        found.wait_for("/", lambda text: text.count(" here ") == 3)
+        found.wait_for("/", lambda text: text.count(" up ") == 3)
         cluster[2].kill()
-        found.wait_for("/", "1 of 3 nodes does not answer")
+        found.wait_for("/", "1 of 3 nodes is not responding")
         for node in cluster.nodes[:2]:
             assert node.ask("CLUSTER", "FORGET", id) == b"OK"
-        found.wait_for("/", lambda text: "nodes does not answer" not in text)
+        found.wait_for("/", lambda text: "nodes is not responding" not in text)
         assert f"127.0.0.1:{cluster[2].port}" not in found.visitor().get("/").says
 
 
@@ -111,11 +131,11 @@ def test_ten_thousand_queues_are_found_and_a_page_costs_little(
         assert (found.cpu - before) / (5 * len(pages)) < 0.3
 
 
-def test_it_ends_in_good_order_while_somebody_looks(shared_node: LiveNode, tmp_path: Path) -> None:
+def test_it_stops_cleanly_while_a_page_is_open(shared_node: LiveNode, tmp_path: Path) -> None:
     import http.client
 
     with console(tmp_path, [shared_node.port]) as found:
-        connection = http.client.HTTPConnection("127.0.0.1", found.port, timeout=30)
+        connection = http.client.HTTPConnection("127.0.0.1", found.port, timeout=HANG_SECONDS)
         connection.request("GET", "/", headers={"Accept": "text/event-stream"})
         reply = connection.getresponse()
         assert reply.readline().startswith(b"retry")
@@ -128,7 +148,7 @@ def test_a_console_without_a_node_says_so(tmp_path: Path) -> None:
 
     port = free_port()
     with console(tmp_path, [port]) as found:
-        found.wait_for("/", "1 of 1 nodes does not answer")
+        found.wait_for("/", "1 of 1 nodes is not responding")
         assert "Connection refused" in found.visitor().get("/").says
         answer = found.visitor().do("/queue?name=q", "add", body="x")
         assert "Not done: no node answers." in answer.says
@@ -142,15 +162,15 @@ def test_a_closed_browser_ends_its_stream(shared_node: LiveNode, tmp_path: Path)
         def streams() -> int:
             return len(list(Path(f"/proc/{found.process.pid}/fd").iterdir()))
 
-        found.wait_for("/", " here ")
+        found.wait_for("/", " up ")
         idle = streams()
         connections = []
         for _ in range(20):
-            connection = http.client.HTTPConnection("127.0.0.1", found.port, timeout=30)
+            connection = http.client.HTTPConnection("127.0.0.1", found.port, timeout=HANG_SECONDS)
             connection.request("GET", "/queues", headers={"Accept": "text/event-stream"})
             assert connection.getresponse().readline().startswith(b"retry")
             connections.append(connection)
-        assert streams() >= idle + 15  # some may be those of a page before
+        assert streams() >= idle + 15  # some may belong to an earlier page
         for connection in connections:
             connection.sock.close()
             connection.close()

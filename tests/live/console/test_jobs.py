@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from disque_trio.console.model.names import unquoted
+from disque_trio.overview.names import unquoted
 from tests.support.console import HOSTILE, ConsoleProcess, Visitor, quoted
 from tests.support.harness import LiveNode, wait_until
 from tests.support.live_helpers import add_job, pairs
@@ -15,12 +15,12 @@ GONE = "D-00000000-" + "0" * 24 + "-05a1"
 
 @pytest.fixture
 def visitor(open_console: ConsoleProcess) -> Visitor:
-    """Somebody who may do everything."""
+    """A visitor with all permissions."""
     return open_console.visitor()
 
 
 def listed(visitor: Visitor, path: str) -> list[str]:
-    """The ids of a page of jobs."""
+    """The ids on a page of jobs."""
     found = re.findall(r'name="shown" value="([^"]*)"', visitor.get(path).text)
     return [unquoted(value).partition("@")[0] for value in found]
 
@@ -55,11 +55,29 @@ def test_jobs_are_found_by_queue_state_age_header_and_returns(
     assert listed(visitor, "/jobs?queue=found&returns=1") == []
     says = visitor.get("/jobs?queue=found").says
     assert "delayed" in says
-    assert "2 jobs, of some" in says
+    assert "2 jobs, out of about" in says
 
 
-@pytest.mark.parametrize("query", ["state=x", "oldest=x", "from=x", "from=" + "f" * 40 + "-9"])
-def test_a_query_that_makes_no_sense_is_no_error(visitor: Visitor, query: str) -> None:
+def test_jobs_are_found_by_group_several_headers_and_start_of_the_id(
+    node: LiveNode, visitor: Visitor
+) -> None:
+    one = add(node, "filtered", "x", "GROUP", "g 1", "HEADERS", 2, "a", "1", "b", "2")
+    two = add(node, "filtered", "x", "GROUP", "g 1", "HEADERS", 2, "a", "1", "b", "3")
+    page = "/jobs?queue=filtered"
+    assert set(listed(visitor, f"{page}&group=g+1")) == {one, two}
+    assert listed(visitor, f"{page}&group=g") == []
+    assert listed(visitor, f"{page}&header=a&value=1&header=b&value=3") == [two]
+    assert listed(visitor, f"{page}&id={quoted(one[:20])}") == [one]
+    answer = visitor.get(f"{page}&header=a&value=1&header=b&value=3&state=queued&oldest=900")
+    fields = [attributes for tag, attributes in answer.tags if tag == "input"]
+    names = [field.get("value") for field in fields if field.get("name") == "header"]
+    assert names == ["a", "b", ""]
+
+
+@pytest.mark.parametrize(
+    "query", ["state=x", "id=x", "oldest=x", "from=x", "from=" + "f" * 40 + "-9"]
+)
+def test_an_invalid_query_is_not_an_error(visitor: Visitor, query: str) -> None:
     assert visitor.get(f"/jobs?{query}").status == 200
 
 
@@ -79,7 +97,7 @@ def test_pages_follow_the_cursors_and_miss_none(node: LiveNode, visitor: Visitor
     assert seen == {id.decode() if isinstance(id, bytes) else id for id in added}
 
 
-def test_a_job_is_shown_with_all_that_nodes_tell(node: LiveNode, visitor: Visitor) -> None:
+def test_a_job_is_shown_with_all_details(node: LiveNode, visitor: Visitor) -> None:
     id = add(
         node,
         "whole",
@@ -101,14 +119,14 @@ def test_a_job_is_shown_with_all_that_nodes_tell(node: LiveNode, visitor: Visito
         assert word in answer.says, word
 
 
-def test_a_job_that_is_gone_is_said_to_be(node: LiveNode, visitor: Visitor) -> None:
+def test_the_page_of_a_missing_job_says_so(node: LiveNode, visitor: Visitor) -> None:
     id = add(node, "goes")
     answer = visitor.get(page_of(id))
     form = answer.fields("job-promote")
     node.ask("ACKJOB", id)
     answer = visitor.get(page_of(id))
     assert answer.status == 200
-    assert "No node that answers knows this job" in answer.says
+    assert "No responding node knows this job" in answer.says
     question = visitor.post("/do/job-promote", form)
     answer = visitor.post("/do/job-promote", question.fields("job-promote"))
     assert "0 of 1 job queued" in visitor.get(answer.where).says
@@ -117,9 +135,7 @@ def test_a_job_that_is_gone_is_said_to_be(node: LiveNode, visitor: Visitor) -> N
     assert visitor.get(f"/job/body?id={quoted(id)}").status == 404
 
 
-def test_a_body_is_bounded_on_the_page_and_whole_as_a_file(
-    node: LiveNode, visitor: Visitor
-) -> None:
+def test_a_body_is_cut_on_the_page_and_complete_as_a_file(node: LiveNode, visitor: Visitor) -> None:
     body = b"<script>window.ran=1</script>" + bytes(range(256)) * 1000
     id = add(node, "large", body)
     answer = visitor.get(page_of(id))
@@ -132,7 +148,7 @@ def test_a_body_is_bounded_on_the_page_and_whole_as_a_file(
     assert answer.headers["X-Content-Type-Options"] == "nosniff"
 
 
-def test_hostile_bodies_and_headers_are_shown_as_they_are(node: LiveNode, visitor: Visitor) -> None:
+def test_hostile_bodies_and_headers_are_shown_unchanged(node: LiveNode, visitor: Visitor) -> None:
     for name in HOSTILE:
         headers = ("HEADERS", 1, name, name) if len(name) < 1000 else ()
         id = add(node, name, name, *headers)
@@ -143,7 +159,7 @@ def test_hostile_bodies_and_headers_are_shown_as_they_are(node: LiveNode, visito
                 assert bad not in answer.text
 
 
-def test_a_delayed_job_is_tried_now_and_a_delivered_one_again(
+def test_a_delayed_job_is_queued_now_and_a_delivered_one_again(
     node: LiveNode, visitor: Visitor
 ) -> None:
     id = add(node, "now", "x", "DELAY", 1000)
@@ -159,7 +175,7 @@ def test_a_job_is_cancelled_and_one_is_deleted(node: LiveNode, visitor: Visitor)
         id = add(node, "ended")
         answer = visitor.do(page_of(id), action)
         assert f"1 job {word}." in answer.says
-        assert "No node that answers knows this job" in answer.says
+        assert "No responding node knows this job" in answer.says
         assert node.ask("SHOW", id) is None
 
 
@@ -168,28 +184,28 @@ def test_a_job_is_edited_and_moved_but_not_while_a_worker_has_it(
 ) -> None:
     id = add(node, "edited", "old\r\nlines")
     answer = visitor.do(page_of(id), "job-edit", body="new\r\nlines", ttl="500", retry="9")
-    assert "The job is changed." in answer.says
+    assert "The job has been changed." in answer.says
     job = shown(node, id)
     assert (job["body"], job["retry"]) == (b"new\r\nlines", 9)
     assert "1 job moved to new place." in visitor.do(page_of(id), "job-move", to="new place").says
     assert shown(node, id)["queue"] == b"new place"
     node.ask("GETJOB", "FROM", "new place")
     assert "DELIVERED" in visitor.do(page_of(id), "job-edit", body="newer").says
-    assert "nothing was changed" in visitor.do(page_of(id), "job-edit").says
+    assert "nothing to change" in visitor.do(page_of(id), "job-edit").says
     assert shown(node, id)["body"] == b"new\r\nlines"
 
 
-def test_a_job_is_handed_back_for_its_worker(node: LiveNode, visitor: Visitor) -> None:
+def test_a_job_is_nacked_for_its_worker(node: LiveNode, visitor: Visitor) -> None:
     id = add(node, "handed")
     node.ask("GETJOB", "FROM", "handed")
     answer = visitor.do(page_of(id), "job-nack", reason="stuck")
-    assert "1 job handed back." in answer.says
+    assert "1 job returned (NACK)." in answer.says
     assert shown(node, id)["nacks"] == 1
     assert shown(node, id)["last-reason"] == b"stuck"
 
 
 def letter(node: LiveNode, queue: str, body: str = "bad", reason: str = "broken") -> str:
-    """A dead letter of ``queue``, whose id is returned."""
+    """Make a dead letter from ``queue``; returns its id."""
     assert node.ask("QSET", queue, "ATTEMPTS", 1, "DEAD", f"{queue}.dead") == b"OK"
     id = add(node, queue, body)
     node.ask("GETJOB", "FROM", queue)
@@ -207,16 +223,16 @@ def letter(node: LiveNode, queue: str, body: str = "bad", reason: str = "broken"
 
 
 def test_a_dead_letter_is_edited_and_sent_back(node: LiveNode, visitor: Visitor) -> None:
-    id = letter(node, "mend")
+    id = letter(node, "repair")
     page = visitor.get(page_of(id)).says
-    for word in ("Dead letter", "refused", "broken", "mend"):
+    for word in ("Dead letter", "given up by a worker", "broken", "repair"):
         assert word in page
     answer = visitor.do(page_of(id), "job-edit", body="good", then="redrive")
-    assert "The letter was sent back" in answer.says
-    jobs = node.ask("GETJOB", "FROM", "mend")
+    assert "The dead letter was sent back" in answer.says
+    jobs = node.ask("GETJOB", "FROM", "repair")
     assert isinstance(jobs, list)
     assert jobs[0][2] == b"good"
-    assert node.ask("QLEN", "mend.dead") == 0
+    assert node.ask("QLEN", "repair.dead") == 0
 
 
 def test_a_letter_that_cannot_be_changed_is_not_sent_back(node: LiveNode, visitor: Visitor) -> None:
@@ -235,8 +251,7 @@ def test_a_letter_is_redriven(node: LiveNode, visitor: Visitor) -> None:
 
 
 def bulk(visitor: Visitor, path: str, action: str, **fields: str) -> str:
-    """Do something with all jobs that a page shows; returns the question that came first, and
-    what was said then."""
+    """Run an action on all jobs on a page; returns the question and the result."""
     text = visitor.get(path).text
     pairs = re.findall(r'name="(shown|token|back)" value="([^"]*)"', text)
     form: dict[str, list[str]] = {"which": ["shown"], **{key: [v] for key, v in fields.items()}}
@@ -252,7 +267,7 @@ def bulk(visitor: Visitor, path: str, action: str, **fields: str) -> str:
     return question.says + " " + visitor.get(answer.where).says
 
 
-def test_all_that_is_shown_is_acted_on_when_the_count_is_confirmed(
+def test_an_action_on_all_shown_jobs_runs_after_confirmation(
     node: LiveNode, visitor: Visitor
 ) -> None:
     for _ in range(5):
@@ -267,22 +282,22 @@ def test_all_that_is_shown_is_acted_on_when_the_count_is_confirmed(
     assert listed(visitor, "/jobs?queue=bulk%202") == []
 
 
-def test_nothing_ticked_is_nothing_done(visitor: Visitor, node: LiveNode) -> None:
+def test_nothing_is_done_without_selected_jobs(visitor: Visitor, node: LiveNode) -> None:
     add(node, "unticked")
     form = visitor.get("/jobs?queue=unticked").fields("job-promote")
     answer = visitor.post("/do/job-cancel", {"token": form["token"], "back": "/jobs"})
-    assert "tick the jobs first" in visitor.get(answer.where).says
+    assert "select some jobs first" in visitor.get(answer.where).says
 
 
-def test_a_form_cannot_name_a_node_that_is_none(node: LiveNode, visitor: Visitor) -> None:
+def test_a_form_cannot_name_an_unknown_node(node: LiveNode, visitor: Visitor) -> None:
     id = add(node, "elsewhere")
     form = visitor.get(page_of(id)).fields("job-cancel") | {"job": f"{quoted(id)}%4010.9.9.9%3A1"}
     answer = visitor.post("/do/job-cancel", form | {"confirmed": "yes"})
-    assert "no node of the cluster" in visitor.get(answer.where).says
+    assert "not a node of the cluster" in visitor.get(answer.where).says
     assert node.ask("QLEN", "elsewhere") == 1
 
 
-def test_what_was_done_to_jobs_is_in_the_audit(
+def test_actions_on_jobs_are_in_the_audit(
     node: LiveNode, visitor: Visitor, open_console: ConsoleProcess
 ) -> None:
     id = add(node, "noted")

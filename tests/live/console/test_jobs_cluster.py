@@ -1,11 +1,11 @@
-"""Jobs with copies on several nodes, of which some go away."""
+"""Jobs with copies on several nodes, some of which fail."""
 
 import re
 from collections.abc import Iterator
 
 import pytest
 
-from disque_trio.console.model.names import unquoted
+from disque_trio.overview.names import unquoted
 from tests.support.console import ConsoleProcess, Visitor, console, quoted
 from tests.support.harness import wait_until
 from tests.support.live_cluster import LiveCluster, live_cluster
@@ -22,19 +22,19 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveCluster]:
 def shown(
     tmp_path_factory: pytest.TempPathFactory, cluster: LiveCluster
 ) -> Iterator[ConsoleProcess]:
-    """A console that knows all of them."""
+    """A console that knows all the nodes."""
     with console(tmp_path_factory.mktemp("console"), [cluster[0].port]) as found:
-        found.wait_for("/", lambda text: text.count(" here ") == 3)
+        found.wait_for("/", lambda text: text.count(" up ") == 3)
         yield found
 
 
 def listed(visitor: Visitor, path: str) -> list[str]:
-    """The jobs of a page, with the node of each."""
+    """The jobs on a page, each with its node."""
     found = re.findall(r'name="shown" value="([^"]*)"', visitor.get(path).text)
     return [unquoted(value) for value in found]
 
 
-def test_a_copy_on_several_nodes_is_once_on_a_page_and_all_holders_on_that_of_the_job(
+def test_a_copied_job_is_listed_once_and_its_page_shows_all_holders(
     cluster: LiveCluster, shown: ConsoleProcess
 ) -> None:
     ids = set()
@@ -49,13 +49,13 @@ def test_a_copy_on_several_nodes_is_once_on_a_page_and_all_holders_on_that_of_th
     assert all(f"127.0.0.1:{node.port}" in says.partition("On the nodes")[2] for node in cluster)
 
 
-def test_a_job_is_asked_for_where_it_is_queued_and_changed_on_all_holders(
+def test_commands_go_to_the_node_with_the_job_queued_and_change_all_holders(
     cluster: LiveCluster, shown: ConsoleProcess
 ) -> None:
     id = cluster[2].ask("ADDJOB", "changed", "old", 5000, "REPLICATE", 3, "DELAY", 1000)
     assert isinstance(id, bytes)
     visitor, page = shown.visitor(), f"/job?id={quoted(id)}"
-    assert "The job is changed." in visitor.do(page, "job-edit", body="new").says
+    assert "The job has been changed." in visitor.do(page, "job-edit", body="new").says
     for node in cluster:
         job = node.ask("SHOW", id)
         assert isinstance(job, list)
@@ -67,7 +67,7 @@ def test_a_job_is_asked_for_where_it_is_queued_and_changed_on_all_holders(
     wait_until(lambda: all(node.ask("SHOW", id) is None for node in cluster))
 
 
-def test_pages_go_on_with_the_nodes_that_are_there(
+def test_paging_continues_with_the_reachable_nodes(
     cluster: LiveCluster, shown: ConsoleProcess
 ) -> None:
     for node in cluster:
@@ -81,12 +81,12 @@ def test_pages_go_on_with_the_nodes_that_are_there(
     first = min(cluster, key=lambda node: bytes(node.id))
     first.kill()
     try:
-        shown.wait_for("/", "1 of 3 nodes does not answer")
+        shown.wait_for("/", "1 of 3 nodes is not responding")
         path, seen = following[1].replace("&amp;", "&"), set[str]()
         for _ in range(50):
             answer = visitor.get(path)
             assert answer.status == 200
-            assert "1 of 3 nodes does not answer" in answer.says
+            assert "1 of 3 nodes is not responding" in answer.says
             seen |= set(re.findall(r'name="shown" value="([^"]*)"', answer.text))
             following = re.search(r'rel="next" href="([^"]*)"', answer.text)
             if not following:
@@ -95,4 +95,4 @@ def test_pages_go_on_with_the_nodes_that_are_there(
         assert len(seen) == 120
     finally:
         first.start()
-    shown.wait_for("/", lambda text: text.count(" here ") == 3)
+    shown.wait_for("/", lambda text: text.count(" up ") == 3)

@@ -12,12 +12,12 @@ from tests.support.live_helpers import add_job
 
 @pytest.fixture
 def visitor(open_console: ConsoleProcess) -> Visitor:
-    """Somebody who may do everything."""
+    """A visitor with all permissions."""
     return open_console.visitor()
 
 
 def bury(node: LiveNode, queue: str, *reasons: str) -> None:
-    """Make a dead letter of ``queue`` for each reason."""
+    """Make a dead letter from ``queue`` for each reason."""
     wire = node.wire()
     assert wire("QSET", queue, "ATTEMPTS", 1, "DEAD", f"{queue}.dead") == b"OK"
     for reason in reasons:
@@ -28,7 +28,7 @@ def bury(node: LiveNode, queue: str, *reasons: str) -> None:
 
 
 def act(visitor: Visitor, path: str, reason: str, action: str) -> str:
-    """Do something with the group of a reason; returns the question, and what was said then."""
+    """Run an action on the group with a reason; returns the question and the result."""
     text = visitor.get(path).text
     group = next(part for part in text.split("<section") if f"<h3>{reason}</h3>" in part)
     fields = re.findall(r'<input type="hidden" name="([^"]*)" value="([^"]*)">', group)
@@ -45,7 +45,9 @@ def test_letters_are_grouped_and_a_group_is_redriven_and_one_deleted(
     path = "/dead?queue=reasons.dead"
     wait_until(lambda: "4 of 4 jobs" in visitor.get(path).says)
     says = visitor.get(path).says
-    assert says.index("timeout 3, given up by a worker, from reasons") < says.index("bad input 1,")
+    assert says.index("timeout 3 letters, given up by a worker, from reasons") < says.index(
+        "bad input 1 letter,"
+    )
     said = act(visitor, path, "timeout", "job-redrive")
     assert "Send 3 jobs back" in said
     assert "3 jobs sent back" in said
@@ -53,13 +55,13 @@ def test_letters_are_grouped_and_a_group_is_redriven_and_one_deleted(
     said = act(visitor, path, "bad input", "job-delete")
     assert "Delete 1 job " in said
     assert "1 job deleted." in said
-    assert "Nothing is queued there." in visitor.get(path).says
+    assert "The queue is empty." in visitor.get(path).says
 
 
 def test_all_letters_of_a_queue_are_redriven(node: LiveNode, visitor: Visitor) -> None:
     bury(node, "whole", "a", "b")
     answer = visitor.do("/dead?queue=whole.dead", "redrive")
-    assert "2 jobs of whole.dead sent back." in answer.says
+    assert "Sent 2 jobs from whole.dead back." in answer.says
     assert node.ask("QLEN", "whole") == 2
 
 
@@ -71,9 +73,9 @@ def test_queues_are_found_by_their_policies(node: LiveNode, visitor: Visitor) ->
     assert "Dead letter" in visitor.get(job).says
 
 
-def test_of_large_letters_few_are_looked_at(node: LiveNode, visitor: Visitor) -> None:
+def test_only_a_few_large_letters_are_read(node: LiveNode, visitor: Visitor) -> None:
     wire = node.wire()
     for _ in range(15):
         wire("ADDJOB", "heavy.dead", b"x" * 40_000, 0)
     wait_until(lambda: "10 of 15 jobs" in visitor.get("/dead?queue=heavy.dead").says)
-    assert "added to this queue as any job is" in visitor.get("/dead?queue=heavy.dead").says
+    assert "added to this queue as ordinary jobs" in visitor.get("/dead?queue=heavy.dead").says

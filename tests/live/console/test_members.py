@@ -1,4 +1,4 @@
-"""The page of the cluster: nodes come, leave, go away and are forgotten."""
+"""The cluster page: nodes join, leave, fail and are forgotten."""
 
 import re
 from collections.abc import Iterator
@@ -23,7 +23,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveCluster]:
 def shown(
     tmp_path_factory: pytest.TempPathFactory, cluster: LiveCluster
 ) -> Iterator[ConsoleProcess]:
-    """A console that has found them."""
+    """A console that has found the nodes."""
     with console(tmp_path_factory.mktemp("console"), [cluster[0].port]) as found:
         found.wait_for("/cluster", lambda text: text.count("2 of 2") == 3)
         yield found
@@ -34,7 +34,7 @@ def address(node: LiveNode) -> str:
 
 
 def row(console: ConsoleProcess, node: LiveNode) -> str:
-    """What the table says of a node."""
+    """The text of a node's row in the table."""
     page = console.visitor().get("/cluster").text
     for found in re.findall(r"<tr data-key=.*?</tr>", page, re.S):
         if f"<b>{address(node)}</b>" in found:
@@ -43,7 +43,7 @@ def row(console: ConsoleProcess, node: LiveNode) -> str:
 
 
 def post(console: ConsoleProcess, action: str, **fields: str) -> str:
-    """Do something by a form that was not on the page; says what has come of it."""
+    """Submit a form that was not on the page; returns the result."""
     visitor = console.visitor()
     form = {"token": visitor.get("/cluster").token, "confirmed": "yes", "back": "/cluster"}
     answer = visitor.post(f"/do/{action}", form | fields)
@@ -56,7 +56,7 @@ def test_each_node_is_shown_with_its_version_memory_and_links(
 ) -> None:
     for node in cluster:
         text = row(shown, node)
-        assert " here " in text
+        assert " up " in text
         assert node.info("server")["python_version"] in text
         assert "2 of 2" in text
         assert node.id.decode()[:8] in text
@@ -64,37 +64,37 @@ def test_each_node_is_shown_with_its_version_memory_and_links(
 
 def test_a_node_leaves_and_is_taken_back(cluster: LiveCluster, shown: ConsoleProcess) -> None:
     said = post(shown, "leave", node=quoted(address(cluster[1])))
-    assert f"{address(cluster[1])} takes no new jobs any more." in said
+    assert f"{address(cluster[1])} no longer accepts new jobs." in said
     assert cluster[1].ask("CLUSTER", "LEAVING") == b"yes"
     assert cluster[0].ask("CLUSTER", "LEAVING") == b"no"
     wait_until(lambda: " leaving " in row(shown, cluster[1]))
-    assert "takes jobs again" in post(shown, "stay", node=quoted(address(cluster[1])))
+    assert "accepts jobs again" in post(shown, "stay", node=quoted(address(cluster[1])))
     assert cluster[1].ask("CLUSTER", "LEAVING") == b"no"
-    wait_until(lambda: " here " in row(shown, cluster[1]))
+    wait_until(lambda: " up " in row(shown, cluster[1]))
 
 
 def test_leaving_asks_first(cluster: LiveCluster, shown: ConsoleProcess) -> None:
     visitor = shown.visitor()
     form = visitor.get("/cluster").fields("leave")
     question = visitor.post("/do/leave", form)
-    assert (question.status, "take no new jobs" in question.says) == (200, True)
+    assert (question.status, "accept no new jobs" in question.says) == (200, True)
     assert {node.ask("CLUSTER", "LEAVING") for node in cluster} == {b"no"}
 
 
-def test_nothing_is_sent_to_an_address_that_is_no_node_of_the_cluster(
+def test_nothing_is_sent_to_an_address_outside_the_cluster(
     shown: ConsoleProcess, tmp_path: Path
 ) -> None:
     stranger = start_node(tmp_path)
     try:
         said = post(shown, "leave", node=quoted(address(stranger)))
         assert "Not done:" in said
-        assert "no node of the cluster" in said
+        assert "not a node of the cluster" in said
         assert stranger.ask("CLUSTER", "LEAVING") == b"no"
     finally:
         stranger.close()
 
 
-def test_a_node_that_is_away_is_shown_with_what_was_last_known_then_forgotten(
+def test_an_unreachable_node_is_shown_with_its_last_values_then_forgotten(
     tmp_path: Path,
 ) -> None:
     with live_cluster(tmp_path, 3) as cluster, console(tmp_path, [cluster[0].port]) as found:
@@ -109,9 +109,9 @@ def _forget(cluster: LiveCluster, shown: ConsoleProcess) -> None:
     gone.kill()
     wait_until(lambda: " fail" in row(shown, gone))
     text = row(shown, gone)
-    assert " away " in text
+    assert " unreachable " in text
     assert "Connection refused" in text
-    assert "last known" in text
+    assert "Last known" in text
     assert version in text
     said = post(shown, "forget", node=quoted(address(gone)), id=id)
     assert f"{address(gone)} is forgotten." in said
@@ -125,15 +125,15 @@ def test_a_node_is_met(tmp_path: Path) -> None:
     try:
         cluster.start(meet=False)
         with console(tmp_path, [cluster[0].port]) as found:
-            found.wait_for("/cluster", " here ")
+            found.wait_for("/", " up ")
             said = post(found, "meet", host="127.0.0.1", port=str(cluster[1].port))
-            assert "is being met" in said
-            wait_until(lambda: " here " in row(found, cluster[1]))
+            assert "is being added" in said
+            wait_until(lambda: " up " in row(found, cluster[1]))
             assert cluster[1].id in cluster[0].lines()
     finally:
         cluster.close()
 
 
-def test_what_makes_no_sense_is_told_by_the_node(shown: ConsoleProcess) -> None:
-    assert "Not done: port: 'x' is no number." in post(shown, "meet", host="h", port="x")
+def test_the_nodes_error_for_an_invalid_address_is_shown(shown: ConsoleProcess) -> None:
+    assert "Not done: port: 'x' is not a number." in post(shown, "meet", host="h", port="x")
     assert "Not done:" in post(shown, "meet", host="127.0.0.1", port="99999999")

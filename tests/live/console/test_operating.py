@@ -2,21 +2,26 @@
 
 import json
 import re
+import socket
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.live.console.conftest import log_in
+from disque_trio.client.sync import connect
+from disque_trio.console.command import main
+from tests.live.console.conftest import PASSWORD, log_in
 from tests.support.banana_daemons import launch
 from tests.support.console import HOSTILE, ConsoleProcess, Visitor, console, quoted
-from tests.support.harness import LiveNode, wait_until
+from tests.support.harness import LiveNode, free_port, wait_until
 from tests.support.live_helpers import add_job, client_lines, pairs, start_node
+from tests.support.tls_front import Certificates
+from tests.support.worker_rig import worker_rig
 
 
 @pytest.fixture
 def visitor(open_console: ConsoleProcess) -> Visitor:
-    """Somebody who may do everything."""
+    """A visitor with all permissions."""
     return open_console.visitor()
 
 
@@ -34,7 +39,7 @@ def test_a_schedule_is_set_run_paused_resumed_changed_and_deleted(
 ) -> None:
     fields = {"name": "tick", "times": "@every 1h", "queue": "ticks", "body": "a\r\nb"}
     said = visitor.do("/schedules", "cron-set", **fields, options='RETRY 5 HEADERS 1 kind "a b"')
-    assert "The schedule tick is saved." in said.says
+    assert "The schedule tick has been saved." in said.says
     found = pairs(node.ask("CRON", "GET", "tick"))
     assert (found["times"], found["queue"], found["job"]) == (b"@every 1h", b"ticks", b"a\nb")
     assert found["options"] == [b"RETRY", b"5", b"HEADERS", b"1", b"kind", b"a b"]
@@ -43,7 +48,7 @@ def test_a_schedule_is_set_run_paused_resumed_changed_and_deleted(
     assert " on " in row
     assert re.search(r" in \d+ min", row)
     page = "/schedule?name=tick"
-    assert "tick has added D-" in visitor.do(page, "cron-run").says
+    assert "tick added D-" in visitor.do(page, "cron-run").says
     assert node.ask("QLEN", "ticks") == 1
     visitor.do(page, "cron-pause")
     assert pairs(node.ask("CRON", "GET", "tick"))["paused"] == 1
@@ -52,22 +57,22 @@ def test_a_schedule_is_set_run_paused_resumed_changed_and_deleted(
     assert pairs(node.ask("CRON", "GET", "tick"))["paused"] == 0
     visitor.do(page, "cron-set", **fields | {"times": "@daily", "tz": "UTC"})
     assert pairs(node.ask("CRON", "GET", "tick"))["times"] == b"@daily"
-    assert "tick is deleted." in visitor.do(page, "cron-delete").says
+    assert "tick has been deleted." in visitor.do(page, "cron-delete").says
     assert node.ask("CRON", "GET", "tick") is None
-    assert "no such schedule" in visitor.get(page).says
+    assert "This schedule does not exist" in visitor.get(page).says
 
 
-def test_a_schedule_that_makes_no_sense_is_refused_in_the_words_of_the_node(
+def test_an_invalid_schedule_is_refused_with_the_nodes_error(
     visitor: Visitor,
 ) -> None:
     fields = {"name": "bad", "times": "sometimes", "queue": "q"}
     assert "Not done:" in visitor.do("/schedules", "cron-set", **fields).says
 
 
-def test_a_body_that_is_no_text_is_not_put_into_a_form(node: LiveNode, visitor: Visitor) -> None:
+def test_a_binary_body_is_not_put_into_a_form(node: LiveNode, visitor: Visitor) -> None:
     assert node.ask("CRON", "SET", "binary", "@daily", "q", b"\xff\x00") == b"OK"
     page = visitor.get("/schedule?name=binary")
-    assert "2 B that are no text" in page.says
+    assert "2 B, not text" in page.says
     assert "/do/cron-set" not in page.text
 
 
@@ -83,7 +88,7 @@ def test_clients_are_found_and_disconnected(node: LiveNode, visitor: Visitor) ->
     [row] = rows(visitor, "/clients?search=to-be-killed")
     assert "client" in row
     said = visitor.do("/clients?search=to-be-killed", "kill").says
-    assert f"of 127.0.0.1:{node.port} is disconnected." in said
+    assert f"of 127.0.0.1:{node.port} has been disconnected." in said
     names = [line["name"] for line in client_lines(other)]
     assert "to-be-killed" not in names
     assert "stays" in names
@@ -104,25 +109,63 @@ def test_workers_and_what_is_in_hand_are_shown(node: LiveNode, visitor: Visitor)
     wait_until(lambda: rows(visitor, "/workers?search=worker-7") != [])
     [row] = rows(visitor, "/workers?search=worker-7")
     assert "GETJOB" in row
-    page = visitor.get("/workers?queue=worked").says
-    assert "who has which of them cannot be known" in page
     [held] = [row for row in rows(visitor, "/workers?queue=worked") if job in row]
-    assert re.search(r"\b(9\d|100) s ", held)
+    assert re.search(r"\b([3-9]\d|100) s ", held)
     assert f"127.0.0.1:{node.port}" in held
+    assert "worker-7" in held
+    assert "has 1 of these" in visitor.get("/workers?queue=worked&search=worker-7").says
+    assert "client " in visitor.get(f"/job?id={quoted(job)}").says.partition("Worker")[2]
     wire("ACKJOB", job)
-    wait_until(lambda: "No job of this queue" in visitor.get("/workers?queue=worked").says)
+    nobody = "No worker has a job of this queue"
+    wait_until(lambda: nobody in visitor.get("/workers?queue=worked").says)
+
+
+def test_workers_and_clients_are_shown_by_their_names(
+    node: LiveNode, visitor: Visitor, tmp_path: Path
+) -> None:
+    assert rows(visitor, "/clients?search=disque-console:") != []  # the console itself
+    with worker_rig(tmp_path, node.port) as rig:
+        worker = rig.start()
+        [pid] = worker.serves()
+        wait_until(lambda: rows(visitor, f"/workers?search={pid}") != [])
+        assert (
+            f"disque-worker:{socket.gethostname()}:{pid}"
+            in rows(visitor, f"/workers?search={pid}")[0]
+        )
+        worker.stop()
+    with connect(f"disque://127.0.0.1:{node.port}?client_name=mailer-7") as client:
+        client.add("named", "x", retry=10)
+        client.get("named", nohang=True)
+        wait_until(lambda: rows(visitor, "/clients?search=mailer-7") != [])
+        wait_until(lambda: rows(visitor, "/workers?search=mailer-7") != [])
+
+
+def test_a_job_whose_worker_is_gone_says_so(node: LiveNode, visitor: Visitor) -> None:
+    wire = node.wire()
+    job = add_job(wire, "left alone", "x", "RETRY", 100)
+    wire("GETJOB", "FROM", "left alone")
+    id = wire("CLIENT", "ID")
+    assert isinstance(id, int)
+    node.ask("CLIENT", "KILL", "ID", id)
+
+    def told() -> bool:
+        return any(
+            job in row and "gone" in row for row in rows(visitor, "/workers?queue=left+alone")
+        )
+
+    wait_until(told)
 
 
 # ---- slow commands -------------------------------------------------------------------------------
 
 
-def test_slow_commands_and_stalls_are_shown_and_forgotten(tmp_path: Path) -> None:
+def test_slow_commands_and_stalls_are_shown_and_cleared(tmp_path: Path) -> None:
     node = start_node(
         tmp_path, "--slowlog-log-slower-than", "0", "--latency-monitor-threshold", "1"
     )
     try:
         with console(tmp_path, [node.port]) as found:
-            found.wait_for("/cluster", " here ")
+            found.wait_for("/", " up ")
             visitor = found.visitor()
             node.ask("ADDJOB", "slow", HOSTILE[0], 0)
             node.ask("DEBUG", "SLEEP", "0.05")
@@ -130,11 +173,11 @@ def test_slow_commands_and_stalls_are_shown_and_forgotten(tmp_path: Path) -> Non
             wait_until(lambda: len(rows(visitor, "/slow")) > 50)
             assert "<script>window" not in visitor.get("/slow").text
             node.ask("CONFIG", "SET", "slowlog-log-slower-than", "-1")
-            assert "The slow log is empty." in visitor.do("/slow", "slowlog-reset").says
+            assert "The slow log has been cleared." in visitor.do("/slow", "slowlog-reset").says
             assert node.ask("SLOWLOG", "LEN") == 0
             assert node.ask("LATENCY", "LATEST")
             node.ask("CONFIG", "SET", "latency-monitor-threshold", "0")
-            assert "The stalls are forgotten." in visitor.do("/slow", "latency-reset").says
+            assert "The stalls have been cleared." in visitor.do("/slow", "latency-reset").says
             assert node.ask("LATENCY", "LATEST") == []
     finally:
         node.close()
@@ -147,7 +190,7 @@ def test_slow_commands_and_stalls_are_shown_and_forgotten(tmp_path: Path) -> Non
 def two(
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[tuple[list[LiveNode], ConsoleProcess]]:
-    """Two nodes that are no cluster, with files, and a console of both."""
+    """Two separate nodes with configuration files, and a console for both."""
     nodes = []
     for number in range(2):
         directory = tmp_path_factory.mktemp(f"set-{number}")
@@ -159,7 +202,7 @@ def two(
     audit = ["--audit-log", str(directory / "audit.log")]
     try:
         with console(directory, [node.port for node in nodes], *audit) as found:
-            found.wait_for("/cluster", lambda text: text.count(" here ") == 2)
+            found.wait_for("/", lambda text: text.count(" up ") == 2)
             yield nodes, found
     finally:
         for node in nodes:
@@ -170,7 +213,7 @@ def setting(node: LiveNode, name: str) -> object:
     return pairs(node.ask("CONFIG", "GET", name))[name]
 
 
-def test_a_setting_is_changed_on_one_node_and_marked_then_on_all_and_written(
+def test_a_setting_is_changed_on_one_node_then_on_all_and_written(
     two: tuple[list[LiveNode], ConsoleProcess],
 ) -> None:
     (first, second), shown = two
@@ -179,19 +222,19 @@ def test_a_setting_is_changed_on_one_node_and_marked_then_on_all_and_written(
     assert "500" in visitor.get(page).says
     visitor.do(page, "setting", value="600", node=f"127.0.0.1:{first.port}")
     assert (setting(first, "maxclients"), setting(second, "maxclients")) == (b"600", b"500")
-    assert "Nodes differ" in visitor.get(page).says
+    assert "Values differ between nodes" in visitor.get(page).says
     different = visitor.get("/settings?only=different").says
     assert "maxclients nodes differ" in different
     said = visitor.do(page, "setting", value="700").says
-    assert "maxclients is set, on all nodes that answer" in said
+    assert "maxclients is set on all responding nodes" in said
     assert (setting(first, "maxclients"), setting(second, "maxclients")) == (b"700", b"700")
     assert "maxclients nodes differ" not in visitor.get("/settings").says
-    assert "in the configuration file" in visitor.do("/settings", "rewrite").says
+    assert "to the configuration file" in visitor.do("/settings", "rewrite").says
     for node in (first, second):
         assert "maxclients 700" in (node.log.parent / "disque.conf").read_text()
 
 
-def test_what_the_node_protects_or_does_not_take_is_told_in_its_words(
+def test_the_nodes_error_for_a_protected_or_invalid_setting_is_shown(
     two: tuple[list[LiveNode], ConsoleProcess],
 ) -> None:
     (first, _), shown = two
@@ -208,7 +251,7 @@ def test_what_the_node_protects_or_does_not_take_is_told_in_its_words(
     assert "/do/setting" not in visitor.get("/setting?name=tcp-backlog").text
 
 
-def test_a_secret_is_set_and_shown_to_nobody_nor_in_the_audit(
+def test_a_secret_is_set_but_never_shown_or_audited(
     two: tuple[list[LiveNode], ConsoleProcess],
 ) -> None:
     (first, _), shown = two
@@ -229,7 +272,7 @@ def test_a_secret_is_set_and_shown_to_nobody_nor_in_the_audit(
 # ---- roles ---------------------------------------------------------------------------------------
 
 
-def test_each_role_is_offered_and_let_what_is_its_own(
+def test_each_role_is_offered_and_allowed_its_own_actions(
     node: LiveNode, guarded: ConsoleProcess
 ) -> None:
     node.ask("CRON", "SET", "roles", "@daily", "q", "x")
@@ -281,12 +324,48 @@ def test_the_groups_of_a_bananaq_are_shown_with_lag_and_pending(
         daemon.close()
 
 
+def test_a_bananaq_is_reached_with_user_password_and_tls(
+    node: LiveNode, tmp_path: Path, certificates: Certificates
+) -> None:
+    port = free_port()
+    options = ["--tls-port", str(port), "--tls-auth-clients", "no"]
+    options += ["--tls-cert-file", certificates.cert("good")]
+    options += ["--tls-key-file", certificates.key("good"), "--tls-ca-cert-file", certificates.ca]
+    daemon = launch(tmp_path / "bananaq", *options)
+    try:
+        daemon.ask("QADD", "signups", 3600, "x")
+        daemon.ask("QGET", "signups", "mail")
+        rule = ["on", f">{PASSWORD}", "allkeys", "+@all"]
+        assert daemon.ask("ACL", "SETUSER", "looks", *rule) == b"OK"
+        url = f"bananaqs://looks:{quoted(PASSWORD)}@127.0.0.1:{port}?ssl_ca_certs={certificates.ca}"
+        with console(tmp_path, [node.port], "--bananaq", url) as found:
+            assert "signups mail" in found.visitor().get("/bananaq").says
+            words = Path(f"/proc/{found.process.pid}/cmdline").read_text()
+            assert quoted(PASSWORD) not in words
+            assert PASSWORD not in found.visitor().get("/bananaq").text
+    finally:
+        daemon.close()
+
+
+@pytest.mark.parametrize(
+    "text", ["redis://h:1", "bananaq://se:cret", "bananaq://h:1,h:2", "bananaq://a@h:1"]
+)
+def test_an_invalid_address_of_a_bananaq_is_refused(
+    text: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit):
+        main(["--bananaq", text])
+    said = capsys.readouterr().err
+    assert "bananaq://user:password@host:port" in said
+    assert "se:cret" not in said
+
+
 def test_a_console_without_a_bananaq_does_not_offer_one(visitor: Visitor) -> None:
     assert visitor.get("/bananaq").status == 404
     assert 'href="/bananaq"' not in visitor.get("/").text
 
 
-def test_a_bananaq_that_is_none_is_told_to_be_none(node: LiveNode, tmp_path: Path) -> None:
+def test_another_server_instead_of_a_bananaq_is_reported(node: LiveNode, tmp_path: Path) -> None:
     with console(tmp_path, [node.port], "--bananaq", f"127.0.0.1:{node.port}") as found:
         assert "unknown command" in found.visitor().get("/bananaq").says.lower()
 

@@ -1,4 +1,4 @@
-"""The pages and what can be done there, against a real node, without JavaScript."""
+"""The pages and their actions, against a real node, without JavaScript."""
 
 import http.client
 import json
@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 
 from tests.support.console import HOSTILE, PAGES, ConsoleProcess, Visitor, quoted
-from tests.support.harness import LiveNode, wait_until
+from tests.support.harness import HANG_SECONDS, LiveNode, wait_until
 from tests.support.live_helpers import add_job, pairs
 
 
 @pytest.fixture
 def visitor(open_console: ConsoleProcess) -> Visitor:
-    """Somebody who may do everything."""
+    """A visitor with all permissions."""
     return open_console.visitor()
 
 
@@ -58,7 +58,7 @@ def test_the_list_is_sorted_searched_and_in_pages(node: LiveNode, visitor: Visit
 
 
 @pytest.mark.parametrize("query", ["sort=nonsense", "page=-1", "page=x", "size=9999999", "order=x"])
-def test_a_query_that_makes_no_sense_is_no_error(visitor: Visitor, query: str) -> None:
+def test_an_invalid_query_is_not_an_error(visitor: Visitor, query: str) -> None:
     assert visitor.get(f"/queues?{query}").status == 200
 
 
@@ -72,7 +72,7 @@ def test_a_queue_can_be_paused_and_resumed(node: LiveNode, visitor: Visitor) -> 
     visitor.do("/queue?name=held", "pause", direction="out")
     assert node.ask("PAUSE", "held", "state") == b"out"
     wait_until(lambda: "out paused" in visitor.get("/queue?name=held").says)
-    assert "held goes on." in visitor.do("/queue?name=held", "resume").says
+    assert "held is no longer paused." in visitor.do("/queue?name=held", "resume").says
     assert node.ask("PAUSE", "held", "state") == b"none"
 
 
@@ -84,10 +84,10 @@ def test_a_purge_asks_first(node: LiveNode, visitor: Visitor) -> None:
     form = visitor.get("/queue?name=purged").fields("purge")
     question = visitor.post("/do/purge", form)
     assert question.status == 200
-    assert "Cancel all jobs that are queued in purged" in question.says
+    assert "Cancel all jobs queued in purged" in question.says
     assert wire("QLEN", "purged") == 2
     answer = visitor.do("/queue?name=purged", "purge")
-    assert "2 jobs of purged cancelled." in answer.says
+    assert "Cancelled 2 jobs in purged." in answer.says
     assert wire("QLEN", "purged") == 0
     assert "cancelled" not in visitor.get("/queue?name=purged").says
 
@@ -101,10 +101,10 @@ def test_dead_letters_are_redriven_and_jobs_moved(node: LiveNode, visitor: Visit
     wait_until(lambda: wire("QLEN", "failing.dead") == 1)
     seen(visitor, "failing.dead")
     answer = visitor.do("/queue?name=failing.dead", "redrive")
-    assert "1 job of failing.dead sent back." in answer.says
+    assert "Sent 1 job from failing.dead back." in answer.says
     assert wire("QLEN", "failing") == 1
     answer = visitor.do("/queue?name=failing", "move", to="elsewhere")
-    assert "1 job of failing moved." in answer.says
+    assert "Moved 1 job from failing." in answer.says
     assert wire("QLEN", "elsewhere") == 1
 
 
@@ -120,12 +120,12 @@ def test_a_job_is_added_by_hand(node: LiveNode, visitor: Visitor) -> None:
     assert more["headers"] == [b"kind", b"test"]
 
 
-def test_what_the_node_refuses_is_told(visitor: Visitor) -> None:
+def test_the_nodes_refusal_is_shown(visitor: Visitor) -> None:
     answer = visitor.do("/queue?name=refused", "add", body="x", replicate="3")
     assert "Not done:" in answer.says
     assert "NOREPL" in answer.says
     answer = visitor.do("/queue?name=refused", "add", body="x", ttl="soon")
-    assert "Not done: ttl: 'soon' is no number." in answer.says
+    assert "Not done: ttl: 'soon' is not a number." in answer.says
 
 
 def test_a_policy_is_set_changed_and_deleted(node: LiveNode, visitor: Visitor) -> None:
@@ -134,12 +134,12 @@ def test_a_policy_is_set_changed_and_deleted(node: LiveNode, visitor: Visitor) -
     answer = visitor.do(
         page, "policy", attempts="3", dead="d", **{"backoff-min": "1", "backoff-max": "60"}
     )
-    assert "is saved" in answer.says
+    assert "has been saved" in answer.says
     policy = pairs(node.ask("QGET", "with*policy"))
     expected = {"name": own.encode(), "attempts": 3, "dead": b"d", "backoff": [b"1", b"60"]}
     assert policy == expected
     assert node.ask("QGET", "withXpolicy") is None
-    wait_until(lambda: "A policy of its own." in visitor.get(page).says)
+    wait_until(lambda: "This queue has its own policy." in visitor.get(page).says)
     visitor.do(page, "policy", ttl="60", dead="")
     assert set(pairs(node.ask("QGET", "with*policy"))) == {"name", "ttl"}
     wait_until(lambda: 'name="ttl" inputmode="numeric" value="60"' in visitor.get(page).text)
@@ -147,7 +147,7 @@ def test_a_policy_is_set_changed_and_deleted(node: LiveNode, visitor: Visitor) -
     assert node.ask("QGET", "with*policy") is None
 
 
-def test_what_was_done_is_in_the_audit(
+def test_actions_are_in_the_audit(
     directory: Path, open_console: ConsoleProcess, visitor: Visitor
 ) -> None:
     visitor.do("/queue?name=audited", "add", body="x")
@@ -160,9 +160,7 @@ def test_what_was_done_is_in_the_audit(
     assert "token" not in mine[0]["fields"]
 
 
-def test_hostile_names_are_shown_as_they_are_and_can_be_worked_with(
-    node: LiveNode, visitor: Visitor
-) -> None:
+def test_hostile_names_are_shown_and_usable(node: LiveNode, visitor: Visitor) -> None:
     wire = node.wire()
     for name in (*HOSTILE, b"\xff\xfe"):
         raw = name if isinstance(name, bytes) else name.encode()
@@ -182,16 +180,16 @@ def test_hostile_names_are_shown_as_they_are_and_can_be_worked_with(
             assert answer.headers["X-Injected"] is None
 
 
-def test_a_queue_that_vanishes_is_a_page_that_says_so(node: LiveNode, visitor: Visitor) -> None:
+def test_the_page_of_a_vanished_queue_says_so(node: LiveNode, visitor: Visitor) -> None:
     add_job(node.wire(), "vanishing")
     seen(visitor, "vanishing")
     node.ask("DEBUG", "FLUSHALL")
-    wait_until(lambda: "No node that answers knows" in visitor.get("/queue?name=vanishing").says)
+    wait_until(lambda: "No responding node knows" in visitor.get("/queue?name=vanishing").says)
     assert "Added D-" in visitor.do("/queue?name=vanishing", "add", body="x").says
 
 
 @pytest.mark.parametrize("page", PAGES.values(), ids=list(PAGES))
-def test_each_page_forbids_what_is_not_its_own(visitor: Visitor, page: str) -> None:
+def test_each_page_has_a_strict_content_policy(visitor: Visitor, page: str) -> None:
     answer = visitor.get(page.format(queue="q", job="D-x"))
     assert answer.status == 200
     policy = answer.headers["Content-Security-Policy"]
@@ -208,15 +206,15 @@ def test_each_page_forbids_what_is_not_its_own(visitor: Visitor, page: str) -> N
             assert attributes.get(name, "/").startswith(("/", "#")), attributes
 
 
-def test_what_is_not_there_is_said_to_be_so(visitor: Visitor) -> None:
+def test_missing_pages_say_so(visitor: Visitor) -> None:
     for path in ("/nothing", "/queue", "/static/nothing.js", "/static/../app.py"):
         assert visitor.get(path).status == 404
     assert visitor.post("/do/nothing", {"token": "x"}).status == 404
     assert visitor.post("/queues", {}).status == 405
 
 
-def test_events_tell_what_has_changed(node: LiveNode, open_console: ConsoleProcess) -> None:
-    connection = http.client.HTTPConnection("127.0.0.1", open_console.port, timeout=30)
+def test_events_contain_the_changes(node: LiveNode, open_console: ConsoleProcess) -> None:
+    connection = http.client.HTTPConnection("127.0.0.1", open_console.port, timeout=HANG_SECONDS)
     connection.request("GET", "/queue?name=live", headers={"Accept": "text/event-stream"})
     reply = connection.getresponse()
     assert reply.headers["content-type"].startswith("text/event-stream")

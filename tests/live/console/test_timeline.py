@@ -1,10 +1,11 @@
-"""The life of a job on its page, from the event log of a real node."""
+"""The history of a job on its page, from the event log of a real node."""
 
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from tests.support.browser import browser, faults
 from tests.support.console import ConsoleProcess, console, quoted
 from tests.support.harness import LiveNode, wait_until
 from tests.support.live_helpers import start_node
@@ -12,7 +13,7 @@ from tests.support.live_helpers import start_node
 
 @pytest.fixture(scope="module")
 def logged(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[LiveNode, Path]]:
-    """A node with an event log, and where that is."""
+    """A node with an event log, and the directory of the log."""
     directory = tmp_path_factory.mktemp("logged")
     events = directory / "events"
     node = start_node(directory, "--event-log", "yes", "--event-log-dir", str(events))
@@ -24,16 +25,16 @@ def logged(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[LiveNode,
 def shown(
     tmp_path_factory: pytest.TempPathFactory, logged: tuple[LiveNode, Path]
 ) -> Iterator[ConsoleProcess]:
-    """A console that reads it."""
+    """A console that reads the log."""
     node, events = logged
     options = ["--events", str(events)]
     with console(tmp_path_factory.mktemp("console"), [node.port], *options) as found:
-        found.wait_for("/", " here ")
+        found.wait_for("/", " up ")
         yield found
 
 
-def test_a_job_has_its_life_on_its_page_even_when_it_is_gone(
-    logged: tuple[LiveNode, Path], shown: ConsoleProcess
+def test_the_page_of_a_job_shows_its_history_even_when_it_is_gone(
+    logged: tuple[LiveNode, Path], shown: ConsoleProcess, tmp_path: Path
 ) -> None:
     node, _ = logged
     wire = node.wire()
@@ -46,15 +47,20 @@ def test_a_job_has_its_life_on_its_page_even_when_it_is_gone(
     page, visitor = f"/job?id={quoted(id)}", shown.visitor()
 
     def life() -> str:
-        return visitor.get(page).says.partition("Its life")[2]
+        return visitor.get(page).says.partition("drawn shorter.")[2]  # the table
 
     wait_until(lambda: life().count("delivered") == 2)
     words = ("added", "delivered", "nacked", "delivered")
     at = [life().index(f" {word} ") for word in words[:3]]
     assert at == sorted(at)
     assert "<b>shop</b>" in life()
+    picture = visitor.get(page).says.partition("History")[2].partition("drawn shorter.")[0]
+    for words in ("delivered", "in hand for", "by <b>shop</b>", f"127.0.0.1:{node.port}"):
+        assert words in picture
     assert "<b>shop" not in visitor.get(page).text
+    with browser(tmp_path) as chrome:
+        assert faults(chrome, shown.base + page) == []
     wire("ACKJOB", id)
     wait_until(lambda: " acked " in life())
-    assert "No node that answers knows this job" in visitor.get(page).says
-    assert "the newest first" in life()
+    assert "No responding node knows this job" in visitor.get(page).says
+    assert "newest first" in life()

@@ -13,13 +13,13 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.harness import LiveNode, NodeFactory, Wire, wait_until
+from tests.support.harness import HANG_SECONDS, LiveNode, NodeFactory, Wire, wait_until
 
 ON = ("--event-log", "yes")
 
 
 class Events:
-    """What is in the closed files of ``directory``."""
+    """Return the content of the closed files of ``directory``."""
 
     def __init__(self, directory: Path) -> None:
         self.all: list[dict[str, object]] = []
@@ -47,13 +47,13 @@ def value(node: LiveNode, field: str) -> int:
 
 
 def writer(node: LiveNode) -> int:
-    """The process that writes the log of ``node``; waits until there is one."""
+    """Wait for the process that writes the log of ``node``, and return it."""
     wait_until(lambda: value(node, "process_id"))
     return value(node, "process_id")
 
 
 def settled(node: LiveNode) -> None:
-    """Wait until all that has happened is in files."""
+    """Wait until all events are in files."""
     wait_until(lambda: value(node, "process_id") and value(node, "buffer_length") == 0)
 
 
@@ -62,14 +62,14 @@ def open_files(directory: Path) -> list[str]:
 
 
 def add(wire: Wire, count: int, queue: str = "q", *options: str | int) -> list[str]:
-    """Add jobs of 10 bytes; their ids."""
+    """Add jobs of 10 bytes; return their ids."""
     for _ in range(count):
         wire.send("ADDJOB", queue, "x" * 10, 0, *options)
     return [text(wire.read()) for _ in range(count)]
 
 
 def take(wire: Wire, count: int, queue: str = "q") -> list[str]:
-    """Take so many jobs; their ids."""
+    """Take this many jobs; return their ids."""
     ids: list[str] = []
     while len(ids) < count:
         reply = wire("GETJOB", "NOHANG", "COUNT", count - len(ids), "FROM", queue)
@@ -83,7 +83,7 @@ def text(reply: object) -> str:
     return reply.decode()
 
 
-def test_each_thing_that_happens_to_a_job_is_one_line_with_its_fields(
+def test_each_event_of_a_job_is_one_line_with_its_fields(
     disque_server: NodeFactory,
 ) -> None:
     node = disque_server(*ON)
@@ -128,7 +128,9 @@ def test_each_thing_that_happens_to_a_job_is_one_line_with_its_fields(
     assert times == sorted(times, key=str)
 
 
-def test_a_killed_writer_loses_and_doubles_nothing_under_load(disque_server: NodeFactory) -> None:
+def test_a_killed_writer_neither_loses_nor_repeats_anything_under_load(
+    disque_server: NodeFactory,
+) -> None:
     node = disque_server(*ON, "--event-log-segment-size", "1mb")
     added: list[str] = []
     acked: list[str] = []
@@ -137,7 +139,7 @@ def test_a_killed_writer_loses_and_doubles_nothing_under_load(disque_server: Nod
     def work() -> None:
         wire = node.wire()
         while not stop.is_set():
-            # No faster than a writer on a busy machine: what it cannot take would be dropped.
+            # No faster than a writer on a busy machine: excess events would be dropped.
             wait_until(lambda: value(node, "buffer_length") < 4 << 20)
             ids = add(wire, 100)
             added.extend(ids)
@@ -155,7 +157,7 @@ def test_a_killed_writer_loses_and_doubles_nothing_under_load(disque_server: Nod
             wait_until(lambda pid=pid: value(node, "process_id") not in (pid, 0))
     finally:
         stop.set()
-        thread.join(30)
+        thread.join(HANG_SECONDS)
     assert value(node, "events_dropped") == 0
     assert node.stop() == 0
     events = Events(log_of(node))
@@ -180,7 +182,7 @@ def test_the_writer_of_a_killed_node_closes_its_file_and_ends(disque_server: Nod
     assert Counter(Events(log_of(node)).ids("added")) == Counter(ids)
 
 
-def test_what_is_left_when_node_and_writer_die_is_closed_by_the_next_start(
+def test_files_of_a_killed_node_and_writer_are_closed_by_the_next_start(
     disque_server: NodeFactory,
 ) -> None:
     node = disque_server(*ON)
@@ -200,7 +202,7 @@ def test_what_is_left_when_node_and_writer_die_is_closed_by_the_next_start(
     assert Events(log_of(node)).ids("added") == ids
 
 
-def test_a_restart_goes_on_in_a_new_file(disque_server: NodeFactory) -> None:
+def test_a_restart_continues_in_a_new_file(disque_server: NodeFactory) -> None:
     node = disque_server(*ON)
     wire = node.wire()
     ids = add(wire, 500)
@@ -215,7 +217,7 @@ def test_a_restart_goes_on_in_a_new_file(disque_server: NodeFactory) -> None:
     assert Counter(events.ids("added")) == Counter(events.ids("acked")) == Counter(ids)
 
 
-def test_it_can_be_switched_on_and_off_while_the_node_serves(disque_server: NodeFactory) -> None:
+def test_it_can_be_turned_on_and_off_while_the_node_serves(disque_server: NodeFactory) -> None:
     node = disque_server()
     wire = node.wire()
     assert value(node, "enabled") == 0
@@ -254,12 +256,12 @@ def test_names_of_any_bytes_are_logged(disque_server: NodeFactory) -> None:
     assert queues == ["café", "\\xff\\xfe", 'say "hi"\r\n', "\\"]
 
 
-def test_a_disk_that_refuses_costs_events_and_no_job(disque_server: NodeFactory) -> None:
+def test_a_failing_disk_costs_events_but_no_job(disque_server: NodeFactory) -> None:
     node = disque_server(*ON)
     wire = node.wire()
     first = add(wire, 10)
     settled(node)
-    # A limit on the size of files is a full disk that needs no disk.
+    # A limit on the size of files simulates a full disk.
     pid = writer(node)
     size = value(node, "current_size")
     resource.prlimit(pid, resource.RLIMIT_FSIZE, (size + 50, -1))
@@ -275,7 +277,7 @@ def test_a_disk_that_refuses_costs_events_and_no_job(disque_server: NodeFactory)
 
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A file system of 1 MiB."""
+    """Mount a file system of 1 MiB."""
     where = tmp_path / "small"
     where.mkdir()
     command = ["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(where)]
@@ -285,7 +287,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
     subprocess.run(["umount", "-l", str(where)], check=True)
 
 
-def test_a_full_disk_costs_events_that_are_counted_and_no_job(
+def test_a_full_disk_costs_events_that_are_counted_but_no_job(
     disque_server: NodeFactory, small_disk: Path
 ) -> None:
     node = disque_server(*ON, "--event-log-dir", str(small_disk / "events"))
@@ -301,7 +303,7 @@ def test_a_full_disk_costs_events_that_are_counted_and_no_job(
 
     wait_until(until_events_are_dropped)
     assert node.info("persistence")["event_log_last_write_status"] == "err"
-    # Room, and where to: the log goes on, and says what it has not.
+    # With free space, the log continues, and reports what is missing.
     assert wire("CONFIG", "SET", "event-log-dir", str(small_disk.parent / "roomy")) == b"OK"
     ballast.unlink()
     settled(node)

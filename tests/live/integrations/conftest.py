@@ -1,6 +1,6 @@
-"""A node for the tests of frameworks, which keep connections for as long as their process lives."""
+"""A node for the tests of frameworks, which keep connections until their process ends."""
 
 from tests.support.live_helpers import session_node, shared_node
 
-# Not those of the folder above: a fixture that is found here, too, has a node of its own.
+# Not the fixtures of the parent directory: one that is overridden here would have its own node.
 __all__ = ["session_node", "shared_node"]

@@ -9,8 +9,6 @@ import sys
 from contextlib import suppress
 from pathlib import Path
 
-import pytest
-
 from tests.support import ROOT
 from tests.support.harness import HANG_SECONDS, LiveNode, wait_until
 
@@ -19,7 +17,6 @@ GUIDE = PAGE.partition("## Five minutes")[2].partition("\n## ")[0]
 DONE_ALREADY = ("pip ", "disque-server ")
 
 
-@pytest.mark.timeout(4 * HANG_SECONDS)
 def test_five_minutes(node: LiveNode, tmp_path: Path) -> None:
     [(name, program)] = re.findall(r"This is `(.+?)`.*?```python\n(.*?)```", GUIDE, re.DOTALL)
     (tmp_path / name).write_text(program.replace("7711", str(node.port)))

@@ -1,4 +1,4 @@
-"""The backend of Django's tasks on a real node."""
+"""The backend for Django tasks on a real node."""
 
 import asyncio
 import signal
@@ -41,7 +41,7 @@ def url(node: LiveNode) -> str:
 
 @pytest.fixture
 def backend(shared_node: LiveNode) -> Iterator[DisqueBackend]:
-    """The backend of the tests' tasks, with queues of its own."""
+    """The backend for the tests' tasks, with its own queues."""
     with override_settings(TASKS=tasks_on(url(shared_node), prefix=uuid4().hex)):
         yield task_backends["default"]
     disconnect()
@@ -49,7 +49,7 @@ def backend(shared_node: LiveNode) -> Iterator[DisqueBackend]:
 
 @contextmanager
 def working(backend: DisqueBackend, concurrency: int = 2) -> Iterator[Worker]:
-    """A worker in a thread of this process."""
+    """Run a worker in a thread of this process."""
     worker = Worker(backend, ["default", "mail"], concurrency)
     thread = threading.Thread(target=partial(trio.run, worker.run))
     thread.start()
@@ -62,7 +62,7 @@ def working(backend: DisqueBackend, concurrency: int = 2) -> Iterator[Worker]:
 
 
 def finished(result: TaskResult) -> TaskResult:
-    """The result, when its task has ended."""
+    """Wait until the task has ended, and return its result."""
 
     def over() -> bool:
         result.refresh()
@@ -72,7 +72,7 @@ def finished(result: TaskResult) -> TaskResult:
     return result
 
 
-def test_a_task_runs_and_its_result_can_be_had(backend: DisqueBackend) -> None:
+def test_a_task_runs_and_its_result_is_available(backend: DisqueBackend) -> None:
     result = tasks.add.enqueue(1, b=2)
     assert result.status == TaskResultStatus.READY
     assert tasks.add.get_result(result.id).status == TaskResultStatus.READY
@@ -93,7 +93,7 @@ def test_a_task_may_be_asynchronous(backend: DisqueBackend) -> None:
         assert finished(tasks.shout.enqueue("hello")).return_value == "HELLO"
 
 
-def test_tasks_are_enqueued_and_looked_at_asynchronously(backend: DisqueBackend) -> None:
+def test_tasks_are_enqueued_and_read_asynchronously(backend: DisqueBackend) -> None:
     async def enqueue() -> TaskResult:
         result = await tasks.add.aenqueue(1, 2)
         assert (await tasks.add.aget_result(result.id)).status == TaskResultStatus.READY
@@ -115,7 +115,7 @@ def test_a_task_that_raises_has_failed(backend: DisqueBackend) -> None:
         _ = result.return_value
 
 
-def test_a_result_that_is_no_json_fails_the_task(backend: DisqueBackend) -> None:
+def test_a_result_that_is_not_json_fails_the_task(backend: DisqueBackend) -> None:
     with working(backend):
         result = finished(tasks.strange.enqueue())
     assert result.errors[0].exception_class is TypeError
@@ -127,12 +127,12 @@ def test_a_task_has_its_context(backend: DisqueBackend) -> None:
     assert result.return_value == [42, result.id]
 
 
-def test_arguments_have_to_be_json(backend: DisqueBackend) -> None:
+def test_arguments_must_be_json(backend: DisqueBackend) -> None:
     with pytest.raises(TypeError):
         tasks.add.enqueue(object(), 1)
 
 
-def test_a_task_runs_after_its_time(backend: DisqueBackend) -> None:
+def test_a_task_with_run_after_runs_later(backend: DisqueBackend) -> None:
     moment = datetime.now(UTC) + timedelta(seconds=0.5)
     later = tasks.add.using(run_after=moment).enqueue(1, 2)
     far = tasks.add.using(run_after=moment + timedelta(days=60)).enqueue(1, 2)
@@ -159,16 +159,17 @@ def test_urgent_tasks_run_first(
     assert names == ["p100", "p0", "p-100"]
 
 
-def test_a_running_task_is_running(
+def test_a_running_task_has_the_status_running(
     backend: DisqueBackend, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    runs = tmp_path / "runs"
+    runs, over = tmp_path / "runs", tmp_path / "over"
     monkeypatch.setenv("RUNS", str(runs))
-    monkeypatch.setenv("SECONDS", "0.5")
+    monkeypatch.setenv("UNTIL", str(over))
     result = tasks.work.enqueue("one")
     with working(backend):
         wait_until(runs.exists)
         assert tasks.work.get_result(result.id).status == TaskResultStatus.RUNNING
+        over.touch()
         finished(result)
 
 
@@ -206,7 +207,7 @@ def test_signals_are_sent(backend: DisqueBackend) -> None:
     assert seen == [("enqueued", "READY"), ("started", "RUNNING"), ("finished", "SUCCESSFUL")]
 
 
-def test_a_task_that_is_not_there_fails(backend: DisqueBackend) -> None:
+def test_a_task_that_does_not_exist_fails(backend: DisqueBackend) -> None:
     settings = backend.settings
     body = (
         '{"task": "nowhere.gone", "args": [], "kwargs": {}, "queue": "default", "priority": 0,'
@@ -224,7 +225,7 @@ def test_a_task_that_is_not_there_fails(backend: DisqueBackend) -> None:
 
 
 @pytest.mark.parametrize("id", ["nonsense", "D-dcb833cf-8YL1NT17e9+wsA/09NqxscQI-05a1"])
-def test_a_result_that_never_was_does_not_exist(backend: DisqueBackend, id: str) -> None:
+def test_an_unknown_result_does_not_exist(backend: DisqueBackend, id: str) -> None:
     with pytest.raises(TaskResultDoesNotExist):
         backend.get_result(id)
 
@@ -244,9 +245,9 @@ def test_a_node_without_a_copy_asks_the_others(
     cluster: ClusterFactory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     here, there = cluster(2)
-    runs = tmp_path / "runs"
+    runs, over = tmp_path / "runs", tmp_path / "over"
     monkeypatch.setenv("RUNS", str(runs))
-    monkeypatch.setenv("SECONDS", "0.5")
+    monkeypatch.setenv("UNTIL", str(over))
     with override_settings(TASKS=tasks_on(url(here), replicate=1)):
         backend = task_backends["default"]
         result = tasks.work.enqueue("one")
@@ -259,6 +260,7 @@ def test_a_node_without_a_copy_asks_the_others(
         with working(backend):
             wait_until(runs.exists)
             assert status_there() == TaskResultStatus.RUNNING
+            over.touch()
             finished(result)
     disconnect()
 
@@ -274,21 +276,29 @@ def test_a_task_that_waits_in_the_queue_of_another_node_is_not_running(
     disconnect()
 
 
-def test_a_worker_that_stops_finishes_what_it_has_begun(
+def test_a_worker_that_stops_finishes_its_running_tasks(
     backend: DisqueBackend, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    runs = tmp_path / "runs"
+    runs, over = tmp_path / "runs", tmp_path / "over"
     monkeypatch.setenv("RUNS", str(runs))
-    monkeypatch.setenv("SECONDS", "0.3")
+    monkeypatch.setenv("UNTIL", str(over))
     results = [tasks.work.enqueue(f"task-{number}") for number in range(4)]
-    with working(backend, concurrency=1):
+    with working(backend, concurrency=1) as worker:
         wait_until(runs.exists)
+        worker.stop()
+        over.touch()
     done = [result for result in results if tasks.work.get_result(result.id).is_finished]
     assert len(done) == 1
     assert backend.client.qlen(backend.settings.queue("default")) == 3
 
 
-def test_wrong_options_are_found_by_check() -> None:
+def test_a_worker_that_has_ended_can_be_told_to_stop(backend: DisqueBackend) -> None:
+    with working(backend) as worker:
+        pass
+    worker.stop()
+
+
+def test_the_system_check_finds_wrong_options() -> None:
     for options in (
         {"url": "redis://a"},
         {"uri": "disque://a"},
@@ -309,7 +319,7 @@ def test_wrong_options_are_found_by_check() -> None:
                 call_command("disque_worker")
 
 
-def test_nodes_are_looked_for_before_a_deployment(shared_node: LiveNode) -> None:
+def test_the_deployment_check_looks_for_nodes(shared_node: LiveNode) -> None:
     with override_settings(TASKS=tasks_on(url(shared_node))):
         assert nodes_are_there() == []
     with override_settings(TASKS=tasks_on(f"disque://127.0.0.1:{free_port()}")):
@@ -323,7 +333,7 @@ def test_without_a_node_enqueuing_fails() -> None:
         tasks.add.enqueue(1, 2)
 
 
-def test_a_wrong_password_and_a_full_node_are_said(disque_server: NodeFactory) -> None:
+def test_a_wrong_password_and_a_full_node_are_reported(disque_server: NodeFactory) -> None:
     node = disque_server("--requirepass", "right")
     wire = node.wire()
     assert wire("AUTH", "right") == b"OK"
@@ -343,7 +353,7 @@ def test_a_wrong_password_and_a_full_node_are_said(disque_server: NodeFactory) -
     "options",
     [["--queues", "default,nowhere"], ["--concurrency", "0"], ["--backend", "nowhere"]],
 )
-def test_the_worker_refuses_what_makes_no_sense(backend: DisqueBackend, options: list[str]) -> None:
+def test_the_worker_refuses_invalid_options(backend: DisqueBackend, options: list[str]) -> None:
     with pytest.raises(CommandError):
         call_command("disque_worker", *options)
 
@@ -352,7 +362,7 @@ def test_a_worker_of_another_backend_is_refused() -> None:
     path = f"{type(task_backends).__module__}.backends.dummy.DummyBackend"
     with (
         override_settings(TASKS={"default": {"BACKEND": path}}),
-        pytest.raises(CommandError, match="none of Disque"),
+        pytest.raises(CommandError, match="does not belong to Disque"),
     ):
         call_command("disque_worker")
 
@@ -376,7 +386,7 @@ def test_a_second_signal_ends_a_worker_and_another_one_gets_its_task(
         process.send_signal(signal.SIGTERM)
 
         def ended() -> bool:
-            # The first signal may not have been looked at yet; they do not add up.
+            # The first signal may not be handled yet, and signals do not queue up.
             process.send_signal(signal.SIGTERM)
             return process.poll() is not None
 

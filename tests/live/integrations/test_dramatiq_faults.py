@@ -1,4 +1,4 @@
-"""Workers and nodes die while messages of Dramatiq are processed."""
+"""Workers and nodes die while Dramatiq messages are processed."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -26,7 +26,7 @@ def enqueue(nodes: Sequence[LiveNode], names: Sequence[str]) -> None:
 
 
 @pytest.mark.parametrize("fault", FAULTS)
-def test_no_message_is_lost_and_none_runs_twice_but_in_the_hands_of_the_killed(
+def test_no_message_is_lost_and_only_messages_in_killed_processes_run_twice(
     fault: str, cluster: ClusterFactory, tmp_path: Path
 ) -> None:
     def start(nodes: Sequence[LiveNode], runs: Path) -> Workers:

@@ -1,4 +1,4 @@
-"""docs/django.md and docs/dramatiq.md: their first five minutes, as typed."""
+"""The first five minutes of docs/django.md and docs/dramatiq.md, as typed."""
 
 import os
 import re
@@ -10,7 +10,9 @@ from pathlib import Path
 import pytest
 
 from disque_trio.integrations.django.framework import task_backends
+from disque_trio.integrations.django.management.commands.disque_worker import Command
 from tests.support import ROOT
+from tests.support.doc_blocks import block
 from tests.support.harness import HANG_SECONDS, free_port, wait_until
 
 ID = re.compile(r"D-[0-9a-f]{8}-[0-9A-Za-z+/]{24}-[0-9a-f]{4}")
@@ -18,7 +20,7 @@ FRAMEWORK = type(task_backends).__module__  # django.tasks, or django_tasks
 
 
 class Reader:
-    """Somebody who types what a page says, in a directory that stands for the one of the page."""
+    """Somebody who types the commands of a page, in a directory in place of that of the page."""
 
     def __init__(self, directory: Path, name: str) -> None:
         self.directory = directory / name
@@ -30,7 +32,7 @@ class Reader:
         self._env = os.environ | {"PATH": path, "PYTHONPATH": str(ROOT)}
 
     def read(self, page: str) -> None:
-        """Do what stands there up to the second heading of its kind."""
+        """Follow the first section of the page."""
         part = page.split("\n## ")[1]
         for match in re.finditer(
             r"^(?P<where>[^\n]*`(?P<file>\S+\.py)`[^\n]*):\n\n```python\n(?P<code>(?:.*\n)*?)```"
@@ -74,7 +76,7 @@ class Reader:
             return
 
         def done() -> bool:
-            """Whether it says what is shown; a reader looks again if a task has not ended."""
+            """Return whether the output is as shown; readers retry if a task has not ended."""
             run = subprocess.run(
                 ["bash", "-c", command],
                 cwd=cwd,
@@ -114,3 +116,10 @@ def test_the_guide_works_as_typed(page: str, name: str, tmp_path: Path) -> None:
         wait_until(lambda: not (reader.directory / "node.pid").exists())
     finally:
         reader.close()
+
+
+def test_the_worker_of_django_takes_what_the_page_types() -> None:
+    [line] = block("docs/django.md", "python manage.py disque_worker").lines()
+    program, name, *words = line.split()[1:]
+    options = Command().create_parser(program, name).parse_args(words)
+    assert (options.concurrency, options.queues) == (8, "mail,default")

@@ -1,4 +1,4 @@
-"""Whatever is given a URL of a cluster takes ``disques://``, with TLS and a user."""
+"""Everything that accepts the URL of a cluster accepts ``disques://``, with TLS and a user."""
 
 import os
 import subprocess
@@ -45,7 +45,7 @@ def test_tasks_and_their_results(url: str) -> None:
             assert job.id == handle.id
 
 
-def test_a_worker_looks_by_tls_whether_all_is_well(url: str, tmp_path: Path) -> None:
+def test_a_worker_check_uses_tls(url: str, tmp_path: Path) -> None:
     (tmp_path / "shop.py").write_text("from disque_trio.tasks import Disque\napp = Disque()\n")
 
     def check(url: str) -> tuple[int, str]:

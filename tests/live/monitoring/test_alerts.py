@@ -1,4 +1,5 @@
-"""The alert rules, on made-up series, by promtool: each fires when it should, and clears."""
+"""The alert rules, checked by promtool with made-up series: each fires when it should, and
+clears."""
 
 import shutil
 import subprocess
@@ -13,7 +14,7 @@ from tests.support.monitoring import RULES, expressions_of_panels, rules
 pytestmark = pytest.mark.live
 
 STEP = 60  # s
-# Minutes at which what is wrong begins and is over, and at which it is looked at.
+# Minutes at which the problem begins and ends, and at which alerts are checked.
 BEGIN, END, LAST = 5, 27, 46
 BEFORE, WITHIN, AFTER = 4, 26, 45
 NODE = 'instance="n1",job="disque"'
@@ -24,14 +25,14 @@ WATCH = 'instance="v1",job="disque-watch"'
 
 
 def gauge(well: float, ill: float) -> str:
-    """Values of a series that has another one while something is wrong."""
+    """Return values of a series that has a different one while something is wrong."""
     return " ".join(
         str(ill if BEGIN <= step * STEP / 60 < END else well) for step in range(LAST * 60 // STEP)
     )
 
 
 def counter(well: float, ill: float) -> str:
-    """Values of a series that grows by so much a minute."""
+    """Return values of a series that grows by this much per minute."""
     value, values = 0.0, []
     for step in range(LAST * 60 // STEP):
         values.append(str(value))
@@ -39,7 +40,7 @@ def counter(well: float, ill: float) -> str:
     return " ".join(values)
 
 
-# The time at each moment; while something is wrong it stands.
+# The time at each minute; it stands still while something is wrong.
 STANDS = " ".join(
     str(BEGIN * 60 if BEGIN <= step * STEP / 60 < END else step * STEP)
     for step in range(LAST * 60 // STEP)
@@ -47,10 +48,10 @@ STANDS = " ".join(
 
 
 class Case(NamedTuple):
-    """An alert, and series by which it fires.
+    """An alert, and series for which it fires.
 
     Attributes:
-        others: alerts that fire at the same time, and should.
+        others: alerts that should fire at the same time.
     """
 
     alert: str
@@ -72,7 +73,7 @@ CASES = [
     Case("DisqueNoWorker", {QUEUED: gauge(0, 5), DEAD: gauge(0, 1), PAUSED: gauge(0, 0)}),
     Case("DisqueJobsWaitTooLong", {OLDEST: gauge(10, 700), DEAD: gauge(0, 0)}),
     Case("DisqueDeadLetters", {f"disque_jobs_dead_total{{{QUEUE}}}": counter(0, 1)}),
-    Case(  # of a queue that is first seen with it, and is forgotten
+    Case(  # of a queue that is first seen with it, and then forgotten
         "DisqueDeadLetters",
         {
             f"up{{{NODE}}}": gauge(1, 1),
@@ -171,7 +172,7 @@ QUIET = [
         f'disque_cluster_nodes{{state="ok",{NODE}}}': gauge(1, 1),
         f"disque_cluster_links_up{{{NODE}}}": gauge(0, 0),
     },
-    # Many jobs are behind, and it catches up, or keeps up.
+    # Many jobs are waiting, and it catches up, or keeps up.
     {f'disque_spark_source_behind{{source="0",{STREAM}}}': gauge(50_000, 5_000)},
     {f'disque_spark_query_state{{state="stopped",{STREAM}}}': gauge(0, 1)},
     {'up{job="another",instance="x"}': gauge(1, 0)},
@@ -188,7 +189,7 @@ def promtool(*arguments: str | Path) -> "subprocess.CompletedProcess[str]":
 
 
 def expectation(minute: float, *alerts: str) -> dict[str, Any]:
-    """Which alerts fire then, and no others."""
+    """Return the check that exactly these alerts fire at a minute."""
     return {
         "expr": 'count by (alertname) (ALERTS{alertstate="firing"})',
         "eval_time": f"{int(minute * 60)}s",
@@ -232,11 +233,11 @@ def test_each_alert_fires_while_something_is_wrong_and_then_clears(tmp_path: Pat
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-def test_no_alert_is_without_such_a_case() -> None:
+def test_each_alert_has_a_case() -> None:
     assert {rule["alert"] for rule in rules()} == {case.alert for case in CASES}
 
 
-def test_prometheus_can_read_all_that_the_dashboard_asks(tmp_path: Path) -> None:
+def test_prometheus_accepts_all_expressions_of_the_dashboard(tmp_path: Path) -> None:
     expressions = sorted({expression for _, expression in expressions_of_panels()})
     recorded = [
         {"record": f"dashboard:{number}", "expr": expression}

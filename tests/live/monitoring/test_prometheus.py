@@ -1,4 +1,4 @@
-"""A real Prometheus scrapes a node and its worker, and alerts when the worker is away."""
+"""A real Prometheus scrapes a node and its worker, and alerts when the worker is down."""
 
 from pathlib import Path
 
@@ -46,7 +46,7 @@ def test_an_alert_fires_when_the_worker_is_stopped_and_clears_when_it_is_back(
         rig.start("--metrics", str(of_worker)).serves()
         goes_on()
         assert rig.noted("quick", count=3)
-        # Prometheus took all that they have told, and all of it is in the tables.
+        # Prometheus accepted everything that they reported, and all of it is in the tables.
         series = seen.ask("label/__name__/values")
         told = {name for name in series if name.startswith("disque_")}
         known = documented()

@@ -1,6 +1,6 @@
 """The story in docs/operations.md, as typed: certificates, users, a node, a worker, an alert.
 
-Directories and ports are others, there is a stand-in for systemd, and minutes are seconds.
+Directories and ports differ, systemd is replaced by a stand-in, and minutes are seconds.
 """
 
 import os
@@ -15,32 +15,24 @@ import pytest
 from tests.support import ROOT
 from tests.support.harness import free_port
 from tests.support.prometheus import in_seconds
-from tests.support.systemctl import stop
+from tests.support.systemctl import INSTALL, stop
 
 pytestmark = [pytest.mark.live, pytest.mark.timeout(300)]
 
 PAGE = ROOT / "docs" / "operations.md"
 TITLE = "From certificates to an alert"
 PROGRAMS = ("openssl", "redis-cli", "prometheus", "promtool", "curl")
-# What only root of a machine of one's own may do.
+# Commands that only root may run, on a machine of one's own.
 PRELUDE = """\
 set -eu
 apt-get() { :; }
 useradd() { :; }
-install() {
-    local words=()
-    while [ $# -gt 0 ]; do
-        case $1 in -o | -g) shift ;; *) words+=("$1") ;; esac
-        shift
-    done
-    command install "${words[@]}"
-}
 systemctl() { "$PYTHON" "$SYSTEMCTL" "$UNITS" "$@"; }
 """
 
 
 def commands() -> str:
-    """All that is indented below the title."""
+    """Return everything that is indented below the title."""
     part = PAGE.read_text(encoding="utf-8").partition(f"\n## {TITLE}\n")[2]
     lines = part.partition("\n## ")[0].splitlines(True)
     return "".join(line[4:] if line.strip() else "\n" for line in lines if line[:4].strip() == "")
@@ -61,7 +53,7 @@ class Machine:
             (directory / place).mkdir(parents=True)
         share = directory / "share"
         share.mkdir()
-        for file in (ROOT / "config").iterdir():
+        for file in filter(Path.is_file, (ROOT / "config").iterdir()):
             (share / file.name).write_text(self.here(file.read_text()))
         rules = share / "prometheus-alerts.yml"
         rules.write_text(in_seconds(rules.read_text()))
@@ -74,14 +66,14 @@ class Machine:
         (self.units / "prometheus.service").write_text(f"ExecStart={' '.join(map(str, words))}\n")
 
     def here(self, text: str) -> str:
-        """Words of the document, or of a unit, for this machine."""
+        """Translate words of the document, or of a unit, for this machine."""
         text = text.replace("/opt/disque/share/disque", f"{self._directory}/share")
         text = text.replace("/opt/disque/bin", str(Path(sys.executable).parent))
         text = re.sub(r"(?<![\w./])/(etc|srv|var/lib)/", rf"{self._directory}/\1/", text)
         return re.sub("|".join(self._ports), lambda port: self._ports[port[0]], text)
 
     def type(self, script: str) -> str:
-        """Run it in a shell; returns what it prints."""
+        """Run it in a shell; return what it prints."""
         script = re.sub(r"_interval: \d+s", "_interval: 1s", self.here(script))
         script = script.replace("sleep 5", "sleep 0.2")
         environ = {
@@ -93,7 +85,7 @@ class Machine:
         }
         done = subprocess.run(
             ["bash"],
-            input=PRELUDE + script,
+            input=PRELUDE + INSTALL + script,
             env=environ,
             cwd=self._directory,
             stdout=subprocess.PIPE,

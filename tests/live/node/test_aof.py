@@ -1,4 +1,4 @@
-"""Nothing that was confirmed is lost over a restart, with real processes."""
+"""Nothing confirmed is lost in a restart, with real processes."""
 
 import random
 import resource
@@ -18,7 +18,7 @@ def ids_of(reply: object) -> list[bytes]:
 
 
 def held(wire: Wire) -> set[bytes]:
-    """Ids of all jobs of the node, as soon as it has loaded them."""
+    """Return the IDs of all jobs of the node, once it has loaded them."""
     wait_until(lambda: wire("PING") == b"PONG")
     reply = wire("JSCAN", "BUSYLOOP")
     assert isinstance(reply, list)
@@ -212,14 +212,14 @@ def test_the_file_can_be_switched_on_and_off_while_the_node_serves(
     assert node.info("persistence")["aof_state"] == "off"
 
 
-def test_while_the_disk_is_full_no_job_is_confirmed_and_afterwards_all_goes_on(
+def test_no_job_is_confirmed_while_the_disk_is_full_and_the_node_recovers(
     disque_server: NodeFactory,
 ) -> None:
     node = disque_server(*AOF)
     wire = node.wire()
     first = wire("ADDJOB", "q", "first", 0)
     size = int(node.info("persistence")["aof_current_size"])
-    # A limit on the size of files is a full disk that needs no disk.
+    # A limit on the file size acts like a full disk.
     resource.prlimit(node.process.pid, resource.RLIMIT_FSIZE, (size + 50, -1))
     assert wire.error("ADDJOB", "q", "lost", 0).startswith("MISCONF ")
     assert wire.error("ADDJOB", "q", "refused", 0).startswith("MISCONF ")
@@ -275,7 +275,7 @@ def test_a_node_stopped_while_it_loads_leaves_the_file_alone(disque_server: Node
     size = path.stat().st_size
     node = restart(node, disque_server)
     wire = node.wire()
-    wire.raw(b"QLEN q\r\n" * 100_000)  # replies that hold the end up
+    wire.raw(b"QLEN q\r\n" * 100_000)  # replies that delay the shutdown
     assert node.stop() == 0
     assert path.stat().st_size == size
     node = restart(node, disque_server)
@@ -325,9 +325,7 @@ def test_a_file_that_was_never_loaded_is_kept(disque_server: NodeFactory) -> Non
     assert id not in held(node.wire())
 
 
-def test_nothing_of_a_turn_that_cannot_be_written_is_confirmed(
-    disque_server: NodeFactory,
-) -> None:
+def test_nothing_of_a_turn_that_cannot_be_written_is_confirmed(disque_server: NodeFactory) -> None:
     node = disque_server(*AOF, "--appendfsync", "always")
     wire = node.wire()
     waiting = node.wire()
@@ -346,9 +344,7 @@ def test_nothing_of_a_turn_that_cannot_be_written_is_confirmed(
     assert str(waiting.read()).startswith("MISCONF ")
 
 
-def test_a_torn_record_is_cut_off_whatever_its_body_looks_like(
-    disque_server: NodeFactory,
-) -> None:
+def test_a_torn_record_is_cut_off_whatever_its_body_looks_like(disque_server: NodeFactory) -> None:
     node = disque_server(*AOF)
     wire = node.wire()
     id = wire("ADDJOB", "q", "victim", 0)

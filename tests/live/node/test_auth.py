@@ -1,4 +1,4 @@
-"""Passwords: what strangers may do, and how one stops being one."""
+"""Passwords: what clients may do before they authenticate, and how they authenticate."""
 
 from collections.abc import Iterator
 
@@ -12,7 +12,7 @@ PASSWORD = "pass word\t'\""
 
 @pytest.fixture(scope="module")
 def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveNode]:
-    """A node with a password (the probe for its start takes the error for an answer)."""
+    """A node with a password (the start probe accepts the error as an answer)."""
     node = start_node(tmp_path_factory.mktemp("guarded"), "--requirepass", PASSWORD)
     yield node
     node.close()
@@ -21,7 +21,7 @@ def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveNode]:
 NOAUTH = "NOAUTH Authentication required."
 
 
-def test_a_stranger_may_do_nothing_but_give_the_password(guarded: LiveNode) -> None:
+def test_without_the_password_only_auth_is_served(guarded: LiveNode) -> None:
     wire = guarded.wire()
     for words in (
         ("PING",),
@@ -70,7 +70,7 @@ def test_the_right_password_opens_the_connection(guarded: LiveNode) -> None:
         (("AUTH",), "ERR wrong number of arguments for 'auth' command"),
     ],
 )
-def test_a_wrong_password_opens_nothing(
+def test_a_wrong_password_is_refused(
     guarded: LiveNode, words: tuple[bytes | str | int, ...], problem: str
 ) -> None:
     wire = guarded.wire()
@@ -78,7 +78,7 @@ def test_a_wrong_password_opens_nothing(
     assert wire.error("PING") == NOAUTH
 
 
-def test_the_password_may_come_in_front_of_the_work_in_one_go(guarded: LiveNode) -> None:
+def test_the_password_may_be_sent_in_one_piece_with_commands(guarded: LiveNode) -> None:
     body = b"x" * 20_000  # more than a stranger may send
     ids = ["D-00000000-" + "0" * 24 + "-05a1"] * 40
     wire = guarded.wire()
@@ -88,7 +88,7 @@ def test_the_password_may_come_in_front_of_the_work_in_one_go(guarded: LiveNode)
     assert wire.read() == 0
 
 
-def test_a_stranger_can_make_the_node_hold_little(guarded: LiveNode) -> None:
+def test_a_client_without_the_password_can_send_only_small_requests(guarded: LiveNode) -> None:
     for data, problem in (
         (b"*11\r\n", b"unauthenticated multibulk length"),
         (b"*1\r\n$16385\r\n", b"unauthenticated bulk length"),
@@ -101,7 +101,7 @@ def test_a_stranger_can_make_the_node_hold_little(guarded: LiveNode) -> None:
         assert answer.endswith(b"-ERR Protocol error: " + problem + b"\r\n")
 
 
-def test_a_password_set_at_runtime_holds_for_new_connections(node: LiveNode) -> None:
+def test_a_password_set_at_runtime_applies_to_new_connections(node: LiveNode) -> None:
     wire, older = node.wire(), node.wire()
     older("PING")
     assert wire("CONFIG", "SET", "requirepass", "new") == b"OK"
@@ -121,24 +121,24 @@ def test_a_password_set_at_runtime_holds_for_new_connections(node: LiveNode) -> 
 
 def test_a_password_need_not_be_text(node: LiveNode) -> None:
     wire, stranger = node.wire(), node.wire()
-    assert stranger("PING") == b"PONG"  # the node knows of it
+    assert stranger("PING") == b"PONG"  # the node has accepted the connection
     assert wire("CONFIG", "SET", "requirepass", b"\xff\xfe\x80") == b"OK"
     assert wire("CONFIG", "GET", "requirepass") == [b"requirepass", b"\xff\xfe\x80"]
     wire("CONFIG", "RESETSTAT")
     newer = node.wire()
     assert newer.error("AUTH", "x") == "ERR invalid password"
     assert newer("AUTH", b"\xff\xfe\x80") == b"OK"
-    assert stranger("PING") == b"PONG"  # it came before the password
+    assert stranger("PING") == b"PONG"  # it connected before the password was set
 
 
-def test_after_a_wrong_password_the_connection_is_a_strangers_again(guarded: LiveNode) -> None:
+def test_a_wrong_password_logs_the_connection_out(guarded: LiveNode) -> None:
     wire = guarded.wire()
     wire("AUTH", PASSWORD)
     wire.error("AUTH", "wrong")
     assert wire.error("PING") == NOAUTH
 
 
-def test_where_there_is_no_password_none_locks_a_client_out(talk: Wire) -> None:
+def test_a_password_that_nobody_requires_locks_no_client_out(talk: Wire) -> None:
     assert talk.error("AUTH", "x") == "ERR Client sent AUTH, but no password is set"
     assert isinstance(talk.error("AUTH", "somebody", "x"), str)
     assert talk("PING") == b"PONG"

@@ -1,4 +1,4 @@
-"""Clients that wait in GETJOB: who is served when, and what happens to what they sent behind it."""
+"""Clients blocked in GETJOB: who is served when, and what becomes of requests sent after it."""
 
 import socket
 import struct
@@ -10,7 +10,7 @@ from tests.support.harness import HANG_SECONDS, LiveNode, Wire, wait_until
 from tests.support.live_helpers import add_job, info_value, packed, pairs, receive_all
 
 TOLERANCE = 0.003  # s; the node counts whole milliseconds
-LATE = 10.0  # s; on a busy machine, where nothing else runs it is a few ms
+LATE = 10.0  # s; for a busy machine, otherwise a few ms
 
 
 def blocked(node: LiveNode) -> int:
@@ -18,7 +18,7 @@ def blocked(node: LiveNode) -> int:
 
 
 def block(node: LiveNode, *queues: str, timeout: int = 0) -> Wire:
-    """A new client that waits for a job; returns when the node knows it."""
+    """Return a new client that the node has blocked in GETJOB."""
     before = blocked(node)
     wire = node.wire()
     wire.send("GETJOB", "TIMEOUT", timeout, "FROM", *queues)
@@ -27,7 +27,7 @@ def block(node: LiveNode, *queues: str, timeout: int = 0) -> Wire:
 
 
 def die(wire: Wire) -> None:
-    """Reset the connection, as a machine that crashed would."""
+    """Reset the connection, as after a crash of its machine."""
     wire.sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
     wire.close()
 
@@ -39,11 +39,11 @@ def test_a_thousand_waiting_clients_are_served_first_come_first_served(
     waiting = []
     for _ in range(1000):
         wire = shared_node.wire()
-        assert wire("PING") == b"PONG"  # the order of connecting is settled
+        assert wire("PING") == b"PONG"  # settles the order of connecting
         waiting.append(wire)
     for wire in waiting:
         wire.send("GETJOB", "FROM", "q")
-        producer("PING")  # a turn of the node for each, so that their order is settled, too
+        producer("PING")  # one turn of the node each, to settle the order of waiting
     wait_until(lambda: blocked(shared_node) == 1000)
     for number in range(1000):
         producer.send("ADDJOB", "q", str(number), 0)
@@ -111,7 +111,7 @@ def test_many_waits_end_each_at_its_own_timeout(shared_node: LiveNode) -> None:
     assert blocked(shared_node) == 0
 
 
-def test_a_timeout_far_in_the_future_is_no_problem(shared_node: LiveNode) -> None:
+def test_a_timeout_may_be_far_in_the_future(shared_node: LiveNode) -> None:
     wire = block(shared_node, "q", timeout=2**63 - 1)
     assert add_job(shared_node.wire())
     assert wire.read()
@@ -168,9 +168,7 @@ def pairs_of_client(control: Wire, wire: Wire) -> dict[str, str]:
     return dict(field.split("=", 1) for field in line.split(" "))
 
 
-def test_what_breaks_the_protocol_behind_a_wait_is_answered_after_it(
-    shared_node: LiveNode,
-) -> None:
+def test_a_protocol_error_behind_a_wait_is_reported_after_it(shared_node: LiveNode) -> None:
     wire, producer = shared_node.wire(), shared_node.wire()
     wire.raw(packed("GETJOB", "FROM", "q") + b"*1\r\nnonsense\r\n")
     wait_until(lambda: blocked(shared_node))
@@ -264,7 +262,7 @@ def test_requests_may_come_byte_by_byte(shared_node: LiveNode) -> None:
     assert jobs[0][2] == b"\r\n\0"
 
 
-def test_a_slow_sender_holds_nobody_up(shared_node: LiveNode) -> None:
+def test_a_slow_sender_delays_nobody_else(shared_node: LiveNode) -> None:
     slow, wire = shared_node.wire(), shared_node.wire()
     slow.raw(b"*3\r\n$6\r\nADDJOB\r\n$1\r\nq\r\n$100000")
     for _ in range(100):

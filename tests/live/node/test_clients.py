@@ -1,4 +1,4 @@
-"""CLIENT, MONITOR, RESET, QUIT: what concerns the connections themselves."""
+"""The commands about connections: CLIENT, MONITOR, RESET, QUIT."""
 
 import re
 import time
@@ -41,7 +41,7 @@ def test_client_list_has_a_line_with_all_fields_for_each_client(shared_node: Liv
     assert addresses[own_address(wire)]["cmd"] == "client"
 
 
-def test_client_list_shows_who_waits_and_who_watches(shared_node: LiveNode) -> None:
+def test_client_list_shows_waiting_clients_and_monitors(shared_node: LiveNode) -> None:
     wire, blocked, watching = (shared_node.wire() for _ in range(3))
     watching("MONITOR")
     blocked.send("GETJOB", "FROM", "q")
@@ -72,7 +72,7 @@ def test_client_id_info_and_lists_by_id_agree(shared_node: LiveNode) -> None:
     assert wire("CLIENT", "LIST", "TYPE", "replica") == b""
 
 
-def test_names_and_libraries_of_clients(talk: Wire) -> None:
+def test_clients_can_set_their_names_and_libraries(talk: Wire) -> None:
     assert talk("CLIENT", "GETNAME") is None
     assert talk("CLIENT", "SETNAME", "w1") == b"OK"
     assert talk("CLIENT", "GETNAME") == b"w1"
@@ -131,7 +131,7 @@ def test_kill_by_address_closes_that_connection(shared_node: LiveNode) -> None:
     assert wire("PING") == b"PONG"
 
 
-def test_kill_with_filters_counts_those_who_fit_all(shared_node: LiveNode) -> None:
+def test_kill_with_filters_counts_the_clients_that_match_all(shared_node: LiveNode) -> None:
     wire, victim, bystander = (shared_node.wire() for _ in range(3))
     id = victim("CLIENT", "ID")
     assert isinstance(id, int)
@@ -199,10 +199,10 @@ def test_pause_holds_commands_back_and_serves_them_later(node: LiveNode) -> None
     assert time.monotonic() - started >= 0.29
 
 
-def test_a_pause_is_no_idle_time(disque_server: NodeFactory) -> None:
-    node = disque_server("--timeout", "1", "--hz", "50")
+def test_a_paused_client_is_not_idle(disque_server: NodeFactory) -> None:
+    node = disque_server("--timeout", "3", "--hz", "50")
     wire, other = node.wire(), node.wire()
-    wire("CLIENT", "PAUSE", 1500)
+    wire("CLIENT", "PAUSE", 3500)
     other.send("PING")
     assert other.read() == b"PONG"
 
@@ -244,7 +244,7 @@ def test_a_silenced_client_still_takes_jobs(shared_node: LiveNode) -> None:
 def test_monitor_shows_commands_of_all_clients_in_order(shared_node: LiveNode) -> None:
     watching, wire = shared_node.wire(), shared_node.wire()
     assert watching("MONITOR") == b"OK"
-    assert watching("MONITOR") is not None  # a second MONITOR is answered, too
+    assert watching("MONITOR") is not None  # a second MONITOR is answered as well
     watching.read()
     wire("ECHO", b'a "b"\r\n\0\xff')
     wire("QLEN", "q")
@@ -267,7 +267,7 @@ def test_monitor_does_not_show_passwords(shared_node: LiveNode) -> None:
     assert line.endswith(b'"PING" "end"')
 
 
-def test_reset_makes_a_connection_as_new(talk: Wire) -> None:
+def test_reset_puts_a_connection_in_its_initial_state(talk: Wire) -> None:
     talk("HELLO", 3, "SETNAME", "x")
     talk("MONITOR")
     talk.send("RESET")

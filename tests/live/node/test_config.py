@@ -31,7 +31,7 @@ def get(wire: Wire, *patterns: str) -> dict[str, object]:
     return pairs(wire("CONFIG", "GET", *patterns))
 
 
-def test_get_takes_globs_and_gives_each_parameter_once(talk: Wire) -> None:
+def test_get_accepts_globs_and_returns_each_parameter_once(talk: Wire) -> None:
     everything = get(talk, "*")
     assert len(everything) > 30
     assert get(talk, "h?") == {"hz": b"10"}

@@ -1,4 +1,4 @@
-"""The processes that tests start run the form that is to be tested, and say so."""
+"""The processes started by tests run the build under test, and report it."""
 
 import os
 import subprocess
@@ -11,7 +11,7 @@ EXPECTED = os.environ.get("DISQUE_TRIO_FORM", "pure Python")
 
 
 @pytest.mark.parametrize("module", ["disque_trio.server", "disque_trio.bananaq.main"])
-def test_the_version_tells_the_form(module: str, tmp_path: Path) -> None:
+def test_version_prints_the_build(module: str, tmp_path: Path) -> None:
     for directory in (tmp_path, Path.cwd()):
         done = subprocess.run(
             [sys.executable, "-m", module, "--version"],

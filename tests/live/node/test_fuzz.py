@@ -1,6 +1,6 @@
-"""Nonsense in bulk: whatever clients send, the node lives, answers others, and says what is wrong.
+"""Fuzzing: whatever clients send, the node survives, serves others, and reports the error.
 
-Each test prints its seed, which is in the report of a failure; FUZZ_SEED=n repeats it.
+Each test prints its seed, which a failure report shows; FUZZ_SEED=n repeats the run.
 """
 
 import os
@@ -37,7 +37,7 @@ NOISE += [b"=", b"#", b"!", b",", b"\0", b'"', b"'", b"\\", b"9" * 20, b"1048576
 
 
 def mutate(rng: random.Random) -> bytes:
-    """A few valid requests with some damage."""
+    """Return a few valid requests with some damage."""
     data = bytearray(b"".join(rng.choices(SAMPLES, k=rng.randrange(1, 8))))
     for _ in range(rng.randrange(6)):
         place = rng.randrange(len(data) + 1)
@@ -56,15 +56,17 @@ def mutate(rng: random.Random) -> bytes:
 
 
 def anything(rng: random.Random) -> bytes:
-    """Bytes without sense, or made of what requests are made of."""
+    """Return random bytes, or a random mix of parts of requests."""
     if rng.random() < 0.3:
         return rng.randbytes(rng.randrange(1, 2000))
     return b"".join(rng.choices([*NOISE, b"1", b"2", b"4", b"PING"], k=rng.randrange(1, 200)))
 
 
 def exchange_nonsense(node: LiveNode, data: bytes, rng: random.Random) -> bytes:
-    """Send ``data`` in pieces; returns all replies. The node either closes the connection or,
-    when we close our half of it, has nothing more to say."""
+    """Send ``data`` in pieces; return all replies.
+
+    The node closes the connection, either by itself or after we have closed our half.
+    """
     with socket.create_connection((node.host, node.port), timeout=HANG_SECONDS) as sock:
         answer = b""
         try:
@@ -77,14 +79,14 @@ def exchange_nonsense(node: LiveNode, data: bytes, rng: random.Random) -> bytes:
             while part := sock.recv(65536):
                 answer += part
         except OSError as failure:
-            # Closed by the node in the meantime. Only a time-out would be one of ours.
+            # The node may have closed the connection. Only a timeout is a failure.
             if isinstance(failure, TimeoutError):
                 raise
         return answer
 
 
 def check_replies(answer: bytes) -> None:
-    """Every reply is one, and what broke the protocol is said last."""
+    """Check that every reply is well-formed, and that a protocol error comes last."""
     reader = hiredis.Reader()
     reader.feed(answer)
     while (reply := reader.gets()) is not False:
@@ -94,7 +96,7 @@ def check_replies(answer: bytes) -> None:
 
 
 @pytest.mark.parametrize("make", [mutate, anything])
-def test_no_bytes_whatever_crash_or_hang_the_node(
+def test_no_bytes_crash_or_hang_the_node(
     node: LiveNode, make: Callable[[random.Random], bytes]
 ) -> None:
     print("seed", SEED)
@@ -131,13 +133,13 @@ WORDS: list[Word] = [
     b"\xff\xfe\0\r\n", b"\0", ANY_ID,
 ]  # fmt: skip
 
-# What ends the node, holds up everybody, or silences the connection on purpose.
+# Commands that end the node, block everybody, or silence the connection on purpose.
 NOT_FUZZED = {b"shutdown", b"monitor", b"debug", b"quit"}
 NOT_WITH = {"pause", "rewrite", "reply", "requirepass"}
 
 
 def random_command(rng: random.Random, names: list[bytes], ids: list[bytes]) -> list[Word]:
-    """A name out of ``names`` with arguments that may mean something to it."""
+    """Return one of ``names`` with arguments that may mean something to it."""
     while True:
         words: list[Word] = [*rng.choices(WORDS, k=rng.randrange(7))]
         for place in range(len(words)):
@@ -150,7 +152,7 @@ def random_command(rng: random.Random, names: list[bytes], ids: list[bytes]) -> 
             return [name, *words]
 
 
-def test_no_arguments_whatever_make_a_command_fail(disque_server: NodeFactory) -> None:
+def test_no_arguments_crash_a_command(disque_server: NodeFactory) -> None:
     print("seed", SEED)
     rng = random.Random(SEED)
     node = disque_server("--maxmemory", "20mb")

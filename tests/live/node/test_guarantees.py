@@ -1,4 +1,4 @@
-"""docs/guarantees.md: what a node that is killed knows when it is back with its file."""
+"""docs/guarantees.md: what a killed node knows after a restart with its file."""
 
 from collections.abc import Callable
 
@@ -29,7 +29,7 @@ def show(wire: Wire, id: bytes) -> dict[str, object]:
 
 
 def state(wire: Wire, id: bytes) -> object:
-    """How the job ended, as far as the node knows."""
+    """Return how the job ended, as far as the node knows."""
     reply = wire("WAITJOB", 1, id)
     assert isinstance(reply, list)
     return reply[0][1:]

@@ -1,4 +1,4 @@
-"""What a client may only do where the operator lets it: DEBUG, and to say where files go."""
+"""What a client may only do if the operator allows it: DEBUG, and setting paths."""
 
 import signal
 import socket
@@ -23,17 +23,17 @@ def settings(whom: str) -> list[str]:
 
 
 def outside(address: str, node: LiveNode) -> Wire:
-    """A connection that does not come over loopback."""
+    """Return a connection that does not use loopback."""
     return Wire(socket.create_connection((address, node.port), timeout=HANG_SECONDS))
 
 
 def refused(wire: Wire, node: LiveNode) -> None:
-    """Assert that the client may do none of it, and close it."""
+    """Check that the client may do none of it, and close it."""
     for words in (["SLEEP", 0], ["SEGFAULT"], ["RESTART"], ["flushall"], ["nonsense"]):
         assert wire.error("DEBUG", *words) == NO_DEBUG
     elsewhere = str(node.directory.parent)
     assert wire.error("CONFIG", "SET", "dir", elsewhere) == PROTECTED.format("dir")
-    # Nothing is told about what is there.
+    # The error does not reveal whether the path exists.
     assert wire.error("CONFIG", "SET", "dir", "/no/such") == PROTECTED.format("dir")
     problem = wire.error("CONFIG", "SET", "hz", 17, "event-log-dir", elsewhere, "event-log", "yes")
     assert problem == PROTECTED.format("event-log-dir")
@@ -44,14 +44,14 @@ def refused(wire: Wire, node: LiveNode) -> None:
 
 
 def allowed(wire: Wire, node: LiveNode) -> None:
-    """Assert that the client may do all of it, and close it."""
+    """Check that the client may do all of it, and close it."""
     assert wire("DEBUG", "SLEEP", 0) == b"OK"
     for name in ("dir", "event-log-dir"):
         assert wire("CONFIG", "SET", name, str(node.directory)) == b"OK"
     wire.close()
 
 
-def test_by_default_nobody_may_debug_or_say_where_files_go(
+def test_by_default_debug_and_file_settings_are_refused(
     disque_server: NodeFactory, tmp_path: Path
 ) -> None:
     node = disque_server("--unixsocket", "s", *settings("no"))
@@ -67,7 +67,7 @@ def test_by_default_nobody_may_debug_or_say_where_files_go(
         assert wire.error("CONFIG", "SET", name, "yes").endswith("can't set immutable config")
 
 
-def test_local_is_this_machine_over_loopback_or_the_unix_socket(
+def test_local_allows_loopback_and_the_unix_socket(
     disque_server: NodeFactory, tmp_path: Path
 ) -> None:
     address = other_address()
@@ -79,19 +79,19 @@ def test_local_is_this_machine_over_loopback_or_the_unix_socket(
     allowed(unix_connection(tmp_path / "s"), node)
 
 
-def test_yes_is_everybody(disque_server: NodeFactory) -> None:
+def test_yes_allows_everybody(disque_server: NodeFactory) -> None:
     address = other_address()
     node = disque_server("--bind", "127.0.0.1", address, *settings("yes"))
     allowed(outside(address, node), node)
 
 
-def test_the_password_is_asked_for_first(disque_server: NodeFactory) -> None:
+def test_the_password_is_required_first(disque_server: NodeFactory) -> None:
     wire = disque_server("--requirepass", "secret", *settings("no")).wire()
     assert wire.error("DEBUG", "SLEEP", 0).startswith("NOAUTH")
     assert wire.error("CONFIG", "SET", "dir", "/").startswith("NOAUTH")
 
 
-def test_what_the_operator_writes_into_the_file_holds_after_a_reload(
+def test_a_reload_applies_protected_settings_of_the_file(
     disque_server: NodeFactory, tmp_path: Path
 ) -> None:
     place = tmp_path / "place"
@@ -108,7 +108,7 @@ def test_what_the_operator_writes_into_the_file_holds_after_a_reload(
 
 
 @pytest.mark.parametrize("name", ["enable-debug-command", "enable-protected-configs"])
-def test_there_are_three_answers(name: str, tmp_path: Path) -> None:
+def test_only_no_yes_and_local_are_accepted(name: str, tmp_path: Path) -> None:
     result = run_server(f"--{name}", "maybe", cwd=tmp_path)
     assert result.returncode == 1
     assert f"{name}: expected one of no, yes, local, got 'maybe'" in result.stderr

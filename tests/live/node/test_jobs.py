@@ -1,4 +1,4 @@
-"""The job commands over a real socket: their replies, byte for byte where clients depend on it."""
+"""The replies of the job commands over a real socket, byte for byte where clients need it."""
 
 import re
 
@@ -81,7 +81,7 @@ def test_an_acknowledged_job_is_gone(talk: Wire) -> None:
 
 
 @pytest.mark.parametrize("command", ["ACKJOB", "FASTACK", "DELJOB"])
-def test_what_ends_jobs_counts_those_that_were_known(talk: Wire, command: str) -> None:
+def test_commands_that_end_jobs_count_known_jobs(talk: Wire, command: str) -> None:
     ids = [add_job(talk) for _ in range(3)]
     assert talk(command, *ids, ANY_ID) == 3
     assert talk(command, *ids) == 0
@@ -113,7 +113,7 @@ def test_an_at_most_once_job_is_never_delivered_again(talk: Wire) -> None:
     assert talk("GETJOB", "NOHANG", "FROM", "q") is None
 
 
-def test_an_unacknowledged_job_comes_again_after_its_retry_time(talk: Wire) -> None:
+def test_an_unacknowledged_job_is_redelivered_after_its_retry_time(talk: Wire) -> None:
     id = add_job(talk, "q", "again", "RETRY", 1)
     talk("GETJOB", "FROM", "q")
     assert talk("GETJOB", "WITHCOUNTERS", "TIMEOUT", 10_000, "FROM", "q") == [
@@ -121,8 +121,8 @@ def test_an_unacknowledged_job_comes_again_after_its_retry_time(talk: Wire) -> N
     ]
 
 
-def test_a_delayed_job_comes_when_its_delay_is_over(talk: Wire) -> None:
-    id = add_job(talk, "q", "later", "DELAY", 1)
+def test_a_delayed_job_is_delivered_when_its_delay_is_over(talk: Wire) -> None:
+    id = add_job(talk, "q", "later", "DELAY", 3)
     assert talk("QLEN", "q") == 0
     assert talk("GETJOB", "TIMEOUT", 10_000, "FROM", "q") == [[b"q", id.encode(), b"later"]]
 
@@ -136,10 +136,11 @@ def test_working_answers_the_retry_time(talk: Wire) -> None:
 
 
 def test_working_is_refused_in_the_second_half_of_the_time_to_live(talk: Wire) -> None:
-    id = add_job(talk, "q", "b", "TTL", 1, "RETRY", 1)
+    id = add_job(talk, "q", "b", "TTL", 6, "RETRY", 6)
     assert talk("GETJOB", "FROM", "q")
-    assert talk("GETJOB", "TIMEOUT", 600, "FROM", "other") is None
-    assert talk.error("WORKING", id) == (
+    while (reply := talk("WORKING", id)) == 6:
+        talk("GETJOB", "TIMEOUT", 100, "FROM", "other")
+    assert str(reply) == (
         "TOOLATE Half of job TTL already elapsed, you are no longer allowed to postpone the "
         "next delivery."
     )
@@ -156,7 +157,7 @@ def test_show_gives_fifteen_fields_in_their_order(talk: Wire) -> None:
     assert fields["id"] == id.encode()
     assert fields["state"] == b"active"
     assert fields["repl"] == 1
-    assert fields["ttl"] in (999, 1000)
+    assert 900 < int(str(fields["ttl"])) <= 1000  # the remaining time
     assert fields["delay"] == 100
     assert fields["retry"] == 30
     within = fields["next-requeue-within"]
@@ -178,7 +179,7 @@ def test_show_of_an_unknown_job_is_a_null_bulk(shared_node: LiveNode) -> None:
 
 def test_an_expired_job_is_gone(talk: Wire) -> None:
     id = add_job(talk, "q", "short", "TTL", 1)
-    # The grain is a second and it is looked at a second after: waiting elsewhere passes the time.
+    # Expiry has a resolution of a second and is checked a second later: wait on another queue.
     for _ in range(40):
         if talk("SHOW", id) is None:
             return
@@ -257,7 +258,7 @@ def test_commands_on_ids_without_an_id_answer_zero(talk: Wire) -> None:
         assert talk(command) == 0
 
 
-def test_maxlen_refuses_what_a_queue_has_no_room_for(talk: Wire) -> None:
+def test_maxlen_refuses_jobs_beyond_the_length(talk: Wire) -> None:
     add_job(talk)
     assert talk.error("ADDJOB", "q", "b", 0, "MAXLEN", 1) == (
         "MAXLEN Queue is already longer than the specified MAXLEN count"

@@ -1,4 +1,4 @@
-"""What a client may make the node hold, and the errors beyond that."""
+"""What a client may make the node hold, and the errors beyond those limits."""
 
 import random
 import socket
@@ -20,7 +20,7 @@ MB = 1024 * 1024
 
 
 def last_words(node: LiveNode, data: bytes) -> bytes:
-    """Send ``data`` on a new connection; returns what comes until the node closes it."""
+    """Send ``data`` on a new connection; return what arrives until the node closes it."""
     with socket.create_connection((node.host, node.port), timeout=HANG_SECONDS) as sock:
         try:
             sock.sendall(data)
@@ -33,7 +33,7 @@ def last_words(node: LiveNode, data: bytes) -> bytes:
 
 
 def alone(node: LiveNode) -> Wire:
-    """A connection to ``node`` that has no other any more (its start was probed with some)."""
+    """Return the only connection to ``node``, once those of the start probe are gone."""
     wire = node.wire()
     wait_until(lambda: len(client_lines(wire)) == 1)
     return wire
@@ -101,18 +101,18 @@ def test_maxclients_can_be_lowered_and_raised_at_runtime(disque_server: NodeFact
 def test_idle_clients_are_dropped_but_not_those_that_wait_or_watch(
     disque_server: NodeFactory,
 ) -> None:
-    node = disque_server("--timeout", "1", "--hz", "50")
+    node = disque_server("--timeout", "3", "--hz", "50")
     idle, blocked, watching = node.wire(), node.wire(), node.wire()
     idle("PING")
     watching("MONITOR")
     blocked.send("GETJOB", "FROM", "q")
     assert idle.closed()
-    # A wait in the meantime, so that both others are idle for more than twice their time.
-    assert node.wire()("GETJOB", "TIMEOUT", 1500, "FROM", "other") is None
+    # Meanwhile both others are idle for more than twice their timeout.
+    assert node.wire()("GETJOB", "TIMEOUT", 3500, "FROM", "other") is None
     control = node.wire()
     id = add_job(control)
     assert blocked.read() == [[b"q", id.encode(), b"body"]]
-    # Being served was the end of being idle: it has its time to work now.
+    # Once served it no longer counts as idle: it has the full timeout to work.
     assert control("GETJOB", "TIMEOUT", 300, "FROM", "other") is None
     assert blocked("ACKJOB", id) == 1
     assert isinstance(watching.read(), bytes)
@@ -143,7 +143,7 @@ def test_idle_clients_are_dropped_but_not_those_that_wait_or_watch(
         (b"*1\r\n$" + b"1" * 70_000, "too big bulk count string"),
     ],
 )
-def test_what_breaks_the_protocol_gets_its_error_and_the_end_of_the_connection(
+def test_a_protocol_error_is_reported_and_ends_the_connection(
     shared_node: LiveNode, data: bytes, problem: str
 ) -> None:
     answer = last_words(shared_node, data)
@@ -186,7 +186,7 @@ def test_lengths_right_at_the_limit_are_taken(shared_node: LiveNode) -> None:
         silent.sock.recv(1)
 
 
-def test_announcing_much_takes_no_memory(shared_node: LiveNode) -> None:
+def test_an_announced_length_takes_no_memory(shared_node: LiveNode) -> None:
     before = info_value(shared_node, "memory", "used_memory_rss")
     for _ in range(200):
         shared_node.wire().raw(b"*1048576\r\n$536870912\r\nx")
@@ -212,7 +212,7 @@ def test_a_million_arguments_are_taken(shared_node: LiveNode, id: str, answer: b
     assert exchange(shared_node, request).startswith(answer)
 
 
-def test_others_are_served_while_many_ids_are_worked_through(shared_node: LiveNode) -> None:
+def test_other_clients_are_served_while_many_ids_are_processed(shared_node: LiveNode) -> None:
     other = shared_node.wire()
     wire = shared_node.wire()
     wire.send("CLIENT", "SETNAME", "many")
@@ -220,7 +220,7 @@ def test_others_are_served_while_many_ids_are_worked_through(shared_node: LiveNo
     wire.send("ECHO", "behind")
     wait_until(lambda: {("many", "ackjob")} & {(c["name"], c["cmd"]) for c in client_lines(other)})
     assert [wire.read() for _ in range(3)] == [b"OK", 0, b"behind"]
-    # A client that is gone has said it nevertheless.
+    # Requests of a client that is gone still count.
     id = add_job(other, "q")
     wire.send("ACKJOB", *[ANY_ID] * 20_000, id)
     wire.close()
@@ -268,7 +268,7 @@ def test_any_bytes_may_be_the_name_of_an_unknown_command(talk: Wire, name: bytes
     assert answer == b"-ERR unknown command '" + shown + b"'\r\n+PONG\r\n"
 
 
-def test_clients_that_hold_most_together_are_dropped(disque_server: NodeFactory) -> None:
+def test_the_clients_that_use_most_memory_are_dropped(disque_server: NodeFactory) -> None:
     node = disque_server("--maxmemory", "100mb")
     control = node.wire()
     assert control("CLIENT", "NO-EVICT", "ON") == b"OK"

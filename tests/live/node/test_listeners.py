@@ -1,4 +1,4 @@
-"""Where a node listens, who is let in, and what happens when a socket cannot be used."""
+"""Where a node listens, which clients are let in, and what happens when a socket fails."""
 
 import os
 import socket
@@ -29,7 +29,7 @@ from tests.support.live_helpers import (
 
 @pytest.fixture
 def open_node(disque_server: NodeFactory) -> LiveNode:
-    """A node that is bound to everything and has no password."""
+    """A node bound to all addresses without a password."""
     return disque_server("--bind", "0.0.0.0")
 
 
@@ -188,7 +188,7 @@ def test_a_socket_that_somebody_listens_on_is_left_alone(
     wire.close()
 
 
-def test_a_file_that_is_no_socket_is_never_removed(tmp_path: Path) -> None:
+def test_a_file_that_is_not_a_socket_is_never_removed(tmp_path: Path) -> None:
     path = tmp_path / "precious"
     path.write_text("data")
     result = run_server("--port", str(free_port()), "--unixsocket", str(path), cwd=tmp_path)
@@ -197,7 +197,7 @@ def test_a_file_that_is_no_socket_is_never_removed(tmp_path: Path) -> None:
     assert path.read_text() == "data"
 
 
-def test_a_unix_socket_where_none_can_be_is_a_clear_error(tmp_path: Path) -> None:
+def test_an_impossible_path_of_a_unix_socket_is_a_clear_error(tmp_path: Path) -> None:
     for path in (tmp_path / "nowhere" / "x.sock", tmp_path / ("x" * 200)):
         options = ["--unixsocket", os.fspath(path)]
         result = run_server("--port", str(free_port()), *options, cwd=tmp_path)

@@ -1,4 +1,4 @@
-"""Ten thousand idle connections: they cost the busy ones nothing that matters."""
+"""Ten thousand idle connections hardly slow down the busy ones."""
 
 import resource
 import socket
@@ -15,7 +15,7 @@ IDLE = 10_000
 
 @pytest.fixture
 def many_files() -> Iterator[None]:
-    """As many open files as the idle connections need."""
+    """Raise the limit on open files for the idle connections."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = IDLE + 1000
     if hard not in (resource.RLIM_INFINITY,) and hard < wanted:
@@ -26,7 +26,7 @@ def many_files() -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("many_files")
-def test_ten_thousand_idle_clients_leave_one_at_work_alone(disque_server: NodeFactory) -> None:
+def test_ten_thousand_idle_clients_do_not_slow_a_busy_one_down(disque_server: NodeFactory) -> None:
     node = disque_server("--maxclients", str(IDLE + 100))
     worker = node.wire()
     idle: list[socket.socket] = []

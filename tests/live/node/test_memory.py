@@ -1,4 +1,4 @@
-"""What clients and other nodes can make a process of the machine hold, by the memory it takes."""
+"""The memory that clients and other nodes can make a node process use."""
 
 import os
 import signal
@@ -13,17 +13,17 @@ from tests.support.live_helpers import add_job, info_value, packed
 
 MB = 1024 * 1024
 MAXMEMORY = 50  # MB
-# The process may take that for clients, what is in hand in a turn, and what the allocator keeps.
+# Covers the clients, the work of a turn, and what the allocator keeps.
 MOST = MAXMEMORY + 100  # MB
 
 
 def half_request(size: int) -> bytes:
-    """An ADDJOB of a job that is a little longer, as far as its first ``size`` bytes."""
+    """Return an incomplete ADDJOB, with ``size`` bytes of a slightly longer body."""
     return b"*4\r\n$6\r\nADDJOB\r\n$1\r\nq\r\n$%d\r\n" % (size + 100) + bytes(size)
 
 
 def peak(node: LiveNode) -> int:
-    """The most memory that the process has ever taken, MB."""
+    """Return the peak memory of the process in MB."""
     for line in Path(f"/proc/{node.process.pid}/status").read_text().splitlines():
         if line.startswith("VmHWM:"):
             return int(line.split()[1]) // 1024
@@ -35,14 +35,14 @@ def small_node(disque_server: NodeFactory) -> LiveNode:
 
 
 def grows(node: LiveNode, load: Callable[[], object]) -> int:
-    """By how much the memory of ``node`` grows while ``load`` is called, MB."""
+    """Call ``load``; return by how many MB the peak memory of ``node`` grows."""
     before = peak(node)
     load()
     return peak(node) - before
 
 
 def send(wire: Wire, data: bytes) -> None:
-    """Send ``data``, or as much as the node takes."""
+    """Send ``data``, or as much of it as the node takes."""
     try:
         wire.raw(data)
     except (BrokenPipeError, ConnectionResetError):
@@ -90,7 +90,7 @@ def test_queued_and_blocked_requests_are_bounded(disque_server: NodeFactory) -> 
 
     def load() -> None:
         for number, wire in enumerate(wires):
-            blocked = number % 2 == 0  # then no more is read than that
+            blocked = number % 2 == 0  # the node reads no further then
             send(wire, packed("GETJOB", "FROM", "empty") if blocked else packed("MULTI"))
             for _ in range(1 if blocked else 10):
                 send(wire, command)

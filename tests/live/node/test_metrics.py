@@ -1,4 +1,4 @@
-"""A real node is scraped: under load, by many at once, and by those who want nothing good."""
+"""Scraping a real node: under load, by many clients at once, and by hostile ones."""
 
 import resource
 import socket
@@ -27,7 +27,7 @@ from tests.support.several import ALONE, Start, consecutive_ports
 
 
 class Scraped:
-    """A node, and where its figures are."""
+    """A node and the port of its metrics."""
 
     def __init__(self, node: LiveNode, port: int) -> None:
         self.node = node
@@ -41,7 +41,7 @@ def scraped(disque_server: NodeFactory) -> Scraped:
 
 
 def raw(port: int, sent: bytes) -> bytes:
-    """What comes back for ``sent``."""
+    """Send ``sent``; return the response."""
     with socket.create_connection(("127.0.0.1", port), timeout=60) as sock:
         sock.sendall(sent)
         answer = b""
@@ -50,9 +50,7 @@ def raw(port: int, sent: bytes) -> bytes:
     return answer
 
 
-def test_all_that_is_documented_is_exported_and_the_other_way_round(
-    disque_server: NodeFactory,
-) -> None:
+def test_the_documented_metrics_are_those_exported(disque_server: NodeFactory) -> None:
     port = free_port()
     node = disque_server("--metrics-port", str(port), "--metrics-max-queues", "1")
     id = add_job(node.wire(), "q", "body")
@@ -111,7 +109,7 @@ def test_a_hundred_scrape_at_once_while_it_works(scraped: Scraped) -> None:
     assert wire("PING") == b"PONG"
 
 
-def test_what_is_no_request_is_refused_and_the_node_goes_on(scraped: Scraped) -> None:
+def test_an_invalid_request_is_refused_and_the_node_continues(scraped: Scraped) -> None:
     port = scraped.port
     assert raw(port, b"\x16\x03\x01\x00\x05hello").startswith(b"HTTP/1.1 400 ")
     assert raw(port, b"*1\r\n$4\r\nPING\r\n").startswith(b"HTTP/1.1 400 ")
@@ -158,7 +156,7 @@ def test_a_restart_keeps_the_port(scraped: Scraped) -> None:
     wait_until(lambda: scraped.node.ask("PING") == b"PONG")
     assert values(scraped.port, "disque_queue_jobs")["q", "queued"] == 1
     assert values(scraped.port, "disque_jobs_added_total") == {("q",): 0}
-    # Its pid stays, too. When the machine started is not known to the microsecond.
+    # The PID stays as well. The boot time is not known to the microsecond.
     assert values(scraped.port, "process_start_time_seconds") == pytest.approx(started, abs=0.01)
 
 

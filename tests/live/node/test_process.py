@@ -1,4 +1,4 @@
-"""The command line, the log, the background, the end: ``disque-server`` as operators use it."""
+"""``disque-server`` as operators use it: command line, log, background, shutdown."""
 
 import json
 import os
@@ -27,7 +27,7 @@ MB = 1024 * 1024
 
 
 @pytest.mark.parametrize("option", ["--version", "-v"])
-def test_the_version_is_told(option: str) -> None:
+def test_version_is_printed(option: str) -> None:
     result = run_server(option)
     assert result.returncode == 0
     assert "disque" in result.stdout
@@ -42,7 +42,7 @@ def test_help_shows_how_to_call_it(option: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["disque.yaml", "disque.conf"])
-def test_the_shipped_configuration_is_right(name: str) -> None:
+def test_the_shipped_configuration_is_valid(name: str) -> None:
     assert run_server("--check-config", str(ROOT / "config" / name)).returncode == 0
 
 
@@ -60,7 +60,7 @@ def test_a_wrong_setting_names_file_line_setting_and_what_was_expected(
     result = run_server(*(["--check-config"] if check else []), str(path))
     assert result.returncode == 1
     lines = [line for line in result.stderr.splitlines() if name in line]
-    assert len(lines) == 2  # all that is wrong is told at once
+    assert len(lines) == 2  # all errors are reported at once
     assert f"{name}:4" in lines[0]
     assert "maxclients" in lines[0]
     assert "many" in lines[0]
@@ -86,7 +86,7 @@ def test_a_wrong_setting_names_file_line_setting_and_what_was_expected(
         ["-", "-"],
     ],
 )
-def test_a_wrong_call_ends_with_a_message_and_status_1(
+def test_an_invalid_command_line_ends_with_a_message_and_status_1(
     tmp_path: Path, arguments: list[str]
 ) -> None:
     result = run_server(*arguments, cwd=tmp_path)
@@ -211,11 +211,11 @@ def test_a_second_daemon_leaves_the_pidfile_of_the_first_alone(daemon: tuple[int
     assert pidfile.read_text() == before
 
 
-# ---- the end ----------------------------------------------------------------------------------
+# ---- shutdown ---------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_signal_ends_the_node_in_good_order(node: LiveNode, number: signal.Signals) -> None:
+def test_a_signal_stops_the_node_cleanly(node: LiveNode, number: signal.Signals) -> None:
     wire, blocked = node.wire(), node.wire()
     add_job(wire)
     blocked.send("GETJOB", "FROM", "other")
@@ -225,7 +225,7 @@ def test_a_signal_ends_the_node_in_good_order(node: LiveNode, number: signal.Sig
     assert blocked.closed()
 
 
-def test_replies_that_are_not_sent_yet_go_out_before_the_end(node: LiveNode) -> None:
+def test_pending_replies_are_sent_before_the_end(node: LiveNode) -> None:
     control, slow = node.wire(), node.wire()
     add_job(control, "q", b"x" * MB)
     slow.raw(packed("QPEEK", "q", 1) * 30)
@@ -245,7 +245,7 @@ def test_a_node_under_load_ends_within_seconds(node: LiveNode) -> None:
     work = packed("ADDJOB", "q", "body", 0) * 1000
     started = time.monotonic()
     stopped = False
-    while node.process.poll() is None and time.monotonic() - started < 15:
+    while node.process.poll() is None and time.monotonic() - started < HANG_SECONDS:
         for wire in crowd:
             try:
                 wire.sock.send(work)
@@ -329,7 +329,7 @@ def test_jobs_do_not_survive_an_end_without_a_log_file(tmp_path: Path) -> None:
     for _ in range(2):
         node = spawn(["--port", str(port), "--bind", "127.0.0.1"], port, tmp_path)
         try:
-            assert wait_for_ping(node)  # the port can be had again at once
+            assert wait_for_ping(node)  # the port is free again at once
             wire = node.wire()
             assert wire("QLEN", "q") == 0
             add_job(wire)

@@ -1,4 +1,4 @@
-"""A server of several processes: one cluster, looked after by one process."""
+"""A server of several processes: one cluster, supervised by one process."""
 
 import os
 import re
@@ -51,7 +51,7 @@ def test_a_process_that_is_killed_comes_back_with_its_jobs(several: Start) -> No
     assert job[0][1] == id.encode()
 
 
-def test_a_process_that_lost_what_it_knew_is_met_again(several: Start, tmp_path: Path) -> None:
+def test_a_process_that_lost_its_nodes_conf_joins_again(several: Start, tmp_path: Path) -> None:
     server = several()
     pid = server.pid(1)
     os.kill(pid, signal.SIGSTOP)
@@ -130,7 +130,7 @@ def test_a_second_server_leaves_the_pidfile_of_the_first_alone(tmp_path: Path) -
     options = ["--port", str(port), "--bind", "127.0.0.1", "--processes", str(COUNT)]
     options += ["--daemonize", "yes", "--pidfile", str(file), "--logfile"]
     assert run_server(*options, "first.log", cwd=tmp_path).returncode == 0
-    wait_until(file.exists)
+    wait_until(lambda: file.exists() and file.read_text().endswith("\n"))
     before = file.read_text()
     try:
         second = tmp_path / "second"
@@ -170,7 +170,7 @@ def test_restart_replaces_one_process_and_keeps_its_jobs(several: Start) -> None
     assert server.nodes[1].ask("QLEN", "q") == 1
 
 
-def test_without_the_process_that_looks_after_them_the_others_stop(several: Start) -> None:
+def test_the_processes_stop_without_their_supervisor(several: Start) -> None:
     server = several()
     pids = [server.pid(number) for number in range(COUNT)]
     server.main.kill()
@@ -187,7 +187,7 @@ def test_the_jobs_of_all_are_there_after_a_stop(several: Start, tmp_path: Path) 
         assert pairs(node.ask("SHOW", id))["state"] == b"queued"
 
 
-def test_a_port_in_use_is_one_line_and_the_end_of_all(tmp_path: Path) -> None:
+def test_a_port_in_use_is_reported_in_one_line_and_ends_all(tmp_path: Path) -> None:
     port = consecutive_ports()
     with socket.create_server(("127.0.0.1", port + 1)):
         done = run_server(
@@ -207,7 +207,7 @@ def test_a_port_in_use_is_one_line_and_the_end_of_all(tmp_path: Path) -> None:
         ((), "exists"),
     ],
 )
-def test_what_does_not_go_with_several_processes_is_said(
+def test_options_that_conflict_with_several_processes_are_reported(
     tmp_path: Path, options: tuple[str, ...], words: str
 ) -> None:
     (tmp_path / "1").write_text("where a directory should be")
@@ -279,7 +279,7 @@ def test_with_a_password_they_are_one_cluster_as_well(tmp_path: Path) -> None:
 # ---- systemd ------------------------------------------------------------------------------------
 
 
-def test_the_manager_hears_that_all_serve_and_that_they_stop(supervisor: Supervisor) -> None:
+def test_systemd_is_notified_when_all_serve_and_when_they_stop(supervisor: Supervisor) -> None:
     port = consecutive_ports()
     main = supervisor.start("--processes", "2", port=port)
     supervisor.wait_for("READY=1")
@@ -318,5 +318,5 @@ def test_passed_sockets_are_those_of_the_first_process(supervisor: Supervisor) -
         server = Several(main)
         wait_until(server.serves)
         assert main.stop() == 0
-        # It stayed open: nobody else closed it.
+        # It is still open: nobody else closed it.
         assert listener.getsockname()[1] == port

@@ -1,4 +1,4 @@
-"""The queue commands and the walks over a real socket."""
+"""The queue commands and the scans over a real socket."""
 
 import pytest
 
@@ -54,7 +54,7 @@ def test_qstat_of_an_unknown_queue_is_a_null_array(shared_node: LiveNode) -> Non
     assert exchange(shared_node, packed("QSTAT", "nowhere")) == b"*-1\r\n"
 
 
-def test_a_getjob_makes_the_queue_it_asks_for(talk: Wire) -> None:
+def test_getjob_creates_the_queue_it_names(talk: Wire) -> None:
     talk("GETJOB", "NOHANG", "FROM", "asked")
     assert talk("QSTAT", "asked") is not None
 

@@ -1,4 +1,4 @@
-"""RESTART: a new process goes on with jobs, queues, sockets and the pid of the old one."""
+"""RESTART: a new process takes over the jobs, queues, sockets and PID of the old one."""
 
 import os
 import random
@@ -14,7 +14,15 @@ from pathlib import Path
 import hiredis
 import pytest
 
-from tests.support.harness import LiveNode, NodeFactory, Wire, free_port, wait_for_ping, wait_until
+from tests.support.harness import (
+    HANG_SECONDS,
+    LiveNode,
+    NodeFactory,
+    Wire,
+    free_port,
+    wait_for_ping,
+    wait_until,
+)
 from tests.support.live_helpers import pairs, unix_connection
 from tests.support.supervisor import Supervisor
 
@@ -25,7 +33,7 @@ LONG = "x" * 30_000_000  # more than the kernel takes at once
 
 
 def restart(wire: Wire) -> None:
-    """RESTART, and wait until the old process is done with its clients."""
+    """Send RESTART, and wait until the old process has closed its clients."""
     wire.send("RESTART")
     with pytest.raises(EOFError):
         wire.read()
@@ -33,7 +41,7 @@ def restart(wire: Wire) -> None:
 
 
 def ready(node: LiveNode) -> Wire:
-    """A connection to a node that has loaded its jobs."""
+    """Return a connection to the node once it has loaded its jobs."""
     wire = node.wire()
     wait_until(lambda: wire("PING") == b"PONG")
     return wire
@@ -44,7 +52,7 @@ def ids_of(reply: object) -> list[bytes]:
 
 
 def blocked(wire: Wire, queue: str) -> bool:
-    """Whether a client waits for jobs of ``queue``."""
+    """Return whether a client waits for jobs of ``queue``."""
     reply = wire("QSTAT", queue)
     return reply is not None and pairs(reply)["blocked"] == 1
 
@@ -70,19 +78,17 @@ def test_queues_come_back_in_order_and_what_was_delivered_at_most_once_does_not(
     assert ids_of(wire("GETJOB", "NOHANG", "COUNT", 100, "FROM", "q")) == queued[4:]
     restart(wire)
     wire = ready(node)
-    # Once means once: all of them are delivered by now.
+    # At most once: all of them have been delivered by now.
     assert wire("GETJOB", "NOHANG", "FROM", "q") is None
     assert wire("SHOW", queued[5]) is not None
     assert wire("SHOW", queued[1]) is not None
 
 
 @both
-def test_jobs_keep_what_is_known_of_them(
-    disque_server: NodeFactory, options: tuple[str, ...]
-) -> None:
+def test_jobs_keep_their_fields(disque_server: NodeFactory, options: tuple[str, ...]) -> None:
     node = disque_server(*options)
     wire = node.wire()
-    nacked = wire("ADDJOB", "q", "nacked", 0, "TTL", 5000, "RETRY", 1)
+    nacked = wire("ADDJOB", "q", "nacked", 0, "TTL", 5000, "RETRY", 3)
     assert ids_of(wire("GETJOB", "FROM", "q")) == [nacked]
     assert wire("NACK", nacked) == 1
     assert ids_of(wire("GETJOB", "FROM", "q")) == [nacked]
@@ -100,13 +106,11 @@ def test_jobs_keep_what_is_known_of_them(
         assert new["additional-deliveries"] == old["additional-deliveries"]
         assert isinstance(old["ttl"], int)
         assert isinstance(new["ttl"], int)
-        assert old["ttl"] - 20 <= new["ttl"] <= old["ttl"]
+        assert old["ttl"] - 200 <= new["ttl"] <= old["ttl"]
     assert ids_of(wire("GETJOB", "TIMEOUT", 10_000, "FROM", "s")) == [soon]
 
 
-def test_with_the_file_off_the_jobs_are_in_memory_only_again(
-    disque_server: NodeFactory,
-) -> None:
+def test_jobs_stay_in_memory_only_if_the_file_is_off(disque_server: NodeFactory) -> None:
     node = disque_server()
     directory = node.log.parent
     wire = node.wire()
@@ -123,14 +127,16 @@ def test_with_the_file_off_the_jobs_are_in_memory_only_again(
     assert wire("PAUSE", "empty", "state") == b"none"
 
 
-def test_with_the_file_on_it_goes_on_with_it(disque_server: NodeFactory) -> None:
+def test_the_new_process_continues_the_file_if_it_is_on(disque_server: NodeFactory) -> None:
     node = disque_server("--appendonly", "yes")
     wire = node.wire()
     ids = [wire("ADDJOB", "q", n, 0, "RETRY", 1) for n in range(10)]
     once = wire("ADDJOB", "once", "body", 0, "RETRY", 0)
+    late = wire("ADDJOB", "late", "body", 0, "RETRY", 600)
     assert wire("PAUSE", "q", "out") == b"out"
     restart(wire)
     wire = ready(node)
+    assert wire("QLEN", "late") == 1
     assert wire("QLEN", "q") == 10
     assert wire("GETJOB", "NOHANG", "FROM", "q") is None
     assert wire("PAUSE", "q", "in", "out") == b"all"
@@ -140,7 +146,8 @@ def test_with_the_file_on_it_goes_on_with_it(disque_server: NodeFactory) -> None
     assert wire("ACKJOB", ids[0]) == 1
     node.kill()
     wire = disque_server("--appendonly", "yes", cwd=node.log.parent).wire()
-    assert wire("QLEN", "q") == 0  # only a restart in good order knows the queues
+    assert wire("QLEN", "late") == 0  # only a clean restart knows the queues
+    assert wire("SHOW", late) is not None
     wait_until(lambda: wire("QLEN", "q") == 10)
     assert wire("GETJOB", "NOHANG", "FROM", "once", "q") is None
     assert wire("PAUSE", "q", "none") == b"none"
@@ -157,7 +164,7 @@ def test_a_client_that_comes_during_the_restart_is_served(
         wire("ADDJOB", "q", n, 0)
     for _ in range(3):
         restart(wire)
-        # The old process is gone and the new one is not there yet: the socket waits.
+        # The old process is gone and the new one is not up yet: the connection waits.
         wire = node.wire()
         reply = wire("ADDJOB", "q", "body", 0)
         while isinstance(reply, hiredis.ReplyError):
@@ -169,7 +176,7 @@ def test_a_client_that_comes_during_the_restart_is_served(
     assert node.stop() == 0
 
 
-def test_others_have_their_replies_and_their_waiting_ends(disque_server: NodeFactory) -> None:
+def test_other_clients_get_their_replies_and_waits_end(disque_server: NodeFactory) -> None:
     node = disque_server()
     wire, waiting, big = node.wire(), node.wire(), node.wire()
     waiting.send("GETJOB", "FROM", "empty")
@@ -192,7 +199,7 @@ def test_a_job_that_gets_due_during_the_restart_is_not_delivered_by_the_old_proc
     wire, waiting, slow = node.wire(), node.wire(), node.wire()
     slow.send("ECHO", LONG)  # keeps the old process for two seconds
     wait_until(lambda: int(node.info("clients")["client_longest_output_list"]) > 0)
-    id = wire("ADDJOB", "q", "body", 0, "DELAY", 1, "RETRY", 0)
+    id = wire("ADDJOB", "q", "body", 0, "DELAY", 2, "RETRY", 0)
     waiting.send("GETJOB", "FROM", "q")
     wait_until(lambda: blocked(wire, "q"))
     restart(wire)
@@ -237,7 +244,7 @@ def test_a_wrong_configuration_is_refused_while_the_node_still_runs(
     assert ready(node)("QLEN", "q") == 1
 
 
-def test_settings_from_the_standard_input_cannot_be_had_twice(tmp_path: Path) -> None:
+def test_settings_from_standard_input_cannot_be_read_twice(tmp_path: Path) -> None:
     port = free_port()
     process = subprocess.Popen(
         [sys.executable, "-m", "disque_trio.server", "-"],
@@ -260,7 +267,7 @@ def test_settings_from_the_standard_input_cannot_be_had_twice(tmp_path: Path) ->
 
 
 @both
-def test_a_full_disk_is_told_and_the_node_goes_on(
+def test_a_full_disk_is_reported_and_the_node_continues(
     disque_server: NodeFactory, options: tuple[str, ...]
 ) -> None:
     node = disque_server(*options)
@@ -292,7 +299,7 @@ def test_what_was_confirmed_with_a_failed_restart_is_in_the_old_file(
     wire = node.wire()
     directory = node.log.parent
     (directory / "disque.aof").rename(directory / "old")
-    (directory / "disque.aof").mkdir()  # the name cannot be taken
+    (directory / "disque.aof").mkdir()  # the rename will fail
     wire.raw(b"ADDJOB q body 0\r\nRESTART\r\n")
     id = wire.read()
     assert isinstance(id, bytes)
@@ -301,7 +308,7 @@ def test_what_was_confirmed_with_a_failed_restart_is_in_the_old_file(
     assert wire("QLEN", "q") == 1
 
 
-def test_a_unix_socket_goes_on_and_its_file_goes_with_the_last_process(
+def test_a_unix_socket_is_kept_and_removed_by_the_last_process(
     disque_server: NodeFactory, tmp_path: Path
 ) -> None:
     path = tmp_path / "disque.sock"
@@ -317,7 +324,7 @@ def test_a_unix_socket_goes_on_and_its_file_goes_with_the_last_process(
     assert not path.exists()
 
 
-def test_sockets_of_a_supervisor_are_told_from_those_of_the_node(tmp_path: Path) -> None:
+def test_passed_sockets_are_told_from_those_of_the_node(tmp_path: Path) -> None:
     path = tmp_path / "own.sock"
     supervisor = Supervisor(tmp_path, str(tmp_path / "notify"))
     listener = socket.create_server(("127.0.0.1", free_port()))
@@ -330,7 +337,7 @@ def test_sockets_of_a_supervisor_are_told_from_those_of_the_node(tmp_path: Path)
         restart(unix_connection(path))
         supervisor.wait_for("READY=1")
         wire = ready(node)
-        # DEBUG RESTART takes nothing but the supervisor's socket along.
+        # DEBUG RESTART only keeps the supervisor's socket.
         wire.send("DEBUG", "RESTART")
         assert wire.closed()
         supervisor.wait_for("READY=1")
@@ -338,7 +345,7 @@ def test_sockets_of_a_supervisor_are_told_from_those_of_the_node(tmp_path: Path)
         unix_connection(path).close()
         assert node.stop() == 0
         assert not path.exists()
-        socket.create_connection(listener.getsockname()).close()  # it still listens
+        socket.create_connection(listener.getsockname()).close()  # still listening
     finally:
         supervisor.close()
         listener.close()
@@ -353,16 +360,16 @@ def test_a_node_in_the_background_stays_the_same_process(tmp_path: Path) -> None
     )
 
     def pid() -> int:
-        return int(pidfile.read_text()) if pidfile.exists() else 0
+        return int(pidfile.read_text() or 0) if pidfile.exists() else 0
 
     wait_until(pid)
     number = pid()
     try:
-        wire = Wire(socket.create_connection(("127.0.0.1", port), 20))
+        wire = Wire(socket.create_connection(("127.0.0.1", port), HANG_SECONDS))
         wire("ADDJOB", "q", "body", 0)
         restart(wire)
         wire.close()
-        wire = Wire(socket.create_connection(("127.0.0.1", port), 20))
+        wire = Wire(socket.create_connection(("127.0.0.1", port), HANG_SECONDS))
         wait_until(lambda: wire("QLEN", "q") == 1)
         wire.close()
         assert pid() == number
@@ -385,7 +392,7 @@ def test_under_load_nothing_confirmed_is_lost_and_nothing_at_most_once_comes_twi
     refused: list[BaseException] = []
 
     def call(wire: Wire | None, *args: bytes | str | int) -> tuple[Wire | None, object]:
-        """One request; without a connection afterwards the reply is None."""
+        """Send one request; return the connection and the reply, or None for both if it broke."""
         try:
             wire = wire or node.wire()
         except OSError as failure:

@@ -1,4 +1,4 @@
-"""The append-only file is compacted while the node serves, and whatever happens nothing is lost."""
+"""The append-only file is compacted while the node serves; nothing is lost whatever happens."""
 
 import os
 import random
@@ -22,7 +22,7 @@ def aof(node: LiveNode) -> Path:
 
 
 def held(wire: Wire) -> set[bytes]:
-    """Ids of all jobs of the node, once it has loaded them."""
+    """Return the IDs of all jobs of the node, once it has loaded them."""
     wait_until(lambda: wire("PING") == b"PONG")
     reply = wire("JSCAN", "BUSYLOOP")
     assert isinstance(reply, list)
@@ -30,7 +30,7 @@ def held(wire: Wire) -> set[bytes]:
 
 
 def fill(wire: Wire, jobs: int, body: str = BODY) -> None:
-    """Add ``jobs`` jobs and end half of them."""
+    """Add ``jobs`` jobs and acknowledge half of them."""
     for start in range(0, jobs, 500):
         count = min(500, jobs - start)
         for _ in range(count):
@@ -42,7 +42,7 @@ def fill(wire: Wire, jobs: int, body: str = BODY) -> None:
 
 
 def status(node: LiveNode) -> str:
-    """How the last rewrite ended, or "running"."""
+    """Return how the last rewrite ended, or "running"."""
     info = node.info("persistence")
     if info["aof_rewrite_in_progress"] == "1" or info["aof_rewrite_scheduled"] == "1":
         return "running"
@@ -50,7 +50,7 @@ def status(node: LiveNode) -> str:
 
 
 def rewriter(node: LiveNode) -> int | None:
-    """The process that compacts for ``node``."""
+    """Return the PID of the process that compacts for ``node``."""
     children = Path(f"/proc/{node.process.pid}/task/{node.process.pid}/children")
     for thread in children.parent.parent.iterdir():
         for pid in (thread / "children").read_text().split():
@@ -63,18 +63,18 @@ def rewriter(node: LiveNode) -> int | None:
 
 
 def rewrite(node: LiveNode) -> None:
-    """BGREWRITEAOF; waits until the file is compacted."""
+    """Send BGREWRITEAOF, and wait until the file is compacted."""
     assert node.wire()("BGREWRITEAOF") == STARTED
     wait_until(lambda: status(node) != "running")
     assert status(node) == "ok"
 
 
 def start_rewrite(node: LiveNode) -> int:
-    """BGREWRITEAOF; returns the process that compacts, which is stopped."""
+    """Send BGREWRITEAOF; suspend the process that compacts and return its PID."""
     found: list[int] = []
 
     def look() -> bool:
-        if status(node) != "running":  # also if one was done before it could be seen
+        if status(node) != "running":  # also if one ended before it was seen
             assert node.wire()("BGREWRITEAOF") == STARTED
         pid = rewriter(node)
         if pid is not None:
@@ -93,7 +93,7 @@ def leftovers(node: LiveNode) -> list[str]:
 
 
 class Producer:
-    """Adds jobs and ends some, and remembers what it was told."""
+    """Adds jobs, acknowledges some, and records the replies."""
 
     def __init__(self, node: LiveNode, seed: int) -> None:
         self.confirmed: set[bytes] = set()
@@ -124,7 +124,7 @@ class Producer:
         self._thread.join()
 
     def check(self, there: set[bytes]) -> None:
-        """``there`` has all that was confirmed, and nothing that was ended."""
+        """Check that ``there`` has all confirmed jobs and none that was acknowledged."""
         assert self.confirmed - self.doubtful <= there
         assert not self.acked & there
 
@@ -181,12 +181,13 @@ def test_a_killed_rewriter_leaves_the_file_whole_and_the_next_one_works(
     node = disque_server(*AOF)
     wire = node.wire()
     fill(wire, 3000)
-    whole = aof(node).read_bytes()
+    size = aof(node).stat().st_size
     for moment in (0.0, 0.05, 0.1, 0.2):
         pid = start_rewrite(node)
+        whole = aof(node).read_bytes()  # another one may have ended before this one was seen
         os.kill(pid, signal.SIGCONT)
         time.sleep(moment)
-        with suppress(ProcessLookupError):  # it was done
+        with suppress(ProcessLookupError):  # it had ended
             os.kill(pid, signal.SIGKILL)
         wait_until(lambda: status(node) != "running")
         if status(node) == "ok":
@@ -197,7 +198,7 @@ def test_a_killed_rewriter_leaves_the_file_whole_and_the_next_one_works(
     wire("ADDJOB", "q", "another", 0)
     before = held(wire)
     rewrite(node)
-    assert aof(node).stat().st_size < 0.6 * len(whole)
+    assert aof(node).stat().st_size < 0.6 * size
     node.kill()
     assert held(disque_server(*AOF, cwd=node.log.parent).wire()) == before
 
@@ -232,9 +233,9 @@ def test_a_full_disk_leaves_the_file_whole_and_the_node_serving(
     node = disque_server(*AOF)
     wire = node.wire()
     fill(wire, 2000)
-    whole = aof(node).read_bytes()
     pid = start_rewrite(node)
-    # The result has half the size of the file. The limit is the process's own.
+    whole = aof(node).read_bytes()
+    # The result is at least half as large as the file. The limit applies to that process only.
     resource.prlimit(pid, resource.RLIMIT_FSIZE, (len(whole) // 4, len(whole) // 4))
     os.kill(pid, signal.SIGCONT)
     wait_until(lambda: status(node) == "err")

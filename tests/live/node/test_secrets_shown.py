@@ -1,4 +1,4 @@
-"""Secrets of the command line are not in the list of processes."""
+"""Secrets on the command line do not show in the process list."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""HELLO, CLUSTER, INFO, COMMAND and what else asks about the node, over a real socket."""
+"""HELLO, CLUSTER, INFO, COMMAND and other queries about the node, over a real socket."""
 
 import re
 import time

@@ -1,4 +1,4 @@
-"""Clients that do not read: they are dropped at their limits, and nobody else notices."""
+"""Clients that do not read are dropped at their limits, without an effect on others."""
 
 import time
 
@@ -9,7 +9,7 @@ MB = 1024 * 1024
 
 
 def ask_without_reading(node: LiveNode, count: int) -> Wire:
-    """A client that asks for ``count`` MB and reads nothing of them."""
+    """Return a client that has asked for ``count`` MB and reads none of it."""
     wire = node.wire()
     if wire("QLEN", "big") == 0:
         add_job(wire, "big", b"x" * MB)
@@ -21,9 +21,7 @@ def unsent(control: Wire) -> int:
     return max(int(line["omem"]) for line in client_lines(control))
 
 
-def test_beyond_the_hard_limit_a_slow_reader_is_dropped_at_once(
-    disque_server: NodeFactory,
-) -> None:
+def test_beyond_the_hard_limit_a_slow_reader_is_dropped_at_once(disque_server: NodeFactory) -> None:
     node = disque_server("--client-output-buffer-limit", "normal 20mb 0 0")
     control = node.wire()
     slow = ask_without_reading(node, 10)
@@ -44,15 +42,15 @@ def test_beyond_the_soft_limit_a_slow_reader_has_some_time(disque_server: NodeFa
     assert time.monotonic() - started >= 1
 
 
-def test_who_gets_below_the_soft_limit_in_time_stays(disque_server: NodeFactory) -> None:
-    node = disque_server("--client-output-buffer-limit", "normal 0 5mb 1")
+def test_a_reader_that_gets_below_the_soft_limit_in_time_stays(disque_server: NodeFactory) -> None:
+    node = disque_server("--client-output-buffer-limit", "normal 0 5mb 4")
     control = node.wire()
     slow = ask_without_reading(node, 30)
     wait_until(lambda: unsent(control) > 5 * MB)
     for _ in range(30):
         slow.read()
     assert unsent(control) == 0
-    assert control("GETJOB", "TIMEOUT", 1500, "FROM", "q") is None
+    assert control("GETJOB", "TIMEOUT", 4500, "FROM", "q") is None
     assert slow("PING") == b"PONG"
 
 
@@ -70,7 +68,7 @@ def test_one_turn_cannot_pile_up_more_than_the_limit_and_one_reply(
 
 
 def peak_memory(node: LiveNode) -> int:
-    """The most memory the process ever had, bytes."""
+    """Return the peak memory of the process in bytes."""
     with open(f"/proc/{node.process.pid}/status") as status:  # noqa: PTH123
         for line in status:
             if line.startswith("VmHWM:"):
@@ -88,9 +86,7 @@ def test_a_monitor_that_does_not_read_is_dropped(disque_server: NodeFactory) -> 
     assert watching.closed()
 
 
-def test_others_are_served_and_memory_goes_back_when_a_slow_reader_leaves(
-    node: LiveNode,
-) -> None:
+def test_others_are_served_and_memory_goes_back_when_a_slow_reader_leaves(node: LiveNode) -> None:
     wire = node.wire()
     before = info_value(node, "memory", "used_memory_rss")
     slow = ask_without_reading(node, 200)
@@ -128,13 +124,13 @@ def test_a_client_that_quits_gets_what_it_asked_for_first(node: LiveNode) -> Non
 def test_a_client_that_takes_long_to_read_a_reply_is_not_idle(
     disque_server: NodeFactory,
 ) -> None:
-    node = disque_server("--timeout", "1", "--hz", "100")
+    node = disque_server("--timeout", "3", "--hz", "100")
     slow = ask_without_reading(node, 20)
     started = time.monotonic()
     for _ in range(20):
         assert isinstance(slow.read(), list)
-        pause(0.08)
-    assert time.monotonic() - started > 1.5
+        pause(0.2)
+    assert time.monotonic() - started > 3.5
     assert slow("PING") == b"PONG"
 
 

@@ -1,4 +1,4 @@
-"""A node under a supervisor that speaks systemd's protocols: here the test is the supervisor."""
+"""A node under a supervisor that speaks systemd's protocols; the test plays the supervisor."""
 
 import os
 import signal
@@ -32,14 +32,14 @@ def listener() -> Iterator[socket.socket]:
 # ---- messages ---------------------------------------------------------------------------------
 
 
-def test_a_node_says_when_it_serves_and_what_it_holds(any_supervisor: Supervisor) -> None:
+def test_a_node_reports_when_it_serves_and_what_it_holds(any_supervisor: Supervisor) -> None:
     node = any_supervisor.start(port=free_port())
     assert any_supervisor.message() == "READY=1"
     assert any_supervisor.wait_for("STATUS=") == "STATUS=Ready: 0 jobs, 0 clients"
     assert node.wire()("PING") == b"PONG"  # at once, no retry
 
 
-def test_a_node_that_cannot_start_says_why_and_is_never_ready(
+def test_a_node_that_cannot_start_reports_why_and_is_never_ready(
     supervisor: Supervisor, listener: socket.socket
 ) -> None:
     port = listener.getsockname()[1]
@@ -51,7 +51,7 @@ def test_a_node_that_cannot_start_says_why_and_is_never_ready(
 
 
 @pytest.mark.parametrize("how", ["SIGTERM", "SHUTDOWN"])
-def test_a_node_says_that_it_stops(supervisor: Supervisor, how: str) -> None:
+def test_a_node_reports_that_it_stops(supervisor: Supervisor, how: str) -> None:
     node = supervisor.start(port=free_port())
     supervisor.wait_for("READY=1")
     if how == "SIGTERM":
@@ -85,7 +85,7 @@ def test_a_busy_node_feeds_the_watchdog(supervisor: Supervisor) -> None:
             pass
 
 
-def test_a_node_that_stands_still_starves_the_watchdog(supervisor: Supervisor) -> None:
+def test_a_stopped_node_does_not_feed_the_watchdog(supervisor: Supervisor) -> None:
     node = supervisor.start(port=free_port())
     supervisor.wait_for("WATCHDOG=1")
     node.process.send_signal(signal.SIGSTOP)
@@ -94,7 +94,7 @@ def test_a_node_that_stands_still_starves_the_watchdog(supervisor: Supervisor) -
     supervisor.wait_for("WATCHDOG=1")
 
 
-def test_a_node_that_is_stuck_in_a_command_starves_the_watchdog(supervisor: Supervisor) -> None:
+def test_a_node_stuck_in_a_command_does_not_feed_the_watchdog(supervisor: Supervisor) -> None:
     node = supervisor.start(port=free_port())
     supervisor.wait_for("WATCHDOG=1")
     wire = node.wire()
@@ -108,7 +108,7 @@ def test_a_node_that_is_stuck_in_a_command_starves_the_watchdog(supervisor: Supe
 
 
 class Reloading:
-    """A node with a file, and the way to change it."""
+    """A node with a configuration file that can be changed."""
 
     def __init__(self, supervisor: Supervisor, text: str, name: str, *arguments: str) -> None:
         self._supervisor = supervisor
@@ -156,7 +156,7 @@ def reloading(supervisor: Supervisor) -> StartReloading:
         ("disque.yaml", "hz: 20\ntimeout: 5\n", "hz: 30\nmaxmemory: 2mb\n"),
     ],
 )
-def test_a_reload_lets_the_file_hold(
+def test_a_reload_applies_the_file(
     reloading: StartReloading, name: str, before: str, after: str
 ) -> None:
     node = reloading(before, name=name)
@@ -164,8 +164,8 @@ def test_a_reload_lets_the_file_hold(
     node.reload(after)
     assert node.get("hz") == b"30"
     assert node.get("maxmemory") == b"2097152"
-    assert node.get("timeout") == b"0"  # taken out of the file: the default holds again
-    assert node.get("loglevel") == b"notice"  # was SET and not kept by CONFIG REWRITE
+    assert node.get("timeout") == b"0"  # removed from the file, so back to the default
+    assert node.get("loglevel") == b"notice"  # was set at run time, without CONFIG REWRITE
 
 
 def test_a_reload_leaves_alone_what_needs_a_restart(reloading: StartReloading) -> None:
@@ -217,7 +217,7 @@ def test_a_client_that_connects_before_the_node_runs_is_served_when_it_does(
     node = supervisor.start(sockets=(listener,))
     assert early.read() == b"PONG"
     assert node.stop() == 0
-    # The socket outlives the node, so the next one serves who comes in between.
+    # The socket outlives the node, so the next node serves clients that connect in between.
     assert early.closed()
     between = Wire(socket.create_connection(listener.getsockname(), timeout=HANG_SECONDS))
     between.send("QLEN", "q")
@@ -273,7 +273,7 @@ def test_a_node_without_tcp_may_get_its_unix_socket_passed(
         wire.close()
 
 
-def test_a_socket_that_does_not_listen_ends_the_start(supervisor: Supervisor) -> None:
+def test_a_passed_socket_that_does_not_listen_prevents_the_start(supervisor: Supervisor) -> None:
     with socket.socket() as silent:
         silent.bind(("127.0.0.1", 0))
         node = supervisor.start(sockets=(silent,))

@@ -1,4 +1,4 @@
-"""Clients that speak TLS with a node, and those that try to."""
+"""Clients that speak TLS with a node, and clients that fail to."""
 
 import os
 import signal
@@ -33,7 +33,7 @@ def certificates(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 class TlsNode:
-    """A node that listens for TLS as well, and how to connect to it."""
+    """A node that also listens for TLS, and ways to connect to it."""
 
     def __init__(self, node: LiveNode, port: int, certificates: Path) -> None:
         self.node = node
@@ -50,7 +50,7 @@ class TlsNode:
         return self._closing.enter_context(closing(sock))
 
     def refuses(self, own: str | None, context: ssl.SSLContext | None = None) -> bool:
-        """Whether a client does not get to its first reply."""
+        """Return whether a client is turned away before its first reply."""
         try:
             return self.wire(own, context)("PING") != b"PONG"
         except (OSError, EOFError):
@@ -65,7 +65,7 @@ Start = Callable[..., TlsNode]
 
 @pytest.fixture(scope="module")
 def shared(certificates: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[TlsNode]:
-    """A node that several tests use, each with the ``tls-auth-clients`` that it sets."""
+    """A node shared by several tests, each of which sets ``tls-auth-clients``."""
     port, tls_port = free_port(), free_port()
     directory = tmp_path_factory.mktemp("shared")
     options = ["--port", str(port), "--bind", HOST, *tls_options(certificates, tls_port)]
@@ -81,8 +81,8 @@ def shared(certificates: Path, tmp_path_factory: pytest.TempPathFactory) -> Iter
 
 @pytest.fixture
 def start(disque_server: NodeFactory, certificates: Path) -> Iterator[Start]:
-    """Starts a node with TLS: ``start("--hz", "100", auth="no")``, or with a file that has its
-    certificates: ``start(conf=file)``."""
+    """Start a node with TLS: ``start("--hz", "100", auth="no")``, or with a configuration file
+    that names its certificates: ``start(conf=file)``."""
     started: list[TlsNode] = []
 
     def launch(*options: str, auth: str = "yes", conf: Path | None = None) -> TlsNode:
@@ -113,7 +113,7 @@ def test_commands_are_served_and_the_client_is_one_like_any_other(start: Start) 
     assert wire.closed()
 
 
-def test_who_waits_for_a_job_gets_it(start: Start) -> None:
+def test_a_waiting_client_gets_its_job(start: Start) -> None:
     node = start()
     wire = node.wire()
     wire.send("GETJOB", "FROM", "q")
@@ -146,7 +146,7 @@ def test_many_requests_at_once_are_all_answered(start: Start) -> None:
     sender.join()
 
 
-def test_who_does_not_read_its_replies_is_dropped(start: Start) -> None:
+def test_a_client_that_does_not_read_its_replies_is_dropped(start: Start) -> None:
     node = start("--client-output-buffer-limit", "normal 1mb 0 0")
     wire = node.wire()
     id = wire("ADDJOB", "q", "x" * MB, 0)
@@ -179,7 +179,7 @@ def test_unfinished_requests_count_for_the_memory_of_clients(start: Start) -> No
     ],
 )
 @pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
-def test_certificates_of_clients_are_asked_for_as_said(
+def test_client_certificates_are_required_as_configured(
     shared: TlsNode, auth: str, own: str | None, let_in: bool, version: ssl.TLSVersion
 ) -> None:
     assert shared.node.ask("CONFIG", "SET", "tls-auth-clients", auth) == b"OK"
@@ -205,7 +205,7 @@ def test_old_versions_are_refused(start: Start) -> None:
     assert not node.refuses(None)
 
 
-def test_half_handshakes_keep_nobody_out(start: Start) -> None:
+def test_unfinished_handshakes_keep_nobody_out(start: Start) -> None:
     node = start("--maxclients", "3")
     silent = [node.raw() for _ in range(MOST + 50)]
     for sock in silent[::2]:
@@ -218,13 +218,13 @@ def test_half_handshakes_keep_nobody_out(start: Start) -> None:
     assert int(node.node.info("clients")["tls_handshakes"]) <= MOST
 
 
-def test_a_client_too_many_is_told_so(start: Start) -> None:
+def test_a_client_too_many_gets_an_error(start: Start) -> None:
     node = start("--maxclients", "2")
     assert [node.wire()("PING"), node.wire()("PING")] == [b"PONG", b"PONG"]
     assert "max number of clients" in str(node.wire().read())
 
 
-def test_without_tls_the_port_says_so_and_goes_on(start: Start) -> None:
+def test_a_client_without_tls_gets_an_error_on_the_tls_port(start: Start) -> None:
     node = start()
     for request in (b"PING\r\n", b"*1\r\n$4\r\nPING\r\n", b"GET / HTTP/1.1\r\n\r\n"):
         sock = node.raw()
@@ -239,14 +239,14 @@ def test_without_tls_the_port_says_so_and_goes_on(start: Start) -> None:
     assert node.node.info("stats")["tls_handshakes_failed"] == "4"
 
 
-def test_with_tls_the_port_without_ends_it_at_once(start: Start) -> None:
+def test_a_tls_client_is_disconnected_from_the_plain_port(start: Start) -> None:
     node = start()
     with pytest.raises(ssl.SSLError):
         TlsWire(node.node.port, client_context(node.certificates))
     assert node.node.ask("PING") == b"PONG"
 
 
-def test_who_ends_its_half_gets_its_replies_and_the_end(start: Start) -> None:
+def test_a_half_closed_client_gets_its_replies_and_the_end(start: Start) -> None:
     node = start()
     incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
     context = client_context(node.certificates)
@@ -259,7 +259,7 @@ def test_who_ends_its_half_gets_its_replies_and_the_end(start: Start) -> None:
         except ssl.SSLWantReadError:
             sock.sendall(outgoing.read())
             incoming.write(sock.recv(65536))
-    # A request in the same segment as the end of the handshake, and the end of the client.
+    # Requests and the client's close_notify in the same segment as the end of the handshake.
     tls.write(b"PING\r\nECHO last\r\n")
     with pytest.raises(ssl.SSLWantReadError):
         tls.unwrap()
@@ -267,10 +267,10 @@ def test_who_ends_its_half_gets_its_replies_and_the_end(start: Start) -> None:
     while data := sock.recv(65536):
         incoming.write(data)
     assert tls.read() == b"+PONG\r\n$4\r\nlast\r\n"
-    tls.unwrap()  # there is the end of the server: it was not cut off
+    tls.unwrap()  # the server's close_notify arrives: nothing was cut off
 
 
-def test_who_breaks_the_protocol_can_read_why(start: Start) -> None:
+def test_a_client_that_breaks_the_protocol_can_read_why(start: Start) -> None:
     wire = start("--proto-max-bulk-len", "100kb").wire()
     wire.raw(b"*2\r\n$4\r\nECHO\r\n$20000000\r\n" + bytes(20 * MB))
     assert "invalid bulk length" in str(wire.read())
@@ -305,7 +305,7 @@ def test_certificates_are_changed_while_clients_work(
     thread = threading.Thread(target=work)
     thread.start()
     try:
-        # A key that does not fit changes nothing.
+        # A key that does not match changes nothing.
         (own / "server.pem").write_bytes((certificates / "next.pem").read_bytes())
         if how == "SET":
             refused = node.node.wire().error("CONFIG", "SET", "tls-cert-file", files[0])

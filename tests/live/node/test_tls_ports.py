@@ -1,4 +1,4 @@
-"""Where a node listens for TLS, and what others are told of it."""
+"""Where a node listens for TLS, and which ports it announces."""
 
 import shutil
 import subprocess
@@ -27,7 +27,7 @@ def certificates(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 class OnlyTls(LiveNode):
-    """A node with ``port 0``; its ``port`` is that for TLS."""
+    """A node with ``port 0``; its ``port`` is the TLS port."""
 
     def __init__(self, directory: Path, certificates: Path, *options: str) -> None:
         port = free_port()
@@ -54,7 +54,7 @@ class OnlyTls(LiveNode):
 
 @pytest.fixture
 def only_tls(tmp_path: Path, certificates: Path) -> Iterator[list[OnlyTls]]:
-    """Two nodes that know TLS only, for clients as well as for each other."""
+    """Two nodes that only speak TLS, with clients and with each other."""
     nodes: list[OnlyTls] = []
     try:
         for n in range(2):
@@ -67,7 +67,7 @@ def only_tls(tmp_path: Path, certificates: Path) -> Iterator[list[OnlyTls]]:
 
 
 def ports_of(reply: object) -> list[int]:
-    """The ports that HELLO lists, sorted."""
+    """Return the ports listed by HELLO, sorted."""
     assert isinstance(reply, list)
     return sorted(int(node[2]) for node in reply[2:])
 

@@ -1,4 +1,4 @@
-"""Users: who may do what, from the rules to the wire."""
+"""Users: what each may do, from the rules to the wire."""
 
 import signal
 from collections.abc import Iterator
@@ -22,7 +22,7 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveNode]:
 
 @pytest.fixture
 def admin(shared: LiveNode) -> Iterator[Wire]:
-    """An operator on a node that has no users but the default one."""
+    """An operator on a node with only the default user."""
     wire = shared.wire()
     yield wire
     names = wire("ACL", "USERS")
@@ -91,7 +91,7 @@ def test_a_group_is_looked_at_when_it_comes_and_when_it_is_run(
     assert found == {(b"qlen", b"multi"), (b"addjob", b"multi")}
 
 
-def test_those_who_wait_or_get_jobs_pushed_lose_what_their_user_loses(
+def test_waiting_and_consuming_clients_lose_rights_with_their_user(
     shared: LiveNode, admin: Wire
 ) -> None:
     rights(admin, "w", "+@all", "%R~a", "%R~b")
@@ -136,7 +136,7 @@ def test_clients_of_a_user_that_is_removed_are_disconnected(shared: LiveNode, ad
             gone("PING")
     assert admin.error("ACL", "DELUSER", "default") == "ERR The 'default' user cannot be removed"
     assert admin.error("AUTH", "a", "p").startswith("WRONGPASS")
-    assert admin("PING") == b"PONG"  # it stays who it was
+    assert admin("PING") == b"PONG"  # still logged in as before
 
 
 def test_a_user_that_is_off_cannot_log_in_and_stays_logged_in(
@@ -149,7 +149,7 @@ def test_a_user_that_is_off_cannot_log_in_and_stays_logged_in(
     assert wire.error("AUTH", "a", "p").startswith("WRONGPASS")
 
 
-def test_who_has_not_logged_in_is_the_default_user(shared: LiveNode, admin: Wire) -> None:
+def test_a_client_that_has_not_logged_in_is_the_default_user(shared: LiveNode, admin: Wire) -> None:
     rights(admin, "boss", "+@all", "~*")
     boss = login(shared, "boss")
     boss("ACL", "SETUSER", "default", "-@all", "+ping")
@@ -197,12 +197,12 @@ def test_passwords_are_not_in_monitor_and_slowlog(shared: LiveNode, admin: Wire)
 # ---- wrong passwords ----------------------------------------------------------------------------
 
 
-def test_too_many_wrong_passwords_have_to_wait(disque_server: NodeFactory) -> None:
+def test_after_too_many_wrong_passwords_logins_are_refused(disque_server: NodeFactory) -> None:
     node = disque_server("--requirepass", "right", "--auth-failures-per-minute", "3")
     wire = node.wire()
     for i in range(3):
         assert wire.error("AUTH", f"wrong {i}") == "ERR invalid password"
-    assert wire.error("AUTH", "wrong 0") == "ERR invalid password"  # known to be wrong
+    assert wire.error("AUTH", "wrong 0") == "ERR invalid password"  # already known to be wrong
     assert wire.error("AUTH", "right").startswith("TRYAGAIN too many wrong passwords")
     assert node.wire().error("HELLO", 3, "AUTH", "default", "right").startswith("TRYAGAIN")
     assert wire.error("PING").startswith("NOAUTH")
@@ -233,7 +233,7 @@ def test_users_are_in_a_file(disque_server: NodeFactory, tmp_path: Path) -> None
     file.write_text(LINES)
     node = disque_server("--aclfile", str(file), "--requirepass", "boss")
     wire = node.wire()
-    assert wire.error("PING").startswith("NOAUTH")  # it does not speak of the default user
+    assert wire.error("PING").startswith("NOAUTH")  # the file says nothing about the default user
     wire("AUTH", "boss")
     assert wire("ACL", "USERS") == [b"a", b"b", b"default"]
     wire("ACL", "SETUSER", "c", "on", ">x", "(+addjob %W~c)")
@@ -275,7 +275,7 @@ def test_users_are_in_a_file(disque_server: NodeFactory, tmp_path: Path) -> None
         (None, "No such file or directory"),
     ],
 )
-def test_a_node_does_not_start_with_an_error_in_the_file(
+def test_an_error_in_the_file_prevents_the_start(
     tmp_path: Path, text: str | None, problem: str
 ) -> None:
     file = tmp_path / "users.acl"
@@ -287,7 +287,7 @@ def test_a_node_does_not_start_with_an_error_in_the_file(
     assert problem in done.stderr
 
 
-def test_users_in_a_file_and_in_the_settings_are_too_many(tmp_path: Path) -> None:
+def test_users_in_both_a_file_and_the_settings_are_refused(tmp_path: Path) -> None:
     (tmp_path / "users.acl").write_text("")
     config = tmp_path / "node.conf"
     config.write_text(f"port 1\naclfile users.acl\nuser a on\ndir {tmp_path}\n")
@@ -330,7 +330,7 @@ def test_users_are_in_the_settings(tmp_path: Path, name: str, text: str) -> None
         wire = node.wire()
         before = file.read_text()
         assert wire("CONFIG", "REWRITE") == b"OK"
-        assert "p w" in file.read_text()  # nothing has changed
+        assert "p w" in file.read_text()  # no user has changed
         login(node, "a", "p w")
         wire("ACL", "SETUSER", "c", "on", ">secret", "~c")
         listed = wire("ACL", "LIST")
@@ -358,7 +358,7 @@ def test_sighup_reads_the_users_again(disque_server: NodeFactory, tmp_path: Path
     config.write_text(f"aclfile {file}\nhz 50\n")
     node.process.send_signal(signal.SIGHUP)
     wait_until(lambda: wire("CONFIG", "GET", "hz") == [b"hz", b"50"])
-    assert b"unsaved" in wire("ACL", "USERS")  # the file has not changed
+    assert b"unsaved" in wire("ACL", "USERS")  # the unchanged file was not loaded again
     file.write_text("user b on >p +@all ~*\n")
     node.process.send_signal(signal.SIGHUP)
     wait_until(lambda: wire("ACL", "USERS") == [b"b", b"default"])
@@ -385,10 +385,10 @@ def test_sighup_leaves_a_declared_default_user_its_password(
     assert node.wire().error("PING").startswith("NOAUTH")
 
 
-# ---- roles, as docs/users.md has them -----------------------------------------------------------
+# ---- the roles of docs/users.md -----------------------------------------------------------------
 
 
-def test_the_roles_of_the_documentation_do_their_work(shared: LiveNode, admin: Wire) -> None:
+def test_the_documented_roles_work(shared: LiveNode, admin: Wire) -> None:
     lines = [
         line.split()
         for line in (ROOT / "docs" / "users.md").read_text().splitlines()

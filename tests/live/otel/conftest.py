@@ -9,6 +9,6 @@ from tests.support.spans import Traces, traced
 
 @pytest.fixture
 def traces() -> Iterator[Traces]:
-    """What is traced in the test."""
+    """The traces of the test."""
     with traced() as traces:
         yield traces

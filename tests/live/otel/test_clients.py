@@ -1,4 +1,4 @@
-"""Traces of the clients over a real node: of Trio, asyncio and threads."""
+"""Traces of the clients on a real node: Trio, asyncio and threads."""
 
 import asyncio
 import threading
@@ -15,8 +15,6 @@ from disque_trio.client import AddManyError, CallError, Client, HeldJob, MaxLenE
 from tests.support.harness import HANG_SECONDS, LiveNode
 from tests.support.spans import Traces, attributes_of, id_of, links_of, parent_of, traced
 
-pytestmark = pytest.mark.timeout(HANG_SECONDS)
-
 
 @pytest.fixture
 async def client(node: LiveNode) -> AsyncIterator[Client]:
@@ -29,7 +27,7 @@ def is_sampled(traceparent: str) -> bool:
 
 
 async def process_one(client: Client, queue: str) -> str | None:
-    """Take one job in a loop and acknowledge it; returns the traceparent that the node gave."""
+    """Take one job in a loop and acknowledge it; return its traceparent."""
     async with client.jobs(queue) as jobs:
         async for job in jobs:
             await job.ack()
@@ -69,7 +67,7 @@ async def test_a_trace_goes_through_the_queue(
     assert request.get_span_context().trace_id == process.context.trace_id
 
 
-async def test_what_a_loop_does_belongs_to_its_job_until_that_is_settled(
+async def test_the_body_of_a_loop_belongs_to_its_job_until_that_is_settled(
     client: Client, traces: Traces
 ) -> None:
     await client.add_many("mail", ["a", "b"])
@@ -92,10 +90,10 @@ async def test_what_a_loop_does_belongs_to_its_job_until_that_is_settled(
         id_of(first),
         id_of(second),
     ]
-    assert attributes_of(second)["messaging.disque.outcome"] == "nack"  # it was left
+    assert attributes_of(second)["messaging.disque.outcome"] == "nack"  # the loop was left
 
 
-async def test_a_loop_that_is_just_left_leaves_the_context(client: Client, traces: Traces) -> None:
+async def test_a_loop_that_is_left_early_leaves_the_context(client: Client, traces: Traces) -> None:
     await client.add("mail", "a")
     before = contexts.get_current()
     async for _job in client.jobs("mail"):
@@ -124,7 +122,7 @@ async def test_a_job_that_another_task_has_settled_is_no_parent(
     assert {parent_of(span) for span in traces.named("send audit", 2)} == {None}
 
 
-async def test_many_are_sent_by_one_span(client: Client, traces: Traces) -> None:
+async def test_many_jobs_are_sent_in_one_span(client: Client, traces: Traces) -> None:
     await client.add_many("mail", ["a", "b", "c"])
     [job, *others] = await client.get("mail", count=10, withheaders=True)
     send, receive = traces.one("send mail"), traces.one("receive mail")
@@ -137,17 +135,17 @@ async def test_many_are_sent_by_one_span(client: Client, traces: Traces) -> None
     assert parent_of(receive) is None
 
 
-async def test_one_that_is_fetched_goes_on_with_the_trace(client: Client, traces: Traces) -> None:
+async def test_a_fetched_job_continues_the_trace(client: Client, traces: Traces) -> None:
     await client.add("mail", "a")
     [job] = await client.get("mail")
     receive = traces.one("receive mail")
     assert parent_of(receive) == id_of(traces.one("send mail"))
     assert attributes_of(receive)["messaging.message.id"] == job.id
     assert await client.get("mail", nohang=True) == []
-    assert len(traces.named("receive mail")) == 1  # nothing came, and nobody else's span is there
+    assert len(traces.named("receive mail")) == 1  # no job, no other span
 
 
-async def test_errors_are_said(client: Client, traces: Traces) -> None:
+async def test_errors_are_recorded(client: Client, traces: Traces) -> None:
     await client.add("mail", "a")
     with pytest.raises(MaxLenError):
         await client.add("mail", "b", maxlen=1)
@@ -185,7 +183,7 @@ async def test_a_handler_that_fails_is_an_error(client: Client, traces: Traces) 
 
 
 @pytest.mark.parametrize("how", ["nack", "dead", "requeue", "release", "fastack"])
-async def test_what_became_of_a_job_is_said(client: Client, traces: Traces, how: str) -> None:
+async def test_the_outcome_of_a_job_is_recorded(client: Client, traces: Traces, how: str) -> None:
     await client.set_policy("mail", dead="mail.dead")
     await client.add("mail", "a")
     async with client.jobs("mail") as jobs:
@@ -239,7 +237,7 @@ async def test_headers_of_the_program_stay(client: Client, traces: Traces) -> No
     assert job.headers.keys() == {"tenant", "traceparent"}
 
 
-async def test_tracestate_and_baggage_come_along(client: Client, traces: Traces) -> None:
+async def test_tracestate_and_baggage_are_passed_on(client: Client, traces: Traces) -> None:
     with trace.use_span(traces.tracer.start_span("request")):
         token = contexts.attach(baggage.set_baggage("tenant", "acme"))
         await client.add("mail", "a")
@@ -251,7 +249,7 @@ async def test_tracestate_and_baggage_come_along(client: Client, traces: Traces)
     assert baggage.get_baggage("tenant") is None
 
 
-async def test_a_trace_that_is_not_sampled_is_carried_on(client: Client) -> None:
+async def test_an_unsampled_trace_is_continued(client: Client) -> None:
     with traced(sampler=ParentBased(ALWAYS_OFF)) as traces:
         await client.add("mail", "a")
         async with client.jobs("mail", withheaders=True) as jobs:
@@ -266,7 +264,7 @@ async def test_a_trace_that_is_not_sampled_is_carried_on(client: Client) -> None
         assert traces.all() == []
 
 
-async def test_where_another_span_is_current_it_is_the_parent(client: Client) -> None:
+async def test_the_current_span_of_the_program_is_the_parent(client: Client) -> None:
     for parents, is_parent in (("alone", "poll"), ("always", "send mail"), ("never", "poll")):
         with traced(parents) as traces:  # type: ignore[arg-type]
             await client.add("mail", "a")
@@ -362,7 +360,7 @@ def test_threads_each_have_their_trace(node: LiveNode, traces: Traces) -> None:
 
 
 def assert_traces(traces: Traces) -> None:
-    """Three requests, each with a trace of its own through a queue and its handler to another."""
+    """Check for three requests, each with its own trace through a queue and its handler."""
     requests = [traces.one(f"request {n}") for n in range(3)]
     done = traces.named("send done", 3)
     assert {span.context.trace_id for span in requests} == {span.context.trace_id for span in done}
@@ -370,7 +368,7 @@ def assert_traces(traces: Traces) -> None:
     assert {parent_of(span) for span in done} <= processes
 
 
-async def test_nobody_traces_any_more(client: Client) -> None:
+async def test_nothing_is_traced_any_more(client: Client) -> None:
     with traced() as traces:
         pass
     await client.add("mail", "a")

@@ -1,4 +1,4 @@
-"""Traces through other people's frameworks."""
+"""Traces through other frameworks."""
 
 import threading
 from collections.abc import Iterator
@@ -24,8 +24,6 @@ from tests.support.django_world import disconnect, tasks, tasks_on
 from tests.support.harness import HANG_SECONDS, LiveNode, wait_until
 from tests.support.spans import Traces, attributes_of, id_of, parent_of
 
-pytestmark = pytest.mark.timeout(2 * HANG_SECONDS)
-
 
 @pytest.fixture
 def broker(shared_node: LiveNode) -> Iterator[DisqueBroker]:
@@ -34,7 +32,7 @@ def broker(shared_node: LiveNode) -> Iterator[DisqueBroker]:
     broker.close()
 
 
-def test_an_actor_of_dramatiq_runs_in_the_trace_of_its_message(
+def test_a_dramatiq_actor_runs_in_the_trace_of_its_message(
     broker: DisqueBroker, traces: Traces
 ) -> None:
     ran: list[int] = []
@@ -65,7 +63,7 @@ def test_an_actor_of_dramatiq_runs_in_the_trace_of_its_message(
     ]
 
 
-def test_a_task_of_django_runs_in_the_trace_of_who_has_enqueued_it(
+def test_a_django_task_runs_in_the_trace_of_its_sender(
     shared_node: LiveNode, traces: Traces
 ) -> None:
     url = f"disque://127.0.0.1:{shared_node.port}"
@@ -90,7 +88,7 @@ def test_a_task_of_django_runs_in_the_trace_of_who_has_enqueued_it(
     assert str(attributes_of(process)["messaging.disque.task"]).endswith("add")
     names = {span.name.split()[0] for span in traces.all()}
     assert names == {"request", "send", "receive", "process"}
-    assert len(traces.named(f"send {queue}")) == 1  # and none of its result
+    assert len(traces.named(f"send {queue}")) == 1  # and none for its result
 
 
 def test_headers_of_celery_travel(shared_node: LiveNode) -> None:
@@ -101,7 +99,7 @@ def test_headers_of_celery_travel(shared_node: LiveNode) -> None:
 
     task = app.task(parent, name="parent", bind=True)
 
-    # As opentelemetry-instrumentation-celery does.
+    # Like opentelemetry-instrumentation-celery.
     def publish(headers: dict[str, Any], **_: Any) -> None:
         headers["traceparent"] = "00-aa-bb-01"
 

@@ -16,7 +16,7 @@ from tests.support.harness import HANG_SECONDS, LiveNode, free_port, wait_until
 
 @pytest.fixture
 def output(shared_node: LiveNode, tmp_path: Path) -> Iterator[tuple[int, Path]]:
-    """The port of the web server, and where it and the worker print."""
+    """Return the port of the web server, and the file that it and the worker print to."""
     environment = {
         **os.environ,
         "DISQUE_URL": f"disque://127.0.0.1:{shared_node.port}",
@@ -55,7 +55,7 @@ def test_a_trace_goes_from_the_request_through_the_queue_to_the_worker(
             return False
 
     def lines() -> dict[str, list[str]]:
-        """The spans by name: process, trace, span, parent."""
+        """Return the spans by name: process, trace, span, parent."""
         found = {}
         for line in path.read_text().splitlines():
             if line.startswith("process "):

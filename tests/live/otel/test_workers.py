@@ -1,4 +1,4 @@
-"""What workers trace: those of ``disque-worker``, of the outbox, and of tasks in the test's own
+"""Traces of workers: of ``disque-worker``, of the outbox, and of tasks in the test's own
 process."""
 
 import json
@@ -26,8 +26,6 @@ from tests.support.spans import Traces, attributes_of, id_of, links_of, parent_o
 from tests.support.task_worker import working_thread
 from tests.support.worker_rig import Rig, worker_rig
 
-pytestmark = pytest.mark.timeout(HANG_SECONDS)
-
 
 @pytest.fixture
 def app(node: LiveNode) -> Iterator[Disque]:
@@ -35,7 +33,7 @@ def app(node: LiveNode) -> Iterator[Disque]:
         yield app
 
 
-def test_a_task_runs_in_the_trace_of_who_has_added_it(app: Disque, traces: Traces) -> None:
+def test_a_task_runs_in_the_trace_of_its_sender(app: Disque, traces: Traces) -> None:
     @app.task(name="second", queue="second")
     async def second(of: int) -> int:
         return trace.get_current_span().get_span_context().trace_id
@@ -77,12 +75,12 @@ def test_a_chain_and_a_group_are_one_trace(app: Disque, traces: Traces) -> None:
     for span in traces.all():
         assert span.context is not None
         assert span.context.trace_id == request.get_span_context().trace_id
-        assert "group." not in span.name  # the queue of its parts, which nobody else knows
+        assert "group." not in span.name  # the internal queue of its parts
         assert span.status.status_code is StatusCode.UNSET
     assert len(traces.named("process one", 3)) == 3
 
 
-def test_each_try_has_a_span_that_links_to_who_has_added_it(app: Disque, traces: Traces) -> None:
+def test_each_attempt_has_a_span_that_links_to_the_sender(app: Disque, traces: Traces) -> None:
     runs: list[int] = []
 
     @app.task(name="fails", queue="fails", retries=1, backoff=(0.01, 0.01))
@@ -163,7 +161,7 @@ def rig(shared_node: LiveNode, tmp_path: Path) -> Iterator[Rig]:
 
 
 def printed(path: Path) -> list[dict[str, Any]]:
-    """The spans in the output of a worker."""
+    """Return the spans in the output of a worker."""
     text, decoder, found = path.read_text(), json.JSONDecoder(), []
     at = 0
     while (at := text.find("{", at)) >= 0:
@@ -173,14 +171,16 @@ def printed(path: Path) -> list[dict[str, Any]]:
     return found
 
 
-def test_a_worker_traces_as_the_environment_says(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_environment_configures_the_traces_of_a_worker(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("OTEL_TRACES_EXPORTER", "console")
     monkeypatch.setenv("OTEL_SERVICE_NAME", "mailer")
     worker = rig.start("--otel", "--log-format", "json")
     worker.serves()
     rig.add("quick", 1)
     rig.noted("quick")
-    rig.add("spin")  # ends its process, at once
+    rig.add("spin")  # ends its process at once
     rig.noted("spin")
     wait_until(lambda: "process mail" in str(printed(worker.output)))
     assert worker.stop() == 0
@@ -197,7 +197,7 @@ def test_a_worker_that_cannot_trace_says_so(rig: Rig, monkeypatch: pytest.Monkey
     assert "nonsense" in worker.last_line()
 
 
-def test_a_worker_does_at_its_start_what_the_app_says(rig: Rig) -> None:
+def test_a_worker_runs_the_app_code_at_its_start(rig: Rig) -> None:
     rig.change(
         "def note(*words):",
         "@app.worker_start\ndef begin():\n    note('start')\n\ndef note(*words):",

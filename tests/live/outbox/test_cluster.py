@@ -1,4 +1,4 @@
-"""Rows go through while nodes of a cluster and the forwarder are killed."""
+"""Forwarding rows while nodes of a cluster and the forwarder are killed."""
 
 import os
 import subprocess
@@ -19,14 +19,14 @@ from tests.support import ROOT
 from tests.support.harness import ClusterFactory, LiveNode, start_process, wait_until
 from tests.support.outbox import Database, sqlite
 
-# A soak of it: OUTBOX_ROUNDS=50.
+# As a soak test: OUTBOX_ROUNDS=50.
 ROUNDS = int(os.environ.get("OUTBOX_ROUNDS", "2"))
-ROWS = 100  # a round
+ROWS = 100  # per round
 
 
 @contextmanager
 def running(command: list[str]) -> Iterator[None]:
-    """A process that is killed at the end."""
+    """Return a process that is killed at the end."""
     with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.DEVNULL) as process:
         try:
             yield
@@ -35,13 +35,13 @@ def running(command: list[str]) -> Iterator[None]:
 
 
 def again(node: LiveNode) -> LiveNode:
-    """A node that was killed, with the same port, file and directory."""
+    """Restart a node that was killed, with the same port, file and directory."""
     options = ["--port", str(node.port), "--bind", node.host, "--appendonly", "yes"]
     return start_process(node.directory, node.port, *options, "--cluster-node-timeout", "3000")
 
 
 def ids_of(nodes: list[LiveNode]) -> dict[str, set[str]]:
-    """The ids of the jobs with each body, on all nodes."""
+    """Return the ids of the jobs with each body, on all nodes."""
     found: dict[str, set[str]] = defaultdict(set)
     for node in nodes:
         with connect(f"{node.host}:{node.port}") as client:
@@ -79,7 +79,7 @@ def test_each_row_becomes_one_job_while_nodes_and_the_forwarder_are_killed(
             with running(command):
                 wait_until(lambda: all(record.attempts for record in database.records()))
         found = ids_of(nodes)
-        # A row whose node was killed while it added the job may have to wait until that is done.
+        # A row whose node was killed while it added the job may have to wait until that has ended.
         end_all(nodes)
         wait_until(partial(forwards_all, database, nodes))
         for body, ids in ids_of(nodes).items():
@@ -93,7 +93,7 @@ def test_each_row_becomes_one_job_while_nodes_and_the_forwarder_are_killed(
 
 
 def write(database: Database, number: int) -> None:
-    """Commit the rows of a round, each in a transaction of its own."""
+    """Commit the rows of a round, each in its own transaction."""
     for row in range(ROWS):
         with database.engine.begin() as connection:
             body = f"{number}-{row}"
@@ -110,8 +110,8 @@ def end_all(nodes: list[LiveNode]) -> None:
 
 
 def forwards_all(database: Database, nodes: list[LiveNode]) -> bool:
-    """Whether what is left can be forwarded now; tries all rows at once, and acknowledges what
-    came of them."""
+    """Return whether the remaining rows can be forwarded now. Tries all rows at once, and
+    acknowledges the resulting jobs."""
     table = database.outbox.table
     with database.engine.begin() as connection:
         connection.execute(update(table).values(again=0))
@@ -124,7 +124,7 @@ def forwards_all(database: Database, nodes: list[LiveNode]) -> bool:
 def goes_on(
     nodes: list[LiveNode], before: int, database: Database, writer: threading.Thread
 ) -> bool:
-    """Whether there are more jobs than before, or nothing is left to become one."""
+    """Return whether there are more jobs than before, or no rows are left."""
     return len(ids_of(nodes)) > before or not (writer.is_alive() or database.records())
 
 

@@ -1,4 +1,4 @@
-"""The outbox of a Django project, in a database file and in a PostgreSQL."""
+"""The outbox of a Django project, in a database file and in PostgreSQL."""
 
 import json
 import os
@@ -21,7 +21,7 @@ COMMITTED = ["1", "2", "4", "5"]
 
 
 class Project:
-    """A project whose database is made by its migrations."""
+    """A project whose database is created by its migrations."""
 
     def __init__(self, url: str) -> None:
         parsed = make_url(url)
@@ -34,11 +34,11 @@ class Project:
         }
         self._environment = {**os.environ, "PROJECT_DATABASE": json.dumps(settings)}
         self.manage("migrate", "-v", "0")
-        # The table is there, so nothing is created.
+        # The table exists, so nothing is created.
         self.database = Database(url)
 
     def manage(self, *arguments: str, check: bool = True) -> int:
-        """Run ``manage.py`` with ``arguments``; returns its exit status."""
+        """Run ``manage.py`` with ``arguments``; return its exit status."""
         done = subprocess.run(
             self._command(arguments), cwd=ROOT, env=self._environment, check=check
         )
@@ -46,7 +46,7 @@ class Project:
 
     @contextmanager
     def managing(self, *arguments: str) -> Iterator[None]:
-        """``manage.py`` runs with ``arguments``, and is killed at the end."""
+        """Run ``manage.py`` with ``arguments``; it is killed at the end."""
         with subprocess.Popen(
             self._command(arguments), cwd=ROOT, env=self._environment, stdout=subprocess.DEVNULL
         ) as process:
@@ -76,7 +76,7 @@ def client(shared_node: LiveNode) -> Iterator[Client]:
         yield it
 
 
-def test_what_is_committed_becomes_jobs(
+def test_committed_rows_become_jobs(
     project: Project, shared_node: LiveNode, client: Client
 ) -> None:
     node = f"127.0.0.1:{shared_node.port}"
@@ -87,7 +87,7 @@ def test_what_is_committed_becomes_jobs(
     assert sorted(job.body.decode() for job in client.get("q", nohang=True, count=9)) == COMMITTED
     assert client.qlen("q") == 0
 
-    # What is refused stays; the command for all databases reads the table as well.
+    # Refused rows stay; the command for all databases reads the table, too.
     client.pause("paused", "in")
     project.database.add("later", queue="paused")
     assert project.manage("disque_outbox", "--once", "--nodes", node, check=False) == 1
@@ -100,7 +100,7 @@ def test_what_is_committed_becomes_jobs(
     client.pause("paused", "none")
 
 
-def test_it_forwards_until_it_is_ended(
+def test_it_forwards_until_it_is_stopped(
     project: Project, shared_node: LiveNode, client: Client
 ) -> None:
     postgres = project.database.url.startswith("postgres")

@@ -29,7 +29,7 @@ from tests.support.outbox import Database, sqlite
 from tests.support.outbox_killed import STEPS
 from tests.support.task_worker import working_thread
 
-# A soak of it: OUTBOX_ROWS=20000.
+# As a soak test: OUTBOX_ROWS=20000.
 ROWS = int(os.environ.get("OUTBOX_ROWS", "400"))
 
 
@@ -51,13 +51,13 @@ def at(node: LiveNode) -> str:
 
 
 def outbox(database: Database, node: str, *options: str) -> int:
-    """Run ``disque-outbox`` in this process; returns its exit status."""
+    """Run ``disque-outbox`` in this process; return its exit status."""
     return main(["--database", database.url, "--nodes", node, *options])
 
 
 @contextmanager
 def running(database: Database, node: str, *options: str) -> "Iterator[subprocess.Popen[bytes]]":
-    """``disque-outbox`` as a process of its own, which is killed at the end."""
+    """Run ``disque-outbox`` in its own process, which is killed at the end."""
     command = [sys.executable, "-m", "disque_trio.outbox.command", "--poll", "0.02"]
     command += ["--database", database.url, "--nodes", node, *options]
     with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.DEVNULL) as process:
@@ -68,7 +68,7 @@ def running(database: Database, node: str, *options: str) -> "Iterator[subproces
 
 
 def bodies(client: Client, queue: str = "q") -> list[str]:
-    """The bodies of all jobs of a queue, which are acknowledged."""
+    """Acknowledge all jobs of a queue, and return their bodies."""
     found = []
     while jobs := client.get(queue, nohang=True, count=1000):
         found += [job.body.decode() for job in jobs]
@@ -76,7 +76,7 @@ def bodies(client: Client, queue: str = "q") -> list[str]:
     return found
 
 
-def test_rows_become_jobs_with_all_that_was_said(
+def test_rows_become_jobs_with_all_their_options(
     database: Database, shared_node: LiveNode, client: Client
 ) -> None:
     with database.engine.begin() as connection:
@@ -101,7 +101,7 @@ def test_rows_become_jobs_with_all_that_was_said(
     assert shown is not None
     assert (shown["retry"], shown["group"], shown["unique-key"]) == (17, "g", str(key))
     assert isinstance(shown["ttl"], int)
-    assert 500 < shown["ttl"] <= 600  # what is left
+    assert 500 < shown["ttl"] <= 600  # the remaining time
     first, second = database.records()
     assert first.job == job.id
     later = client.show(second.job)
@@ -110,7 +110,7 @@ def test_rows_become_jobs_with_all_that_was_said(
     assert 3500 < later["delay"] <= 3601
 
 
-def test_a_task_is_run_when_its_transaction_was_committed(
+def test_a_task_runs_when_its_transaction_was_committed(
     database: Database, shared_node: LiveNode
 ) -> None:
     app = Disque(f"disque://{at(shared_node)}")
@@ -155,7 +155,7 @@ def test_a_row_for_a_topic_becomes_a_job_in_each_queue(
 
 
 @pytest.mark.parametrize("step", STEPS)
-def test_kill_at_any_step_loses_and_doubles_nothing(
+def test_a_kill_at_any_step_neither_loses_nor_repeats_anything(
     database: Database, shared_node: LiveNode, client: Client, step: str
 ) -> None:
     expected = [str(number) for number in range(6)]
@@ -171,7 +171,7 @@ def test_kill_at_any_step_loses_and_doubles_nothing(
     assert database.records() == []
 
 
-def test_kills_while_rows_go_through_lose_and_double_nothing(
+def test_kills_while_rows_are_forwarded_neither_lose_nor_repeat_anything(
     database: Database, shared_node: LiveNode, client: Client
 ) -> None:
     def program() -> None:
@@ -192,14 +192,14 @@ def test_kills_while_rows_go_through_lose_and_double_nothing(
             wait_until(lambda: client.qlen("q") or not (writer.is_alive() or database.records()))
             done += bodies(client)
     writer.join()
-    # What was sent lately, and stands in the table still, is added once all the same.
+    # A row that was sent recently and is still in the table is nevertheless added only once.
     assert outbox(database, at(shared_node), "--once") == 0
     done += bodies(client)
     assert len(done) == len(expected)
     assert {*done} == expected
 
 
-def test_a_job_that_is_refused_holds_up_no_other(
+def test_a_refused_job_does_not_block_others(
     database: Database, shared_node: LiveNode, client: Client
 ) -> None:
     client.pause("paused", "in")
@@ -214,7 +214,7 @@ def test_a_job_that_is_refused_holds_up_no_other(
     client.pause("paused", "none")
 
 
-def test_it_waits_for_room_and_goes_on(database: Database, disque_server: NodeFactory) -> None:
+def test_it_waits_for_memory_and_continues(database: Database, disque_server: NodeFactory) -> None:
     node = disque_server("--maxmemory", "1")
     database.add("1", "2")
     with running(database, at(node)), connect(at(node)) as client:
@@ -224,7 +224,7 @@ def test_it_waits_for_room_and_goes_on(database: Database, disque_server: NodeFa
         assert bodies(client) == ["1", "2"]
 
 
-def test_it_waits_for_a_majority_and_goes_on(
+def test_it_waits_for_a_majority_and_continues(
     database: Database, cluster: ClusterFactory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("disque_trio.outbox.sender.COPIES_WITHIN", 0.2)
@@ -242,7 +242,7 @@ def test_it_waits_for_a_majority_and_goes_on(
         assert bodies(client) == ["1"]
 
 
-def test_it_waits_for_a_node_and_goes_on(database: Database, disque_server: NodeFactory) -> None:
+def test_it_waits_for_a_node_and_continues(database: Database, disque_server: NodeFactory) -> None:
     node = disque_server()
     database.add("1")
     with running(database, at(node)):
@@ -259,9 +259,7 @@ def test_it_waits_for_a_node_and_goes_on(database: Database, disque_server: Node
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_signal_ends_it_in_good_order(
-    database: Database, shared_node: LiveNode, number: int
-) -> None:
+def test_a_signal_ends_it_cleanly(database: Database, shared_node: LiveNode, number: int) -> None:
     database.add("1")
     with running(database, at(shared_node), "--poll", "3600") as process:
         wait_until(lambda: not database.records())
@@ -269,7 +267,7 @@ def test_a_signal_ends_it_in_good_order(
         assert process.wait(HANG_SECONDS) == 0
 
 
-def test_a_check_says_what_is_there(
+def test_a_check_reports_the_rows(
     database: Database,
     shared_node: LiveNode,
     capsys: pytest.CaptureFixture[str],
@@ -278,14 +276,14 @@ def test_a_check_says_what_is_there(
     monkeypatch.setattr("disque_trio.outbox.sender.RETRY_FOR", 0.0)
     database.add("1", "2")
     assert outbox(database, at(shared_node), "--check") == 0
-    assert capsys.readouterr().out.startswith("2 rows wait, 0 of them were refused")
+    assert capsys.readouterr().out.startswith("2 rows waiting, 0 of them refused")
     assert len(database.records()) == 2
     assert outbox(database, f"127.0.0.1:{free_port()}", "--check") == 1
     assert outbox(database, at(shared_node), "--check", "--table", "nothing") == 1
     assert "the table cannot be read" in capsys.readouterr().err
 
 
-def test_once_fails_where_no_node_can_be_used(
+def test_once_fails_if_no_node_can_be_used(
     database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("disque_trio.outbox.sender.RETRY_FOR", 0.0)
@@ -298,14 +296,14 @@ def test_once_fails_where_no_node_can_be_used(
     ("database_url", "words"),
     [("no url", "parse"), ("postgresql+pg8000://h/d", "not installed"), ("x://y", "plugin")],
 )
-def test_a_database_that_cannot_be_used_is_an_error(
+def test_an_unusable_database_is_an_error(
     database_url: str, words: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["--database", database_url, "--once"]) == 1
     assert words in capsys.readouterr().err
 
 
-def test_the_database_may_stand_in_the_environment(
+def test_the_database_may_be_set_in_the_environment(
     database: Database, shared_node: LiveNode, client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     database.add("1")
@@ -319,10 +317,10 @@ def test_the_database_may_stand_in_the_environment(
         assert end.value.code == 2
 
 
-def test_the_example_takes_an_order_with_its_job_or_neither(
+def test_the_example_stores_an_order_with_its_job_or_neither(
     tmp_path: Path, shared_node: LiveNode, client: Client
 ) -> None:
-    example = [sys.executable, str(ROOT / "examples" / "outbox.py")]
+    example = [sys.executable, str(ROOT / "examples" / "outbox" / "outbox.py")]
     subprocess.run([*example, "3", "apples"], cwd=tmp_path, check=True)
     assert subprocess.run([*example, "300", "apples"], cwd=tmp_path, check=False).returncode == 1
     shop = f"sqlite:///{tmp_path}/shop.db"

@@ -1,4 +1,4 @@
-"""A real redis-server for the tests of queues, and clients to look at its keys with."""
+"""A real redis-server for the tests of queues, and clients that inspect its keys."""
 
 import itertools
 from collections.abc import Iterator
@@ -20,7 +20,7 @@ def _environment(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(scope="session")
 def redis_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RedisServer]:
-    """A Redis that all tests share, so nobody stops it; each test has a prefix of its own."""
+    """A Redis that all tests share, so no test stops it. Each test has its own prefix."""
     server = RedisServer(tmp_path_factory.mktemp("redis"))
     server.start()
     yield server
@@ -29,7 +29,7 @@ def redis_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RedisServ
 
 @pytest.fixture
 def own_redis(tmp_path: Path) -> Iterator[RedisServer]:
-    """A Redis of the test's own, to stop and to start again. It keeps its data (AOF)."""
+    """A Redis for one test, which may stop and restart it. It keeps its data (AOF)."""
     server = RedisServer(tmp_path, "--appendonly", "yes", "--appendfsync", "always")
     server.start()
     yield server
@@ -38,14 +38,14 @@ def own_redis(tmp_path: Path) -> Iterator[RedisServer]:
 
 @pytest.fixture
 def raw(redis_server: RedisServer) -> Iterator["redis.Redis"]:
-    """A plain client of the shared Redis that repeats nothing."""
+    """A plain client of the shared Redis that retries nothing."""
     with plain_client(redis_server.port) as client:
         yield client
 
 
 @pytest.fixture
 def spot(redis_server: RedisServer, raw: "redis.Redis") -> Iterator[Spot]:
-    """The keys of a queue nobody else uses. They are removed after the test."""
+    """The keys of a queue that nobody else uses. They are removed after the test."""
     prefix = f"test{next(_number)}"
     yield Spot(redis_server.port, prefix, "q", raw)
     for key in raw.scan_iter(f"{prefix}:*"):
@@ -54,7 +54,7 @@ def spot(redis_server: RedisServer, raw: "redis.Redis") -> Iterator[Spot]:
 
 @pytest.fixture
 def foreign(redis_server: RedisServer, spot: Spot) -> Iterator[Foreign]:
-    """A client of another kind for the queue of ``spot``."""
+    """A foreign client for the queue of ``spot``."""
     with plain_client(redis_server.port) as client:
         yield Foreign(client, spot.data)
 

@@ -1,4 +1,4 @@
-"""A Redis is spoken to without another library."""
+"""Pressure talks to Redis without another library."""
 
 import subprocess
 import sys
@@ -44,7 +44,7 @@ def test_an_import_needs_no_other_library(module: str) -> None:
     assert (done.returncode, done.stdout, done.stderr) == (0, "['coredis']\n", "")
 
 
-def test_nothing_else_needs_it() -> None:
+def test_the_rest_needs_no_other_library() -> None:
     assert python("import disque_trio.client, disque_trio.cli.main").returncode == 0
 
 

@@ -1,4 +1,4 @@
-"""A cancelled operation gives back what it took, and loses nothing."""
+"""A cancelled operation releases its role, and loses nothing."""
 
 import gc
 import random
@@ -17,14 +17,14 @@ from tests.support.pressure_helpers import Spot, blocked, until
 async def cancel_when(
     spot: Spot, connections: int, operation: Callable[[], Awaitable[object]]
 ) -> None:
-    """Start the operation, and cancel it once Redis blocks so many connections."""
+    """Start the operation, and cancel it once this many connections block in Redis."""
     async with trio.open_nursery() as nursery:
         nursery.start_soon(operation)
         await blocked(spot.raw, connections)
         nursery.cancel_scope.cancel()
 
 
-async def test_a_cancelled_put_gives_its_role_back(spot: Spot) -> None:
+async def test_a_cancelled_put_releases_its_role(spot: Spot) -> None:
     async with spot.queue(uid="me") as q:
         await q.create(1)
         await q.put(b"a")
@@ -34,7 +34,7 @@ async def test_a_cancelled_put_gives_its_role_back(spot: Spot) -> None:
         assert spot.keys().isdisjoint({"lease:producer", "held:producer"})
 
 
-async def test_a_cancelled_get_gives_its_role_back(spot: Spot) -> None:
+async def test_a_cancelled_get_releases_its_role(spot: Spot) -> None:
     async with spot.queue() as q:
         await q.create(1)
         await cancel_when(spot, 2, q.get)
@@ -58,7 +58,7 @@ async def test_a_cancelled_wait_for_a_role_takes_nothing(spot: Spot, role: str) 
         assert await other.length() == 0
 
 
-async def test_a_cancelled_block_gives_its_role_back(spot: Spot) -> None:
+async def test_a_cancelled_block_releases_its_role(spot: Spot) -> None:
     async with spot.queue() as q:
         await q.create()
         with trio.CancelScope() as scope:
@@ -94,7 +94,7 @@ async def test_a_cancelled_delete_leaves_the_queue_as_it_was(spot: Spot, bound: 
         assert await q.get() == b"a"
 
 
-async def test_an_operation_that_is_cancelled_before_it_begins_does_nothing(spot: Spot) -> None:
+async def test_an_operation_that_is_cancelled_before_it_starts_does_nothing(spot: Spot) -> None:
     async with spot.queue() as q:
         await q.create()
         await q.put(b"a")
@@ -107,7 +107,7 @@ async def test_an_operation_that_is_cancelled_before_it_begins_does_nothing(spot
         assert spot.values() == before
 
 
-async def test_cancelled_at_any_moment_each_element_arrives_once_and_in_order(spot: Spot) -> None:
+async def test_with_random_cancellations_each_element_arrives_once_and_in_order(spot: Spot) -> None:
     rng = random.Random(7)
     total = 400
     got: list[bytes] = []
@@ -149,7 +149,7 @@ async def test_many_cancelled_waits_need_no_more_connections(spot: Spot) -> None
     await until(lambda: len(spot.raw.client_list()) < connections)
 
 
-async def test_cancelled_while_it_connects_a_handle_works_afterwards(spot: Spot) -> None:
+async def test_a_handle_that_was_cancelled_while_connecting_works_afterwards(spot: Spot) -> None:
     async with spot.queue() as first:
         await first.create()
     for n in range(100):
@@ -162,17 +162,15 @@ async def test_cancelled_while_it_connects_a_handle_works_afterwards(spot: Spot)
 
 
 @pytest.mark.parametrize("seconds", [0, 0.0002, 0.001])
-async def test_a_handle_opened_in_a_scope_that_is_cancelled_ends(
-    spot: Spot, seconds: float
-) -> None:
+async def test_a_handle_opened_in_a_cancelled_scope_ends(spot: Spot, seconds: float) -> None:
     for _ in range(10):
         with trio.fail_after(15), trio.move_on_after(seconds):
             async with spot.queue() as q:
                 await q.exists()
 
 
-async def test_connections_that_never_come_about_leave_nothing_open(spot: Spot) -> None:
-    # What is not closed warns when it is collected, which is an error here.
+async def test_connections_that_fail_to_open_leave_nothing_open(spot: Spot) -> None:
+    # An unclosed connection warns when it is garbage-collected, which is an error here.
     rng = random.Random(5)
     nobody = coredis.Sentinel([TCPLocation("127.0.0.1", 1)]).primary_for("main")
     wrong = coredis.Redis(port=spot.port, password="wrong")

@@ -16,7 +16,7 @@ import pytest
 from disque_trio.pressure.arguments import parse
 from disque_trio.pressure.streams import waited_for
 from tests.support.harness import HANG_SECONDS, Wire, wait_until
-from tests.support.pressure_helpers import RedisServer, Spot
+from tests.support.pressure_helpers import RedisServer, Spot, hung
 from tests.support.pressure_processes import (
     COMMAND,
     Redis,
@@ -50,7 +50,7 @@ def start(server: Redis) -> Iterator[Start]:
 
 
 def shell(server: Redis, line: str) -> str:
-    """Run a line of shell; its output."""
+    """Run a shell command line, and return its output."""
     done = subprocess.run(
         ["bash", "-o", "pipefail", "-c", line.replace("pressure", shlex.join(COMMAND))],
         capture_output=True,
@@ -70,7 +70,7 @@ def test_numbers_go_through_a_pipeline(server: Redis) -> None:
     assert shell(server, "pressure get q | wc -l").strip() == "10"
 
 
-def test_a_bounded_queue_holds_up_a_pipeline_until_somebody_reads(server: Redis) -> None:
+def test_a_bounded_queue_blocks_a_pipeline_until_somebody_reads(server: Redis) -> None:
     line = "seq 2000 | pressure put q --create --bound 7 --close & sleep 0; wait"
     put = subprocess.Popen(
         ["bash", "-c", line.replace("pressure", shlex.join(COMMAND))], env=server.environment
@@ -90,7 +90,7 @@ def test_any_bytes_go_through_in_blocks(server: Redis) -> None:
     assert pressure(server, "get", "q", "--block") == (0, data, "")
 
 
-def test_elements_that_end_in_nul_may_have_line_ends(server: Redis) -> None:
+def test_elements_that_end_with_nul_may_contain_line_ends(server: Redis) -> None:
     create(server, "q")
     pressure(server, "put", "q", "--null", data=b"a\nb\0c\0")
     assert server.elements("q") == [b"a\nb", b"c"]
@@ -111,7 +111,7 @@ def test_two_puts_share_a_queue_line_by_line(server: Redis, start: Start) -> Non
     assert [put.end()[0] for put in puts] == [0, 0]
 
 
-def test_put_that_holds_the_role_keeps_others_out(server: Redis, start: Start) -> None:
+def test_put_that_holds_the_role_excludes_others(server: Redis, start: Start) -> None:
     create(server, "q")
     put = start("put", "q", "--hold", "--close")
     put.send(b"1\n")
@@ -127,7 +127,7 @@ def test_put_that_holds_the_role_keeps_others_out(server: Redis, start: Start) -
 # Get
 
 
-def test_get_takes_as_many_as_told(server: Redis) -> None:
+def test_get_takes_the_requested_number(server: Redis) -> None:
     create(server, "q")
     pressure(server, "put", "q", data=b"1\n2\n3\n")
     assert pressure(server, "get", "q", "-n", "2") == (0, b"1\n2\n", "")
@@ -135,7 +135,7 @@ def test_get_takes_as_many_as_told(server: Redis) -> None:
     assert server.ask("GET", server.key("q", ":stats:consumed_messages")) == b"2"
 
 
-def test_get_that_waits_ends_when_the_queue_is_closed(server: Redis, start: Start) -> None:
+def test_a_waiting_get_ends_when_the_queue_is_closed(server: Redis, start: Start) -> None:
     create(server, "q")
     get = start("get", "q")
     pressure(server, "put", "q", data=b"1\n")
@@ -146,7 +146,7 @@ def test_get_that_waits_ends_when_the_queue_is_closed(server: Redis, start: Star
     assert server.free("q", "consumer")
 
 
-def test_get_that_waits_fails_when_the_queue_is_deleted(server: Redis, start: Start) -> None:
+def test_a_waiting_get_fails_when_the_queue_is_deleted(server: Redis, start: Start) -> None:
     create(server, "q")
     get = start("get", "q")
     wait_until(lambda: not server.free("q", "consumer"))
@@ -156,20 +156,20 @@ def test_get_that_waits_fails_when_the_queue_is_deleted(server: Redis, start: St
     assert server.keys() == []
 
 
-def test_get_without_waiting_ends_when_there_is_nothing(server: Redis) -> None:
+def test_get_without_waiting_ends_when_the_queue_is_empty(server: Redis) -> None:
     create(server, "q")
     assert pressure(server, "get", "q", "--no-wait") == (0, b"", "")
     status, _, error = pressure(server, "get", "q", "--timeout", "0.05")
     assert (status, error) == (1, "pressure: queue 'q' is empty\n")
 
 
-# What ends them
+# Signals and broken pipes
 
 
 @pytest.mark.parametrize(
     ("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)]
 )
-def test_a_signal_ends_a_get_that_waits_and_frees_the_role(
+def test_a_signal_ends_a_waiting_get_and_releases_the_role(
     server: Redis, start: Start, number: int, status: int
 ) -> None:
     create(server, "q")
@@ -179,7 +179,7 @@ def test_a_signal_ends_a_get_that_waits_and_frees_the_role(
     assert server.free("q", "consumer")
 
 
-def test_a_signal_ends_a_put_that_waits_for_room_and_frees_the_role(
+def test_a_signal_ends_a_put_that_waits_for_space_and_releases_the_role(
     server: Redis, start: Start
 ) -> None:
     create(server, "q", 1)
@@ -210,12 +210,12 @@ def test_a_get_whose_output_nobody_reads_ends_and_leaves_the_rest(
     wait_for_length(server, "q", 0)
     assert get.process.stdout is not None
     get.process.stdout.close()
-    # It waits, and has nothing to write.
+    # It waits without anything to write.
     assert get.process.wait(HANG_SECONDS) == 141
     assert server.free("q", "consumer")
 
 
-def test_what_could_not_be_written_stays_in_the_queue(server: Redis, start: Start) -> None:
+def test_elements_that_could_not_be_written_stay_in_the_queue(server: Redis, start: Start) -> None:
     create(server, "q")
     lines = [b"x" * 30_000 + b"%d" % n for n in range(200)]
     pressure(server, "put", "q", data=b"\n".join(lines))
@@ -249,7 +249,7 @@ def test_a_queue_that_does_not_exist_is_named(server: Redis, command: str) -> No
     assert server.keys() == []
 
 
-def test_what_is_closed_full_or_in_use_says_so(server: Redis) -> None:
+def test_a_closed_full_or_used_queue_is_reported(server: Redis) -> None:
     create(server, "q", 1)
     assert "already exists" in failing(server, "create", "q")
     assert "is full" in failing(server, "put", "q", "--timeout", "0.05", data=b"1\n2\n")
@@ -261,8 +261,8 @@ def test_what_is_closed_full_or_in_use_says_so(server: Redis) -> None:
     assert server.free("q", "producer")
 
 
-def test_a_redis_that_cannot_be_reached_is_an_error(server: Redis) -> None:
-    # Port 1 belongs to nobody.
+def test_an_unreachable_redis_is_an_error(server: Redis) -> None:
+    # Nothing listens on port 1.
     assert "queue 'q'" in failing(server, "length", "q", "--port", "1")
     assert "127.0.0.1:1" in failing(server, "--port", "1", "list")
 
@@ -293,7 +293,9 @@ def test_output_that_cannot_be_written_is_an_error(server: Redis, command: str) 
     assert server.elements("q") == [b"1"]
 
 
-def test_what_a_full_disk_took_is_taken_and_the_rest_stays(server: Redis, tmp_path: Path) -> None:
+def test_elements_that_fit_on_a_full_disk_are_taken_and_the_rest_stays(
+    server: Redis, tmp_path: Path
+) -> None:
     create(server, "q")
     lines = [b"%04d" % n + b"x" * 995 for n in range(100)]
     pressure(server, "put", "q", data=b"\n".join(lines))
@@ -305,7 +307,7 @@ def test_what_a_full_disk_took_is_taken_and_the_rest_stays(server: Redis, tmp_pa
             stderr=subprocess.PIPE,
             env=server.environment,
             check=False,
-            # The signal is ignored by Python, so that a write past the limit is an error.
+            # Python ignores the signal, so a write past the limit is an error.
             preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (40_500, 40_500)),
         )
     assert done.returncode == 1
@@ -344,13 +346,13 @@ def test_a_wrong_command_line_ends_with_status_2(
     assert "usage" in capsys.readouterr().err
 
 
-def test_options_may_stand_before_and_behind_the_command() -> None:
+def test_options_may_be_before_or_after_the_command() -> None:
     before = parse(["--port", "1", "--prefix", "p", "-q", "length", "q"])
     behind = parse(["length", "q", "--port", "1", "--prefix", "p", "-q"])
     assert vars(before) == vars(behind)
 
 
-def test_the_environment_names_server_and_prefix(server: Redis) -> None:
+def test_the_environment_sets_server_and_prefix(server: Redis) -> None:
     environment = {
         **server.environment,
         "REDIS_SERVER": "localhost",
@@ -371,13 +373,20 @@ def test_the_environment_names_server_and_prefix(server: Redis) -> None:
     assert b"REDIS_PORT" in wrong.stderr
 
 
-def test_a_password_comes_from_the_environment(
-    own_redis: RedisServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.fixture
+def own_server(own_redis: RedisServer) -> Iterator[Redis]:
+    """A Redis that the test has for itself."""
     wire = Wire(socket.create_connection(("127.0.0.1", own_redis.port)))
-    server = Redis(own_redis.port, "p", wire)
+    yield Redis(own_redis.port, "p", wire)
+    wire.close()
+
+
+def test_a_password_comes_from_the_environment(
+    own_server: Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server = own_server
     create(server, "q")
-    wire("CONFIG", "SET", "requirepass", "secret")
+    server.wire("CONFIG", "SET", "requirepass", "secret")
     assert "queue 'q'" in failing(server, "length", "q")
     monkeypatch.setenv("REDISCLI_AUTH", "wrong")
     failing(server, "list")
@@ -385,13 +394,12 @@ def test_a_password_comes_from_the_environment(
     assert pressure(server, "put", "q", data=b"1\n") == (0, b"", "")
     assert pressure(server, "length", "q") == (0, b"1\n", "")
     assert pressure(server, "list") == (0, b"q\t1\t-\topen\n", "")
-    wire.close()
 
 
-# Looking
+# Inspecting
 
 
-def test_stats_length_and_list_tell_the_numbers(server: Redis) -> None:
+def test_stats_length_and_list_show_the_numbers(server: Redis) -> None:
     create(server, "b", 5)
     create(server, "a")
     pressure(server, "put", "b", "--close", data=b"1\n23\n")
@@ -431,7 +439,7 @@ def test_tail_follows_until_the_queue_is_closed(server: Redis, start: Start) -> 
     assert tail.end() == (0, b"3\n", b"")
 
 
-def test_a_terminal_sees_the_progress(server: Redis) -> None:
+def test_a_terminal_shows_the_progress(server: Redis) -> None:
     create(server, "q")
     inside, outside = pty.openpty()
     put = subprocess.Popen(
@@ -451,7 +459,7 @@ def test_a_terminal_sees_the_progress(server: Redis) -> None:
     assert b"2 elements in " in seen
 
 
-def test_a_terminal_sees_what_a_put_waits_for(server: Redis) -> None:
+def test_a_terminal_shows_what_a_put_waits_for(server: Redis) -> None:
     create(server, "q", 1)
     inside, outside = pty.openpty()
     put = subprocess.Popen(
@@ -473,7 +481,7 @@ def test_a_terminal_sees_what_a_put_waits_for(server: Redis) -> None:
         os.close(inside)
 
 
-async def test_a_put_knows_the_producer_it_waits_for(spot: Spot) -> None:
+async def test_a_put_shows_the_producer_it_waits_for(spot: Spot) -> None:
     async with spot.queue(uid="other") as q:
         await q.create(1)
         assert await waited_for(q, "me") == ""
@@ -510,18 +518,11 @@ def test_without_a_standard_input_nothing_is_put(server: Redis) -> None:
     assert server.free("q", "producer")
 
 
-def test_a_redis_that_does_not_answer_is_an_error(
-    own_redis: RedisServer, monkeypatch: pytest.MonkeyPatch
+def test_a_redis_that_does_not_reply_is_an_error(
+    own_redis: RedisServer, own_server: Redis, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("disque_trio.redis.connection.REPLY_SECONDS", 0.3)
-    wire = Wire(socket.create_connection(("127.0.0.1", own_redis.port)))
-    server = Redis(own_redis.port, "p", wire)
-    assert own_redis.process is not None
-    own_redis.process.send_signal(signal.SIGSTOP)
-    try:
-        assert "does not answer" in failing(server, "length", "q")
-        assert "does not answer" in failing(server, "list")
-    finally:
-        own_redis.process.send_signal(signal.SIGCONT)
-    assert "does not exist" in failing(server, "length", "q")
-    wire.close()
+    with hung(own_redis), monkeypatch.context() as patch:
+        patch.setattr("disque_trio.redis.connection.REPLY_SECONDS", 0.3)
+        assert "does not answer" in failing(own_server, "length", "q")
+        assert "does not answer" in failing(own_server, "list")
+    assert "does not exist" in failing(own_server, "length", "q")

@@ -10,10 +10,11 @@ from coredis.connection import TCPLocation
 
 from disque_trio.pressure import PressureConnectionError, PressureQueue, ServerRefusedError
 from disque_trio.pressure.keys import tagged_prefix
+from tests.support.harness import HANG_SECONDS
 from tests.support.pressure_helpers import RedisServer, blocked, plain_client, settled
 
 
-async def test_a_queue_is_found_on_whichever_node_has_its_slot(nodes: list[RedisServer]) -> None:
+async def test_a_queue_is_found_on_the_node_that_has_its_slot(nodes: list[RedisServer]) -> None:
     await settled(nodes)
     client = coredis.RedisCluster("127.0.0.1", nodes[1].port)
     served = set()
@@ -54,7 +55,7 @@ async def test_a_queue_whose_keys_are_in_many_slots_is_a_clear_error(
             await q.create()
 
 
-async def test_a_sentinel_tells_which_redis_it_is(own_redis: RedisServer, tmp_path: Path) -> None:
+async def test_a_sentinel_tells_which_redis_to_use(own_redis: RedisServer, tmp_path: Path) -> None:
     config = tmp_path / "sentinel.conf"
     config.write_text(f"sentinel monitor main 127.0.0.1 {own_redis.port} 1\n")
     directory = tmp_path / "sentinel"
@@ -74,7 +75,7 @@ async def test_a_sentinel_tells_which_redis_it_is(own_redis: RedisServer, tmp_pa
             with pytest.raises(PressureConnectionError):
                 await q.put(b"b")
             own_redis.start()
-            with trio.fail_after(30):
+            with trio.fail_after(HANG_SECONDS):
                 while True:
                     try:
                         await q.put(b"b")

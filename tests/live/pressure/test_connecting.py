@@ -1,4 +1,4 @@
-"""The command ``pressure`` by TLS, a socket, a URL, as a user, in a cluster and behind
+"""The command ``pressure`` over TLS, a socket, a URL, as a user, in a cluster and behind
 sentinels."""
 
 import socket
@@ -25,7 +25,7 @@ def server(spot: Spot) -> Iterator[Redis]:
 
 
 def fails(server: Redis, *arguments: str) -> str:
-    """What a command that fails says, in one line."""
+    """Return the error of a command that fails, which must be one line."""
     status, output, error = pressure(server, *arguments)
     assert (status, output) == (1, b"")
     assert error.startswith("pressure: ")
@@ -34,7 +34,7 @@ def fails(server: Redis, *arguments: str) -> str:
 
 
 def works(server: Redis, *way: str, name: str = "q") -> None:
-    """Every kind of command gets to the same Redis."""
+    """Check that every kind of command reaches the same Redis."""
     assert pressure(server, "create", name, *way) == (0, b"", "")
     assert pressure(server, "put", name, *way, "--close", data=b"1\n2\n") == (0, b"", "")
     assert pressure(server, "tail", name, *way) == (0, b"1\n2\n", "")
@@ -47,7 +47,7 @@ def works(server: Redis, *way: str, name: str = "q") -> None:
 
 
 class Tls(NamedTuple):
-    """A Redis that speaks TLS only. Files of certificates: of the authority, and a client's."""
+    """A Redis that only accepts TLS, the certificate of the authority, and one for clients."""
 
     port: int
     authority: str
@@ -57,7 +57,7 @@ class Tls(NamedTuple):
 
 
 def certify(directory: Path, name: str, *, by: str | None = None, host: str = "127.0.0.1") -> None:
-    """Make a key and a certificate, signed by that of ``by`` or by itself."""
+    """Make a key and a certificate, signed by that of ``by`` or self-signed."""
     files = {ending: str(directory / f"{name}.{ending}") for ending in ("key", "csr", "crt")}
     subject = ["-subj", f"/CN={name}", "-addext", f"subjectAltName=IP:{host}"]
     new = ["openssl", "req", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1"]
@@ -89,13 +89,13 @@ def tls(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Tls]:
     ):
         options += [option, str(directory / name)]
     running = RedisServer(directory, *options)
-    running.start()  # with a plain port too, to see that it is there
+    running.start()  # also with a plain port, to see that it runs
     names = ("authority.crt", "other.crt", "client.crt", "client.key")
     yield Tls(port, *(str(directory / name) for name in names))
     running.stop()
 
 
-def test_tls_with_certificates_of_both_sides(server: Redis, tls: Tls) -> None:
+def test_tls_with_certificates_on_both_sides(server: Redis, tls: Tls) -> None:
     ours = ("--cert", tls.cert, "--key", tls.key)
     works(server, "--port", str(tls.port), "--tls", "--cacert", tls.authority, *ours)
     url = f"rediss://127.0.0.1:{tls.port}"
@@ -103,7 +103,7 @@ def test_tls_with_certificates_of_both_sides(server: Redis, tls: Tls) -> None:
     works(server, "--port", str(tls.port), "--tls", "--insecure", *ours)
 
 
-def test_a_certificate_that_is_not_trusted_is_an_error(server: Redis, tls: Tls) -> None:
+def test_an_untrusted_certificate_is_an_error(server: Redis, tls: Tls) -> None:
     way = ("--port", str(tls.port), "--tls", "--cert", tls.cert, "--key", tls.key)
     assert "certificate verify failed" in fails(server, "length", "q", *way)
     assert "certificate verify failed" in fails(server, "length", "q", *way, "--cacert", tls.other)
@@ -111,16 +111,16 @@ def test_a_certificate_that_is_not_trusted_is_an_error(server: Redis, tls: Tls) 
     assert "not valid for 'localhost'" in named
 
 
-def test_without_our_certificate_the_server_lets_nobody_in(server: Redis, tls: Tls) -> None:
+def test_without_a_client_certificate_the_server_refuses(server: Redis, tls: Tls) -> None:
     way = ("--port", str(tls.port), "--tls", "--cacert", tls.authority)
     assert "queue 'q'" in fails(server, "length", "q", *way)
-    # And whoever does not speak TLS is told that it is no Redis, or not heard at all.
+    # A client without TLS gets an error about the reply, or the connection is closed.
     assert "queue 'q'" in fails(server, "length", "q", "--port", str(tls.port))
 
 
 @pytest.mark.parametrize("option", ["--cacert", "--cert"])
 @pytest.mark.parametrize("content", [None, b"", b"rubbish"])
-def test_a_file_that_is_no_certificate_is_named(
+def test_an_invalid_certificate_file_is_named(
     server: Redis, tmp_path: Path, option: str, content: bytes | None
 ) -> None:
     file = tmp_path / "file.pem"
@@ -134,7 +134,7 @@ def test_a_file_that_is_no_certificate_is_named(
 
 @pytest.fixture
 def guarded(own_redis: RedisServer) -> Iterator[Redis]:
-    """A Redis of the test's own with a user who may touch some keys, by a socket too."""
+    """A Redis for one test, with a user who may use some keys; also on a socket."""
     path = own_redis.directory / "redis.sock"
     own_redis.stop()
     own_redis.options = (*own_redis.options, "--unixsocket", str(path))
@@ -155,7 +155,7 @@ def test_a_user_with_a_password(guarded: Redis, monkeypatch: pytest.MonkeyPatch)
     assert "permission" in refused.lower()
 
 
-def test_a_url_says_it_all(guarded: Redis, own_redis: RedisServer) -> None:
+def test_a_url_contains_all_options(guarded: Redis, own_redis: RedisServer) -> None:
     works(guarded, "--url", f"redis://worker:se%3Acr%40et@127.0.0.1:{own_redis.port}/3")
     path = own_redis.directory / "redis.sock"
     works(guarded, "--url", f"unix://worker:se%3Acr%40et@{path}?db=2")
@@ -170,7 +170,7 @@ def test_a_socket_instead_of_a_port(
     assert "nosuch" in fails(guarded, "length", "q", "--socket", str(path.parent / "nosuch"))
 
 
-def test_a_url_has_these_parts() -> None:
+def test_the_parts_of_a_url() -> None:
     assert Url.parse("redis://") == Url(False, None, None, None, None, None, None)
     assert Url.parse("rediss://h:1/2") == Url(True, None, "h", 1, 2, None, None)
     assert Url.parse("redis://:p@[::1]") == Url(False, None, "::1", None, None, None, "p")
@@ -196,7 +196,7 @@ def test_a_url_has_these_parts() -> None:
         "unix:///path?db=-1",
     ],
 )
-def test_what_is_no_url_is_refused(url: str) -> None:
+def test_an_invalid_url_is_refused(url: str) -> None:
     with pytest.raises(ValueError, match=r"URL|database"):
         Url.parse(url)
 
@@ -204,7 +204,7 @@ def test_what_is_no_url_is_refused(url: str) -> None:
 # Clusters and sentinels
 
 
-def test_a_cluster_is_listed_whole(nodes: list[RedisServer]) -> None:
+def test_list_covers_a_whole_cluster(nodes: list[RedisServer]) -> None:
     trio.run(settled, nodes)
     server = Redis(nodes[0].port, "{p}", None)  # type: ignore[arg-type]
     works(server, "--cluster")
@@ -272,7 +272,7 @@ def test_sentinels_tell_where_redis_is(
         "list --tls --key f",
     ],
 )
-def test_what_does_not_fit_together_ends_with_status_2(
+def test_conflicting_options_end_with_status_2(
     line: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(SystemExit) as ended:

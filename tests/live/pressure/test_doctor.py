@@ -1,4 +1,4 @@
-"""What the doctor says of a queue, and what he does when told to."""
+"""What the doctor finds in a queue, and how it repairs it on request."""
 
 import dataclasses
 import socket
@@ -46,14 +46,14 @@ def findings(keys: Inspection | None = None, **changes: object) -> list[Finding]
     return judge(stats, {**TOKENS, **(keys or {})}, "p:q").findings
 
 
-def test_a_healthy_queue_is_in_order() -> None:
+def test_a_healthy_queue_has_no_findings() -> None:
     diagnosis = judge(HEALTHY, TOKENS, "p:q")
     assert diagnosis.findings == []
     assert diagnosis.lines[0] == "open, 1 elements, bound 2"
     assert "producer: free, last maker" in diagnosis.lines
 
 
-def test_a_holder_with_a_lease_is_at_work() -> None:
+def test_a_holder_with_a_lease_is_active() -> None:
     assert findings(producer_free=False, producer_lease=20.0) == []
 
 
@@ -64,12 +64,12 @@ def test_a_holder_without_a_lease_may_be_dead_and_is_named() -> None:
     assert "--free producer" in finding.text
 
 
-def test_one_of_ours_without_a_lease_is_dead() -> None:
+def test_a_holder_of_this_library_without_a_lease_is_dead() -> None:
     held: Inspection = {"p:q:held:producer": ("string", "maker#1234", 1000.0)}
     (finding,) = findings(held, producer_free=False)
     assert "is dead" in finding.text
     assert finding.repair == "producer"
-    # Somebody else of us had it before that client, which may be alive.
+    # Another client of this library had it before the named one, which may be alive.
     held = {"p:q:held:producer": ("string", "maker2#1234", 1000.0)}
     (finding,) = findings(held, producer_free=False)
     assert "nobody can know" in finding.text
@@ -88,31 +88,31 @@ def test_two_tokens_for_a_role_are_found() -> None:
         ({"length": 3, "not_full": False}, "overfilled by 1"),
     ],
 )
-def test_permits_that_do_not_fit_the_length_are_found(
+def test_permits_that_do_not_match_the_length_are_found(
     changes: dict[str, object], words: str
 ) -> None:
     (finding,) = findings(**changes)
     assert words in finding.text
 
 
-def test_a_permit_in_the_hands_of_a_producer_is_no_finding() -> None:
+def test_a_permit_held_by_a_producer_is_no_finding() -> None:
     assert findings(producer_free=False, producer_lease=9.0, not_full=False) == []
     assert findings(length=2, producer_free=False, producer_lease=9.0) == []
 
 
-def test_a_queue_that_could_open_again_is_found() -> None:
+def test_a_closed_queue_that_could_reopen_is_found() -> None:
     (finding,) = findings({"p:q:closed": ("list", "1", None)}, closed=True)
-    assert "only one mark" in finding.text
+    assert "only one closed mark" in finding.text
     assert findings({"p:q:closed": ("list", "2", None)}, closed=True) == []
 
 
-async def test_nothing_at_all_is_no_queue(spot: Spot) -> None:
+async def test_an_empty_database_has_no_queue(spot: Spot) -> None:
     async with spot.queue() as queue:
         with pytest.raises(QueueDoesNotExistError):
             await examine(queue)
 
 
-async def test_what_is_left_of_a_queue_is_listed(spot: Spot, foreign: Foreign) -> None:
+async def test_remains_of_a_queue_are_listed(spot: Spot, foreign: Foreign) -> None:
     foreign.create(0)
     steps = foreign.delete_steps()
     while next(steps) != "popped consumer_free":
@@ -124,7 +124,7 @@ async def test_what_is_left_of_a_queue_is_listed(spot: Spot, foreign: Foreign) -
     assert "--force" in diagnosis.findings[0].text
 
 
-def test_a_role_of_a_dead_foreign_client_is_freed_only_when_told_to(server: Redis) -> None:
+def test_the_role_of_a_dead_foreign_client_is_freed_only_on_request(server: Redis) -> None:
     create(server, "q")
     assert pressure(server, "doctor", "q")[1].endswith(b"in order\n")
     server.take_as_foreigner("q", "producer", "them")
@@ -140,4 +140,4 @@ def test_a_role_of_a_dead_foreign_client_is_freed_only_when_told_to(server: Redi
     assert b"it was held by them\n" in output
     assert output.endswith(b"in order\n")
     assert server.free("q", "producer")
-    assert b"was free already" in pressure(server, "doctor", "q", "--free", "producer")[1]
+    assert b"was already free" in pressure(server, "doctor", "q", "--free", "producer")[1]

@@ -1,5 +1,5 @@
-"""A client of another kind, that follows the protocol's pseudo-code command by command, on the
-other side."""
+"""The other side is a foreign client, which follows the pseudo-code of the protocol command by
+command."""
 
 from functools import partial
 
@@ -10,16 +10,27 @@ from disque_trio.pressure import (
     QueueAlreadyExistsError,
     QueueClosedError,
     QueueDoesNotExistError,
+    QueueFullError,
     QueueInUseError,
 )
-from tests.support.pressure_helpers import Foreign, ForeignClosed, Spot, blocked, plain_client, run
+from tests.support.pressure_helpers import (
+    Foreign,
+    ForeignClosed,
+    Spot,
+    blocked,
+    plain_client,
+    run,
+    until,
+)
 
 thread = partial(trio.to_thread.run_sync, abandon_on_cancel=True)
 
 
 @pytest.mark.parametrize("bound", [0, 1, 5])
 @pytest.mark.parametrize("block", [True, False])
-async def test_what_they_put_we_get(spot: Spot, foreign: Foreign, bound: int, block: bool) -> None:
+async def test_this_library_gets_what_the_foreign_client_puts(
+    spot: Spot, foreign: Foreign, bound: int, block: bool
+) -> None:
     foreign.create(bound)
     async with spot.queue() as q:
         with pytest.raises(QueueAlreadyExistsError):
@@ -40,7 +51,9 @@ async def test_what_they_put_we_get(spot: Spot, foreign: Foreign, bound: int, bl
 
 @pytest.mark.parametrize("bound", [0, 1, 5])
 @pytest.mark.parametrize("block", [True, False])
-async def test_what_we_put_they_get(spot: Spot, foreign: Foreign, bound: int, block: bool) -> None:
+async def test_the_foreign_client_gets_what_this_library_puts(
+    spot: Spot, foreign: Foreign, bound: int, block: bool
+) -> None:
     async with spot.queue() as q:
         await q.create(bound)
         for n in range(5):
@@ -58,7 +71,7 @@ async def test_what_we_put_they_get(spot: Spot, foreign: Foreign, bound: int, bl
 
 @pytest.mark.parametrize("bound", [1, 3])
 @pytest.mark.parametrize("ours", ["producer", "consumer"])
-async def test_both_at_once_block_and_wake_each_other(
+async def test_both_block_and_wake_each_other_at_the_same_time(
     spot: Spot, foreign: Foreign, ours: str, bound: int
 ) -> None:
     count = 60
@@ -90,10 +103,10 @@ async def test_both_at_once_block_and_wake_each_other(
                     got.append(data)
         assert got == [b"%d" % n for n in range(count)]
         assert spot.tokens()[:3] == (1, 1, 1)
-        assert await q.closed()  # their last get may have taken one of the two elements
+        assert await q.closed()  # the last foreign get may have taken one of the two tokens
 
 
-async def test_our_wait_for_a_role_leaves_it_to_those_who_came_before(
+async def test_waiting_for_a_role_does_not_overtake_foreign_clients(
     spot: Spot, foreign: Foreign
 ) -> None:
     async with spot.queue() as q, spot.queue() as other:
@@ -112,7 +125,7 @@ PUT_STEPS = ("popped producer_free", "set producer", "popped not_full", "pushed"
 
 @pytest.mark.parametrize("step", PUT_STEPS)
 @pytest.mark.parametrize("bound", [1, 2, 0])
-async def test_in_the_middle_of_their_put_our_get_leaves_one_permit_at_most(
+async def test_a_get_during_a_foreign_put_leaves_at_most_one_permit(
     spot: Spot, foreign: Foreign, step: str, bound: int
 ) -> None:
     async with spot.queue() as q:
@@ -138,7 +151,7 @@ GET_STEPS = ("popped consumer_free", "set consumer", "popped", "pushed not_full"
 
 
 @pytest.mark.parametrize("step", GET_STEPS)
-async def test_in_the_middle_of_their_get_our_puts_never_exceed_the_bound(
+async def test_puts_during_a_foreign_get_never_exceed_the_bound(
     spot: Spot, foreign: Foreign, step: str
 ) -> None:
     async with spot.queue() as q:
@@ -150,30 +163,39 @@ async def test_in_the_middle_of_their_get_our_puts_never_exceed_the_bound(
                 break
         with pytest.raises(QueueInUseError):
             await q.get_nowait()
+        room = 0 if step in ("popped consumer_free", "set consumer") else 1
         put = 0
-        with trio.move_on_after(0.2):
-            while True:
-                await q.put(b"c")
-                put += 1
-                assert spot.raw.llen(spot.data) <= 2
-        assert put == (0 if step in ("popped consumer_free", "set consumer") else 1)
+        async with trio.open_nursery() as nursery:
+
+            @nursery.start_soon
+            async def put_all() -> None:
+                nonlocal put
+                while True:
+                    await q.put(b"c")
+                    put += 1
+                    assert spot.raw.llen(spot.data) <= 2
+
+            await until(lambda: put == room)
+            await blocked(spot.raw)
+            nursery.cancel_scope.cancel()
+        assert put == room
         assert run(steps) == b"a"
-        # Their permit may be one too many now; we do not fall for it.
-        with trio.move_on_after(0.2):
+        # There may be one foreign permit too many now, which must not mislead this library.
+        with pytest.raises(QueueFullError):  # noqa: PT012
             while True:
-                await q.put(b"d")
+                await q.put(b"d", timeout=0.2)
                 assert spot.raw.llen(spot.data) <= 2
         assert spot.raw.llen(spot.data) == 2
         assert spot.tokens() == (1, 1, 0, 0)
 
 
 @pytest.mark.parametrize("step", PUT_STEPS[:2])
-async def test_a_foreign_client_that_died_is_never_robbed_but_repaired_on_request(
+async def test_the_role_of_a_dead_foreign_client_is_never_taken_but_repaired_on_request(
     spot: Spot, foreign: Foreign, step: str
 ) -> None:
     async with spot.queue(lease=0.2) as q:
         await q.create(1)
-        await q.put(b"a")  # so :producer names one of us
+        await q.put(b"a")  # so :producer names a client of this library
         await q.get()
         steps = foreign.put_steps(b"x")
         for name in steps:
@@ -188,7 +210,7 @@ async def test_a_foreign_client_that_died_is_never_robbed_but_repaired_on_reques
         assert spot.tokens() == (1, 1, 1, 0)
 
 
-async def test_a_permit_that_a_dead_client_took_is_put_back(spot: Spot, foreign: Foreign) -> None:
+async def test_a_permit_of_a_dead_client_is_restored(spot: Spot, foreign: Foreign) -> None:
     async with spot.queue() as q:
         await q.create(1)
         steps = foreign.put_steps(b"x")
@@ -197,13 +219,13 @@ async def test_a_permit_that_a_dead_client_took_is_put_back(spot: Spot, foreign:
                 break
         await q.repair("producer")
         assert spot.tokens() == (1, 1, 1, 0)
-        spot.raw.delete(spot.key("not_full"))  # and without a repair it is healed by a put
+        spot.raw.delete(spot.key("not_full"))  # without a repair, a put restores it
         await q.put(b"y")
         assert await q.get() == b"y"
         assert spot.tokens() == (1, 1, 1, 0)
 
 
-async def test_their_delete_wakes_our_blocked_put_and_get(spot: Spot, foreign: Foreign) -> None:
+async def test_a_foreign_delete_wakes_a_blocked_put_and_get(spot: Spot, foreign: Foreign) -> None:
     async with spot.queue() as q, spot.queue() as other:
         await q.create(1)
         await q.put(b"a")
@@ -219,7 +241,7 @@ async def test_their_delete_wakes_our_blocked_put_and_get(spot: Spot, foreign: F
             await blocked(spot.raw)
             await thread(foreign.delete)
         assert ended == ["put"]
-        # What is ours beside the twelve keys expires; nothing else is left.
+        # The additional keys of this library expire; nothing else is left.
         assert spot.keys() <= {"held:producer", "lease:producer"}
         await other.create(1, patience=0)
 
@@ -235,14 +257,14 @@ async def test_their_delete_wakes_our_blocked_put_and_get(spot: Spot, foreign: F
         assert ended == ["put", "get"]
 
 
-async def test_our_delete_wakes_their_blocked_put_and_get(spot: Spot, foreign: Foreign) -> None:
+async def test_a_delete_wakes_foreign_blocked_puts_and_gets(spot: Spot, foreign: Foreign) -> None:
     ended: list[str] = []
     async with spot.queue() as q:
         await q.create(1)
         await q.put(b"a")
 
         def put() -> None:
-            foreign.put(b"b")  # the deletion lets it through; the element goes with the queue
+            foreign.put(b"b")  # it succeeds; the element is deleted with the queue
             ended.append("put")
 
         async with trio.open_nursery() as nursery:
@@ -267,7 +289,7 @@ async def test_our_delete_wakes_their_blocked_put_and_get(spot: Spot, foreign: F
         assert spot.keys() == set()
 
 
-async def test_their_close_wakes_our_blocked_get(spot: Spot, foreign: Foreign) -> None:
+async def test_a_foreign_close_wakes_a_blocked_get(spot: Spot, foreign: Foreign) -> None:
     async with spot.queue() as q:
         await q.create()
         async with trio.open_nursery() as nursery:
@@ -282,13 +304,13 @@ async def test_their_close_wakes_our_blocked_get(spot: Spot, foreign: Foreign) -
         assert spot.tokens() == (1, 1, 1, 2)
 
 
-async def test_an_overfilled_queue_drains_to_its_bound_before_it_takes_more(
+async def test_an_overfilled_queue_drains_to_its_bound_before_it_accepts_more(
     spot: Spot, foreign: Foreign
 ) -> None:
     async with spot.queue() as q:
         await q.create(2)
         await q.put_many([b"a", b"b"])
-        spot.raw.lpush(spot.data, b"c")  # as a client does that cannot wait any more
+        spot.raw.lpush(spot.data, b"c")  # like a client that cannot wait any longer
         spot.raw.lpush(spot.key("not_full"), "0")
         assert await q.get() == b"a"
         assert spot.tokens() == (1, 1, 0, 0)

@@ -1,4 +1,4 @@
-"""The Lua runs as functions where the server has them, and as scripts elsewhere."""
+"""The Lua code runs as functions if the server supports them, otherwise as scripts."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,7 +13,7 @@ pytestmark = pytest.mark.skipif(server_version() < (7,), reason="this Redis has 
 
 
 def calls(raw: "redis.Redis", name: str) -> int:
-    """How often a command was called and not refused."""
+    """Return how often a command was called and not refused."""
     found = raw.info("commandstats").get(f"cmdstat_{name}", {"calls": 0, "failed_calls": 0})
     count: int = found["calls"] - found["failed_calls"]
     return count
@@ -21,7 +21,7 @@ def calls(raw: "redis.Redis", name: str) -> int:
 
 @pytest.fixture(params=["functions", "without", "not allowed to load", "not allowed to call"])
 def server(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Spot]:
-    """A Redis that has functions, or has them not."""
+    """A Redis with or without functions."""
     options: list[str] = []
     if request.param == "without":
         options = ["--rename-command", "FCALL", "", "--rename-command", "FUNCTION", ""]
@@ -51,7 +51,7 @@ async def test_all_operations_work(server: Spot, request: pytest.FixtureRequest)
     assert (calls(server.raw, "evalsha") > 0) == (not functions)
 
 
-async def test_functions_that_are_lost_are_loaded_again(spot: Spot) -> None:
+async def test_lost_functions_are_loaded_again(spot: Spot) -> None:
     async with spot.queue() as q:
         await q.create()
         await q.put(b"a")
@@ -61,7 +61,7 @@ async def test_functions_that_are_lost_are_loaded_again(spot: Spot) -> None:
         assert await q.get() == b"b"
 
 
-async def test_a_full_redis_refuses_puts_and_lets_elements_out(tmp_path: Path) -> None:
+async def test_a_full_redis_refuses_puts_but_not_gets(tmp_path: Path) -> None:
     redis_server = RedisServer(tmp_path)
     redis_server.start()
     try:

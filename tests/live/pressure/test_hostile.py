@@ -1,4 +1,4 @@
-"""Wrong arguments, and a Redis that is full, slow, restarted or wants a password."""
+"""Wrong arguments, and a Redis that is full, slow, restarted or protected by a password."""
 
 import random
 from collections.abc import Iterator
@@ -30,13 +30,13 @@ from tests.support.pressure_helpers import (
     until,
 )
 
-Anything: Any = object  # what no type checker would let pass
+Anything: Any = object  # to get past type checkers
 
 
 @pytest.fixture
 def private(tmp_path: Path) -> Iterator[Spot]:
-    """A queue in a Redis of the test's own, to fill up, to stop for a while and to lock."""
-    # Before 7.0 the command DEBUG was there without being asked for.
+    """A queue in a Redis for one test, which may fill it, stop it and lock it."""
+    # Before 7.0, DEBUG needs no option.
     options = ("--enable-debug-command", "yes") if server_version() >= (7,) else ()
     server = RedisServer(tmp_path, *options)
     server.start()
@@ -56,7 +56,7 @@ def private(tmp_path: Path) -> Iterator[Spot]:
         ("3", TypeError),
     ],
 )
-async def test_a_queue_has_no_such_bound(
+async def test_an_invalid_bound_is_refused(
     spot: Spot, bound: Anything, error: type[Exception]
 ) -> None:
     async with spot.queue() as q:
@@ -65,7 +65,7 @@ async def test_a_queue_has_no_such_bound(
         assert not await q.exists()
 
 
-async def test_the_greatest_bound_is_exact(spot: Spot) -> None:
+async def test_the_largest_bound_is_exact(spot: Spot) -> None:
     async with spot.queue() as q:
         await q.create(1 << 53)
         await q.put(b"a")
@@ -73,7 +73,7 @@ async def test_the_greatest_bound_is_exact(spot: Spot) -> None:
 
 
 @pytest.mark.parametrize("name", ["", "\ud800", "x:bound", "x:held:delete"])
-def test_a_queue_has_no_such_name(name: str) -> None:
+def test_an_invalid_name_is_refused(name: str) -> None:
     with pytest.raises(InvalidNameError):
         PressureQueue(name)
 
@@ -84,8 +84,12 @@ def test_a_name_is_text(name: Anything) -> None:
         PressureQueue(name)
 
 
-@pytest.mark.parametrize("name", ["two\nlines", "*[a-z]", "\0", "x" * 1_000_000, "x:stats"])
-async def test_a_name_may_be_strange(spot: Spot, name: str) -> None:
+# pytest puts ids into the environment, where a long one keeps other programs from starting.
+@pytest.mark.parametrize(
+    "name",
+    ["two\nlines", "*[a-z]", "\0", pytest.param("x" * 1_000_000, id="long"), "x:stats"],
+)
+async def test_a_name_may_be_unusual(spot: Spot, name: str) -> None:
     async with PressureQueue(name, port=spot.port, prefix=spot.prefix) as q:
         await q.create(1)
         await q.put(b"a")
@@ -95,13 +99,13 @@ async def test_a_name_may_be_strange(spot: Spot, name: str) -> None:
 
 
 @pytest.mark.parametrize("lease", [0, -1, float("nan"), float("inf"), 1e300, 8 * 24 * 3600.0])
-def test_there_is_no_such_lease(lease: float) -> None:
+def test_an_invalid_lease_is_refused(lease: float) -> None:
     with pytest.raises(ValueError, match="lease"):
         PressureQueue("q", lease=lease)
 
 
 @pytest.mark.parametrize("data", ["text", None, 5, [1]])
-async def test_an_element_is_bytes(spot: Spot, data: Anything) -> None:
+async def test_an_element_must_be_bytes(spot: Spot, data: Anything) -> None:
     async with spot.queue() as q:
         await q.create()
         before = spot.values()
@@ -115,7 +119,9 @@ async def test_an_element_is_bytes(spot: Spot, data: Anything) -> None:
 @pytest.mark.parametrize(
     ("count", "error"), [(0, ValueError), (-1, ValueError), (1.5, TypeError), ("2", TypeError)]
 )
-async def test_one_cannot_get_so_many(spot: Spot, count: Anything, error: type[Exception]) -> None:
+async def test_an_invalid_number_of_elements_is_refused(
+    spot: Spot, count: Anything, error: type[Exception]
+) -> None:
     async with spot.queue() as q:
         await q.create()
         await q.put_many([b"a", b"b"])
@@ -133,7 +139,7 @@ async def test_an_element_may_be_large(spot: Spot) -> None:
         assert await q.get() == data
 
 
-async def test_an_element_that_redis_does_not_take_is_an_error(private: Spot) -> None:
+async def test_an_element_that_redis_refuses_is_an_error(private: Spot) -> None:
     private.raw.config_set("proto-max-bulk-len", 1 << 20)
     async with private.queue(lease=0.3) as q:
         await q.create(3)
@@ -145,7 +151,7 @@ async def test_an_element_that_redis_does_not_take_is_an_error(private: Spot) ->
         assert await q.get() == b"a"
 
 
-async def test_queues_with_names_like_keys_leave_each_other_alone(spot: Spot) -> None:
+async def test_queues_with_names_like_keys_do_not_disturb_each_other(spot: Spot) -> None:
     handles = [
         PressureQueue(name, port=spot.port, prefix=spot.prefix)
         for name in ("q", "q:stats", "q:lease", "q:held")
@@ -160,7 +166,7 @@ async def test_queues_with_names_like_keys_leave_each_other_alone(spot: Spot) ->
             assert (await q.stats()).consumed_messages == 1
 
 
-async def test_a_prefix_that_leads_into_another_queue_changes_nothing_there(spot: Spot) -> None:
+async def test_a_prefix_that_points_into_another_queue_changes_nothing_there(spot: Spot) -> None:
     async with (
         spot.queue() as q,
         PressureQueue("bound", port=spot.port, prefix=spot.data) as intruder,
@@ -182,7 +188,7 @@ async def test_a_prefix_that_leads_into_another_queue_changes_nothing_there(spot
 
 @pytest.mark.parametrize("value", ["9223372036854775807", "007", "-0", "1.5", " 1"])
 @pytest.mark.parametrize("counter", ["messages", "bytes"])
-async def test_a_counter_that_cannot_grow_costs_no_element(
+async def test_a_counter_at_its_maximum_costs_no_element(
     spot: Spot, counter: str, value: str
 ) -> None:
     async with spot.queue() as q:
@@ -262,20 +268,20 @@ async def test_a_get_waits_while_redis_is_full(private: Spot) -> None:
         assert got == [b"a"]
 
 
-async def test_roles_are_given_back_while_redis_is_full(private: Spot) -> None:
-    async with private.queue(lease=0.4) as q, private.queue() as other:
+async def test_roles_are_released_while_redis_is_full(private: Spot) -> None:
+    async with private.queue(lease=2) as q, private.queue() as other:
         await q.create(1)
         await q.put(b"a")
         async with q.producer(), q.consumer() as consumer:
             fill(private.raw)
-            # Leases are renewed all the same: with one that had run out nobody would have to wait.
+            # Leases must be renewed nevertheless: with an expired one, nobody would have to wait.
             with pytest.raises(QueueInUseError):
-                await other.get(1.0)
+                await other.get(3)
             assert await consumer.get() == b"a"
         assert private.tokens() == (1, 1, 1, 0)
 
 
-async def test_a_put_that_waits_when_redis_gets_full_gives_its_role_back(private: Spot) -> None:
+async def test_a_waiting_put_releases_its_role_when_redis_becomes_full(private: Spot) -> None:
     async with private.queue() as q:
         await q.create(1)
         async with trio.open_nursery() as nursery:
@@ -292,7 +298,7 @@ async def test_a_put_that_waits_when_redis_gets_full_gives_its_role_back(private
         assert await q.get() == b"a"
 
 
-async def test_a_delete_is_taken_back_while_redis_is_full(private: Spot) -> None:
+async def test_a_delete_is_undone_while_redis_is_full(private: Spot) -> None:
     async with private.queue() as q, private.queue() as other:
         await q.create(2)
         await q.put(b"a")
@@ -304,11 +310,11 @@ async def test_a_delete_is_taken_back_while_redis_is_full(private: Spot) -> None
         assert (await q.stats()).bound == 2
 
 
-# Restarts, passwords, slowness
+# Restarts, passwords, slow replies
 
 
 @pytest.mark.parametrize("way", ["put", "get"])
-async def test_a_redis_that_is_restarted_ends_a_wait_or_lets_it_go_on(
+async def test_a_restart_of_redis_ends_a_wait_or_lets_it_continue(
     own_redis: RedisServer, way: str
 ) -> None:
     outcome: list[object] = []
@@ -345,7 +351,7 @@ async def test_a_redis_that_is_restarted_ends_a_wait_or_lets_it_go_on(
         assert [data async for data in q] == expected
 
 
-async def test_without_the_password_nothing_works_and_it_is_told_why(private: Spot) -> None:
+async def test_without_the_password_nothing_works_and_the_error_says_why(private: Spot) -> None:
     private.raw.config_set("requirepass", "secret")
     async with private.queue() as q:
         for call in (q.create, q.exists, q.stats, partial(q.put, b"a"), q.get, q.delete):
@@ -362,7 +368,7 @@ async def test_without_the_password_nothing_works_and_it_is_told_why(private: Sp
         assert await q.get() == b"a"
 
 
-async def test_while_redis_is_slow_nothing_is_lost_or_done_twice(
+async def test_with_a_slow_redis_nothing_is_lost_or_repeated(
     private: Spot, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for module in ("redis.connection", "pressure.deadlines"):  # however slow the machine is
@@ -380,7 +386,7 @@ async def test_while_redis_is_slow_nothing_is_lost_or_done_twice(
             await blocked(private.raw)
             async with trio.open_nursery() as inner:
                 inner.start_soon(trio.to_thread.run_sync, sleep)
-                # The reply that says what has happened may come a little later.
+                # The reply with the outcome may arrive a little later.
                 await q.put(b"a", 0.1)
         assert got == [b"a"]
         with trio.move_on_after(0.1):
@@ -393,7 +399,7 @@ async def test_while_redis_is_slow_nothing_is_lost_or_done_twice(
 
 
 @pytest.mark.parametrize("seed", [1, 2, 3])
-async def test_two_hundred_tasks_cancelled_at_random_leave_a_queue_that_works(
+async def test_two_hundred_randomly_cancelled_tasks_leave_a_working_queue(
     spot: Spot, seed: int
 ) -> None:
     rng = random.Random(seed)

@@ -65,7 +65,7 @@ ENDLESS: dict[str, Call] = {
 
 
 @pytest.mark.parametrize("name", TIMED)
-async def test_an_operation_ends_at_its_timeout_and_says_that_it_may_have_happened(
+async def test_an_operation_ends_at_its_timeout_and_may_have_been_executed(
     own_redis: RedisServer, name: str
 ) -> None:
     async with handle(own_redis) as q:
@@ -77,7 +77,7 @@ async def test_an_operation_ends_at_its_timeout_and_says_that_it_may_have_happen
 
 
 @pytest.mark.parametrize("name", TIMED)
-async def test_without_a_connection_it_ends_at_its_timeout_and_has_not_happened(
+async def test_without_a_connection_it_ends_at_its_timeout_and_was_not_executed(
     own_redis: RedisServer, name: str
 ) -> None:
     async with handle(own_redis) as q:
@@ -100,7 +100,7 @@ async def test_a_cancelled_operation_ends_soon(own_redis: RedisServer, name: str
 
 
 @pytest.mark.parametrize("role", ["producer", "consumer"])
-async def test_a_cancelled_block_that_has_a_role_ends_soon_and_the_role_becomes_free(
+async def test_a_cancelled_block_with_a_role_ends_soon_and_the_role_becomes_free(
     own_redis: RedisServer, role: str
 ) -> None:
     async with handle(own_redis) as q, handle(own_redis) as other:
@@ -116,13 +116,13 @@ async def test_a_cancelled_block_that_has_a_role_ends_soon_and_the_role_becomes_
                         else:
                             await held.get()
         assert scope.cancelled_caught
-        # Long before the lease ends.
+        # Long before the lease expires.
         with trio.fail_after(MOST):
             async with other.producer(), other.consumer():
                 pass
 
 
-async def test_a_role_that_may_have_been_taken_is_given_back_when_redis_replies_again(
+async def test_a_role_that_may_have_been_taken_is_released_when_redis_replies_again(
     own_redis: RedisServer,
 ) -> None:
     async with handle(own_redis) as q, handle(own_redis) as other:
@@ -135,14 +135,14 @@ async def test_a_role_that_may_have_been_taken_is_given_back_when_redis_replies_
                 assert await other.get() == b"full"
 
 
-async def test_a_late_reply_is_nobody_elses(own_redis: RedisServer) -> None:
+async def test_a_late_reply_is_given_to_nobody_else(own_redis: RedisServer) -> None:
     async with handle(own_redis) as q:
         await q.create()
         await q.put_many([b"1", b"2"])
         with hung(own_redis):
             with trio.move_on_after(0.1):
                 await q.get()
-        # Redis may have done it or not; each reply is that of its own command all the same.
+        # Whether or not Redis executed it, each reply still belongs to its own command.
         for _ in range(20):
             assert await q.exists() is True
             assert await q.length() in (1, 2)
@@ -152,12 +152,12 @@ async def test_a_late_reply_is_nobody_elses(own_redis: RedisServer) -> None:
         assert left in ([b"1", b"2", b"3"], [b"2", b"3"])
 
 
-async def test_elements_that_come_late_are_those_of_the_next_get(own_redis: RedisServer) -> None:
+async def test_late_elements_go_to_the_next_get(own_redis: RedisServer) -> None:
     async with handle(own_redis) as q, handle(own_redis) as other:
         await q.create()
         await q.put_many([b"1", b"2", b"3"])
         await other.length()
-        assert await q.get() == b"1"  # the server has the script
+        assert await q.get() == b"1"  # loads the script
         with hung(own_redis), trio.fail_after(MOST), pytest.raises(PressureConnectionError):
             await q.get_nowait()
         with trio.fail_after(MOST):
@@ -165,7 +165,9 @@ async def test_elements_that_come_late_are_those_of_the_next_get(own_redis: Redi
             assert await other.get() == b"3"
 
 
-async def test_who_has_more_time_is_not_disturbed_by_who_has_none(own_redis: RedisServer) -> None:
+async def test_a_short_timeout_does_not_disturb_an_operation_with_a_longer_one(
+    own_redis: RedisServer,
+) -> None:
     done: list[str] = []
 
     async def patient(q: PressureQueue) -> None:
@@ -200,8 +202,8 @@ def test_ctrl_c_ends_an_operation_of_a_thread_soon(own_redis: RedisServer) -> No
         with hung(own_redis):
             started = time.monotonic()
             interrupt = threading.Timer(0.1, os.kill, (os.getpid(), signal.SIGINT))
-            interrupt.start()
-            with pytest.raises(KeyboardInterrupt):
+            with pytest.raises(KeyboardInterrupt):  # noqa: PT012
+                interrupt.start()
                 queue.put(b"late")
             interrupt.join()
         assert time.monotonic() - started < MOST
@@ -249,7 +251,7 @@ async def test_a_reprieve_ends_some_time_after_the_cancellation(
         (math.inf, 2.0, 2.0 + GRACE),
     ],
 )
-async def test_the_time_that_is_waited_for_a_reply(
+async def test_the_time_limit_of_a_reply(
     autojump_clock: trio.testing.MockClock, until: float, cancelled: float, ends: float
 ) -> None:
     theirs, _ = trio.testing.memory_stream_pair()  # nobody replies

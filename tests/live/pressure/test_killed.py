@@ -1,5 +1,5 @@
-"""kill -9 at every step of every operation: before each command, when it was sent, and after its
-reply. The next client works when the lease is over, and finds each element at most once."""
+"""SIGKILL at every step of every operation: before each command, after it was sent, and after its
+reply. The next client works once the lease has expired, and finds each element at most once."""
 
 import sys
 from collections.abc import AsyncIterator
@@ -11,23 +11,24 @@ import trio
 
 from disque_trio.pressure import PressureQueue, QueueClosedError
 from tests.support import ROOT
+from tests.support.harness import HANG_SECONDS
 from tests.support.pressure_helpers import RedisServer, Spot, plain_client
 from tests.support.pressure_killed import LEASE, OPERATIONS
 
 POINTS = ("before", "sent", "after")
 AT_ONCE = 4
-PATIENCE = LEASE + 10  # seconds; the machine may be busy
+PATIENCE = LEASE + HANG_SECONDS
 
 
 @dataclass(frozen=True)
 class Case:
-    """What there is before an operation, and what it does.
+    """The state before an operation, and its effect.
 
     Attributes:
-        elements: in the queue before, None if there is no queue. bound: of the queue.
-        puts: what it puts, in this order. gets: how many it takes.
-        held: the role that somebody else has all the time.
-        least: commands it takes at least.
+        elements: in the queue before; None if there is no queue. bound: of the queue.
+        puts: the elements it puts, in order. gets: the number of elements it takes.
+        held: the role that another client holds throughout.
+        least: the minimum number of commands.
     """
 
     elements: tuple[bytes, ...] | None = (b"0",)
@@ -65,7 +66,7 @@ def test_every_operation_is_a_case() -> None:
 
 
 class Forker:
-    """The program that forks processes which die."""
+    """The program that forks the processes to be killed."""
 
     def __init__(self, process: trio.Process) -> None:
         self._process = process
@@ -73,7 +74,7 @@ class Forker:
         self._ended: dict[str, tuple[trio.Event, list[int]]] = {}
 
     async def run(self, operation: str, point: str, n: int, prefix: str) -> int:
-        """Run one; returns its exit status, -9 if it was killed."""
+        """Run a process; return its exit status, -9 if it was killed."""
         event, status = self._ended[prefix] = trio.Event(), []
         assert self._process.stdin is not None
         async with self._writing:
@@ -82,7 +83,7 @@ class Forker:
         return status[0]
 
     async def listen(self) -> None:
-        """Take what it tells, until its end."""
+        """Read the output of the program until it ends."""
         text = b""
         assert self._process.stdout is not None
         async for data in self._process.stdout:
@@ -114,7 +115,7 @@ async def forker(port: int) -> AsyncIterator[Forker]:
 
 
 @pytest.mark.parametrize("name", CASES)
-async def test_killed_at_any_command_it_leaves_a_queue_that_works(
+async def test_killed_at_any_command_an_operation_leaves_a_working_queue(
     redis_server: RedisServer, spot: Spot, name: str
 ) -> None:
     case = CASES[name]
@@ -141,8 +142,8 @@ async def test_killed_at_any_command_it_leaves_a_queue_that_works(
 
             for point in POINTS:
                 nursery.start_soon(all_of, point)
-        # How many there are depends on how fast the machine is, but these are there: at the latest
-        # when nothing else is going on.
+        # How many commands there are depends on the speed of the machine, but these must be among
+        # them, at the latest when nothing else runs.
         async with forker(redis_server.port) as program:
             for n in range(case.least):
                 for attempt in range(10):
@@ -152,9 +153,9 @@ async def test_killed_at_any_command_it_leaves_a_queue_that_works(
 
 
 async def one(program: Forker, spot: Spot, name: str, point: str, n: int) -> bool:
-    """Kill one, then use the queue. True if it ended before it was killed."""
+    """Kill a process, then use the queue. Return True if it ended before it was killed."""
     case = CASES[name]
-    # A wait looks again four times in a lease.
+    # A waiting client checks four times per lease.
     async with spot.queue(lease=1.0) as q, AsyncExitStack() as held:
         if case.elements is not None:
             await q.create(case.bound)
@@ -169,7 +170,7 @@ async def one(program: Forker, spot: Spot, name: str, point: str, n: int) -> boo
             await check(q, spot, case, untouched=not ended and (point, n) == ("before", 0))
             if ended:
                 await check_end(spot, name)
-            # Whatever it was, it can be deleted and created again.
+            # Whatever the state, it can be deleted and created again.
             if await q.exists():
                 await q.delete()
             await q.create(2)
@@ -189,9 +190,9 @@ async def one(program: Forker, spot: Spot, name: str, point: str, n: int) -> boo
 
 
 async def check(q: PressureQueue, spot: Spot, case: Case, untouched: bool) -> None:
-    """Put and get, and compare what there is with what there may be."""
+    """Put and get, and compare the result with the possible states."""
     if not await q.exists():
-        # It was never made, or is deleted or half deleted; then the next ``create`` finishes it.
+        # It was not created, or is deleted or half deleted; the next ``create`` completes that.
         await q.create(case.bound, patience=PATIENCE)
         elements: tuple[bytes, ...] = ()
         assert await q.length() == 0
@@ -214,12 +215,12 @@ async def check(q: PressureQueue, spot: Spot, case: Case, untouched: bool) -> No
         assert not stats.closed
     if not stats.closed:
         await q.put(b"probe")
-        # Whoever takes the consumer's role must get it too.
+        # A new consumer must get the role, too.
         async with q.producer(), q.consumer() as consumer:
             assert await consumer.get() == b"probe"
         assert spot.tokens() == (1, 1, 1, 0)
     else:
-        # Nobody wants the role of a dead producer any more, but the queue is closed and not in use.
+        # A dead producer's role is not taken over here, but the queue is closed and not in use.
         with pytest.raises(QueueClosedError):
             await q.put(b"probe")
         assert spot.tokens()[1:] == (1, 1, 2)
@@ -228,14 +229,14 @@ async def check(q: PressureQueue, spot: Spot, case: Case, untouched: bool) -> No
 
 
 async def check_end(spot: Spot, name: str) -> None:
-    """What a whole operation has done is there."""
+    """Check that the effect of the whole operation is there."""
     stats = {"produced": 0, "consumed": 0}
     for kind in stats:
         stats[kind] = int(spot.raw.get(spot.key(f"stats:{kind}_messages")) or 0)
     case = CASES[name]
     closed = name in ("close", "produce_and_close")
     if name in ("create", "delete"):
-        assert stats["produced"] == 1  # the probe alone
+        assert stats["produced"] == 1  # only the probe
     else:
         expected = len(case.elements or ()) + len(case.puts) + (not closed)
         assert stats == {"produced": expected, "consumed": expected}

@@ -1,4 +1,4 @@
-"""The bridge between Disque and pressure, on a real node and a real Redis."""
+"""The bridge between Disque and pressure, with a real node and a real Redis."""
 
 import contextlib
 import re
@@ -42,7 +42,7 @@ def jobs_known(node: LiveNode) -> int:
 
 
 def workings(node: LiveNode) -> int:
-    """How many WORKING it has got."""
+    """Return how many WORKING commands it has received."""
     found = re.match(r"calls=(\d+)", node.info("commandstats").get("cmdstat_working", ""))
     return int(found[1]) if found else 0
 
@@ -62,7 +62,7 @@ async def test_jobs_move_into_the_list_and_are_acknowledged(
     assert jobs_known(node) == 0
 
 
-async def test_no_more_jobs_are_taken_than_told(node: LiveNode, spot: Spot) -> None:
+async def test_no_more_jobs_are_taken_than_requested(node: LiveNode, spot: Spot) -> None:
     async with disque(node) as client, spot.queue() as queue:
         await queue.create()
         await client.add_many("jobs", bodies(150))
@@ -71,17 +71,17 @@ async def test_no_more_jobs_are_taken_than_told(node: LiveNode, spot: Spot) -> N
         assert await client.qlen("jobs") == 30
 
 
-async def test_a_full_queue_keeps_jobs_with_the_node_until_there_is_room(
+async def test_a_full_queue_keeps_jobs_in_the_node_until_there_is_space(
     node: LiveNode, spot: Spot
 ) -> None:
     async with disque(node) as client, spot.queue() as queue:
         await queue.create(2)
-        # They would be delivered again after a second, but for WORKING.
-        await client.add_many("jobs", bodies(5), retry=1)
+        # Without WORKING, they would be delivered again after three seconds.
+        await client.add_many("jobs", bodies(5), retry=3)
         async with trio.open_nursery() as nursery:
             nursery.start_soon(to_pressure, client, "jobs", queue)
             await until(lambda: spot.raw.llen(spot.data) == 2)
-            await until(lambda: workings(node) >= 4 * 5)  # some seconds
+            await until(lambda: workings(node) >= 2 * 5 + 1)  # more than a retry time
             assert await client.get("jobs", nohang=True) == []
             assert jobs_known(node) == 5
             assert [await queue.get() for _ in range(5)] == bodies(5)
@@ -89,7 +89,7 @@ async def test_a_full_queue_keeps_jobs_with_the_node_until_there_is_room(
             nursery.cancel_scope.cancel()
 
 
-async def test_a_cancelled_bridge_gives_back_what_is_not_in_the_list(
+async def test_a_cancelled_bridge_requeues_jobs_that_are_not_in_the_list(
     node: LiveNode, spot: Spot
 ) -> None:
     async with disque(node) as client, spot.queue() as queue:
@@ -106,7 +106,7 @@ async def test_a_cancelled_bridge_gives_back_what_is_not_in_the_list(
         assert (await queue.stats()).producer_free
 
 
-async def test_patience_with_a_full_queue_ends(node: LiveNode, spot: Spot) -> None:
+async def test_waiting_for_a_full_queue_has_a_limit(node: LiveNode, spot: Spot) -> None:
     async with disque(node) as client, spot.queue() as queue:
         await queue.create(1)
         await client.add_many("jobs", bodies(2), retry=60)
@@ -116,7 +116,7 @@ async def test_patience_with_a_full_queue_ends(node: LiveNode, spot: Spot) -> No
         assert await client.qlen("jobs") == 1
 
 
-async def test_jobs_go_back_when_the_queue_is_closed(node: LiveNode, spot: Spot) -> None:
+async def test_jobs_are_requeued_when_the_queue_is_closed(node: LiveNode, spot: Spot) -> None:
     async with disque(node) as client, spot.queue() as queue:
         await queue.create()
         await client.add_many("jobs", bodies(3), retry=60)
@@ -127,7 +127,7 @@ async def test_jobs_go_back_when_the_queue_is_closed(node: LiveNode, spot: Spot)
 
 
 @pytest.mark.parametrize("problem", ["closed", "bound"])
-async def test_a_queue_that_ends_in_the_middle_gives_back_only_what_is_not_in_it(
+async def test_a_queue_that_ends_in_the_middle_requeues_only_jobs_that_are_not_in_it(
     node: LiveNode, spot: Spot, problem: str
 ) -> None:
     async with disque(node) as client, spot.queue() as queue, trio.open_nursery() as nursery:
@@ -140,7 +140,7 @@ async def test_a_queue_that_ends_in_the_middle_gives_back_only_what_is_not_in_it
 
         nursery.start_soon(move)
         await until(lambda: spot.raw.llen(spot.data) == 3)
-        # As a client of another kind that does not wait for the role.
+        # Like a foreign client that does not wait for the role.
         if problem == "closed":
             spot.raw.lpush(spot.key("closed"), 0, 0)
         else:
@@ -148,12 +148,12 @@ async def test_a_queue_that_ends_in_the_middle_gives_back_only_what_is_not_in_it
         spot.raw.lpush(spot.key("not_full"), 0)
         await until(lambda: jobs_known(node) == 2)
         left: list[bytes] = []
-        while len(left) < 2:  # they are given back one after the other
+        while len(left) < 2:  # they are requeued one after the other
             left += [job.body for job in await client.get("jobs", count=5)]
         assert left == [b"3", b"4"]
 
 
-async def test_elements_become_jobs_in_their_order_until_the_queue_is_closed(
+async def test_elements_become_jobs_in_order_until_the_queue_is_closed(
     node: LiveNode, spot: Spot
 ) -> None:
     async with disque(node) as client, spot.queue() as queue:
@@ -169,12 +169,13 @@ async def test_elements_become_jobs_in_their_order_until_the_queue_is_closed(
         assert found == bodies(250)
         shown = await client.show(jobs[0].id)
         assert shown is not None
-        assert (shown["ttl"], shown["retry"]) == (600, 7)
+        assert 500 < int(str(shown["ttl"])) <= 600  # the remaining time
+        assert shown["retry"] == 7
         assert (await queue.stats()).consumed_messages == 250
         assert (await queue.stats()).consumer_free
 
 
-async def test_elements_that_come_later_are_waited_for(node: LiveNode, spot: Spot) -> None:
+async def test_the_bridge_waits_for_later_elements(node: LiveNode, spot: Spot) -> None:
     async with disque(node) as client, spot.queue() as queue:
         await queue.create()
         async with trio.open_nursery() as nursery:
@@ -191,7 +192,7 @@ async def test_elements_that_come_later_are_waited_for(node: LiveNode, spot: Spo
         await to_disque(queue, client, "jobs", wait=False)
 
 
-async def test_an_element_stays_while_its_job_is_not_added(node: LiveNode, spot: Spot) -> None:
+async def test_an_element_stays_until_its_job_is_added(node: LiveNode, spot: Spot) -> None:
     async with disque(node) as client, spot.queue() as queue:
         await queue.create()
         await queue.put_many(bodies(3))
@@ -206,7 +207,7 @@ async def test_an_element_stays_while_its_job_is_not_added(node: LiveNode, spot:
         assert await client.qlen("jobs") == 3
 
 
-# As a command
+# The command
 
 
 def test_the_command_moves_both_ways(node: LiveNode, server: Redis) -> None:
@@ -225,7 +226,7 @@ def test_the_command_moves_both_ways(node: LiveNode, server: Redis) -> None:
     assert (status, error) == (1, "pressure: queue 'out' is closed\n")
 
 
-def test_a_signal_ends_the_command_and_gives_everything_back(node: LiveNode, server: Redis) -> None:
+def test_a_signal_ends_the_command_and_requeues_everything(node: LiveNode, server: Redis) -> None:
     create(server, "q", 2)
     node.ask("ADDJOB", "jobs", "1", 0)
     node.ask("ADDJOB", "jobs", "2", 0)
@@ -251,26 +252,31 @@ def test_nothing_is_lost_when_the_bridge_is_killed(node: LiveNode, server: Redis
     create(server, "q", 0)
     if way == "to pressure":
         names = ("--from-disque", "jobs", "--to-pressure", "q")
-        for body in sent:
-            node.ask("ADDJOB", "jobs", body, 0, "RETRY", 1)
     else:
         names = ("--from-pressure", "q", "--to-disque", "jobs")
-        server.ask("LPUSH", server.key("q"), *sent)
     command = ("pipe", *names, "--node", f"{node.host}:{node.port}")
 
-    def moved() -> int:
+    def add(some: list[bytes]) -> None:
+        if way == "to pressure":
+            for body in some:
+                node.ask("ADDJOB", "jobs", body, 0, "RETRY", 5)
+        else:
+            server.ask("LPUSH", server.key("q"), *some)
+
+    def left() -> int:
         count = server.ask("LLEN", server.key("q"))
         assert isinstance(count, int)
-        return count if way == "to pressure" else 3000 - count
+        return 1500 - count if way == "to pressure" else count
 
+    add(sent[:1500])
     pipe = Running(server, *command)
     try:
-        wait_until(lambda: moved() > 300)
+        wait_until(lambda: left() < 1200)
         pipe.process.kill()
     finally:
         pipe.close()
-    assert moved() < 3000
-    # The role that was held comes back: its lease runs out, or somebody says that it is dead.
+    add(sent[1500:])
+    # The role becomes free: its lease expires, or somebody reports it as dead.
     pressure(server, "doctor", "q", "--free", "producer")
     pressure(server, "doctor", "q", "--free", "consumer")
     second = Running(server, *command)
@@ -278,7 +284,7 @@ def test_nothing_is_lost_when_the_bridge_is_killed(node: LiveNode, server: Redis
         if way == "to pressure":
             wait_until(lambda: jobs_known(node) == 0)
         else:
-            wait_until(lambda: moved() == 3000)
+            wait_until(lambda: left() == 0)
         assert second.stop() == 143
     finally:
         second.close()
@@ -291,5 +297,5 @@ def test_nothing_is_lost_when_the_bridge_is_killed(node: LiveNode, server: Redis
             assert isinstance(jobs, list)
             found += [job[2] for job in jobs]
     assert set(found) == set(sent)
-    # What was on its way at the kill may come twice, not more.
+    # Only jobs that were being moved during the kill may come twice.
     assert len(found) <= 3000 + 100

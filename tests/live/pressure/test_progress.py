@@ -1,4 +1,4 @@
-"""How much of a put_many is in the queue when it is cut short."""
+"""How many elements of a put_many are in the queue when it is interrupted."""
 
 from collections.abc import Awaitable, Callable
 from functools import partial
@@ -13,7 +13,7 @@ from tests.support.pressure_helpers import Spot, blocked, until
 async def interrupted(
     spot: Spot, q: PressureQueue, act: Callable[[], Awaitable[object]]
 ) -> list[int]:
-    """Put five elements into a queue for two, and do something when it is full: the progress."""
+    """Put five elements into a queue for two, and act when it is full; return the progress."""
     seen: list[int] = []
     async with trio.open_nursery() as nursery:
         nursery.start_soon(after_block, spot, act)
@@ -27,7 +27,7 @@ async def after_block(spot: Spot, act: Callable[[], Awaitable[object]]) -> None:
     await act()
 
 
-async def test_a_put_many_that_is_cut_short_says_how_much_is_in(spot: Spot) -> None:
+async def test_an_interrupted_put_many_tells_how_many_elements_are_in(spot: Spot) -> None:
     async def close() -> None:
         spot.raw.lpush(spot.key("closed"), 0, 0)
         spot.raw.rpop(spot.data)

@@ -1,5 +1,5 @@
-"""Queues shared with the client ``pressure`` 0.5 of PyPI, which runs in an environment of its
-own."""
+"""Queues shared with the client ``pressure`` 0.5 from PyPI, which runs in its own
+environment."""
 
 import fcntl
 import subprocess
@@ -14,8 +14,8 @@ import trio
 from disque_trio.pressure import PressureQueue, QueueClosedError, QueueDoesNotExistError
 from tests.support.pressure_helpers import Spot, blocked, until
 
-# As published it cannot be iterated on Python 3, and takes the token of a closed queue for an
-# element, as it compares text with bytes.
+# As published, it cannot be iterated on Python 3, and takes the token of a closed queue for an
+# element, because it compares text with bytes.
 THEIRS = """
 import sys, warnings
 warnings.simplefilter("ignore")
@@ -31,7 +31,7 @@ q = Queue("q", prefix=prefix, port=port, socket_timeout=None)
 """
 
 INSTALL = (
-    # Its setup.py imports it, and it imports redis: what it needs has to be there before.
+    # Its setup.py imports it, and it imports redis, so the requirements must be installed first.
     ("redis", "setuptools<66", "wheel"),
     ("--no-build-isolation", "pressure==0.5"),
 )
@@ -39,8 +39,8 @@ INSTALL = (
 
 @pytest.fixture(scope="session")
 def theirs(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A Python that has their client. It is kept in the cache of pytest."""
-    cache = getattr(request.config, "cache", None)  # it can be switched off
+    """A Python with the PyPI client. It is kept in the cache of pytest."""
+    cache = getattr(request.config, "cache", None)  # it can be disabled
     version = f"pressure-pypi-{sys.version_info.major}.{sys.version_info.minor}"
     place = tmp_path_factory.mktemp(version) if cache is None else cache.mkdir(version)
     python, ready = place / "venv/bin/python", place / "ready"
@@ -62,7 +62,7 @@ def theirs(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
 
 
 async def run(python: Path, spot: Spot, source: str) -> str:
-    """What their client prints for this source, in which ``q`` is the queue."""
+    """Return the output of the PyPI client for this source, in which ``q`` is the queue."""
     command = [str(python), "-c", THEIRS + source, str(spot.port), spot.prefix]
     with trio.fail_after(60):
         done = await trio.run_process(command, capture_stdout=True)
@@ -86,7 +86,7 @@ print(n + 1)
 
 
 @pytest.mark.parametrize("way", ["one by one", "many", "as the consumer"])
-async def test_their_producer_feeds_our_consumer(theirs: Path, spot: Spot, way: str) -> None:
+async def test_its_producer_feeds_the_consumer(theirs: Path, spot: Spot, way: str) -> None:
     got: list[bytes] = []
     async with spot.queue() as q, trio.open_nursery() as nursery:
         await q.create(10)
@@ -121,7 +121,7 @@ async def feed(q: PressureQueue, way: str) -> None:
 
 
 @pytest.mark.parametrize("way", ["one by one", "many", "as the producer"])
-async def test_our_producer_feeds_their_consumer(theirs: Path, spot: Spot, way: str) -> None:
+async def test_the_producer_feeds_its_consumer(theirs: Path, spot: Spot, way: str) -> None:
     printed: list[str] = []
 
     async def consume() -> None:
@@ -132,17 +132,17 @@ async def test_our_producer_feeds_their_consumer(theirs: Path, spot: Spot, way: 
         async with trio.open_nursery() as nursery:
             nursery.start_soon(consume)
             await feed(q, way)
-            # They do not count what they get from a closed queue.
+            # It does not count what it gets from a closed queue.
             await until(lambda: spot.raw.get(spot.key("stats:consumed_messages")) == b"1000")
             await q.close()
         assert printed == ["1000\n"]
         stats = await q.stats()
         assert stats.produced_bytes == stats.consumed_bytes == sum(map(len, bodies(1000)))
-        # Whoever was blocked has taken one of the two tokens of the end.
+        # The client that was blocked has taken one of the two tokens of the end.
         assert spot.tokens() in ((1, 1, 1, 1), (1, 1, 1, 2))
 
 
-async def test_they_see_a_queue_of_ours_as_we_do(theirs: Path, spot: Spot) -> None:
+async def test_it_sees_a_queue_of_this_library_in_the_same_way(theirs: Path, spot: Spot) -> None:
     look = "print(bool(q.exists), q.bound, q.qsize(), bool(q.closed()), q.peek_reverse())"
     async with spot.queue() as q:
         await q.create(10)
@@ -152,7 +152,7 @@ async def test_they_see_a_queue_of_ours_as_we_do(theirs: Path, spot: Spot) -> No
         assert await run(theirs, spot, look) == "True 10 3 True b'element 2'\n"
 
 
-async def test_we_see_a_queue_of_theirs_as_they_do(theirs: Path, spot: Spot) -> None:
+async def test_this_library_sees_its_queue_in_the_same_way(theirs: Path, spot: Spot) -> None:
     async with spot.queue() as q:
         await run(theirs, spot, "q.create(2); q.put(b'a'); q.put(b'b')")
         stats = await q.stats()
@@ -175,7 +175,7 @@ async def test_a_full_queue_is_full_to_both(theirs: Path, spot: Spot) -> None:
         assert await q.length() == 2
 
 
-async def test_either_can_delete_what_the_other_has_made(theirs: Path, spot: Spot) -> None:
+async def test_each_can_delete_a_queue_of_the_other(theirs: Path, spot: Spot) -> None:
     async with spot.queue() as q:
         await q.create(10)
         await q.put_many(bodies(3))
@@ -188,7 +188,7 @@ async def test_either_can_delete_what_the_other_has_made(theirs: Path, spot: Spo
 
 
 @pytest.mark.parametrize("call", ["close", "delete"])
-async def test_their_blocked_getter_is_woken(theirs: Path, spot: Spot, call: str) -> None:
+async def test_its_blocked_getter_is_woken(theirs: Path, spot: Spot, call: str) -> None:
     get = "try: print(q.get())\nexcept pressure.QueueClosedError: print('closed')"
     printed: list[str] = []
 
@@ -209,7 +209,7 @@ async def test_their_blocked_getter_is_woken(theirs: Path, spot: Spot, call: str
 @pytest.mark.parametrize(
     ("call", "error"), [("close", QueueClosedError), ("delete", QueueDoesNotExistError)]
 )
-async def test_our_blocked_getter_is_woken(
+async def test_the_blocked_getter_of_this_library_is_woken(
     theirs: Path, spot: Spot, call: str, error: type[Exception]
 ) -> None:
     async with spot.queue() as q:

@@ -1,4 +1,4 @@
-"""Operations at the same time: the holes of the protocol that we close."""
+"""Concurrent operations: the races of the protocol that this library closes."""
 
 import random
 from functools import partial
@@ -20,7 +20,7 @@ from tests.support.pressure_helpers import Foreign, Spot, blocked, plain_client,
 thread = partial(trio.to_thread.run_sync, abandon_on_cancel=True)
 
 
-async def test_of_many_creates_at_once_one_succeeds(spot: Spot) -> None:
+async def test_one_of_many_concurrent_creates_succeeds(spot: Spot) -> None:
     outcomes: list[str] = []
 
     async def create() -> None:
@@ -38,7 +38,7 @@ async def test_of_many_creates_at_once_one_succeeds(spot: Spot) -> None:
     assert spot.tokens() == (1, 1, 1, 0)
 
 
-async def test_of_two_deletes_at_once_the_second_finds_no_queue(spot: Spot) -> None:
+async def test_the_second_of_two_concurrent_deletes_finds_no_queue(spot: Spot) -> None:
     async with spot.queue() as q, spot.queue() as other:
         await q.create()
         async with trio.open_nursery() as nursery, q.consumer():
@@ -49,7 +49,7 @@ async def test_of_two_deletes_at_once_the_second_finds_no_queue(spot: Spot) -> N
         assert spot.keys() == set()
 
 
-async def test_a_create_during_a_delete_waits_and_gets_a_whole_queue(spot: Spot) -> None:
+async def test_a_create_during_a_delete_waits_and_gets_a_complete_queue(spot: Spot) -> None:
     async with spot.queue() as q, spot.queue() as other:
         await q.create()
         async with trio.open_nursery() as nursery, q.producer():
@@ -67,7 +67,7 @@ async def test_a_create_during_a_delete_waits_and_gets_a_whole_queue(spot: Spot)
 
 
 @pytest.mark.parametrize("role", ["producer", "consumer"])
-async def test_who_waits_for_a_role_while_the_queue_is_deleted_learns_it(
+async def test_a_client_that_waits_for_a_role_of_a_deleted_queue_gets_an_error(
     spot: Spot, role: str
 ) -> None:
     async with spot.queue() as q, spot.queue() as other:
@@ -86,7 +86,7 @@ async def test_who_waits_for_a_role_while_the_queue_is_deleted_learns_it(
         assert spot.keys() == set()
 
 
-async def test_a_delete_ends_our_blocked_put_and_get(spot: Spot) -> None:
+async def test_a_delete_ends_a_blocked_put_and_get(spot: Spot) -> None:
     async with spot.queue() as q, spot.queue() as other:
         await q.create(1)
         await q.put(b"a")
@@ -113,7 +113,7 @@ async def test_a_delete_ends_our_blocked_put_and_get(spot: Spot) -> None:
         assert spot.keys() == set()
 
 
-async def test_a_delete_that_was_given_up_wakes_nobody_for_good(spot: Spot) -> None:
+async def test_an_abandoned_delete_leaves_the_queue_unchanged(spot: Spot) -> None:
     async with spot.queue() as q, spot.queue() as other:
         await q.create(1)
         async with q.producer() as p:
@@ -121,14 +121,17 @@ async def test_a_delete_that_was_given_up_wakes_nobody_for_good(spot: Spot) -> N
             before = spot.values()
             with pytest.raises(QueueInUseError):
                 await other.delete(timeout=0.1)
-            assert spot.values() == {**before, "not_full": 1}  # the producer's; it looks itself
+            assert spot.values() == {
+                **before,
+                "not_full": 1,
+            }  # for the producer, which checks for itself
             with pytest.raises(QueueFullError):
                 await p.put(b"b", timeout=0)
         assert await other.get() == b"a"
         assert spot.tokens() == (1, 1, 1, 0)
 
 
-async def test_a_foreign_create_during_our_delete_is_not_destroyed(
+async def test_a_foreign_create_during_a_delete_is_not_destroyed(
     spot: Spot, foreign: Foreign
 ) -> None:
     async with spot.queue() as q:
@@ -161,7 +164,7 @@ async def test_a_get_that_finds_nothing_makes_no_permit(spot: Spot, foreign: For
             await q.put_nowait(b"y")
 
 
-async def test_stale_permits_do_not_get_us_above_the_bound(spot: Spot) -> None:
+async def test_stale_permits_do_not_lead_above_the_bound(spot: Spot) -> None:
     async with spot.queue() as q:
         await q.create(1)
         await q.put(b"a")
@@ -173,7 +176,7 @@ async def test_stale_permits_do_not_get_us_above_the_bound(spot: Spot) -> None:
         assert spot.tokens() == (1, 1, 0, 0)
 
 
-async def test_too_many_tokens_of_a_role_become_one(spot: Spot) -> None:
+async def test_surplus_tokens_of_a_role_are_removed(spot: Spot) -> None:
     async with spot.queue() as q:
         await q.create()
         spot.raw.lpush(spot.key("producer_free"), "0", "0")
@@ -188,7 +191,9 @@ async def test_too_many_tokens_of_a_role_become_one(spot: Spot) -> None:
 
 
 @pytest.mark.parametrize("seed", range(3))
-async def test_many_clients_of_both_kinds_lose_and_double_nothing(spot: Spot, seed: int) -> None:
+async def test_many_clients_of_both_kinds_neither_lose_nor_repeat_anything(
+    spot: Spot, seed: int
+) -> None:
     rng = random.Random(seed)
     each = 40
     producers = [b"a", b"b", b"theirs"]

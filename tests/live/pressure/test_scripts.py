@@ -1,4 +1,4 @@
-"""Each operation, and what it leaves in each key of the protocol."""
+"""Each operation, and its result in each key of the protocol."""
 
 import pytest
 import trio
@@ -23,7 +23,7 @@ NEW = {"bound": b"0", "producer_free": 1, "consumer_free": 1, "not_full": 1}
 
 
 def counters(produced: int = 0, consumed: int = 0, size: int = 1) -> dict[str, object]:
-    """The statistics after so many elements of ``size`` bytes."""
+    """Return the statistics after this many elements of ``size`` bytes."""
     found: dict[str, object] = {}
     for name, count in (("produced", produced), ("consumed", consumed)):
         if count:
@@ -54,7 +54,7 @@ async def test_a_negative_bound_is_refused(spot: Spot) -> None:
     assert spot.keys() == set()
 
 
-async def test_put_pushes_left_counts_and_gives_the_role_back(spot: Spot) -> None:
+async def test_put_pushes_left_counts_and_releases_the_role(spot: Spot) -> None:
     async with spot.queue() as q:
         await q.create(2)
         await q.put(b"one")
@@ -70,10 +70,10 @@ async def test_put_pushes_left_counts_and_gives_the_role_back(spot: Spot) -> Non
         with pytest.raises(QueueFullError):
             await q.put(b"three", timeout=0.05)
         assert spot.values() == full
-        assert spot.keys() == set(full) - {"data"} | {""}  # nothing of ours either
+        assert spot.keys() == set(full) - {"data"} | {""}  # none of the additional keys either
 
 
-async def test_get_pops_right_counts_makes_room_and_gives_the_role_back(spot: Spot) -> None:
+async def test_get_pops_right_counts_makes_room_and_releases_the_role(spot: Spot) -> None:
     async with spot.queue() as q:
         await q.create(2)
         assert await q.put_many([b"a", b"b"]) == 2
@@ -102,7 +102,7 @@ async def test_an_unbounded_queue_always_has_its_permit(spot: Spot) -> None:
         assert spot.tokens() == (1, 1, 1, 0)
 
 
-async def test_close_pushes_two_and_what_is_in_it_can_still_be_got(spot: Spot) -> None:
+async def test_close_pushes_two_tokens_and_the_elements_can_still_be_got(spot: Spot) -> None:
     async with spot.queue() as q:
         await q.create()
         await q.put_many([b"a", b"b"])
@@ -134,7 +134,7 @@ async def test_delete_leaves_no_key(spot: Spot) -> None:
         assert spot.values() == NEW
 
 
-async def test_nothing_works_without_a_queue_and_nothing_is_left_behind(spot: Spot) -> None:
+async def test_without_a_queue_every_operation_fails_and_leaves_nothing(spot: Spot) -> None:
     async with spot.queue() as q:
         for call in (
             lambda: q.put(b"x"),
@@ -186,7 +186,7 @@ CONSUMED = ("stats:consumed_messages", "stats:consumed_bytes")
 
 
 def dumps(spot: Spot) -> dict[str, object]:
-    """All keys, with what Redis would save of them."""
+    """Return all keys with their DUMP."""
     there = spot.keys()
     return {suffix: spot.raw.dump(spot.key(suffix)) for suffix in there}
 
@@ -215,7 +215,7 @@ async def test_a_key_of_another_type_is_reported_and_nothing_changes(
 
 @pytest.mark.parametrize("role", ["producer", "consumer"])
 @pytest.mark.parametrize("side", ["lease", "held"])
-async def test_what_is_not_ours_behind_our_own_keys_is_left_alone(
+async def test_values_of_others_under_the_additional_keys_are_left_alone(
     spot: Spot, side: str, role: str
 ) -> None:
     async def hold(q: PressureQueue) -> None:
@@ -239,7 +239,7 @@ async def test_what_is_not_ours_behind_our_own_keys_is_left_alone(
             assert dumps(spot) == before
 
 
-async def test_a_bound_beyond_all_bounds_is_reported(spot: Spot) -> None:
+async def test_a_huge_bound_is_reported(spot: Spot) -> None:
     async with spot.queue() as q:
         await q.create()
         spot.raw.set(spot.key("bound"), "9" * 5000)
@@ -258,7 +258,7 @@ async def test_a_queue_is_not_created_over_a_key_of_another_type(spot: Spot) -> 
 
 @pytest.mark.parametrize("suffix", ["bound", "stats:produced_messages", "stats:produced_bytes"])
 @pytest.mark.parametrize("value", ["many", "-", "1.5", ""])
-async def test_a_number_that_is_none_is_reported_and_nothing_changes(
+async def test_an_invalid_number_is_reported_and_nothing_changes(
     spot: Spot, suffix: str, value: str
 ) -> None:
     async with spot.queue() as q:
@@ -273,10 +273,10 @@ async def test_a_number_that_is_none_is_reported_and_nothing_changes(
         assert spot.values() == before
 
 
-async def test_a_put_that_redis_has_no_memory_for_takes_nothing(spot: Spot) -> None:
+async def test_a_put_without_memory_in_redis_takes_nothing(spot: Spot) -> None:
     async with spot.queue() as q:
         await q.create(3)
-        async with q.producer() as producer:  # the server knows both scripts from now on
+        async with q.producer() as producer:  # loads both scripts
             await producer.put(b"x")
         before = spot.values()
         spot.raw.config_set("maxmemory", 1)
@@ -308,7 +308,7 @@ def test_a_prefix_can_keep_all_keys_in_one_slot() -> None:
     assert tagged_prefix("{p}x") == "{p}x"
 
 
-async def test_odd_names_and_elements_pass_unchanged(spot: Spot) -> None:
+async def test_unusual_names_and_elements_pass_unchanged(spot: Spot) -> None:
     spot.name = "a b:c\n%☃"
     spot.data = f"{spot.prefix}:{spot.name}"
     every = [bytes([n]) for n in range(256)] + [b"", b"\r\n", bytes(1 << 20)]
@@ -319,7 +319,7 @@ async def test_odd_names_and_elements_pass_unchanged(spot: Spot) -> None:
         assert spot.raw.get(spot.key("stats:consumed_bytes")) == b"%d" % sum(map(len, every))
 
 
-async def test_what_is_left_of_a_queue_stops_create_until_it_is_forced(spot: Spot) -> None:
+async def test_remains_of_a_queue_stop_create_unless_it_is_forced(spot: Spot) -> None:
     spot.raw.lpush(spot.data, "old")
     spot.raw.lpush(spot.key("closed"), "0")
     async with spot.queue() as q:
@@ -332,12 +332,12 @@ async def test_what_is_left_of_a_queue_stops_create_until_it_is_forced(spot: Spo
 
 
 def attempts(spot: Spot) -> int:
-    """How often a script was called."""
+    """Return how often a script was called."""
     stats = spot.raw.info("commandstats")
     return sum(stats.get(f"cmdstat_{name}", {"calls": 0})["calls"] for name in ("fcall", "evalsha"))
 
 
-async def test_create_waits_for_a_delete_that_is_under_way(spot: Spot) -> None:
+async def test_create_waits_for_a_running_delete(spot: Spot) -> None:
     spot.raw.lpush(spot.key("closed"), "0")
     async with spot.queue() as q, trio.open_nursery() as nursery:
         before = attempts(spot)

@@ -25,7 +25,7 @@ from disque_trio.pressure import (
 from disque_trio.pressure.sync import PressureQueueSync
 from disque_trio.respclient.thread_loop import Loop
 from tests.support import ROOT
-from tests.support.harness import wait_until
+from tests.support.harness import HANG_SECONDS, wait_until
 from tests.support.pressure_helpers import Spot
 
 
@@ -44,7 +44,7 @@ def free(spot: Spot, role: str) -> bool:
     return bool(spot.raw.llen(spot.key(f"{role}_free")))
 
 
-def test_elements_come_out_as_they_went_in(queue: PressureQueueSync, spot: Spot) -> None:
+def test_elements_are_received_as_they_were_sent(queue: PressureQueueSync, spot: Spot) -> None:
     assert queue.exists()
     queue.put(b"1")
     queue.put_nowait(b"2")
@@ -62,7 +62,7 @@ def test_elements_come_out_as_they_went_in(queue: PressureQueueSync, spot: Spot)
     assert spot.keys() == set()
 
 
-def test_a_handle_is_one_client_and_two_are_two(queue: PressureQueueSync, spot: Spot) -> None:
+def test_each_handle_is_one_client(queue: PressureQueueSync, spot: Spot) -> None:
     queue.put(b"1")
     first = queue.stats().producer
     queue.put(b"2")
@@ -76,7 +76,7 @@ def test_a_handle_is_one_client_and_two_are_two(queue: PressureQueueSync, spot: 
     assert spot.key("bound") in queue.inspect()
 
 
-def test_a_client_tells_a_handle_how_to_connect(spot: Spot) -> None:
+def test_a_redis_client_tells_a_handle_how_to_connect(spot: Spot) -> None:
     client = coredis.Redis(host="127.0.0.1", port=spot.port)
     with PressureQueueSync(spot.name, port=1, prefix=spot.prefix, client=client) as queue:
         queue.create(3)
@@ -100,7 +100,7 @@ def test_errors_are_those_of_the_queue(queue: PressureQueueSync) -> None:
         queue.length()
 
 
-def test_a_redis_that_is_not_there_is_an_error() -> None:
+def test_an_unreachable_redis_is_an_error() -> None:
     with (
         PressureQueueSync("q", port=1) as queue,
         pytest.raises(PressureConnectionError),
@@ -146,7 +146,7 @@ def test_one_handle_serves_several_threads(queue: PressureQueueSync) -> None:
         assert [data for data in found if data in mine] == sent[n::3]
 
 
-def test_a_role_can_be_held_over_many_operations(queue: PressureQueueSync, spot: Spot) -> None:
+def test_a_role_can_be_held_for_many_operations(queue: PressureQueueSync, spot: Spot) -> None:
     with handle(spot) as other:
         with queue.producer() as producer:
             producer.put(b"1")
@@ -165,7 +165,7 @@ def test_a_role_can_be_held_over_many_operations(queue: PressureQueueSync, spot:
         assert free(spot, "consumer")
 
 
-def test_an_error_in_the_block_gives_the_role_back(queue: PressureQueueSync, spot: Spot) -> None:
+def test_an_error_in_the_block_releases_the_role(queue: PressureQueueSync, spot: Spot) -> None:
     def fail() -> None:
         with queue.producer():
             raise KeyError("mine")
@@ -175,7 +175,7 @@ def test_an_error_in_the_block_gives_the_role_back(queue: PressureQueueSync, spo
     assert free(spot, "producer")
 
 
-def test_a_role_that_is_in_use_is_an_error(queue: PressureQueueSync, spot: Spot) -> None:
+def test_a_used_role_is_an_error(queue: PressureQueueSync, spot: Spot) -> None:
     def hold() -> None:
         with queue.producer(timeout=0.01):
             pass
@@ -187,7 +187,7 @@ def test_a_role_that_is_in_use_is_an_error(queue: PressureQueueSync, spot: Spot)
     hold()
 
 
-def test_ctrl_c_ends_a_wait_and_gives_the_role_back(queue: PressureQueueSync, spot: Spot) -> None:
+def test_ctrl_c_ends_a_wait_and_releases_the_role(queue: PressureQueueSync, spot: Spot) -> None:
     main = threading.main_thread().ident
     assert main is not None
 
@@ -205,7 +205,7 @@ def test_ctrl_c_ends_a_wait_and_gives_the_role_back(queue: PressureQueueSync, sp
     assert queue.get() == b"1"
 
 
-def test_a_result_that_comes_with_ctrl_c_is_kept() -> None:
+def test_a_result_that_arrives_with_ctrl_c_is_kept() -> None:
     main = threading.main_thread().ident
     assert main is not None
     kept: list[bytes] = []
@@ -215,7 +215,7 @@ def test_a_result_that_comes_with_ctrl_c_is_kept() -> None:
         try:
             await trio.sleep_forever()
         except trio.Cancelled:
-            pass  # as if it had been there just before
+            pass  # as if it had arrived just before
         return b"1"
 
     loop: Loop[None] = Loop(contextlib.nullcontext, "test")
@@ -228,7 +228,7 @@ def test_a_result_that_comes_with_ctrl_c_is_kept() -> None:
 
 
 @pytest.mark.parametrize("handed_over", [False, True])
-def test_ctrl_c_while_a_call_is_handed_over_ends_it(
+def test_ctrl_c_during_the_start_of_a_call_ends_it(
     handed_over: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     begun: list[str] = []
@@ -274,14 +274,14 @@ def test_closing_the_handle_ends_waits_in_other_threads(spot: Spot) -> None:
     wait_until(lambda: not free(spot, "consumer"))
     queue.disconnect()
     queue.disconnect()
-    thread.join(20)
+    thread.join(HANG_SECONDS)
     assert ended == ["q"]
     assert free(spot, "consumer")
     with pytest.raises(PressureError, match="closed"):
         queue.length()
 
 
-def test_a_forgotten_handle_ends_its_thread(spot: Spot) -> None:
+def test_an_abandoned_handle_ends_its_thread(spot: Spot) -> None:
     before = set(threading.enumerate())
     queue = handle(spot)
     mine = [thread for thread in set(threading.enumerate()) - before if thread.name == "pressure"]
@@ -290,7 +290,7 @@ def test_a_forgotten_handle_ends_its_thread(spot: Spot) -> None:
     wait_until(lambda: not mine[0].is_alive())
 
 
-def test_the_end_of_the_program_gives_roles_back(spot: Spot) -> None:
+def test_the_end_of_the_program_releases_roles(spot: Spot) -> None:
     with handle(spot) as queue:
         queue.create()
     program = f"""
@@ -318,7 +318,7 @@ print("held", flush=True)
     assert free(spot, "consumer")
 
 
-def test_a_child_that_was_forked_is_told_to_open_its_own(queue: PressureQueueSync) -> None:
+def test_a_forked_child_is_told_to_open_its_own_handle(queue: PressureQueueSync) -> None:
     child = os.fork()
     if not child:
         try:
@@ -330,7 +330,7 @@ def test_a_child_that_was_forked_is_told_to_open_its_own(queue: PressureQueueSyn
     assert queue.length() == 0
 
 
-def test_put_many_tells_how_far_it_got(queue: PressureQueueSync, spot: Spot) -> None:
+def test_put_many_reports_its_progress(queue: PressureQueueSync, spot: Spot) -> None:
     seen: list[int] = []
     with pytest.raises(QueueFullError) as caught:
         queue.put_many([b"1", b"2", b"3", b"4"], 0.05, progress=seen.append)

@@ -2,7 +2,7 @@
 
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 
 import pytest
@@ -27,16 +27,31 @@ appender.stderr.layout.pattern = %p %c: %m%n
 """
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call() -> Generator[None, object, object]:
+    """After a failure, give up this thread's connection to the JVM. A test that took too long was
+    interrupted while it waited for an answer, which the next test would take for its own."""
+    try:
+        return (yield)
+    except BaseException:
+        client = getattr(SparkContext._gateway, "_gateway_client", None)
+        connection = client and client.get_thread_connection()
+        if connection:
+            connection.close()
+        raise
+
+
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    """A session on two cores with the data sources of this project registered."""
+    """A session on two cores, with the data sources of this project registered."""
     if "PYTEST_XDIST_WORKER" in os.environ:
-        # Of all processes of tests one has a Spark: this fails in a second one.
+        # Only one of the test processes has a Spark: this fails in a second one.
         (tmp_path_factory.getbasetemp().parent / "has-the-spark").mkdir()
     directory = tmp_path_factory.mktemp("spark")
     logging = directory / "log4j2.properties"
     logging.write_text(LOGGING)
-    # The workers are children of the JVM: they find the project, and what test modules define.
+    # The workers are children of the JVM: they can import the project, and what test modules
+    # define.
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYSPARK_PYTHON", sys.executable)
         patch.setenv("PYSPARK_DRIVER_PYTHON", sys.executable)
@@ -54,11 +69,11 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
             .config("spark.sql.warehouse.dir", str(directory / "warehouse"))
             .config("spark.local.dir", str(directory / "local"))
             .config("spark.ui.showConsoleProgress", "false")
-            # It serves Spark Connect as well, which costs less than a second JVM.
+            # It also serves Spark Connect, which costs less than a second JVM.
             .config("spark.plugins", "org.apache.spark.sql.connect.SparkConnectPlugin")
             .config("spark.connect.grpc.binding.address", "127.0.0.1")
             .config("spark.connect.grpc.binding.port", str(free_port()))
-            # For a few rows each, compiling what a query does is most of its work.
+            # With only a few rows, compiling a query is most of its work.
             .config("spark.sql.codegen.wholeStage", "false")
             .config("spark.sql.codegen.factoryMode", "NO_CODEGEN")
             .config("spark.sql.adaptive.enabled", "false")
@@ -77,7 +92,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
 
 
 def _end_of_java(gateway: object) -> None:
-    """PySpark leaves the JVM to end with the interpreter; here it has to be gone."""
+    """PySpark lets the JVM end with the interpreter; here, it has to be gone."""
     process = getattr(gateway, "proc", None)
     if process is not None:
         process.stdin.close()
@@ -90,7 +105,7 @@ def whole(
     planted: tuple[Path, dict[Key, set[str]]],
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Path:
-    """The audit, in one go, of the log that the module has ``planted``."""
+    """The audit, in one run, of the log that the module has ``planted``."""
     output = tmp_path_factory.mktemp("whole") / "audit"
     audit(spark, [str(planted[0])], output)
     return output

@@ -18,7 +18,7 @@ def job_id(number: int) -> bytes:
 
 
 def job(number: int, body: bytes = b"body", queue: bytes = b"q") -> bytes:
-    """The record of a job."""
+    """Return the record of a job."""
     nodes = NODE
     ctime = 1_700_000_000_000_000_007
     return loadjob(
@@ -33,7 +33,7 @@ def load(spark: SparkSession, path: object, **options: str) -> DataFrame:
 
 
 def numbers(table: DataFrame) -> list[int | None]:
-    """The numbers that ``job_id`` made the ids of, in the order of the file."""
+    """Return the numbers from which ``job_id`` made the ids, in the order of the file."""
     rows = table.orderBy("offset").collect()
     return [None if row.id is None else int(row.id[11:35]) for row in rows]
 
@@ -99,7 +99,7 @@ def test_a_job_that_came_back_after_its_deletion_is_live(
 
 def test_fields_are_those_of_the_record(spark: SparkSession, tmp_path: Path) -> None:
     file = tmp_path / "disque.aof"
-    paused = paused_queue(b"q", 3)  # says nothing of jobs
+    paused = paused_queue(b"q", 3)  # says nothing about jobs
     file.write_bytes(job(1) + paused + job(2, b"\x00\r\n*2\r\n", b"\xff"))
     row = load(spark, file).orderBy("offset").collect()[1]
     assert (row.offset, row.record, row.state) == (len(job(1) + paused), "LOADJOB", "queued")
@@ -111,7 +111,7 @@ def test_fields_are_those_of_the_record(spark: SparkSession, tmp_path: Path) -> 
 
 @pytest.mark.parametrize("records", ["live", "all"])
 @pytest.mark.parametrize("rest", [job(3)[:-9], b"*2\r\n$7\r\nLOADJOB\r\n$5\r\nhello\r\n" + job(3)])
-def test_what_becomes_of_damage_is_an_option(
+def test_an_option_decides_what_happens_to_damage(
     spark: SparkSession, tmp_path: Path, rest: bytes, records: str
 ) -> None:
     file = tmp_path / "disque.aof"
@@ -127,7 +127,7 @@ def test_what_becomes_of_damage_is_an_option(
 
 def test_a_job_that_cannot_be_read_is_damage_as_well(spark: SparkSession, tmp_path: Path) -> None:
     file = tmp_path / "disque.aof"
-    bad = job(2).replace(b"\x02\x00\x01", b"\x0f\x00\x01", 1)  # a state that there is not
+    bad = job(2).replace(b"\x02\x00\x01", b"\x0f\x00\x01", 1)  # a state that does not exist
     assert bad != job(2)
     file.write_bytes(job(1) + bad + job(3))
     with pytest.raises(PySparkException, match="unknown job state"):

@@ -57,7 +57,8 @@ def left_at(node: LiveNode) -> object:
 def test_all_that_is_queued_is_archived_once_and_acknowledged(
     spark: SparkSession, disque_server: NodeFactory, tmp_path: Path
 ) -> None:
-    """In partitions by queue and day. Names of queues stay text, whatever they look like."""
+    """They are in partitions by queue and day. Names of queues stay text, whatever they look
+    like."""
     node = disque_server()
     archive = archive_of(node, tmp_path / "table", "007", "mail/in")
     add(node, "007", [f"order {n}" for n in range(120)])
@@ -65,9 +66,9 @@ def test_all_that_is_queued_is_archived_once_and_acknowledged(
     assert run(spark, archive) == 121
     headers = ("HEADERS", 1, "kind", "late")
     assert isinstance(node.ask("ADDJOB", "007", "late", 0, "RETRY", 600, *headers), bytes)
-    # What the source gives more is in the table and read, and null in older files.
+    # Additional columns of the source are in the table, and null in older files.
     archive = replace(archive, options={"withHeaders": "true"})
-    # The run after it acknowledges what the last batch of the one before had, too.
+    # The next run also acknowledges the last batch of the previous one.
     assert run(spark, archive) == 1
     assert run(spark, archive) == 0
     rows = read_archive(spark, tmp_path / "table").collect()
@@ -81,7 +82,7 @@ def test_all_that_is_queued_is_archived_once_and_acknowledged(
     assert left_at(node) == NOTHING
     parts = {path.parent.name for path in (tmp_path / "table").glob("queue=*/day=*")}
     assert parts == {"queue=007", "queue=mail%2Fin"}
-    # Another program sees the same.
+    # Other programs see the same.
     table = pyarrow.dataset.dataset(tmp_path / "table").to_table(["body"])
     assert sorted(body.decode() for body in table.column("body").to_pylist()) == bodies
 
@@ -89,7 +90,7 @@ def test_all_that_is_queued_is_archived_once_and_acknowledged(
 def test_a_batch_that_is_repeated_replaces_its_own_files(
     spark: SparkSession, disque_server: NodeFactory, tmp_path: Path
 ) -> None:
-    """As when the driver dies with the files in the table, and before Spark's commit."""
+    """As if the driver dies when the files are in the table, before Spark's commit."""
     node = disque_server()
     table = tmp_path / "table"
     archive = archive_of(node, table, "q")
@@ -132,7 +133,7 @@ def test_a_stream_that_is_told_to_stop_finishes_its_batch_and_acknowledges_it(
     assert archive.follow(archive.start(spark), progress, lambda: stop) == 20
     archive.acknowledge()
     assert left_at(node) == NOTHING
-    # Batches that have begun when it is told are not torn apart, the next ones do not begin.
+    # Batches that have begun when it is told to stop are finished; no others begin.
     archive = Archive(
         [f"127.0.0.1:{node.port}"], ["q"], table, seconds=0, options={"maxJobsPerBatch": "10"}
     )
@@ -151,7 +152,7 @@ def test_a_stream_that_is_told_to_stop_finishes_its_batch_and_acknowledges_it(
 
 
 def holders_of(lock: Path) -> list[int]:
-    """The processes that have locked a file."""
+    """Return the processes that have locked a file."""
     inode = f":{lock.stat().st_ino} "
     lines = Path("/proc/locks").read_text().splitlines()
     return [int(line.split()[4]) for line in lines if inode in line and "->" not in line]
@@ -171,7 +172,8 @@ def test_an_archive_whose_worker_is_killed_goes_on_until_it_is_told_to_stop(
         if not said:
             for process in holders_of(table / LEASES / "lock"):
                 os.kill(process, signal.SIGKILL)
-            # What came earlier could be given to the dead, and would come again after minutes.
+            # Earlier jobs could be delivered to the dead process, and would come back only after
+            # minutes.
             wait_until(lambda: node.info("clients")["blocked_clients"] == "0")
             add(node, "q", ["2"])
         said.append(text)
@@ -185,7 +187,7 @@ def test_an_archive_whose_worker_is_killed_goes_on_until_it_is_told_to_stop(
     assert bodies_of(read_archive(spark, table)) == ["1", "2"]
 
 
-def test_why_a_batch_cannot_be_written_is_told_in_short(
+def test_a_batch_that_cannot_be_written_gives_a_short_reason(
     spark: SparkSession, disque_server: NodeFactory, tmp_path: Path
 ) -> None:
     node = disque_server()
@@ -193,7 +195,7 @@ def test_why_a_batch_cannot_be_written_is_told_in_short(
     table = tmp_path / "table"
     archive = archive_of(node, table, "q")
     table.mkdir()
-    (table / "queue=q").touch()  # what cannot be a directory
+    (table / "queue=q").touch()  # a name that cannot be a directory
     with pytest.raises(StreamingQueryException, match=r"ArchiveError: .*queue=q") as failed:
         run(spark, archive)
     assert len(str(failed.value)) < 5000
@@ -215,7 +217,7 @@ def test_each_directory_that_is_made_is_brought_to_the_disk_by_the_one_above_it(
     assert len(synced) == 3
 
 
-def test_what_is_no_archive_is_an_error(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_directory_that_is_not_an_archive_is_refused(spark: SparkSession, tmp_path: Path) -> None:
     for path in (tmp_path / "nowhere", tmp_path):
         with pytest.raises(ArchiveError):
             read_archive(spark, path)

@@ -1,4 +1,4 @@
-"""Archives on S3: a server that speaks it, and no connector of Hadoop's."""
+"""Archives on S3, with a server that speaks its protocol, and without Hadoop's connector."""
 
 from pathlib import Path
 
@@ -19,7 +19,7 @@ NOTHING = [b"0", []]
 def test_a_queue_is_archived_there_and_read_back(
     spark: SparkSession, disque_server: NodeFactory, s3: Bucket, tmp_path: Path
 ) -> None:
-    """Executors know the server by the environment of the program; leases are in Disque."""
+    """Executors know the server from the environment of the program; leases are in Disque."""
     node = disque_server()
     for n in range(20):
         assert isinstance(node.ask("ADDJOB", "q", f"order {n}", 0, "RETRY", 600), bytes)

@@ -1,4 +1,5 @@
-"""The audit of event logs: what is planted in a log is found, nothing else, in one run or many."""
+"""The audit of event logs: it finds what is planted in a log, and nothing else, in one run or
+many."""
 
 import gzip
 import shutil
@@ -20,12 +21,12 @@ A, B, C = NODES
 
 @pytest.fixture(scope="module")
 def planted(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[Key, set[str]]]:
-    """A log of some segments of each node, and what is planted in it."""
+    """A log with some segments for each node, and what is planted in it."""
     directory = tmp_path_factory.mktemp("small") / "log"
     return directory, generate(directory, 12_000, anomalies=3, chunk=300, seed=7)
 
 
-# ---- what is found ------------------------------------------------------------------------------
+# ---- findings -----------------------------------------------------------------------------------
 
 
 def test_all_that_is_planted_in_a_long_log_is_found_and_nothing_else(
@@ -183,7 +184,7 @@ def test_the_log_of_a_node_may_come_late(
     spark: SparkSession, planted: tuple[Path, dict[Key, set[str]]], whole: Path, tmp_path: Path
 ) -> None:
     log, _ = planted
-    order = (B, A, C)  # nodes are not numbered as in the audit that had all
+    order = (B, A, C)  # nodes are numbered differently than in the audit of everything
     for node in order:
         audit(spark, [str(log / f"events-{node[:8]}-*")], tmp_path / "audit")
     (jobs, other) = (table(spark, path, "jobs") for path in (tmp_path / "audit", whole))

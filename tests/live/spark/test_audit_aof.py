@@ -1,4 +1,4 @@
-"""What append-only files say of jobs that were never delivered."""
+"""What append-only files say about jobs that were never delivered."""
 
 from pathlib import Path
 
@@ -31,7 +31,7 @@ def job_id(number: int) -> str:
 
 
 def job(number: int, expires: int = LATER) -> bytes:
-    """The record of a job."""
+    """Return the record of a job."""
     nodes = A.encode()
     ctime = 1_700_000_000_000_000_007
     id = job_id(number).encode()
@@ -96,7 +96,7 @@ def test_an_empty_file_holds_nothing(tmp_path: Path) -> None:
     assert list(held_in(aof(tmp_path))) == []
 
 
-def test_whose_file_it_is_is_known_by_what_lies_beside_it(tmp_path: Path) -> None:
+def test_the_files_beside_it_tell_whose_file_it_is(tmp_path: Path) -> None:
     assert node_of_aof(aof(tmp_path / "a", node=A)) == A
     assert node_of_aof(aof(tmp_path / "b")) is None
 

@@ -1,4 +1,5 @@
-"""Tables of an audit are kept by day: many runs come to the same as one, and cost what is new."""
+"""Tables of an audit are kept by day: many runs have the same result as one, and each costs only
+what is new."""
 
 import json
 import os
@@ -30,7 +31,7 @@ long = pytest.mark.skipif(not LONG, reason="many runs; set DISQUE_SPARK_LONG")
 
 @pytest.fixture(scope="module")
 def planted(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[Key, set[str]]]:
-    """A log of three days, in segments of some hours, and what is planted in it."""
+    """A log of three days, in segments of a few hours, and what is planted in it."""
     log = tmp_path_factory.mktemp("days") / "log"
     hours = Hours(log, 500, hour=6 * HOUR, every=6)
     for _ in range(10):
@@ -41,14 +42,14 @@ def planted(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[Key, s
 
 @pytest.fixture
 def small_files(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Files are put together as soon as there are a few, and clocks are right."""
+    """Files are merged as soon as there are a few, and clocks are right."""
     monkeypatch.setattr(jobs_table, "MAX_SMALL", 2)
     monkeypatch.setattr(jobs_table, "MAX_MINUTE_FILES", 2)
     monkeypatch.setattr(jobs_table, "SLACK", 60_000)
 
 
 def rows(spark: SparkSession, output: Path, name: str) -> list[tuple[object, ...]]:
-    """The rows of a table. Nodes may be numbered in another order."""
+    """Return the rows of a table. Nodes may be numbered in a different order."""
     found = []
     for row in read_table(spark, output, name).drop("trace").collect():
         values = [sorted(value) if isinstance(value, list) else value for value in row]
@@ -65,7 +66,7 @@ def same(spark: SparkSession, one: Path, other: Path, *, schedules: bool = True)
 
 
 def without_schedules(name: str, rows: list[tuple[object, ...]]) -> list[tuple[object, ...]]:
-    """The rows that are not about schedules: older programs knew none."""
+    """Return the rows that are not about schedules, which older programs did not know."""
     if name == "ticks":
         return []
     return [row for row in rows if not str(row[0]).startswith("schedule-")]
@@ -111,7 +112,7 @@ def test_segments_in_any_order_and_any_number_of_runs_come_to_the_same(
     rng = random.Random(seed)
     segments = segments_of(planted[0])
     if seed % 2:
-        rng.shuffle(segments)  # what is late may be days late
+        rng.shuffle(segments)  # late lines may be days late
     cuts = sorted(rng.sample(range(1, len(segments)), 3 + seed))
     for start, end in zip([0, *cuts], [*cuts, len(segments)], strict=True):
         copy(segments[start:end], tmp_path / "log")
@@ -221,7 +222,7 @@ def test_tables_of_before_there_were_days_are_taken_over_and_go_on_in_any_order(
     small_files: None,
 ) -> None:
     segments = segments_of(planted[0])
-    random.Random(1).shuffle(segments)  # what is late may be days late
+    random.Random(1).shuffle(segments)  # late lines may be days late
     copy(segments[:20], tmp_path / "log")
     output, first = tmp_path / "audit", tmp_path / "first"
     audit(spark, [str(tmp_path / "log")], first)
@@ -262,7 +263,7 @@ def test_lines_of_a_job_come_together_if_clocks_are_hours_apart(
 
 
 def as_before(source: Path, output: Path) -> None:
-    """The tables as an audit wrote them that knew no days."""
+    """The tables as written by an audit that had no days."""
     manifest = Store(source).manifest
     version = output / "versions" / "000001"
     parts = (version / "jobs" / "part=1", version / "jobs" / "part=2")

@@ -1,4 +1,4 @@
-"""Audits of logs that are not as they should be: damaged, cut off, copied, without an end."""
+"""Audits of faulty logs: damaged, truncated, copied, without an end."""
 
 import gzip
 import json
@@ -51,9 +51,7 @@ def test_segments_that_are_not_closed_are_left_for_a_later_run(
     assert audit(spark, [str(log.directory)], tmp_path / "audit").jobs == 2
 
 
-def test_what_the_log_says_it_lost_and_what_nobody_knows_is_counted(
-    spark: SparkSession, tmp_path: Path
-) -> None:
+def test_lost_and_unknown_events_are_counted(spark: SparkSession, tmp_path: Path) -> None:
     log = Lines(tmp_path / "log")
     log.add(A, "j")
     log.say(A, "dropped", None, count=17)
@@ -170,6 +168,6 @@ def test_a_log_of_which_the_beginning_was_removed_makes_no_finding_without_a_mar
     assert found(spark, tmp_path / "audit") == {("expired-undelivered", "log-gap"): {"j"}}
 
 
-def test_a_log_that_is_not_there_is_an_error(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_missing_log_is_an_error(spark: SparkSession, tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
         audit(spark, [str(tmp_path / "nowhere")], tmp_path / "audit")

@@ -1,4 +1,4 @@
-"""What the audit says of the logs of real nodes is what their clients know."""
+"""What the audit says about the logs of real nodes agrees with what their clients know."""
 
 from pathlib import Path
 
@@ -43,8 +43,8 @@ def logs(directory: Path) -> list[Path]:
 
 
 def reasons_of(story: Told, kind: str) -> dict[str, set[str | None]]:
-    """The reasons that the findings of ``kind`` have, by the queue of their jobs; each job of the
-    queue has to be found."""
+    """Return the reasons of the findings of ``kind``, by queue; each job of the queue must have a
+    finding."""
     _, books, parts = story
     queues: dict[str, set[str | None]] = {}
     for id, reasons in parts.found(kind).items():
@@ -94,8 +94,8 @@ def test_a_job_has_waited_for_as_long_as_its_clients_say(story: Told) -> None:
 def test_every_second_delivery_is_found_and_why(story: Told) -> None:
     found = reasons_of(story, TWICE)
     unsure = found.pop("lost line", {"retry"})
-    assert unsure <= {"retry", LOG_GAP}  # the first delivery is in the log after all, or not
-    # On a slow machine jobs are retried more often, and by two nodes at once.
+    assert unsure <= {"retry", LOG_GAP}  # the first delivery may or may not be in the log
+    # On a slow machine, jobs are retried more often, and by two nodes at once.
     slow = {"retry", "partition"}
     assert found.pop("killed", {"retry"}) == {"retry"}
     assert "retry" in found["retry"]
@@ -110,7 +110,7 @@ def test_what_was_acknowledged_on_the_other_side_is_found(story: Told) -> None:
     acked_elsewhere = {
         id
         for id in books.ids("partition")
-        if books.jobs[id].commands["ACKJOB"] == 2  # the first time before it came again
+        if books.jobs[id].commands["ACKJOB"] == 2  # the first time before it came back
     }
     assert len(acked_elsewhere) == 2
     assert parts.found(AFTER_ACK) == {id: {None} for id in acked_elsewhere}
@@ -118,7 +118,7 @@ def test_what_was_acknowledged_on_the_other_side_is_found(story: Told) -> None:
 
 def test_what_was_never_delivered_is_found_and_nothing_else(story: Told) -> None:
     found = reasons_of(story, NEVER_DELIVERED)
-    # Those that a node had that was killed may have been delivered there.
+    # The jobs of a killed node may have been delivered there.
     assert found.pop(WAITS) <= {None, LOG_GAP}
     assert found == {"lost": {None}, "kept": {None}}
     assert reasons_of(story, EXPIRED) == {"expire": {None}}
@@ -134,7 +134,7 @@ def test_a_killed_node_is_known_by_its_log(story: Told) -> None:
             assert reasons == {LOG_GAP}
 
 
-def test_poison_is_found_and_clocks_that_are_right_are_not(story: Told) -> None:
+def test_poison_is_found_and_correct_clocks_are_not_reported(story: Told) -> None:
     assert reasons_of(story, POISON) == {"poison": {None}}
     assert not [finding for finding in story[2].findings if finding.kind == CLOCK_SKEW]
     assert all(abs(ms) <= 50 for ms in story[2].clocks.ahead)
@@ -160,7 +160,7 @@ def test_the_whole_audit_says_the_same(story: Told, spark: SparkSession, tmp_pat
     assert {row["id"]: row["deliveries"] for row in jobs} == {
         id: row["deliveries"] for id, row in parts.jobs.items()
     }
-    # With the files of the nodes, and without them again.
+    # With the files of the nodes, and again without them.
     aofs = [str(directory / "node-*")]
     result = audit(spark, paths, tmp_path / "audit", RULES, aofs=aofs)
     never = {
@@ -184,7 +184,7 @@ def test_the_whole_audit_says_the_same(story: Told, spark: SparkSession, tmp_pat
     assert all_findings(spark, tmp_path) == sorted(map(short, parts.findings))
 
 
-def test_the_command_tells_what_waits_and_what_is_lost(
+def test_the_command_reports_waiting_and_lost_jobs(
     story: Told, spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     directory, books, _ = story

@@ -1,4 +1,4 @@
-"""An audit goes on with tables that an older version of it has made."""
+"""An audit continues with tables that an older version has written."""
 
 import json
 from pathlib import Path
@@ -17,7 +17,7 @@ START = 1_700_000_000_000
 
 
 def write(directory: Path, number: int, at: int, ids: list[str], **facts: object) -> None:
-    """A segment: jobs are added and delivered."""
+    """Write a segment in which jobs are added and delivered."""
     directory.mkdir(exist_ok=True)
     lines = []
     for id in ids:

@@ -1,4 +1,4 @@
-"""Tables of a live cluster by names in SQL."""
+"""Tables of a live cluster by name in SQL."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -29,7 +29,7 @@ def test_the_queues_of_a_cluster_are_a_name_in_sql(session: SparkSession, node: 
     lengths = "SELECT queue, len FROM disque.queues WHERE len > 0"
     assert session.sql(lengths).collect() == []
     node.ask("ADDJOB", "q", "body", 0)
-    assert session.sql(lengths).collect() == [("q", 1)]  # each SELECT asks
+    assert session.sql(lengths).collect() == [("q", 1)]  # each SELECT asks the nodes
     node.ask("ADDJOB", "q", "body", 0)
     assert session.sql(lengths).collect() == [("q", 2)]
     assert session.table("disque.jobs").count() == 2
@@ -58,7 +58,7 @@ def test_options_of_the_tables_are_kept_as_they_are(session: SparkSession, node:
         ({"pushdown": True}, "pushdown"),
     ],
 )
-def test_what_makes_no_sense_is_refused(
+def test_invalid_options_are_refused(
     session: SparkSession, arguments: dict[str, Any], reason: str
 ) -> None:
     with pytest.raises(OptionError, match=reason):

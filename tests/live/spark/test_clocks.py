@@ -23,7 +23,7 @@ def _knows_of(node: Member, id: bytes, nacks: int) -> bool:
 
 @pytest.fixture(scope="module")
 def audit(tmp_path_factory: pytest.TempPathFactory) -> tuple[Audited, Books, list[str]]:
-    """The audit of a cluster in which jobs of each node were done at each other one."""
+    """The audit of a cluster in which jobs of each node were done at each other node."""
     directory = tmp_path_factory.mktemp("wrong")
     cluster = LiveCluster(directory, 3, "--event-log", "yes")
     try:
@@ -50,8 +50,8 @@ def audit(tmp_path_factory: pytest.TempPathFactory) -> tuple[Audited, Books, lis
             found = books.get(turn % 3, "poison", 2)
             for id in found:
                 books.say((turn + 1) % 3, "NACK", [id])
-            # A node that heard of this only after the next NACK, which it is to get itself, would
-            # take the job out of its queue: another one says it has it.
+            # If a node heard of this only after the next NACK, which it is meant to get itself, it
+            # would take the job out of its queue, since another node says that it has it.
             for node, id in product(cluster, found):
                 wait_until(partial(_knows_of, node, id, turn + 1))
         books.close()
@@ -73,7 +73,7 @@ def test_clocks_that_are_wrong_are_found_with_sign_and_size(
             said = found.clocks.ahead[place[other]] - found.clocks.ahead[place[one]]
             doubt = found.clocks.doubt[place[one]][place[other]]
             assert abs(said - true) <= doubt + 2
-            assert doubt < 250  # packets on a machine that is busy with other tests
+            assert doubt < 250  # for packets, on a machine that is busy with other tests
     pairs = {frozenset(f.nodes) for f in found.findings if f.kind == CLOCK_SKEW}
     assert pairs == {frozenset((ids[a], ids[b])) for a, b in ((0, 1), (0, 2), (1, 2))}
 

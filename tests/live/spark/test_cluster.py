@@ -1,4 +1,4 @@
-"""The pipelines on a standalone cluster, of which one worker is killed in the middle."""
+"""The pipelines on a standalone cluster, while one of its workers is killed."""
 
 import os
 import signal
@@ -50,7 +50,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkCluster]:
 def pipeline(
     cluster: SparkCluster, place: Path, *arguments: str | Path
 ) -> "Iterator[subprocess.Popen[str]]":
-    """The command, in a directory of its own that nobody else may enter."""
+    """Run the command, in its own directory that nobody else may enter."""
     place.mkdir(mode=0o700)
     command = Path(sys.executable).with_name("disque-pipeline")
     with subprocess.Popen(

@@ -51,7 +51,7 @@ class Client:
         self.url = url
 
     def run(self, *arguments: str | Path) -> str:
-        """What Python writes that ends well, without a Java to start."""
+        """Return the output of a Python that must succeed, without a Java to start."""
         done = subprocess.run(
             [sys.executable, *map(str, arguments)],
             cwd=ROOT,
@@ -64,7 +64,7 @@ class Client:
         return done.stdout
 
     def pipeline(self, *arguments: str | Path) -> str:
-        """What the command writes."""
+        """Return the output of the command."""
         return self.run("-m", "disque_trio.spark.pipeline", *arguments, "--remote", self.url)
 
 

@@ -1,8 +1,8 @@
-"""Real processes killed with -9 while Spark reads queues or writes into them: nothing produced is
-missing, and what is there twice may be, by the tables of docs/spark-queues.md.
+"""Real processes killed with -9 while Spark reads queues or writes into them: no produced job is
+missing, and duplicates occur only where the tables of docs/spark-queues.md allow them.
 
-A few kills of each kind, one after the other with one checkpoint, run always. Each kill at each
-point, each with a Spark of its own, runs with ``DISQUE_SPARK_CRASHES`` set.
+A few kills of each kind, one after the other with one checkpoint, always run. Every kill at every
+point, each with its own Spark, runs only if ``DISQUE_SPARK_CRASHES`` is set.
 """
 
 from collections.abc import Callable, Iterator
@@ -30,12 +30,12 @@ from tests.support.crash_application import (
     jobs_at,
     kill,
 )
-from tests.support.harness import ClusterFactory, LiveNode, wait_until
+from tests.support.harness import HANG_SECONDS, ClusterFactory, LiveNode, wait_until
 
 
 @pytest.fixture
 def starting(tmp_path: Path, cluster: ClusterFactory) -> Iterator[Starting]:
-    """Makes the application that does ``what``; it is started by the test."""
+    """Makes the application that does ``what``; the test starts it."""
     applications: list[Application] = []
 
     def make(what: str, **options: str) -> Application:
@@ -52,9 +52,9 @@ def starting(tmp_path: Path, cluster: ClusterFactory) -> Iterator[Starting]:
 def test_nothing_is_lost_when_workers_drivers_and_a_node_are_killed(
     starting: Starting, leases: str
 ) -> None:
-    """A worker after GETJOB, another mid read with the node that most came from, the driver's
-    reader between two ACKJOBs, the driver after the sink's write, and the next one's JVM mid read;
-    then it is started again."""
+    """Kills a worker after GETJOB, another one during a read together with the node that most jobs
+    came from, the driver's reader between two ACKJOBs, the driver after the sink's write, and the
+    next driver's JVM during a read; then restarts it."""
     application = starting("archive", leases=leases)
     first, second, third = application.nodes
     application.points.arm("got")
@@ -88,7 +88,7 @@ def points(spark: SparkSession, tmp_path: Path) -> Points:
 
 
 def killing(points: Points, point: str) -> "Future[None]":
-    """Kill the process that comes to the point, whenever that is."""
+    """Kill the process that reaches the point, whenever that happens."""
 
     def wait_and_kill() -> None:
         wait_until(partial(points.waiting, point), START_SECONDS)
@@ -117,7 +117,7 @@ def test_a_worker_that_dies_in_a_batch_read_loses_nothing(
     killed = killing(points, point)
     with pytest.raises(Py4JJavaError):
         frame.collect()
-    killed.result(5)
+    killed.result(HANG_SECONDS)
     if point == "got":  # in no lease: Disque delivers them again
         wait_until(lambda: node.ask("QLEN", "q") == 100)
     found = [bytes(row.body).decode() for row in frame.collect()]
@@ -136,7 +136,7 @@ def test_a_worker_that_dies_in_a_write_leaves_what_it_added(
     killed = killing(points, "adding")
     with pytest.raises(Py4JJavaError):
         writer.options(pipeline="10", **options).save()
-    killed.result(5)
+    killed.result(HANG_SECONDS)
     assert node.ask("QLEN", "q") == 10
     writer.options(pipeline="10", **options).save()
     added = list(bodies_at(node).values())
@@ -144,18 +144,18 @@ def test_a_worker_that_dies_in_a_write_leaves_what_it_added(
     assert len(added) == 110
 
 
-# What is taken from a node that dies may be delivered by another one that has not heard of it.
+# Jobs taken from a node that dies may be delivered by another one that has not heard of that.
 MAYBE_TWICE = ("node",)
 
 
 def long(test: Callable[..., None]) -> Callable[..., None]:
-    """For a test that has a Spark of its own for each of its many cases."""
+    """For a test that starts a separate Spark for each of its many cases."""
     marked: Callable[..., None] = pytest.mark.timeout(420)(LONG_ONLY(test))
     return marked
 
 
 def killer(application: Application, what: str) -> Callable[[int], None]:
-    """What kills ``what``; ``process``: the one that waits at the point, whatever it is."""
+    """Return what kills ``what``; ``process``: the one that waits at the point, whatever it is."""
     return kill if what == "process" else getattr(application, what)  # type: ignore[no-any-return]
 
 
@@ -163,7 +163,7 @@ def killer(application: Application, what: str) -> Callable[[int], None]:
 @pytest.mark.parametrize(
     ("what", "point"),
     [
-        # At "sunk" the process that waits is the driver.
+        # At "sunk", the process that waits is the driver.
         *(("process", point) for point in ("planned", "got", "reading", "acking")),
         *(
             (what, point)
@@ -178,7 +178,7 @@ def test_a_stream_loses_nothing_at_any_point(
 ) -> None:
     application = starting("archive", leases=leases)
     application.points.arm(point)
-    # What was taken into no lease, or is queued on a dead node, comes by its retry time.
+    # Jobs that are in no lease, or queued on a dead node, come back after their retry time.
     retry = SOON if point == "got" or what == "node" else LATE
     application.produce(application.nodes[0], retry)
     application.start()
@@ -200,7 +200,8 @@ def test_a_stream_loses_nothing_at_any_point(
 def test_a_stream_goes_on_with_the_other_executor(
     starting: Starting, point: str, leases: str
 ) -> None:
-    """The query does not fail: another executor repeats the task, from its lease if it has one."""
+    """The query does not fail: another executor repeats the task, from its lease if there is
+    one."""
     application = starting("archive", master=TWO_EXECUTORS, leases=leases)
     application.points.arm(point)
     application.produce(application.nodes[0], SOON if point == "got" else LATE)
@@ -215,7 +216,7 @@ def test_a_stream_goes_on_with_the_other_executor(
 @pytest.mark.parametrize(
     ("what", "point"),
     [
-        # At "sunk" and "acking" the process that waits is the driver.
+        # At "sunk" and "acking", the process that waits is the driver.
         *(("process", point) for point in ("planned", "got", "reading")),
         *(("driver", point) for point in ("planned", "got", "reading", "sunk", "acking")),
         *(("java", point) for point in ("reading", "sunk")),
@@ -228,7 +229,7 @@ def test_a_batch_read_loses_nothing_at_any_point(
 ) -> None:
     application = starting("drain", leases=leases)
     application.points.arm(point)
-    # While one task is at these points others may have taken jobs that are in no lease yet.
+    # While one task is at these points, others may have taken jobs that are in no lease yet.
     taking = point in ("got", "reading")
     application.produce(application.nodes[0], SOON if taking or what == "node" else LATE)
     application.start()
@@ -240,7 +241,7 @@ def test_a_batch_read_loses_nothing_at_any_point(
     archived = application.archived()
     assert set(archived) == bodies(application.produced)
     if not taking and what not in MAYBE_TWICE:
-        # Without its JVM the driver still acknowledges what is written.
+        # Even without its JVM, the driver acknowledges what is written.
         written_before = (what, point) == ("driver", "sunk")
         assert len(archived) == application.produced * (2 if written_before else 1)
 
@@ -250,7 +251,7 @@ def test_a_batch_read_loses_nothing_at_any_point(
 @pytest.mark.parametrize(
     ("what", "point"),
     [
-        # At "added" the process that waits is one of the driver's.
+        # At "added", the process that waits is a child of the driver.
         *((what, "adding") for what in ("process", "driver", "java", "node")),
         *((what, "added") for what in ("process", "driver")),
     ],
@@ -271,5 +272,5 @@ def test_a_write_adds_all_rows_whatever_dies(
         application.ended()
         application.start()
     application.finish(application.is_added)
-    # What a stream repeats adds nothing twice; a frame that is saved again is another write.
+    # A stream that repeats a batch adds nothing twice; saving a frame again is another write.
     assert len(application.added()) <= (2 * ROWS if kind == "fill" or what == "node" else ROWS)

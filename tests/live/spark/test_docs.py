@@ -1,10 +1,8 @@
-"""The commands of docs/spark*.md are run as they stand there."""
+"""The commands in docs/spark*.md are run as written."""
 
 import importlib.util
 import os
-import random
 import re
-import socket
 from pathlib import Path
 
 import pytest
@@ -12,34 +10,14 @@ from pyspark.sql import SparkSession
 
 from disque_trio.spark.pipeline import main
 from tests.support import ROOT
-from tests.support.documented import Typist, commands, section
+from tests.support.documented import Typist, commands, port_digits, section
 from tests.support.harness import free_port
 
 LONG = bool(os.environ.get("DISQUE_SPARK_LONG"))
-NODES = 3
 SHOP = "From a web shop's orders to a table and a report"
 THREE = "Nothing is lost: three nodes and an archive that is killed twice"
 MODEL = "A small model that scores texts"
 EXAMPLE = ROOT / "examples" / "spark" / "score.py"
-
-
-def free_ports() -> str:
-    """The digits that free ports, one for each node, have before their last one."""
-    for _ in range(200):
-        digits = random.randrange(1000, 2000)
-        ports = [10 * digits + n for n in range(1, NODES + 1)]
-        if all(is_free(port) and is_free(port + 10_000) for port in ports):
-            return str(digits)
-    raise RuntimeError("no free ports")
-
-
-def is_free(port: int) -> bool:
-    with socket.socket() as probe:
-        try:
-            probe.bind(("127.0.0.1", port))
-        except OSError:
-            return False
-    return True
 
 
 @pytest.mark.live
@@ -53,7 +31,7 @@ def test_a_web_shop_has_a_table_and_a_report_as_documented(
     tables = "".join(
         line
         for line in tables.splitlines(True)
-        if "/tmp/shop" in line or "redis-cli" in line  # the others are of other machines
+        if "/tmp/shop" in line or "redis-cli" in line  # the others are for other machines
     )
     assert tables.count("disque-pipeline") == 3
     running, end, over = shop.partition("redis-cli -p 7711 SHUTDOWN\n")
@@ -78,7 +56,7 @@ def test_nothing_is_lost_when_an_archive_is_killed_twice_as_documented(tmp_path:
     script = commands("spark-pipelines.md", THREE)
     assert script.count("kill -9") == 2
     assert script.count("disque-pipeline") == 3
-    typist = Typist(tmp_path, {"771": free_ports(), "/tmp/three": str(tmp_path / "three")})
+    typist = Typist(tmp_path, {"771": port_digits(), "/tmp/three": str(tmp_path / "three")})
     printed = typist.type(script, strictly=False)
     assert printed.count("Killed") >= 2, printed
     assert "exit status 0\n" in printed, printed

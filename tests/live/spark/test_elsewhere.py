@@ -1,5 +1,4 @@
-"""Pipelines whose files are all on S3; Spark here has no hadoop-aws, so nothing but pyarrow reads
-them."""
+"""Pipelines whose files are all on S3; this Spark has no hadoop-aws, so only pyarrow reads them."""
 
 import json
 from pathlib import Path
@@ -36,7 +35,7 @@ def test_an_audit_is_made_told_and_replayed_on_s3(
     def run(*words: str) -> int:
         return main(words, lambda options: spark)
 
-    for some in (files[: len(files) // 2], files):  # the second run goes on
+    for some in (files[: len(files) // 2], files):  # the second run continues
         upload(some, logs)
         assert run("audit", logs, "--output", tables) == 0
     assert run("audit", f"{s3.uri}/*/events/*.jsonl", "--output", tables) == 0
@@ -47,7 +46,7 @@ def test_an_audit_is_made_told_and_replayed_on_s3(
             for place in (tmp_path / "audit", tables)
         ]
         assert rows[0] == rows[1]
-    # Two versions are kept, as on this machine, and the files of those.
+    # Two versions and their files are kept, as on a local file system.
     assert [file.name for file in (location(tables) / "manifests").files()] == [
         "000001.json",
         "000002.json",
@@ -63,7 +62,7 @@ def test_an_audit_is_made_told_and_replayed_on_s3(
     assert {row["id"] for row in found} == {job_id(1), job_id(2)}
 
 
-def test_what_is_wrong_on_s3_is_said_in_a_line(
+def test_errors_on_s3_are_reported_in_one_line(
     spark: SparkSession, s3: Bucket, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def says(*words: str) -> str:

@@ -1,4 +1,4 @@
-"""Event logs, read by Spark in both ways: by Spark's JSON reader and by the data source."""
+"""Event logs, read by Spark in both ways: with Spark's JSON reader and with the data source."""
 
 import gzip
 import json
@@ -42,7 +42,7 @@ both_ways = pytest.mark.parametrize("events", [by_spark, by_source])
 
 
 def line(number: int, event: str = "queued", /, **fields: str | int) -> str:
-    """An event as a node writes it."""
+    """Return an event as a node writes it."""
     whole = {"time": START + number, "node": NODE, "event": event, "id": f"D-{number}", **fields}
     return json.dumps(whole, separators=(",", ":")) + "\n"
 
@@ -57,7 +57,7 @@ def segment(directory: Path, lines: str, number: int = 0, suffix: str = "") -> P
 
 
 def times(table: DataFrame) -> list[int]:
-    """When the events were, from START on."""
+    """Return the times of the events, relative to START."""
     return sorted(row.time_ms - START for row in table.collect())
 
 
@@ -117,7 +117,7 @@ def test_a_segment_that_is_there_open_and_closed_is_read_once(
 
 
 @both_ways
-def test_lines_that_are_no_events_are_dropped_kept_or_fail(
+def test_lines_that_are_not_events_are_dropped_kept_or_fail(
     spark: SparkSession, tmp_path: Path, events: Way
 ) -> None:
     bad = ['{"time":17,"no', "[1,2]", '{"time":"soon","event":"acked"}', "not json at all", "7"]
@@ -136,7 +136,7 @@ def test_lines_that_are_no_events_are_dropped_kept_or_fail(
 
 
 @both_ways
-def test_counting_leaves_out_what_is_no_event(
+def test_counting_skips_lines_that_are_not_events(
     spark: SparkSession, tmp_path: Path, events: Way
 ) -> None:
     segment(tmp_path, line(1) + "half a li\n" + line(2, "acked") + "{}\n\n")
@@ -253,7 +253,7 @@ def test_small_segments_share_a_partition_and_big_ones_are_cut(tmp_path: Path) -
 
 
 def added(rows: list[Row]) -> set[str]:
-    """The ids of the jobs that were added."""
+    """Return the ids of the jobs that were added."""
     return {row.id for row in rows if row.event == "added"}
 
 
@@ -281,7 +281,7 @@ def text(reply: object) -> str:
 
 @pytest.fixture
 def half_days(tmp_path: Path) -> Path:
-    """A log of three half days; whoever opens a segment of the first or last one fails."""
+    """A log of three half days; opening a segment of the first or last one fails."""
     for hour in range(0, 36, 12):
         at = START + hour * 3_600_000
         path = tmp_path / f"events-{NODE[:8]}-{at:013d}-0.jsonl"
@@ -293,7 +293,7 @@ def half_days(tmp_path: Path) -> Path:
 def test_only_segments_of_the_time_are_opened(spark: SparkSession, half_days: Path) -> None:
     day = 12 * 3_600_000
     options = {"since": str(START + day + 1), "until": str(START + day + 3_600_000)}
-    # The first segment may have events up to the second one's beginning.
+    # The first segment may have events up to the beginning of the second one.
     assert times(by_source(spark, half_days, **options)) == [day + 1]
     options["since"] = str(START + day + 1_200_001)
     assert times(by_source(spark, half_days, malformed="fail", **options)) == []

@@ -1,5 +1,5 @@
-"""Drivers, workers and nodes killed with -9 while jobs are written exactly once, and while they
-are worked off: each body is there once, each job is done, and has one result."""
+"""Drivers, workers and nodes killed with -9 while jobs are written exactly once, and while they are
+processed: each body is there once, and each job is done and has one result."""
 
 import json
 import os
@@ -23,7 +23,7 @@ pytestmark = [
 FILES = 8
 ROWS = 2000  # a file
 JOBS = 4000
-START = 400.0  # s; a driver may take minutes to start on a machine that does much else
+START = 400.0  # s; on a busy machine, a driver may take minutes to start
 
 SESSION = """
 import sys, time
@@ -55,7 +55,7 @@ print(process("q", function, nodes=nodes, results="r", wait=5))
 
 
 class Program:
-    """A driver, its JVM and its workers, all in one group of processes."""
+    """A driver, its JVM and its workers, all in one process group."""
 
     def __init__(self, text: str, nodes: list[LiveNode], directory: Path) -> None:
         addresses = ",".join(f"127.0.0.1:{node.port}" for node in nodes)
@@ -78,11 +78,12 @@ class Program:
         self._process.send_signal(signal.SIGTERM)
 
     def ended(self) -> int:
-        """Its exit status."""
+        """Return its exit status."""
         return self._process.wait(START * 2)
 
     def kill(self) -> None:
-        """All of it, at once; of the driver's JVM and workers some are in other groups."""
+        """Kill all of it at once; some of the driver's workers, and its JVM, are in other
+        groups."""
         group = self._process.pid
         found = subprocess.run(
             ["ps", "-s", str(group), "-o", "pid="], capture_output=True, text=True, check=False

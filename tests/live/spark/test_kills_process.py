@@ -1,5 +1,5 @@
-"""Drivers of ``process`` killed with -9 at moments of chance, as a service and with a stream: what
-is acknowledged has been done and has its result, and in the end that is every job."""
+"""Drivers of ``process`` killed with -9 at random, as a service and with a stream: acknowledged
+jobs are done and have their results, and in the end, that is every job."""
 
 import os
 import time
@@ -55,7 +55,7 @@ jobs = spark.readStream.format("disque").options(**options).load()
 
 
 class Run:
-    """The jobs of a run, and what has become of them."""
+    """The jobs of a run, and what became of them."""
 
     def __init__(self, node: LiveNode, directory: Path) -> None:
         self._node = node
@@ -73,8 +73,8 @@ class Run:
         return set(file.read_bytes().split()) if file.exists() else set()
 
     def moments(self, random: Random) -> list[Callable[[], bool]]:
-        """What to wait for before a kill: of results, of calls, and of Spark's notes of batches
-        (of a stream) there are some more than now."""
+        """What to wait for before a kill: a few more results, calls, or Spark's records of batches
+        (for a stream) than now."""
         notes = [self._directory / "checkpoint" / name for name in ("offsets", "commits")]
         results = length([self._node], "r") + random.randrange(JOBS // KILLS)
         done = len(self.done()) + random.randrange(1, JOBS // KILLS)

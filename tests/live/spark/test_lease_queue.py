@@ -1,4 +1,4 @@
-"""Leases kept in real nodes: what is in the queue, who sees it, and what a lost node means."""
+"""Leases in real nodes: what is in the queue, who sees it, and the effect of losing a node."""
 
 import pickle
 import subprocess
@@ -49,7 +49,7 @@ def test_a_cell_is_written_once(cells: QueueCells) -> None:
     cells.drop([one.id, page])
     assert cells.find("a") is None
     assert cells.scan() == []
-    with pytest.raises(LeaseError, match="no node has"):
+    with pytest.raises(LeaseError, match="no longer on any node"):
         cells.read([page])
 
 
@@ -66,7 +66,7 @@ def test_nobody_is_given_a_lease_or_sees_its_queue(cells: QueueCells, node: Live
     assert node.ask("QLEN", "spark-leases/test") == 0
 
 
-def test_what_a_node_kept_another_one_has_and_can_be_added_to(cluster: ClusterFactory) -> None:
+def test_another_node_can_take_over_and_extend_a_batch(cluster: ClusterFactory) -> None:
     nodes = cluster(3)
     place = QueuePlace("test", at(*nodes))
     log = place.open()
@@ -93,7 +93,7 @@ def test_what_a_node_kept_another_one_has_and_can_be_added_to(cluster: ClusterFa
         assert (third.open_batches(), third.to_acknowledge(), third.highest()) == ([], [], 1)
 
 
-def test_with_too_few_nodes_nothing_is_taken_for_empty(cluster: ClusterFactory) -> None:
+def test_too_few_nodes_are_an_error_and_not_an_empty_queue(cluster: ClusterFactory) -> None:
     nodes = cluster(3)
     place = QueuePlace("test", at(*nodes))
     with closing(place.open()) as log:
@@ -199,7 +199,7 @@ def test_a_cluster_that_becomes_smaller_has_fewer_copies(
             node.kill()
             assert isinstance(id, bytes)
             nodes[0].ask("CLUSTER", "FORGET", id)
-        # The cell may have been on those that are gone: nobody waits for them any more.
+        # The cell may have been on nodes that are gone, which nobody waits for any longer.
         assert cells.put("b", b"two").body == b"two"
 
 

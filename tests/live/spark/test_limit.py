@@ -1,5 +1,5 @@
-"""A hundred workers to which jobs are pushed keep the limit of a queue, as the audit of the nodes'
-event logs says."""
+"""A hundred workers to which jobs are pushed stay within the limit of a queue, according to the
+audit of the nodes' event logs."""
 
 import selectors
 import time
@@ -22,10 +22,10 @@ WORKERS = 100
 JOBS = 300
 RATE = 50
 NODES = 3
-# What docs/guarantees.md promises for a second: RATE, what is due in 20 ms, and one for each node.
+# The limit in docs/guarantees.md for a second: RATE, what is due in 20 ms, and one for each node.
 A_SECOND = RATE + RATE // 50 + NODES
-# How many parts the nodes of a loaded machine may seem to be in, for a moment: each has the whole
-# limit then.
+# How many partitions the nodes of a loaded machine may seem to form for a moment: each then has the
+# whole limit.
 PARTS = 3
 
 
@@ -44,7 +44,7 @@ class Worker:
         self._reader = hiredis.Reader()
 
     def work(self) -> None:
-        """Something has come."""
+        """Handle what has arrived."""
         data = self.wire.sock.recv(65536)
         assert data, "the node closed the connection"
         self._reader.feed(data)
@@ -57,7 +57,7 @@ class Worker:
 
 
 def work(workers: list[Worker]) -> None:
-    """Until all jobs are acknowledged."""
+    """Run until all jobs are acknowledged."""
     with selectors.DefaultSelector() as selector:
         for worker in workers:
             selector.register(worker.wire.sock, selectors.EVENT_READ, worker)
@@ -70,9 +70,9 @@ def work(workers: list[Worker]) -> None:
 
 @pytest.fixture
 def logs(cluster: ClusterFactory) -> list[Path]:
-    """The event logs of nodes that have stopped when all was done."""
+    """The event logs of nodes that stopped when all jobs were done."""
     nodes = cluster(NODES, "--event-log", "yes")
-    for node in nodes:  # who cannot ask the others takes the whole limit
+    for node in nodes:  # a node that cannot ask the others uses the whole limit
         wait_until(lambda node=node: node.ask("QSET", "x", "ATTEMPTS", 1) == b"OK")  # type: ignore[misc]
     assert nodes[0].ask("QSET", "q", "RATE", f"{RATE}/s") == b"OK"
     for node in nodes:
@@ -99,7 +99,7 @@ def test_a_hundred_workers_keep_a_limit_as_the_audit_confirms(
     assert "no findings" in capsys.readouterr().out
     jobs = spark.read.parquet(str(output / "current" / "jobs")).collect()
     assert [(job["deliveries"], job["ended"]) for job in jobs] == [(1, "acked")] * JOBS
-    # How many were delivered within a second that ends with one of them, by the events themselves.
+    # How many were delivered within a second that ends with one of them, computed from the events.
     read_events(spark, *map(str, logs)).createOrReplaceTempView("events_of_limits")
     seconds = spark.sql(
         "SELECT count(*) OVER (PARTITION BY queue ORDER BY time_ms"

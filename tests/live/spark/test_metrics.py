@@ -1,4 +1,4 @@
-"""What Prometheus gets of real streams."""
+"""What Prometheus gets from real streams."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,13 +12,13 @@ from pyspark.sql import DataFrame, SparkSession
 from disque_trio.spark import pipeline
 from disque_trio.spark.archive import Archive
 from disque_trio.spark.metrics import serve_metrics
-from tests.support.harness import NodeFactory, free_port, wait_until
+from tests.support.harness import HANG_SECONDS, NodeFactory, free_port, wait_until
 
 pytestmark = [pytest.mark.live, pytest.mark.timeout(300)]
 
 
 class Scraped:
-    """What is served on a port."""
+    """The metrics that are served on a port."""
 
     def __init__(self, port: int) -> None:
         self._request = Request(
@@ -26,7 +26,7 @@ class Scraped:
         )
 
     def __call__(self, name: str, **labels: str) -> float | None:
-        with urlopen(self._request, timeout=10) as reply:
+        with urlopen(self._request, timeout=HANG_SECONDS) as reply:
             families = text_string_to_metric_families(reply.read().decode())
         for family in families:
             for sample in family.samples:
@@ -37,13 +37,13 @@ class Scraped:
 
 @pytest.fixture
 def scraped(spark: SparkSession) -> Iterator[Scraped]:
-    """Of the session of the tests."""
+    """The metrics of the session of the tests."""
     served = serve_metrics(spark, port=0)
     yield Scraped(served.port)
     served.close()
 
 
-def test_a_query_of_ones_own_tells_of_its_batches_and_of_its_failure(
+def test_any_query_reports_its_batches_and_its_failure(
     spark: SparkSession, disque_server: NodeFactory, tmp_path: Path, scraped: Scraped
 ) -> None:
     node = disque_server()
@@ -106,7 +106,7 @@ def test_an_archive_serves_metrics_as_long_as_it_runs(
         scraped("input_rows_total", query="archive q")
 
 
-def test_an_archive_says_at_once_where_metrics_cannot_be_served(
+def test_an_archive_reports_at_once_that_it_cannot_serve_metrics(
     disque_server: NodeFactory, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     node = disque_server()

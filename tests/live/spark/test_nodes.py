@@ -15,7 +15,7 @@ def test_all_nodes_of_a_cluster_are_found_once_from_any_of_them(cluster: Cluster
         found.close()
 
 
-def test_nodes_that_are_no_cluster_are_all_asked(disque_server: NodeFactory) -> None:
+def test_nodes_that_are_not_a_cluster_are_all_asked(disque_server: NodeFactory) -> None:
     one, other = disque_server(), disque_server()
     one.ask("ADDJOB", "q", "body", 0)
     nodes = Nodes([f"127.0.0.1:{one.port}", f"localhost:{one.port}", f"127.0.0.1:{other.port}"])

@@ -60,16 +60,21 @@ def add(node: LiveNode, queue: str, count: int) -> None:
 
 @contextmanager
 def signal_when(condition: Callable[[], object], number: signal.Signals) -> Iterator[None]:
-    """This process gets a signal as soon as it is true."""
+    """Send this process a signal as soon as it is true, unless the block has ended before."""
+    over = threading.Event()
 
     def wait() -> None:
-        wait_until(condition)
-        os.kill(os.getpid(), number)
+        wait_until(lambda: over.is_set() or condition())
+        if not over.is_set():
+            os.kill(os.getpid(), number)
 
     thread = threading.Thread(target=wait)
     thread.start()
-    yield
-    thread.join()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
 
 
 @pytest.fixture
@@ -90,7 +95,8 @@ def test_a_log_becomes_tables_and_a_page(command: Command, tmp_path: Path) -> No
     numbers = json.loads((tmp_path / "r.json").read_text())
     assert numbers["findings"]["clock-skew"] == 2
     assert numbers["before"] is None
-    # A later version is compared with what it replaces, and so is the same one when made again.
+    # A later version is compared with the one that it replaces, and so is the same one when it is
+    # made again.
     assert command(*audit, "--patience", "7") == 0
     for _ in range(2):
         assert command("report", tmp_path / "audit") == 0
@@ -106,13 +112,13 @@ def test_a_check_of_a_log_without_findings_ends_well(command: Command, tmp_path:
     generate(tmp_path / "log", 500, anomalies=0, skew=0)
     assert command("audit", tmp_path / "log", "--output", tmp_path / "audit", "--check") == 0
     assert "no findings\n" in command.out
-    # Without the log of a node nobody knows.
+    # Without the log of a node, that is unknown.
     for path in (tmp_path / "log").glob(f"events-{NODES[1][:8]}-*"):
         path.unlink()
     assert command("audit", tmp_path / "log", "--output", tmp_path / "part", "--check") == 3
-    missing = f"node {NODES[1]} is named in the logs and has no log here\n"
+    missing = f"node {NODES[1]} appears in the logs, but its own log is missing\n"
     assert missing in command.out
-    # It was taken out for good, which later runs know too.
+    # It was removed for good, which later runs know, too.
     for more in (("--without", NODES[1]), ()):
         command("audit", tmp_path / "log", "--output", tmp_path / "part", *more)
         assert missing not in command.out
@@ -137,7 +143,7 @@ def test_a_queue_is_archived_and_replayed(
     assert not done.exists()
     assert command(*choice, "--limit", "5", "--rate", "1000") == 0, command.err
     assert node.ask("QLEN", "again") == 5
-    # The next five, not these again.
+    # The next five, not the same ones again.
     assert command(*choice, "--limit", "5") == 0, command.err
     assert command.out.startswith("5 jobs added\n")
     assert node.ask("QLEN", "again") == 10
@@ -169,7 +175,7 @@ def test_explain_prints_the_plan_and_does_nothing(
     assert node.ask("QLEN", "q") == 0
 
 
-def test_what_cannot_work_is_told_in_a_line_before_spark_is_started(
+def test_impossible_arguments_are_reported_in_one_line_before_spark_starts(
     command: Command, tmp_path: Path
 ) -> None:
     nowhere, file, full = tmp_path / "nowhere", tmp_path / "file", tmp_path / "audit"
@@ -206,9 +212,7 @@ def test_what_cannot_work_is_told_in_a_line_before_spark_is_started(
     assert list(log.iterdir()) == []
 
 
-def test_what_spark_would_take_for_something_else_is_refused(
-    command: Command, tmp_path: Path
-) -> None:
+def test_arguments_that_spark_would_misread_are_refused(command: Command, tmp_path: Path) -> None:
     """Patterns of paths, names of partitions, and what an archive depends on."""
     log = tmp_path / "log"
     log.mkdir()
@@ -238,14 +242,15 @@ def test_what_spark_would_take_for_something_else_is_refused(
         assert command(*words) == 2, words
         assert told in command.err
         assert command.err.count("\n") == 1
-    # As long as it may be, and a space where there is no list: that there is no node comes next.
+    # The longest allowed name, and a space where there is no list: the next error is that there is
+    # no node.
     for queue in ("q" * 249, ":" * 83, " r "):
         assert command(*archive, queue, "--nodes", "127.0.0.1:1", "--available-now") == 1
         assert ":1: " in command.err
 
 
 class Threw(ValueError):
-    """As those of Java: only the JVM knows what it says."""
+    """Like errors of Java: only the JVM knows the text."""
 
     alive = True
 
@@ -256,7 +261,7 @@ class Threw(ValueError):
 
 
 def put_audit(directory: Path) -> None:
-    """What makes a directory that of an audit; it has no tables."""
+    """Make a directory look like that of an audit, without tables."""
     manifests = directory / "manifests"
     manifests.mkdir(parents=True)
     (manifests / "000001.json").write_text(Manifest(version=1).text())
@@ -279,7 +284,7 @@ def test_why_spark_does_not_start_is_asked_before_its_jvm_is_ended(
     put_audit(tmp_path)
     assert pipeline.main(["report", str(tmp_path)]) == 1
     assert capsys.readouterr().err == "disque-pipeline: too little memory\n"
-    # A JVM that had gone by itself.
+    # A JVM that had ended by itself.
     assert pipeline.main(["report", str(tmp_path)]) == 1
     assert capsys.readouterr().err == "disque-pipeline: Threw\n"
 
@@ -301,7 +306,7 @@ def test_a_jvm_names_files_in_utf_8(before: dict[str, str], changed: bool) -> No
     assert environment == (before | {"LC_ALL": "C.UTF-8"} if changed else before)
 
 
-def test_a_node_that_wants_a_password_is_told(
+def test_a_node_that_requires_a_password_is_reported(
     command: Command, disque_server: NodeFactory, tmp_path: Path
 ) -> None:
     node = disque_server("--requirepass", "secret")
@@ -326,7 +331,7 @@ def test_two_archives_do_not_write_to_one_table(
     assert command.err.count("\n") == 1
 
 
-def test_what_spark_cannot_read_is_told_in_a_line(
+def test_input_that_spark_cannot_read_is_reported_in_one_line(
     command: Command, spark: SparkSession, tmp_path: Path
 ) -> None:
     table = tmp_path / "table"
@@ -353,7 +358,7 @@ def test_what_spark_cannot_read_is_told_in_a_line(
         assert len(command.err) < 700
 
 
-def test_an_archive_without_end_ends_well_when_it_is_terminated(
+def test_a_continuous_archive_ends_cleanly_when_it_is_terminated(
     command: Command, disque_server: NodeFactory, tmp_path: Path
 ) -> None:
     node = disque_server()
@@ -370,7 +375,7 @@ def test_an_archive_without_end_ends_well_when_it_is_terminated(
 def test_a_replay_that_is_interrupted_has_noted_what_it_has_added(
     command: Command, spark: SparkSession, disque_server: NodeFactory, tmp_path: Path
 ) -> None:
-    """In a process of its own, with a JVM that ends with it."""
+    """In a separate process, with a JVM that ends with it."""
     node = disque_server()
     table, done = tmp_path / "table", tmp_path / "done"
     rows = [(f"{n}", "q", b"x") for n in range(1000)]
@@ -401,7 +406,7 @@ def test_a_replay_that_is_interrupted_has_noted_what_it_has_added(
     assert node.ask("QLEN", "q") == 1000
 
 
-def test_a_terminal_sees_how_it_goes(
+def test_a_terminal_shows_the_progress(
     command: Command,
     disque_server: NodeFactory,
     tmp_path: Path,
@@ -417,7 +422,7 @@ def test_a_terminal_sees_how_it_goes(
         command("archive", *nodes, "--queue", "q", "--output", table, "--available-now")
         monkeypatch.undo()
         seen = ""
-        while not seen.endswith("\r"):  # a terminal passes on what it gets when it likes
+        while not seen.endswith("\r"):  # a terminal passes on its input in its own time
             assert select.select([master], [], [], 10)[0], seen
             seen += os.read(master, 100_000).decode()
     os.close(master)

@@ -1,4 +1,4 @@
-"""Whose turn it is in a read, and what is acknowledged when."""
+"""Which node's turn it is in a read, and what is acknowledged when."""
 
 from pathlib import Path
 
@@ -55,7 +55,7 @@ def test_a_batch_reads_the_same_after_a_restart_and_with_a_new_checkpoint(
 def test_jobs_that_no_task_has_read_are_not_acknowledged_but_go_back(
     reader: Reader, node: LiveNode
 ) -> None:
-    """A sink may leave a whole batch out; the driver itself leased these."""
+    """A sink may skip a whole batch; the driver itself leased these jobs."""
     start = reader.planner.initial()
     assert reader.planner.latest(start) == start
     add(node, 4)
@@ -78,7 +78,7 @@ def test_jobs_that_no_task_has_read_are_not_acknowledged_but_go_back(
 def test_a_batch_that_another_query_has_read_counts_when_it_is_read_again(
     reader: Reader, node: LiveNode
 ) -> None:
-    """A file sink that has seen the numbers of the new query's batches leaves them out."""
+    """A file sink that has seen the numbers of the new query's batches skips these."""
     add(node, 4)
     one = reader.planner.latest(reader.planner.initial())
     assert len(reader.read(one)) == 4
@@ -167,7 +167,7 @@ def test_a_query_that_begins_without_jobs_has_an_empty_batch(
 ) -> None:
     start = reader.planner.initial()
     assert reader.planner.latest(start) == start
-    # Spark runs its first batch though there is nothing new, also again after a crash.
+    # Spark runs its first batch even if there is nothing new, and again after a crash.
     assert reader.read(start) == []
     reader.again()
     assert reader.read(start) == []
@@ -176,7 +176,7 @@ def test_a_query_that_begins_without_jobs_has_an_empty_batch(
     assert len(reader.read(one)) == 3
     assert reader.planner.latest(one) == one
     assert jobs_at(node) == 0
-    # A query with another checkpoint begins behind what is over.
+    # A query with another checkpoint begins after what is finished.
     begin = reader.planner.initial()
     assert reader.planner.latest(begin) == begin
     assert reader.read(begin) == []
@@ -186,21 +186,21 @@ def test_a_query_that_begins_without_jobs_has_an_empty_batch(
 def test_an_empty_first_batch_is_not_one_whose_jobs_are_acknowledged(
     reader: Reader, node: LiveNode
 ) -> None:
-    """A checkpoint went back to before its first batch: that was not an empty one."""
+    """A checkpoint went back to before its first batch, which was not empty."""
     add(node, 3)
     one = reader.planner.latest(reader.planner.initial())
     reader.read(one)
     reader.planner.finish(one)
     reader.again()
     assert reader.planner.initial().seq == one.seq
-    with pytest.raises(LeaseError, match="no batch 1"):
+    with pytest.raises(LeaseError, match="out of date"):
         reader.read(one)
 
 
 def test_a_checkpoint_that_went_back_by_whole_batches_is_refused(
     reader: Reader, node: LiveNode
 ) -> None:
-    """Its next batch would have a number that sinks have seen, and other jobs."""
+    """Its next batch would have a number that sinks have seen, with other jobs."""
     offsets = [reader.planner.initial()]
     for _ in range(3):
         add(node, 3)
@@ -208,7 +208,7 @@ def test_a_checkpoint_that_went_back_by_whole_batches_is_refused(
         reader.read(offsets[-1])
     reader.planner.finish(offsets[-1])
     for old in offsets[:-1]:
-        with pytest.raises(LeaseError, match="old"):
+        with pytest.raises(LeaseError, match="out of date"):
             reader.planner.latest(old)
     assert reader.planner.latest(offsets[-1]) == offsets[-1]
 
@@ -220,7 +220,7 @@ def test_a_checkpoint_that_went_back_does_not_repeat_a_batch_without_its_jobs(
     one = reader.planner.latest(reader.planner.initial())
     reader.read(one)
     assert reader.planner.latest(one) == one
-    with pytest.raises(LeaseError, match="no batch 1"):
+    with pytest.raises(LeaseError, match="out of date"):
         reader.planner.plans(one)
 
 
@@ -295,7 +295,7 @@ def test_what_a_leaving_node_has_takes_no_place_in_batches(
         reader.planner.close()
 
 
-def test_what_is_behind_a_batch_is_told(reader: Reader, node: LiveNode) -> None:
+def test_the_report_shows_how_many_jobs_are_behind_a_batch(reader: Reader, node: LiveNode) -> None:
     add(node, 150)
     start = reader.planner.initial()
     one = reader.planner.latest(start)

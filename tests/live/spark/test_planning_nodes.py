@@ -1,4 +1,4 @@
-"""Batches go on while nodes restart and are killed."""
+"""Batches continue while nodes restart and are killed."""
 
 import os
 from pathlib import Path
@@ -31,13 +31,13 @@ def test_a_node_that_restarts_in_the_middle_of_a_batch_loses_nothing(
         one = reader.planner.latest(reader.planner.initial())
         found = reader.read(one)
         node.kill()
-        assert reader.planner.latest(one) == one  # nothing to be had, nobody to tell
+        assert reader.planner.latest(one) == one  # nothing to take, and nobody to tell
         again = start_process(node.directory, node.port, *options)
         assert wait_for_ping(again)
         reader.planner.finish(one)
         assert jobs_at(again) == 20
         wait_until(lambda: again.ask("QLEN", "q") == 20)
-        reader.again()  # it would leave the node alone for some seconds
+        reader.again()  # it would avoid the node for some seconds
         two = reader.planner.latest(one)
         found += reader.read(two)
         reader.planner.finish(two)
@@ -56,7 +56,8 @@ def test_a_node_that_restarts_in_the_middle_of_a_batch_loses_nothing(
 def test_batches_go_on_while_one_node_after_the_other_is_killed_and_comes_back(
     cluster: ClusterFactory,
 ) -> None:
-    """Leases in Disque: planned, leased, ended and read again with any one of three nodes away."""
+    """Leases in Disque: planned, leased, finished and read again with any one of three nodes
+    down."""
     files = ("--appendonly", "yes", "--appendfsync", "always")
     nodes = cluster(3, *files)
     addresses = [f"127.0.0.1:{node.port}" for node in nodes]
@@ -112,7 +113,7 @@ def test_batches_go_on_while_one_node_after_the_other_is_killed_and_comes_back(
 
 
 def joined(node: LiveNode) -> bool:
-    """Whether it reaches all nodes of its cluster of three."""
+    """Return whether it reaches all nodes of its cluster of three."""
     text = node.ask("CLUSTER", "INFO")
     assert isinstance(text, bytes)
     return b"cluster_state:ok" in text and b"cluster_reachable_nodes:2" in text

@@ -1,4 +1,4 @@
-"""``process``: jobs of real nodes, done by Spark's workers."""
+"""``process``: jobs of real nodes, processed by Spark's workers."""
 
 import json
 import os
@@ -30,7 +30,7 @@ def addresses(*nodes: LiveNode) -> list[str]:
 
 
 def taken(node: LiveNode, queue: str) -> list[dict[str, object]]:
-    """All that is queued: id, body and what WITHCOUNTERS and WITHHEADERS say."""
+    """Return all queued jobs: id, body, counters and headers."""
     found = []
     while jobs := node.ask(
         "GETJOB", "NOHANG", "COUNT", 1000, "WITHCOUNTERS", "WITHHEADERS", "FROM", queue
@@ -132,7 +132,7 @@ def test_frames_of_jobs(node: LiveNode) -> None:
     assert (settled.done, settled.failed, settled.results) == (249, 1, 249)
     numbers = sorted(int(str(job["body"])) for job in taken(node, "r"))
     assert numbers == [2 * n for n in range(250) if n != 77]
-    assert node.ask("QLEN", "q") == 0  # it comes again in 30 s
+    assert node.ask("QLEN", "q") == 0  # it comes back in 30 s
 
 
 def test_a_job_that_takes_longer_than_its_retry_time_is_done_once(node: LiveNode) -> None:
@@ -175,7 +175,7 @@ def test_one_task_drains_all_nodes_also_when_its_own_dies(cluster: ClusterFactor
 
 def test_rows_are_kept_and_handed_back_at_nodes_that_hold_them(cluster: ClusterFactory) -> None:
     nodes = cluster(3)
-    wanted = {}  # RETRY 2, and each is on one node, of which two are not that of the task
+    wanted = {}  # RETRY 2, and each is on one node, two of which are not the task's
     for at, other in enumerate(nodes):
         for name in ("good", "bad", "gone"):
             [wanted[f"{name} {at}"]] = add(other, [name], "REPLICATE", 1, "RETRY", 2)
@@ -191,7 +191,7 @@ def test_rows_are_kept_and_handed_back_at_nodes_that_hold_them(cluster: ClusterF
         left = [None]
 
         def is_kept() -> bool:
-            """Whether a WORKING has come since the last look."""
+            """Return whether a WORKING has arrived since the last call."""
             at = next(key for key, id in wanted.items() if id == job.id)[-1]
             fields = nodes[int(at)].ask("SHOW", job.id)
             assert isinstance(fields, list)
@@ -215,7 +215,7 @@ def test_rows_are_kept_and_handed_back_at_nodes_that_hold_them(cluster: ClusterF
             assert fields is None
 
 
-def test_what_cannot_be_is_refused_before_spark_is_asked(node: LiveNode) -> None:
+def test_invalid_arguments_are_refused_before_spark_starts(node: LiveNode) -> None:
     for jobs, changes in [
         ("", {}),
         ([], {}),
@@ -248,7 +248,7 @@ def test_a_user_may_be_confined_to_the_queue_and_its_results(node: LiveNode) -> 
     assert node.ask("QLEN", "other") == 0
 
 
-def test_of_a_paused_queue_nothing_is_taken_and_large_bodies_are(node: LiveNode) -> None:
+def test_large_bodies_are_taken_but_none_while_the_queue_is_paused(node: LiveNode) -> None:
     large = "x" * (3 << 20)
     add(node, [large] * 8)
     node.ask("PAUSE", "q", "out")

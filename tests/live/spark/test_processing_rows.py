@@ -1,4 +1,4 @@
-"""``process`` with rows that were read from queues: by a batch, and as a stream."""
+"""``process`` with rows that were read from queues: as a batch, and as a stream."""
 
 import json
 import os
@@ -16,14 +16,14 @@ from tests.support.harness import LiveNode
 
 
 def read(spark: SparkSession, directory: Path, node: LiveNode, **options: str) -> DataFrame:
-    """A batch of the queue ``q``."""
+    """Return a batch of the queue ``q``."""
     reader = spark.read.format("disque").options(nodes=addresses(node)[0], queue="q")
     reader = reader.options(leaseDirectory=str(directory / "leases"), acks="process")
     return reader.options(**options).load()
 
 
 def stream(spark: SparkSession, directory: Path, node: LiveNode, **options: str) -> DataFrame:
-    """The queue ``q`` as a stream."""
+    """Return the queue ``q`` as a stream."""
     reader = spark.readStream.format("disque").options(nodes=addresses(node)[0], queue="q")
     reader = reader.options(leaseDirectory=str(directory / "leases"), acks="process")
     return reader.options(**options).load()
@@ -75,7 +75,7 @@ def test_a_batch_whose_worker_is_killed_is_done_and_what_was_done_is_not_done_ag
     assert summary.restarts == 1
     assert left(node) == []
     assert sorted(int(str(job["body"])) for job in taken(node, "r")) == list(range(20))
-    # Of five in hand at most four were done, and not acknowledged.
+    # Of the five in hand, at most four were done but not acknowledged.
     assert len(calls.read_text().split()) <= 25
 
 

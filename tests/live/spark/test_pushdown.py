@@ -1,4 +1,4 @@
-"""What JSCAN and QSCAN are told of the filters of a query."""
+"""Which filters of a query JSCAN and QSCAN get."""
 
 import pytest
 from pyspark.sql.datasource import (
@@ -53,7 +53,7 @@ def test_filters_of_jobs_become_options_of_jscan(
     [
         EqualTo(("nacks",), 3),
         Not(EqualTo(QUEUE, "a")),
-        EqualTo(QUEUE, "a\\xff"),  # may be a byte that is no text
+        EqualTo(QUEUE, "a\\xff"),  # may be a byte that is not text
         In(QUEUE, ("a", "b\\")),
         IsNotNull(("next_awake_within",)),
         EqualTo(("queue", "of something"), "a"),

@@ -1,4 +1,4 @@
-"""Reading queues by Spark from real nodes: as a stream, and as a batch."""
+"""Spark reads queues of real nodes: as a stream, and as a batch."""
 
 import shutil
 from collections.abc import Callable
@@ -12,7 +12,7 @@ from pyspark.sql.streaming import StreamingQuery
 
 from disque_trio.spark import ack, holding
 from disque_trio.spark.progress import ProgressListener
-from tests.support.harness import ClusterFactory, LiveNode, free_port, wait_until
+from tests.support.harness import HANG_SECONDS, ClusterFactory, LiveNode, free_port, wait_until
 
 
 def add(node: LiveNode, queue: str, count: int, *options: str | int, first: int = 0) -> list[str]:
@@ -33,21 +33,29 @@ def addresses(*nodes: LiveNode) -> str:
 
 
 def jobs_at(node: LiveNode) -> int:
-    """How many jobs the node holds that are not acknowledged."""
+    """Return how many unacknowledged jobs the node holds."""
     reply = node.ask("JSCAN", 0, "BUSYLOOP", "STATE", "queued", "STATE", "active")
     assert isinstance(reply, list)
     return len(reply[1])
 
 
+def end(query: StreamingQuery) -> None:
+    """Wait for the end of a stream, and end it in any case."""
+    try:
+        assert query.awaitTermination(2 * HANG_SECONDS)
+    finally:
+        query.stop()
+
+
 class Stream:
-    """A stream of the queue ``q`` that collects what comes, into a list and on the disk."""
+    """A stream of the queue ``q`` that collects the rows in a list, and on disk."""
 
     def __init__(self, spark: SparkSession, directory: Path, *nodes: LiveNode) -> None:
         self.spark = spark
         self.directory = directory
         self.nodes = nodes
         self.batches: list[list[Row]] = []
-        self.failures = 0  # so many batches fail after they were collected
+        self.failures = 0  # this many batches fail after they were collected
 
     def start(self, once: bool = True, **options: object) -> StreamingQuery:
         reader = (
@@ -65,8 +73,8 @@ class Stream:
         return writer.option("checkpointLocation", str(self.directory / "checkpoint")).start()
 
     def run(self, **options: object) -> None:
-        """Until there is nothing left that was there when it began."""
-        self.start(**options).awaitTermination(60)
+        """Run until nothing is left of what was there at the start."""
+        end(self.start(**options))
 
     def _collect(self, frame: DataFrame, number: int) -> None:
         self.batches.append(frame.collect())
@@ -86,7 +94,7 @@ def stream(spark: SparkSession, tmp_path: Path, node: LiveNode) -> Stream:
     return Stream(spark, tmp_path / "stream", node)
 
 
-def test_a_job_has_what_the_node_says_of_it(stream: Stream, node: LiveNode) -> None:
+def test_a_row_has_the_fields_that_the_node_reports(stream: Stream, node: LiveNode) -> None:
     wire = node.wire()
     id = text(wire("ADDJOB", "q", b"\x00\xff", 0))
     wire("GETJOB", "FROM", "q")
@@ -166,7 +174,7 @@ def test_a_frame_that_is_used_twice_has_the_same_jobs(
 def test_a_table_that_knows_another_checkpoint_loses_nothing(
     spark: SparkSession, tmp_path: Path, node: LiveNode
 ) -> None:
-    """A file sink leaves out batches with numbers that it has, whatever is in them."""
+    """A file sink skips batches whose numbers it already has, whatever is in them."""
 
     def run() -> None:
         reader = spark.readStream.format("disque").option("nodes", addresses(node))
@@ -174,7 +182,7 @@ def test_a_table_that_knows_another_checkpoint_loses_nothing(
         jobs = reader.option("maxJobsPerBatch", "4").load()
         writer = jobs.writeStream.format("parquet").option("path", str(tmp_path / "out"))
         writer = writer.option("checkpointLocation", str(tmp_path / "checkpoint"))
-        writer.trigger(availableNow=True).start().awaitTermination(60)
+        end(writer.trigger(availableNow=True).start())
 
     add(node, "q", 12)
     run()
@@ -196,7 +204,7 @@ def test_jobs_in_a_long_batch_are_kept_from_being_delivered_again(
             super()._collect(frame, number)
             id = add(node, "clock", 1, "RETRY", 5)[0]
             node.ask("GETJOB", "FROM", "clock")
-            wait_until(lambda: node.ask("QLEN", "clock") == 1)  # so five seconds are over
+            wait_until(lambda: node.ask("QLEN", "clock") == 1)  # so five seconds have passed
             node.ask("ACKJOB", id)
             delivered.append(node.ask("QLEN", "q"))
 
@@ -258,7 +266,7 @@ Reading = Callable[..., DataFrame]
 
 @pytest.fixture
 def batch(spark: SparkSession, tmp_path: Path, node: LiveNode) -> Reading:
-    """Reads the queue ``q`` of ``node``."""
+    """Return a reader of the queue ``q`` of ``node``."""
 
     def load(**options: object) -> DataFrame:
         reader = spark.read.format("disque").option("nodes", addresses(node))
@@ -357,6 +365,6 @@ def test_an_option_that_is_missing_is_named(spark: SparkSession) -> None:
         spark.read.format("disque").option("queue", "q").load().collect()
 
 
-def test_without_a_node_a_batch_says_so(batch: Reading) -> None:
+def test_without_a_node_a_batch_reports_it(batch: Reading) -> None:
     with pytest.raises(PySparkException, match="no node can be reached"):
         batch(nodes=f"127.0.0.1:{free_port()}").collect()

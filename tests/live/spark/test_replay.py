@@ -1,4 +1,4 @@
-"""Adding jobs again that a filter chose, to real nodes."""
+"""Adding jobs that a filter selects to real nodes again."""
 
 from pathlib import Path
 
@@ -120,7 +120,7 @@ def test_a_note_begins_a_line_of_its_own_also_after_half_a_one(
 def test_no_more_are_added_in_a_second_than_the_rate_says(
     spark: SparkSession, disque_server: NodeFactory, tmp_path: Path
 ) -> None:
-    """Nor after a pause: what it has delayed is not made up for."""
+    """Not even after a pause: the delay is not made up for."""
     node = disque_server()
     now = 0.0
     pause = 0.0
@@ -136,7 +136,7 @@ def test_no_more_are_added_in_a_second_than_the_rate_says(
     def progress(text: str) -> None:
         nonlocal now, pause
         if text.startswith("50 "):
-            now += 4.9  # as of a node that does not answer; 0.1 of it had to pass anyway
+            now += 4.9  # like a node that does not answer; 0.1 of it had to pass anyway
             pause = 4.8
 
     rows = [(f"{n}", "a", b"x") for n in range(230)]

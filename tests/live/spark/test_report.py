@@ -1,4 +1,4 @@
-"""The report of an audit: the numbers are those of the tables, and the page stands alone."""
+"""The report of an audit: the numbers agree with the tables, and the page is self-contained."""
 
 import json
 import re
@@ -25,7 +25,7 @@ MAY_STAY_OPEN = {"html", "p", "li", "tr", "td", "th", "option"}
 
 
 class Page(HTMLParser):
-    """Checks that what is opened is closed, and collects what is shown."""
+    """Checks that every element is closed, and collects the visible text."""
 
     def __init__(self, text: str) -> None:
         super().__init__()
@@ -147,7 +147,7 @@ def test_names_of_queues_are_only_text_on_the_page(
     assert evil in dict(json.loads(data[1])["series"]["queues"])
 
 
-def test_what_a_reader_has_to_know_first_stands_above(numbers: dict[str, Json]) -> None:
+def test_the_most_important_facts_come_first(numbers: dict[str, Json]) -> None:
     changed = json.loads(json.dumps(numbers))
     changed["reasons"] = {kind: {} for kind in changed["reasons"]}
     changed["reasons"]["expired-undelivered"] = {"": 2}
@@ -155,7 +155,7 @@ def test_what_a_reader_has_to_know_first_stands_above(numbers: dict[str, Json]) 
     text = page(changed)
     assert "2026-11-21 19:40:00 to 19:41:05 UTC</h1>" in text
     assert text.index("7 events are missing") < text.index("<h2")
-    assert text.index("2 jobs were over before anybody got them") < text.index("<h2")
+    assert text.index("2 jobs were never delivered before they expired") < text.index("<h2")
     assert text.index("Not judged:") < text.index("<h2")
     assert "No job was lost" not in text
     changed["reasons"]["expired-undelivered"] = {}
@@ -184,7 +184,7 @@ def test_a_job_that_waits_or_of_which_the_log_is_silent_is_not_called_lost(
     text = page(changed)
     assert "No job was lost" not in text
     assert "never delivered.</b>" not in text
-    assert "Of 2 jobs the logs do not say" in text
+    assert "For 2 jobs, the logs do not say" in text
 
 
 def test_many_queues_and_long_names_are_cut_and_the_reader_is_told(
@@ -199,8 +199,8 @@ def test_many_queues_and_long_names_are_cut_and_the_reader_is_told(
     text = page(changed)
     text = text.replace("\u2009", "")
     assert "the 6 deepest of 2000 queues" in text
-    assert "And 1700 more, of 2000" in text
-    assert "The filter finds only what is here" in text
+    assert "1700 of 2000 queues are not shown" in text
+    assert "The filter finds only what is on this page" in text
     shown = "".join(Page(text).texts)
     assert "x" * 30 in shown
     assert "x" * 100 not in shown
@@ -284,7 +284,7 @@ def test_a_gap_breaks_a_line_and_a_lone_point_is_a_dot() -> None:
     path = re.search(r'<path d="([^"]+)"', text)
     assert path is not None
     assert path[1].count("M") == 2
-    assert text.count("<circle") == 3  # so few points are all marked
+    assert text.count("<circle") == 3  # with so few points, all are marked
     points: list[tuple[int, float | None]] = [(n * 1000, 1.0) for n in range(99)]
     text = line_plot([Line("x", [*points, (99_000, None), (100_000, 3.0)])], "t")
     assert text.count("<circle") == 1
@@ -307,5 +307,5 @@ def test_a_heat_map_has_a_cell_for_each_queue_and_hour() -> None:
 @pytest.mark.parametrize(
     ("ms", "text"), [(7, "7 ms"), (1500, "1.5 s"), (90_000, "1.5 min"), (5_400_000, "1.5 h")]
 )
-def test_durations_are_said_as_persons_do(ms: int, text: str) -> None:
+def test_durations_are_written_as_people_say_them(ms: int, text: str) -> None:
     assert duration(ms) == text

@@ -1,4 +1,4 @@
-"""Which columns and options the sink takes, and which ADDJOBs it makes of them."""
+"""Which columns and options the sink accepts, and which ADDJOBs it makes from them."""
 
 from pathlib import Path
 
@@ -26,7 +26,7 @@ BODY = StructType().add("body", BinaryType())
         (BODY, {"queue": "q", "retry": "-1"}, "retry"),
     ],
 )
-def test_what_makes_no_jobs_is_an_error(
+def test_columns_and_options_that_make_no_jobs_are_refused(
     schema: StructType, options: dict[str, str], reason: str
 ) -> None:
     with pytest.raises(OptionError, match=reason):

@@ -1,4 +1,4 @@
-"""The sink where nodes know UNIQUE: what is repeated adds nothing twice."""
+"""The sink with nodes that support UNIQUE: repeats add nothing twice."""
 
 import json
 from collections import Counter
@@ -31,7 +31,7 @@ def rows(*bodies: str) -> pa.RecordBatch:
 
 
 def bodies(*nodes: LiveNode) -> Counter[str]:
-    """Of all jobs, each counted once."""
+    """Return all jobs, each counted once."""
     found: dict[bytes, str] = {}
     for node in nodes:
         reply = node.ask("JSCAN", 0, "BUSYLOOP", "REPLY", "all")
@@ -101,7 +101,7 @@ def test_a_repeated_batch_of_a_stream_adds_nothing_twice(
 
     run()
     assert bodies(node).total() == 50
-    # As if the driver had died after the batch was added, and before its commit.
+    # As if the driver had died after the batch was added, before its commit.
     for name in "0", ".0.crc":
         (tmp_path / "checkpoint" / "commits" / name).unlink()
     (source / "b.json").write_text(json.dumps({"body": "later"}))
@@ -120,7 +120,7 @@ def test_a_node_that_dies_with_answers_owed_leaves_each_row_once(cluster: Cluste
 
     written = sink(*nodes, replicate=2, failover=20)
     assert written.write(dying()).added == 600
-    # All of it again, as a repeated task does.
+    # Everything again, as a repeated task does.
     assert written.write(iter([rows(*[f"body {n}" for n in range(600)])])).added == 600
     assert bodies(nodes[1], nodes[2]) - Counter(["x"]) == {f"body {n}": 1 for n in range(600)}
 
@@ -177,7 +177,7 @@ def test_a_missing_majority_is_waited_for() -> None:
         ({"uniqueFor": "-1"}, "uniqueFor"),
     ],
 )
-def test_options_without_meaning_are_refused(options: dict[str, str], reason: str) -> None:
+def test_meaningless_options_are_refused(options: dict[str, str], reason: str) -> None:
     with pytest.raises(OptionError, match=reason):
         Sink(BODY, {"queue": "q", **options}, False)
 

@@ -64,16 +64,18 @@ LOCAL_CLUSTER = (
 
 
 def other_python(directory: Path) -> Path:
-    """A Python with the libraries of this one, in which this package is not installed."""
+    """A Python with the libraries of this one, but without this package."""
     venv.create(directory, symlinks=True)
     packages = sysconfig.get_path("purelib", vars={"base": str(directory)})
-    # Files .pth in a directory that is named in one do not count; one of them is this package.
+    # The .pth files in a directory that a .pth file names have no effect; one of them is this
+    # package.
     Path(packages, "libraries.pth").write_text(sysconfig.get_path("purelib") + "\n")
     return directory / "bin" / "python"
 
 
 class Home:
-    """Spark's home: its workers write below it, which is no place for what tests leave behind."""
+    """A copy of Spark's home: its workers write below it, and tests must leave nothing behind
+    there."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
@@ -83,7 +85,7 @@ class Home:
             (directory / path.name).symlink_to(path)
 
     def run(self, *command: str | Path) -> str:
-        """What a program that ends well writes."""
+        """Return the output of a program that must succeed."""
         clean = {n: v for n, v in os.environ.items() if not n.startswith(("PY", "SPARK"))}
         result = subprocess.run(
             list(map(str, command)),

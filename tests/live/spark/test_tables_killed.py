@@ -1,4 +1,4 @@
-"""Tables whose writers, compactions and readers are killed: each job is there, and once."""
+"""Tables whose writers, compactions and readers are killed: each job is there exactly once."""
 
 import os
 import time
@@ -19,7 +19,9 @@ _ICEBERG = pytest.param("iceberg", marks=pytest.mark.skipif(not LONG, reason="DI
 
 
 @pytest.mark.parametrize("format", ["parquet", "delta", _ICEBERG])
-def test_nothing_is_lost_or_there_twice_whoever_is_killed(tmp_path: Path, format: str) -> None:
+def test_nothing_is_lost_or_duplicated_whichever_process_is_killed(
+    tmp_path: Path, format: str
+) -> None:
     end = time.monotonic() + SECONDS
 
     def enough(kills: int, batches: int, readers: int) -> bool:

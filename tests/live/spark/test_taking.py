@@ -1,4 +1,4 @@
-"""What the tasks of a read take from nodes, and keep from being delivered again."""
+"""Which jobs the tasks of a read take from nodes, and keep from being delivered again."""
 
 import resource
 from pathlib import Path
@@ -104,9 +104,7 @@ def test_a_task_that_comes_when_the_batch_is_over_fails(tmp_path: Path, node: Li
         ({"queue": "q", "ackOnRead": "true", "maxJobsPerBatch": "1"}, True, "maxJobsPerBatch"),
     ],
 )
-def test_options_that_make_no_sense_are_refused(
-    options: dict[str, str], batch: bool, reason: str
-) -> None:
+def test_invalid_options_are_refused(options: dict[str, str], batch: bool, reason: str) -> None:
     with pytest.raises(OptionError, match=reason):
         read_options(options, batch)
 
@@ -192,7 +190,7 @@ def test_working_keeps_leased_jobs_from_being_delivered_again(
     ids = add(node, 20)
     node.ask("GETJOB", "COUNT", 20, "FROM", "q")
     with LeaseLog(tmp_path) as log:
-        # Half of them are in a lease of a node that is gone: then others are asked.
+        # Half of them are in a lease of a node that is gone, so other nodes are asked.
         own = f"127.0.0.1:{node.port}"
         log.begin(1, [PartitionPlan(own, 5)], pa.RecordBatch.from_pydict({"id": ids[:5]}))
         gone = PartitionPlan(f"127.0.0.1:{free_port()}", 5)
@@ -215,7 +213,7 @@ def jobs_state(node: LiveNode, id: str) -> object:
 
 
 def has_one_job(request: list[bytes]) -> bytes:
-    """The answers of a node with one job, D-1, which only its first GETJOB gets."""
+    """The replies of a node with one job, D-1, which only its first GETJOB gets."""
     if request[0] == b"HELLO":
         return b"*2\r\n:1\r\n$2\r\nab\r\n"
     if request[0] == b"GETJOB" and int(request[request.index(b"COUNT") + 1]) == FIRST_FETCH:
@@ -227,8 +225,8 @@ def has_one_job(request: list[bytes]) -> bytes:
     return {b"CLUSTER": b"$2\r\nno\r\n", b"WORKING": b":60\r\n"}.get(request[0], b"*-1\r\n")
 
 
-def test_working_is_said_as_soon_as_a_lease_is_on_the_disk(tmp_path: Path) -> None:
-    """Not a heartbeat later: a copy elsewhere may be about to come into its queue."""
+def test_working_is_sent_as_soon_as_a_lease_is_on_disk(tmp_path: Path) -> None:
+    """Not a heartbeat later: a copy elsewhere may be about to be queued."""
     leases: list[list[str]] = []
 
     def answer(request: list[bytes]) -> bytes:
@@ -245,7 +243,7 @@ def test_working_is_said_as_soon_as_a_lease_is_on_the_disk(tmp_path: Path) -> No
     assert leases == [["D-1"]]
 
 
-def test_working_is_said_at_once_for_what_the_driver_takes(tmp_path: Path) -> None:
+def test_working_is_sent_at_once_for_jobs_that_the_driver_takes(tmp_path: Path) -> None:
     with ScriptedNode(has_one_job) as node:
         planner = Reader(DirectoryPlace(tmp_path), [node.address]).planner
         start = planner.initial()
@@ -254,7 +252,7 @@ def test_working_is_said_at_once_for_what_the_driver_takes(tmp_path: Path) -> No
         planner.close()
 
 
-def test_what_a_driver_finds_when_it_starts_is_kept_at_once(tmp_path: Path) -> None:
+def test_a_starting_driver_sends_working_for_the_leases_it_finds(tmp_path: Path) -> None:
     with ScriptedNode(has_one_job) as node, LeaseLog(tmp_path) as log:
         lease = pa.RecordBatch.from_pydict({"id": ["D-old"]})
         log.begin(1, [PartitionPlan(node.address, 1)], lease)
@@ -290,7 +288,7 @@ def test_shares_add_up() -> None:
 
 
 def taking(node: LiveNode, size: int = 0, **options: object) -> list[pa.RecordBatch]:
-    """What a task takes from a node."""
+    """Return what a task takes from a node."""
     with BlockingClient([f"127.0.0.1:{node.port}"]) as client:
         return list(take(client, ReadOptions(**options), 0, SCHEMA, size))  # type: ignore[arg-type]
 

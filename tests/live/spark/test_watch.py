@@ -1,7 +1,8 @@
-"""Watching: a node writes its log, and what is new in it is told while it does."""
+"""Watching: a node writes its log, and news is reported while it does."""
 
 import argparse
 import json
+import time
 from functools import partial
 from io import StringIO
 from itertools import count
@@ -21,7 +22,7 @@ pytestmark = [pytest.mark.live, pytest.mark.timeout(300)]
 
 
 def watch(spark: SparkSession, capsys: pytest.CaptureFixture[str], *words: object) -> str:
-    """What one look prints."""
+    """Return what one look prints."""
 
     def session(options: argparse.Namespace) -> SparkSession:
         return spark
@@ -33,12 +34,12 @@ def watch(spark: SparkSession, capsys: pytest.CaptureFixture[str], *words: objec
 
 
 def logged(directory: Path, text: str) -> bool:
-    """Whether a segment that is still written has it."""
+    """Return whether a segment that is still being written has it."""
     return any(text in path.read_text() for path in directory.glob("*.open"))
 
 
 def notices(node: LiveNode) -> list[dict[str, object]]:
-    """Those in the queue; they are taken out of it."""
+    """Take the jobs out of the queue, and return them."""
     jobs = node.ask("GETJOB", "NOHANG", "COUNT", "100", "FROM", "notices")
     found = []
     for _, id, body in jobs if isinstance(jobs, list) else ():  # type: ignore[misc]
@@ -48,7 +49,7 @@ def notices(node: LiveNode) -> list[dict[str, object]]:
     return found
 
 
-def test_what_is_new_is_told_while_the_node_writes(
+def test_new_findings_are_reported_while_the_node_writes(
     spark: SparkSession,
     disque_server: NodeFactory,
     tmp_path: Path,
@@ -62,6 +63,8 @@ def test_what_is_new_is_told_while_the_node_writes(
     lost = node.ask("ADDJOB", "orders", "one", 0, "RETRY", 600)
     assert isinstance(lost, bytes)
     id = lost.decode()
+    added = time.time()
+    wait_until(lambda: time.time() > added + 0.002)  # logs have milliseconds
     last = node.ask("ADDJOB", "orders", "two", 0, "RETRY", 600)
     assert isinstance(last, bytes)
     wait_until(lambda: logged(events, last.decode()))
@@ -91,7 +94,7 @@ def test_what_is_new_is_told_while_the_node_writes(
     assert capsys.readouterr().out.startswith("done, 1 looks, ")
 
 
-def test_what_is_lost_is_found_though_nothing_happens_any_more(
+def test_a_lost_job_is_found_even_if_nothing_else_happens(
     spark: SparkSession,
     disque_server: NodeFactory,
     tmp_path: Path,
@@ -109,8 +112,9 @@ def test_what_is_lost_is_found_though_nothing_happens_any_more(
     watch.run(spark, tell=told.append, looks=2)
     assert "found never-delivered (log-end)" in out.getvalue()
     assert lost.decode() in out.getvalue()
-    assert told == [f"no event log at {later}: waits for it"]
-    # Another watch does not forget how long it was quiet; an audit knows only what is in the log.
+    assert told == [f"no event log at {later}; waiting for it"]
+    # A new watch does not forget how long the log was quiet; an audit knows only what is in the
+    # log.
     Watch([str(events)], tmp_path / "live", [Lines(out)]).run(spark, tell=told.append, looks=1)
     assert "gone" not in out.getvalue()
     assert audit(spark, [str(events)], tmp_path / "live").serious == 0

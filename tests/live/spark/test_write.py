@@ -1,4 +1,4 @@
-"""Rows that become jobs: frames and streams written by Spark to real nodes."""
+"""Rows that become jobs: frames and streams that Spark writes to real nodes."""
 
 import json
 from collections.abc import Iterator
@@ -20,7 +20,7 @@ def write(frame: DataFrame, *nodes: LiveNode, **options: object) -> None:
 
 
 def jobs(node: LiveNode) -> list[dict[str, object]]:
-    """All jobs of a node, as it shows them."""
+    """Return all jobs of a node, as it shows them."""
     reply = node.ask("JSCAN", 0, "BUSYLOOP", "REPLY", "all")
     assert isinstance(reply, list)
     return [{job[at].decode(): job[at + 1] for at in range(0, len(job), 2)} for job in reply[1]]
@@ -37,7 +37,7 @@ def report(path: Path) -> Iterator[dict[str, object]]:
 
 def test_a_row_becomes_a_job_with_its_own_options(spark: SparkSession, node: LiveNode) -> None:
     rows = [
-        (bytearray(b"\x00\xff"), "a", 5, 7, 3600, 1, 10, 1000, 3),
+        (bytearray(b"\x00\xff"), "a", 600, 7, 3600, 1, 10, 1000, 3),
         (bytearray(b"plain"),) + (None,) * 8,
     ]
     schema = (
@@ -47,11 +47,11 @@ def test_a_row_becomes_a_job_with_its_own_options(spark: SparkSession, node: Liv
     write(spark.createDataFrame(rows, schema), node, queue="b", retry=9, ttl=7200)
     first, second = sorted(jobs(node), key=lambda job: str(job["queue"]))
     assert (first["body"], first["queue"]) == (b"\x00\xff", b"a")
-    assert (first["delay"], first["retry"], first["state"]) == (5, 7, b"active")
+    assert (first["delay"], first["retry"], first["state"]) == (600, 7, b"active")
     assert (first["priority"], second.get("priority")) == (3, None)
-    assert 3590 <= int(str(first["ttl"])) <= 3600
+    assert 3000 < int(str(first["ttl"])) <= 3600
     assert (second["body"], second["queue"], second["retry"]) == (b"plain", b"b", 9)
-    assert 7190 <= int(str(second["ttl"])) <= 7200
+    assert 7000 < int(str(second["ttl"])) <= 7200
 
 
 def test_all_rows_become_jobs(spark: SparkSession, node: LiveNode, tmp_path: Path) -> None:
@@ -169,7 +169,7 @@ def test_a_stream_is_written_to_a_cluster_that_loses_a_node(
         ("body string, colour string", {"queue": "q"}, "colour"),
     ],
 )
-def test_what_makes_no_jobs_is_refused_before_anything_is_written(
+def test_columns_that_make_no_jobs_are_refused_before_anything_is_written(
     spark: SparkSession, node: LiveNode, columns: str, options: dict[str, str], reason: str
 ) -> None:
     with pytest.raises(PySparkException, match=reason):

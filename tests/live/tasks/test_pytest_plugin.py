@@ -1,4 +1,4 @@
-"""The fixtures that programs use in their own tests, in a pytest of their own."""
+"""The fixtures for the tests of programs, in a separate pytest."""
 
 import os
 import subprocess

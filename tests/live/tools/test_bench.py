@@ -1,4 +1,4 @@
-"""Each run of the benchmarks on real servers, in runs of a second or two."""
+"""Every benchmark on real servers, in runs of a second or two."""
 
 import json
 import os
@@ -27,11 +27,11 @@ from tools.bench.servers import (
     Recipe,
     ServerError,
     disque_server,
-    free_port,
     redis_server,
     running,
 )
 from tools.bench.stops import pinger, watches
+from tools.ports import free_port
 
 ROOT = Path(__file__).resolve().parents[3]
 pytestmark = pytest.mark.live
@@ -51,7 +51,7 @@ def test_every_command_is_measured_on_both_servers(subject: str, tmp_path: Path)
     done = bench(*f"throughput --quick --work 0.005 --subject {subject} --json {output}".split())
     assert done.returncode == 0, done.stderr
     results = json.loads(output.read_text())["results"]
-    # 4 steps, pipelined by 1 and 16, with 1 and 50 clients, on 2 servers.
+    # 4 steps, with pipelines of 1 and 16, with 1 and 50 clients, on 2 servers.
     assert len(results) == 4 * 2 * 2 * 2
     assert len({(r["server"], r["step"], str(r["setting"])) for r in results}) == len(results)
     for result in results:
@@ -100,7 +100,7 @@ def test_memory_is_measured_with_few_jobs() -> None:
     [
         ("push", ["GETJOB, ACKJOB", "CONSUME CREDIT 1,", "CONSUME CREDIT 100,"]),
         ("frameworks", ["send |", "work |", "DisqueBroker |", "RedisBroker |"]),
-        # Of one way only: each is a program that has to start in valgrind.
+        # Only one of them: each is a program that has to start in valgrind.
         ("client --ways asyncio", ["qlen, asyncio", "add, asyncio", "a turn of the loop"]),
         ("eventlog", ["ADDJOB", "GETJOB", "ACKJOB"]),
         ("tls", ["PING |", "PING, pipelined by 16 |", "ECHO of 100 KB |", "a connection"]),
@@ -158,12 +158,12 @@ def test_the_steps_of_a_command_are_printed() -> None:
     assert "\n| ADDJOB | 16 |" in done.stdout
 
 
-# ---- beside another program that takes Disque's options ---------------------------------------
+# ---- compared with another program that accepts Disque's options ------------------------------
 
 
 @pytest.fixture
 def stand_in(tmp_path: Path) -> Path:
-    """A program in the place of C Disque: our node, by another name."""
+    """A program in place of C Disque: our node, under another name."""
     program = tmp_path / "disque-server"
     program.write_text(f'#!/bin/sh\nexec {shlex.join(DISQUE_COMMAND)} "$@"\n')
     program.chmod(0o755)
@@ -178,13 +178,13 @@ def test_all_rows_are_measured_of_both_programs(stand_in: Path, tmp_path: Path) 
     assert {(result["row"], result["server"]) for result in results} == {
         (row, server) for row in beside_c.ROWS for server in beside_c.NAMES
     }
-    # What costs less CPU time than the clock can tell may be 0.
+    # CPU time below the resolution of the clock may be 0.
     assert all(result["value"] >= 0 for result in results)
     assert sum(result["value"] > 0 for result in results) > len(results) / 2
     assert done.stdout.count("\n| ") == 2 + len(beside_c.ROWS)
 
 
-def test_a_c_disque_that_is_not_there_is_told_in_a_line(tmp_path: Path) -> None:
+def test_a_missing_c_disque_is_reported_in_one_line(tmp_path: Path) -> None:
     for arguments in ([], ["--c", str(tmp_path / "nothing")]):
         done = bench("beside-c", *arguments)
         assert done.returncode == 1
@@ -204,7 +204,7 @@ def test_instructions_are_those_of_the_commands_that_were_sent(tmp_path: Path) -
         counted.begin(server.process.pid)
         subject = Bench(server, 100, lambda server: counted.total(server.process.pid))
         many, few = (subject.pings(Setting(0, 16, 2), count) for count in (9_600, 3_200))
-    # No ratio of the two: what Redis does each tenth of a second counts as well.
+    # No ratio of the two: what Redis does every tenth of a second counts, too.
     assert few.cpu > 3_200 * 100
     assert many.cpu - few.cpu > 6_400 * 100
 
@@ -216,7 +216,7 @@ def check(port: int) -> None:
 # ---- what can go wrong -----------------------------------------------------------------------
 
 
-def test_what_cannot_be_measured_is_told_in_a_line() -> None:
+def test_a_missing_redis_server_is_reported_in_one_line() -> None:
     done = bench("throughput", "--quick", path="/nowhere")
     assert done.returncode == 1
     assert done.stderr.splitlines()[-1] == (

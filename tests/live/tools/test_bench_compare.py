@@ -1,4 +1,4 @@
-"""The comparison on real servers, with tiny amounts of work: those that are installed."""
+"""The comparison on real servers, as far as they are installed, with tiny amounts of work."""
 
 import json
 import os
@@ -59,9 +59,7 @@ def test_all_are_measured_in_turn() -> None:
     assert "\n| every second | 16 | Redis list |" in done.stdout
 
 
-def test_what_is_not_installed_is_left_out_with_a_word_about_how_to_install_it(
-    tmp_path: Path,
-) -> None:
+def test_a_missing_server_is_left_out_with_a_hint_on_installing_it(tmp_path: Path) -> None:
     done = compare(
         *("--subjects", "disque,beanstalkd,nats", "--durability", "none"), path=str(tmp_path)
     )
@@ -117,7 +115,7 @@ def test_the_processes_before_a_server_end_with_it(tmp_path: Path) -> None:
 
 def test_the_cpu_time_of_a_server_is_that_of_its_children_too() -> None:
     burn = "import time\nwhile time.process_time() < 0.3: pass\n"
-    # One child that lives on, one that has ended.
+    # One child that stays alive, and one that has ended.
     program = (
         "import subprocess, sys\n"
         f"code = {burn!r}\n"

@@ -1,4 +1,4 @@
-"""The programs of docs/web.md, as servers of their own, with a worker and a real node."""
+"""The programs of docs/web.md, as separate servers, with a worker and a real node."""
 
 import json
 import os
@@ -27,7 +27,7 @@ Start = Callable[..., None]
 
 @pytest.fixture
 def start(shared_node: LiveNode, tmp_path: Path) -> Iterator[Start]:
-    """Starts ``python -m`` with arguments in a folder of examples; ended with the test."""
+    """Starts ``python -m`` with arguments in a folder of examples; ends it with the test."""
     node = f"127.0.0.1:{shared_node.port}"
     environment = {**os.environ, "DISQUE_URL": f"disque://{node}", "DISQUE_NODES": node}
     environment |= {"PYTHONDONTWRITEBYTECODE": "1"}
@@ -62,7 +62,7 @@ class Site:
         self._url = f"http://127.0.0.1:{port}"
 
     def request(self, path: str, data: bytes | None = None, **headers: str) -> tuple[int, Any]:
-        """GET, or POST of ``data``: the status and the JSON that came."""
+        """Send a GET, or a POST of ``data``; return the status and the JSON of the response."""
         sent = {name.replace("_", "-"): value for name, value in headers.items()}
         request = urllib.request.Request(self._url + path, data, sent)
         try:
@@ -89,7 +89,7 @@ class Site:
 
 
 def a_mail_is_sent(site: Site, answer: tuple[int, Any]) -> None:
-    """Wait until the mail of the answer to its POST is done."""
+    """Wait until the mail named in the response to its POST is done."""
     status, said = answer
     assert status == 202
     path = f"/mails/{said['id']}"

@@ -11,6 +11,6 @@ from tests.support.worker_rig import Rig, worker_rig
 
 @pytest.fixture
 def rig(shared_node: LiveNode, tmp_path: Path) -> Iterator[Rig]:
-    """An app, a node, and no worker yet."""
+    """An app and a node, without a worker."""
     with worker_rig(tmp_path, shared_node.port) as rig:
         yield rig

@@ -1,7 +1,7 @@
 """Worker processes, parents and the node are killed with SIGKILL while tasks run: none is lost, and
-none runs twice but those that somebody had in hand who was killed, or whose node was.
+only tasks that were running in a killed process, or came from a killed node, run twice.
 
-It runs where WORKER_TASKS says how many tasks (``make soak``: 5000).
+It only runs with WORKER_TASKS, the number of tasks (``make soak``: 5000).
 """
 
 import os
@@ -26,7 +26,7 @@ ARGUMENTS = ("--processes", "2", "--concurrency", "4", "--restarts", "1000", "--
 
 
 class Story:
-    """A worker and its node, and when which of them was killed."""
+    """A worker and its node, and a record of what was killed when."""
 
     def __init__(self, rig: Rig, directory: Path) -> None:
         self.rig = rig
@@ -44,7 +44,7 @@ class Story:
 
     @property
     def worker(self) -> Worker:
-        """The one whose parent lives."""
+        """The current worker; a new one if its parent has ended."""
         if self._worker is None or self._worker.popen.poll() is not None:
             self._worker = self.rig.start(*ARGUMENTS)
         return self._worker
@@ -55,7 +55,7 @@ class Story:
         self._kill("process", lambda: os.kill(self.worker.pids()[0], signal.SIGKILL))
 
     def kill_node(self) -> None:
-        """Kill the node, and start it again."""
+        """Kill the node and restart it."""
         self._kill("node", self.node.kill)
         self.node = self._start_node()
 
@@ -65,10 +65,10 @@ class Story:
         self.kill_node()
 
     def kill_parent(self) -> None:
-        """Kill the parent, and start another one."""
+        """Kill the parent and start another one."""
         worker = self.worker
         self._kill("parent", lambda: worker.signal(signal.SIGKILL))
-        worker.ends()  # not self.worker: where that has ended already it is another one
+        worker.ends()  # self.worker would start another one
 
     def _kill(self, who: str, kill: Callable[[], object]) -> None:
         try:
@@ -103,25 +103,25 @@ def test_no_task_is_lost_and_none_runs_twice_without_a_kill(tmp_path: Path) -> N
         assert ended(rig) == {str(n) for n in range(TASKS)}
         again = runs_without_kills(rig, story)
         assert again["without a kill"] == 0, again
-        # Of each kill those that were in hand then, at most; a killed node lets go of all.
+        # Per kill, at most the tasks that were running; a killed node releases all of them.
         assert again["after one"] <= len(story.kills) * PROCESSES * CONCURRENCY, again
         print(f"{TASKS} tasks, {len(story.kills)} kills, run twice: {again}")
 
 
 def ended(rig: Rig) -> set[str]:
-    """The numbers of the tasks that have ended."""
+    """Return the numbers of the tasks that have ended."""
     return {words[1] for words in rig.notes("ended")}
 
 
 def jobs_left(rig: Rig) -> int:
-    """How many jobs the node still has."""
+    """Return how many jobs the node still has."""
     with rig.client() as client:
         return len(list(client.jscan(queue="mail")))
 
 
 def runs_without_kills(rig: Rig, story: Story) -> dict[str, int]:
-    """How many runs of a task were not the first, by whether somebody was killed since the run
-    before had begun."""
+    """Count the repeated runs of tasks, by whether there was a kill since the start of the
+    previous run."""
     begun: defaultdict[str, list[float]] = defaultdict(list)
     for _, number, moment, _ in rig.notes("begun"):
         begun[number].append(float(moment))

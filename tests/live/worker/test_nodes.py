@@ -13,7 +13,7 @@ from tests.support.harness import (
 from tests.support.worker_rig import twice, worker_rig
 
 
-def test_a_worker_goes_on_at_another_node_when_its_own_leaves(
+def test_a_worker_continues_at_another_node_when_its_own_leaves(
     cluster: ClusterFactory, tmp_path: Path
 ) -> None:
     first, second = cluster(2)
@@ -28,13 +28,13 @@ def test_a_worker_goes_on_at_another_node_when_its_own_leaves(
         rig.noted("quick", count=10)
         rig.open("a")
         rig.noted("ended")
-        wait_until(lambda: worker.status()["in_hand"] == 0)
+        wait_until(lambda: worker.status().get("in_hand") == 0)
         assert worker.stop() == 0
         assert len(rig.notes("begun")) == 1
         assert not twice(rig.notes("quick"))
 
 
-def test_tasks_go_on_while_the_node_is_away_and_are_acknowledged_when_it_is_back(
+def test_tasks_continue_while_the_node_is_away_and_are_acknowledged_when_it_is_back(
     tmp_path: Path,
 ) -> None:
     port = free_port()
@@ -51,7 +51,7 @@ def test_tasks_go_on_while_the_node_is_away_and_are_acknowledged_when_it_is_back
             rig.noted("ended")
             node = start_process(tmp_path, port, *options)
             assert wait_for_ping(node)
-            wait_until(lambda: worker.status()["in_hand"] == 0)
+            wait_until(lambda: worker.status().get("in_hand") == 0)
             rig.add("quick", 1)
             rig.noted("quick")
             with rig.client() as client:

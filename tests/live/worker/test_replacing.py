@@ -1,15 +1,15 @@
-"""Processes that are replaced while the worker goes on."""
+"""Processes that are replaced while the worker continues."""
 
 import signal
 import urllib.request
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from tests.support.harness import free_port, wait_until
+from tests.support.harness import HANG_SECONDS, free_port, wait_until
 from tests.support.worker_rig import Rig, lives, twice
 
 
-def test_a_runaway_task_ends_its_process_and_others_in_it_may_finish(rig: Rig) -> None:
+def test_a_runaway_task_ends_its_process_after_the_other_tasks_in_it(rig: Rig) -> None:
     rig.add("gate", "a")
     worker = rig.start("--concurrency", "2", "--grace", "100")
     (first,) = worker.serves()
@@ -25,7 +25,7 @@ def test_a_runaway_task_ends_its_process_and_others_in_it_may_finish(rig: Rig) -
     assert worker.stop() == 0
 
 
-def test_no_task_waits_behind_a_runaway_one_in_its_process(rig: Rig) -> None:
+def test_no_task_waits_for_a_runaway_one_in_its_process(rig: Rig) -> None:
     rig.add("spin")
     rig.add("quick", 1)
     worker = rig.start("--concurrency", "1")
@@ -38,7 +38,7 @@ def test_no_task_waits_behind_a_runaway_one_in_its_process(rig: Rig) -> None:
     assert worker.stop() == 0
 
 
-def test_a_task_that_takes_no_notice_of_its_cancellation_ends_its_process(rig: Rig) -> None:
+def test_a_task_that_ignores_its_cancellation_ends_its_process(rig: Rig) -> None:
     sleep = 'time.sleep(60)\n\n@app.task(name="block"'
     rig.change("def spin", "async def spin")
     rig.change(sleep, f"await trio.to_thread.run_sync(time.sleep, 60){sleep[14:]}")
@@ -73,7 +73,7 @@ def test_a_task_that_blocks_the_loop_of_asyncio_ends_its_process(rig: Rig) -> No
     assert worker.stop() == 0
 
 
-def test_new_code_runs_after_a_hangup_and_nothing_is_lost_meanwhile(rig: Rig) -> None:
+def test_new_code_runs_after_sighup_and_nothing_is_lost_meanwhile(rig: Rig) -> None:
     worker = rig.start("--processes", "2", "--concurrency", "2")
     old = set(worker.serves(2))
     rig.add("gate", "a")
@@ -85,7 +85,7 @@ def test_new_code_runs_after_a_hangup_and_nothing_is_lost_meanwhile(rig: Rig) ->
     rig.add("quick", 1)
     assert rig.noted("quick")[0][2] == "2"
     rig.noted("ended", count=100)
-    # The one that has a task still has it.
+    # The process with a task still has it.
     assert sum(lives(pid) for pid in old) >= 1
     rig.open("a")
     rig.noted("ended", "a")
@@ -104,7 +104,9 @@ def test_a_change_of_the_code_is_noticed(rig: Rig) -> None:
     assert worker.stop() == 0
 
 
-def test_code_that_does_not_import_leaves_the_old_at_work_until_it_is_mended(rig: Rig) -> None:
+def test_code_that_cannot_be_imported_leaves_the_old_processes_running_until_it_is_fixed(
+    rig: Rig,
+) -> None:
     worker = rig.start("--reload")
     old = worker.serves()
     rig.change("VERSION = 1", "VERSION = nothing")
@@ -120,7 +122,7 @@ def test_code_that_does_not_import_leaves_the_old_at_work_until_it_is_mended(rig
     assert worker.stop() == 0
 
 
-def test_a_process_is_replaced_after_so_many_tasks(rig: Rig) -> None:
+def test_a_process_is_replaced_after_its_maximum_of_tasks(rig: Rig) -> None:
     rig.add_all("quick", [[n] for n in range(7)])
     worker = rig.start("--max-tasks", "3", "--concurrency", "1")
     notes = rig.noted("quick", count=7)
@@ -129,7 +131,7 @@ def test_a_process_is_replaced_after_so_many_tasks(rig: Rig) -> None:
     assert worker.stop() == 0
 
 
-def test_a_process_that_has_too_much_memory_is_replaced_when_its_tasks_are_done(
+def test_a_process_that_uses_too_much_memory_is_replaced_when_its_tasks_are_done(
     rig: Rig,
 ) -> None:
     rig.add("gate", "a")
@@ -146,7 +148,7 @@ def test_a_process_that_has_too_much_memory_is_replaced_when_its_tasks_are_done(
     assert worker.stop() == 0
 
 
-def test_an_app_that_has_too_much_memory_by_itself_is_not_replaced_for_ever(rig: Rig) -> None:
+def test_an_app_that_always_uses_too_much_memory_is_not_replaced_forever(rig: Rig) -> None:
     worker = rig.start("--max-memory", "1mb")
     (first,) = worker.serves()
     wait_until(lambda: worker.status()["processes"][0]["memory"] > 1 << 20)
@@ -156,14 +158,16 @@ def test_an_app_that_has_too_much_memory_by_itself_is_not_replaced_for_ever(rig:
     assert worker.stop() == 0
 
 
-def test_none_that_ends_after_its_tasks_is_taken_for_one_that_died(rig: Rig) -> None:
+def test_a_process_that_ends_after_its_tasks_does_not_count_as_a_death(rig: Rig) -> None:
     port = free_port()
     rig.add_all("quick", [[n] for n in range(3)])
     worker = rig.start("--max-tasks", "1", "--concurrency", "1", "--metrics", str(port))
     rig.noted("quick", count=3)
 
     def restarts() -> dict[str, float]:
-        with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=30) as answer:
+        with urllib.request.urlopen(
+            f"http://127.0.0.1:{port}/metrics", timeout=HANG_SECONDS
+        ) as answer:
             families = text_string_to_metric_families(answer.read().decode())
             samples = [sample for family in families for sample in family.samples]
         name = "disque_worker_restarts_total"

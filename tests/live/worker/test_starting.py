@@ -1,4 +1,4 @@
-"""How a worker starts, what it says when it cannot, and what it tells while it runs."""
+"""How a worker starts, its errors if it cannot, and its metrics and probes."""
 
 import urllib.error
 import urllib.request
@@ -6,14 +6,16 @@ from pathlib import Path
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from tests.support.harness import NodeFactory, free_port, start_process, wait_until
+from tests.support.harness import HANG_SECONDS, NodeFactory, free_port, start_process, wait_until
 from tests.support.worker_rig import Rig, worker_rig
 
 
 def read(port: int, path: str) -> tuple[int, str]:
-    """Status and text of a page of a worker."""
+    """Return status and text of a page of a worker."""
     try:
-        with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=30) as answer:
+        with urllib.request.urlopen(
+            f"http://127.0.0.1:{port}{path}", timeout=HANG_SECONDS
+        ) as answer:
             return answer.status, answer.read().decode()
     except urllib.error.HTTPError as error:
         with error:
@@ -32,13 +34,13 @@ def test_tasks_of_all_queues_of_the_app_run(rig: Rig) -> None:
     assert worker.stop() == 0
 
 
-def test_what_is_no_app_is_said_in_a_line(rig: Rig) -> None:
+def test_a_target_that_is_not_an_app_is_one_line(rig: Rig) -> None:
     worker = rig.start(target="shop:VERSION")
     assert worker.ends() == 1
-    assert "no Disque app" in worker.last_line()
+    assert "not a Disque app" in worker.last_line()
 
 
-def test_an_app_that_does_not_import_shows_where(rig: Rig) -> None:
+def test_an_app_that_cannot_be_imported_shows_where(rig: Rig) -> None:
     rig.change("VERSION = 1", "VERSION = nothing")
     worker = rig.start("--processes", "2")
     assert worker.ends() == 1
@@ -46,7 +48,7 @@ def test_an_app_that_does_not_import_shows_where(rig: Rig) -> None:
     assert 'shop.py", line' in worker.output.read_text()
 
 
-def test_a_node_that_is_not_there_is_waited_for_and_then_named(tmp_path: Path) -> None:
+def test_the_worker_waits_for_an_unreachable_node_and_then_names_it(tmp_path: Path) -> None:
     with worker_rig(tmp_path, free_port()) as rig:
         worker = rig.start("--wait", "0")
         assert worker.ends() == 1
@@ -67,24 +69,24 @@ def test_a_node_may_start_after_its_worker(tmp_path: Path) -> None:
             node.close()
 
 
-def test_one_that_waits_for_a_node_stops_at_once(tmp_path: Path) -> None:
+def test_a_worker_that_waits_for_a_node_stops_at_once(tmp_path: Path) -> None:
     with worker_rig(tmp_path, free_port()) as rig:
         worker = rig.start("--wait", "1000", "--grace", "1000")
         wait_until(lambda: worker.pids("starting"))
         assert worker.stop() == 0
 
 
-def test_a_wrong_password_is_said_at_once(disque_server: NodeFactory, tmp_path: Path) -> None:
+def test_a_wrong_password_is_reported_at_once(disque_server: NodeFactory, tmp_path: Path) -> None:
     with worker_rig(tmp_path, disque_server("--requirepass", "secret").port) as rig:
         worker = rig.start("--wait", "1000")
         assert worker.ends() == 1
-        assert "does not take the password" in worker.last_line()
+        assert "does not accept the password" in worker.last_line()
         status, line = rig.check()
         assert status == 1
-        assert "does not take the password" in line
+        assert "does not accept the password" in line
 
 
-def test_a_place_for_metrics_that_is_taken_is_said(rig: Rig) -> None:
+def test_a_used_port_for_metrics_is_reported(rig: Rig) -> None:
     worker = rig.start("--metrics", str(rig.port))
     assert worker.ends() == 1
     assert "--metrics" in worker.last_line()
@@ -93,7 +95,7 @@ def test_a_place_for_metrics_that_is_taken_is_said(rig: Rig) -> None:
 # ---- queues -------------------------------------------------------------------------------------
 
 
-def test_while_both_queues_have_jobs_their_weights_hold(rig: Rig) -> None:
+def test_while_both_queues_have_jobs_their_weights_apply(rig: Rig) -> None:
     rig.add_all("quick", [[n] for n in range(12)])
     rig.add_all("sms", [[n] for n in range(12)], queue="sms")
     worker = rig.start("--concurrency", "1", "--queues", "mail,sms:5")
@@ -141,7 +143,7 @@ def test_a_check_needs_no_worker(rig: Rig) -> None:
     assert (status, "no_such" in line) == (1, True)
 
 
-def test_a_check_has_an_end(rig: Rig) -> None:
+def test_a_check_has_a_timeout(rig: Rig) -> None:
     rig.change("VERSION = 1", "time.sleep(1000)")
     status, line = rig.check("--check-timeout", "0.5")
     assert status == 1

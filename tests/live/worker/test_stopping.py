@@ -9,13 +9,13 @@ from tests.support.worker_rig import Rig, lives
 
 
 def counters(rig: Rig) -> list[tuple[int, int]]:
-    """Failures and other returns of the jobs that are queued, which are taken."""
+    """Take all queued jobs; return their numbers of failures and of other redeliveries."""
     with rig.client() as client:
         jobs = client.get("mail", count=100, nohang=True)
     return [(job.nacks, job.additional_deliveries) for job in jobs]
 
 
-def test_tasks_in_hand_may_finish_and_no_others_begin(rig: Rig) -> None:
+def test_running_tasks_may_finish_and_no_others_start(rig: Rig) -> None:
     rig.add_all("gate", [["a"], ["a"], ["a"]])
     worker = rig.start("--concurrency", "2")
     rig.noted("begun", count=2)
@@ -27,7 +27,7 @@ def test_tasks_in_hand_may_finish_and_no_others_begin(rig: Rig) -> None:
     assert counters(rig) == [(0, 0)]
 
 
-def test_what_takes_longer_than_the_grace_is_handed_back_and_has_not_failed(rig: Rig) -> None:
+def test_tasks_that_outlast_the_grace_period_are_requeued_without_a_failure(rig: Rig) -> None:
     rig.add_all("gate", [["a"], ["never"]])
     worker = rig.start("--grace", "0.3")
     rig.noted("begun", count=2)
@@ -37,7 +37,7 @@ def test_what_takes_longer_than_the_grace_is_handed_back_and_has_not_failed(rig:
     assert counters(rig) == [(0, 1)]
 
 
-def test_a_second_signal_hands_back_at_once(rig: Rig) -> None:
+def test_a_second_signal_requeues_at_once(rig: Rig) -> None:
     rig.add("gate", "never")
     worker = rig.start("--grace", "1000")
     rig.noted("begun")
@@ -48,7 +48,7 @@ def test_a_second_signal_hands_back_at_once(rig: Rig) -> None:
     assert counters(rig) == [(0, 1)]
 
 
-def test_a_job_of_a_process_that_is_killed_runs_again_in_another(rig: Rig) -> None:
+def test_the_job_of_a_killed_process_runs_again_in_another(rig: Rig) -> None:
     worker = rig.start()
     (first,) = worker.serves()
     rig.add("gate", "a")
@@ -61,7 +61,7 @@ def test_a_job_of_a_process_that_is_killed_runs_again_in_another(rig: Rig) -> No
     assert worker.stop() == 0
 
 
-def test_processes_stop_in_good_order_when_their_parent_is_killed(rig: Rig) -> None:
+def test_processes_stop_cleanly_when_their_parent_is_killed(rig: Rig) -> None:
     rig.add_all("gate", [["a"], ["a"]])
     worker = rig.start("--processes", "2", "--concurrency", "1")
     pids = worker.serves(2)
@@ -75,7 +75,7 @@ def test_processes_stop_in_good_order_when_their_parent_is_killed(rig: Rig) -> N
     assert counters(rig) == [(0, 0)]
 
 
-def test_a_process_that_gets_a_signal_of_its_own_finishes_and_is_replaced(rig: Rig) -> None:
+def test_a_process_that_gets_a_signal_itself_finishes_and_is_replaced(rig: Rig) -> None:
     rig.add("gate", "a")
     worker = rig.start()
     (first,) = worker.serves()
@@ -95,7 +95,7 @@ def test_a_task_that_kills_its_process_does_not_end_the_worker(rig: Rig) -> None
     assert worker.stop() == 0
 
 
-def test_when_no_process_starts_any_more_the_worker_ends(rig: Rig) -> None:
+def test_the_worker_ends_when_no_process_starts_any_more(rig: Rig) -> None:
     worker = rig.start("--restarts", "2")
     (first,) = worker.serves()
     rig.change("VERSION = 1", "raise RuntimeError")
@@ -104,7 +104,7 @@ def test_when_no_process_starts_any_more_the_worker_ends(rig: Rig) -> None:
     assert "RuntimeError" in worker.last_line()
 
 
-def test_on_a_terminal_it_shows_counts_and_stops_when_that_is_closed(rig: Rig) -> None:
+def test_on_a_terminal_it_shows_counts_and_stops_when_the_terminal_is_closed(rig: Rig) -> None:
     ours, theirs = pty.openpty()
     try:
         rig.add("gate", "a")
@@ -116,7 +116,7 @@ def test_on_a_terminal_it_shows_counts_and_stops_when_that_is_closed(rig: Rig) -
         shown += os.read(ours, 4096)
     rig.noted("begun")
     os.close(ours)
-    worker.signal(signal.SIGHUP)  # as the system tells it, if it is the terminal's
+    worker.signal(signal.SIGHUP)  # as from the system when the terminal closes
     wait_until(lambda: worker.pids("retiring"))
     rig.open("a")
     assert worker.ends() == 0

@@ -1,5 +1,5 @@
-"""The clock of a process is wrong by ``WRONG_CLOCK_MS``. Python reads this file when it starts, if
-its directory is in ``PYTHONPATH``."""
+"""Makes the clock of a process wrong by ``WRONG_CLOCK_MS``. Python imports this at startup if its
+directory is in ``PYTHONPATH``."""
 
 import os
 import time

@@ -1,4 +1,4 @@
-"""disque-check-aof: what it finds, says, cuts, keeps and saves."""
+"""disque-check-aof: what it finds, prints, truncates, keeps and salvages."""
 
 import os
 import re
@@ -55,7 +55,7 @@ records = st.lists(
 
 
 def lines_of(*arguments: str | Path) -> tuple[int, list[str]]:
-    """The exit status and what was printed."""
+    """Return the exit status and the printed lines."""
     out = StringIO()
     with redirect_stdout(out):
         try:
@@ -70,7 +70,7 @@ def names(directory: str | Path) -> list[str]:
 
 
 def first_bad(data: bytes) -> int | None:
-    """Where the tool finds the first bad record in ``data``."""
+    """Return the offset of the first bad record that the tool finds in ``data``."""
     with TemporaryDirectory() as directory:
         path = Path(directory, "aof")
         path.write_bytes(data)
@@ -81,7 +81,7 @@ def first_bad(data: bytes) -> int | None:
 
 
 def salvaged(data: bytes) -> bytes:
-    """What ``--salvage`` makes of ``data``."""
+    """Return what ``--salvage`` recovers from ``data``."""
     with TemporaryDirectory() as directory:
         path, out = Path(directory, "aof"), Path(directory, "out")
         path.write_bytes(data)
@@ -98,10 +98,10 @@ def aof(tmp_path: Path) -> Path:
     return path
 
 
-# ---- Disque's own lines and exit codes -----------------------------------------------------------
+# ---- the output and exit codes of C Disque -------------------------------------------------------
 
 
-def test_a_valid_file_is_said_to_be_valid(aof: Path) -> None:
+def test_a_valid_file_is_reported_as_valid(aof: Path) -> None:
     size = aof.stat().st_size
     assert lines_of(aof) == (
         0,
@@ -137,7 +137,7 @@ def test_a_missing_or_empty_file_is_refused(tmp_path: Path, content: bytes | Non
         assert lines_of(*arguments) == (1, expected)
 
 
-def test_what_is_no_file_is_refused(tmp_path: Path) -> None:
+def test_anything_but_a_regular_file_is_refused(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     for path in (tmp_path, tmp_path / "pipe"):
         assert lines_of(path) == (1, [f"Cannot open file: {path}", "Not a regular file"])
@@ -302,7 +302,7 @@ def test_a_copy_between_file_systems_that_know_no_copy_falls_back(
     assert backups(aof) == [bad]
 
 
-# ---- what is found -------------------------------------------------------------------------------
+# ---- findings ------------------------------------------------------------------------------------
 
 
 @given(records)
@@ -340,7 +340,7 @@ def test_a_flipped_bit_is_found_at_its_record_and_costs_only_that(
     found = first_bad(bytes(whole))
     others = b"".join(good[:which]), b"".join(good[which + 1 :])
     if found is None:
-        # The format has no checksums: another body, another number, another id is as good.
+        # The format has no checksums: a different body, number or ID looks just as valid.
         assert salvaged(bytes(whole)) == bytes(whole)
         assert hit.upper().startswith((b"*2\r\n$7\r\nLOADJOB", b"*2\r\n$6\r\nDELJOB"))
     else:
@@ -360,7 +360,7 @@ def test_garbage_between_records_costs_none_of_them(
     assert salvaged(before + garbage + after) == before + after
 
 
-# No digits: a number may begin with any number of zeros. No line ends: they might stand just where
+# No digits: a number may begin with any number of zeros. No line ends: they might fall just where
 # the damaged record should end.
 @given(
     records,
@@ -375,7 +375,7 @@ def test_garbage_inside_of_a_record_costs_only_that_one(
     inside = data.draw(st.integers(1, len(record) - 1))
     before, after = b"".join(good[:which]), b"".join(good[which + 1 :])
     bad = record[:inside] + garbage + record[inside:]
-    # A star behind the first one is garbage before a good record.
+    # Where the garbage leaves the record intact, it is garbage before or after it.
     assume(not bad.startswith(record) and not bad.endswith(record))
     whole = before + bad + after
     assert first_bad(whole) == len(before)
@@ -385,12 +385,12 @@ def test_garbage_inside_of_a_record_costs_only_that_one(
 def test_a_record_inside_of_a_body_is_never_taken_for_one() -> None:
     nested = load(1, body=load(2) + load(3))
     assert salvaged(nested + b"garbage" + nested) == nested * 2
-    # Nor when the job around it is bad, as long as its lengths agree.
+    # Nor when the enclosing job is bad, as long as its lengths are consistent.
     wrong = nested.replace(job_id(1), b"X" * 40)
     assert salvaged(nested + wrong + load(4)) == nested + load(4)
 
 
-def test_what_a_node_would_load_is_good_however_it_is_written() -> None:
+def test_records_that_a_node_would_load_are_good() -> None:
     lower = load(1).replace(b"LOADJOB", b"loadjob").replace(b"*2", b"*02")
     two = b"*3\r\n$6\r\nDELJOB\r\n$40\r\n%b\r\n$40\r\n%b\r\n" % (job_id(1), job_id(2))
     assert first_bad(THREE[0] + lower + THREE[1] + two + THREE[2]) is None
@@ -411,12 +411,12 @@ def test_what_a_node_would_load_is_good_however_it_is_written() -> None:
         load(9).replace(b"\r\n$", b"\n$"),
     ],
 )
-def test_what_a_node_would_not_load_is_bad(bad: bytes) -> None:
+def test_records_that_a_node_would_not_load_are_bad(bad: bytes) -> None:
     assert first_bad(THREE[0] + bad + THREE[1]) == len(THREE[0])
     assert salvaged(THREE[0] + bad + THREE[1]) == THREE[0] + THREE[1]
 
 
-def test_a_length_that_goes_past_the_end_is_no_truncated_tail(aof: Path) -> None:
+def test_a_length_beyond_the_end_is_not_a_truncated_tail(aof: Path) -> None:
     bad = THREE[0].replace(b"$229", b"$929")
     assert bad != THREE[0]
     aof.write_bytes(bad + THREE[1] + THREE[2])
@@ -450,7 +450,7 @@ def test_the_quick_check_takes_no_job_that_the_decoder_refuses(
     names: set[bytes] = set()
     try:
         found = decode_job(bytes(changed))
-        # What has a trailer is for the careful check.
+        # Jobs with trailers are left to the careful check.
         expected = set() if found.flags & FLAG_TRAILER else {found.queue}
     except SerialJobError:
         expected = set()
@@ -459,7 +459,7 @@ def test_the_quick_check_takes_no_job_that_the_decoder_refuses(
 
 
 @given(st.integers(1, 300), records, st.data())
-def test_where_chunks_begin_makes_no_difference(
+def test_the_position_of_chunks_makes_no_difference(
     chunk: int, good: list[bytes], data: st.DataObject
 ) -> None:
     whole = bytearray(b"".join(good) * 3)
@@ -485,7 +485,7 @@ def test_where_chunks_begin_makes_no_difference(
 # ---- --salvage -----------------------------------------------------------------------------------
 
 
-def test_salvage_reports_what_it_kept_and_what_not(aof: Path, tmp_path: Path) -> None:
+def test_salvage_reports_what_it_kept_and_dropped(aof: Path, tmp_path: Path) -> None:
     aof.write_bytes(THREE[0] + b"one" + THREE[1] + b"three" + THREE[2] + b"*2\r\n")
     status, lines = lines_of("--salvage", tmp_path / "out", aof)
     first, second, third = accumulate(map(len, THREE))
@@ -532,12 +532,12 @@ def test_salvage_leaves_nothing_behind_when_the_disk_is_full(
     assert names(tmp_path) == [aof.name]
 
 
-# ---- big files, as a process ---------------------------------------------------------------------
+# ---- large files, in a process of its own --------------------------------------------------------
 
 
 def run(*arguments: str | Path) -> tuple[int, list[str], int]:
-    """Exit status, lines and the most memory, KiB, of the tool as a process of its own."""
-    # Not ru_maxrss: a new process begins with that of the one that started it.
+    """Run the tool in a process; return its exit status, lines and peak memory in KiB."""
+    # Not ru_maxrss: a new process inherits that of its parent.
     code = (
         "import sys; from disque_trio.aof.check import main; status = main();"
         "print(open('/proc/self/status').read().split('VmHWM:')[1].split()[0]); sys.exit(status)"

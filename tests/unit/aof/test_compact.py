@@ -1,4 +1,4 @@
-"""Compacting an append-only file: it loads to the same jobs, and is as small as it can be."""
+"""A compacted append-only file loads to the same jobs, and is as small as possible."""
 
 import io
 import os
@@ -16,6 +16,7 @@ from disque_trio.aof.compact import Counts, compact
 from disque_trio.aof.format import AofError, deljob, loadjob
 from disque_trio.aof.loader import Loader
 from disque_trio.protocol.serialjob import JobWriter, paused_queue
+from tests.support.harness import HANG_SECONDS
 from tests.support.node_bench import Bench
 
 NOW = 1_700_000_000
@@ -26,7 +27,7 @@ def job_id(number: int) -> bytes:
 
 
 def record(number: int, body: bytes = b"body", etime: int = NOW + 1000) -> bytes:
-    """The LOADJOB of a job that is queued."""
+    """Return the LOADJOB record of a queued job."""
     times = (etime, (NOW - 10) * 1_000_000_000 // 1000, 0, 300, 0, 0)
     return loadjob(JobWriter().encode(job_id(number), 2, 0, 1, *times, b"q", body, b"a" * 40))
 
@@ -41,7 +42,7 @@ def compacted(data: bytes, upto: int | None = None) -> bytes:
 
 
 def jobs_of(data: bytes, directory: Path) -> dict[bytes, tuple[bytes, ...]]:
-    """What a node has after it loaded ``data``: jobs, and queues that are paused."""
+    """Load ``data`` into a node; return its jobs and its paused queues."""
     path = directory / "aof"
     path.write_bytes(data)
     bench = Bench()
@@ -106,12 +107,12 @@ def test_ended_and_expired_jobs_go_the_others_stay_as_they_are_in_their_order() 
     assert compacted(b"".join(parts)) == parts[2] + parts[4] + parts[8]
 
 
-def test_a_file_with_nothing_that_lives_becomes_empty() -> None:
+def test_a_file_without_live_jobs_becomes_empty() -> None:
     assert compacted(b"") == b""
     assert compacted(record(1) + deljob(job_id(1))) == b""
 
 
-def test_what_is_behind_the_end_that_was_given_is_not_looked_at() -> None:
+def test_records_after_the_given_end_are_ignored() -> None:
     good = record(1)
     assert compacted(good + record(2)[:50], len(good)) == good
     assert compacted(good + b"no record", len(good)) == good
@@ -129,7 +130,7 @@ def test_what_is_behind_the_end_that_was_given_is_not_looked_at() -> None:
         (record(1) + deljob(b"X" * 40), None, len(record(1))),
     ],
 )
-def test_damage_ends_it_and_says_where(data: bytes, upto: int | None, offset: int) -> None:
+def test_damage_ends_it_with_the_offset(data: bytes, upto: int | None, offset: int) -> None:
     with pytest.raises(AofError) as caught:
         compacted(data, upto)
     assert caught.value.offset == offset
@@ -148,7 +149,7 @@ def test_it_does_not_hold_the_jobs_in_memory(tmp_path: Path) -> None:
     assert peak < 10_000_000 < path.stat().st_size == (tmp_path / "out").stat().st_size
 
 
-# ---- as a process -------------------------------------------------------------------------------
+# ---- in a process of its own --------------------------------------------------------------------
 
 
 def run(
@@ -159,12 +160,12 @@ def run(
         [sys.executable, "-m", "disque_trio.aof.compact", path, str(upto), out, *numbers],
         capture_output=True,
         text=True,
-        timeout=30,
+        timeout=HANG_SECONDS,
         check=False,
     )
 
 
-def test_the_process_says_what_it_did(tmp_path: Path) -> None:
+def test_the_process_reports_its_result(tmp_path: Path) -> None:
     data = record(1) + record(2) + deljob(job_id(1))
     (tmp_path / "aof").write_bytes(data)
     done = run(tmp_path / "aof", len(data), tmp_path / "out")

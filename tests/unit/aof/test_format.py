@@ -1,4 +1,4 @@
-"""The records of an append-only file, and the reader that gives them one by one."""
+"""The records of an append-only file, and the reader that returns them one by one."""
 
 import io
 import tracemalloc
@@ -19,7 +19,7 @@ def resp(args: list[bytes]) -> bytes:
 
 
 def read(data: bytes, chunk: int = CHUNK) -> tuple[list[list[bytes]], AofError | None]:
-    """All commands that can be read, and what stopped it."""
+    """Return all commands that can be read, and the error that stopped the reader."""
     reader = RecordReader(io.BytesIO(data), chunk=chunk)
     commands: list[list[bytes]] = []
     failure: AofError | None = None
@@ -45,7 +45,7 @@ def test_records_are_written_as_disque_does() -> None:
 
 
 @given(st.lists(records, max_size=10), chunks)
-def test_all_commands_come_back_whatever_the_chunk(commands: list[list[bytes]], chunk: int) -> None:
+def test_commands_are_read_back_at_any_chunk_size(commands: list[list[bytes]], chunk: int) -> None:
     assert read(b"".join(map(resp, commands)), chunk) == (commands, None)
 
 

@@ -1,4 +1,4 @@
-"""Keys of ADDJOB UNIQUE in append-only files, as the tools for these see them."""
+"""Keys of ADDJOB UNIQUE in append-only files, as the AOF tools see them."""
 
 from pathlib import Path
 
@@ -10,7 +10,7 @@ from tests.support.node_bench import Bench
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
-    """A file with two jobs that have ended, and a record of the key of each."""
+    """A file with two finished jobs and a record of the key of each."""
     bench = Bench()
     bench.node.journaling = True
     for key in ("k", "l"):

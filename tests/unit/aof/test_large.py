@@ -1,4 +1,4 @@
-"""Large records, which another thread writes, on a disk that fails."""
+"""Large records, written by another thread, on a failing disk."""
 
 import pytest
 
@@ -12,7 +12,7 @@ WHOLE = b"".join(RECORDS)
 
 
 class WholeWrites(SimulatedDisk):
-    """Takes all it is given, and notes how much that is each time."""
+    """Writes everything at once, and records the size of each write."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -28,7 +28,7 @@ def file(disk: SimulatedDisk) -> bytes:
     return bytes(disk.names[PATH].data)
 
 
-def test_a_large_record_is_large_and_so_are_very_many() -> None:
+def test_one_large_record_or_very_many_count_as_large() -> None:
     assert not is_large([])
     assert not is_large([bytes(LARGE)])
     assert is_large([b"", bytes(LARGE + 1)])
@@ -50,7 +50,7 @@ def test_small_records_are_written_together_and_large_ones_in_pieces(size: int) 
 
 
 @pytest.mark.parametrize(("size", "there"), [(SYNC_AT_ONCE, False), (SYNC_AT_ONCE + 1, True)])
-def test_what_a_later_sync_would_take_long_for_is_synced_at_once(size: int, there: bool) -> None:
+def test_data_that_would_slow_a_later_sync_is_synced_at_once(size: int, there: bool) -> None:
     disk = WholeWrites()
     writer = AofWriter(disk, PATH, "everysec")
     large = writer.large_append([bytes(size)])
@@ -61,7 +61,7 @@ def test_what_a_later_sync_would_take_long_for_is_synced_at_once(size: int, ther
 
 
 @pytest.mark.parametrize("policy", ["always", "everysec", "no"])
-def test_it_is_written_behind_what_is_there(policy: str) -> None:
+def test_it_is_appended(policy: str) -> None:
     disk = SimulatedDisk()
     writer = AofWriter(disk, PATH, policy)
     assert writer.append([b"before"])
@@ -75,7 +75,7 @@ def test_it_is_written_behind_what_is_there(policy: str) -> None:
     assert file(disk).endswith(b"lastafter")
 
 
-def test_the_disk_begins_with_each_piece() -> None:
+def test_writeback_starts_with_each_piece() -> None:
     disk = SimulatedDisk()
     writer = AofWriter(disk, PATH, "everysec")
     large = writer.large_append(RECORDS)
@@ -138,7 +138,7 @@ def test_a_crash_in_the_middle_leaves_whole_what_was_synced_before(seed: int) ->
     assert writer.append([b"before"])
     assert writer.sync()
     large = writer.large_append(RECORDS)
-    disk.fail = {"write"}  # as far as it came
+    disk.fail = {"write"}  # after part of it
     large.run()
     left = disk.crash(PATH)
     assert left.startswith(b"before")

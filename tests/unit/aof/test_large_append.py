@@ -1,4 +1,4 @@
-"""A large record on its way to the disk: who does not depend on it is served, all others wait."""
+"""While a large record is being written, only clients that depend on it wait."""
 
 import errno
 import threading
@@ -13,7 +13,8 @@ import trio.testing
 from disque_trio.aof import rewriting
 from disque_trio.aof.dump import PIECE, Dump
 from disque_trio.aof.writer import LARGE, SYNC_AT_ONCE
-from tests.support.slow_disk_stage import BODY, SECONDS, Stage, until
+from tests.support.harness import HANG_SECONDS
+from tests.support.slow_disk_stage import BODY, Stage, until
 
 
 @pytest.fixture
@@ -39,9 +40,7 @@ async def test_clients_that_do_not_depend_on_it_are_served(stage: Stage) -> None
     assert stage.disk.by_turns == 0
 
 
-async def test_who_could_see_the_job_waits_and_keeps_the_order_of_its_requests(
-    stage: Stage,
-) -> None:
+async def test_clients_that_could_see_the_job_wait_and_keep_their_order(stage: Stage) -> None:
     async with stage.running():
         adding, other = stage.wire(), stage.wire()
         await stage.add_large(adding)
@@ -75,7 +74,7 @@ async def test_a_client_that_waited_for_the_job_gets_it_when_it_is_in_the_file(
         assert await waiting.reply() == b"PONG"
 
 
-async def test_what_a_client_said_before_it_left_is_done_afterwards(stage: Stage) -> None:
+async def test_requests_of_a_client_that_left_are_served_afterwards(stage: Stage) -> None:
     async with stage.running():
         adding, leaving, other = stage.wire(), stage.wire(), stage.wire()
         id = await adding.ask("ADDJOB", "other", "b", 0)
@@ -88,7 +87,7 @@ async def test_what_a_client_said_before_it_left_is_done_afterwards(stage: Stage
         stage.disk.let_all()
         assert await adding.reply()
         assert await leaving.reply() == 1
-        with trio.fail_after(SECONDS):
+        with trio.fail_after(HANG_SECONDS):
             while len(stage.engine.clients.connections) != 2:
                 await trio.sleep(0.005)
 
@@ -115,20 +114,20 @@ async def test_time_stands_still_for_jobs(stage: Stage) -> None:
         await stage.add_large(adding)
         job = stage.bench.node.store.jobs.get(delayed)  # type: ignore[arg-type]
         assert job is not None
-        with trio.fail_after(SECONDS):
+        with trio.fail_after(HANG_SECONDS):
             while stage.engine.clock.now() < job.qtime + 100:
                 await trio.sleep(0.05)
         assert stage.bench.number_queued() == 1
         stage.disk.let_all()
         assert await adding.reply()
-        with trio.fail_after(SECONDS):
+        with trio.fail_after(HANG_SECONDS):
             while stage.bench.number_queued() < 2:
                 await trio.sleep(0.01)
 
 
 @pytest.mark.parametrize("policy", ["everysec", "always", "no"])
 async def test_it_is_synced_where_it_was_written(tmp_path: Path, policy: str) -> None:
-    """A sync of much by others would keep turns waiting that write a little."""
+    """If another thread synced it, a turn with a small write would have to wait for that sync."""
     stage = Stage(tmp_path, policy)
     stage.disk.let_all()
     try:
@@ -158,7 +157,7 @@ async def test_when_it_cannot_be_written_nothing_is_confirmed(stage: Stage) -> N
         assert stage.path.stat().st_size == size
         assert stage.loaded() == {before}
         stage.disk.failure = None
-        with trio.fail_after(SECONDS):
+        with trio.fail_after(HANG_SECONDS):
             while isinstance(await other.ask("PING"), hiredis.ReplyError):
                 await trio.sleep(0.05)
     assert len(stage.loaded()) == 2
@@ -186,7 +185,7 @@ async def test_clients_are_served_while_it_is_tried_again(stage: Stage) -> None:
 
 
 def begin_rewrite(stage: Stage) -> None:
-    """A dump from memory, as of a program whose file cannot be compacted."""
+    """Begin a dump from memory, as when the file cannot be compacted."""
     stage.bench.node.compactable = False
     assert stage.persistence.rewriting.want() is None
 
@@ -236,7 +235,7 @@ async def test_a_dump_goes_on_behind_it(stage: Stage, monkeypatch: pytest.Monkey
         await adding.send_bytes(request[:-1])
         await trio.testing.wait_all_tasks_blocked()
         begin_rewrite(stage)
-        with trio.fail_after(SECONDS):
+        with trio.fail_after(HANG_SECONDS):
             while stage.persistence.file.new is None:
                 await trio.lowlevel.checkpoint()
             dump = await dump_begins(stage)
@@ -277,7 +276,7 @@ async def test_a_node_that_stops_waits_for_it(stage: Stage) -> None:
         adding = stage.wire()
         await stage.add_large(adding)
         threading.Timer(0.2, stage.disk.let_all).start()
-        with trio.fail_after(SECONDS):
+        with trio.fail_after(HANG_SECONDS):
             await stage.persistence.file.until_stored()
         id = await adding.reply()
     assert stage.loaded() == {id}
@@ -310,13 +309,13 @@ async def test_a_rewrite_does_not_lose_it(stage: Stage) -> None:
         first = await adding.ask("ADDJOB", "q", "first", 0)
         persistence = stage.persistence
         assert persistence.rewriting.want() is None
-        with trio.fail_after(SECONDS):
+        with trio.fail_after(HANG_SECONDS):
             while not persistence.info()["aof_rewrite_in_progress"]:
                 await trio.sleep(0.01)
         await stage.add_large(adding)
         stage.disk.let_all()
         id = await adding.reply()
-        with trio.fail_after(SECONDS):
+        with trio.fail_after(HANG_SECONDS):
             while persistence.info()["aof_last_rewrite_time_sec"] == -1:
                 await trio.sleep(0.02)
         last = await adding.ask("ADDJOB", "q", "last", 0)

@@ -1,4 +1,4 @@
-"""What a node makes of an append-only file."""
+"""What a node loads from an append-only file."""
 
 from pathlib import Path
 
@@ -16,7 +16,7 @@ def journal_of(bench: Bench) -> bytes:
 
 
 def load(data: bytes, path: Path, now: int, queue_jobs: bool = False, same: bool = False) -> Bench:
-    """A node that has loaded ``data``: another one than wrote it, or the ``same``."""
+    """Return a node that has loaded ``data``: a different one from the writer, or the ``same``."""
     path.write_bytes(data)
     after = Bench() if same else Bench(seed=7)
     after.now = now
@@ -79,7 +79,7 @@ def test_a_delay_may_end_while_the_node_is_down(before: Bench, tmp_path: Path, r
     after = load(path.read_bytes(), path, later, queue_jobs=True, same=True)
     after.advance(1)
     assert after.get() == id
-    # Of a node that was killed nobody knows whether it still queued and delivered the job.
+    # A node that was killed may have queued and delivered the job before.
     killed = load(path.read_bytes(), path, later, same=True)
     killed.advance(299)
     assert killed.get() is None
@@ -94,7 +94,7 @@ def test_a_delay_that_ends_while_one_of_two_holders_is_down_is_left_to_the_other
     path = tmp_path / "aof"
     id = before.add("q", "body", "DELAY", 100, "RETRY", 300)
     dump_all(Disk(), str(path), before.node).take_name()
-    # A node with another id: it takes the one that wrote the file for a holder.
+    # A node with another ID takes the writer of the file for a holder.
     after = load(path.read_bytes(), path, before.now + seconds * 1000, queue_jobs=True)
     after.advance(2)
     assert (after.get() == id) is queued
@@ -113,9 +113,7 @@ def test_a_delay_that_ended_before_the_node_stopped_is_no_reason_to_queue_a_job(
     assert after.get() is None
 
 
-def test_what_was_acknowledged_deleted_or_expired_does_not_come_back(
-    before: Bench, tmp_path: Path
-) -> None:
+def test_ended_and_expired_jobs_do_not_come_back(before: Bench, tmp_path: Path) -> None:
     for how in ("ACKJOB", "FASTACK", "DELJOB"):
         before(how, before.add())
     before.add("q", "short", "TTL", 10)

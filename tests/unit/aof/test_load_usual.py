@@ -1,4 +1,4 @@
-"""Records that are loaded many at a time come to the same as one by one."""
+"""Loading many records at a time gives the same result as loading them one by one."""
 
 from io import BytesIO
 from pathlib import Path
@@ -61,7 +61,7 @@ def loading_bench() -> Bench:
 
 
 def one_by_one(data: bytes, queue_jobs: bool, bench: Bench) -> tuple[int, int, str]:
-    """Load ``data``; where that ended, the jobs taken, what went wrong."""
+    """Load ``data``; return the offset of the end, the number of jobs loaded, and the error."""
     taken = at = 0
     reader = RecordReader(BytesIO(data))
     try:
@@ -91,7 +91,7 @@ def by_the_loader(data: bytes, queue_jobs: bool, bench: Bench) -> tuple[int, int
 
 
 def all_of(bench: Bench) -> object:
-    """Everything that a node holds."""
+    """Return everything a node holds."""
     store = bench.node.store
     held = sorted(store.jobs.values(), key=lambda job: job.id)
     return (

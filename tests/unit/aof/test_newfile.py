@@ -1,4 +1,4 @@
-"""A file in the making, and the writer it is given to, while another thread works on either."""
+"""A new file, and the writer that takes it over, while another thread works on either."""
 
 import pytest
 
@@ -40,7 +40,7 @@ def test_a_file_that_is_given_up_stays_open_for_the_thread_that_works_on_it(
     new.release()
     with pytest.raises(KeyError):
         new.append([b"closed"])
-    new.abandon()  # once more is nothing
+    new.abandon()  # a second time does nothing
 
 
 @pytest.mark.parametrize("failing", [False, True])
@@ -89,7 +89,7 @@ def test_a_failed_sync_makes_the_file_distrusted(disk: SimulatedDisk, writer: Ao
 
 
 def takes_over(disk: SimulatedDisk, writer: AofWriter) -> None:
-    """A file with "new", which is on the disk, and "+", which is not, takes the name."""
+    """Have a file with "new" (synced) and "+" (not synced) take the name."""
     new = NewFile(disk, "aof")
     new.append([b"new"])
     new.sync()
@@ -115,7 +115,7 @@ def test_the_next_sync_is_of_the_file_and_of_its_name(
     takes_over(disk, writer)
     if threaded:
         writer.sync_call()()
-        assert writer.unnamed  # until the other thread is known to be done
+        assert writer.unnamed  # until the other thread has reported
         writer.sync_ended(None)
     else:
         assert writer.sync()
@@ -124,7 +124,7 @@ def test_the_next_sync_is_of_the_file_and_of_its_name(
     assert {disk.crash("aof") for _ in range(20)} == {b"new+"}
     disk.fail = {"sync_directory"}
     assert writer.append([b"more"])
-    assert writer.sync()  # the name is safe
+    assert writer.sync()  # the name is on the disk
 
 
 def test_a_name_that_cannot_be_synced_makes_the_file_distrusted(
@@ -166,7 +166,7 @@ def test_the_disk_begins_early_with_whole_pages_and_with_each_once(
     begin()
     writer.sync_ended(None)
     assert disk.started[1:] == [(EARLY_BYTES + 4096, 2 * EARLY_BYTES + 4096)]
-    assert writer.unsynced  # it was begun, not promised
+    assert writer.unsynced  # writeback has begun, nothing is promised
 
 
 def test_a_file_that_is_replaced_meanwhile_stays_open_for_the_disk_to_begin_with(

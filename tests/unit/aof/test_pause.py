@@ -1,4 +1,4 @@
-"""A paused queue is still paused after a restart, whichever way its file was written."""
+"""A paused queue is still paused after a restart, however its file was written."""
 
 import io
 import tempfile
@@ -60,7 +60,7 @@ def before() -> Bench:
     return bench
 
 
-# ---- what is noted ------------------------------------------------------------------------------
+# ---- writing ------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("state", STATES)
@@ -109,7 +109,7 @@ def test_a_pause_is_refused_while_the_file_cannot_be_written(before: Bench) -> N
     assert before("PAUSE", "q", "in") == b"in"
 
 
-# ---- what is loaded -----------------------------------------------------------------------------
+# ---- loading ------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -126,7 +126,7 @@ def test_a_pause_comes_back_from_each_kind_of_file(
     assert dumped(before) == compacted(journal, before) == record(name, b"all")
 
 
-def test_what_is_not_paused_any_more_is_in_no_new_file(before: Bench) -> None:
+def test_an_ended_pause_is_not_in_a_new_file(before: Bench) -> None:
     before("PAUSE", "q", "in")
     before("PAUSE", "q", "none")
     before("PAUSE", "never", "state")
@@ -203,7 +203,7 @@ def test_a_pause_that_changes_during_a_dump_is_in_the_new_file_as_it_ended(tmp_p
         [b"PAUSE"],
     ],
 )
-def test_what_is_no_pause_is_refused_by_all_who_read_files(
+def test_an_invalid_pause_is_refused_by_every_reader(
     before: Bench, tmp_path: Path, bad: list[bytes]
 ) -> None:
     good = record(b"q", b"in")

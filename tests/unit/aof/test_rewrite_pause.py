@@ -1,4 +1,4 @@
-"""Giving a new file its name keeps clients waiting for the disk only where they wait anyway."""
+"""Renaming a rewritten file makes clients wait for the disk only where they wait anyway."""
 
 import threading
 from pathlib import Path
@@ -12,11 +12,12 @@ from disque_trio.aof.persistence import Persistence
 from disque_trio.config import Config
 from disque_trio.process.logs import Logging
 from tests.support.aof_disk import NoReplies
+from tests.support.harness import HANG_SECONDS
 from tests.support.node_bench import Bench
 
 
 class WatchedDisk(Disk):
-    """Knows what was called in the thread of the node, and in any."""
+    """Records the calls made in the node's thread, and in any thread."""
 
     def __init__(self) -> None:
         self.node_thread = threading.get_ident()
@@ -42,9 +43,9 @@ class WatchedDisk(Disk):
 
 
 async def rewritten(directory: Path, policy: str) -> WatchedDisk:
-    """The disk after a rewrite by a dump, and the syncs that follow it."""
+    """Rewrite the file by a dump; return the disk after the syncs that follow."""
     bench = Bench()
-    # The other way to rewrite is a process.
+    # Otherwise a process does the rewrite.
     bench.node.compactable = False
     logging = Logging(path=str(directory / "log"))
     config = Config({"appendonly": True, "appendfilename": str(directory / "aof")})
@@ -82,7 +83,7 @@ async def test_both_syncs_of_a_rewrite_are_made_in_a_thread(
     disk = await rewritten(tmp_path, policy)
     named = disk.calls.index("replace")
     assert disk.waited == ["replace"]
-    # The new file before it takes the name, and itself and its name after that.
+    # The new file is synced before the rename; the file and its name after it.
     assert "sync" in disk.calls[:named]
     assert disk.calls[named + 1 :][:2] == ["sync", "sync_directory"]
 
@@ -115,7 +116,7 @@ async def test_what_was_confirmed_before_the_setting_became_always_is_synced_as_
         persistence.rewriting.apply()
         async with trio.open_nursery() as nursery:
             nursery.start_soon(persistence.run, NoReplies())
-            with trio.fail_after(10):
+            with trio.fail_after(HANG_SECONDS):
                 while "sync" not in disk.calls:
                     await trio.sleep(0.1)
             nursery.cancel_scope.cancel()

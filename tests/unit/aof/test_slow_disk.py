@@ -1,4 +1,4 @@
-"""A disk that hangs does not stop the node, and shows."""
+"""A hanging disk is reported and does not stop the node."""
 
 import threading
 from pathlib import Path

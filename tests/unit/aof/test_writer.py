@@ -1,4 +1,4 @@
-"""Nothing that was confirmed is lost, whatever the disk does."""
+"""Nothing confirmed is lost, whatever the disk does."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""The store of the tests that each kind of store passes."""
+"""The store for the tests that every kind of store passes."""
 
 import pytest
 
@@ -7,5 +7,5 @@ from tests.support.store_semantics import Drive, EmbeddedDrive
 
 @pytest.fixture
 def store() -> Drive:
-    """An empty embedded store."""
+    """Return an empty embedded store."""
     return EmbeddedDrive()

@@ -1,4 +1,4 @@
-"""Whatever a user of bananaq with some rights sends, nothing of others is changed or shown."""
+"""A bananaq user with limited rights cannot change or see anything of others."""
 
 import random
 
@@ -21,7 +21,7 @@ OPTIONS = [b"NOBLOCK", b"EX", b"5", b"BLOCK", b"0", b"REDO", b"GROUPS", b"DEADLI
 
 
 class World:
-    """A broker with events of two: ours are in queues ``mail.``, theirs in others."""
+    """A broker with events of two users: ours are in queues ``mail.``, the others elsewhere."""
 
     def __init__(self, rng: random.Random) -> None:
         self.rng = rng
@@ -38,7 +38,7 @@ class World:
         self.requests = [request for request, _ in rows("bananaq.md")]
 
     def ask(self, rule: str, *words: bytes) -> bytes:
-        """What is answered to a user with that rule."""
+        """Return the reply to a user with this rule."""
         user = User(b"someone", Catalog(self.broker.commands.values()))
         user.set([b"on", b"nopass", b"+@all", rule.encode()])
         self.clients += 1
@@ -51,7 +51,7 @@ class World:
         return reply
 
     def request(self) -> list[bytes]:
-        """A request that has a chance to do something."""
+        """Return a request that may well have an effect."""
         rng = self.rng
         words = [self.word(word) for word in rng.choice(self.requests)]
         while rng.random() < 0.4:
@@ -65,7 +65,7 @@ class World:
         return self.rng.choice(self.ids) if word == b"id" else word
 
     def queues(self, mine: bool) -> object:
-        """What there is of one of the two."""
+        """Return the state of our queues, or of the others."""
         now = START
         names = [name for name in NAMES if name.startswith(b"mail.") == mine]
         results = [self.store.run(Status(names, []), now)]
@@ -75,7 +75,7 @@ class World:
 
 
 def vars_of(value: object) -> object:
-    """All that ``value`` is made of."""
+    """Return all attributes of ``value``, recursively."""
     if isinstance(value, list | tuple):
         return [vars_of(one) for one in value]
     if isinstance(value, dict):

@@ -1,4 +1,4 @@
-"""Clients that wait and answers that come late, with a clock that is moved."""
+"""Waiting clients and late answers, with a clock that the test moves."""
 
 import pytest
 
@@ -16,7 +16,7 @@ NULL = b"$-1\r\n"
 
 
 class LateStore(Store):
-    """A store that does everything at once and says so only when it is told to."""
+    """A store that executes everything at once but answers only when it is told to."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -59,7 +59,7 @@ class World:
         self.broker.command(client, list(words), self.now)
 
     def answer(self) -> None:
-        """Let the store answer until it has nothing more to say."""
+        """Let the store answer until nothing is left."""
         while self.late is not None and self.late.late:
             late, self.late.late = self.late.late, []
             self.late.answers += late
@@ -67,7 +67,7 @@ class World:
         self.broker.commit()
 
     def ask(self, client: Client, *words: bytes) -> bytes:
-        """Send a command, let the store answer, give the replies that came."""
+        """Send a command, let the store answer, and return the replies."""
         self.send(client, *words)
         self.answer()
         return self.replies(client)
@@ -78,7 +78,7 @@ class World:
         return data
 
     def advance(self, ms: int) -> None:
-        """Let time go by; the broker is called when it wants to be."""
+        """Advance the time; call the broker when it wants to be called."""
         end = self.now + ms
         while (due := self.broker.next_wake()) and due <= end:
             self.now = max(due, self.now)
@@ -88,7 +88,7 @@ class World:
 
 
 def event(reply: bytes) -> tuple[bytes, bytes]:
-    """Id and contents out of a reply."""
+    """Return the id and the contents in a reply."""
     words = reply.split(b"\r\n")
     assert words[0] == b"*2", reply
     return words[2], words[4]
@@ -99,7 +99,7 @@ def world(request: pytest.FixtureRequest) -> World:
     return World(request.param == "late")
 
 
-def test_an_event_goes_to_the_one_who_waits_for_it(world: World) -> None:
+def test_an_event_goes_to_the_client_that_waits_for_it(world: World) -> None:
     waiting, adding = world.client(), world.client()
     assert world.ask(waiting, b"QGET", b"q", b"g", b"BLOCK", b"5") == b""
     assert waiting.blocked
@@ -108,7 +108,7 @@ def test_an_event_goes_to_the_one_who_waits_for_it(world: World) -> None:
     assert not waiting.blocked
 
 
-def test_those_who_wait_get_events_in_the_order_in_which_they_came(world: World) -> None:
+def test_waiting_clients_get_events_in_the_order_of_their_arrival(world: World) -> None:
     waiting = [world.client() for _ in range(3)]
     for client in waiting:
         world.ask(client, b"QGET", b"q", b"g", b"BLOCK", b"5")
@@ -121,7 +121,7 @@ def test_those_who_wait_get_events_in_the_order_in_which_they_came(world: World)
     assert waiting[2].blocked
 
 
-def test_each_group_that_waits_gets_the_event(world: World) -> None:
+def test_each_waiting_group_gets_the_event(world: World) -> None:
     clients = [world.client() for _ in range(3)]
     for n, client in enumerate(clients):
         world.ask(client, b"QGET", b"q", b"group %d" % n, b"BLOCK", b"5")
@@ -129,7 +129,7 @@ def test_each_group_that_waits_gets_the_event(world: World) -> None:
     assert [event(world.replies(client))[1] for client in clients] == [b"body"] * 3
 
 
-def test_the_time_to_acknowledge_begins_when_the_event_is_given(world: World) -> None:
+def test_the_deadline_counts_from_the_delivery(world: World) -> None:
     waiting, other = world.client(), world.client()
     world.ask(waiting, b"QGET", b"q", b"g", b"EX", b"2", b"BLOCK", b"60")
     world.advance(10_000)
@@ -150,7 +150,7 @@ def test_a_wait_ends_with_null(world: World) -> None:
     assert not client.blocked
 
 
-def test_who_waits_gets_an_event_that_was_not_acknowledged(world: World) -> None:
+def test_a_waiting_client_gets_an_event_that_was_not_acknowledged(world: World) -> None:
     first, second = world.client(), world.client()
     world.ask(first, b"QADD", b"q", b"60", b"body")
     id, _ = event(world.ask(first, b"QGET", b"q", b"g", b"EX", b"1"))
@@ -164,7 +164,7 @@ def test_who_waits_gets_an_event_that_was_not_acknowledged(world: World) -> None
     assert world.ask(second, b"QACK", b"q", b"g", again) == b":1\r\n"
 
 
-def test_all_who_listen_are_told_of_an_event(world: World) -> None:
+def test_all_listeners_are_notified_of_an_event(world: World) -> None:
     clients = [world.client() for _ in range(3)]
     for client in clients:
         world.ask(client, b"QNOTIFY", b"g", b"5", b"a", b"q", b"b")
@@ -172,7 +172,7 @@ def test_all_who_listen_are_told_of_an_event(world: World) -> None:
     assert [world.replies(client) for client in clients] == [b"$1\r\nq\r\n"] * 3
 
 
-def test_an_event_that_is_taken_by_who_waits_is_no_news(world: World) -> None:
+def test_listeners_are_not_notified_of_an_event_that_a_waiting_client_gets(world: World) -> None:
     taker, listener = world.client(), world.client()
     world.ask(listener, b"QNOTIFY", b"g", b"5", b"q")
     world.ask(taker, b"QGET", b"q", b"g", b"BLOCK", b"5")
@@ -183,7 +183,7 @@ def test_an_event_that_is_taken_by_who_waits_is_no_news(world: World) -> None:
     assert world.replies(listener) == b"$1\r\nq\r\n"
 
 
-def test_news_with_a_timeout_of_zero_are_those_there_are(world: World) -> None:
+def test_a_notification_without_waiting_reports_existing_events(world: World) -> None:
     client = world.client()
     assert world.ask(client, b"QNOTIFY", b"g", b"0", b"q", b"r") == NULL
     world.ask(client, b"QADD", b"r", b"60", b"body")
@@ -192,7 +192,7 @@ def test_news_with_a_timeout_of_zero_are_those_there_are(world: World) -> None:
     assert not client.blocked
 
 
-def test_every_queue_with_an_event_is_named_in_time(world: World) -> None:
+def test_every_queue_with_an_event_is_eventually_named(world: World) -> None:
     client = world.client()
     for name in (b"a", b"b", b"c"):
         world.ask(client, b"QADD", name, b"60", b"body")
@@ -200,14 +200,14 @@ def test_every_queue_with_an_event_is_named_in_time(world: World) -> None:
     assert named == {b"$1\r\na\r\n", b"$1\r\nb\r\n", b"$1\r\nc\r\n"}
 
 
-def test_who_waits_for_no_queue_waits(world: World) -> None:
+def test_a_client_may_wait_for_no_queue(world: World) -> None:
     client = world.client()
     assert world.ask(client, b"QNOTIFY", b"g", b"1") == b""
     world.advance(1_001)
     assert world.replies(client) == NULL
 
 
-def test_one_who_leaves_while_waiting_is_forgotten(world: World) -> None:
+def test_a_client_that_disconnects_while_waiting_is_forgotten(world: World) -> None:
     gone, staying = world.client(), world.client()
     for client in (gone, staying):
         world.ask(client, b"QGET", b"q", b"g", b"BLOCK", b"5")
@@ -218,7 +218,7 @@ def test_one_who_leaves_while_waiting_is_forgotten(world: World) -> None:
     assert world.broker.blocked_clients == 0
 
 
-def test_an_event_for_one_who_left_is_given_to_the_next() -> None:
+def test_an_event_for_a_disconnected_client_goes_to_the_next() -> None:
     world = World(late=True)
     assert world.late is not None
     gone, staying = world.client(), world.client()
@@ -230,7 +230,7 @@ def test_an_event_for_one_who_left_is_given_to_the_next() -> None:
     assert event(world.ask(staying, b"QGET", b"q", b"g"))[1] == b"body"
 
 
-def test_an_event_that_is_on_its_way_outruns_the_end_of_the_wait() -> None:
+def test_an_event_that_is_already_on_its_way_beats_the_end_of_the_wait() -> None:
     world = World(late=True)
     client = world.client()
     world.ask(client, b"QADD", b"q", b"60", b"body")
@@ -266,7 +266,7 @@ def test_replies_come_in_the_order_of_the_requests() -> None:
     assert client.in_flight == 0
 
 
-def test_an_event_whose_taker_has_left_is_given_again() -> None:
+def test_an_event_whose_client_has_disconnected_is_delivered_again() -> None:
     world = World(late=True)
     gone, other = world.client(), world.client()
     world.ask(gone, b"QADD", b"q", b"60", b"body")
@@ -292,7 +292,7 @@ def test_too_many_adds_in_the_background_are_refused() -> None:
     assert world.ask(client, *add) == b"+OK\r\n"
 
 
-def test_what_goes_wrong_in_the_store_is_the_reply_of_those_who_wait() -> None:
+def test_an_error_of_the_store_is_the_reply_to_waiting_clients() -> None:
     world = World(late=True)
     late = world.late
     assert late is not None
@@ -306,7 +306,7 @@ def test_what_goes_wrong_in_the_store_is_the_reply_of_those_who_wait() -> None:
         assert not client.blocked
 
 
-def test_consumers_are_counted_once_for_each_connection(world: World) -> None:
+def test_consumers_are_counted_once_per_connection(world: World) -> None:
     client, other = world.client(), world.client()
     world.ask(client, b"QREGISTER", b"q", b"r")
     world.ask(client, b"QNOTIFY", b"5")
@@ -319,7 +319,7 @@ def test_consumers_are_counted_once_for_each_connection(world: World) -> None:
     assert status.endswith(b"$9\r\nconsumers\r\n:0\r\n")
 
 
-def test_a_connection_that_is_reset_is_no_consumer_any_more(world: World) -> None:
+def test_a_reset_connection_is_no_longer_a_consumer(world: World) -> None:
     client = world.client()
     world.ask(client, b"QREGISTER", b"q")
     world.ask(client, b"QADD", b"q", b"60", b"body")
@@ -329,7 +329,7 @@ def test_a_connection_that_is_reset_is_no_consumer_any_more(world: World) -> Non
     assert world.ask(client, b"QNOTIFY", b"0") == NULL
 
 
-def test_okq_acknowledges_by_the_producers_id_and_by_the_events(world: World) -> None:
+def test_okq_acknowledges_by_either_id(world: World) -> None:
     client = world.client()
     assert world.ask(client, b"QLPUSH", b"q", b"1_2", b"pushed") == b"+OK\r\n"
     assert world.ask(client, b"QLPUSH", b"q", b"1_2", b"x") == b"-ERR duplicate event 1_2\r\n"
@@ -343,7 +343,7 @@ def test_okq_acknowledges_by_the_producers_id_and_by_the_events(world: World) ->
     assert world.ask(client, b"QLPUSH", b"q", b"1_2", b"again") == b"+OK\r\n"
 
 
-def test_a_consumer_can_give_back_and_keep(world: World) -> None:
+def test_a_consumer_can_requeue_and_keep_events(world: World) -> None:
     client = world.client()
     world.ask(client, b"QADD", b"q", b"60", b"body")
     id, _ = event(world.ask(client, b"QGET", b"q", b"g", b"EX", b"1"))
@@ -390,7 +390,7 @@ def test_bad_arguments_are_refused(words: bytes, reply: bytes) -> None:
     assert world.ask(world.client(), *words.split()) == reply
 
 
-def test_the_commands_of_okq_can_be_switched_off() -> None:
+def test_okq_commands_can_be_disabled() -> None:
     world = World(late=False)
     world.broker.okq = False
     client = world.client()
@@ -398,7 +398,7 @@ def test_the_commands_of_okq_can_be_switched_off() -> None:
     assert world.ask(client, b"QNOTIFY", b"1").startswith(b"-ERR wrong number")
 
 
-def test_lines_for_people_stand_in_columns(world: World) -> None:
+def test_qinfo_aligns_its_columns(world: World) -> None:
     client = world.client()
     world.ask(client, b"QADD", b"long-name", b"60", b"body")
     world.ask(client, b"QGET", b"long-name", b"g")
@@ -411,7 +411,7 @@ def test_lines_for_people_stand_in_columns(world: World) -> None:
 
 
 class FarStore(LateStore):
-    """A store elsewhere: its clock is another one, and it says nothing of missed deadlines."""
+    """A remote store: it has its own clock, and does not report missed deadlines."""
 
     def __init__(self, ahead: int) -> None:
         super().__init__()
@@ -430,7 +430,7 @@ class FarStore(LateStore):
 
 
 @pytest.mark.parametrize("ahead", [-60_000, 0, 60_000])
-def test_a_missed_deadline_is_seen_in_time_whatever_the_clock_of_the_store_says(ahead: int) -> None:
+def test_a_missed_deadline_is_noticed_in_time_whatever_the_clock_of_the_store(ahead: int) -> None:
     world = World(late=True)
     far = world.late = FarStore(ahead)
     world.broker = Broker(far, build_table(), Host(), lambda: 0)
@@ -457,7 +457,7 @@ def test_short_waits_for_an_event_that_is_held_for_long_leave_nothing_behind(wor
     assert len(world.broker.poller.timers) < 2000
 
 
-def test_who_waits_hears_once_that_the_file_cannot_be_written() -> None:
+def test_a_waiting_client_gets_one_error_if_the_file_cannot_be_written() -> None:
     world = World(late=False)
     world.broker.journaling = True
     holding, first, second = world.client(), world.client(), world.client()
@@ -466,7 +466,7 @@ def test_who_waits_hears_once_that_the_file_cannot_be_written() -> None:
     world.ask(first, b"QGET", b"q", b"g", b"BLOCK", b"5")
     world.replies(holding)
     world.now += 20
-    # In one turn: the first gets what was held for too long, the second what is added.
+    # In one turn: the first gets the overdue event, the second the new one.
     world.send(second, b"QGET", b"other", b"g", b"BLOCK", b"5")
     world.send(holding, b"QADD", b"other", b"60", b"body")
     world.broker.roll_back(b"-MISCONF no\r\n")

@@ -34,7 +34,7 @@ def test_a_good_file_is_valid(file: Path, capsys: pytest.CaptureFixture[str]) ->
     assert "events=2, queues=1, others=7" in capsys.readouterr().out
 
 
-def test_a_torn_end_is_cut_off(file: Path) -> None:
+def test_an_incomplete_end_is_cut_off(file: Path) -> None:
     whole = file.read_bytes()
     file.write_bytes(whole + GOOD[1][:-20])
     assert check.main([str(file)]) == 1
@@ -50,7 +50,7 @@ def test_a_torn_end_is_cut_off(file: Path) -> None:
         (b"%d" % (T + 30), b"%dx" % ((T + 30) // 10)),  # a number
     ],
 )
-def test_what_is_behind_damage_is_saved(file: Path, old: bytes, new: bytes) -> None:
+def test_records_after_damage_are_saved(file: Path, old: bytes, new: bytes) -> None:
     whole = file.read_bytes()
     bad = [record for record in GOOD if old in record][:1]
     file.write_bytes(whole.replace(old, new, 1))
@@ -60,7 +60,7 @@ def test_what_is_behind_damage_is_saved(file: Path, old: bytes, new: bytes) -> N
     assert saved.read_bytes() == b"".join(record for record in GOOD if record not in bad)
 
 
-def test_a_file_of_disque_is_not_valid(tmp_path: Path) -> None:
+def test_a_disque_file_is_invalid(tmp_path: Path) -> None:
     path = tmp_path / "disque.aof"
     path.write_bytes(b"*2\r\n$6\r\nDELJOB\r\n$40\r\nD-00000000-000000000000000000000000-0000\r\n")
     assert check.main([str(path)]) == 1

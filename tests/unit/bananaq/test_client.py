@@ -1,4 +1,4 @@
-"""The consumer helper against a scripted server: what it acknowledges, gives back, repeats."""
+"""The consumer helper against a scripted server: what it acknowledges, requeues, repeats."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from disque_trio.resp.command import Argument
 from disque_trio.respclient.addresses import Address
 from disque_trio.respclient.connection import Connector, Reply
 from tests.support.fake_disque import FakeNode, array, bulk
-from tests.support.harness import free_port
+from tests.support.harness import HANG_SECONDS, free_port
 from tests.support.scripted_server import scripted_server
 
 OK = b"+OK\r\n"
@@ -43,14 +43,14 @@ class Stop(Exception):
 
 
 def event(number: int, delivery: int = 1) -> bytes:
-    """QGET's reply with the event of that number."""
+    """Return QGET's reply with the event of this number."""
     token = f"_{delivery}" if delivery > 1 else ""
     return bulk(b"%d_9%s" % (number, token.encode()), b"body %d" % number)
 
 
 @asynccontextmanager
 async def server(events: int = 0) -> AsyncIterator[FakeNode]:
-    """A server with so many events, which then lets its clients wait."""
+    """Return a server with this many events; after these, clients wait."""
     node = FakeNode()
     node.port = free_port()
     node.answers |= {
@@ -70,7 +70,7 @@ def commands(node: FakeNode, *names: str) -> list[list[bytes]]:
 
 
 def settled(node: FakeNode) -> list[tuple[str, bytes]]:
-    """What was acknowledged, and what was given back: the numbers of the events."""
+    """Return the numbers of the events that were acknowledged, and of those that were requeued."""
     found = []
     for command in node.seen:
         number = command[3].partition(b"_")[0] if len(command) > 3 else b""
@@ -79,10 +79,10 @@ def settled(node: FakeNode) -> list[tuple[str, bytes]]:
     return found
 
 
-async def test_asking_for_the_next_event_acknowledges_the_one_before() -> None:
+async def test_asking_for_the_next_event_acknowledges_the_previous_one() -> None:
     async with server(3) as node:
         seen = []
-        with trio.fail_after(5):
+        with trio.fail_after(HANG_SECONDS):
             async with consumer("q", group="g", port=node.port) as events:
                 async for held in events:
                     seen.append((held.id, held.queue, held.group, held.body, held.delivery))
@@ -97,7 +97,7 @@ async def test_asking_for_the_next_event_acknowledges_the_one_before() -> None:
         assert node.seen[1] == [b"QACK", b"q", b"g", b"0_9"]
 
 
-async def test_a_body_that_raises_gives_its_event_back_at_the_end_of_the_block() -> None:
+async def test_a_body_that_raises_requeues_its_event_at_the_end_of_the_block() -> None:
     async with server(2) as node:
         with pytest.raises(Stop):  # noqa: PT012
             async with consumer("q", group="g", port=node.port) as events:
@@ -107,7 +107,7 @@ async def test_a_body_that_raises_gives_its_event_back_at_the_end_of_the_block()
         assert settled(node) == [("ack", b"0"), ("back", b"1")]
 
 
-async def test_a_cancelled_body_gives_its_event_back() -> None:
+async def test_a_cancelled_body_requeues_its_event() -> None:
     async with server(1) as node:
         with trio.CancelScope() as scope:
             async with consumer("q", group="g", port=node.port) as events:
@@ -118,7 +118,7 @@ async def test_a_cancelled_body_gives_its_event_back() -> None:
         assert settled(node) == [("back", b"0")]
 
 
-async def test_a_loop_without_a_block_gives_its_event_back_when_it_is_left() -> None:
+async def test_leaving_a_loop_without_a_block_requeues_its_event() -> None:
     async with server(2) as node:
         async for held in consumer("q", group="g", port=node.port):
             if held.body == b"body 1":
@@ -128,7 +128,7 @@ async def test_a_loop_without_a_block_gives_its_event_back_when_it_is_left() -> 
         await node.wait_for(lambda: node.open_connections == 0)
 
 
-async def test_a_loop_without_a_block_that_is_cancelled_leaves_nothing_behind() -> None:
+async def test_cancelling_a_loop_without_a_block_leaves_nothing_behind() -> None:
     async with server(1) as node:
         with trio.CancelScope() as scope:
             async for _ in consumer("q", group="g", port=node.port):
@@ -139,7 +139,7 @@ async def test_a_loop_without_a_block_that_is_cancelled_leaves_nothing_behind() 
         assert settled(node) in ([("ack", b"0")], [("back", b"0")])
 
 
-def test_what_is_still_held_when_the_run_ends_is_given_back() -> None:
+def test_events_that_are_still_held_at_the_end_of_the_run_are_requeued() -> None:
     def answer(command: list[bytes]) -> bytes:
         return event(0) if command[0] == b"QGET" else ONE
 
@@ -155,7 +155,7 @@ def test_what_is_still_held_when_the_run_ends_is_given_back() -> None:
         assert other.seen[1:] == [[b"QACK", b"q", b"g", b"0_9", b"REDO"]]
 
 
-async def test_events_can_be_acknowledged_by_hand_in_any_order() -> None:
+async def test_events_can_be_acknowledged_explicitly_in_any_order() -> None:
     async with server(3) as node:
         held: list[HeldEvent] = []
         async with consumer("q", group="g", port=node.port, ack=False) as events:
@@ -170,7 +170,7 @@ async def test_events_can_be_acknowledged_by_hand_in_any_order() -> None:
         assert settled(node) == [("ack", b"2"), ("ack", b"0"), ("back", b"1")]
 
 
-async def test_several_queues_are_waited_for_together() -> None:
+async def test_a_loop_waits_for_several_queues_together() -> None:
     async with server() as node:
         node.answers["QNOTIFY"] = [b"$1\r\nb\r\n", NIL, b"$1\r\na\r\n", FakeNode.HANG]
         node.answers["QGET"] = [NIL, event(7)]
@@ -183,7 +183,7 @@ async def test_several_queues_are_waited_for_together() -> None:
         assert commands(node, "QACK") == [[b"QACK", b"a", b"g", b"7_9"]]
 
 
-async def test_an_event_is_kept_while_it_is_worked_on() -> None:
+async def test_an_event_is_kept_while_it_is_processed() -> None:
     async with server(1) as node:
         async with consumer("q", group="g", port=node.port, hold=0.06) as events:
             async for held in events:
@@ -197,13 +197,13 @@ async def test_an_event_is_kept_while_it_is_worked_on() -> None:
         assert settled(node) == [("ack", b"0")]
 
 
-async def test_an_event_that_others_may_have_is_lost() -> None:
+async def test_an_event_that_others_may_have_received_is_lost() -> None:
     async with server(1) as node:
         node.answers |= {"QWORKING": ZERO, "QACK": ZERO}
         async with consumer("q", group="g", port=node.port, hold=0.03) as events:
             async for held in events:
                 await node.wait_for(lambda: node.count("QWORKING") == 1)
-                with trio.fail_after(5):
+                with trio.fail_after(HANG_SECONDS):
                     while not held.lost:
                         await trio.lowlevel.checkpoint()
                 assert not await held.ack()
@@ -211,11 +211,11 @@ async def test_an_event_that_others_may_have_is_lost() -> None:
         assert node.count("QWORKING") == 1
 
 
-async def test_an_event_that_was_acknowledged_is_not_lost_when_the_heartbeat_comes_behind() -> None:
+async def test_an_acknowledged_event_is_not_lost_if_the_heartbeat_arrives_later() -> None:
     beating, acked = trio.Event(), trio.Event()
 
     class Slow(CommandRunner):
-        """QWORKING arrives behind the QACK, and so does its answer."""
+        """QWORKING arrives after the QACK, and so does its reply."""
 
         async def run(self, *command: Argument, repeat: bool) -> Reply:
             with trio.CancelScope(shield=True):
@@ -236,7 +236,7 @@ async def test_an_event_that_was_acknowledged_is_not_lost_when_the_heartbeat_com
     assert await held.ack()
 
 
-async def test_a_server_that_does_not_know_qworking_costs_the_heartbeat_only() -> None:
+async def test_without_qworking_only_the_heartbeat_is_missing() -> None:
     async with server(2) as node:
         node.answers["QWORKING"] = b"-ERR unknown command\r\n"
         seen = 0
@@ -249,7 +249,7 @@ async def test_a_server_that_does_not_know_qworking_costs_the_heartbeat_only() -
         assert settled(node) == [("ack", b"0"), ("ack", b"1")]
 
 
-async def test_stop_ends_a_loop_that_waits() -> None:
+async def test_stop_ends_a_waiting_loop() -> None:
     async with server(1) as node:
         async with (
             trio.open_nursery() as nursery,
@@ -261,7 +261,7 @@ async def test_stop_ends_a_loop_that_waits() -> None:
                 await events.stop()
 
             nursery.start_soon(stop)
-            with trio.fail_after(5):
+            with trio.fail_after(HANG_SECONDS):
                 assert [held.id async for held in events] == ["0_9"]
         assert settled(node) == [("ack", b"0")]
 
@@ -276,7 +276,7 @@ async def test_stop_in_the_body_lets_it_finish() -> None:
         await node.wait_for(lambda: node.open_connections == 0)
 
 
-async def test_a_loop_that_is_stopped_before_it_begins_takes_nothing() -> None:
+async def test_a_loop_that_is_stopped_before_it_starts_takes_nothing() -> None:
     async with server(1) as node:
         loop = consumer("q", group="g", port=node.port)
         await loop.stop()
@@ -285,7 +285,7 @@ async def test_a_loop_that_is_stopped_before_it_begins_takes_nothing() -> None:
 
 
 @pytest.mark.parametrize("several", [False, True])
-async def test_an_event_on_its_way_to_a_loop_that_is_cancelled_is_given_back(several: bool) -> None:
+async def test_an_event_on_its_way_to_a_cancelled_loop_is_requeued(several: bool) -> None:
     async with server() as node:
         node.answers["QNOTIFY"] = b"$1\r\nq\r\n"
         node.late = event(5)
@@ -316,7 +316,7 @@ async def test_an_event_is_acknowledged_over_a_new_connection() -> None:
         assert settled(node) == [("ack", b"0"), ("ack", b"1")]
 
 
-async def test_a_consumer_goes_on_when_the_server_is_back() -> None:
+async def test_a_consumer_continues_when_the_server_is_back() -> None:
     async with server(1) as node, trio.open_nursery() as nursery:
         async with consumer("q", group="g", port=node.port) as events:
             async for held in events:
@@ -329,7 +329,7 @@ async def test_a_consumer_goes_on_when_the_server_is_back() -> None:
         nursery.cancel_scope.cancel()
 
 
-async def test_a_server_that_is_not_ready_is_waited_for() -> None:
+async def test_a_consumer_waits_for_a_server_that_is_not_ready() -> None:
     async with server(1) as node:
         loading, away = b"-LOADING reading\r\n", b"-ERR server-side error: no Redis\r\n"
         disk = b"-MISCONF cannot write\r\n"
@@ -352,7 +352,7 @@ async def test_an_event_is_added_again_only_if_it_certainly_was_not_added() -> N
         assert node.count("QADD") == 3
 
 
-async def test_a_client_is_of_no_use_behind_its_block() -> None:
+async def test_a_client_cannot_be_used_after_its_block() -> None:
     async with server() as node:
         async with connect(port=node.port) as client:
             pass
@@ -363,7 +363,7 @@ async def test_a_client_is_of_no_use_behind_its_block() -> None:
 
 
 @pytest.mark.parametrize("bare", [False, True])
-async def test_a_server_that_cannot_be_reached_is_an_error(bare: bool) -> None:
+async def test_an_unreachable_server_is_an_error(bare: bool) -> None:
     loop = consumer("q", group="g", port=free_port(), retry_for=0)
     with pytest.raises(ConnectionLost):  # noqa: PT012
         if bare:
@@ -398,7 +398,7 @@ async def test_a_password_is_sent_on_every_connection() -> None:
                 pass
 
 
-async def test_with_no_time_to_hold_an_event_it_is_seen_at_most_once() -> None:
+async def test_without_time_to_hold_an_event_it_is_delivered_at_most_once() -> None:
     async with server(2) as node:
         async with consumer("q", group="g", port=node.port, hold=0) as events:
             async for held in events:
@@ -414,7 +414,7 @@ def test_a_consumer_needs_a_queue() -> None:
         consumer(group="g")
 
 
-async def test_the_number_of_the_delivery_is_in_the_id() -> None:
+async def test_the_id_contains_the_number_of_the_delivery() -> None:
     async with server() as node:
         node.answers["QGET"] = [event(1, 3)]
         async with connect(port=node.port) as client:
@@ -440,7 +440,7 @@ async def methods(client: BananaClient) -> list[object]:
     ]
 
 
-async def test_every_command_has_its_method() -> None:
+async def test_every_command_has_a_method() -> None:
     async with server() as node:
         counts = bulk(b"total", 5, b"done", 2)
         node.answers |= {
@@ -481,7 +481,7 @@ async def test_every_command_has_its_method() -> None:
 
 
 @pytest.mark.parametrize("reply", [OK, ONE, b"*1\r\n:1\r\n", b"*2\r\n$1\r\na\r\n:1\r\n"])
-async def test_what_is_no_event_is_not_taken_for_one(reply: bytes) -> None:
+async def test_a_malformed_event_is_refused(reply: bytes) -> None:
     async with server() as node:
         node.answers["QGET"] = reply
         async with connect(port=node.port) as client:
@@ -490,7 +490,7 @@ async def test_what_is_no_event_is_not_taken_for_one(reply: bytes) -> None:
 
 
 @pytest.mark.parametrize("retry_lost", [False, True])
-async def test_an_event_whose_fate_is_unknown_is_added_again_only_if_that_is_wanted(
+async def test_an_event_with_an_unknown_result_is_added_again_only_on_request(
     retry_lost: bool,
 ) -> None:
     async with server() as node:
@@ -505,7 +505,7 @@ async def test_an_event_whose_fate_is_unknown_is_added_again_only_if_that_is_wan
         assert node.count("QADD") == 1 + retry_lost
 
 
-async def test_what_is_no_time_is_refused() -> None:
+async def test_an_invalid_time_is_refused() -> None:
     async with server() as node, connect(port=node.port) as client:
         for nonsense in (float("nan"), float("inf")):
             with pytest.raises(ValueError, match="seconds"):
@@ -515,14 +515,14 @@ async def test_what_is_no_time_is_refused() -> None:
         assert node.seen == []
 
 
-async def test_attempts_to_connect_that_take_long_are_not_taken_for_a_server_that_works(
+async def test_slow_attempts_to_connect_do_not_count_as_a_working_server(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("disque_trio.respclient.retry._WORKED_FOR_A_WHILE", 0.05)
     async with server(1) as node:
         node.answers["AUTH"] = [OK, OK, FakeNode.HANG]
         node.answers["QGET"] = [event(0), FakeNode.DROP]
-        with trio.fail_after(5), pytest.raises(ConnectionLost, match="timed out"):  # noqa: PT012
+        with trio.fail_after(20), pytest.raises(ConnectionLost, match="timed out"):  # noqa: PT012
             async with connect(
                 port=node.port, password="x", connect_timeout=0.1, retry_for=0.2
             ) as client:
@@ -534,7 +534,7 @@ async def test_attempts_to_connect_that_take_long_are_not_taken_for_a_server_tha
 
 
 def ending(node: FakeNode, after: int) -> Callable[[], None]:
-    """Tells this process to end when so many events have been handled."""
+    """Tells this process to end when this many events have been handled."""
     handled = 0
 
     def one_more() -> None:
@@ -561,7 +561,7 @@ async def test_a_handler_runs_for_every_event_until_the_process_is_told_to_end()
             together -= 1
             one_more()
 
-        with trio.fail_after(10):
+        with trio.fail_after(HANG_SECONDS):
             await work("q", "g", handle, concurrency=3, port=node.port)
         assert most == 3
         assert sorted(seen) == [f"{n}_9" for n in range(6)]
@@ -569,7 +569,7 @@ async def test_a_handler_runs_for_every_event_until_the_process_is_told_to_end()
         assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
 
 
-async def test_an_event_whose_handler_failed_is_given_again_a_little_later() -> None:
+async def test_an_event_whose_handler_failed_is_delivered_again_a_little_later() -> None:
     async with server(2) as node:
         one_more = ending(node, 2)
 
@@ -578,7 +578,7 @@ async def test_an_event_whose_handler_failed_is_given_again_a_little_later() -> 
             if held.id == "0_9":
                 raise Stop
 
-        with trio.fail_after(10):
+        with trio.fail_after(HANG_SECONDS):
             await work(["q"], "g", handle, again_after=0.5, port=node.port)
         back = [b"QWORKING", b"q", b"g", b"0_9", b"EX", b"0.5"]
         assert commands(node, "QWORKING") == [back]
@@ -594,12 +594,12 @@ async def test_a_second_signal_does_not_wait_for_the_handlers() -> None:
             signal.raise_signal(signal.SIGTERM)
             await trio.sleep_forever()
 
-        with trio.fail_after(10):
+        with trio.fail_after(HANG_SECONDS):
             await work("q", "g", handle, port=node.port)
         assert settled(node) == [("back", b"0")]
 
 
-async def test_a_worker_whose_server_is_gone_says_so() -> None:
+async def test_a_worker_whose_server_is_gone_reports_it() -> None:
     async with server() as node:
         node.answers["QGET"] = FakeNode.DROP
 

@@ -1,4 +1,4 @@
-"""Buckets of time."""
+"""Time buckets."""
 
 import random
 
@@ -10,7 +10,7 @@ START = 1_700_000_000_000  # ms
 ALL = 1 << 40
 
 
-def test_a_thing_is_due_in_the_first_millisecond_that_is_not_before_it() -> None:
+def test_an_entry_is_due_in_the_first_millisecond_that_is_not_before_it() -> None:
     deadlines = Deadlines()
     deadlines.due(START, ALL)
     for when in (START * 1000, START * 1000 + 1, START * 1000 + 1000, START * 1000 + 1001):
@@ -22,7 +22,7 @@ def test_a_thing_is_due_in_the_first_millisecond_that_is_not_before_it() -> None
     assert deadlines.next_due() == 0
 
 
-def test_what_was_taken_out_is_never_due() -> None:
+def test_a_removed_entry_is_never_due() -> None:
     deadlines = Deadlines()
     found = [Timed((START + ms) * 1000) for ms in (1, 1, 1, 100_000, 100_000)]
     for item in found:
@@ -35,7 +35,7 @@ def test_what_was_taken_out_is_never_due() -> None:
 
 @pytest.mark.parametrize("limit", [1, 7, 1000])
 @pytest.mark.parametrize("seed", range(3))
-def test_all_is_due_at_its_time_however_little_is_done_at_once(seed: int, limit: int) -> None:
+def test_every_entry_is_due_on_time_however_little_is_done_per_turn(seed: int, limit: int) -> None:
     rng = random.Random(seed)
     deadlines = Deadlines()
     left: set[Timed] = set()
@@ -63,7 +63,7 @@ def test_all_is_due_at_its_time_however_little_is_done_at_once(seed: int, limit:
     assert left
 
 
-def test_what_is_taken_out_long_before_its_time_leaves_nothing_behind() -> None:
+def test_an_entry_that_is_removed_long_before_its_time_leaves_nothing_behind() -> None:
     deadlines = Deadlines()
     for n in range(50_000):
         now = START + n // 10
@@ -74,7 +74,7 @@ def test_what_is_taken_out_long_before_its_time_leaves_nothing_behind() -> None:
     assert len(deadlines._near) + len(deadlines._far) < 10
 
 
-def test_few_buckets_are_enough_for_an_hour() -> None:
+def test_an_hour_needs_few_buckets() -> None:
     deadlines = Deadlines()
     deadlines.due(START, ALL)
     for n in range(100_000):

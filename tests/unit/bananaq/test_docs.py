@@ -1,4 +1,4 @@
-"""docs/bananaq.md tells of the commands what the command table tells."""
+"""docs/bananaq.md describes the same commands as the command table."""
 
 from __future__ import annotations
 

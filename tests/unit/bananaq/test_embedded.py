@@ -1,4 +1,4 @@
-"""The embedded store: what is its own, and what only a clock moved by hand can show."""
+"""The embedded store: its own features, and what needs a clock that the test moves."""
 
 from disque_trio.bananaq.core.embedded import EmbeddedStore
 from disque_trio.bananaq.core.requests import Add, Flush, Get, Redo, Status, Working, from_now
@@ -31,14 +31,14 @@ def test_an_event_can_be_acknowledged_until_its_deadline() -> None:
         assert acknowledge(store, START + 99 + late, id) == 1 - late
 
 
-def test_nothing_outlives_its_end_though_nobody_ticks() -> None:
+def test_nothing_outlives_its_end_even_without_ticks() -> None:
     for late in (0, 1):
         store = EmbeddedStore()
         add(store, START, 100 * MS)
         assert (take(store, START + 99 + late) is None) == bool(late)
 
 
-def test_who_waits_is_told_of_a_missed_deadline_by_a_tick() -> None:
+def test_a_tick_reports_a_missed_deadline_to_a_waiting_client() -> None:
     store = EmbeddedStore()
     told = store.available
     for _ in range(3):
@@ -49,7 +49,7 @@ def test_who_waits_is_told_of_a_missed_deadline_by_a_tick() -> None:
     assert told == [(b"q", b"g")]
 
 
-def test_who_is_told_may_take_the_event_at_once() -> None:
+def test_a_notified_client_may_take_the_event_at_once() -> None:
     store = EmbeddedStore()
     id = add(store, START)
     got = [take(store, START, hold=0) for _ in store.available]
@@ -57,14 +57,14 @@ def test_who_is_told_may_take_the_event_at_once() -> None:
     check_index(store)
 
 
-def test_the_clock_can_go_back_without_an_id_coming_twice() -> None:
+def test_the_clock_can_go_back_without_a_repeated_id() -> None:
     store = EmbeddedStore()
     ids = [add(store, now) for now in (START, START - 5000, START - 5000, START + 1)]
     times = [int(id.split(b"_")[0]) for id in ids]
     assert times == sorted(set(times))
 
 
-def test_a_tick_does_not_do_everything_at_once_and_says_that_it_has_more_to_do() -> None:
+def test_a_tick_does_a_part_of_the_work_and_says_that_more_is_left() -> None:
     store = EmbeddedStore()
     for _ in range(30_000):
         add(store, START, SECOND)
@@ -79,7 +79,7 @@ def test_a_tick_does_not_do_everything_at_once_and_says_that_it_has_more_to_do()
     assert (store.index.queues, store.memory.used) == ({}, 0)
 
 
-def test_a_get_finds_what_is_due_behind_much_else_that_is() -> None:
+def test_a_get_finds_a_due_event_after_many_others() -> None:
     store = EmbeddedStore()
     add(store, START)
     id = take(store, START, hold=100 * MS)
@@ -106,7 +106,7 @@ def test_the_status_is_exact_however_much_is_due() -> None:
 # --- memory ---
 
 
-def test_all_memory_is_given_back() -> None:
+def test_all_memory_is_released() -> None:
     world = World()
     for n in range(2000):
         for queue in (b"a", b"b"):
@@ -130,7 +130,7 @@ def test_all_memory_is_given_back() -> None:
     assert store.next_due() == 0
 
 
-def test_a_large_queue_is_flushed_at_once_and_its_memory_given_back_in_parts() -> None:
+def test_a_large_queue_is_flushed_at_once_and_its_memory_released_in_parts() -> None:
     store = EmbeddedStore()
     for _ in range(30_000):
         add(store, START)
@@ -144,14 +144,14 @@ def test_a_large_queue_is_flushed_at_once_and_its_memory_given_back_in_parts() -
     assert 0 < store.next_due() <= START
     store.tick(START)
     assert held // 3 < store.memory.used < held
-    store.tick(START + 70_000)  # all of them would have ended
+    store.tick(START + 70_000)  # after the end of all of them
     while 0 < store.next_due() <= START + 70_000:
         store.tick(START + 70_000)
     assert (store.memory.used, store.index.count, store.missed, store.expired) == (0, 0, 0, 1)
     assert id
 
 
-def test_a_group_that_does_nothing_more_keeps_nothing_of_events_that_ended() -> None:
+def test_an_idle_group_keeps_nothing_of_ended_events() -> None:
     store = EmbeddedStore()
     add(store, START, 10 * MINUTE)
     for n in range(3000):
@@ -168,12 +168,12 @@ def test_a_group_that_does_nothing_more_keeps_nothing_of_events_that_ended() -> 
     check_index(store)
 
 
-def test_groups_that_are_as_if_they_had_never_been_are_forgotten() -> None:
+def test_unused_groups_are_forgotten() -> None:
     store = EmbeddedStore()
     for n in range(20_000):
         now = START + n
         add(store, now, 5000 * MS)
-        take(store, now, b"%d" % n, hold=0)  # one that is never seen again
+        take(store, now, b"%d" % n, hold=0)  # a group that is never seen again
     [queue] = store.index.queues.values()
     assert len(queue.groups) < 12_000
     check_index(store)
@@ -211,7 +211,7 @@ async def test_totals_count_what_happened() -> None:
 # --- when more is due than is done at once ---
 
 
-def test_a_late_acknowledgement_counts_nothing_however_much_is_due() -> None:
+def test_a_late_acknowledgement_does_not_count_however_much_is_due() -> None:
     store = EmbeddedStore()
     ids = []
     for _ in range(4000):
@@ -222,7 +222,7 @@ def test_a_late_acknowledgement_counts_nothing_however_much_is_due() -> None:
     assert [acknowledge(store, START + 100, id) for id in ids] == [0] * 4000
 
 
-def test_an_own_id_is_free_at_the_end_of_its_event_however_much_ends() -> None:
+def test_an_own_id_is_free_when_its_event_ends_however_many_end() -> None:
     store = EmbeddedStore()
     for now in (START, START + 1000):
         for n in range(4000):
@@ -233,7 +233,7 @@ def test_an_own_id_is_free_at_the_end_of_its_event_however_much_ends() -> None:
 # --- a group's figures ---
 
 
-def test_an_acknowledged_deadline_is_not_what_a_waiter_is_told_later() -> None:
+def test_a_waiting_client_is_not_told_the_deadline_of_an_acknowledged_event() -> None:
     store = EmbeddedStore()
     for _ in range(2):
         add(store, START)
@@ -246,7 +246,7 @@ def test_an_acknowledged_deadline_is_not_what_a_waiter_is_told_later() -> None:
     assert result.due == (START + 500) * 1000
 
 
-def test_what_is_put_back_and_taken_again_for_ever_leaves_nothing_behind() -> None:
+def test_repeated_requeues_and_deliveries_leave_nothing_behind() -> None:
     store = EmbeddedStore()
     for own_id in (b"x", b"y"):
         store.run(Add(b"q", b"", from_now(MINUTE), b"g", own_id), START)

@@ -1,4 +1,4 @@
-"""The append-only file of the embedded store: what is written, loaded, and rewritten meanwhile."""
+"""The append-only file of the embedded store: writing, loading, and concurrent rewrites."""
 
 import pytest
 
@@ -28,7 +28,7 @@ from tests.support.store_semantics import MINUTE, MS, EmbeddedDrive, body, flush
 SECOND = 1000 * MS
 
 
-def test_nothing_is_written_for_what_follows_from_time_or_changes_nothing() -> None:
+def test_nothing_is_written_for_the_passage_of_time_or_without_a_change() -> None:
     world = World()
     world.run(Add(b"q", b"", from_now(SECOND)))
     world.run(Get(b"q", b"g", from_now(10 * MS)))
@@ -51,7 +51,7 @@ def test_nothing_is_written_for_what_follows_from_time_or_changes_nothing() -> N
     assert len(world.file) == size
 
 
-def test_a_journal_is_written_only_when_asked_for() -> None:
+def test_a_journal_is_written_only_on_request() -> None:
     store = EmbeddedStore()
     machine = journaling(store)
     machine.journaling = False
@@ -78,14 +78,14 @@ def test_a_journal_is_written_only_when_asked_for() -> None:
         [b""],
     ],
 )
-def test_what_is_no_record_is_refused(args: list[bytes]) -> None:
+def test_an_invalid_record_is_refused(args: list[bytes]) -> None:
     store = EmbeddedStore()
     with pytest.raises(ValueError, match=r"record|command"):
         store.load_record(args, START * 1000)
     assert store.index.queues == {}
 
 
-def test_records_about_unknown_events_do_nothing_but_move_the_pointer() -> None:
+def test_records_about_unknown_events_only_move_the_pointer() -> None:
     store = EmbeddedStore()
     t = START * 1000
     for args in (
@@ -103,7 +103,7 @@ def test_records_about_unknown_events_do_nothing_but_move_the_pointer() -> None:
     check_index(store)
 
 
-def test_pointers_without_events_are_forgotten_when_all_is_loaded() -> None:
+def test_pointers_without_events_are_forgotten_after_loading() -> None:
     store = EmbeddedStore()
     store.load_record([b"QPOINTER", b"q", b"g", b"5"], START * 1000)
     store.tick(START)
@@ -129,7 +129,7 @@ def test_a_rewritten_file_keeps_the_last_id_of_a_store_without_events() -> None:
     world.run(Add(b"q", b"", from_now(SECOND)))
 
 
-def test_an_event_is_not_given_again_by_a_restart_and_a_late_one_is() -> None:
+def test_a_restart_does_not_deliver_an_event_again_but_delivers_a_late_one() -> None:
     store = EmbeddedStore()
     machine = journaling(store)
     add(store, START)
@@ -144,7 +144,7 @@ def test_an_event_is_not_given_again_by_a_restart_and_a_late_one_is() -> None:
     assert take(loaded, START + 200) == first + b"_2"
 
 
-async def test_steps_of_a_dump_have_about_the_size_asked_for() -> None:
+async def test_steps_of_a_dump_have_about_the_requested_size() -> None:
     drive = EmbeddedDrive()
     for n in range(500):
         await try_add(drive, b"%d" % (n % 7), b"x" * 100, group=b"g", front=n % 9 == 0)
@@ -160,7 +160,7 @@ async def test_steps_of_a_dump_have_about_the_size_asked_for() -> None:
     assert drive.store.dump_step(2000) == ([], True)
 
 
-async def test_a_queue_flushed_and_made_again_during_a_dump_is_the_new_one() -> None:
+async def test_a_queue_that_is_flushed_and_recreated_during_a_dump_is_the_new_one() -> None:
     for after_steps in range(8):
         world = World()
         drive = EmbeddedDrive()
@@ -190,7 +190,7 @@ async def test_a_queue_flushed_and_made_again_during_a_dump_is_the_new_one() -> 
         assert [await body(drive, b"q", b"h") for _ in range(3)] == [b"new 1", b"new 2", None]
 
 
-def test_a_dump_leaves_out_what_is_added_meanwhile() -> None:
+def test_a_dump_omits_events_that_are_added_meanwhile() -> None:
     store = EmbeddedStore()
     add(store, START)
     add(store, START)
@@ -205,7 +205,7 @@ def test_a_dump_leaves_out_what_is_added_meanwhile() -> None:
     assert len([record for record in records if b"QEVENT" in record]) == 2
 
 
-def test_what_is_to_be_given_again_keeps_its_number_in_a_dump() -> None:
+def test_an_event_that_is_to_be_redelivered_keeps_its_number_in_a_dump() -> None:
     store = EmbeddedStore()
     id = add(store, START)
     take(store, START, hold=10 * MS)
@@ -218,9 +218,7 @@ def test_what_is_to_be_given_again_keeps_its_number_in_a_dump() -> None:
     assert take(reload(records, START + 20), START + 20) == id + b"_3"
 
 
-def test_of_two_events_with_one_own_id_the_newer_is_meant_in_whatever_order_they_are_loaded() -> (
-    None
-):
+def test_an_own_id_means_the_newer_of_two_events_whatever_the_order_of_loading() -> None:
     t = START * 1000
     end = b"%d" % (t + MINUTE)
     old = [b"QEVENT", b"q", b"%d" % (t - 5), end, b"old", b"x"]

@@ -1,4 +1,4 @@
-"""The log of a queue's events."""
+"""The log of the events of a queue."""
 
 import random
 from bisect import bisect_right
@@ -18,7 +18,7 @@ def content(log: QueueLog) -> list[int]:
     return [event.t for block in log.blocks for event in block.events]
 
 
-def test_an_empty_log_has_nothing() -> None:
+def test_an_empty_log_has_no_events() -> None:
     log = QueueLog()
     assert (log.first(), log.last(), log.find(1), log.after(0), log.count) == (None,) * 4 + (0,)
     assert log.count_after(0, log.counts_from()) == 0
@@ -26,7 +26,7 @@ def test_an_empty_log_has_nothing() -> None:
 
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize("in_order", [True, False])
-def test_a_log_is_a_sorted_list(seed: int, in_order: bool) -> None:
+def test_a_log_behaves_like_a_sorted_list(seed: int, in_order: bool) -> None:
     rng = random.Random(seed)
     log = QueueLog()
     model: list[int] = []
@@ -75,7 +75,7 @@ def test_a_log_of_few_long_lived_events_has_few_blocks() -> None:
     assert log.blocks == []
 
 
-def test_blocks_can_be_taken_off_the_end() -> None:
+def test_blocks_can_be_removed_from_the_end() -> None:
     log = QueueLog()
     for t in range(1, 2 * BLOCK):
         log.add(make(t))

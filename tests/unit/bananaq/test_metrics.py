@@ -1,4 +1,4 @@
-"""The figures of events and groups, collected while these come and go."""
+"""The metrics of events and groups, collected while these change."""
 
 import random
 from collections import Counter
@@ -17,7 +17,7 @@ NOW = 1_700_000_000_000  # ms
 
 
 @pytest.mark.parametrize("seed", range(10))
-def test_no_group_is_there_twice_whatever_happens_meanwhile(seed: int) -> None:
+def test_no_group_appears_twice_whatever_happens_meanwhile(seed: int) -> None:
     rng = random.Random(seed)
     store = EmbeddedStore()
     most = rng.choice((0, 2, 100))

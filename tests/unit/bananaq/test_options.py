@@ -1,4 +1,4 @@
-"""What bananaq is started with: command line, environment and file, and CONFIG REWRITE."""
+"""Options of bananaq: command line, environment and file, and CONFIG REWRITE."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def config(tmp_path: Path, text: str, name: str = "bananaq.conf") -> str:
     return str(path)
 
 
-def test_nothing_given_means_the_documented_defaults() -> None:
+def test_without_options_the_documented_defaults_hold() -> None:
     plain = settings()
     assert plain.listen_addr == Endpoint("", 4777)
     assert plain.redis_addr == (Endpoint("127.0.0.1", 6379),)
@@ -46,7 +46,9 @@ def test_nothing_given_means_the_documented_defaults() -> None:
     assert plain.dir == str(Path.cwd())
 
 
-def test_the_command_line_wins_over_the_environment_and_that_over_the_file(tmp_path: Path) -> None:
+def test_the_command_line_takes_precedence_over_the_environment_and_that_over_the_file(
+    tmp_path: Path,
+) -> None:
     file = config(tmp_path, "hz: 20\ntimeout: 20\nmaxclients: 20\n")
     given = settings(
         "--config", file, "--hz", "40", BANANAQ_HZ="30", BANANAQ_TIMEOUT="30", bananaq_TIMEOUT="25"
@@ -56,11 +58,11 @@ def test_the_command_line_wins_over_the_environment_and_that_over_the_file(tmp_p
 
 
 @pytest.mark.parametrize("name", ["bananaq_LISTEN_ADDR", "BANANAQ_LISTEN_ADDR"])
-def test_both_forms_of_names_in_the_environment_are_read(name: str) -> None:
+def test_both_spellings_of_environment_names_are_read(name: str) -> None:
     assert settings(**{name: "127.0.0.1:5000"}).listen_addr == Endpoint("127.0.0.1", 5000)
 
 
-def test_in_the_environment_the_upper_case_form_wins(tmp_path: Path) -> None:
+def test_the_upper_case_spelling_of_an_environment_name_wins(tmp_path: Path) -> None:
     assert settings(bananaq_HZ="11", BANANAQ_HZ="12").hz == 12
     assert settings(BANANAQ_HZ="12", bananaq_HZ="nonsense").hz == 12
     one, other = config(tmp_path, "hz: 21\n", "one"), config(tmp_path, "hz: 22\n", "other")
@@ -69,18 +71,18 @@ def test_in_the_environment_the_upper_case_form_wins(tmp_path: Path) -> None:
     assert settings(BANANAQ_CONFIG="").file is None
 
 
-def test_names_in_the_environment_that_are_no_parameters_are_others_business() -> None:
+def test_environment_names_that_are_not_parameters_are_ignored() -> None:
     assert settings(BANANAQ_PORT="tcp://10.0.0.1:4777", BANANAQ_SERVICE_HOST="x") == settings()
 
 
-def test_values_come_behind_an_equals_sign_or_as_the_next_word() -> None:
+def test_values_follow_an_equals_sign_or_are_the_next_word() -> None:
     given = settings("--requirepass=--secret=1", "--HZ=50", "--slowlog-log-slower-than", "-1")
     assert (given.requirepass, given.hz, given.slowlog_log_slower_than) == ("--secret=1", 50, -1)
     assert settings("--requirepass=").requirepass == ""
     assert settings("--hz", "20", "--hz=30").hz == 30
 
 
-def test_a_switch_may_stand_alone() -> None:
+def test_a_switch_needs_no_value() -> None:
     given = settings("--redis-cluster", "--redis-addr=127.0.0.1:6380")
     assert given.redis_cluster
     assert given.store == "redis"
@@ -122,16 +124,16 @@ def test_addresses_to_listen_on(text: str, host: str, port: int) -> None:
 
 
 @pytest.mark.parametrize("text", ["4777", "::1:4777", "a:-1", "a:65536", "a:x", "a b:1", ":", "[]"])
-def test_what_is_no_address_to_listen_on(text: str) -> None:
+def test_invalid_listening_addresses(text: str) -> None:
     [error] = errors(f"--listen-addr={text}")
     assert error.startswith("command line: listen-addr: expected HOST:PORT")
 
 
-def test_several_addresses_are_for_a_cluster() -> None:
+def test_several_addresses_mean_a_cluster() -> None:
     given = settings("--redis-cluster", "--redis-addr", "a:1,b", "[::1]:3")
     assert given.redis_addr == (Endpoint("a", 1), Endpoint("b", 6379), Endpoint("::1", 3))
     assert errors("--redis-addr", "a:1,b:2") == [
-        "command line: redis-addr: several are only for a cluster"
+        "command line: redis-addr: only a cluster may have several"
     ]
     assert errors("--redis-cluster", BANANAQ_REDIS_DB="2") == [
         "environment BANANAQ_REDIS_DB: redis-db: a cluster has only database 0"
@@ -140,13 +142,13 @@ def test_several_addresses_are_for_a_cluster() -> None:
         assert errors("--redis-cluster", f"--redis-addr={bad}")
 
 
-def test_a_prefix_of_keys_leaves_the_slot_alone() -> None:
+def test_a_key_prefix_does_not_change_the_slot() -> None:
     assert settings("--redis-prefix", "my:queues").redis_prefix == "my:queues"
     for bad in ("", "{x}", "a}"):
         assert len(errors(f"--redis-prefix={bad}")) == 1
 
 
-def test_options_about_a_redis_that_is_not_used_are_named() -> None:
+def test_unused_redis_options_are_named() -> None:
     given = settings(
         "--store=embedded", "--redis-addr=a:1", "--redis-addr=b:1", BANANAQ_REDIS_DB="1"
     )
@@ -167,7 +169,7 @@ def test_certificates_for_a_redis_without_tls_are_named(tmp_path: Path) -> None:
     assert settings(config, "--redis-tls").warnings == []
 
 
-def test_the_address_of_a_redis_means_that_it_is_used(tmp_path: Path) -> None:
+def test_a_redis_address_selects_redis(tmp_path: Path) -> None:
     assert settings("--redis-addr=a:1").store == "redis"
     assert settings("--redis-cluster").store == "redis"
     assert settings("--redis-cluster=no").store == "embedded"
@@ -180,7 +182,7 @@ def test_the_address_of_a_redis_means_that_it_is_used(tmp_path: Path) -> None:
     assert settings("--config", config(tmp_path, "redis-addr: a:1\n")).store == "redis"
 
 
-def test_all_that_is_wrong_is_said_with_its_place(tmp_path: Path) -> None:
+def test_all_errors_are_reported_with_their_places(tmp_path: Path) -> None:
     file = config(tmp_path, "hz: 0\n\nlisten-add: :1\nokq-group: [a, b]\n")
     found = errors("--config", file, "--maxclients=many", "stray", "--timeot=1", BANANAQ_STORE="x")
     assert sorted(found) == sorted(
@@ -207,11 +209,11 @@ def test_all_that_is_wrong_is_said_with_its_place(tmp_path: Path) -> None:
         (["-p", "1"], "command line: expected --name value or --name=value, got '-p'"),
     ],
 )
-def test_arguments_that_make_no_sense(argv: list[str], expected: str) -> None:
+def test_invalid_arguments(argv: list[str], expected: str) -> None:
     assert errors(*argv)[0] == expected
 
 
-def test_a_file_that_cannot_be_read_is_an_error(tmp_path: Path) -> None:
+def test_an_unreadable_file_is_an_error(tmp_path: Path) -> None:
     missing = str(tmp_path / "missing")
     assert errors("--config", missing) == [f"{missing}: No such file or directory"]
     assert errors("--config", str(tmp_path)) == [f"{tmp_path}: Is a directory"]
@@ -228,7 +230,7 @@ def test_a_file_is_yaml_whatever_its_name(tmp_path: Path, name: str) -> None:
     assert (given.requirepass, given.appendonly) == ("two words", False)
 
 
-def test_paths_are_relative_to_where_it_is_started(
+def test_paths_are_relative_to_the_start_directory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "data").mkdir()
@@ -262,7 +264,7 @@ def test_the_help_names_every_parameter(option: str) -> None:
         assert f"  --{name}" in usage(), name
 
 
-def test_every_parameter_is_in_a_section_and_explained_in_bananaqs_words() -> None:
+def test_every_parameter_is_in_a_section_and_has_a_description_for_bananaq() -> None:
     for param in TABLE.values():
         assert param.section in SECTIONS, param.name
         assert param.help.endswith("."), param.name
@@ -283,7 +285,7 @@ def test_every_parameter_is_in_a_section_and_explained_in_bananaqs_words() -> No
         (["--hz=0", "--nosuch=1"], 2, "", "bananaq: command line: hz: expected an integer"),
     ],
 )
-def test_the_status_of_the_process_says_how_it_went(
+def test_the_exit_status_tells_the_outcome(
     argv: list[str], status: int, out: str, err: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(SystemExit) as end:
@@ -309,7 +311,7 @@ def test_a_process_reads_its_own_arguments_and_environment(tmp_path: Path) -> No
     assert (done.stdout, done.stderr) == (f"20 {tmp_path}\n", "")
 
 
-def test_log_levels_have_their_names_in_the_log() -> None:
+def test_log_levels_have_the_same_names_in_the_log() -> None:
     names = [
         settings("--log-level", level).loglevel for level in ("debug", "INFO", "warn", "fatal")
     ]
@@ -382,7 +384,7 @@ def test_rewrite_works_after_the_process_went_to_its_directory(
     assert text == "dir: data\n# Generated by CONFIG REWRITE\nhz: 30\n"
 
 
-def test_rewrite_says_why_it_cannot(tmp_path: Path) -> None:
+def test_rewrite_says_why_it_failed(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="ERR The server is running without a config file"):
         rewrite(settings())
     file = config(tmp_path, FILE)
@@ -394,7 +396,7 @@ def test_rewrite_says_why_it_cannot(tmp_path: Path) -> None:
     assert Path(file).read_text() == "hz: [\n"
 
 
-def test_rewrite_makes_a_file_that_was_removed(tmp_path: Path) -> None:
+def test_rewrite_recreates_a_removed_file(tmp_path: Path) -> None:
     file = config(tmp_path, FILE)
     running = settings("--config", file)
     Path(file).unlink()

@@ -1,4 +1,4 @@
-"""What is logged of the state of a Redis, and when; what INFO says of it."""
+"""What is logged about the state of a Redis, and when; its fields of INFO."""
 
 from disque_trio.bananaq.redis_store.health import (
     DOWN,
@@ -23,7 +23,7 @@ def every(lines: list[list[Line]]) -> list[str]:
     return [line.event for some in lines for line in some]
 
 
-def test_a_redis_of_which_nothing_is_known_is_down() -> None:
+def test_an_unknown_redis_counts_as_down() -> None:
     info = Health().info(5.0)
     assert info["redis_link_status"] == DOWN
     assert info["redis_errors"] == 0
@@ -54,7 +54,7 @@ def test_a_change_is_logged_at_once_and_once() -> None:
     assert status(health) == UP
 
 
-def test_what_lasts_is_repeated_now_and_then_with_a_count() -> None:
+def test_a_lasting_state_is_repeated_now_and_then_with_a_count() -> None:
     health = Health()
     health.failed(NODE, 0.0, DOWN, "refused")
     later = [health.failed(NODE, float(now), DOWN, "refused") for now in range(1, 200)]
@@ -67,7 +67,7 @@ def test_what_lasts_is_repeated_now_and_then_with_a_count() -> None:
     ]
 
 
-def test_a_redis_that_comes_and_goes_fills_no_log() -> None:
+def test_a_redis_that_comes_and_goes_does_not_flood_the_log() -> None:
     health = Health()
     lines = []
     for now in range(600):
@@ -77,7 +77,7 @@ def test_a_redis_that_comes_and_goes_fills_no_log() -> None:
             lines += health.replied(NODE, float(now), TRIP)
     assert len(lines) == 600 / REPEAT_SECONDS * MOST_CHANGES
     assert sum(int(line.fields.get("failures", 0)) for line in lines) >= 270
-    # And how it is at last is said, if late.
+    # The final state is logged, even if late.
     rest = range(600, 661)
     last = [line for now in rest for line in health.failed(NODE, float(now), DOWN, "refused")]
     assert (lines + last)[-1].urgent
@@ -129,7 +129,7 @@ def test_a_restart_is_logged_once_with_the_number_of_keys_before_and_after() -> 
     assert health.info(6.0)["redis_restarts"] == 2
 
 
-def test_a_cluster_is_as_its_worst_node() -> None:
+def test_a_cluster_is_in_the_state_of_its_worst_node() -> None:
     health = Health()
     for node in "abc":
         health.replied(node, 0.0, TRIP)
@@ -145,12 +145,10 @@ def test_a_cluster_is_as_its_worst_node() -> None:
     assert health.info(4.0)["redis_nodes"] == 2
 
 
-def test_a_return_that_is_logged_late_says_how_long_it_was_away_and_not_how_long_it_is_back() -> (
-    None
-):
+def test_a_return_that_is_logged_late_tells_how_long_the_outage_was() -> None:
     health = Health()
     now = 0.0
-    for _ in range(MOST_CHANGES):  # no line is left for this minute
+    for _ in range(MOST_CHANGES):  # uses up the lines of this minute
         health.replied(NODE, now, TRIP)
         health.failed(NODE, now, DOWN, "refused")
     assert health.replied(NODE, 5.0, TRIP) == []

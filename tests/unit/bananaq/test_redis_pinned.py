@@ -1,4 +1,4 @@
-"""Which node is told of when an operation goes wrong, and whether it may have happened."""
+"""Which node is blamed when an operation fails, and whether it may have been executed."""
 
 import pytest
 import trio
@@ -20,7 +20,7 @@ Said = RedisUnavailable | RedisError | list[object]
 
 
 class AnsweringNodes(Nodes):
-    """A cluster whose nodes answer as they are told; a node that has no answer is away."""
+    """A cluster whose nodes give set answers; a node without one is unreachable."""
 
     def __init__(self, answers: dict[Address, Said]) -> None:
         super().__init__(FIRST, Options(), cluster=True, others=(SECOND, THIRD))
@@ -54,7 +54,7 @@ class ToNode:
 
 
 async def run(nodes: AnsweringNodes) -> tuple[Result, list[Address]]:
-    """An operation on a queue of the second node, and the nodes that are told of as failed."""
+    """Run an operation on a queue of the second node; return the nodes reported as failed."""
     names = KeyNames()
     nodes.slots[names.slot(b"q")] = SECOND
     failed: list[Address] = []
@@ -74,14 +74,14 @@ async def run(nodes: AnsweringNodes) -> tuple[Result, list[Address]]:
     return result, failed
 
 
-async def test_the_node_that_cannot_be_reached_is_told_of() -> None:
+async def test_an_unreachable_node_is_blamed() -> None:
     result, failed = await run(AnsweringNodes({FIRST: [[None]], THIRD: [[None]]}))
     assert result.error
     assert failed == [SECOND]
 
 
 @pytest.mark.parametrize("kind", ["MOVED", "ASK"])
-async def test_the_node_to_which_it_was_sent_on_is_told_of(kind: str) -> None:
+async def test_the_node_of_a_redirection_is_blamed(kind: str) -> None:
     for answers in ({}, {THIRD: RedisError("OOM")}, {THIRD: RedisUnavailable("broke", True)}):
         result, failed = await run(
             AnsweringNodes({FIRST: [[None]], SECOND: RedisError(f"{kind} 1 third:6379"), **answers})
@@ -90,7 +90,7 @@ async def test_the_node_to_which_it_was_sent_on_is_told_of(kind: str) -> None:
         assert failed == [THIRD]
 
 
-async def test_a_refusal_inside_of_the_answer_is_one_failure_of_the_node_that_gave_it() -> None:
+async def test_an_error_inside_the_reply_is_one_failure_of_the_node_that_sent_it() -> None:
     result, failed = await run(
         AnsweringNodes({FIRST: [[None]], SECOND: [b"OOM command not allowed"]})
     )
@@ -101,7 +101,7 @@ async def test_a_refusal_inside_of_the_answer_is_one_failure_of_the_node_that_ga
 
 
 @pytest.mark.parametrize("text", ["OOM", "DENIED protected mode", "MISCONF", "TRYAGAIN", "BUSY"])
-async def test_what_redis_refused_has_not_happened(text: str) -> None:
+async def test_a_command_that_redis_refused_was_not_executed(text: str) -> None:
     result, _ = await run(AnsweringNodes({SECOND: RedisError(f"{text} because")}))
     assert result.error
     assert not result.unsure

@@ -1,4 +1,4 @@
-"""Work stays the same however much is held: counted in steps of the interpreter, not in time."""
+"""Work stays constant however much is stored, measured in interpreter steps instead of time."""
 
 import sys
 from collections.abc import Callable
@@ -28,7 +28,7 @@ pytestmark = pytest.mark.skipif(
 
 
 def lines(work: Callable[[], None]) -> int:
-    """How many lines of Python ``work`` takes."""
+    """Return how many lines of Python ``work`` executes."""
     count = 0
 
     def trace(frame: FrameType, event: str, arg: object) -> object:
@@ -53,7 +53,7 @@ def fill(store: EmbeddedStore, events: int, groups: int) -> None:
 
 
 def costs(events: int, groups: int) -> dict[str, int]:
-    """Lines for each kind of operation, done a hundred times."""
+    """Return the lines for each kind of operation, repeated a hundred times."""
     store = EmbeddedStore()
     journaling(store)
     fill(store, events, groups)
@@ -98,7 +98,7 @@ def test_ending_events_costs_the_same_with_a_thousand_groups() -> None:
         store = EmbeddedStore()
         fill(store, 20_000, groups)
         end = START + 3_600_000 + 10_000
-        # The first ticks only bring nearer what is due.
+        # The first ticks only move due entries to nearer buckets.
         store.index.deadlines.due(end, 10)
         found.append(
             lines(lambda store=store, end=end: [store.tick(end) for _ in range(3)])  # type: ignore[misc]

@@ -1,3 +1,3 @@
-"""What the embedded store does, as every store of events."""
+"""The embedded store passes the tests for all event stores."""
 
 from tests.support.banana_semantics import *  # noqa: F403

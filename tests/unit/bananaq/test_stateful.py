@@ -1,4 +1,4 @@
-"""The embedded store against the plain model, through flushes, restarts and rewritten files."""
+"""The embedded store compared with a plain model, through flushes, restarts and rewritten files."""
 
 import random
 
@@ -141,7 +141,7 @@ TestStoreMachine.settings = settings(max_examples=120, stateful_step_count=40)
 
 
 def live(world: World, rng: random.Random, steps: int) -> None:
-    """Do ``steps`` random things that leave more behind than those of the machine above."""
+    """Do ``steps`` random operations that leave more behind than those of the machine above."""
     for _ in range(steps):
         queue = rng.choice(QUEUES)
         group = rng.choice(GROUPS)
@@ -178,7 +178,7 @@ def live(world: World, rng: random.Random, steps: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(8))
-def test_a_long_life_with_rewrites_and_restarts_is_as_the_model_has_it(seed: int) -> None:
+def test_a_long_life_with_rewrites_and_restarts_matches_the_model(seed: int) -> None:
     world = World()
     live(world, random.Random(seed), 3000)
     world.step_dump(1)

@@ -8,6 +8,7 @@ import pytest
 from disque_trio.cli.format import Output, format_reply
 from disque_trio.cli.resp import Kind, ReplyFormatError, read_reply
 from disque_trio.resp.command import encode_command
+from tests.support.harness import HANG_SECONDS
 from tests.support.scripted_server import scripted_server
 
 
@@ -77,14 +78,16 @@ FORMS = {"--no-raw": Output.STANDARD, "--raw": Output.RAW, "--csv": Output.CSV}
 
 
 def redis_cli(reply: bytes, *options: str) -> bytes:
-    """What redis-cli prints for a reply that a scripted server gives."""
+    """Return what redis-cli prints for a reply of a scripted server."""
 
     def answer(command: list[bytes]) -> bytes:
         return b"%1\r\n+proto\r\n:3\r\n" if command[0].lower() == b"hello" else reply
 
     with scripted_server(answer) as server:
         command = ["redis-cli", "-p", server.port, *options, "get", "x"]
-        return subprocess.run(command, capture_output=True, timeout=20, check=False).stdout
+        return subprocess.run(
+            command, capture_output=True, timeout=HANG_SECONDS, check=False
+        ).stdout
 
 
 def ours(reply: bytes, output: Output) -> bytes:
@@ -121,13 +124,13 @@ def test_a_text_is_printed_as_it_is() -> None:
     assert format_reply(reply, Output.STANDARD, is_text=True) == b"# Server\r\na:1\r\n"
 
 
-def test_attributes_are_passed_over() -> None:
+def test_attributes_are_skipped() -> None:
     reply = read_reply(io.BytesIO(b"|1\r\n+ttl\r\n:1\r\n:7\r\n"))
     assert (reply.kind, reply.text) == (Kind.INTEGER, b"7")
 
 
 @pytest.mark.parametrize("data", [b"HTTP/1.1\r\n", b"$x\r\n", b"*1\r\n?\r\n", b"*1\r\n" * 100_000])
-def test_what_is_not_resp_is_refused(data: bytes) -> None:
+def test_anything_but_resp_is_refused(data: bytes) -> None:
     with pytest.raises(ReplyFormatError):
         read_reply(io.BytesIO(data))
 

@@ -5,18 +5,19 @@ import signal
 import socket
 import subprocess
 import sys
+from pathlib import Path
 
 from tests.support.harness import HANG_SECONDS
 from tests.support.scripted_server import HANG_UP, scripted_server
 
 
 def run(*arguments: str, stdin: bytes = b"", **environment: str) -> tuple[int, bytes, str]:
-    """Exit status, stdout and stderr of ``disque ARGUMENTS``."""
+    """Return exit status, stdout and stderr of ``disque ARGUMENTS``."""
     done = subprocess.run(
         [sys.executable, "-m", "disque_trio.cli.main", *arguments],
         input=stdin,
         capture_output=True,
-        timeout=30,
+        timeout=HANG_SECONDS,
         check=False,
         env=os.environ | environment,
     )
@@ -41,6 +42,18 @@ def test_an_error_reply_makes_the_exit_status_1() -> None:
         assert run("-p", server.port, "--no-raw", "x") == (1, b"(error) ERR no\n", "")
 
 
+def test_a_full_disk_is_told() -> None:
+    with scripted_server(lambda _: b"+PONG\r\n") as server, Path("/dev/full").open("wb") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "disque_trio.cli.main", "-p", server.port, "ping"],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            timeout=30,
+            check=False,
+        )
+    assert (done.returncode, done.stderr) == (1, b"disque: No space left on device\n")
+
+
 def test_a_node_that_is_down_is_named() -> None:
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))
@@ -56,7 +69,7 @@ def test_a_missing_unix_socket_is_named() -> None:
     assert "Could not connect to Disque at /nonexistent.sock: No such file" in complaint
 
 
-def test_a_node_that_hangs_up_is_told() -> None:
+def test_a_node_that_hangs_up_is_reported() -> None:
     with scripted_server(lambda _: HANG_UP) as server:
         status, _, complaint = run("-p", server.port, "ping")
         assert (status, complaint) == (1, "Error: Server closed the connection\n")
@@ -88,7 +101,7 @@ def test_the_password_is_sent_and_on_the_command_line_warned_of() -> None:
         assert sent == [b"env", b"arg", b"arg"]
 
 
-def test_a_refused_password_is_told() -> None:
+def test_a_refused_password_is_reported() -> None:
     def answer(command: list[bytes]) -> bytes:
         return b"-ERR invalid password\r\n" if command[0] == b"AUTH" else b"-NOAUTH x\r\n"
 

@@ -79,7 +79,14 @@ def test_a_url_says_it_all() -> None:
 @pytest.mark.parametrize(
     "line", ["--cacert f", "--insecure", "--tls -s /s", "-u redis://:secret@h", "--user"]
 )
-def test_what_does_not_go_together_with_tls_is_told(line: str) -> None:
+def test_options_that_conflict_with_tls_are_reported(line: str) -> None:
     with pytest.raises(UsageError) as error:
         parse_options(line.split(), {})
     assert "secret" not in str(error.value)
+
+
+def test_all_nodes_and_the_name_in_a_url_are_known() -> None:
+    url = "disque://a:1,b:2?client_name=me"
+    options = parse_options(["--top", "-u", url], {})
+    assert (options.top, options.nodes, options.client_name) == (True, ("a:1", "b:2"), "me")
+    assert parse_options(["-u", url, "-p", "3"], {}).nodes == ()

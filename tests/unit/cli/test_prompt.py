@@ -86,7 +86,7 @@ class Terminal:
         os.write(self._master, text.encode())
 
     def expect(self, pattern: str) -> str:
-        """Wait until the pattern appears behind what was expected before."""
+        """Wait until the pattern appears after what was expected before."""
         deadline = time.monotonic() + HANG_SECONDS
         while not (found := re.search(pattern, self._seen)):
             left = deadline - time.monotonic()
@@ -109,8 +109,8 @@ def terminal(*arguments: str, home: Path, prelude: str = "") -> Iterator[Termina
         stdout=slave,
         stderr=slave,
         start_new_session=True,
-        # It would ask where the cursor is, also at a moment at which nobody here reads, and an
-        # answer that comes late is read as if it was typed.
+        # It would ask for the position of the cursor, even while nobody here reads, and a late
+        # answer is read as if it had been typed.
         env=os.environ
         | {"HOME": str(home), "TERM": "xterm", "NO_COLOR": "1", "PROMPT_TOOLKIT_NO_CPR": "1"},
     )

@@ -1,4 +1,4 @@
-"""Calls against a scripted node: what goes out for a call, and what is done with an answer."""
+"""Calls against a scripted node: what a call sends, and what happens to the answer."""
 
 import time
 from collections.abc import Callable
@@ -17,6 +17,7 @@ from disque_trio.client import (
     connect,
 )
 from tests.support.fake_disque import JOB_ID, FakeNode, bulk, fake_node, fake_nodes
+from tests.support.harness import HANG_SECONDS
 
 pytestmark = pytest.mark.trio
 
@@ -24,19 +25,19 @@ REQUEST = JOB_ID.format(7).encode()
 
 
 def push(number: int, body: bytes, *headers: bytes) -> bytes:
-    """The push message with a job with headers."""
+    """Return the push message for a job with headers."""
     job = bulk(b"job", b"q", JOB_ID.format(number).encode(), body, b"headers", [*headers])
     return b">" + job[1:]
 
 
 def fields(command: list[bytes]) -> dict[bytes, bytes]:
-    """The headers of an ADDJOB."""
+    """Return the headers of an ADDJOB."""
     start = command.index(b"HEADERS") + 2
     return dict(zip(command[start::2], command[start + 1 :: 2], strict=True))
 
 
 def answering(node: FakeNode, answer: Callable[[bytes], bytes] = lambda id: b"") -> None:
-    """Let the node take requests, and push ``answer`` of their correlation ids then."""
+    """Let the node accept requests, then push ``answer`` with their correlation ids."""
     node.answers |= {
         "CONSUME": lambda command: b":0\r\n" if command[1] == b"STOP" else b"+OK\r\n",
         "CREDIT": b"+OK\r\n",
@@ -85,11 +86,11 @@ async def test_a_call_adds_a_request_and_returns_the_answer() -> None:
         assert node.count("CANCEL") == 0
 
 
-async def test_calls_at_the_same_time_share_one_connection() -> None:
+async def test_concurrent_calls_share_one_connection() -> None:
     waiting: list[bytes] = []
 
     def answer(id: bytes) -> bytes:
-        """Those of all calls, the last one first, when all are there."""
+        """Answer all calls, the last one first, once all have arrived."""
         waiting.append(id)
         if len(waiting) < 20:
             return b""
@@ -102,7 +103,7 @@ async def test_calls_at_the_same_time_share_one_connection() -> None:
         async def call() -> None:
             got.add(await client.call("q", "body"))
 
-        with trio.fail_after(5):
+        with trio.fail_after(HANG_SECONDS):
             async with trio.open_nursery() as nursery:
                 for _ in range(20):
                     nursery.start_soon(call)
@@ -110,7 +111,7 @@ async def test_calls_at_the_same_time_share_one_connection() -> None:
         assert node.connections == 2
 
 
-async def test_what_the_handler_raised_is_raised() -> None:
+async def test_an_error_of_the_handler_is_raised() -> None:
     async with fake_node() as node, connect([node.address]) as client:
         answering(
             node, lambda id: push(1, b"KeyError: 7", b"correlation-id", id, b"status", b"error")
@@ -120,7 +121,7 @@ async def test_what_the_handler_raised_is_raised() -> None:
 
 
 async def too_slow(client: Client, node: FakeNode) -> None:
-    """Call in vain, for as long as it takes to add the request."""
+    """Call without an answer, long enough to add the request."""
     seconds = 0.05
     while node.count("ADDJOB") == 0:
         with pytest.raises(trio.TooSlowError):
@@ -135,7 +136,7 @@ async def test_a_call_that_takes_too_long_cancels_its_request() -> None:
         await node.wait_for(lambda: [b"CANCEL", REQUEST] in node.seen)
 
 
-async def test_so_does_a_caller_that_is_cancelled() -> None:
+async def test_a_cancelled_call_cancels_its_request() -> None:
     async with fake_node() as node, connect([node.address]) as client:
         answering(node)
         async with trio.open_nursery() as nursery:
@@ -146,7 +147,7 @@ async def test_so_does_a_caller_that_is_cancelled() -> None:
         await node.wait_for(lambda: [b"CANCEL", REQUEST] in node.seen)
 
 
-async def test_and_one_whose_client_closes_right_after() -> None:
+async def test_a_cancelled_call_cancels_its_request_even_if_the_client_closes_at_once() -> None:
     async with fake_node() as node:
         answering(node)
         async with connect([node.address]) as client:
@@ -161,10 +162,10 @@ async def test_an_answer_that_nobody_waits_for_is_acknowledged_and_dropped() -> 
         await node.wait_for(lambda: node.count("ACKJOB") == 3)
 
 
-async def test_a_connection_that_is_lost_is_opened_again_for_the_answer() -> None:
+async def test_a_lost_connection_is_reopened_for_the_answer() -> None:
     async with fake_node() as node, connect([node.address]) as client:
         answering(node)
-        with trio.fail_after(5):
+        with trio.fail_after(HANG_SECONDS):
             async with trio.open_nursery() as nursery:
 
                 @nursery.start_soon
@@ -193,7 +194,7 @@ async def test_a_request_is_added_at_another_node_when_its_node_is_lost(how: str
         elif how == "refuses":
             first.answers["ADDJOB"] = b"-LEAVING bye\r\n"
         async with connect([first.address]) as client:
-            with trio.fail_after(5):
+            with trio.fail_after(HANG_SECONDS):
                 async with trio.open_nursery() as nursery:
 
                     @nursery.start_soon
@@ -236,7 +237,7 @@ async def serving(
     *headers: bytes,
     until: Callable[[], bool],
 ) -> None:
-    """Serve a request with those headers until something is the case."""
+    """Serve a request with these headers until a condition is met."""
     answering(node)
     request = push(0, b"body", *headers)
     node.answers["CONSUME"] = lambda command: (
@@ -255,7 +256,7 @@ async def serving(
 HEADERS = (b"reply-to", b"r", b"correlation-id", b"c")
 
 
-async def test_an_answer_goes_out_with_the_acknowledgement() -> None:
+async def test_an_answer_is_sent_with_the_acknowledgement() -> None:
     async with fake_node() as node, connect([node.address]) as client:
         deadline = b"%d" % ((time.time() + 9) * 1000)
         await serving(
@@ -309,7 +310,7 @@ async def test_a_request_that_wants_no_answer_gets_none() -> None:
         assert adds(node) == []
 
 
-async def test_a_handler_may_give_a_request_to_another_server() -> None:
+async def test_a_handler_may_pass_a_request_to_another_server() -> None:
     async with fake_node() as node, connect([node.address]) as client:
         answering(node)
         node.answers["CONSUME"] = b"+OK\r\n" + push(0, b"body", *HEADERS)
@@ -350,7 +351,7 @@ async def test_an_answer_that_cannot_be_added_does_not_end_the_server() -> None:
         await serving(client, node, handler, *HEADERS, until=lambda: node.count("ACKJOB") == 2)
 
 
-async def test_a_server_that_ends_before_its_answer_is_out_gives_the_request_back() -> None:
+async def test_a_server_that_ends_before_sending_its_answer_requeues_the_request() -> None:
     async with fake_node() as node, connect([node.address]) as client:
 
         def handler(job: HeldJob) -> bytes:

@@ -1,4 +1,4 @@
-"""The client against scripted nodes: what C Disque does not have."""
+"""The client against scripted nodes: extensions that C Disque does not have."""
 
 import math
 
@@ -20,6 +20,7 @@ from disque_trio.client import (
     connect,
 )
 from tests.support.fake_disque import JOB_ID, FakeNode, array, bulk, fake_node, fake_nodes, job
+from tests.support.harness import HANG_SECONDS
 
 pytestmark = pytest.mark.trio
 
@@ -33,7 +34,7 @@ LETTER = [
 
 
 def adds(node: FakeNode) -> list[list[bytes]]:
-    """The ADDJOBs so far."""
+    """Return the ADDJOBs so far."""
     return [command for command in node.seen if command[0] == b"ADDJOB"]
 
 
@@ -52,7 +53,7 @@ async def test_an_add_with_a_key_is_repeated_with_the_same_key_when_its_reply_is
         assert len({key_of(command) for command in adds(node)}) == 1
 
 
-async def test_each_add_makes_a_key_of_its_own_that_outlives_its_repeating() -> None:
+async def test_each_add_makes_its_own_key_which_outlives_its_retries() -> None:
     async with fake_node() as node, connect([node.address], retry_for=10) as client:
         node.answers["ADDJOB"] = b"+D-id\r\n"
         for _ in range(2):
@@ -62,7 +63,7 @@ async def test_each_add_makes_a_key_of_its_own_that_outlives_its_repeating() -> 
         assert int(first[first.index(b"FOR") + 1]) > 10 + 5
 
 
-async def test_a_key_is_kept_for_a_day_where_its_add_is_repeated_for_ever() -> None:
+async def test_a_key_is_kept_for_a_day_if_its_add_is_repeated_forever() -> None:
     async with fake_node() as node, connect([node.address], retry_for=math.inf) as client:
         node.answers["ADDJOB"] = b"+D-id\r\n"
         await client.add("q", "body", unique=True)
@@ -70,7 +71,7 @@ async def test_a_key_is_kept_for_a_day_where_its_add_is_repeated_for_ever() -> N
         assert 86_400 <= int(command[command.index(b"FOR") + 1]) < 90_000
 
 
-async def test_a_key_that_is_given_is_kept_as_the_node_keeps_it() -> None:
+async def test_a_key_from_the_caller_is_kept_as_long_as_the_node_keeps_it() -> None:
     async with fake_node() as node, connect([node.address]) as client:
         node.answers["ADDJOB"] = [DROP, b"+D-id\r\n"]
         assert await client.add("q", "body", unique="order 17") == "D-id"
@@ -108,7 +109,7 @@ async def test_an_add_with_a_key_is_repeated_at_another_node() -> None:
         assert key_of(adds(first)[0]) == key_of(adds(second)[0])
 
 
-async def test_many_adds_with_keys_are_repeated_each_with_its_own() -> None:
+async def test_each_of_many_adds_is_repeated_with_its_own_key() -> None:
     async with fake_node() as node, connect([node.address]) as client:
         node.answers["ADDJOB"] = [DROP, b"+D-1\r\n", b"+D-2\r\n"]
         assert await client.add_many("q", ["a", "b"], unique=True) == ["D-1", "D-2"]
@@ -137,7 +138,7 @@ async def test_errors_have_classes(code: str, kind: type[Exception]) -> None:
 # ---- taking -------------------------------------------------------------------------------------
 
 
-async def test_jobs_come_with_their_headers_if_these_are_wanted() -> None:
+async def test_jobs_come_with_their_headers_if_requested() -> None:
     async with fake_node() as node, connect([node.address]) as client:
         headers = bulk(b"n", b"1", b"m", b"\xff", b"n", b"2")
         entry = b"*5\r\n$1\r\nq\r\n$40\r\n%b\r\n$1\r\nb\r\n$7\r\nheaders\r\n%b"
@@ -174,7 +175,7 @@ async def test_jobs_come_from_queues_that_match_a_pattern() -> None:
         assert [b"PATTERN", b"FROM", b"mail.*"] in [seen[-3:] for seen in node.seen]
 
 
-async def test_old_nodes_are_not_asked_for_headers_unless_they_are_wanted() -> None:
+async def test_old_nodes_are_asked_for_headers_only_if_requested() -> None:
     async with fake_node() as node, connect([node.address]) as client:
         node.answers["GETJOB"] = job(0)
         [found] = await client.get("q")
@@ -196,7 +197,7 @@ async def test_a_dead_letter_says_where_it_comes_from() -> None:
                 break
 
 
-async def test_held_jobs_are_settled_with_all_that_can_be_said() -> None:
+async def test_held_jobs_are_settled_with_all_options() -> None:
     async with fake_node() as node, connect([node.address]) as client:
         node.answers |= {
             "GETJOB": [job(0), job(1), job(2), FakeNode.HANG],
@@ -225,7 +226,7 @@ async def test_a_job_that_was_cancelled_is_lost() -> None:
         }
         jobs = aiter(client.jobs("q"))
         held = await anext(jobs)
-        with trio.fail_after(5):
+        with trio.fail_after(HANG_SECONDS):
             while not held.lost:
                 await trio.lowlevel.checkpoint()
         await held.ack()
@@ -234,7 +235,7 @@ async def test_a_job_that_was_cancelled_is_lost() -> None:
 # ---- waiting, changing --------------------------------------------------------------------------
 
 
-async def test_waiting_tells_how_jobs_ended() -> None:
+async def test_waiting_reports_how_jobs_ended() -> None:
     async with fake_node() as node, connect([node.address]) as client:
         node.answers["WAITJOB"] = bulk([b"D-1", b"acked", b"42"], [b"D-2", b"pending", None])
         assert await client.wait(["D-1", "D-2"], 1.5) == [
@@ -249,25 +250,25 @@ async def test_waiting_tells_how_jobs_ended() -> None:
         assert second == [b"WAITJOB", b"0", b"D-1"]
 
 
-async def test_waiting_goes_on_when_the_connection_is_lost() -> None:
+async def test_waiting_continues_after_a_lost_connection() -> None:
     async with fake_node() as node, connect([node.address]) as client:
         node.answers["WAITJOB"] = [DROP, bulk([b"D-1", b"acked", None])]
         assert await client.wait("D-1") == [Outcome("D-1", "acked", None)]
         assert node.count("WAITJOB") == 2
 
 
-async def test_other_commands_go_on_while_somebody_waits() -> None:
+async def test_other_commands_run_while_a_task_waits() -> None:
     async with fake_node() as node, connect([node.address]) as client:
         node.answers |= {"WAITJOB": FakeNode.HANG, "QLEN": b":1\r\n"}
         async with trio.open_nursery() as nursery:
             nursery.start_soon(client.wait, "D-1")
             await node.wait_for(lambda: node.count("WAITJOB") == 1)
-            with trio.fail_after(5):
+            with trio.fail_after(HANG_SECONDS):
                 assert await client.qlen("q") == 1
             nursery.cancel_scope.cancel()
 
 
-async def test_commands_by_id_and_about_queues_say_all_that_they_are_told() -> None:
+async def test_commands_by_id_and_about_queues_send_all_options() -> None:
     async with fake_node() as node, connect([node.address]) as client:
         node.answers |= {
             **dict.fromkeys(
@@ -397,7 +398,7 @@ async def test_queues_are_bound_and_listed() -> None:
         ]
 
 
-async def test_publishing_answers_the_ids() -> None:
+async def test_publishing_returns_the_ids() -> None:
     async with fake_node() as node, connect([node.address]) as client:
         node.answers["ADDJOB"] = [b"*2\r\n+D-1\r\n+D-2\r\n", b"*0\r\n"]
         assert await client.publish("mail.new", "body", priority=3) == ["D-1", "D-2"]
@@ -408,7 +409,7 @@ async def test_publishing_answers_the_ids() -> None:
         ]
 
 
-async def test_publishing_tells_what_was_not_added() -> None:
+async def test_publishing_reports_what_was_not_added() -> None:
     async with fake_node() as node, connect([node.address]) as client:
         node.answers["ADDJOB"] = [b"*2\r\n+D-1\r\n-NOREPL no\r\n", b"-MAXLEN no\r\n"]
         with pytest.raises(AddManyError, match="1 of 2") as caught:
@@ -419,7 +420,7 @@ async def test_publishing_tells_what_was_not_added() -> None:
             await client.publish("t", "body")
 
 
-async def test_publishing_is_repeated_with_its_key_only() -> None:
+async def test_publishing_is_repeated_only_with_its_key() -> None:
     async with fake_node() as node, connect([node.address]) as client:
         node.answers["ADDJOB"] = [DROP, b"*1\r\n+D-1\r\n", DROP]
         assert await client.publish("t", "body", unique=True) == ["D-1"]

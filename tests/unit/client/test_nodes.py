@@ -1,4 +1,6 @@
-"""Addresses, HELLO's list, and the order in which nodes are tried."""
+"""Addresses, the list of HELLO, and the order in which nodes are tried."""
+
+import random
 
 import pytest
 
@@ -34,7 +36,7 @@ def hello_of(id: str, **priorities: int) -> Hello:
         ("unix:/run/disque.sock", Address(path="/run/disque.sock")),
     ],
 )
-def test_an_address_is_read_in_every_form(text: str, address: Address) -> None:
+def test_every_form_of_an_address_is_parsed(text: str, address: Address) -> None:
     assert parse_address(text) == address
     assert parse_address(str(address)) == address
 
@@ -45,7 +47,7 @@ def test_a_malformed_address_is_refused(text: str) -> None:
         parse_address(text)
 
 
-def test_a_node_without_an_ip_is_at_the_address_that_was_used() -> None:
+def test_a_node_without_an_ip_has_the_address_that_was_used() -> None:
     used = Address("10.9.9.9", 1234)
     reply = [1, A.encode(), [A.encode(), b"", b"7711", b"1"], [B.encode(), b"10.0.0.1", b"7", b"5"]]
     hello = parse_hello(reply, used)
@@ -57,12 +59,12 @@ def test_a_node_without_an_ip_is_at_the_address_that_was_used() -> None:
     "reply",
     [None, b"OK", 1, [], [1], [2, b"x"], [b"server", b"redis", b"proto", 3], [1, b"x", [b"y"]]],
 )
-def test_an_answer_of_something_else_to_hello_is_a_protocol_error(reply: object) -> None:
+def test_a_hello_reply_of_the_wrong_shape_is_a_protocol_error(reply: object) -> None:
     with pytest.raises(ProtocolError, match="does not answer HELLO"):
         parse_hello(reply, Address("h", 1))
 
 
-def test_candidates_go_by_priority_and_prefer_the_node_in_use_among_equals() -> None:
+def test_candidates_are_ordered_by_priority_and_prefer_the_current_node_among_equals() -> None:
     directory = Directory([AT[A]])
     directory.learn(hello_of(A, a=5, b=1, c=1))
     for _ in range(20):
@@ -74,7 +76,7 @@ def test_equal_nodes_are_tried_in_random_order() -> None:
     assert len({tuple(directory.candidates(0.0)) for _ in range(200)}) == 6
 
 
-def test_a_node_that_said_leaving_comes_last_until_time_or_its_own_word_clears_it() -> None:
+def test_a_leaving_node_comes_last_until_time_passes_or_it_says_otherwise() -> None:
     directory = Directory([AT[A]])
     directory.learn(hello_of(A, a=1, b=10))
     directory.avoid(A, 100.0)
@@ -93,8 +95,16 @@ def test_better_nodes_are_those_with_a_lower_priority_number() -> None:
     assert directory.better_than(C, 0.0) == []
 
 
-def test_seeds_that_no_node_accounts_for_come_before_leaving_nodes() -> None:
+def test_seeds_that_match_no_known_node_come_before_leaving_nodes() -> None:
     seed = Address("seed", 7711)
     directory = Directory([seed])
     directory.learn(hello_of(B, a=100, b=1))
     assert directory.candidates(0.0) == [AT[B], seed, AT[A]]
+
+
+def test_a_program_s_own_random_sequence_is_left_alone() -> None:
+    random.seed(7)
+    before = random.getstate()
+    directory = Directory([AT[A], AT[B]])
+    directory.candidates(0.0)
+    assert random.getstate() == before

@@ -7,7 +7,7 @@ import pytest
 from disque_trio.client.requests import addjob, jscan, milliseconds
 
 
-def test_a_short_time_limit_does_not_become_for_ever() -> None:
+def test_a_short_time_limit_does_not_become_unlimited() -> None:
     assert milliseconds(0.0001) == 1
     assert milliseconds(-3) == 1
     assert milliseconds(1.5) == 1500
@@ -20,14 +20,14 @@ def test_all_options_of_addjob_are_sent() -> None:
     ]
 
 
-def test_zero_is_a_value_of_an_option_and_none_is_none() -> None:
+def test_zero_is_sent_and_none_is_omitted() -> None:
     command = addjob("q", "b", None, None, None, 0, None, None, False)
     assert command == ["ADDJOB", "q", "b", 0, "RETRY", 0]
 
 
 @pytest.mark.parametrize("timeout", [0, -1.0])
 def test_a_timeout_of_addjob_that_is_not_positive_is_refused(timeout: float) -> None:
-    with pytest.raises(ValueError, match="None waits for ever"):
+    with pytest.raises(ValueError, match="None waits forever"):
         addjob("q", "b", timeout, None, None, None, None, None, False)
 
 
@@ -42,7 +42,7 @@ def test_jscan_takes_several_states() -> None:
     ]
 
 
-def test_what_c_nodes_do_not_know_is_sent_behind_what_they_know() -> None:
+def test_arguments_that_c_nodes_do_not_know_come_last() -> None:
     command = addjob("q", "b", 1, 2, headers={"n": "v", "m": b"\xff"}, key="k", kept=1.5)
     assert command == [
         *("ADDJOB", "q", "b", 1000, "REPLICATE", 2, "UNIQUE", "k", "FOR", 2),
@@ -70,7 +70,7 @@ def test_a_time_is_sent_in_ms() -> None:
         assert addjob("q", "b", None, at=at)[4:] == ["AT", 1_767_261_600_000]
 
 
-def test_a_time_that_may_be_anywhere_is_refused() -> None:
+def test_a_time_without_a_zone_is_refused() -> None:
     with pytest.raises(ValueError, match="time zone"):
         addjob("q", "b", None, at=datetime(2026, 1, 1))
     with pytest.raises(ValueError, match="either"):

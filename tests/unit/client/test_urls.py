@@ -1,5 +1,7 @@
 """URLs of clusters."""
 
+import socket
+
 import pytest
 
 from disque_trio.client.urls import Cluster
@@ -43,13 +45,13 @@ def test_ipv6_addresses_keep_their_brackets() -> None:
         "disque://:secret@a;disque://:other@b",
     ],
 )
-def test_what_is_no_url_of_a_cluster_is_refused_without_its_password(url: str) -> None:
+def test_an_invalid_cluster_url_is_refused_without_showing_its_password(url: str) -> None:
     with pytest.raises(ValueError, match=r"node|cluster") as error:
         Cluster.parse(url)
     assert "secret" not in str(error.value)
 
 
-def test_there_must_be_a_node() -> None:
+def test_at_least_one_node_is_required() -> None:
     with pytest.raises(ValueError, match="no URL"):
         Cluster.parse([])
 
@@ -90,7 +92,7 @@ def test_tls_has_a_scheme_and_options_of_its_own() -> None:
         "disques://a,disque://b",
     ],
 )
-def test_what_does_not_go_together_with_tls_is_refused(url: str) -> None:
+def test_options_that_conflict_with_tls_are_refused(url: str) -> None:
     with pytest.raises(ValueError, match=r"node|cluster"):
         Cluster.parse(url)
 
@@ -110,7 +112,7 @@ def test_what_does_not_go_together_with_tls_is_refused(url: str) -> None:
         "redis://user:SECRET@a",
     ],
 )
-def test_no_error_tells_a_password(url: str) -> None:
+def test_no_error_shows_a_password(url: str) -> None:
     with pytest.raises(ValueError, match=r"node|URL") as error:
         Cluster.parse(url)
     shown = error.value
@@ -120,10 +122,10 @@ def test_no_error_tells_a_password(url: str) -> None:
     assert "SECRET" not in repr(Cluster(("a",), "SECRET"))
 
 
-def test_addresses_get_what_is_given_beside_them() -> None:
+def test_addresses_are_completed_by_separate_options() -> None:
     assert Cluster.of("a", "u", "p", True) == Cluster(("a:7711",), "p", "u", True)
     assert Cluster.of(["a:1", "unix:/s"]) == Cluster(("a:1", "unix:/s"))
-    # What a URL says comes first.
+    # The parts of a URL take precedence.
     assert Cluster.of("disque://v:q@a", "u", "p") == Cluster(("a:7711",), "q", "v")
     assert Cluster.of("disque://a,b", "u", "p") == Cluster(("a:7711", "b:7711"), "p", "u")
     assert Cluster.of(["disques://a", "b"], tls=True).tls == Tls()
@@ -131,7 +133,7 @@ def test_addresses_get_what_is_given_beside_them() -> None:
         Cluster.of("a:b")
 
 
-def test_a_cluster_names_its_nodes_without_its_secrets() -> None:
+def test_the_text_of_a_cluster_has_its_nodes_without_secrets() -> None:
     cluster = Cluster.parse("disques://u:SECRET@a,b")
     assert cluster.urls == ["disques://a:7711", "disques://b:7711"]
     assert cluster.only("c:1") == Cluster(("c:1",), "SECRET", "u", Tls())
@@ -148,5 +150,31 @@ def test_a_cluster_names_its_nodes_without_its_secrets() -> None:
         ("CERT_NONE", False),
     ],
 )
-def test_whether_to_verify_is_said_as_in_urls_of_kombu(text: str, verify: bool) -> None:
+def test_verification_has_the_same_options_as_in_kombu(text: str, verify: bool) -> None:
     assert Cluster.parse(f"disques://a?ssl_cert_reqs={text}").tls == Tls(verify=verify)
+
+
+def test_a_url_may_name_its_connections() -> None:
+    assert Cluster.parse("disque://a?client_name=shop%2D1").client_name == "shop-1"
+    both = Cluster.parse("disques://a?client_name=shop&ssl_ca_certs=f")
+    assert (both.client_name, both.tls) == ("shop", Tls("f"))
+    assert Cluster.of("disque://a?client_name=shop", client_name="other").client_name == "shop"
+    assert Cluster.of("a", client_name="shop").login.naming == ["CLIENT", "SETNAME", "shop"]
+    assert Cluster.of("a").login.naming is None
+    assert both.only("b:1").client_name == "shop"
+
+
+@pytest.mark.parametrize("name", ["", "a b", "a\n", "\x1b[2J", "näme", "a\r\nSHUTDOWN"])
+def test_connection_names_that_no_node_would_accept_are_refused(name: str) -> None:
+    with pytest.raises(ValueError, match="visible ASCII"):
+        Cluster.of("a", client_name=name)
+
+
+def test_connections_without_a_name_are_named_after_the_program() -> None:
+    name = Cluster.parse("disque://a").named_after("disque-worker").client_name
+    assert name is not None
+    program, host, pid = name.split(":")
+    assert (program, pid.isdecimal()) == ("disque-worker", True)
+    assert host == socket.gethostname()
+    mine = Cluster.parse("disque://a?client_name=mine")
+    assert mine.named_after("disque-worker") is mine

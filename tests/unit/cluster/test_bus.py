@@ -1,4 +1,4 @@
-"""The cluster bus: links, turns, what is sent and what is heard."""
+"""The cluster bus: its links, and the packets it sends and receives each turn."""
 
 import socket
 import struct
@@ -44,7 +44,7 @@ def test_a_link_comes_up_in_a_later_turn_and_knows_both_addresses(bench: Bench) 
     assert (link.local_ip, link.remote_ip) == ("127.0.0.1", "127.0.0.1")
 
 
-def test_what_is_sent_before_a_link_is_up_or_after_it_is_closed_is_lost(bench: Bench) -> None:
+def test_packets_sent_before_a_link_is_up_or_after_it_closed_are_lost(bench: Bench) -> None:
     link = bench.connect()
     link.send(PING_PACKET)
     bench.turns_until(lambda: link.up)
@@ -85,7 +85,7 @@ def test_an_address_that_cannot_be_reached_is_lost_in_a_later_turn(bench: Bench)
     link = bench.links.connect("255.255.255.255", 7711)
     bench.notes.calling = False
     assert bench.notes.told == []
-    assert bench.asked  # nothing else would make a turn come
+    assert bench.asked  # nothing else would cause a turn
     bench.turn(0)
     assert bench.notes.told == [("lost", link)]
 
@@ -118,7 +118,7 @@ def test_a_link_closed_by_the_other_side_is_lost_once(bench: Bench) -> None:
 
 def test_a_socket_that_fails_while_sending_is_lost_in_a_later_turn(bench: Bench) -> None:
     link, other = bench.up()
-    # A close with this set is a reset.
+    # With this set, close() sends a reset.
     other.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
     other.close()
     deadline = time.monotonic() + 5
@@ -132,7 +132,7 @@ def test_a_socket_that_fails_while_sending_is_lost_in_a_later_turn(bench: Bench)
     assert bench.heard() == ["opened", "lost"]
 
 
-def test_an_incoming_link_is_told_of_with_its_first_packet(bench: Bench) -> None:
+def test_an_incoming_link_is_reported_with_its_first_packet(bench: Bench) -> None:
     other = bench.admit()
     bench.turn()
     other.sendall(PING_PACKET[:50])
@@ -146,7 +146,7 @@ def test_an_incoming_link_is_told_of_with_its_first_packet(bench: Bench) -> None
     assert (link.outgoing, link.up, link.remote_ip) == (False, True, "127.0.0.1")
 
 
-def test_a_stranger_that_leaves_without_a_word_is_not_told_of(bench: Bench) -> None:
+def test_a_stranger_that_leaves_without_a_packet_is_not_reported(bench: Bench) -> None:
     bench.admit().close()
     bench.turns_until(lambda: bench.links.count == 0)
     bench.turn(0)
@@ -200,7 +200,7 @@ def test_a_link_closed_by_a_packet_hears_no_further_one(bench: Bench) -> None:
     assert bench.heard() == ["accepted"]
 
 
-def test_a_packet_that_cannot_be_dealt_with_costs_its_link_only(bench: Bench) -> None:
+def test_a_packet_that_cannot_be_handled_closes_only_its_link(bench: Bench) -> None:
     def fail(link: Link) -> None:
         raise RuntimeError("a bug")
 
@@ -222,7 +222,8 @@ def test_packets_about_jobs_of_a_turn_that_is_not_on_disk_are_not_sent(bench: Be
     bench.bus.flush()
     link.send(PING_PACKET)
     bench.bus.flush()
-    # The membership promised nothing about jobs, so others need not think this node dead.
+    # Membership packets promise nothing about jobs: they still go out, or others would think
+    # this node dead.
     assert receive(other, len(pong) + len(PING_PACKET)) == pong + PING_PACKET
 
 
@@ -280,7 +281,7 @@ def test_a_single_job_above_the_limit_gets_through(bench: Bench, config: Config)
     assert link.up
 
 
-def test_a_connection_that_is_no_members_is_dropped_in_time(bench: Bench) -> None:
+def test_a_connection_of_no_member_is_dropped_in_time(bench: Bench) -> None:
     silent, talking, stranger = bench.admit(), bench.admit(), bench.admit()
     talking.sendall(PING_PACKET)
     stranger.sendall(PacketWriter(b"b" * 40, 1).gossip(PING, []))
@@ -306,7 +307,7 @@ def test_strangers_cannot_take_all_descriptors_nor_keep_nodes_out(bench: Bench) 
 
 def test_a_connection_that_is_gone_before_tls_begins_costs_nothing_else(bench: Bench) -> None:
     class Failing:
-        """Closes the socket as a TLS that cannot begin does."""
+        """Closes the socket, as TLS does when it cannot begin."""
 
         def wrap_socket(self, sock: socket.socket, **how: object) -> socket.socket:
             socket.socket(fileno=sock.detach()).close()
@@ -340,7 +341,7 @@ def test_links_go_out_from_the_address_that_the_node_listens_on(bench: Bench) ->
 
 
 def test_the_source_address_fits_where_the_link_goes(bench: Bench) -> None:
-    bench.links.sources = ["203.0.113.7"]  # nobody on this machine would answer to that
+    bench.links.sources = ["203.0.113.7"]  # not an address of this machine
     _, other = bench.up()
     assert other.getpeername()[0] == "127.0.0.1"
 

@@ -1,4 +1,4 @@
-"""The bus while what the node did is on its way to the disk."""
+"""The bus while the node's changes are being written to the disk."""
 
 from collections.abc import Iterator
 from pathlib import Path

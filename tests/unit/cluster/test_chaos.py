@@ -1,4 +1,4 @@
-"""Whatever happens to nodes and connections, the cluster is whole again when it is over."""
+"""The cluster recovers from any sequence of node and connection failures."""
 
 import random
 from collections.abc import Callable
@@ -9,7 +9,7 @@ from tests.support.cluster_bench import Machine, Wires
 
 
 class Chaos:
-    """Troubles of a cluster, drawn from a seed."""
+    """Failures of a cluster, drawn from a seed."""
 
     def __init__(self, wires: Wires, seed: int) -> None:
         self.wires = wires
@@ -17,7 +17,7 @@ class Chaos:
         self.ids = {machine: machine.id for machine in wires.machines}
 
     def trouble(self) -> None:
-        """One more event."""
+        """Cause one more failure or recovery."""
         rng = self.rng
         machine, other = rng.sample(self.wires.machines, 2)
         events: list[Callable[[], object]] = [
@@ -55,7 +55,7 @@ class Chaos:
         self.wires.now += self.rng.choice([-100_000, -1000, 1000, 100_000])
 
     def heal(self) -> None:
-        """All is as it should be from now on."""
+        """End all failures."""
         self.wires.blocked.clear()
         for machine in self.wires.machines:
             if not machine.up:

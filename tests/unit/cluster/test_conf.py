@@ -74,7 +74,7 @@ def test_all_flags_stand_in_their_order() -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        FROM_C + "\n\n\n",  # the padding of a write that was cut short
+        FROM_C + "\n\n\n",  # the padding of an interrupted write
         "vars lastVoteEpoch 0\n" + FROM_C + "VARS a b c\n",
         FROM_C.replace("\n", "\r\n"),
         FROM_C.replace("noflags", "NOFLAGS").replace("myself", "MySelf"),
@@ -82,7 +82,7 @@ def test_all_flags_stand_in_their_order() -> None:
         FROM_C.removesuffix("\n"),
     ],
 )
-def test_what_does_not_matter_is_passed_over(text: str) -> None:
+def test_irrelevant_details_are_ignored(text: str) -> None:
     assert parse_nodes(text) == parse_nodes(FROM_C)
 
 
@@ -147,9 +147,7 @@ _IPS = st.one_of(st.just(""), st.ip_addresses().map(str))
         max_size=5,
     )
 )
-def test_what_is_written_is_read_back(
-    nodes: list[tuple[bytes, str, int, int, int, bool]],
-) -> None:
+def test_what_is_written_is_read_back(nodes: list[tuple[bytes, str, int, int, int, bool]]) -> None:
     lines = [
         NodeLine(id.hex().encode(), ip, port, flags, time, 0, up)
         for id, ip, port, flags, time, up in nodes
@@ -158,7 +156,7 @@ def test_what_is_written_is_read_back(
     conf = parse_nodes(format_nodes(lines))
     again = [conf.myself, *conf.others]
     for line in again:
-        line.ip = ""  # its spelling may change
+        line.ip = ""  # may be spelled differently
     for line in lines:
         line.ip = ""
     assert again == lines
@@ -248,7 +246,7 @@ def test_a_save_that_fails_leaves_the_table_to_be_saved() -> None:
 
 
 class FlakyDisk(NodesDisk):
-    """Notes the order of calls; fails where it is told to; writes little at a time."""
+    """Records the order of calls, fails on demand, and writes little at a time."""
 
     def __init__(self, fail: str = "", code: int = 28) -> None:
         self.fail = fail
@@ -344,7 +342,7 @@ def test_a_directory_that_cannot_be_synced_is_reported(tmp_path: Path) -> None:
 
 
 def open_files(directory: Path) -> list[str]:
-    """The names of the open files in ``directory``."""
+    """Return the names of the open files in ``directory``."""
     found = []
     for entry in Path("/proc/self/fd").iterdir():
         try:
@@ -388,7 +386,7 @@ def test_the_file_is_locked_for_other_processes_also_after_a_save(tmp_path: Path
     assert locked_for_others(path)
     assert file.save(FROM_C) is None
     assert locked_for_others(path)
-    with pytest.raises(NodesFileError, match="in use by another node"):
+    with pytest.raises(NodesFileError, match="in use by a node that is running"):
         NodesFile(str(path))
     file.close()
     assert not locked_for_others(path)
@@ -401,7 +399,7 @@ def test_a_file_that_is_replaced_while_it_is_locked_is_not_mistaken(tmp_path: Pa
     assert owner.save("old\n") is None
 
     class Late(NodesDisk):
-        """Between opening and locking, the owner saves and ends."""
+        """The owner saves and exits between our open and our lock."""
 
         opened = 0
 
@@ -450,5 +448,5 @@ def test_a_lock_of_the_c_program_is_respected(tmp_path: Path) -> None:
     path = tmp_path / "nodes.conf"
     with path.open("w") as held:
         fcntl.flock(held, fcntl.LOCK_EX)
-        with pytest.raises(NodesFileError, match="in use by another node"):
+        with pytest.raises(NodesFileError, match="in use by a node that is running"):
             NodesFile(str(path))

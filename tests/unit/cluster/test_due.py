@@ -1,4 +1,4 @@
-"""The periodic work of the membership is due when there is something to do, and not before."""
+"""The periodic work of the membership is due only when there is something to do."""
 
 from disque_trio.cluster.heartbeat import MAX_STEP, PING_PERIOD
 from tests.support.cluster_bench import Wires

@@ -1,4 +1,4 @@
-"""Which nodes know extensions, and when jobs may have trailers."""
+"""Which nodes support extensions, and when jobs may carry trailers."""
 
 import pytest
 
@@ -9,7 +9,7 @@ ME = b"a" * 40
 
 
 def heard_by(machines: list[Machine], about: Machine, wanted: bool) -> bool:
-    """Whether all ``machines`` know by now that ``about`` knows extensions, or does not."""
+    """Whether all ``machines`` have heard that ``about`` supports extensions, or does not."""
     return all(
         m.member.understands(about.id) is wanted for m in machines if m.member is not about.member
     )

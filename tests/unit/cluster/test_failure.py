@@ -1,4 +1,4 @@
-"""Who is taken to be alive."""
+"""Failure detection: which nodes count as alive."""
 
 import pytest
 
@@ -21,7 +21,7 @@ def state(machine: Machine, other: Machine) -> int:
 
 
 def link_to(machine: Machine, other: Machine) -> MemoryLink:
-    """The outgoing link of ``machine`` to ``other``."""
+    """Return the outgoing link of ``machine`` to ``other``."""
     (link,) = [
         link for link in machine.links if link.outgoing and link.other and link.other.up
         and link.other.machine is other
@@ -43,7 +43,7 @@ def test_a_dead_node_is_suspected_then_down_and_comes_back(count: int) -> None:
     for machine in rest:
         assert not machine.reaches(dead)
         assert machine.priority(dead) == 100
-        assert machine.member.size == count  # it is still one of us
+        assert machine.member.size == count  # still a member
         assert machine.knows(dead)
     assert wires.meshed(rest) is False
     dead.boot(dead.id)
@@ -58,7 +58,7 @@ def test_of_two_nodes_none_is_ever_down() -> None:
     saves = first.saves
     second.crash()
     wires.wait(lambda: state(first, second) == NODE_PFAIL, 30)
-    assert first.saves == saves  # a suspicion is not worth a write
+    assert first.saves == saves  # a suspicion alone is not saved
     assert not first.reaches(second)
     assert first.priority(second) == 10
     wires.run(120)
@@ -101,7 +101,7 @@ def test_a_link_that_dies_in_silence_is_replaced_before_the_node_is_suspected() 
     first, second, _ = wires.join(3)
     wires.run(16)
     stuck = link_to(first, second)
-    stuck.other = None  # what is sent over it goes nowhere
+    stuck.other = None  # packets sent over it are lost
     for _ in range(400):
         wires.run(0.1)
         assert state(first, second) == 0
@@ -119,7 +119,7 @@ def test_a_connection_that_is_never_answered_is_tried_again() -> None:
     tried = [ip for ip, _ in first.connects if ip == second.ip]
     assert 5 <= len(tried) <= 12  # every half node timeout
     assert state(first, second) == NODE_PFAIL
-    assert state(third, second) == 0  # one report is no majority of three, without its own view
+    assert state(third, second) == 0  # one report, without its own view: no majority of three
     wires.blocked.clear()
     wires.wait(wires.meshed, 10)
 
@@ -131,7 +131,7 @@ def test_links_that_flap_do_no_harm() -> None:
         machine = machines[turn % 5]
         for link in list(machine.links)[: 1 + turn % 4]:
             link.close()
-            # A link closed by its owner's transport is lost to the membership as well.
+            # The transport closed the link, so the membership has lost it too.
             machine.member.lost(link, wires.now)
         wires.run(0.7)
         assert not any(state(m, o) for m in machines for o in machines if o is not m)
@@ -157,7 +157,7 @@ def test_a_process_that_stood_still_suspects_nobody() -> None:
     sleeper.up = False
     wires.run(10)
     sleeper.up = True
-    wires.now += 600_000  # the whole machine was asleep, say
+    wires.now += 600_000  # as after a suspend
     sleeper.member.cron(wires.now)
     assert all(sleeper.reaches(other) for other in machines[1:])
     wires.wait(wires.meshed, 20)
@@ -174,7 +174,7 @@ def test_a_clock_that_is_set_changes_nothing(jump: int) -> None:
     assert machines[0].reaches(machines[1])
     assert machines[0].reaches(machines[2])
     line = machines[0].line(machines[1])
-    assert 0 <= wires.now - line.pong_received < 8000  # what is shown follows the clock
+    assert 0 <= wires.now - line.pong_received < 8000  # the shown time follows the clock
     line = machines[0].line(machines[2])
     assert 10_000 < wires.now - line.ping_sent < 12_000
     wires.wait(lambda: state(machines[0], machines[2]) == NODE_FAIL, 30)
@@ -182,7 +182,7 @@ def test_a_clock_that_is_set_changes_nothing(jump: int) -> None:
 
 
 def incoming(machine: Machine, other: Machine) -> MemoryLink:
-    """The link by which ``other`` talks to ``machine``."""
+    """Return the link over which ``other`` talks to ``machine``."""
     (link,) = [
         k for k in machine.links if not k.outgoing and k.up and k.other and k.other.machine is other
     ]
@@ -190,14 +190,14 @@ def incoming(machine: Machine, other: Machine) -> MemoryLink:
 
 
 def report(to: Machine, by: Machine, about: Machine, flags: int) -> None:
-    """``by`` tells ``to`` how it sees ``about``."""
+    """Have ``by`` report ``flags`` of ``about`` to ``to``."""
     entry = Gossip(about.id, 0, 0, about.ip, about.port, flags)
     packet = by.member.packets.gossip(PONG, [entry])
     to.receive(incoming(to, by), packet, to.wires.now)
 
 
 def silent_death(wires: Wires, count: int) -> list[Machine]:
-    """A cluster of which the last node is dead, and the first one hears nothing of the others."""
+    """Return a cluster whose last node is dead and whose first hears nothing from the others."""
     machines = wires.join(count)
     for other in machines[1:]:
         wires.block((other, machines[0]))
@@ -300,7 +300,7 @@ def test_a_verdict_about_oneself_or_a_stranger_changes_nothing(about: str) -> No
     assert first.member.describe() == before
 
 
-def test_what_a_stranger_says_of_others_is_not_believed() -> None:
+def test_gossip_of_strangers_is_not_believed() -> None:
     wires = Wires()
     first, second, dead, stranger = *wires.join(3), *wires.add(1)
     (link,) = [k for k in first.links if not k.outgoing and k.other and k.other.machine is second]
@@ -361,7 +361,7 @@ def test_only_a_node_itself_can_say_that_it_leaves() -> None:
 
 
 def told(machine: Machine, link: MemoryLink) -> list[Gossip]:
-    """What ``machine`` tells over ``link`` when it is pinged."""
+    """Return the gossip that ``machine`` sends over ``link`` when it is pinged."""
     sent: list[bytes] = []
 
     class Tap(MemoryLink):
@@ -387,7 +387,7 @@ def test_a_pong_tells_of_three_others_in_a_small_cluster_and_not_of_who_asks() -
         (machine,) = [m for m in machines if m.id == entry.id]
         assert (entry.ip, entry.port) == (machine.ip, machine.port)
         assert entry.flags == 0
-        lag = (wires.now - entry.pong_received) & 0xFFFFFFFF  # only the lower 32 bits are told
+        lag = (wires.now - entry.pong_received) & 0xFFFFFFFF  # the packet has the lower 32 bits
         assert 0 <= lag < 10_000
     assert wires.now > START
 
@@ -402,7 +402,7 @@ def test_a_pong_tells_of_all_nodes_that_are_suspected() -> None:
     assert {dead.id for dead in machines[4:]} <= {entry.id for entry in entries}
 
 
-def test_nothing_is_told_of_handshakes_and_of_nodes_without_an_address() -> None:
+def test_gossip_omits_handshakes_and_nodes_without_an_address() -> None:
     wires = Wires()
     first, second, third = wires.join(3)
     first.member.meet("10.9.9.9", 7711)

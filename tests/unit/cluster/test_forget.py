@@ -1,4 +1,4 @@
-"""FORGET and RESET, and what nodes do with rubbish."""
+"""FORGET and RESET, and how nodes treat invalid packets."""
 
 import random
 
@@ -21,7 +21,7 @@ from tests.support.cluster_bench import Machine, MemoryLink, Wires
 
 
 def incoming(machine: Machine, other: Machine) -> MemoryLink:
-    """The link by which ``other`` talks to ``machine``."""
+    """Return the link over which ``other`` talks to ``machine``."""
     (link,) = [
         k for k in machine.links if not k.outgoing and k.up and k.other and k.other.machine is other
     ]
@@ -88,7 +88,7 @@ def test_a_handshake_that_was_under_way_by_hearsay_does_not_undo_forgetting() ->
     third.ip = "10.0.0.77"
     third.boot(third.id)
     wires.wait(lambda: second.line(third).ip == third.ip, 5)
-    first.member._known[third.id].flags |= 1  # it is not heard of at its old address
+    first.member._known[third.id].flags |= 1  # no news of it from its old address
     first.member._known[third.id].ip = "10.0.0.76"
     entry = Gossip(third.id, 0, 0, third.ip, third.port, 0)
     first.receive(incoming(first, second), second.member.packets.gossip(PING, [entry]), wires.now)
@@ -174,7 +174,7 @@ def test_a_restart_with_a_saved_table_needs_no_meet() -> None:
     wires.wait(wires.meshed, 3)
 
 
-# ---- rubbish ------------------------------------------------------------------------------------
+# ---- invalid packets ----------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -191,11 +191,11 @@ def test_a_restart_with_a_saved_table_needs_no_meet() -> None:
         Gossip(b"e" * 40, 0, 0, "fe80::1%eth0", 7711, 0),
         Gossip(b"e" * 40, 0, 0, "10.7.7.7", 0, 0),
         Gossip(b"e" * 40, 0, 0, "10.7.7.7", 55536, 0),
-        Gossip(b"e" * 40, 0, 0, "10.0.0.1", 7711, 0),  # the address of the one who hears it
+        Gossip(b"e" * 40, 0, 0, "10.0.0.1", 7711, 0),  # the receiver's own address
     ],
     ids=lambda entry: f"{entry.id[:1].decode()} {entry.ip} {entry.port} {entry.flags}",
 )
-def test_rubbish_in_gossip_begins_no_handshake(entry: Gossip) -> None:
+def test_invalid_gossip_starts_no_handshake(entry: Gossip) -> None:
     wires = Wires()
     first, second = wires.join(2)
     packet = second.member.packets.gossip(PING, [entry])
@@ -206,7 +206,7 @@ def test_rubbish_in_gossip_begins_no_handshake(entry: Gossip) -> None:
     assert len(first.member.others()) == 2
 
 
-def test_what_others_tell_of_oneself_or_of_themselves_begins_nothing() -> None:
+def test_gossip_about_the_receiver_or_the_sender_starts_nothing() -> None:
     wires = Wires()
     first, second = wires.join(2)
     before = first.member.describe()
@@ -236,7 +236,7 @@ def test_a_flood_of_invented_nodes_is_bounded_and_goes_away() -> None:
         meet = PacketWriter(b"%040x" % n, 7000 + n).gossip(MEET, [])
         first.receive(incoming(first, second), meet, wires.now)
     assert len(first.member.others()) == 1 + MAX_HANDSHAKES
-    first.member.meet("10.8.8.8", 7711)  # an operator's word counts all the same
+    first.member.meet("10.8.8.8", 7711)  # an operator may still do it
     assert len(first.member.others()) == 2 + MAX_HANDSHAKES
     wires.run(16)
     assert wires.meshed()
@@ -266,7 +266,7 @@ def test_the_blacklist_is_bounded_and_forgets_the_oldest_first() -> None:
 
 @pytest.mark.parametrize("type", [PING, PONG, MEET])
 @pytest.mark.parametrize("sender", [b"\0" * 40, b"F" * 40, b"g" * 40, b" " * 40])
-def test_a_sender_whose_id_is_none_is_ignored(type: int, sender: bytes) -> None:
+def test_a_sender_with_an_invalid_id_is_ignored(type: int, sender: bytes) -> None:
     wires = Wires()
     first, second = wires.join(2)
     before = first.member.describe(), first.member.messages_sent

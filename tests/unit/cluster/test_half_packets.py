@@ -1,5 +1,4 @@
-"""Packets of the bus that are not whole: counted, bounded, and passed over from the start where
-they could not be taken."""
+"""Incomplete packets on the bus: counted, bounded, and skipped when they could not be taken."""
 
 import socket
 import struct
@@ -25,13 +24,13 @@ MB = 1 << 20
 
 
 def half_a_job(size: int, sender: bytes = PACKETS.id) -> bytes:
-    """The first bytes of a REPLJOB of ``size`` bytes, without its body."""
+    """Return the first bytes of a REPLJOB of ``size`` bytes, without its body."""
     start = PacketWriter(sender, 7711).packet(REPLJOB, struct.pack(">II", 1, size) + bytes(44))
     return start[:4] + struct.pack(">I", size) + start[8:]
 
 
 def member(bench: Bench) -> socket.socket:
-    """A member's connection."""
+    """Return the connection of a member."""
     other = bench.admit()
     other.settimeout(0.01)
     send(bench, other, PING_PACKET)
@@ -39,7 +38,7 @@ def member(bench: Bench) -> socket.socket:
 
 
 def send(bench: Bench, other: socket.socket, data: bytes) -> bool:
-    """Whether the bus took all of ``data``."""
+    """Send ``data``; return whether the bus took all of it."""
     view = memoryview(data)
     try:
         while view:
@@ -145,7 +144,7 @@ def test_a_packet_that_could_not_be_taken_is_passed_over_from_its_header_on(
     start = half_a_job(10 * MB)
     assert send(bench, other, start + bytes(9 * MB))
     assert held(bench) == 0
-    # The link is as good as before.
+    # The link still works.
     assert send(bench, other, bytes(MB - len(start)) + PING_PACKET)
     bench.turns_until(lambda: bench.notes.packets)
     assert bench.notes.packets == [PING_PACKET]

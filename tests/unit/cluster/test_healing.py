@@ -1,4 +1,4 @@
-"""How soon a node that is back is one of the others again."""
+"""How soon a node that comes back is a full member again."""
 
 import pytest
 
@@ -6,14 +6,14 @@ from disque_trio.cluster.heartbeat import RETRY_STEP, SHORTEST_WAIT
 from disque_trio.protocol.bus import PING, PacketWriter
 from tests.support.cluster_bench import STEP, Machine, Wires
 
-# Its connection and its PING; the other one's connection and its PING; the PONG. Who has tried just
-# before tries again with its next look at the clock.
+# Its connection and PING, the other node's connection and PING, and the PONG. A node that has just
+# tried to connect tries again at its next tick.
 SOON = 5 * STEP + RETRY_STEP
 
 
 def back(wires: Wires, machine: Machine) -> int:
-    """Let time pass until all are connected with each other; the ms that this takes from the
-    moment on in which ``machine`` begins to connect."""
+    """Let time pass until all nodes are connected with each other; return the ms from the moment
+    ``machine`` begins to connect."""
     machine.connects.clear()
     wires.wait(lambda: bool(machine.connects), 1)
     began = wires.now
@@ -58,7 +58,7 @@ def test_a_ping_replaces_a_connection_that_was_begun_while_nothing_answered() ->
 
 
 def speak(machine: Machine, other: Machine) -> None:
-    """``machine`` gets a PING of ``other`` over a link that is gone by then."""
+    """Give ``machine`` a PING of ``other`` over a link that has closed since."""
     link = machine.links[-1]
     packet = PacketWriter(other.id, other.port).gossip(PING, [])
     machine.receive(link, packet, machine.wires.now)

@@ -1,4 +1,4 @@
-"""Which nodes are on which host."""
+"""Which nodes run on which host."""
 
 from collections.abc import Callable
 

@@ -92,7 +92,7 @@ def test_a_node_that_meets_itself_is_alone_afterwards(ip: str) -> None:
     assert machine.member.size == 1
     sent = machine.member.messages_sent
     wires.run(30)
-    assert machine.member.messages_sent == sent  # it does not go on talking to itself
+    assert machine.member.messages_sent == sent  # it stopped talking to itself
     assert machine.member.endpoint()[0] != "127.0.0.1"
 
 
@@ -200,7 +200,7 @@ def test_a_node_that_restarts_on_another_port_is_followed() -> None:
     moved.crash()
     moved.port = 8811
     moved.boot(b"0" * 40)
-    assert moved.id != b"0" * 40  # the saved one counts
+    assert moved.id != b"0" * 40  # the saved ID counts
     wires.wait(wires.meshed, 5)
     assert machines[0].line(moved).port == 8811
     assert machines[1].line(moved).port == 8811
@@ -221,7 +221,7 @@ def test_a_node_that_restarts_on_another_machine_is_followed() -> None:
 def test_an_announced_address_counts_more_than_that_of_the_connection() -> None:
     wires = Wires()
     first, second = wires.add(2)
-    second.source_ip = "192.168.0.7"  # behind a translator of addresses
+    second.source_ip = "192.168.0.7"  # behind NAT
     second.member.packets.ip = second.ip
     second.member.packets.refresh()
     second.member.meet(first.ip, first.port)
@@ -311,7 +311,7 @@ def test_the_own_ip_of_a_time_before_a_restart_is_replaced_by_the_next_that_is_u
     wires.run(10)
     assert moved.member.endpoint()[0] == "10.0.0.66"
     (link,) = [link for link in moved.links if not link.outgoing]
-    link.local_ip = "10.0.0.67"  # another one of its addresses
+    link.local_ip = "10.0.0.67"  # another of its addresses
     moved.receive(link, machines[1].member.packets.gossip(PING, []), wires.now)
     assert moved.member.endpoint()[0] == "10.0.0.66"
 
@@ -322,8 +322,8 @@ def test_the_own_ip_of_a_time_before_a_restart_is_replaced_by_the_next_that_is_u
         ("10.0.0.77", 7711, True),
         ("10.0.0.77", 8811, True),
         ("10.0.0.2", 8811, True),
-        ("127.0.0.1", 7711, False),  # it works from this machine only; the known one does, too
-        ("127.0.0.1", 8811, True),  # the known one cannot work any more
+        ("127.0.0.1", 7711, False),  # works from this machine only, and the known one works too
+        ("127.0.0.1", 8811, True),  # the known one no longer works
         ("nonsense", 7711, False),
         ("10.0.0.77", 0, False),
         ("10.0.0.77", 60_000, False),
@@ -358,7 +358,7 @@ def test_a_loopback_address_is_followed_when_the_known_one_does_not_work() -> No
 
 
 def handshake_with(machine: Machine, other: Machine, ip: str, hearsay_of: Machine | None) -> None:
-    """``machine`` begins a handshake with ``ip``, and ``other`` answers it."""
+    """Have ``machine`` begin a handshake with ``ip``, which ``other`` answers."""
     wires = machine.wires
     if hearsay_of is None:
         machine.member.meet(ip, other.port)

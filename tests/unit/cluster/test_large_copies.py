@@ -1,4 +1,4 @@
-"""Large copies of other nodes' jobs, one after the other, on a disk that is slow."""
+"""Large copies of other nodes' jobs, one after another, on a slow disk."""
 
 import socket
 from collections.abc import AsyncIterator
@@ -28,10 +28,11 @@ from disque_trio.protocol.bus import (
 from disque_trio.respserver.io.poller import Poller
 from disque_trio.respserver.io.stats import Stats
 from tests.support.bus_bench import receive
+from tests.support.harness import HANG_SECONDS
 from tests.support.node_bench import Bench
-from tests.support.slow_disk_stage import BODY, SECONDS, Stage, until
+from tests.support.slow_disk_stage import BODY, Stage, until
 
-ONE_WRITE = LARGE + LARGE // 2  # bytes; the next is not begun
+ONE_WRITE = LARGE + LARGE // 2  # bytes; the next copy must wait
 GOTJOB_SIZE = len(PacketWriter(b"a" * 40, 7711).about_job(GOTJOB, b"D-" + b"j" * 38))
 
 
@@ -61,7 +62,7 @@ class Members(Peers):
 
 
 class Copies(Peers):
-    """What the other node knows: one to have its copies, and what it would be sent."""
+    """The sender's view of the cluster: one node for its copies; records the packets for it."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -80,19 +81,19 @@ class Copies(Peers):
 
 
 class Neighbour:
-    """Another node, which has its jobs copied to that of ``stage``."""
+    """Another node, which replicates its jobs to the node of ``stage``."""
 
     def __init__(self, bus: Bus) -> None:
         self._copies = Copies()
         self._bench = Bench(seed=7, peers=self._copies)
         with socket.create_server(("127.0.0.1", 0)) as listener:
-            self._sock = socket.create_connection(listener.getsockname(), SECONDS)
+            self._sock = socket.create_connection(listener.getsockname(), HANG_SECONDS)
             inside, peer = listener.accept()
         inside.setblocking(False)
         bus.admit(inside, peer[0], False)
 
     async def send_copy(self) -> bytes:
-        """Send a large job; returns its id."""
+        """Send a large job; return its ID."""
         bench = self._bench
         bench.send(bench.client(), "ADDJOB", "theirs", BODY, 0, "REPLICATE", 2)
         bench.node.commit()
@@ -101,7 +102,7 @@ class Neighbour:
         return first_job_id(packet)
 
     async def confirmed(self) -> bytes:
-        """The id of the job that is confirmed next."""
+        """Return the ID of the job that is confirmed next."""
         packet = await trio.to_thread.run_sync(receive, self._sock, GOTJOB_SIZE)
         assert packet_type(packet) == GOTJOB
         return read_about_job(packet).id
@@ -137,11 +138,11 @@ class Cluster(Stage):
         self.neighbour = Neighbour(self.bus)
 
     async def until_taken(self, count: int) -> None:
-        """Wait until the node has ``count`` jobs that are on their way into the file."""
+        """Wait until the node has ``count`` jobs that are being written to the file."""
         await until(lambda: self.engine.hold.on and self.bench.node.store.jobs.count >= count)
 
     async def put_by(self) -> bytes:
-        """Another large copy, which waits in front of the node; returns its id."""
+        """Send another large copy, which has to wait outside the node; return its ID."""
         before = self.links.memory
         id = await self.neighbour.send_copy()
         await until(

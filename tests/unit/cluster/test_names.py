@@ -1,4 +1,4 @@
-"""Names are looked up in threads, while clients are served."""
+"""Host names are looked up in threads while clients are served."""
 
 import socket
 import threading
@@ -16,7 +16,7 @@ from tools.bench.inprocess import Desk, make_node, request
 
 
 class System:
-    """What knows names: each is answered as ``answer`` says, when it is ``let``."""
+    """A resolver that answers with ``answer`` once ``let`` is set."""
 
     def __init__(self) -> None:
         self.answer: Callable[[str], list[str]] = lambda name: ["10.0.0.2"]
@@ -46,7 +46,7 @@ def desk() -> Iterator[Desk]:
 
 
 class NamesHost(BenchHost):
-    """Looks names up as the process does."""
+    """Looks up names as the process does."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -57,7 +57,7 @@ class NamesHost(BenchHost):
 
 
 async def found(system: System, name: str = "node") -> list[str]:
-    """The addresses that are found."""
+    """Return the addresses found for ``name``."""
     desk = Desk(make_node())
     lookups = NameLookups()
     answers: list[list[str]] = []

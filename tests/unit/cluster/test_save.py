@@ -1,4 +1,4 @@
-"""nodes.conf is written in a thread; a process that ends does not wait for threads."""
+"""nodes.conf is written in a thread; an exiting process does not wait for threads."""
 
 from pathlib import Path
 from types import SimpleNamespace
@@ -33,7 +33,7 @@ async def test_what_a_thread_is_about_to_write_is_written_at_once_when_the_proce
                 cluster.membership.set_leaving(True)
                 cluster.changed()
                 await wait_all_tasks_blocked()
-                assert not cluster.membership.config_changed  # the text is on its way
+                assert not cluster.membership.config_changed  # the text is being written
                 cluster.save_changes()
                 assert parse_nodes(path.read_text()).myself.flags & NODE_LEAVING
             nursery.cancel_scope.cancel()

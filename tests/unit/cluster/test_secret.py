@@ -1,4 +1,4 @@
-"""cluster-secret on the bus: who gets in, and that bytes get through."""
+"""cluster-secret on the bus: which peers get in, and that bytes get through."""
 
 import shutil
 import socket
@@ -29,7 +29,7 @@ def bench(tmp_path: Path) -> Iterator[Bench]:
 
 
 def connect_to_itself(bench: Bench) -> BusLink:
-    """A link of the bus, with its other end in the same bus."""
+    """Return a link of the bus whose other end is in the same bus."""
     link = bench.connect()
     inside, peer = bench.listener.accept()
     inside.setblocking(False)
@@ -38,7 +38,7 @@ def connect_to_itself(bench: Bench) -> BusLink:
 
 
 def joined(bench: Bench) -> tuple[BusLink, BusLink]:
-    """Both ends of a link that is up and was heard of."""
+    """Return both ends of a link that is up and has received a packet."""
     link = connect_to_itself(bench)
     bench.turns_until(lambda: "opened" in bench.heard())
     link.send(PING_PACKET)
@@ -48,7 +48,7 @@ def joined(bench: Bench) -> tuple[BusLink, BusLink]:
 
 
 class Peer:
-    """Another node's end of a connection, driven by hand."""
+    """The other node's end of a connection, driven by hand."""
 
     def __init__(self, bench: Bench, sock: socket.socket, opener: bool, secret: str) -> None:
         self.bench = bench
@@ -56,7 +56,7 @@ class Peer:
         self.seal = Seal([master_key(secret.encode())], b"n" * 32, opener)
 
     def shake(self) -> None:
-        """The handshake, as far as the other side goes on with it."""
+        """Do the handshake, as far as the other side goes along."""
         self.sock.sendall(self.seal.greeting)
         self.bench.turn()
         self.seal.open(receive(self.sock, 40))
@@ -151,7 +151,7 @@ def test_a_node_with_another_secret_is_not_heard(bench: Bench, opener: bool) -> 
     else:
         bench.connect()
         other = bench.accept()
-    # The one that opened the connection proves first that it knows a secret.
+    # The side that opened the connection proves first that it knows a secret.
     with pytest.raises((AssertionError, OSError) if opener else SealError):
         Peer(bench, other, opener, OTHER).shake()
     other.close()

@@ -1,4 +1,4 @@
-"""A node that starts speaks to the nodes it knows before it looks at the clock a second time."""
+"""A starting node contacts the nodes it knows within its first tick."""
 
 import socket
 from pathlib import Path

@@ -1,8 +1,8 @@
-"""A node with a damaged nodes.conf says no, or it serves: at once, whatever is in the file.
+"""A node with a damaged nodes.conf refuses to start or serves, at once, whatever is in the file.
 
-The parts of a node as the server puts them together, with sockets that lead nowhere and a clock
-that is moved. What they do is counted in calls of functions: seconds say little on a busy machine.
-``CONF_SEEDS=10000`` in the environment tries as many files.
+The node is assembled as the server does it, with sockets that lead nowhere and a clock moved by
+hand. Work is measured in function calls, as seconds say little on a busy machine.
+``CONF_SEEDS=10000`` in the environment tries that many files.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ from tests.support.conf_fuzz import damaged_conf
 SEEDS = int(os.environ.get("CONF_SEEDS", "300"))
 FIRST_TURNS = 10  # of 100 ms
 TURNS = 60  # of 500 ms after that: twice the node timeout
-# Function calls that a turn may make: some, and so many for each node that is known. That is what
-# a node does that pings, connects and gossips; one that looks at all nodes for each does not pass.
+# The function calls a turn may make: a base, and some per known node. Pings, connections and gossip
+# fit; work that looks at all nodes for each node does not.
 BASE_CALLS, CALLS_PER_NODE = 5_000, 500
 LINE_CALLS = 150  # to read a line
 START = 1_700_000_000_000
@@ -55,7 +55,7 @@ class MovedClock(Clock):
 
 
 class NoWaiting(NodesDisk):
-    """A disk that is not waited for."""
+    """A disk that completes at once."""
 
     def sync(self, fd: int) -> None:
         pass
@@ -71,11 +71,11 @@ class Log:
     debug = verbose = notice = say
 
     def warning(self, text: str, exc_info: bool = False, **fields: object) -> None:
-        assert not exc_info, text  # nothing that a file says may be a failure of the program
+        assert not exc_info, text  # no content of a file may crash the program
 
 
 class Nowhere:
-    """A TCP socket: the system judges the address, chance what comes of it."""
+    """A TCP socket: the system judges the address, chance decides the connection's fate."""
 
     number = 1000
 
@@ -103,14 +103,14 @@ class Nowhere:
         pass
 
     def connect(self, address: tuple[str, int]) -> None:
-        # A datagram socket sends nothing when it connects, and has the same to say about addresses.
+        # A datagram socket sends nothing on connect, and judges addresses in the same way.
         with socket.socket(self._family, socket.SOCK_DGRAM) as probe:
             try:
                 probe.connect(address)
             except socket.gaierror as failure:
                 if "%" in address[0]:
-                    raise  # there is no such zone
-                # A name would be looked up, for as long as that takes.
+                    raise  # no such zone
+                # The name would be looked up, which may take long.
                 raise AssertionError(address) from failure
         self._peer = address
         if self.fate == "refused":
@@ -139,7 +139,7 @@ class Nowhere:
 
 
 class NoEpoll:
-    """Says of some sockets that something happened."""
+    """Records which events are asked for; reports none."""
 
     def __init__(self) -> None:
         self.masks: dict[int, int] = {}
@@ -154,7 +154,7 @@ class NoEpoll:
 
 
 class NoPoller:
-    """Nobody waits for what happens."""
+    """A poller nobody waits on."""
 
     def __init__(self) -> None:
         self.epoll = NoEpoll()
@@ -164,7 +164,7 @@ class NoPoller:
 
 
 class Calls:
-    """Counts calls of functions, of Python's and of C."""
+    """Counts calls of Python and C functions."""
 
     def __enter__(self) -> Calls:
         self.count = 0
@@ -180,7 +180,7 @@ class Calls:
 
 
 class Started:
-    """A node that took the file."""
+    """A node that accepted the file."""
 
     def __init__(
         self, cluster: Cluster, poller: NoPoller, clock: MovedClock, rng: random.Random
@@ -214,7 +214,7 @@ class Started:
         self.client = Client(1)
 
     def turn(self, milliseconds: int) -> None:
-        """The regular work of the cluster, then what the sockets have, as the engine does it."""
+        """Do the periodic work of the cluster, then handle the sockets, as the engine does."""
         self.clock.time += milliseconds
         now = self.clock.time
         self.cluster.links.cron(now)
@@ -239,7 +239,10 @@ class Started:
 
 
 def start(seed: int, directory: Path) -> bool:
-    """Start a node on a file; whether it served. Fails the test if it neither did nor said no."""
+    """Start a node on a file; return whether it served.
+
+    Fail the test if it neither served nor refused.
+    """
     rng = random.Random(seed)
     path = directory / f"nodes-{seed}.conf"
     path.write_bytes(damaged_conf(rng))
@@ -280,7 +283,7 @@ def start(seed: int, directory: Path) -> bool:
 
 @pytest.fixture
 def nowhere(monkeypatch: pytest.MonkeyPatch) -> Callable[[random.Random], None]:
-    """Lets the bus have sockets that lead nowhere."""
+    """Give the bus sockets that lead nowhere."""
 
     def use(rng: random.Random) -> None:
         fake = SimpleNamespace(**vars(socket))
@@ -305,4 +308,4 @@ def test_a_node_with_a_damaged_file_says_no_or_serves_at_once(
         except Exception as failure:
             failures.append(f"seed {seed}: {type(failure).__name__}: {failure}")
     assert not failures, "\n".join([f"{len(failures)} starts failed", *failures[:10]])
-    assert SEEDS / 10 < served < SEEDS * 9 / 10  # the files are worth something
+    assert SEEDS / 10 < served < SEEDS * 9 / 10  # the files are neither all good nor all bad

@@ -1,4 +1,4 @@
-"""TLS on the cluster bus: who gets in, and that bytes get through."""
+"""TLS on the cluster bus: which peers get in, and that bytes get through."""
 
 import shutil
 import ssl
@@ -49,7 +49,7 @@ def bench(tmp_path: Path, certificates: Path) -> Iterator[Bench]:
 
 
 def connect_to_itself(bench: Bench) -> None:
-    """A link of the bus, with its other end in the same bus."""
+    """Connect the bus to itself."""
     bench.connect()
     inside, peer = bench.listener.accept()
     inside.setblocking(False)
@@ -87,7 +87,7 @@ def test_a_node_without_a_certificate_of_the_authority_is_not_heard(
     with context.wrap_socket(other, do_handshake_on_connect=False) as link:
         _shake(bench, link)
         try:
-            # For this side the handshake of TLS 1.3 is over before its certificate is looked at.
+            # On this side the TLS 1.3 handshake completes before the peer checks its certificate.
             link.send(PING_PACKET)
         except OSError:
             pass

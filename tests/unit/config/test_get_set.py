@@ -158,7 +158,7 @@ def test_set_refuses_with_the_texts_of_disque(name: str, value: str, text: str) 
 
 
 @pytest.mark.parametrize("name", ["DIR", "event-log-dir"])
-def test_who_is_not_trusted_cannot_set_where_files_are_written(name: str) -> None:
+def test_an_untrusted_client_cannot_set_where_files_are_written(name: str) -> None:
     pairs = [(b"hz", b"20"), (name.encode(), b"/tmp")]
     with pytest.raises(ConfigError) as caught:
         Config().read_pairs(pairs, trusted=False)

@@ -1,4 +1,4 @@
-"""Loading files in both syntaxes and the command line; what is wrong is said with its place."""
+"""Loading files in both syntaxes and the command line; errors name their place."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Write = Callable[[str, str], str]
 
 @pytest.fixture
 def write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Write:
-    """Write a file into the current directory and give its relative name."""
+    """Write a file into the current directory; return its relative name."""
     monkeypatch.chdir(tmp_path)
 
     def write(name: str, text: str) -> str:

@@ -1,4 +1,4 @@
-"""Sizes that may be a part of maxmemory."""
+"""Sizes that may be given as a share of maxmemory."""
 
 from pathlib import Path
 
@@ -31,7 +31,7 @@ def test_bytes_and_percents_are_taken_and_shown(text: str, shown: str, of_a_giga
 
 
 @pytest.mark.parametrize("text", ["", "%", "101%", "-1%", "-1", "5 %", "5.5%", "05%", "5%%", "x%"])
-def test_what_is_neither_is_refused(text: str) -> None:
+def test_anything_but_bytes_or_percents_is_refused(text: str) -> None:
     with pytest.raises(BadValue):
         TABLE["maxmemory-clients"].parse_text(text)
 

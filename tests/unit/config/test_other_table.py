@@ -1,4 +1,4 @@
-"""The machinery works for a program with a table of its own."""
+"""The machinery works for a program with its own table of settings."""
 
 from __future__ import annotations
 

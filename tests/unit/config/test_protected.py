@@ -1,4 +1,4 @@
-"""No setting that names a path can be SET by every client."""
+"""No setting that names a path can be set by every client."""
 
 import pytest
 

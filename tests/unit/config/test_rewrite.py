@@ -1,4 +1,4 @@
-"""CONFIG REWRITE changes what has to change and nothing else."""
+"""CONFIG REWRITE changes what it must and nothing else."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def write(path: Path, text: str) -> Path:
 
 
 def without_dir(path: Path) -> str:
-    """Give the text without the generated lines that are always there."""
+    """Return the text without the generated lines that are always there."""
     lines = path.read_bytes().decode("utf-8", "surrogateescape").split("\n")
     assert sum(line.startswith("dir") for line in lines) == 1
     return "\n".join(line for line in lines if not line.startswith("dir") and line != GENERATED)

@@ -1,4 +1,4 @@
-"""Whatever stands in a file: after a rewrite it loads to the same and no comment is lost."""
+"""Any file loads to the same settings after a rewrite, and no comment is lost."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ SPECIAL = st.sampled_from(["", "null", "~", "yes", "# x", "a: b", "- a", "{}", "
 
 
 def texts(name: str) -> st.SearchStrategy[list[str]]:
-    """Words that the parameter takes, in many spellings."""
+    """Words that the parameter accepts, in many spellings."""
     kind: Any = TABLE[name].type
     words: st.SearchStrategy[str]
     if isinstance(kind, Int):
@@ -90,7 +90,7 @@ def takes(name: str, words: list[str]) -> bool:
 SETTINGS = st.lists(
     st.sampled_from(NAMES).flatmap(lambda name: st.tuples(st.just(name), texts(name))), max_size=8
 )
-# Every comment is its own, so that a lost one is noticed.
+# Every comment is different, so that a lost one is noticed.
 FILLER = st.lists(st.sampled_from(["", "#", "  # ", "#port ", "# dir: "]), max_size=3)
 
 
@@ -126,7 +126,7 @@ def yaml_lines(name: str, words: list[str], form: int, remark: str) -> list[str]
 
 
 def comments(text: str) -> list[str]:
-    """The comments, which all end in a word of their own."""
+    """Return the comments, each of which ends in a word of its own."""
     words = (word.lstrip("#") for word in text.replace("\n", " ").split())
     return sorted(word for word in words if word.startswith("remark"))
 

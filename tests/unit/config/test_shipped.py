@@ -29,7 +29,7 @@ def test_a_shipped_file_loads_to_what_is_announced(path: Path) -> None:
 def test_a_shipped_file_has_every_parameter(path: Path) -> None:
     text = path.read_text()
     for name, param in TABLE.items():
-        # Examples of what has no default stand indented in a comment.
+        # Examples for settings without a default are indented in a comment.
         sign = "#   " if not param.stored or param.type.adds_up else "#?"
         assert re.search(rf"^{sign}{name}:?( |$)", text, re.MULTILINE), name
 

@@ -153,7 +153,7 @@ def test_every_default_is_a_value_that_reads_back() -> None:
 
 
 @pytest.mark.parametrize("text", ["short", "x" * 15, "x" * 513, "a b c", "x" * 16 + " short"])
-def test_a_secret_that_is_no_good_is_refused_and_not_repeated(text: str) -> None:
+def test_an_invalid_secret_is_refused_and_not_repeated(text: str) -> None:
     config = Config()
     with pytest.raises(ConfigError) as refused:
         config.config_set([(b"cluster-secret", text.encode())])
@@ -175,7 +175,7 @@ def test_a_secret_is_kept_and_not_shown() -> None:
     assert config.config_get([b"*secret"]) == [(b"cluster-secret", b"")]
 
 
-def test_what_no_log_shows_is_known_where_commands_are_shown() -> None:
+def test_settings_hidden_in_logs_are_hidden_where_commands_are_shown() -> None:
     params = [*TABLE.values(), *BANANAQ.values()]
     secret = {param.name.encode() for param in params if param.secret and param.settable}
     assert secret == set(SECRETS)

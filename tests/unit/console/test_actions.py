@@ -4,8 +4,8 @@ import pytest
 
 from disque_trio.console.model.action import Form, Where
 from disque_trio.console.model.actions import ACTIONS, escape_pattern
-from disque_trio.console.model.names import quoted, shown, to_bytes, unquoted
 from disque_trio.console.model.roles import Role
+from disque_trio.overview.names import quoted, shown, to_bytes, unquoted
 
 ODD = "a b/ü\udcff*"
 
@@ -22,12 +22,12 @@ def test_names_survive_addresses_and_forms_whatever_bytes_they_have() -> None:
     assert to_bytes(ODD) == b"a b/\xc3\xbc\xff*"
 
 
-def test_names_are_shown_without_what_cannot_be_seen() -> None:
+def test_invisible_characters_in_names_are_escaped() -> None:
     assert shown("a\u202eb\udcff\r\n") == "a\\u202eb\\xff\\x0d\\x0a"
     assert shown("für <b>日本") == "für <b>日本"
 
 
-def test_a_pause_is_told_to_every_node_and_takes_the_place_of_the_one_before() -> None:
+def test_a_pause_goes_to_every_node_and_replaces_the_previous_one() -> None:
     form = Form({"queue": [quoted(ODD)], "direction": ["in"]})
     [order] = ACTIONS["pause"].make(form)
     assert order.command == ("PAUSE", to_bytes(ODD), "none", "in")
@@ -35,7 +35,7 @@ def test_a_pause_is_told_to_every_node_and_takes_the_place_of_the_one_before() -
     assert commands("resume", queue="q") == [("PAUSE", b"q", "none")]
 
 
-def test_a_job_is_added_with_what_was_filled_in() -> None:
+def test_a_job_is_added_with_the_fields_of_the_form() -> None:
     [command] = commands(
         "add",
         queue="q",
@@ -65,12 +65,12 @@ def test_a_job_is_added_with_what_was_filled_in() -> None:
         ("policy", {"policy": "q", "groups": "lifo"}),
     ],
 )
-def test_a_form_that_makes_no_sense_is_no_command(action: str, fields: dict[str, str]) -> None:
+def test_an_invalid_form_becomes_no_command(action: str, fields: dict[str, str]) -> None:
     with pytest.raises(ValueError, match=r".+"):
         commands(action, **fields)
 
 
-def test_a_policy_says_all_so_that_empty_fields_unset_what_was_there() -> None:
+def test_a_policy_sends_all_options_so_that_empty_fields_unset_them() -> None:
     [command] = commands(
         "policy", policy="q", attempts="3", dead="d", backoff_min="1", backoff_max="60"
     )
@@ -81,15 +81,15 @@ def test_a_policy_says_all_so_that_empty_fields_unset_what_was_there() -> None:
     assert command[-3:] == ("BACKOFF", "1", "60")
 
 
-def test_a_policy_for_one_queue_is_no_pattern() -> None:
+def test_a_policy_for_one_queue_is_not_a_pattern() -> None:
     assert escape_pattern("a*b[c]?\\") == "a\\*b\\[c]\\?\\\\"
     assert escape_pattern("plain") == "plain"
 
 
-def test_what_takes_jobs_away_asks_before_and_no_action_is_for_viewers() -> None:
+def test_dangerous_actions_ask_first_and_no_action_is_for_viewers() -> None:
     for action in ACTIONS.values():
         assert action.role > Role.VIEWER
         assert action.asks or not action.danger
     form = Form({"queue": ["q"]})
-    assert ACTIONS["purge"].says(form, [1]) == "1 job of q cancelled."
-    assert ACTIONS["purge"].says(form, [1200, 34]) == "1,234 jobs of q cancelled."
+    assert ACTIONS["purge"].says(form, [1]) == "Cancelled 1 job in q."
+    assert ACTIONS["purge"].says(form, [1200, 34]) == "Cancelled 1,234 jobs in q."

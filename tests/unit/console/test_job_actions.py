@@ -5,7 +5,7 @@ import pytest
 from disque_trio.console.model.action import Form, Where, Word
 from disque_trio.console.model.actions import ACTIONS
 from disque_trio.console.model.job_actions import AT_ONCE, MOST, body_mark, job_value
-from disque_trio.console.model.names import quoted
+from disque_trio.overview.names import quoted
 
 HERE, THERE = "127.0.0.1:1", "127.0.0.1:2"
 
@@ -23,7 +23,7 @@ def made(action: str, **fields: str | list[str]) -> list[tuple[tuple[Word, ...],
     return [(order.command, order.where) for order in ACTIONS[action].make(Form(form))]
 
 
-def test_each_node_is_asked_for_what_it_told_of() -> None:
+def test_each_node_gets_commands_for_the_jobs_it_listed() -> None:
     jobs = [job(1), job(2, THERE), job(3), job(1)]
     assert made("job-promote", job=jobs) == [
         (("PROMOTE", id(1), id(3)), HERE),
@@ -31,12 +31,12 @@ def test_each_node_is_asked_for_what_it_told_of() -> None:
     ]
 
 
-def test_many_jobs_are_asked_for_in_parts() -> None:
+def test_many_jobs_are_split_over_several_commands() -> None:
     orders = made("job-cancel", job=[job(number) for number in range(AT_ONCE + 1)])
     assert [len(command) - 1 for command, _ in orders] == [AT_ONCE, 1]
 
 
-def test_what_is_shown_counts_where_that_is_chosen() -> None:
+def test_all_shown_jobs_are_used_if_selected() -> None:
     fields: dict[str, str | list[str]] = {"job": [job(1)], "shown": [job(1), job(2)]}
     assert len(made("job-delete", which="shown", **fields)[0][0]) == 5
     assert len(made("job-delete", which="ticked", **fields)[0][0]) == 4
@@ -56,13 +56,13 @@ def test_what_is_shown_counts_where_that_is_chosen() -> None:
         {"job": [job(number) for number in range(MOST + 1)]},
     ],
 )
-def test_what_is_no_job_is_refused(fields: dict[str, list[str]]) -> None:
+def test_invalid_jobs_are_refused(fields: dict[str, list[str]]) -> None:
     for action in ("job-promote", "job-cancel", "job-delete", "job-nack", "job-redrive"):
         with pytest.raises(ValueError):  # noqa: PT011
             made(action, queue="q", **fields)
 
 
-def test_a_job_is_edited_with_what_was_changed_only() -> None:
+def test_an_edit_sends_only_what_was_changed() -> None:
     same = {"job": job(1), "body": "a\r\nb", "mark": body_mark(b"a\nb")}
     assert made("job-edit", **same, ttl="5") == [(("UPDATEJOB", id(1), "TTL", "5"), HERE)]
     with pytest.raises(ValueError, match="nothing"):
@@ -86,14 +86,14 @@ def test_letters_are_redriven_by_id_wherever_they_are() -> None:
     assert orders == [(("REDRIVE", b"dead", "MATCH", id(1), id(2)), Where.ANY)]
 
 
-def test_a_job_is_handed_back_as_its_worker_would() -> None:
+def test_a_job_is_nacked_as_its_worker_would() -> None:
     assert made("job-nack", job=job(1), delay="3", reason="a b") == [
         (("NACK", id(1), "DELAY", "3", "REASON", b"a b"), HERE)
     ]
     assert made("job-nack", job=job(1), dead="yes", delay="3") == [(("NACK", id(1), "DEAD"), HERE)]
 
 
-def test_how_many_were_done_of_how_many_is_said() -> None:
+def test_the_message_says_how_many_of_how_many_were_done() -> None:
     form = Form({"job": [job(1), job(2)]})
     assert ACTIONS["job-cancel"].says(form, [1, 1]) == "2 jobs cancelled."
     assert ACTIONS["job-cancel"].says(form, [1]) == "1 of 2 jobs cancelled."

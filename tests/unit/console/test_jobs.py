@@ -1,4 +1,4 @@
-"""Jobs as nodes tell of them: copies, bodies, filters and places."""
+"""Jobs as nodes report them: copies, bodies, filters and places."""
 
 from typing import Any
 
@@ -36,7 +36,7 @@ def test_a_job_is_asked_for_where_it_is_queued_or_else_where_it_was_made() -> No
         assert view.differing == ()
 
 
-def test_nodes_that_have_not_heard_of_a_change_are_seen() -> None:
+def test_nodes_that_missed_a_change_are_noticed() -> None:
     view = merge([("here:1", reply()), ("there:2", reply(queue=b"r", body=b"y"))], NODES)
     assert view is not None
     assert view.differing == ("queue", "body")
@@ -70,7 +70,7 @@ def test_a_job_with_a_delay_is_delayed_until_that_is_over() -> None:
     assert (copy.word(1009.0), copy.word(1010.0)) == ("delayed", "active")
 
 
-def test_json_is_indented_and_otherwise_as_it_was_written() -> None:
+def test_json_is_indented_and_otherwise_unchanged() -> None:
     body = Body(b'{"a":[1.50,12345678901234567890123,{}],"a":"\\u00e9,{","b":[ ]}')
     assert body.json == (
         '{\n  "a": [\n    1.50,\n    12345678901234567890123,\n    {}\n  ],\n'
@@ -81,7 +81,7 @@ def test_json_is_indented_and_otherwise_as_it_was_written() -> None:
 @pytest.mark.parametrize(
     "data", [b"", b"12", b"{", b"[1,]", b"\xff", b"[" * 100_000, b"[" * 5_000 + b"]" * 5_000]
 )
-def test_what_is_no_json_or_too_deep_is_not_shown_as_such(data: bytes) -> None:
+def test_invalid_or_too_deep_json_is_not_shown_as_json(data: bytes) -> None:
     assert Body(data).json is None
 
 
@@ -108,25 +108,58 @@ def test_bytes_are_shown_in_hexadecimal() -> None:
         (b"a\rb", False), (b"\x00", False), (b"\xff", False), (b"\tx", True),
     ],
 )  # fmt: skip
-def test_only_what_a_field_gives_back_as_it_was_can_be_edited(data: bytes, editable: bool) -> None:
+def test_only_bodies_that_survive_a_form_field_can_be_edited(data: bytes, editable: bool) -> None:
     assert Body(data).editable is editable
 
 
+def read(**query: str | list[str]) -> JobFilter:
+    """The filter in a query."""
+    values = {name: value if isinstance(value, list) else [value] for name, value in query.items()}
+    return JobFilter.read(lambda name: values.get(name, []))
+
+
 def test_a_filter_becomes_options_of_jscan() -> None:
-    query = {"queue": "q\udcff", "state": "queued", "youngest": "5", "header": "h", "value": " v "}
-    wanted = JobFilter.read(lambda name: query.get(name, ""))
+    wanted = read(
+        queue="q\udcff", state="queued", youngest="5", group=" g",
+        header=["h", "", "k"], value=[" v ", "", ""],
+    )  # fmt: skip
     assert wanted.problem == ""
     assert wanted.words == [
-        "QUEUE", b"q\xff", "STATE", "queued", "MINAGE", "5", "HEADER", b"h", b" v ",
+        "QUEUE", b"q\xff", "STATE", b"queued", "MINAGE", b"5", "GROUP", b" g",
+        "HEADER", b"h", b" v ", "HEADER", b"k", b"",
     ]  # fmt: skip
-    assert JobFilter.read(lambda name: "").words == []
+    assert read().words == []
+
+
+def test_the_start_of_an_id_is_checked_here_because_nodes_have_no_option_for_it() -> None:
+    wanted = read(id=" D-aaaaaaaa-00 ")
+    assert wanted.words == []
+    assert wanted.takes("D-aaaaaaaa-" + "0" * 24 + "-05a1")
+    assert not wanted.takes("D-bbbbbbbb-" + "0" * 24 + "-05a1")
+
+
+def test_a_filter_comes_back_from_the_address_it_makes() -> None:
+    wanted = read(queue=" q", id="D-aa", oldest="9", header=["a", "b"], value=["", "x"])
+    again = read(**wanted.query)
+    assert again == wanted
+    assert again.told == {
+        "queue": " q", "oldest": "9", "id": "D-aa", "headers": {"a": "", "b": "x"},
+    }  # fmt: skip
 
 
 @pytest.mark.parametrize(
-    "query", [{"state": "BUSYLOOP"}, {"oldest": "-1"}, {"youngest": "1 BUSYLOOP"}, {"returns": "x"}]
-)
-def test_a_filter_that_makes_no_sense_says_so(query: dict[str, str]) -> None:
-    assert JobFilter.read(lambda name: query.get(name, "")).problem
+    "query",
+    [
+        {"state": "BUSYLOOP"}, {"oldest": "-1"}, {"youngest": "1 BUSYLOOP"}, {"returns": "x"},
+        {"id": "x"}, {"id": "D- BUSYLOOP"},
+    ],
+)  # fmt: skip
+def test_an_invalid_filter_has_a_problem(query: dict[str, str]) -> None:
+    assert read(**query).problem
+
+
+def test_the_number_of_headers_is_limited() -> None:
+    assert read(header=["h"] * 21, value=["v"] * 21).problem
 
 
 def test_a_place_survives_an_address_and_a_forged_one_is_the_beginning() -> None:

@@ -3,8 +3,8 @@
 from disque_trio.client import Policy
 from disque_trio.console.model.jobs import read_copy
 from disque_trio.console.model.letters import JobCopyAt, grouped
-from disque_trio.console.model.policies import Policies
-from disque_trio.console.model.queues import QueueTable
+from disque_trio.overview.policies import Policies
+from disque_trio.overview.queues import QueueTable
 
 
 def letter(id: str, origin: str = "", why: str = "", reason: str = "") -> JobCopyAt:

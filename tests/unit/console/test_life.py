@@ -1,4 +1,4 @@
-"""The life of a job in event logs: which files, which lines, and where it stops."""
+"""The history of a job in event logs: which files and lines are read, and the limits."""
 
 import gzip
 import json
@@ -45,7 +45,7 @@ def test_files_are_chosen_by_the_times_in_their_names() -> None:
     assert len(newest) == 4
 
 
-def test_a_file_that_is_there_twice_is_read_once() -> None:
+def test_a_file_that_exists_twice_is_read_once() -> None:
     names = [name(1, end=".open"), name(1, end=".gz"), name(2, end=".open"), name(2)]
     assert files_of(names, 0.0) == [name(1, end=".gz"), name(2)]
 
@@ -92,7 +92,7 @@ def test_a_job_with_very_many_events_is_cut(tmp_path: Path) -> None:
     [b"\x1f\x8b broken", b"", gzip.compress(b"x" * 1000, mtime=0)[:-20]],
     ids=["damaged", "empty", "cut"],
 )
-def test_a_broken_file_is_told_and_the_others_are_read(tmp_path: Path, broken: bytes) -> None:
+def test_a_broken_file_is_reported_and_the_others_are_read(tmp_path: Path, broken: bytes) -> None:
     (tmp_path / name(1, end=".gz")).write_bytes(broken)
     (tmp_path / name(2)).write_text(line(2, "added"))
     life = of(tmp_path, 0.0)
@@ -100,5 +100,20 @@ def test_a_broken_file_is_told_and_the_others_are_read(tmp_path: Path, broken: b
     assert bool(life.problem) is bool(broken)
 
 
-def test_a_directory_that_is_not_there_is_told(tmp_path: Path) -> None:
+def test_a_missing_directory_is_reported(tmp_path: Path) -> None:
     assert "none" in of(tmp_path / "none", None).problem
+
+
+def test_a_line_without_end_is_not_kept_together(tmp_path: Path) -> None:
+    endless = b"x" * (40 << 20)
+    (tmp_path / name(1_000_000, end=".gz")).write_bytes(gzip.compress(endless, 1))
+    life = of(tmp_path, 1000.0, limit=8 << 20)
+    assert life.stopped
+    assert life.size < 16 << 20
+
+
+@pytest.mark.parametrize("time", [-200_000_000_000_000, 1 << 70])
+def test_a_time_outside_the_calendar_is_dropped(time: int) -> None:
+    event = read_event(line(time, "paused", until=time).encode(), ID)
+    assert event is not None
+    assert (event.time, event.until) == (0.0, 0.0)

@@ -1,13 +1,13 @@
-"""What nodes say of each other, and what can be done with them."""
+"""How nodes see each other, and the actions on them."""
 
 import pytest
 
 from disque_trio.console.model.action import Form, Where
 from disque_trio.console.model.actions import ACTIONS
 from disque_trio.console.model.membership import members
-from disque_trio.console.model.names import quoted
-from disque_trio.console.model.nodes import Nodes
 from disque_trio.console.model.roles import Role
+from disque_trio.overview.names import quoted
+from disque_trio.overview.nodes import Nodes
 
 A, B, C, D = (f"10.0.0.{number}:7711" for number in range(1, 5))
 IDS = {A: "a" * 40, B: "b" * 40, C: "c" * 40, D: "d" * 40}
@@ -18,7 +18,7 @@ def line(address: str, flags: str, linked: bool = True) -> str:
 
 
 def three() -> Nodes:
-    """A and B answer, C is away, and A has met D, which the console has not reached."""
+    """A and B respond, C is unreachable, and A has met D, which the console has not reached."""
     nodes = Nodes()
     for address in (A, B, C):
         nodes.came(address, IDS[address], 100.0)

@@ -1,4 +1,4 @@
-"""What the pages of clients, workers, schedules, settings and slow commands make of replies."""
+"""How the pages for clients, workers, schedules, settings and slow commands read replies."""
 
 from collections.abc import Sequence
 
@@ -8,13 +8,13 @@ from disque_trio.console.model import bananaq
 from disque_trio.console.model.action import Form, Where
 from disque_trio.console.model.actions import ACTIONS
 from disque_trio.console.model.clients import KEYS, find, read_clients
-from disque_trio.console.model.names import quoted
 from disque_trio.console.model.paging import SIZE, page_of
 from disque_trio.console.model.roles import Role
 from disque_trio.console.model.schedules import merged, search
 from disque_trio.console.model.settings import is_secret, read, sections
 from disque_trio.console.model.slowlog import WORD, WORDS, read_slow, read_stalls
 from disque_trio.console.model.workers import read_held, workers
+from disque_trio.overview.names import quoted
 from disque_trio.respclient.connection import Reply
 from disque_trio.respclient.errors import ProtocolError
 
@@ -91,6 +91,12 @@ def test_the_lines_of_clients_are_read_and_nonsense_is_left_out() -> None:
     assert third.address == "/run/a b.sock:0"
 
 
+def test_a_client_that_gets_jobs_pushed_is_a_worker() -> None:
+    # Such a worker keeps sending how many more jobs it can take.
+    [client] = read_clients(A, client_line(1, cmd="credit"))
+    assert client.works
+
+
 def test_clients_are_searched_and_sorted() -> None:
     assert [client.id for client in find(CLIENTS, "", "age", True)] == [3, 1, 2]
     for text, ids in (("MAIL", [1]), ("ann", [2]), ("9.0.2", [2]), ("list", [2]), ("none", [])):
@@ -109,7 +115,7 @@ def test_a_client_is_disconnected_on_its_node() -> None:
     [order] = ACTIONS["kill"].make(form)
     assert (order.command, order.where) == (("CLIENT", "KILL", "ID", "7"), A)
     assert ACTIONS["kill"].asks
-    assert "was gone already" in ACTIONS["kill"].says(form, [0])
+    assert "was already gone" in ACTIONS["kill"].says(form, [0])
     for id in ("", "x", "0"):
         with pytest.raises(ValueError, match=r".+"):
             commands("kill", node=quoted(A), id=id)
@@ -135,6 +141,15 @@ def test_a_job_is_in_hand_since_its_retry_time_began_on_the_node_that_knows_best
     ]
     one = held[1]
     assert (one.nodes, one.age, one.returns) == ((A, B), 100.0, 3)
+
+
+def test_the_node_that_delivered_a_job_says_who_has_it() -> None:
+    taken: list[Reply] = [*job("one", 50_000), b"client", 7]
+    held = read_held([(A, [taken]), (B, [job("one", 30_000), job("two", 1)])], 200.0)
+    assert [(job.id, job.taken_on, job.taker) for job in held if job.taker] == [("one", A, 7)]
+    [line] = read_clients(A, client_line(7))
+    by_id = {(line.node, line.id): line}
+    assert [job.holder(by_id) is line for job in held] == [job.id == "one" for job in held]
 
 
 def test_of_a_job_that_is_never_queued_again_nobody_knows_since_when() -> None:
@@ -194,9 +209,9 @@ def test_a_schedule_is_run_paused_resumed_and_deleted_by_operators() -> None:
         ]
         assert ACTIONS[f"cron-{name}"].role is Role.OPERATOR
     form = Form({"schedule": ["n"]})
-    assert ACTIONS["cron-run"].says(form, [[b"D-1", b"D-2"]]) == "n has added D-1, D-2."
-    assert ACTIONS["cron-run"].says(form, [b"D-1"]) == "n has added D-1."
-    assert "There was no schedule" in ACTIONS["cron-delete"].says(form, [0])
+    assert ACTIONS["cron-run"].says(form, [[b"D-1", b"D-2"]]) == "n added D-1, D-2."
+    assert ACTIONS["cron-run"].says(form, [b"D-1"]) == "n added D-1."
+    assert "There is no schedule" in ACTIONS["cron-delete"].says(form, [0])
 
 
 # ---- settings ------------------------------------------------------------------------------------
@@ -228,9 +243,9 @@ def test_settings_have_what_they_mean_and_where_nodes_differ() -> None:
 
 def test_no_secret_is_shown() -> None:
     found = read([(A, told(requirepass="s3cret", cluster_secret="", new_password="x"))])
-    assert {found[name].shown(A) for name in ("requirepass", "new-password")} == {"set, not shown"}
+    assert {found[name].shown(A) for name in ("requirepass", "new-password")} == {"set (hidden)"}
     assert found["cluster-secret"].shown(A) == "not set"
-    assert found["requirepass"].shown(B) == "not told"
+    assert found["requirepass"].shown(B) == "unknown"
     for name in ("requirepass", "user", "tls-key-file-pass", "cluster-secret", "REQUIREPASS"):
         assert is_secret(name), name
     assert not is_secret("maxmemory")

@@ -1,16 +1,16 @@
-"""What was asked a moment ago is not asked again."""
+"""Recent replies are cached."""
 
 import trio
 from trio.testing import MockClock
 
 from disque_trio.console.io.calls import Calls
 from disque_trio.console.io.recent import KEPT, Recent
-from disque_trio.console.model.nodes import Nodes
+from disque_trio.overview.nodes import Nodes
 from disque_trio.respclient.login import Login
 
 
 class Count:
-    """Counts how often it is asked."""
+    """Counts its calls."""
 
     def __init__(self) -> None:
         self.asked = 0

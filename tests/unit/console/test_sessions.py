@@ -1,4 +1,4 @@
-"""Sessions, tokens and wrong passwords, with moved time."""
+"""Sessions, tokens and wrong passwords, with a moved clock."""
 
 import pytest
 
@@ -102,12 +102,22 @@ def test_a_file_of_users_names_role_and_hash() -> None:
 @pytest.mark.parametrize(
     ("line", "said"),
     [
-        ("ann", "line 1 is not like"),
-        ("ann:admin:plaintext", "line 1 is not like"),
-        ("ann:root:scrypt$1$a$b", "line 1: 'root' is no role"),
-        ("a:viewer:scrypt$1$a$b\na:viewer:scrypt$1$a$b", "line 2: a is there twice"),
+        ("ann", "line 1 is not of the form"),
+        ("ann:admin:plaintext", "line 1 is not of the form"),
+        ("ann:root:scrypt$1$a$b", "line 1: 'root' is not a role"),
+        ("a:viewer:scrypt$1$a$b\na:viewer:scrypt$1$a$b", "line 2: a is listed twice"),
     ],
 )
 def test_a_line_that_cannot_be_read_is_named(line: str, said: str) -> None:
     with pytest.raises(ValueError, match=said):
         read_users(line)
+
+
+def test_a_clock_that_goes_back_keeps_nobody_out() -> None:
+    attempts = Attempts(tries=3, seconds=60.0)
+    attempts.failed(KEYS, 5_000.0)
+    attempts.forgive(KEYS, 5_000.0)
+    assert attempts.wait(KEYS, 1_000.0) == 0.0
+    for _ in range(3):
+        attempts.failed(KEYS, 1_000.0)
+    assert attempts.wait(KEYS, 1_000.0) == 20.0

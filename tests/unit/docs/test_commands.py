@@ -1,4 +1,4 @@
-"""docs/commands.md and the command table tell the same."""
+"""docs/commands.md agrees with the command table."""
 
 import re
 

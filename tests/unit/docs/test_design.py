@@ -1,4 +1,4 @@
-"""docs/design.md draws the packages as they import each other."""
+"""docs/design.md shows the packages as they import each other."""
 
 import re
 
@@ -28,13 +28,13 @@ SMALL = {
 
 @pytest.fixture(scope="module")
 def graph() -> grimp.ImportGraph:
-    """All imports, those for type checkers included."""
+    """Return all imports, including those for type checkers."""
     return grimp.build_graph("disque_trio")
 
 
 @pytest.fixture(scope="module")
 def imports(graph: grimp.ImportGraph) -> dict[str, set[str]]:
-    """What each package imports of the others."""
+    """Return what each package imports from the others."""
     found: dict[str, set[str]] = {}
     for module in graph.modules - {"disque_trio"}:
         package = module.split(".")[1]
@@ -64,8 +64,8 @@ def test_imports_go_down_in_the_picture(imports: dict[str, set[str]]) -> None:
 
 def test_no_modules_import_each_other_in_a_circle(graph: grimp.ImportGraph) -> None:
     left = {module: graph.find_modules_directly_imported_by(module) for module in graph.modules}
-    # Take away what imports nothing that is left, until nothing is left, or only circles and
-    # what imports them.
+    # Repeatedly remove packages that import no remaining one, until nothing is left, or only
+    # circles and what imports them.
     while done := {module for module, targets in left.items() if not targets & left.keys()}:
         left = {module: targets for module, targets in left.items() if module not in done}
     assert left == {}

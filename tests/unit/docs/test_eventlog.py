@@ -1,4 +1,4 @@
-"""docs/eventlog.md and the vocabulary of the event log tell the same."""
+"""docs/eventlog.md agrees with the vocabulary of the event log."""
 
 import re
 from pathlib import Path
@@ -9,7 +9,7 @@ PAGE = Path(__file__).parents[3] / "docs" / "eventlog.md"
 
 
 def table(head: str) -> list[list[str]]:
-    """The rows of the table with that first line, as cells."""
+    """Return the rows of the table with this first line, as cells."""
     lines = PAGE.read_text().split(f"{head}\n", 1)[1].splitlines()[1:]
     rows = lines[: lines.index("")]
     return [[cell.strip() for cell in row.strip("|").split(" | ")] for row in rows]

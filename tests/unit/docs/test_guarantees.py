@@ -1,4 +1,4 @@
-"""docs/guarantees.md says of every command that changes jobs or queues what it promises."""
+"""docs/guarantees.md says what every command that changes jobs or queues promises."""
 
 import re
 

@@ -1,5 +1,5 @@
-"""Alerts and the dashboard name metrics that there are, with labels that these have, and
-docs/monitoring.md explains each alert."""
+"""Alerts and the dashboard name existing metrics and labels, and docs/monitoring.md explains each
+alert."""
 
 import re
 
@@ -24,7 +24,7 @@ EXPRESSIONS = [(rule["alert"], rule["expr"]) for rule in rules()] + list(express
 
 
 def metric_of(name: str) -> Documented:
-    """What the documentation says of a series. Raises KeyError if it says nothing."""
+    """Return what the documentation says about a series. Raises KeyError if it says nothing."""
     for suffix in SUFFIXES:
         of = METRICS.get(name.removesuffix(suffix))
         if name.endswith(suffix) and of is not None and of.kind == "histogram":

@@ -1,4 +1,5 @@
-"""The tables of what each command needs of its queues, held against the functions that say so."""
+"""The tables of the rights that each command needs on its queues, compared with the functions that
+say so."""
 
 import re
 from typing import Any
@@ -15,24 +16,24 @@ from tests.support.node_bench import Bench
 
 Row = tuple[list[bytes], dict[int, set[str]]]
 
-# Commands that are about no queue: rules about commands say who may run them.
+# Commands that are about no queue: only rules about commands say who may run them.
 CONNECTION = {
     "auth", "client", "discard", "echo", "exec", "hello", "multi", "ping", "quit", "reset",
     "select", "unwatch", "watch",
 }  # fmt: skip
 SERVER = {"acl", "command", "info", "latency", "time"}
-ADMINISTRATION = {  # of all queues at once, or of none
+ADMINISTRATION = {  # about all queues at once, or none
     "bgrewriteaof", "cluster", "config", "debug", "monitor", "restart", "shutdown", "slowlog",
 }  # fmt: skip
 ITSELF = {
-    "credit",  # how much of what CONSUME was allowed to push
+    "credit",  # how much CONSUME may push
     "loadjob",  # refused to everybody
 }
 ABOUT_NO_QUEUE = CONNECTION | SERVER | ADMINISTRATION | ITSELF
 
 
 def rows(page: str) -> list[Row]:
-    """The requests of the table, and what it says that they need."""
+    """Return the requests in the table, and what it says that they need."""
     found = re.findall(
         r"^\| `([A-Z]+(?: [^`]*)?)` \|([^|]*)\|([^|]*)\|([^|]*)\|$",
         (ROOT / "docs" / page).read_text(),
@@ -48,7 +49,7 @@ def rows(page: str) -> list[Row]:
 
 
 def said(command: AnyCommand, machine: object, request: list[bytes]) -> dict[int, set[str]]:
-    """What the function of ``command`` says that ``request`` needs."""
+    """Return what the function of ``command`` says that ``request`` needs."""
     assert command.accesses is not None, command.name
     needs: dict[int, set[str]] = {TAKE: set(), ADD: set(), 0: set()}
     for name, need in command.accesses(machine, request):
@@ -58,7 +59,7 @@ def said(command: AnyCommand, machine: object, request: list[bytes]) -> dict[int
 
 
 def check(page: str, table: dict[bytes, Any], machine: object, words: dict[bytes, bytes]) -> None:
-    """The page tells the truth about each command of the table that is about queues."""
+    """The page is right about each command of the table that is about queues."""
     told = set()
     for request, needs in rows(page):
         command = table[request[0].lower()]

@@ -1,5 +1,5 @@
-"""The commands and programs of the pages about Spark are such as there are. Those that need no
-other machine are run by tests/live/spark/test_docs.py."""
+"""The commands and programs on the pages about Spark exist. Those that need no other machine are
+run by tests/live/spark/test_docs.py."""
 
 import argparse
 import ast
@@ -18,7 +18,7 @@ USAGE = re.compile(r"\.\.\.|\[--|\(--")
 
 
 def commands() -> list[tuple[str, str]]:
-    """Page and arguments of each disque-pipeline that stands in a block of code."""
+    """Return page and arguments of each disque-pipeline in a block of code."""
     found = []
     for name, text in PAGES.items():
         for line in re.findall(r"^    .*\bdisque-pipeline (\w.*)$", text, re.MULTILINE):
@@ -38,7 +38,7 @@ def test_commands_can_be_typed_as_they_stand() -> None:
     typed = [line for _, line in commands() if not USAGE.search(line)]
     assert len(typed) > 15
     for line in typed:
-        parser().parse_args(shlex.split(line))  # or it ends with a usage
+        parser().parse_args(shlex.split(line))  # or it exits with a usage message
 
 
 def test_usages_have_options_that_there_are() -> None:

@@ -1,4 +1,4 @@
-"""docs/tasks.md shows code that is code, and has all that a task can be told."""
+"""docs/tasks.md shows valid code, and lists all options of a task."""
 
 import ast
 import inspect

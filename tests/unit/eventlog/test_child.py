@@ -22,7 +22,7 @@ NOW = 1_795_290_000_000
 
 
 class Driver:
-    """A ``Child`` in a thread, with the time of the test and the ends of its pipes."""
+    """A ``Child`` in a thread, with the clock of the test and the ends of its pipes."""
 
     def __init__(self, directory: Path, size: int, age: int, compress: bool = False) -> None:
         self.now = NOW
@@ -73,7 +73,7 @@ class Driver:
             os.close(self._input)
 
     def end(self) -> None:
-        """The node ends; wait for the child to do so."""
+        """End the node; wait for the child to end, too."""
         self.hang_up()
         self._thread.join(20)
         assert not self._thread.is_alive()
@@ -87,17 +87,17 @@ class Driver:
         return sorted(path.name for path in self.directory.iterdir())
 
     def ids(self) -> list[int]:
-        """What is in closed files, in order."""
+        """Return the ids in the closed files, in order."""
         lines: list[bytes] = []
         for name in self.files():
-            if name.endswith(".open"):  # not to be read: it may have its last name by now
+            if name.endswith(".open"):  # may be renamed at any time
                 continue
             data = (self.directory / name).read_bytes()
             lines += (gzip.decompress(data) if name.endswith(".gz") else data).splitlines()
         return [int(event["id"][2:]) for event in map(json.loads, lines) if "id" in event]
 
     def heads(self) -> list[dict[str, object]]:
-        """What the first lines of closed files say."""
+        """Return the first lines of the closed files."""
         firsts = [(self.directory / name).read_bytes().split(b"\n", 1)[0] for name in self.files()]
         heads = [json.loads(line) for line in firsts]
         assert {head["event"] for head in heads} == {"segment"}
@@ -146,7 +146,7 @@ def test_the_end_of_the_node_closes_the_file(tmp_path: Path, drivers: list[Drive
     assert driver.complete
 
 
-def test_half_a_batch_at_the_end_is_nothing(tmp_path: Path, drivers: list[Driver]) -> None:
+def test_an_incomplete_batch_at_the_end_is_ignored(tmp_path: Path, drivers: list[Driver]) -> None:
     driver = drive(drivers, tmp_path)
     driver.raw(batch(1) + batch(2)[:-1])
     driver.end()
@@ -167,7 +167,7 @@ def test_a_node_without_events_leaves_no_file(tmp_path: Path, drivers: list[Driv
 
 
 @pytest.mark.parametrize("compress", [False, True])
-def test_a_file_that_has_its_size_is_closed_and_the_next_begins(
+def test_a_file_of_maximum_size_is_closed_and_the_next_begins(
     tmp_path: Path, drivers: list[Driver], compress: bool
 ) -> None:
     driver = drive(drivers, tmp_path, size=600, compress=compress)
@@ -180,7 +180,7 @@ def test_a_file_that_has_its_size_is_closed_and_the_next_begins(
     assert all(name.endswith(".jsonl.gz" if compress else ".jsonl") for name in driver.files())
 
 
-def test_each_file_says_its_name_and_which_one_was_before_it(
+def test_each_file_has_its_own_name_and_that_of_the_previous_one(
     tmp_path: Path, drivers: list[Driver]
 ) -> None:
     driver = drive(drivers, tmp_path, size=500)
@@ -190,7 +190,7 @@ def test_each_file_says_its_name_and_which_one_was_before_it(
     driver.end()
     first, second = [f"events-01234567-{NOW}-{number}.jsonl" for number in range(2)]
     assert driver.heads() == [{"name": first}, {"name": second, "after": first, "events": 4}]
-    # Another process finds what was the last one, but not how many lines that has.
+    # Another process finds the previous file, but does not know how many lines it has.
     driver = drive(drivers, tmp_path)
     driver.send(8)
     driver.end()
@@ -199,7 +199,7 @@ def test_each_file_says_its_name_and_which_one_was_before_it(
     assert driver.ids() == list(range(1, 9))
 
 
-def test_a_file_that_has_its_age_is_closed_at_the_next_event(
+def test_a_file_of_maximum_age_is_closed_at_the_next_event(
     tmp_path: Path, drivers: list[Driver]
 ) -> None:
     driver = drive(drivers, tmp_path, age=60_000)
@@ -210,7 +210,7 @@ def test_a_file_that_has_its_age_is_closed_at_the_next_event(
     wait_until(lambda: driver.confirmed(2))
     assert driver.ids() == []
     driver.now += 1
-    driver.send(3)  # it may come just before the file is closed, or just after that
+    driver.send(3)  # just before or after the file is closed
     wait_until(lambda: driver.ids()[:2] == [1, 2])
     driver.send(4)
     driver.end()
@@ -218,7 +218,7 @@ def test_a_file_that_has_its_age_is_closed_at_the_next_event(
     assert [int(name.split("-")[2]) for name in driver.files()] == [NOW, NOW + 60_000]
 
 
-def test_a_file_that_has_its_age_is_closed_without_an_event(
+def test_a_file_of_maximum_age_is_closed_without_an_event(
     tmp_path: Path, drivers: list[Driver]
 ) -> None:
     driver = drive(drivers, tmp_path, age=50)
@@ -239,7 +239,7 @@ def test_a_clock_that_is_set_back_does_not_keep_a_file_open(
     wait_until(lambda: sorted(driver.ids()) == [1, 2])
 
 
-def test_the_node_knows_how_much_of_which_file_counts(
+def test_the_node_knows_how_much_of_which_file_is_valid(
     tmp_path: Path, drivers: list[Driver]
 ) -> None:
     driver = drive(drivers, tmp_path)
@@ -252,7 +252,7 @@ def test_the_node_knows_how_much_of_which_file_counts(
     assert driver.said() == [f"ok {n} {n} {sizes[n]} {name}" for n in range(4)]
 
 
-def test_a_disk_that_refuses_is_told_once_and_nothing_is_lost_when_it_works_again(
+def test_a_failing_disk_is_reported_once_and_nothing_is_lost_when_it_works_again(
     tmp_path: Path, drivers: list[Driver], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write = os.pwrite
@@ -282,7 +282,7 @@ def test_a_disk_that_refuses_is_told_once_and_nothing_is_lost_when_it_works_agai
     assert driver.complete
 
 
-def test_when_the_node_ends_while_the_disk_refuses_the_file_is_closed_without_the_rest(
+def test_when_the_node_ends_with_a_failing_disk_the_file_is_closed_without_the_rest(
     tmp_path: Path, drivers: list[Driver], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     append = Segment.append
@@ -300,7 +300,9 @@ def test_when_the_node_ends_while_the_disk_refuses_the_file_is_closed_without_th
     assert driver.complete is False
 
 
-def test_a_directory_that_cannot_be_made_is_told(tmp_path: Path, drivers: list[Driver]) -> None:
+def test_a_directory_that_cannot_be_created_is_reported(
+    tmp_path: Path, drivers: list[Driver]
+) -> None:
     (tmp_path / "file").write_text("")
     driver = drive(drivers, tmp_path / "file")
     driver.send(1)
@@ -311,7 +313,7 @@ def test_a_directory_that_cannot_be_made_is_told(tmp_path: Path, drivers: list[D
     assert driver.ids() == [1]
 
 
-def test_what_the_process_before_left_is_closed(tmp_path: Path, drivers: list[Driver]) -> None:
+def test_the_file_of_the_previous_process_is_closed(tmp_path: Path, drivers: list[Driver]) -> None:
     segment = create(tmp_path, Naming(NODE), NOW - 1)
     line = json.dumps({"id": "D-00000041"}).encode() + b"\n"
     segment.append(line)
@@ -330,7 +332,7 @@ def test_what_the_process_before_left_is_closed(tmp_path: Path, drivers: list[Dr
 def test_two_nodes_in_one_directory_do_not_disturb_each_other(
     tmp_path: Path, drivers: list[Driver]
 ) -> None:
-    # Even two processes of one node, as at a restart that does not wait for the old one.
+    # Nor do two processes of one node, as in a restart that does not wait for the old one.
     first = drive(drivers, tmp_path, size=300)
     second = drive(drivers, tmp_path, size=300)
     for n in range(20):

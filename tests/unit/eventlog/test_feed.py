@@ -1,4 +1,4 @@
-"""Events on their way to the process that writes them: nothing blocks, what is lost is counted."""
+"""Events on their way to the process that writes them: nothing blocks, and losses are counted."""
 
 import marshal
 import os
@@ -14,7 +14,7 @@ NOW = 1_795_290_000_123
 
 
 class Pipe:
-    """A pipe of 64 KiB that is read when the test says so."""
+    """A pipe of 64 KiB that the test reads on demand."""
 
     def __init__(self) -> None:
         self.source, self.sink = os.pipe()
@@ -48,7 +48,7 @@ def ids(batches: list[list[Event]]) -> list[Event]:
 
 
 def batches(data: bytes) -> list[list[Event]]:
-    """All that came; the last one has to be whole."""
+    """Return all batches that arrived; the last one must be complete."""
     found = []
     while data:
         (length,) = HEAD.unpack_from(data)
@@ -67,7 +67,7 @@ def test_events_arrive_in_order_in_batches(pipe: Pipe) -> None:
     assert not feed.unsent
 
 
-def test_what_a_full_pipe_does_not_take_goes_on_where_it_stopped(pipe: Pipe) -> None:
+def test_a_write_that_filled_the_pipe_continues_where_it_stopped(pipe: Pipe) -> None:
     feed = Feed()
     for start in range(0, 6000, 100):
         feed.add(events(*range(start, start + 100)), NOW)
@@ -78,7 +78,7 @@ def test_what_a_full_pipe_does_not_take_goes_on_where_it_stopped(pipe: Pipe) -> 
     assert ids(batches(data)) == [b"D-%08d" % n for n in range(6000)]
 
 
-def test_written_are_the_events_that_were_confirmed(pipe: Pipe) -> None:
+def test_confirmed_events_count_as_written(pipe: Pipe) -> None:
     feed = Feed()
     feed.add(events(1, 2), NOW)
     feed.add(events(3), NOW)
@@ -92,7 +92,7 @@ def test_written_are_the_events_that_were_confirmed(pipe: Pipe) -> None:
     assert (feed.written, feed.waiting) == (3, 0)
 
 
-def test_the_next_process_gets_all_that_was_not_confirmed_once_more(pipe: Pipe) -> None:
+def test_the_next_process_gets_all_unconfirmed_events_again(pipe: Pipe) -> None:
     feed = Feed()
     for n in range(4):
         feed.add(events(n), NOW)
@@ -102,7 +102,7 @@ def test_the_next_process_gets_all_that_was_not_confirmed_once_more(pipe: Pipe) 
     big = events(*range(100, 1100))
     for _ in range(8):
         feed.add(big, NOW)
-    feed.push(pipe.sink)  # the last of them only in part
+    feed.push(pipe.sink)  # the last batch only in part
     pipe.read()
     assert feed.unsent
     feed.rewind()
@@ -115,7 +115,7 @@ def test_the_next_process_gets_all_that_was_not_confirmed_once_more(pipe: Pipe) 
     assert (feed.written, feed.waiting) == (8004, 0)
 
 
-def test_while_the_reader_stands_still_memory_is_bounded_and_drops_are_counted(
+def test_while_the_reader_hangs_memory_is_bounded_and_drops_are_counted(
     pipe: Pipe,
 ) -> None:
     limit = 100_000
@@ -148,7 +148,7 @@ def test_while_the_reader_stands_still_memory_is_bounded_and_drops_are_counted(
     assert feed.waiting == 0
 
 
-def test_lost_events_are_told_without_a_new_one_as_well(pipe: Pipe) -> None:
+def test_lost_events_are_reported_even_without_a_new_one(pipe: Pipe) -> None:
     feed = Feed(1)
     feed.add(events(1), NOW)
     feed.add(events(2), NOW)
@@ -159,7 +159,7 @@ def test_lost_events_are_told_without_a_new_one_as_well(pipe: Pipe) -> None:
     assert batches(pipe.read()) == [events(1), [(NOW + 9, "dropped", 1)]]
 
 
-def test_what_is_given_up_counts_as_dropped(pipe: Pipe) -> None:
+def test_abandoned_events_count_as_dropped(pipe: Pipe) -> None:
     feed = Feed()
     feed.add(events(1, 2), NOW)
     feed.push(pipe.sink)
@@ -168,7 +168,7 @@ def test_what_is_given_up_counts_as_dropped(pipe: Pipe) -> None:
     assert (feed.dropped, feed.waiting, feed.unsent) == (3, 0, False)
 
 
-def test_a_job_that_was_added_and_queued_counts_as_two_events_when_they_are_dropped() -> None:
+def test_a_job_that_was_added_and_queued_counts_as_two_dropped_events() -> None:
     added = (NOW, "added", b"q", "add", b"", 0, 0)
     later = (NOW, "added", b"q", "", b"", 0, 0)
     feed = Feed(1)
@@ -179,7 +179,7 @@ def test_a_job_that_was_added_and_queued_counts_as_two_events_when_they_are_drop
     assert feed.dropped == 7
 
 
-def test_a_reader_that_is_gone_changes_nothing() -> None:
+def test_a_reader_that_has_ended_changes_nothing() -> None:
     pipe = Pipe()
     os.close(pipe.source)
     feed = Feed()

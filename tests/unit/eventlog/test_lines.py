@@ -1,4 +1,4 @@
-"""The lines of the event log, letter by letter."""
+"""The lines of the event log, byte by byte."""
 
 import json
 
@@ -74,7 +74,7 @@ def test_a_line_has_the_fields_that_apply_in_their_order(
 
 
 @pytest.mark.parametrize(("client", "entry", "expected"), GOLDEN)
-def test_fields_behind_the_reason_that_do_not_apply_may_be_left_out(
+def test_fields_after_the_reason_may_be_omitted_if_they_do_not_apply(
     client: str, entry: What, expected: str
 ) -> None:
     short = list(entry)
@@ -83,7 +83,7 @@ def test_fields_behind_the_reason_that_do_not_apply_may_be_left_out(
     assert line(client, tuple(short), ID) == BEGIN + expected + "}\n"
 
 
-def test_a_new_job_with_a_priority_or_a_group_says_so_before_its_ctime() -> None:
+def test_a_new_job_has_its_priority_or_group_before_its_ctime() -> None:
     both = (*event("added", reason="add", numbers=(0, 0, 7, 1, 1, 300, 600, 0, 5)), 7, b"b\xff")
     text = LineWriter(NODE).lines([both, *OTHERS[:2], (*both[:-2], 0, b"a"), ID])
     found = [json.loads(line) for line in text.splitlines()]
@@ -95,7 +95,7 @@ def test_a_new_job_with_a_priority_or_a_group_says_so_before_its_ctime() -> None
     assert [found[0]["ctime"], found[2]["ctime"]] == [5, 6]
 
 
-def test_a_job_that_is_queued_as_it_is_added_has_two_lines() -> None:
+def test_a_job_that_is_queued_when_it_is_added_has_two_lines() -> None:
     entry = event("added", reason="add", numbers=(0, 0, 7, 1, 1, 300, 600, 0, 5))
     counters = '"client":"web-1","nacks":0,"deliveries":0'
     assert line("web-1", entry, ID) == (
@@ -107,7 +107,7 @@ def test_a_job_that_is_queued_as_it_is_added_has_two_lines() -> None:
 OTHERS = [b"D-01234567-%024d-05a1" % n for n in range(3)]
 
 
-def test_what_happens_to_many_jobs_has_a_line_for_each_of_them() -> None:
+def test_an_event_of_many_jobs_has_a_line_for_each_of_them() -> None:
     taken = event("delivered", numbers=(1, 2))
     acked = event("acked", reason="client")
     assert line("web-1", taken, *OTHERS, acked, ID) == (
@@ -115,7 +115,7 @@ def test_what_happens_to_many_jobs_has_a_line_for_each_of_them() -> None:
     )
 
 
-def test_the_same_may_happen_on_behalf_of_one_client_and_the_next() -> None:
+def test_the_same_event_may_be_caused_by_one_client_and_the_next() -> None:
     taken = event("delivered", numbers=(0, 0))
     added = event("added", reason="add", numbers=(0, 0, 7, 1, 1, 300, 600, 0, 8))
     after = event("added", reason="add", numbers=(0, 0, 7, 1, 1, 300, 600, 0, 9))
@@ -147,7 +147,7 @@ def test_the_ctimes_of_new_jobs_rise_by_one() -> None:
     ]
 
 
-def test_there_are_as_many_lines_of_jobs_as_events_are_counted() -> None:
+def test_the_number_of_job_lines_equals_that_of_the_events() -> None:
     both = event("added", reason="add", numbers=(0, 0, 7, 1, 1, 300, 600, 0, 87))
     later = event("added", numbers=(0, 0, 7, 1, 1, 300, 600, 9, 87))
     missing = (1_795_290_000_123, "dropped", 17)
@@ -156,7 +156,7 @@ def test_there_are_as_many_lines_of_jobs_as_events_are_counted() -> None:
     assert len(LineWriter(NODE).lines(events).splitlines()) == 1 + 11
 
 
-def test_a_queue_name_that_is_no_utf_8_has_its_odd_bytes_escaped() -> None:
+def test_invalid_utf_8_in_a_queue_name_is_escaped() -> None:
     assert (
         json.loads(line(event("queued", b"caf\xc3\xa9-\xff\xfe"), ID))["queue"] == "café-\\xff\\xfe"
     )
@@ -165,14 +165,14 @@ def test_a_queue_name_that_is_no_utf_8_has_its_odd_bytes_escaped() -> None:
 @pytest.mark.parametrize(
     "name", ['say "hi"', "back\\slash", "two\nlines\r", "\0", "\u2028", "日本", "\x7f\x85"]
 )
-def test_names_of_any_kind_stay_in_their_line_and_come_back_as_they_were(name: str) -> None:
+def test_names_of_any_kind_stay_in_their_line_and_can_be_read_back(name: str) -> None:
     text = line(name, event("delivered", name.encode()), ID)
     assert len(text.splitlines()) == 1
     assert json.loads(text)["queue"] == name
     assert json.loads(text)["client"] == name
 
 
-def test_a_client_name_with_stray_bytes_is_written_as_well() -> None:
+def test_a_client_name_with_invalid_bytes_is_written_too() -> None:
     stray = b"\xff".decode("utf-8", "surrogateescape")
     assert json.loads(line(stray, event("acked"), ID))["client"] == stray
 
@@ -181,7 +181,7 @@ def test_a_line_about_lost_events_has_their_count() -> None:
     assert line((1_795_290_000_123, "dropped", 17)) == BEGIN + '"dropped","count":17}\n'
 
 
-def test_more_names_than_are_remembered_come_out_right() -> None:
+def test_more_names_than_the_cache_holds_are_written_correctly() -> None:
     events: list[Event] = []
     for n in range(30_000):
         events += event("queued", b"q%d" % (n % 12_000)), ID

@@ -1,4 +1,4 @@
-"""The log says where it begins and where it is complete."""
+"""The log marks its beginning and where it is complete."""
 
 import marshal
 import os
@@ -16,7 +16,7 @@ def told(rig: Rig) -> list[tuple[object, object]]:
     return [(line["event"], line["time"]) for line in rig.lines()]
 
 
-async def test_the_first_line_says_that_the_log_begins_and_the_last_that_it_is_complete(
+async def test_the_first_line_marks_the_beginning_and_the_last_that_the_log_is_complete(
     tmp_path: Path,
 ) -> None:
     rig = Rig(tmp_path)
@@ -32,11 +32,11 @@ async def test_the_first_line_says_that_the_log_begins_and_the_last_that_it_is_c
     ]
 
 
-async def test_the_log_begins_with_the_first_event_and_not_with_the_turn_that_hands_it_over(
+async def test_the_log_begins_with_the_first_event_and_not_with_the_turn_that_passes_it_on(
     tmp_path: Path,
 ) -> None:
     rig = Rig(tmp_path)
-    rig.source.now = 0  # it has done nothing yet
+    rig.source.now = 0  # no turn yet
     async with running(rig):
         rig.source.now = NOW
         rig.source.make(1)
@@ -44,7 +44,7 @@ async def test_the_log_begins_with_the_first_event_and_not_with_the_turn_that_ha
     assert told(rig)[0] == ("started", NOW)
 
 
-async def test_the_log_of_a_node_that_dies_is_not_called_complete(tmp_path: Path) -> None:
+async def test_the_log_of_a_node_that_dies_is_not_marked_complete(tmp_path: Path) -> None:
     rig = Rig(tmp_path)
     rig.log.apply(rig.settings())
     rig.source.make(1)
@@ -56,7 +56,7 @@ async def test_the_log_of_a_node_that_dies_is_not_called_complete(tmp_path: Path
     ]
 
 
-async def test_a_log_that_is_switched_off_is_complete_up_to_there(tmp_path: Path) -> None:
+async def test_a_log_that_is_turned_off_is_complete_up_to_then(tmp_path: Path) -> None:
     rig = Rig(tmp_path)
     async with running(rig):
         rig.source.make(1)
@@ -76,7 +76,7 @@ async def test_a_log_that_is_switched_off_is_complete_up_to_there(tmp_path: Path
     ]
 
 
-async def test_other_settings_and_another_process_are_no_beginning(tmp_path: Path) -> None:
+async def test_other_settings_and_another_process_are_not_a_new_beginning(tmp_path: Path) -> None:
     rig = Rig(tmp_path)
     async with running(rig):
         rig.source.make(1)
@@ -91,7 +91,7 @@ async def test_other_settings_and_another_process_are_no_beginning(tmp_path: Pat
     assert [event for event, _ in told(rig)] == ["started", "queued", "queued", "stopped"]
 
 
-def test_what_is_missing_is_said_before_the_log_is_called_complete() -> None:
+def test_missing_events_are_reported_before_the_log_is_marked_complete() -> None:
     feed = Feed(limit=1)
     feed.add([(NOW, "queued", b"q", "add"), b"D-1"], NOW)
     feed.add([(NOW, "queued", b"q", "add"), b"D-2"], NOW)

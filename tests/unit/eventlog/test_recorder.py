@@ -1,4 +1,4 @@
-"""The event log as a node has it, with real processes that write it."""
+"""The event log of a node, with real processes that write it."""
 
 import errno
 import os
@@ -13,7 +13,7 @@ from disque_trio.eventlog.recorder import TICK
 from tests.support.eventlog_rig import Rig, running, until
 
 
-async def test_a_clean_stop_brings_everything_into_closed_files(tmp_path: Path) -> None:
+async def test_a_clean_stop_writes_everything_to_closed_files(tmp_path: Path) -> None:
     rig = Rig(tmp_path)
     async with running(rig):
         rig.source.make(100)
@@ -24,14 +24,14 @@ async def test_a_clean_stop_brings_everything_into_closed_files(tmp_path: Path) 
     assert not any(name.endswith(".open") for name in rig.names())
 
 
-async def test_a_stop_before_the_process_is_there_loses_nothing(tmp_path: Path) -> None:
+async def test_a_stop_before_the_process_has_started_loses_nothing(tmp_path: Path) -> None:
     rig = Rig(tmp_path)
     async with running(rig):
         rig.source.make(3)
     assert rig.ids() == [0, 1, 2]
 
 
-async def test_a_process_that_has_just_died_does_not_keep_a_stop_from_writing(
+async def test_a_process_that_has_just_died_does_not_prevent_the_last_writes(
     tmp_path: Path,
 ) -> None:
     rig = Rig(tmp_path)
@@ -46,7 +46,7 @@ async def test_a_process_that_has_just_died_does_not_keep_a_stop_from_writing(
 
 
 class Looks(trio.abc.Instrument):
-    """Counts how often tasks have been given a turn."""
+    """Counts the steps of all tasks."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -55,7 +55,7 @@ class Looks(trio.abc.Instrument):
         self.count += 1
 
 
-async def test_a_log_with_nothing_to_write_rests(tmp_path: Path) -> None:
+async def test_a_log_with_nothing_to_write_is_idle(tmp_path: Path) -> None:
     rig = Rig(tmp_path)
     async with running(rig):
         for made in (1, 2):
@@ -74,11 +74,11 @@ async def test_a_log_with_nothing_to_write_rests(tmp_path: Path) -> None:
         trio.lowlevel.add_instrument(looks)
         await trio.sleep(5 * TICK)
         trio.lowlevel.remove_instrument(looks)
-        assert looks.count <= 2  # that of this task
+        assert looks.count <= 2  # steps of this task
     assert rig.ids() == [0, 1, 2]
 
 
-async def test_info_tells_about_the_log(tmp_path: Path) -> None:
+async def test_info_describes_the_log(tmp_path: Path) -> None:
     rig = Rig(tmp_path)
     assert rig.log.info() == {
         "event_log_enabled": 0,
@@ -96,7 +96,7 @@ async def test_info_tells_about_the_log(tmp_path: Path) -> None:
         assert rig.value("buffer_length") == 0
 
 
-async def test_a_killed_process_is_replaced_and_no_line_is_lost_or_doubled(
+async def test_a_killed_process_is_replaced_without_a_lost_or_repeated_line(
     tmp_path: Path,
 ) -> None:
     rig = Rig(tmp_path)
@@ -118,7 +118,7 @@ async def test_a_killed_process_is_replaced_and_no_line_is_lost_or_doubled(
     assert rig.value("events_dropped") == 0
 
 
-async def test_a_process_that_stands_still_costs_events_and_their_count_is_in_the_log(
+async def test_a_hung_process_costs_events_and_their_number_is_in_the_log(
     tmp_path: Path,
 ) -> None:
     rig = Rig(tmp_path, Feed(1 << 20))
@@ -142,7 +142,7 @@ async def test_a_process_that_stands_still_costs_events_and_their_count_is_in_th
     assert len(rig.ids()) == len(set(rig.ids())) == 100_002 - dropped
 
 
-async def test_a_stop_does_not_wait_for_a_process_that_stands_still(tmp_path: Path) -> None:
+async def test_a_stop_does_not_wait_for_a_hung_process(tmp_path: Path) -> None:
     rig = Rig(tmp_path)
     async with running(rig, 0.1):
         rig.source.make(1)
@@ -151,12 +151,12 @@ async def test_a_stop_does_not_wait_for_a_process_that_stands_still(tmp_path: Pa
         os.kill(pid, signal.SIGSTOP)
         rig.source.make(1)
     os.kill(pid, signal.SIGCONT)
-    # Nobody waits for it; it does its work all the same.
+    # Nobody waits for it, but it still does its work.
     await until(lambda: rig.ids() == [0, 1])
     await until(lambda: not rig.child())
 
 
-async def test_a_process_that_is_left_alone_at_the_end_sees_it(tmp_path: Path) -> None:
+async def test_a_process_that_is_left_alone_at_the_end_notices(tmp_path: Path) -> None:
     rig = Rig(tmp_path)
     rig.log.apply(rig.settings())
     async with trio.open_nursery() as nursery:
@@ -169,7 +169,7 @@ async def test_a_process_that_is_left_alone_at_the_end_sees_it(tmp_path: Path) -
     await until(lambda: not rig.child())
 
 
-async def test_it_can_be_switched_off_and_on(tmp_path: Path) -> None:
+async def test_it_can_be_turned_off_and_on(tmp_path: Path) -> None:
     rig = Rig(tmp_path)
     async with running(rig):
         rig.source.make(3)
@@ -188,7 +188,7 @@ async def test_it_can_be_switched_off_and_on(tmp_path: Path) -> None:
     assert len(rig.names()) == 2
 
 
-async def test_what_happens_until_it_is_switched_off_is_written(tmp_path: Path) -> None:
+async def test_events_before_it_is_turned_off_are_written(tmp_path: Path) -> None:
     rig = Rig(tmp_path)
     async with running(rig):
         rig.source.make(3)
@@ -199,7 +199,7 @@ async def test_what_happens_until_it_is_switched_off_is_written(tmp_path: Path) 
         assert rig.ids() == [0, 1, 2]
 
 
-async def test_changed_settings_hold_from_the_next_file_on(tmp_path: Path) -> None:
+async def test_changed_settings_apply_from_the_next_file_on(tmp_path: Path) -> None:
     rig = Rig(tmp_path)
     async with running(rig):
         rig.source.make(3)
@@ -226,7 +226,7 @@ async def test_the_signals_of_a_node_do_not_end_the_process(tmp_path: Path) -> N
         assert rig.child() == pid
 
 
-async def test_what_goes_wrong_is_said_once_and_the_node_goes_on(tmp_path: Path) -> None:
+async def test_an_error_is_reported_once_and_the_node_continues(tmp_path: Path) -> None:
     blocked = tmp_path / "blocked"
     blocked.write_text("a file, no directory")
     rig = Rig(blocked)
@@ -241,7 +241,7 @@ async def test_what_goes_wrong_is_said_once_and_the_node_goes_on(tmp_path: Path)
     assert rig.ids() == [0, 1]
 
 
-async def test_without_a_process_the_node_goes_on_and_tries_again(tmp_path: Path) -> None:
+async def test_without_a_process_the_node_continues_and_retries(tmp_path: Path) -> None:
     rig = Rig(tmp_path)
     open_process = trio.lowlevel.open_process
     tries = 0

@@ -1,4 +1,4 @@
-"""Files of the event log: closed in one step, and whole again after a crash."""
+"""Files of the event log: closed in one step, and valid again after a crash."""
 
 import fcntl
 import gzip
@@ -28,7 +28,7 @@ def names(directory: Path) -> list[str]:
 
 
 def lost(segment: Segment) -> None:
-    """The process of ``segment`` dies."""
+    """Simulate the death of the process of ``segment``."""
     os.close(segment.fd)
 
 
@@ -37,7 +37,7 @@ def recover(directory: Path, naming: Naming, resumed: str = "", known: int = 0) 
         close_segment(segment, False)
 
 
-def test_a_file_has_its_name_only_when_it_is_closed(tmp_path: Path, naming: Naming) -> None:
+def test_a_file_gets_its_name_only_when_it_is_closed(tmp_path: Path, naming: Naming) -> None:
     directory = tmp_path / "made" / "here"
     segment = create(directory, naming, NOW)
     segment.append(LINES)
@@ -47,7 +47,7 @@ def test_a_file_has_its_name_only_when_it_is_closed(tmp_path: Path, naming: Nami
     assert (directory / NAME).read_bytes() == LINES
 
 
-def test_names_are_never_used_twice(tmp_path: Path, naming: Naming) -> None:
+def test_names_are_never_reused(tmp_path: Path, naming: Naming) -> None:
     first, second = create(tmp_path, naming, NOW), create(tmp_path, naming, NOW)
     for segment, compress in ((first, False), (second, True)):
         segment.append(LINES)
@@ -62,7 +62,7 @@ def test_a_file_without_a_line_is_removed(tmp_path: Path, naming: Naming) -> Non
     assert names(tmp_path) == []
 
 
-def test_a_compressed_file_takes_the_place_of_the_open_one(tmp_path: Path, naming: Naming) -> None:
+def test_a_compressed_file_replaces_the_open_one(tmp_path: Path, naming: Naming) -> None:
     segment = create(tmp_path, naming, NOW)
     segment.append(LINES)
     close_segment(segment, True)
@@ -70,7 +70,7 @@ def test_a_compressed_file_takes_the_place_of_the_open_one(tmp_path: Path, namin
     assert gzip.decompress((tmp_path / (NAME + ".gz")).read_bytes()) == LINES
 
 
-def test_without_room_to_compress_it_the_file_is_kept_as_it_is(
+def test_without_space_to_compress_it_the_file_is_kept_uncompressed(
     tmp_path: Path, naming: Naming
 ) -> None:
     segment = create(tmp_path, naming, NOW)
@@ -82,9 +82,7 @@ def test_without_room_to_compress_it_the_file_is_kept_as_it_is(
     assert (tmp_path / NAME).read_bytes() == LINES
 
 
-def test_the_beginning_of_a_write_that_failed_is_not_in_the_file(
-    tmp_path: Path, naming: Naming
-) -> None:
+def test_the_start_of_a_failed_write_is_not_in_the_file(tmp_path: Path, naming: Naming) -> None:
     segment = create(tmp_path, naming, NOW)
     segment.append(LINES)
     os.pwrite(segment.fd, b'{"c":', segment.size)
@@ -105,7 +103,7 @@ def test_the_beginning_of_a_write_that_failed_is_not_in_the_file(
     ],
     ids=["whole", "half a line", "no line feed", "zeros", "zeros in the line", "long", "long line"],
 )
-def test_what_a_crash_left_is_cut_to_whole_lines_and_closed(
+def test_a_file_left_by_a_crash_is_cut_to_whole_lines_and_closed(
     tmp_path: Path, naming: Naming, left: bytes, kept: bytes
 ) -> None:
     segment = create(tmp_path, naming, NOW)
@@ -117,7 +115,7 @@ def test_what_a_crash_left_is_cut_to_whole_lines_and_closed(
 
 
 @pytest.mark.parametrize("left", [b"", b'{"a":', b"\0" * 100, b"nothing\n"])
-def test_nothing_is_made_of_a_leftover_without_a_whole_line(
+def test_a_leftover_without_a_whole_line_leaves_no_file(
     tmp_path: Path, naming: Naming, left: bytes
 ) -> None:
     segment = create(tmp_path, naming, NOW)
@@ -127,7 +125,7 @@ def test_nothing_is_made_of_a_leftover_without_a_whole_line(
     assert names(tmp_path) == []
 
 
-def test_a_leftover_is_cut_to_what_the_node_knows_of(tmp_path: Path, naming: Naming) -> None:
+def test_a_leftover_is_cut_to_what_the_node_confirmed(tmp_path: Path, naming: Naming) -> None:
     for now in (NOW, NOW + 1):
         segment = create(tmp_path, naming, now)
         segment.append(LINES)
@@ -137,7 +135,7 @@ def test_a_leftover_is_cut_to_what_the_node_knows_of(tmp_path: Path, naming: Nam
     assert (tmp_path / segment.name).read_bytes() == LINES[:8]
 
 
-def test_the_file_of_a_process_that_lives_is_left_alone(tmp_path: Path, naming: Naming) -> None:
+def test_the_file_of_a_running_process_is_left_alone(tmp_path: Path, naming: Naming) -> None:
     segment = create(tmp_path, naming, NOW)
     segment.append(b'{"a":')
     assert list(leftovers(tmp_path, naming)) == []
@@ -154,11 +152,11 @@ def test_the_files_of_another_node_are_left_alone(tmp_path: Path, naming: Naming
     assert names(tmp_path) == before
 
 
-def test_there_are_no_leftovers_where_there_is_no_directory(tmp_path: Path, naming: Naming) -> None:
+def test_without_a_directory_there_are_no_leftovers(tmp_path: Path, naming: Naming) -> None:
     assert list(leftovers(tmp_path / "none", naming)) == []
 
 
-def test_a_file_that_is_taken_before_it_is_locked_is_not_used(
+def test_a_file_that_another_process_takes_before_the_lock_is_not_used(
     tmp_path: Path, naming: Naming, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lock = fcntl.flock
@@ -166,7 +164,7 @@ def test_a_file_that_is_taken_before_it_is_locked_is_not_used(
 
     def taken_first(fd: int, operation: int) -> None:
         calls.append(fd)
-        if len(calls) == 1:  # another process takes it for a leftover without a line
+        if len(calls) == 1:  # to another process, it is an empty leftover
             (tmp_path / (NAME + ".open")).unlink()
         lock(fd, operation)
 
@@ -179,7 +177,7 @@ def test_a_file_that_is_taken_before_it_is_locked_is_not_used(
 
 @pytest.mark.parametrize("compress", [False, True])
 @pytest.mark.parametrize("crash", range(1, 12))
-def test_a_crash_at_any_step_of_closing_loses_nothing_and_doubles_nothing(
+def test_a_crash_at_any_step_of_closing_neither_loses_nor_repeats_anything(
     tmp_path: Path, naming: Naming, monkeypatch: pytest.MonkeyPatch, compress: bool, crash: int
 ) -> None:
     segment = create(tmp_path, naming, NOW)
@@ -239,7 +237,7 @@ def test_old_files_are_removed(tmp_path: Path, naming: Naming) -> None:
     assert names(tmp_path) == [young]
 
 
-def test_the_oldest_files_make_room(tmp_path: Path, naming: Naming) -> None:
+def test_the_oldest_files_are_removed_to_free_space(tmp_path: Path, naming: Naming) -> None:
     files = [closed(tmp_path, naming, NOW + n, 1000) for n in range(5)]
     prune(tmp_path, naming, Policy(most=3 * len(LINES)), 1000)
     assert names(tmp_path) == files[2:]
@@ -251,7 +249,7 @@ def test_without_a_limit_all_files_are_kept(tmp_path: Path, naming: Naming) -> N
     assert names(tmp_path) == files
 
 
-def test_a_file_that_cannot_be_closed_is_told_and_the_next_one_is_closed(
+def test_a_file_that_cannot_be_closed_is_reported_and_the_next_one_is_closed(
     tmp_path: Path, naming: Naming
 ) -> None:
     troubles: list[str] = []

@@ -1,4 +1,4 @@
-"""What Celery's integration does without a node."""
+"""The Celery integration without a node."""
 
 import importlib
 import os
@@ -34,7 +34,7 @@ def message(**properties: Any) -> messages.Message:
     }
 
 
-def test_importing_makes_the_url_known() -> None:
+def test_importing_registers_the_url_scheme() -> None:
     assert disque_trio.integrations.celery
     assert resolve_transport("disque") is Transport
     with Celery(broker="disque://a", backend="disque://", set_as_current=False) as app:
@@ -52,13 +52,13 @@ def test_gevent_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
         connection.connect()
 
 
-def test_who_has_no_celery_is_told_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_celery_the_error_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "celery.app.backends", None)
     with pytest.raises(ImportError, match=r"pip install 'disque-trio\[celery\]'"):
         importlib.reload(disque_trio.integrations.celery)
 
 
-def test_a_message_comes_as_it_went() -> None:
+def test_a_message_is_received_as_it_was_sent() -> None:
     job = Job("D-1", "q", messages.encode(message()), nacks=1)
     came = messages.decode(job)
     assert came["properties"].pop("delivery_tag") == "D-1"
@@ -67,41 +67,41 @@ def test_a_message_comes_as_it_went() -> None:
 
 
 @pytest.mark.parametrize("body", [b"", b"hello", b"[]\n", b"{}\n", b"\xff\n"])
-def test_what_is_no_message_is_told(body: bytes) -> None:
+def test_an_invalid_message_is_reported(body: bytes) -> None:
     with pytest.raises(ValueError):  # noqa: PT011 - whatever JSON says of it
         messages.decode(Job("D-1", "q", body))
 
 
-def test_priorities_are_cut_off() -> None:
+def test_priorities_are_clamped() -> None:
     given = [None, 0, 1, 5, 7, 8, 9, 20, -1]
     mapped = [messages.priority(message(priority=number)) for number in given]
     assert mapped == [None, None, 1, 5, 7, 7, 7, 7, None]
 
 
-def test_a_time_in_the_future_is_when_a_task_is_due() -> None:
+def test_a_time_in_the_future_delays_a_task() -> None:
     at = datetime.now(UTC) + timedelta(hours=1)
     assert messages.due({"eta": at.isoformat()}) == at.timestamp()
     for eta in (None, "soon", "2020-01-01T00:00:00+00:00", at.replace(tzinfo=None).isoformat()):
         assert messages.due({"eta": eta}) is None
 
 
-def test_options_are_taken_from_all_that_is_given() -> None:
+def test_options_come_from_all_sources() -> None:
     options = Options.of({"retry": 7, "queue_prefix": "x.", "max_retries": 3})
     assert options == Options(retry=7, queue_prefix="x.")
 
 
-def test_urls_without_a_host_mean_this_machine() -> None:
+def test_urls_without_a_host_mean_localhost() -> None:
     assert cluster_of(["disque://"]).nodes == ("localhost:7711",)
     assert cluster_of(["disque://:p@a//", "disque://b:1"]).nodes == ("a:7711", "b:1")
 
 
-def test_the_backend_takes_the_nodes_of_the_broker_and_hides_the_password() -> None:
+def test_the_backend_uses_the_nodes_of_the_broker_and_hides_the_password() -> None:
     with Celery(broker="disque://:p@a;disque://b:1", backend="disque://") as app:
         assert app.backend.as_uri() == "disque://a:7711;disque://b:1"
         assert app.backend.as_uri(include_password=True) == "disque://"
 
 
-def test_an_inbox_wakes_who_waits_once() -> None:
+def test_an_inbox_wakes_its_waiter_once() -> None:
     inbox = Inbox()
     inbox.wait(0)
     for _ in range(3):
@@ -116,7 +116,7 @@ def test_an_inbox_wakes_who_waits_once() -> None:
 
 
 class Marks:
-    """What chords want of a ``Store``."""
+    """The part of ``Store`` that chords need."""
 
     def __init__(self) -> None:
         self.values: dict[bytes, bytes] = {}
@@ -140,11 +140,11 @@ def test_only_the_last_part_of_a_chord_is_the_last_one(size: int, indices: str) 
     *before, last = tasks
     for n, part in enumerate(before):
         assert not parts.is_last(*part)
-        # And those that come again.
+        # The same when they are delivered again.
         for again in before[: n + 1]:
             assert not parts.is_last(*again)
     assert parts.is_last(*last)
-    assert parts.is_last(*last)  # if it could not say so before it was killed
+    assert parts.is_last(*last)  # in case it was killed before it could say so
     assert not parts.is_last("one more", 0)
     parts.forget()
     assert marks.values == {}

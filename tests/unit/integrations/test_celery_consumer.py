@@ -1,4 +1,4 @@
-"""What takes the jobs of Celery's workers, against a scripted node."""
+"""Taking the jobs for Celery's workers, against a scripted node."""
 
 import pytest
 import trio
@@ -11,7 +11,7 @@ from tests.support.harness import HANG_SECONDS
 pytestmark = pytest.mark.trio
 
 
-async def test_what_is_wanted_while_it_connects_opens_no_second_connection() -> None:
+async def test_requests_during_connecting_open_no_second_connection() -> None:
     async with fake_node() as node, connect([node.address]) as client:
         consumer = client.run_source(lambda router: Consumer(router, print, print))
 
@@ -23,7 +23,7 @@ async def test_what_is_wanted_while_it_connects_opens_no_second_connection() -> 
         node.answers |= {"CONSUME": consume, "CREDIT": b"+OK\r\n"}
         consumer.want(["a"], 4)
         await node.wait_for(lambda: node.count("CONSUME") == 2)
-        for times in range(1, 11):  # by then a second one would be there
+        for times in range(1, 11):  # enough for a second one to appear
             consumer.want(["a", "b"], 4)
             await node.wait_for(lambda times=times: node.count("CREDIT") == times)
         consumer.retire()

@@ -9,7 +9,7 @@ from disque_trio.metrics.sheet import Sheet, pairs
 
 
 def parsed(label: str) -> str:
-    """``label`` as Prometheus reads it."""
+    """Return ``label`` as Prometheus parses it."""
     sheet = Sheet()
     family = sheet.gauge("x", "text")
     family.add(1, pairs({"queue": label}))
@@ -35,14 +35,14 @@ def test_lines_quotes_and_backslashes_are_escaped() -> None:
         assert parsed(name) == name
 
 
-def test_no_line_of_a_page_has_what_splits_or_ends_it() -> None:
+def test_a_name_adds_no_line_ends_or_zero_bytes_to_a_page() -> None:
     for name in (b"\0", b"a\rb", b"\x1b[2J", "\u2028".encode(), "\x85".encode(), b"\x0b"):
         label = label_value(name)
         assert len(escape(label).splitlines()) == 1
         assert "\0" not in label
 
 
-def test_names_that_look_alike_have_labels_of_their_own() -> None:
+def test_similar_names_have_different_labels() -> None:
     names = [b"", b"a\0", b"a\\x00", b"\xff", b"\\xff", b"x" * 64_000, b"x" * 64_001, b"x" * MOST]
     names += [label_value(name).encode() for name in names]
     labels = [label_value(name) for name in dict.fromkeys(names)]

@@ -1,4 +1,4 @@
-"""The figures of a process, which the system has."""
+"""The process metrics, which the system provides."""
 
 from pathlib import Path
 

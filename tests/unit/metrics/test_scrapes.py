@@ -14,7 +14,7 @@ from disque_trio.metrics.web import Reply, Request
 
 
 class Source:
-    """Counts how often it is asked; ``works``: how many steps it takes."""
+    """Counts its calls. ``works`` is the number of steps that each takes."""
 
     def __init__(self, steps: int = 3) -> None:
         self.steps = steps
@@ -40,7 +40,7 @@ def text(reply: Reply) -> str:
     return b"".join(reply.chunks).decode()
 
 
-async def test_who_comes_later_gets_later_figures() -> None:
+async def test_a_later_request_gets_later_figures() -> None:
     source = Source()
     scrapes = Scrapes("disque", [source])
     assert "asked 1\n" in text(await scrapes.page(request()))
@@ -49,7 +49,7 @@ async def test_who_comes_later_gets_later_figures() -> None:
     assert "disque_metrics_scrapes_total 2\n" in second
 
 
-async def test_a_hundred_at_once_share_the_work_and_all_get_it() -> None:
+async def test_a_hundred_concurrent_requests_share_one_collection() -> None:
     source = Source(steps=50_000)
     scrapes = Scrapes("disque", [source])
     pages: list[Reply] = []
@@ -65,7 +65,7 @@ async def test_a_hundred_at_once_share_the_work_and_all_get_it() -> None:
     assert len(pages) == 100
 
 
-async def test_others_run_while_it_is_collected() -> None:
+async def test_other_tasks_run_during_a_collection() -> None:
     turns = 0
 
     async def other() -> None:
@@ -81,7 +81,7 @@ async def test_others_run_while_it_is_collected() -> None:
         nursery.cancel_scope.cancel()
 
 
-async def test_a_scrape_that_fails_is_not_the_last() -> None:
+async def test_a_failed_scrape_does_not_prevent_the_next() -> None:
     source = Source()
     scrapes = Scrapes("disque", [source])
     source.fails = True
@@ -91,7 +91,7 @@ async def test_a_scrape_that_fails_is_not_the_last() -> None:
     assert "asked 2\n" in text(await scrapes.page(request()))
 
 
-async def test_each_gets_the_format_that_it_asked_for() -> None:
+async def test_each_request_gets_its_format() -> None:
     scrapes = Scrapes("disque", [Source()])
     zipped = await scrapes.page(request(accept_encoding="gzip, deflate"))
     assert zipped.encoding == "gzip"

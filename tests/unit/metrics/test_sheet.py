@@ -1,4 +1,4 @@
-"""A page of figures is what prometheus-client would have written, and what its parsers read."""
+"""A metrics page equals that of prometheus-client, and its parsers accept it."""
 
 import gzip
 import math
@@ -61,7 +61,7 @@ def check(families: list[Metric]) -> None:
     assert found["disque_empty_seconds"].type == "histogram"
 
 
-def test_both_formats_are_read_by_the_parsers_of_prometheus() -> None:
+def test_the_parsers_of_prometheus_accept_both_formats() -> None:
     formats = Formats()
     text, openmetrics = formats.of("text/plain"), formats.of(OPENMETRICS)
     check(list(read_text(page(example(), text).decode())))
@@ -105,7 +105,7 @@ def test_prometheus_client_writes_the_same_numbers() -> None:
         (1_000 * "a/b;q=0.1,", False),
     ],
 )
-def test_who_asks_for_openmetrics_gets_it(accept: str, open: bool) -> None:
+def test_openmetrics_is_sent_on_request(accept: str, open: bool) -> None:
     assert ("openmetrics" in Formats().of(accept).content_type) is open
 
 
@@ -117,13 +117,13 @@ def test_a_page_may_be_compressed() -> None:
     assert gzip.decompress(page(sheet, form, zipped=True)) == page(sheet, form)
 
 
-def test_numbers_are_written_as_prometheus_writes_them() -> None:
+def test_numbers_are_formatted_like_those_of_prometheus() -> None:
     assert [number(x) for x in (1, 0.5, math.nan, math.inf, -math.inf, 1e-05, 1e21)] == [
         "1", "0.5", "NaN", "+Inf", "-Inf", "1e-05", "1e+21",
     ]  # fmt: skip
 
 
-def test_the_process_has_figures() -> None:
+def test_the_process_has_metrics() -> None:
     sheet = Sheet()
     add_metrics(sheet, Process().read())
     names = {family.name for family in read_text(page(sheet, Formats().of("")).decode())}

@@ -1,4 +1,4 @@
-"""The web server for figures: what it answers, and whom it cuts off."""
+"""The web server for metrics: its answers, and the clients that it disconnects."""
 
 from http import HTTPStatus
 
@@ -20,7 +20,7 @@ async def _broken(request: Request) -> Reply:
 
 
 async def _ask(sent: bytes, web: Web | None = None, end: bool = False) -> _Answer:
-    """What comes back for ``sent``; status 0: nothing."""
+    """Return the response to ``sent``; status 0 if there is none."""
     web = web or Web({"/hello": _hello, "/broken": _broken})
     ours, theirs = trio.testing.memory_stream_pair()
     answer = b""
@@ -48,7 +48,7 @@ async def test_a_page_comes_with_its_length_and_the_connection_ends() -> None:
     assert fields["content-encoding"] == "gzip"
 
 
-async def test_head_gets_all_but_the_body() -> None:
+async def test_head_gets_everything_but_the_body() -> None:
     status, fields, body = await _ask(b"HEAD /hello HTTP/1.0\r\n\r\n")
     assert (status, fields["content-length"], body) == (200, "12", b"")
 
@@ -77,7 +77,7 @@ async def test_each_request_gets_its_status(
     assert (await _ask(sent))[0] == status
 
 
-async def test_who_sends_half_a_request_or_none_gets_no_answer(
+async def test_an_incomplete_request_gets_no_answer(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
     assert await _ask(b"GET /hello HTT") == (0, {}, b"")
@@ -85,7 +85,9 @@ async def test_who_sends_half_a_request_or_none_gets_no_answer(
     assert await _ask(b"", end=True) == (0, {}, b"")
 
 
-async def test_who_does_not_read_is_cut_off(autojump_clock: trio.testing.MockClock) -> None:
+async def test_a_client_that_does_not_read_is_disconnected(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
     ours, theirs = trio.testing.lockstep_stream_pair()
     async with trio.open_nursery() as nursery:
         nursery.start_soon(Web({"/hello": _hello}).answer, theirs)
@@ -119,7 +121,7 @@ async def test_too_many_at_once_are_refused(autojump_clock: trio.testing.MockClo
     assert (await _ask(b"GET /slow HTTP/1.1\r\n\r\n", web))[0] == 200
 
 
-async def test_a_page_that_fails_is_told_of() -> None:
+async def test_a_page_that_fails_is_logged() -> None:
     told: list[Exception] = []
     web = Web({"/broken": _broken}, told.append)
     assert (await _ask(b"GET /broken HTTP/1.1\r\n\r\n", web))[0] == 500
@@ -132,7 +134,7 @@ async def test_a_text_is_a_page() -> None:
     assert (reply.status, reply.chunks) == (503, [b"no\n"])
 
 
-def test_a_header_that_comes_twice_is_one() -> None:
+def test_a_repeated_header_is_joined() -> None:
     request = parse(b"GET / HTTP/1.1\r\nAccept: a\r\nACCEPT: b")
     assert request is not None
     assert request.headers == {"accept": "a, b"}

@@ -1,4 +1,4 @@
-"""Which form of the state machine is tested: nobody wants to test the other one by accident."""
+"""The tests run the build of the state machine (compiled or not) that they are meant to."""
 
 import os
 
@@ -10,7 +10,7 @@ from disque_trio.resp import request
 EXPECTED = os.environ.get("DISQUE_TRIO_FORM", "pure Python")
 
 
-def test_the_form_that_runs_is_the_one_that_is_to_be_tested() -> None:
+def test_the_build_under_test_is_the_one_that_runs() -> None:
     assert form() == EXPECTED
     for module in (node, jobs, request):
         assert module.__file__.endswith(".so" if EXPECTED == "compiled" else ".py")

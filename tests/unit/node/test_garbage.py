@@ -1,4 +1,4 @@
-"""The collector is off under load, so serving must not leave cycles behind."""
+"""The garbage collector is off under load, so serving must not leave cycles behind."""
 
 import gc
 import weakref
@@ -17,7 +17,7 @@ from disque_trio.respserver.io.tasks import (
     collect_garbage,
     collect_new_garbage,
 )
-from tests.support.harness import free_port
+from tests.support.harness import HANG_SECONDS, free_port
 
 CONNECTIONS = 50
 CYCLES = 20
@@ -46,7 +46,7 @@ async def test_clients_that_come_work_and_go_leave_no_cycles_behind(
     left = -1
     async with trio.open_nursery() as nursery:
         nursery.start_soon(server.daemon.run)
-        with trio.fail_after(20):
+        with trio.fail_after(HANG_SECONDS):
             while True:
                 try:
                     await _work(port)
@@ -66,7 +66,7 @@ async def test_clients_that_come_work_and_go_leave_no_cycles_behind(
 
 
 class Ring:
-    """Refers to itself."""
+    """An object that refers to itself."""
 
     def __init__(self) -> None:
         self.me = self
@@ -74,7 +74,7 @@ class Ring:
 
 @pytest.fixture
 def _collector() -> Iterator[None]:
-    """The collector as it is when a node has started."""
+    """Set up the collector as a node does at its start."""
     collect_garbage()
     yield
     gc.unfreeze()

@@ -1,4 +1,4 @@
-"""The figures of jobs and queues, collected while these change."""
+"""The metrics of jobs and queues, collected while jobs and queues change."""
 
 import random
 from collections import Counter

@@ -1,4 +1,4 @@
-"""The files beside nodes.conf with policies and extensions, and with schedules."""
+"""The files next to nodes.conf: policies and extensions, and schedules."""
 
 import os
 from pathlib import Path
@@ -22,6 +22,7 @@ from disque_trio.node.shared_file import (
     schedules_file,
 )
 from disque_trio.protocol.bus import PacketWriter
+from tests.support.harness import HANG_SECONDS
 from tests.support.node_bench import Bench
 
 C_NODE, CAPABLE = b"c" * 40, b"d" * 40
@@ -56,7 +57,7 @@ class Stage:
         self.membership._members.update(False)
 
     def hear_policy(self, name: bytes) -> None:
-        """Another node has changed a policy."""
+        """Receive a policy that another node has changed."""
         entry = Entry(name, Policy(name), 9, b"f" * 40, 0)
         self.bench.node.policy_sharing.on_packet(b"f" * 40, [(1, entry.fields())])
 
@@ -107,11 +108,11 @@ async def test_what_other_nodes_tell_is_written_away_from_the_turns(stage: Stage
         stage.bench("QSET", "own", "TTL", 1)
         stage.hear_policy(b"far")
         assert b"far" not in stage.path.read_bytes()
-        with trio.fail_after(20):
+        with trio.fail_after(HANG_SECONDS):
             while b"far" not in stage.path.read_bytes():
                 await trio.sleep(0)
         stage.hear(CAPABLE, 1)
-        with trio.fail_after(20):
+        with trio.fail_after(HANG_SECONDS):
             while b"node " + CAPABLE not in stage.path.read_bytes():
                 await trio.sleep(0)
         nursery.cancel_scope.cancel()

@@ -1,4 +1,4 @@
-"""The supervisor, with programs that only say what nodes say."""
+"""The supervisor, with programs that only send the notifications of a node."""
 
 import errno
 import os
@@ -20,10 +20,11 @@ from disque_trio.node.worker import VARIABLE
 from disque_trio.process.logs import Logging
 from disque_trio.process.process import make_directory, pidfile
 from disque_trio.process.systemd import Notifier
+from tests.support.harness import HANG_SECONDS
 
-# Each appends its number to the file that it gets, may say that it serves, and ends as told.
-# "stops": number 1 says that it stops. Then it goes on until its gate is opened, as number 0 does.
-# "hangup": they show each SIGHUP. Number 1 takes it, and serves, when its gate is opened.
+# Each appends its number to the given file, may report READY, and exits as told.
+# "stops": number 1 reports STOPPING, and goes on until its gate is opened, as number 0 does.
+# "hangup": they record each SIGHUP. Number 1 does so, and reports READY, once its gate is opened.
 PROGRAM = """
 import os, select, signal, socket, sys
 sock = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
@@ -61,7 +62,7 @@ sys.exit(int(sys.argv[3]))
 
 
 class Run:
-    """Programs that are looked after.
+    """Supervised programs.
 
     Attributes:
         starts: the file with a line for each start.
@@ -94,7 +95,7 @@ class Run:
             os.mkfifo(f"{self.starts}{number}")
 
     async def open_gate(self, number: int) -> None:
-        """Let the program that waits, or is about to, go on."""
+        """Release the program that waits at its gate, or soon will."""
         while True:
             try:
                 os.close(os.open(f"{self.starts}{number}", os.O_WRONLY | os.O_NONBLOCK))
@@ -112,14 +113,14 @@ def run(tmp_path: Path) -> Iterator[Run]:
     it.logging.close()
 
 
-async def test_a_program_that_never_serves_is_not_tried_again(run: Run) -> None:
-    with trio.fail_after(20):
+async def test_a_program_that_never_serves_is_not_restarted(run: Run) -> None:
+    with trio.fail_after(HANG_SECONDS):
         assert await run.make("mute", "3", count=1).run() == 1
     assert run.numbers() == ["0"]
 
 
 async def test_the_orderly_end_of_one_is_the_end_of_all(run: Run) -> None:
-    with trio.fail_after(20):
+    with trio.fail_after(HANG_SECONDS):
         assert await run.make("serve", "0").run() == 0
     assert set(run.numbers()) <= {"0", "1"}
 
@@ -130,31 +131,31 @@ async def test_a_program_that_fails_is_started_again_after_longer_and_longer_pau
     monkeypatch.setattr(supervisor, "FIRST_PAUSE", 0.02)
     looked_after = run.make("serve", "3", count=1, once=True)
     started = trio.current_time()
-    with trio.fail_after(30):
+    with trio.fail_after(HANG_SECONDS):
         async with trio.open_nursery() as nursery:
             nursery.start_soon(looked_after.run)
-            while len(run.numbers()) < 5:  # pauses of 20, 40, 80 and 160 ms are between them
+            while len(run.numbers()) < 5:  # after pauses of 20, 40, 80 and 160 ms
                 await trio.sleep(0.01)
             os.kill(os.getpid(), signal.SIGTERM)
     assert trio.current_time() - started >= 0.3
-    # What is to be done once is done at the first start.
+    # One-time work is only done at the first start.
     assert run.numbers()[:5] == ["0 once", "0", "0", "0", "0"]
 
 
 async def test_directories_are_made_for_all_but_the_first(run: Run) -> None:
-    with trio.fail_after(20):
+    with trio.fail_after(HANG_SECONDS):
         await run.make("serve", "0", count=3).run()
     assert sorted(path.name for path in run.directory.iterdir() if path.is_dir()) == ["1", "2"]
 
 
-async def test_a_signal_ends_all_in_good_order(run: Run) -> None:
+async def test_a_signal_ends_all_cleanly(run: Run) -> None:
     looked_after = run.make("serve", "stay", count=3)
     results: list[int] = []
 
     async def collect() -> None:
         results.append(await looked_after.run())
 
-    with trio.fail_after(20):
+    with trio.fail_after(HANG_SECONDS):
         async with trio.open_nursery() as nursery:
             nursery.start_soon(collect)
             while len(run.numbers()) < 3:
@@ -169,7 +170,7 @@ async def test_a_signal_ends_all_in_good_order(run: Run) -> None:
 
 
 def refuse(monkeypatch: pytest.MonkeyPatch, refused: Callable[[str, int], bool]) -> None:
-    """Let no program be started where ``refused``, given its number and how many have been."""
+    """Fail each start for which ``refused`` (the number, the count of starts so far) is true."""
     real = subprocess.Popen
     starts = 0
 
@@ -185,11 +186,11 @@ def refuse(monkeypatch: pytest.MonkeyPatch, refused: Callable[[str, int], bool])
     monkeypatch.setattr(supervisor.subprocess, "Popen", popen)
 
 
-async def test_what_cannot_be_started_the_first_time_ends_all_in_good_order(
+async def test_a_failed_first_start_ends_all_cleanly(
     run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     refuse(monkeypatch, lambda number, _: number == "1")
-    with trio.fail_after(20), pytest.raises(BlockingIOError, match="no room"):
+    with trio.fail_after(HANG_SECONDS), pytest.raises(BlockingIOError, match="no room"):
         await run.make("serve", "stay").run()
 
 
@@ -199,7 +200,7 @@ async def test_what_cannot_be_started_again_is_tried_until_it_can(
     monkeypatch.setattr(supervisor, "FIRST_PAUSE", 0.01)
     refuse(monkeypatch, lambda _, starts: starts in (2, 3))
     looked_after = run.make("serve", "3", count=1)
-    with trio.fail_after(20):
+    with trio.fail_after(HANG_SECONDS):
         async with trio.open_nursery() as nursery:
             nursery.start_soon(looked_after.run)
             while len(run.numbers()) < 2:
@@ -207,7 +208,7 @@ async def test_what_cannot_be_started_again_is_tried_until_it_can(
             os.kill(os.getpid(), signal.SIGTERM)
 
 
-async def test_a_failure_of_the_one_that_looks_after_them_lets_them_end_by_themselves(
+async def test_the_processes_end_by_themselves_if_their_supervisor_fails(
     run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     started: list[subprocess.Popen[bytes]] = []
@@ -225,9 +226,9 @@ async def test_a_failure_of_the_one_that_looks_after_them_lets_them_end_by_thems
 
     monkeypatch.setattr(Supervisor, "_start", start)
     monkeypatch.setattr(Supervisor, "_watch_health", fail)
-    with trio.fail_after(20), pytest.raises(ExceptionGroup):
+    with trio.fail_after(HANG_SECONDS), pytest.raises(ExceptionGroup):
         await run.make("mute", "stay").run()
-    # They saw the end of their input, and got as far as the error in their last line.
+    # Their input ended, so they ran on to the error in their last line.
     assert [popen.returncode for popen in started] == [1, 1]
 
 
@@ -240,7 +241,7 @@ async def wait_for_lines(run: Run, *lines: str) -> None:
 
 
 class Manager:
-    """Hears what is said to systemd."""
+    """Receives the notifications to systemd."""
 
     def __init__(self) -> None:
         name = f"disque-test-{os.getpid()}-{os.urandom(4).hex()}"
@@ -277,7 +278,7 @@ async def test_a_process_that_stops_already_hears_only_of_a_second_signal(
     async def collect() -> None:
         results.append(await looked_after.run())
 
-    with trio.fail_after(20):
+    with trio.fail_after(HANG_SECONDS):
         async with trio.open_nursery() as nursery:
             nursery.start_soon(collect)
             await wait_for_lines(run, "0", "1 stops")
@@ -294,7 +295,7 @@ async def test_a_process_that_stops_already_hears_only_of_a_second_signal(
 async def test_a_process_that_starts_gets_sighup_when_it_serves(run: Run) -> None:
     run.make_gates()
     looked_after = run.make("hangup", "stay")
-    with trio.fail_after(20):
+    with trio.fail_after(HANG_SECONDS):
         async with trio.open_nursery() as nursery:
             nursery.start_soon(looked_after.run)
             await wait_for_lines(run, "0", "1")
@@ -311,9 +312,9 @@ async def test_a_process_that_starts_gets_sighup_when_it_serves(run: Run) -> Non
 # ---- what is there while they run ---------------------------------------------------------------
 
 
-async def test_what_others_send_is_not_taken_for_what_a_process_says(run: Run) -> None:
+async def test_messages_from_other_senders_are_ignored(run: Run) -> None:
     looked_after = run.make("mute", "stay", count=1)
-    with trio.fail_after(20):
+    with trio.fail_after(HANG_SECONDS):
         async with trio.open_nursery() as nursery:
             nursery.start_soon(looked_after.run)
             await wait_for_lines(run, "0")
@@ -328,7 +329,7 @@ async def test_what_others_send_is_not_taken_for_what_a_process_says(run: Run) -
 async def test_the_pidfile_is_there_while_they_serve(run: Run) -> None:
     file = run.directory / "pid"
     looked_after = run.make("serve", "stay", pidfile=str(file))
-    with trio.fail_after(20):
+    with trio.fail_after(HANG_SECONDS):
         async with trio.open_nursery() as nursery:
             nursery.start_soon(looked_after.run)
             while not file.exists():
@@ -342,16 +343,16 @@ async def test_the_pidfile_is_there_while_they_serve(run: Run) -> None:
 async def test_the_pidfile_of_another_server_stays(run: Run, words: tuple[str, str]) -> None:
     file = run.directory / "pid"
     file.write_text("1\n")
-    with trio.fail_after(20):
+    with trio.fail_after(HANG_SECONDS):
         await run.make(*words, count=1, pidfile=str(file)).run()
     if words[0] == "mute":
         assert file.read_text() == "1\n"
     else:
-        assert not file.exists()  # it served, so the other one is gone
+        assert not file.exists()  # it is ready, so the other one is gone
 
 
 async def test_a_pidfile_that_cannot_be_written_ends_all(run: Run) -> None:
-    with trio.fail_after(20), pytest.raises(FileNotFoundError):
+    with trio.fail_after(HANG_SECONDS), pytest.raises(FileNotFoundError):
         await run.make("serve", "stay", pidfile=str(run.directory / "nowhere" / "pid")).run()
 
 

@@ -37,6 +37,8 @@ from disque_trio.respserver.io.listeners import (
 from disque_trio.respserver.io.tasks import REPORT_SECONDS, feed_watchdog, report, serve
 from disque_trio.respserver.reload import differences
 from tests.support import ROOT
+from tests.support.harness import HANG_SECONDS
+from tests.support.systemctl import settings_of
 
 SERVICE = ROOT / "config" / "disque.service"
 SOCKET = ROOT / "config" / "disque.socket"
@@ -50,7 +52,7 @@ UNITS = [(SERVICE, SOCKET), (BANANAQ,), (ARCHIVE,), (WATCH,), (OUTBOX,), (COMPAC
 
 
 class Manager:
-    """What systemd listens with."""
+    """The notification socket of systemd."""
 
     def __init__(self, address: str) -> None:
         self.address = address
@@ -59,7 +61,7 @@ class Manager:
         self._sock.setblocking(False)
 
     def messages(self) -> list[str]:
-        """All that has come."""
+        """Return all messages received so far."""
         came = []
         while True:
             try:
@@ -87,7 +89,7 @@ def notifier(manager: Manager) -> Iterator[Notifier]:
 
 @pytest.fixture
 def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
-    """A node that does not run."""
+    """A node that is not running."""
     monkeypatch.chdir(tmp_path)
     logging = Logging(path=str(tmp_path / "log"))
     it = Server(load_settings(Config, None), logging)
@@ -161,7 +163,7 @@ def test_a_manager_that_cannot_be_reached_is_no_error(address: str) -> None:
 
 
 def test_a_manager_that_does_not_read_holds_nobody_up(manager: Manager, notifier: Notifier) -> None:
-    """It is waited for, briefly; then the message is lost."""
+    """The node waits for it briefly, then drops the message."""
     started = time.monotonic()
     said = 0
     while time.monotonic() - started < 0.1:
@@ -224,7 +226,7 @@ async def test_the_watchdog_is_fed_while_an_idle_engine_takes_turns(
     async with trio.open_nursery() as nursery:
         nursery.start_soon(serve, server.engine)
         nursery.start_soon(feed_watchdog, notifier, server.engine)
-        with trio.fail_after(20):
+        with trio.fail_after(HANG_SECONDS):
             while fed < 5:
                 fed += manager.messages().count("WATCHDOG=1")
                 await trio.sleep(0.001)
@@ -259,7 +261,7 @@ async def test_the_status_follows_jobs_and_clients_and_is_told_when_it_changes(
 
 
 def passed(monkeypatch: pytest.MonkeyPatch, sock: socket.socket) -> dict[str, str]:
-    """The environment in which ``sock`` is passed to this process, wherever it is."""
+    """Return an environment that passes ``sock`` to this process, whatever its number."""
     monkeypatch.setattr(systemd, "FIRST_SOCKET", sock.fileno())
     return {"LISTEN_PID": str(os.getpid()), "LISTEN_FDS": "1", "LISTEN_FDNAMES": "disque.socket"}
 
@@ -284,7 +286,7 @@ def test_a_listening_socket_is_adopted(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("kind", ["datagram", "not listening", "no socket"])
-def test_what_is_no_listening_socket_is_refused_with_its_name(
+def test_a_socket_that_does_not_listen_is_refused_by_name(
     monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
     if kind == "no socket":
@@ -310,7 +312,7 @@ def test_no_sockets_are_adopted_where_none_are_passed(count: str) -> None:
 def test_passed_sockets_replace_those_of_their_kind_only(tmp_path: Path, server: Server) -> None:
     own, given = tmp_path / "own.sock", tmp_path / "given.sock"
     overrides = [("port", "1"), ("bind", "203.0.113.7"), ("unixsocket", str(own))]
-    config = load_settings(Config, None, overrides)  # such a port cannot be bound
+    config = load_settings(Config, None, overrides)  # these cannot be bound
     tcp = listening(socket.AF_INET, ("127.0.0.1", 0))
     listeners = open_listeners(config, server.log, [tcp])
     assert tcp_endpoints(listeners) == [tcp.getsockname()]
@@ -336,7 +338,7 @@ def test_a_passed_socket_with_the_number_of_tls_port_is_for_tls(server: Server) 
     assert [is_tls(listener, number) for listener in (plain, tls)] == [False, True]
     assert known_listeners([tls, plain], number) == [plain]
     assert known_listeners([tls], number) == [tls]
-    # The other one is to be opened here, and cannot be.
+    # The other one has to be opened here, which fails.
     config = load_settings(Config, None, [*overrides, ("port", "1")])
     with pytest.raises(ListenError):
         open_listeners(config, server.log, [tls])
@@ -350,7 +352,7 @@ def test_one_number_cannot_be_both_ports(server: Server) -> None:
 
 
 def test_sockets_handed_over_are_adopted_by_the_program_that_follows() -> None:
-    """In processes of its own: the numbers from 3 on are taken here."""
+    """In a process of its own, as descriptors from 3 on are in use here."""
     program = """
 import os, socket, sys
 from disque_trio.process.systemd import Notifier, adopt_sockets, hand_over
@@ -408,26 +410,16 @@ def test_a_reload_tells_what_can_be_set_from_what_cannot() -> None:
 # ---- the units --------------------------------------------------------------------------------
 
 
-def settings(path: Path) -> dict[str, list[str]]:
-    """The settings of a unit; several with one name are kept."""
-    found: dict[str, list[str]] = {}
-    for line in path.read_text().splitlines():
-        name, equals, value = line.partition("=")
-        if equals and not line.startswith("#"):
-            found.setdefault(name, []).append(value)
-    return found
-
-
 def analyze(
     tmp_path: Path, units: Sequence[Path], *words: str
 ) -> "subprocess.CompletedProcess[str]":
-    """Run systemd-analyze on the units, with a program that is there for the installed one."""
+    """Run systemd-analyze on the units, with an existing program in place of the installed one."""
     program = shutil.which("systemd-analyze")
     if program is None:
         pytest.skip("systemd-analyze is not installed (package systemd)")
     copies = [tmp_path / unit.name for unit in units]
     for unit, copy in zip(units, copies, strict=True):
-        installed = settings(unit).get("ExecStart", [sys.executable])[0].split()[0]
+        installed = settings_of(unit).get("ExecStart", [sys.executable])[0].split()[0]
         copy.write_text(unit.read_text().replace(installed, sys.executable))
     return subprocess.run(
         [program, *words, *map(str, copies)],
@@ -455,7 +447,7 @@ def test_systemd_rates_the_service_as_well_confined(tmp_path: Path, units: Seque
 
 
 def test_the_service_of_bananaq_agrees_with_its_configuration_and_with_the_nodes() -> None:
-    service, node = settings(BANANAQ), settings(SERVICE)
+    service, node = settings_of(BANANAQ), settings_of(SERVICE)
     program, option, config = service["ExecStart"][0].split()
     assert (Path(program).name, option) == ("bananaq", "--config")
     assert Path(program).parent == Path(node["ExecStart"][0].split()[0]).parent
@@ -471,8 +463,8 @@ def test_the_service_of_bananaq_agrees_with_its_configuration_and_with_the_nodes
 
 
 def test_the_service_of_a_watch_agrees_with_that_of_an_archive() -> None:
-    """But for names."""
-    watch, archive = settings(WATCH), settings(ARCHIVE)
+    """They differ in their names only."""
+    watch, archive = settings_of(WATCH), settings_of(ARCHIVE)
     named = {
         name: [value.replace("archive", "watch").replace("ARCHIVE", "WATCH") for value in text]
         for name, text in archive.items()
@@ -484,7 +476,7 @@ def test_the_service_of_a_watch_agrees_with_that_of_an_archive() -> None:
 
 
 def test_the_units_the_hints_and_the_shipped_configuration_agree() -> None:
-    service, hints = settings(SERVICE), INSTALL_HINTS
+    service, hints = settings_of(SERVICE), INSTALL_HINTS
     program, config = service["ExecStart"][0].split()
     assert f"{program} --check-config {config}" in hints
     assert config.startswith(service["ReadWritePaths"][0].removeprefix("-"))
@@ -493,7 +485,7 @@ def test_the_units_the_hints_and_the_shipped_configuration_agree() -> None:
     assert service["WorkingDirectory"] == [f"/var/lib/{service['StateDirectory'][0]}"]
     shipped = load_settings(Config, str(ROOT / "config" / "disque.conf"))
     wanted = [f"[{a}]:{shipped.port}" if ":" in a else f"{a}:{shipped.port}" for a in shipped.bind]
-    assert settings(SOCKET)["ListenStream"] == wanted
+    assert settings_of(SOCKET)["ListenStream"] == wanted
     assert int(service["LimitNOFILE"][0]) > shipped.maxclients + 64
 
 

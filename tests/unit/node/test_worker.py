@@ -1,4 +1,4 @@
-"""What differs between the processes of one server."""
+"""The differences between the processes of one server."""
 
 import os
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The trace context in the headers of jobs."""
+"""The trace context in job headers."""
 
 import pytest
 from hypothesis import given
@@ -29,15 +29,15 @@ def test_what_is_injected_is_extracted(context: Context) -> None:
 
 
 @pytest.mark.parametrize("name", ["traceparent", "Traceparent", b"TRACEPARENT"])
-def test_names_are_read_in_any_case(name: str | bytes) -> None:
+def test_names_are_case_insensitive(name: str | bytes) -> None:
     assert span_of([(name, PARENT)]).is_valid
 
 
-def test_headers_of_the_program_are_not_set_again(context: Context) -> None:
+def test_headers_of_the_program_are_not_overwritten(context: Context) -> None:
     assert injected(context, [("TraceState", b"own=1")]) == [("traceparent", PARENT)]
 
 
-def test_a_job_gets_no_more_headers_than_it_may_have(context: Context) -> None:
+def test_a_job_gets_no_more_headers_than_allowed(context: Context) -> None:
     assert injected(context, [("a", b"b")] * MOST) == []
     assert injected(context, [("a", b"b")] * (MOST - 1)) == [("traceparent", PARENT)]
     size = len("traceparent") + len(PARENT)
@@ -61,7 +61,7 @@ def test_a_job_gets_no_more_headers_than_it_may_have(context: Context) -> None:
         b"x" * 60_000,
     ],
 )
-def test_a_traceparent_that_makes_no_sense_is_none(value: bytes) -> None:
+def test_an_invalid_traceparent_is_ignored(value: bytes) -> None:
     assert not span_of([("traceparent", value)]).is_valid
 
 

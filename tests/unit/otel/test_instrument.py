@@ -1,4 +1,4 @@
-"""How a program turns traces on, and off."""
+"""Turning traces on and off."""
 
 import json
 import sys
@@ -14,7 +14,7 @@ from disque_trio.outbox.rows import columns
 from tests.support.spans import traced
 
 
-def test_it_is_on_until_it_is_off() -> None:
+def test_it_is_on_until_it_is_turned_off() -> None:
     assert tracing.tracer is None
     assert tracing.current() is None
     otel.instrument()
@@ -27,7 +27,7 @@ def test_it_is_on_until_it_is_off() -> None:
     assert tracing.tracer is None
 
 
-def test_parents_are_one_of_three() -> None:
+def test_there_are_three_kinds_of_parents() -> None:
     with pytest.raises(ValueError, match="alone, always, never"):
         otel.instrument(parents="sometimes")  # type: ignore[arg-type]
 
@@ -48,7 +48,7 @@ def test_opentelemetry_instrument_finds_it() -> None:
         assert tracing.tracer is None
 
 
-def test_without_the_extra_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_the_extra_the_error_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in [name for name in sys.modules if name.startswith("disque_trio.otel")]:
         monkeypatch.delitem(sys.modules, name)
     for name in ("opentelemetry", "opentelemetry.trace", "opentelemetry.metrics"):
@@ -57,14 +57,14 @@ def test_without_the_extra_it_says_what_to_install(monkeypatch: pytest.MonkeyPat
         import_module("disque_trio.otel")
 
 
-def test_without_an_exporter_it_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_an_exporter_the_error_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OTEL_TRACES_EXPORTER", "nonsense")
     with pytest.raises(SetupError, match="nonsense"):
         configure()
     assert tracing.tracer is None
 
 
-def test_a_row_of_the_outbox_has_the_trace_of_who_has_made_it() -> None:
+def test_a_row_of_the_outbox_has_the_trace_of_its_author() -> None:
     own = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
     with traced() as traces:
         options = json.loads(columns("mail", "hello", headers={"tenant": "acme"})["options"])

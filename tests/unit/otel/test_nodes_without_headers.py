@@ -1,4 +1,4 @@
-"""Programs that trace, at nodes that know no headers: C Disque, or no extensions."""
+"""Programs that trace with nodes that have no headers: C Disque, or without extensions."""
 
 from collections.abc import Callable
 
@@ -17,7 +17,7 @@ def refuses(word: bytes, error: bytes, answer: bytes) -> Callable[[list[bytes]],
 
 
 @pytest.mark.parametrize("error", [b"-NOEXT not now\r\n", b"-ERR syntax error\r\n"])
-async def test_jobs_are_added_without(error: bytes) -> None:
+async def test_jobs_are_added_without_headers(error: bytes) -> None:
     async with fake_node() as node, connect([node.address]) as client:
         node.answers["ADDJOB"] = refuses(b"HEADERS", error, ADDED)
         with traced() as traces:
@@ -29,7 +29,7 @@ async def test_jobs_are_added_without(error: bytes) -> None:
                 await client.add("q", "a", headers={"tenant": "acme"})  # wanted by the program
 
 
-async def test_another_error_is_one() -> None:
+async def test_any_other_error_is_raised() -> None:
     async with fake_node() as node, connect([node.address]) as client:
         node.answers["ADDJOB"] = b"-ERR no\r\n"
         with traced(), pytest.raises(ReplyError):
@@ -38,11 +38,11 @@ async def test_another_error_is_one() -> None:
 
 
 def fetched(node: FakeNode) -> list[bool]:
-    """For each GETJOB whether it asks for headers."""
+    """Return for each GETJOB whether it asks for headers."""
     return [b"WITHHEADERS" in command for command in node.seen if command[0] == b"GETJOB"]
 
 
-async def test_jobs_are_taken_without() -> None:
+async def test_jobs_are_taken_without_headers() -> None:
     async with fake_node() as node, connect([node.address]) as client:
         node.answers["GETJOB"] = refuses(b"WITHHEADERS", b"-ERR syntax error\r\n", job(1))
         node.answers["ACKJOB"] = b":1\r\n"
@@ -59,7 +59,7 @@ async def test_jobs_are_taken_without() -> None:
             assert len(traces.named("process q")) == 1
 
 
-async def test_headers_are_asked_for_where_they_are_known() -> None:
+async def test_headers_are_requested_from_nodes_that_have_them() -> None:
     async with fake_node() as node, connect([node.address]) as client:
         node.answers["GETJOB"] = bulk()
         await client.get("q", nohang=True)

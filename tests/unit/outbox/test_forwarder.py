@@ -1,4 +1,4 @@
-"""The forwarder, over a real table, and a cluster that is none."""
+"""The forwarder with a real table and a fake cluster."""
 
 import time
 from collections.abc import Iterator
@@ -59,7 +59,7 @@ def test_rows_become_jobs_in_order_and_are_deleted(
     assert database.records() == []
 
 
-def test_what_was_rolled_back_is_no_job(
+def test_a_row_that_was_rolled_back_does_not_become_a_job(
     database: Database, cluster: FakeCluster, stop: Stop
 ) -> None:
     with database.engine.connect() as connection:
@@ -70,7 +70,7 @@ def test_what_was_rolled_back_is_no_job(
     assert cluster.bodies == ["yes"]
 
 
-def test_rows_are_kept_with_their_jobs_and_forgotten_later(
+def test_rows_are_kept_with_their_jobs_and_deleted_later(
     database: Database, cluster: FakeCluster, stop: Stop
 ) -> None:
     [key] = database.add("1")
@@ -85,7 +85,7 @@ def test_rows_are_kept_with_their_jobs_and_forgotten_later(
 
 
 @pytest.mark.parametrize("step", ["before", "after"])
-def test_a_crash_beside_the_sending_adds_each_job_once(
+def test_a_crash_around_the_sending_adds_each_job_once(
     database: Database, cluster: FakeCluster, step: str, monkeypatch: pytest.MonkeyPatch, stop: Stop
 ) -> None:
     database.add("1", "2")
@@ -124,7 +124,7 @@ def test_a_crash_before_the_commit_adds_each_job_once(
     assert cluster.bodies == ["1"]
 
 
-def test_a_row_that_is_refused_does_not_hold_up_others_and_comes_again(
+def test_a_refused_row_does_not_block_others_and_is_tried_again(
     database: Database, cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch, stop: Stop
 ) -> None:
     database.add("1", "bad", "3")
@@ -154,7 +154,7 @@ def test_a_row_that_is_refused_does_not_hold_up_others_and_comes_again(
 
 
 @pytest.mark.parametrize("options", ["no", r'{"\ud800": 1}', r'{"\u0000": 1}', '{"retry": 1.5}'])
-def test_a_row_that_somebody_else_wrote_wrongly_is_refused(
+def test_an_invalid_row_of_another_program_is_refused(
     options: str, database: Database, cluster: FakeCluster, stop: Stop
 ) -> None:
     database.add("bad", "good")
@@ -221,7 +221,7 @@ def test_rows_that_never_get_their_copies_let_others_pass_in_the_end(
     assert [record.attempts for record in database.records()] == [1, 1]
 
 
-def test_rows_that_nodes_take_seconds_to_refuse_let_others_pass(
+def test_rows_that_nodes_refuse_slowly_let_others_pass(
     database: Database, cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     now = time.time() + 10
@@ -244,12 +244,12 @@ def test_rows_that_nodes_take_seconds_to_refuse_let_others_pass(
         assert it.step() == 2
     assert cluster.bodies == [str(number) for number in range(6)]
     now += 5
-    assert it.step() == 2  # no patience with them any more
+    assert it.step() == 2  # they are skipped now
     assert [record.attempts for record in database.records()] == [2, 2]
 
 
 @pytest.mark.parametrize("error", [ConnectionLost("no"), OOMError("OOM", "full")])
-def test_rows_that_a_node_did_not_come_to_are_the_next_ones(
+def test_rows_that_a_node_did_not_get_to_are_the_next_ones(
     database: Database, cluster: FakeCluster, error: DisqueError, stop: Stop
 ) -> None:
     database.add("1", "2", "3")
@@ -266,7 +266,7 @@ def test_rows_that_a_node_did_not_come_to_are_the_next_ones(
     assert cluster.bodies == ["1", "2", "3", "4"]
 
 
-def test_a_row_on_which_nodes_close_the_connection_is_found(
+def test_a_row_that_makes_nodes_close_the_connection_is_found(
     database: Database, cluster: FakeCluster, stop: Stop
 ) -> None:
     database.add(*(str(number) for number in range(10)))
@@ -298,7 +298,7 @@ def test_two_forwarders_that_read_the_same_rows_add_each_job_once(
     assert cluster.bodies == ["1", "2", "3"]
 
 
-def test_it_goes_on_when_the_database_is_back(
+def test_it_continues_when_the_database_is_back(
     database: Database, cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch, stop: Stop
 ) -> None:
     database.add("1")
@@ -323,7 +323,7 @@ def test_it_goes_on_when_the_database_is_back(
     assert cluster.bodies == ["1"]
 
 
-def test_it_stops_behind_the_batch_that_it_has_begun(
+def test_it_stops_after_the_current_batch(
     database: Database, cluster: FakeCluster, stop: Stop
 ) -> None:
     database.add("1", "2", "3")

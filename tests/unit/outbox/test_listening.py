@@ -1,4 +1,4 @@
-"""A connection that listens is closed where it cannot."""
+"""A listening connection is closed if it fails."""
 
 from typing import Any
 
@@ -22,7 +22,7 @@ class Broken:
         self.closed = True
 
 
-def test_a_connection_that_breaks_while_it_begins_to_listen_is_closed() -> None:
+def test_a_connection_that_fails_while_it_starts_to_listen_is_closed() -> None:
     connection = Broken()
     with pytest.raises(ConnectionError):
         Notifications(connection, "disque_outbox")

@@ -1,4 +1,4 @@
-"""What ``add`` is told comes out of a row again."""
+"""The arguments of ``add`` survive the way through a row."""
 
 import json
 import time
@@ -32,7 +32,7 @@ def test_a_row_becomes_the_job_that_was_added() -> None:
     st.binary(min_size=1),
     st.lists(st.tuples(st.binary(min_size=1), st.text() | st.binary()), max_size=3),
 )
-def test_any_bytes_and_texts_come_back(
+def test_any_bytes_and_texts_survive(
     body: bytes, group: bytes, headers: list[tuple[bytes, bytes]]
 ) -> None:
     try:
@@ -76,18 +76,20 @@ def test_a_delay_counts_from_when_the_row_is_written() -> None:
         {"replicate": 0},
     ],
 )
-def test_what_no_node_takes_is_refused_in_the_transaction(options: dict[str, object]) -> None:
+def test_options_that_no_node_accepts_are_refused_in_the_transaction(
+    options: dict[str, object],
+) -> None:
     with pytest.raises(ValueError):  # noqa: PT011
         row(**options)
 
 
 @pytest.mark.parametrize("queue", ["", "a\0b", b"\xff", "\ud800"])
-def test_a_queue_has_a_name_that_a_database_can_hold(queue: str) -> None:
+def test_a_queue_needs_a_name_that_a_database_can_store(queue: str) -> None:
     with pytest.raises(ValueError):  # noqa: PT011
         columns(queue, "body")
 
 
-def test_a_body_that_no_node_takes_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_body_that_no_node_accepts_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("disque_trio.outbox.rows.MAX_BULK", 3)
     columns("q", "abc")
     with pytest.raises(ValueError, match="at most 3 bytes"):
@@ -113,7 +115,7 @@ def test_a_body_that_no_node_takes_is_refused(monkeypatch: pytest.MonkeyPatch) -
         '{"maxlen": true}',
     ],
 )
-def test_options_that_somebody_else_wrote_wrongly_are_an_error(options: str) -> None:
+def test_invalid_options_of_another_program_are_an_error(options: str) -> None:
     with pytest.raises(ValueError):  # noqa: PT011
         Row(uuid4(), "q", b"", options, 0).job()
 

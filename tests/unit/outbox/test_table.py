@@ -1,4 +1,4 @@
-"""``Outbox.add`` in the transactions of a program with SQLAlchemy, on SQLite."""
+"""``Outbox.add`` in the SQLAlchemy transactions of a program, on SQLite."""
 
 import subprocess
 import sys
@@ -52,7 +52,7 @@ def test_a_session_that_is_rolled_back_writes_nothing(database: Database) -> Non
     assert database.records() == []
 
 
-def test_a_savepoint_takes_its_rows_along(database: Database) -> None:
+def test_a_savepoint_that_is_rolled_back_discards_its_rows(database: Database) -> None:
     with Session(database.engine) as session:
         database.outbox.add(session, "q", "1")
         with session.begin_nested() as inner:
@@ -71,7 +71,7 @@ def test_a_scoped_session_is_a_session(database: Database) -> None:
     assert database.bodies() == ["1"]
 
 
-def test_a_session_that_lives_on_may_add_again_and_again(database: Database) -> None:
+def test_a_session_may_add_again_after_a_commit(database: Database) -> None:
     with Session(database.engine) as session:
         for number in range(3):
             database.outbox.add(session, "q", str(number))
@@ -79,7 +79,7 @@ def test_a_session_that_lives_on_may_add_again_and_again(database: Database) -> 
     assert database.bodies() == ["0", "1", "2"]
 
 
-def test_rows_stand_beside_those_of_the_program(tmp_path: Path) -> None:
+def test_rows_are_written_together_with_those_of_the_program(tmp_path: Path) -> None:
     class Base(DeclarativeBase):
         pass
 
@@ -129,12 +129,12 @@ def test_an_asyncio_session_and_connection_write_rows(database: Database) -> Non
     assert database.bodies() == ["1", "2"]
 
 
-def test_what_is_no_transaction_is_an_error(database: Database) -> None:
+def test_anything_but_a_transaction_is_an_error(database: Database) -> None:
     with pytest.raises(TypeError, match="neither a session nor a connection"):
         database.outbox.add(database.engine, "q", "no")  # type: ignore[arg-type]
 
 
-def test_what_no_node_takes_writes_nothing(database: Database) -> None:
+def test_a_job_that_no_node_accepts_writes_nothing(database: Database) -> None:
     with Session(database.engine) as session:
         with pytest.raises(ValueError, match="priority"):
             database.outbox.add(session, "q", "1", priority=9)
@@ -153,7 +153,7 @@ def test_what_no_node_takes_writes_nothing(database: Database) -> None:
         ("postgresql+psycopg://h/d", "postgresql+psycopg"),
     ],
 )
-def test_the_urls_of_programs_under_asyncio_will_do(url: str, driver: str) -> None:
+def test_urls_of_asyncio_drivers_are_accepted(url: str, driver: str) -> None:
     engine = engine_for(url)
     assert engine.url.drivername == driver
     assert engine.url.password == ("p" if "u:p" in url else None)

@@ -1,4 +1,4 @@
-"""Which form of the package an installation gets."""
+"""Which build of the package an installation gets."""
 
 import os
 import shutil
@@ -22,13 +22,15 @@ sys.path.insert(0, "tools/packaging")
 import disque_build
 print(getattr(disque_build, sys.argv[1])(*sys.argv[2:]))
 """
-# Stands for a mypy that finds something wrong, or cannot be run here.
+# Stands in for a mypy that finds an error, or cannot be run here.
 BROKEN_MYPYC = "raise RuntimeError('mypyc is broken')\n"
+# Leaves only the C modules to compile, which takes a second.
+IDLE_MYPYC = "def mypycify(paths, **options):\n    return []\n"
 
 
 @pytest.fixture
 def tree(tmp_path: Path) -> Path:
-    """What is needed to build the package."""
+    """Return what is needed to build the package."""
     for name in SOURCES:
         ignored = shutil.ignore_patterns("__pycache__")
         shutil.copytree(ROOT / name, tmp_path / "tree" / name, ignore=ignored)
@@ -44,8 +46,8 @@ def tree(tmp_path: Path) -> Path:
 def build(
     tree: Path, hook: str, *arguments: str, **environ: str
 ) -> "subprocess.CompletedProcess[str]":
-    """Call a hook of the build backend as pip does: in a process of its own, in the tree. A
-    compile would fail."""
+    """Call a hook of the build backend as pip does: in a separate process, in the tree. Compiling
+    would fail."""
     variables = {k: v for k, v in os.environ.items() if k not in ("DISQUE_TRIO_COMPILE", "CC")}
     variables["PYTHONPATH"] = str(tree.parent / "broken")
     return subprocess.run(
@@ -77,15 +79,13 @@ def is_pure(wheel: Path) -> bool:
     )
 
 
-def test_the_pure_form_can_be_asked_for(tree: Path, tmp_path: Path) -> None:
+def test_the_pure_build_can_be_requested(tree: Path, tmp_path: Path) -> None:
     done = build(tree, "build_wheel", str(tmp_path), DISQUE_TRIO_COMPILE="0")
     assert done.returncode == 0, done.stderr
     assert is_pure(only_wheel(tmp_path))
 
 
-def test_without_a_c_compiler_the_pure_form_is_built_and_the_reason_told(
-    tree: Path, tmp_path: Path
-) -> None:
+def test_without_a_c_compiler_the_build_is_pure_and_says_why(tree: Path, tmp_path: Path) -> None:
     done = build(tree, "build_wheel", str(tmp_path), CC="no-such-compiler")
     assert done.returncode == 0, done.stderr
     assert is_pure(only_wheel(tmp_path))
@@ -93,9 +93,7 @@ def test_without_a_c_compiler_the_pure_form_is_built_and_the_reason_told(
     assert "no-such-compiler" in line
 
 
-def test_when_compiling_fails_the_pure_form_is_built_and_the_reason_told(
-    tree: Path, tmp_path: Path
-) -> None:
+def test_if_compiling_fails_the_build_is_pure_and_says_why(tree: Path, tmp_path: Path) -> None:
     done = build(tree, "build_wheel", str(tmp_path))
     assert done.returncode == 0, done.stderr
     assert is_pure(only_wheel(tmp_path))
@@ -104,7 +102,7 @@ def test_when_compiling_fails_the_pure_form_is_built_and_the_reason_told(
 
 
 @pytest.mark.parametrize("why", ["no compiler", "broken"])
-def test_a_compiled_form_that_was_asked_for_and_cannot_be_built_is_an_error(
+def test_a_requested_compiled_build_that_fails_is_an_error(
     tree: Path, tmp_path: Path, why: str
 ) -> None:
     environ = {"CC": "no-such-compiler"} if why == "no compiler" else {}
@@ -112,6 +110,34 @@ def test_a_compiled_form_that_was_asked_for_and_cannot_be_built_is_an_error(
     assert done.returncode != 0
     assert ("no-such-compiler" if why == "no compiler" else "mypyc is broken") in done.stderr
     assert not list(tmp_path.glob("*.whl"))
+
+
+def test_only_what_has_changed_is_compiled_again(tree: Path, tmp_path: Path) -> None:
+    why_pure = build(tree, "why_pure").stdout.strip()
+    if why_pure:
+        pytest.skip(why_pure)
+    (tmp_path / "broken" / "mypyc" / "build.py").write_text(IDLE_MYPYC)
+
+    def compiled(**environ: str) -> dict[str, int]:
+        """Return the libraries after a build, with their times."""
+        done = build(tree, "build_wheel", str(tmp_path), DISQUE_TRIO_COMPILE="1", **environ)
+        assert done.returncode == 0, done.stderr
+        libraries = (tree / "build").glob("lib*/**/*.so")
+        return {path.name.partition(".")[0]: path.stat().st_mtime_ns for path in libraries}
+
+    first = compiled()
+    assert set(first) == {"_cut", "_sockets"}
+    (old,) = (tree / "build").glob("lib*/**/_cut*.so")
+    shutil.copy(old, old.with_name(old.name.replace("_cut", "removed")))
+    with (tree / "disque_trio" / "worker" / "command.py").open("a") as interpreted:
+        interpreted.write("# another line\n")
+    assert compiled() == first
+    with (tree / "disque_trio" / "resp" / "_cut.c").open("a") as source:
+        source.write("/* another line */\n")
+    second = compiled()
+    assert {name for name in second if second[name] != first[name]} == {"_cut"}
+    third = compiled(CFLAGS="-O0")
+    assert {name for name in third if third[name] != second[name]} == {"_cut", "_sockets"}
 
 
 @pytest.mark.parametrize(
@@ -150,7 +176,24 @@ def test_an_editable_install_is_pure_even_where_compiling_is_asked_for(
     assert not list(tree.rglob("*.so"))
 
 
-def test_a_source_distribution_has_all_that_a_build_needs(tree: Path, tmp_path: Path) -> None:
+def test_a_source_distribution_has_all_that_building_and_testing_need(
+    tree: Path, tmp_path: Path
+) -> None:
+    more = {"Makefile", "tests/unit/test_it.py", "examples/node/worker.js", "tools/setup.sh"}
+    # In a checkout: everything that is in the repository.
+    command = ["git", "-C", str(ROOT), "ls-files"]
+    if shutil.which("git"):
+        listed = subprocess.run(command, capture_output=True, text=True, check=False)
+        more.update(listed.stdout.splitlines())
+    unwanted = {
+        "examples/cluster-containers/password",  # of somebody who tried the example
+        "examples/node/node_modules/theirs.js",
+        "tests/unit/test_it.pyc",
+    }
+    for name in more | unwanted:
+        path = tree / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.touch()
     done = build(tree, "build_sdist", str(tmp_path), DISQUE_TRIO_COMPILE="1")
     assert done.returncode == 0, done.stderr
     (archive,) = tmp_path.glob("*.tar.gz")
@@ -159,3 +202,5 @@ def test_a_source_distribution_has_all_that_a_build_needs(tree: Path, tmp_path: 
     assert {"setup.py", "pyproject.toml", "tools/packaging/disque_build.py"} <= names
     assert {"config/disque.conf", "disque_trio/py.typed", "disque_trio/node/core/node.py"} <= names
     assert {"pyspark_disque.py", "pyspark_disque_queues.py"} <= names
+    assert more <= names
+    assert not unwanted & names

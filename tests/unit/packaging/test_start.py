@@ -1,4 +1,5 @@
-"""A command imports what it needs: what only says something starts neither Trio nor a library."""
+"""A command imports only what it needs: one that only prints something loads neither Trio nor a
+library."""
 
 import socket
 import subprocess
@@ -47,7 +48,7 @@ print(*sys.modules, file=sys.stderr)
 
 
 def modules_of(command: str, *arguments: str) -> tuple[str, set[str]]:
-    """What the command prints, and what it has imported by then."""
+    """Return what the command prints, and what it has imported by then."""
     module, _, function = COMMANDS[command].partition(":")
     done = subprocess.run(
         [sys.executable, "-c", RUN.format(module=module, function=function), *arguments],

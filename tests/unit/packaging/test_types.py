@@ -1,4 +1,4 @@
-"""The types of the clients are known to the type checkers of those who use them."""
+"""The type checkers of users know the types of the clients."""
 
 # pyright: reportUnnecessaryTypeIgnoreComment=true
 
@@ -24,7 +24,7 @@ def pyright(*arguments: str) -> "subprocess.CompletedProcess[str]":
     program = shutil.which("pyright", path=BIN)
     if program is None:
         pytest.skip("pyright is not installed")
-    # It finds packages with the python of PATH.
+    # It finds packages with the Python in PATH.
     environ = {**os.environ, "PATH": f"{BIN}:{os.environ['PATH']}", "PYTHONPATH": str(ROOT)}
     return subprocess.run(
         [program, *arguments], env=environ, capture_output=True, text=True, timeout=120
@@ -36,7 +36,8 @@ async def length(client: AsyncClient) -> int:
 
 
 def inferred(client: Client, job: HeldJob) -> None:
-    """Not run: what checkers infer of methods for threads, which are made of asynchronous ones."""
+    """Not run: what checkers infer about methods for threads, which are made from asynchronous
+    ones."""
     assert_type(client.add("q", b"x", retry=5, headers={"a": "b"}), str)
     assert_type(client.get("q", timeout=1), list[Job])
     assert_type(client.wait("id"), list[Outcome])

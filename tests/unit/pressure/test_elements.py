@@ -1,4 +1,4 @@
-"""Standard input as elements, and elements as bytes of standard output."""
+"""Reading elements from standard input, and writing them to standard output."""
 
 import os
 
@@ -16,6 +16,7 @@ from disque_trio.pressure.elements import (
     whole,
     write,
 )
+from tests.support.harness import HANG_SECONDS
 
 
 def cut(data: bytes, sizes: list[int]) -> list[bytes]:
@@ -30,7 +31,7 @@ def cut(data: bytes, sizes: list[int]) -> list[bytes]:
     st.lists(st.binary(max_size=5).filter(lambda line: b"\n" not in line)),
     st.lists(st.integers(1, 7)),
 )
-def test_lines_come_out_as_they_went_in_however_the_stream_is_cut(
+def test_lines_are_written_as_they_were_read_however_the_stream_is_cut(
     lines: list[bytes], sizes: list[int]
 ) -> None:
     splitter = Splitter(Framing.LINE)
@@ -72,12 +73,12 @@ def test_a_block_needs_a_size() -> None:
         Splitter(Framing.BLOCK, 0)
 
 
-def test_it_is_known_how_many_elements_are_whole_in_what_was_written() -> None:
+def test_the_number_of_whole_elements_in_what_was_written_is_known() -> None:
     elements = [b"a", b"", b"bcd"]
     assert [whole(elements, Framing.LINE, size) for size in range(8)] == [0, 0, 1, 2, 2, 2, 2, 3]
 
 
-async def test_what_is_written_into_a_pipe_is_read_from_it() -> None:
+async def test_a_pipe_delivers_what_is_written_to_it() -> None:
     data = os.urandom(300_000)  # more than it holds
     read_end, write_end = os.pipe()
     found = bytearray()
@@ -87,7 +88,7 @@ async def test_what_is_written_into_a_pipe_is_read_from_it() -> None:
             found.extend(chunk)
 
     try:
-        with trio.fail_after(20):
+        with trio.fail_after(HANG_SECONDS):
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(read)
                 await write(write_end, data)
@@ -97,12 +98,12 @@ async def test_what_is_written_into_a_pipe_is_read_from_it() -> None:
     assert found == data
 
 
-async def test_files_and_null_devices_need_not_be_waited_for(tmp_path: "os.PathLike[str]") -> None:
+async def test_files_and_null_devices_are_always_ready(tmp_path: "os.PathLike[str]") -> None:
     path = os.path.join(tmp_path, "file")  # noqa: PTH118
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT)
     null = os.open(os.devnull, os.O_RDWR)
     try:
-        with trio.fail_after(20):
+        with trio.fail_after(HANG_SECONDS):
             await write(descriptor, b"x" * 100_000)
             os.lseek(descriptor, 0, os.SEEK_SET)
             assert b"".join([chunk async for chunk in chunks(descriptor)]) == b"x" * 100_000
@@ -113,14 +114,14 @@ async def test_files_and_null_devices_need_not_be_waited_for(tmp_path: "os.PathL
         os.close(null)
 
 
-async def test_it_is_noticed_that_nobody_reads_a_pipe_any_more() -> None:
+async def test_a_pipe_without_a_reader_is_noticed() -> None:
     read_end, write_end = os.pipe()
     try:
         with trio.move_on_after(0.05) as waited:
             await reader_gone(write_end)
         assert waited.cancelled_caught
         os.close(read_end)
-        with trio.fail_after(20):
+        with trio.fail_after(HANG_SECONDS):
             await reader_gone(write_end)
         with pytest.raises(BrokenPipeError):
             await write(write_end, b"x")

@@ -1,4 +1,4 @@
-"""What a Redis hands out after its caller gave up is not lost, and opens no more connections."""
+"""Elements that Redis hands out too late are not lost, and no extra connections are opened."""
 
 import math
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -25,12 +25,13 @@ from disque_trio.respclient.connection import Connection
 
 
 class StalledRedis:
-    """It takes connections, and executes commands when it wakes up. Its tasks run in the nursery of
-    who connects.
+    """Accepts connections, and executes commands once it wakes up. Its tasks run in the nursery of
+    the client.
 
     Attributes:
-        wakes: Trio's time from which on it replies. elements: of the queue. error: is the reply to
-            all. executed: the scripts that ran, by name. connections: that were opened.
+        wakes: when it starts to reply, in Trio's time. elements: the content of the queue.
+            error: the reply to every command, unless None. executed: the names of the scripts that
+            ran. connections: all that were opened.
     """
 
     def __init__(self, *elements: bytes) -> None:
@@ -52,7 +53,7 @@ class StalledRedis:
         self.planned = trio.Event()
 
     async def wake(self) -> None:
-        """Do all that was asked for until now."""
+        """Execute all commands received so far."""
         self.wakes = trio.current_time()
         await trio.testing.wait_all_tasks_blocked()
 
@@ -73,10 +74,10 @@ class StalledRedis:
                 try:
                     await stream.send_all(reply)
                 except trio.BrokenResourceError:
-                    pass  # it executes what it was sent nevertheless
+                    pass  # it still executes what it received
 
     async def _reply(self, command: list[bytes]) -> bytes:
-        if command[0] == b"BLMOVE":  # nothing comes
+        if command[0] == b"BLMOVE":  # no element arrives
             await trio.sleep(1)
             return b"_\r\n"
         while self.wakes > trio.current_time():
@@ -108,14 +109,14 @@ async def stalled(
 
 
 async def elapsed(call: Callable[[], Awaitable[object]]) -> float:
-    """How long it takes until the call says that Redis does not reply."""
+    """Return how long the call takes to report that Redis does not reply."""
     start = trio.current_time()
     with pytest.raises(PressureConnectionError):
         await call()
     return trio.current_time() - start
 
 
-async def test_an_element_that_arrives_after_the_timeout_is_that_of_the_next_get(
+async def test_an_element_that_arrives_after_the_timeout_goes_to_the_next_get(
     autojump_clock: trio.testing.MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with stalled(monkeypatch, b"1", b"2") as (server, queue):
@@ -126,7 +127,7 @@ async def test_an_element_that_arrives_after_the_timeout_is_that_of_the_next_get
         assert await queue.get_nowait() == b"2"
 
 
-async def test_an_element_that_arrives_after_a_cancellation_is_that_of_the_next_get(
+async def test_an_element_that_arrives_after_a_cancellation_goes_to_the_next_get(
     autojump_clock: trio.testing.MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with stalled(monkeypatch, b"1", b"2", b"3") as (server, queue):
@@ -142,7 +143,7 @@ async def test_an_element_that_arrives_after_a_cancellation_is_that_of_the_next_
         assert await queue.get_many(10) == [b"3"]
 
 
-async def test_the_bridge_waits_for_a_redis_that_stalls_for_longer_than_it_tries_at_a_time(
+async def test_the_bridge_waits_for_a_redis_that_stalls_for_longer_than_one_attempt(
     autojump_clock: trio.testing.MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with stalled(monkeypatch) as (server, queue):
@@ -152,7 +153,7 @@ async def test_the_bridge_waits_for_a_redis_that_stalls_for_longer_than_it_tries
         assert await elapsed(lambda: _put_some(queue, [b"2"], 2)) < 2 * GRACE_SECONDS + SLICE
 
 
-async def test_polls_ask_a_redis_that_stalls_once_and_end_in_time(
+async def test_polls_ask_a_stalled_redis_once_and_end_in_time(
     autojump_clock: trio.testing.MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with stalled(monkeypatch, b"1", b"2") as (server, queue):
@@ -163,7 +164,7 @@ async def test_polls_ask_a_redis_that_stalls_once_and_end_in_time(
         assert server.executed.count(scripts.get.function) == 1
 
 
-async def test_a_get_without_a_timeout_ends_ten_seconds_after_the_command_that_is_waited_for(
+async def test_a_get_without_a_timeout_ends_ten_seconds_after_the_pending_command(
     autojump_clock: trio.testing.MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with stalled(monkeypatch, b"1") as (_, queue):
@@ -171,7 +172,7 @@ async def test_a_get_without_a_timeout_ends_ten_seconds_after_the_command_that_i
         assert await elapsed(queue.get) <= REPLY_SECONDS
 
 
-async def test_the_role_of_a_get_that_was_given_up_is_given_back_after_its_reply(
+async def test_an_abandoned_get_releases_its_role_after_its_reply(
     autojump_clock: trio.testing.MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with stalled(monkeypatch) as (server, queue):
@@ -181,7 +182,7 @@ async def test_the_role_of_a_get_that_was_given_up_is_given_back_after_its_reply
         assert server.executed == [scripts.get.function, scripts.release.function]
 
 
-async def test_a_get_that_waited_for_an_earlier_one_asks_after_the_role_was_given_back(
+async def test_a_get_that_waited_for_an_earlier_one_asks_after_the_role_was_released(
     autojump_clock: trio.testing.MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with stalled(monkeypatch) as (server, queue):
@@ -205,7 +206,7 @@ async def test_a_get_that_waits_for_an_earlier_one_ends_with_the_handle(
     assert trio.current_time() == start
 
 
-async def test_an_error_that_arrives_late_says_that_redis_replies_again(
+async def test_a_late_error_shows_that_redis_replies_again(
     autojump_clock: trio.testing.MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with stalled(monkeypatch, b"1") as (server, queue):
@@ -218,7 +219,7 @@ async def test_an_error_that_arrives_late_says_that_redis_replies_again(
         assert await queue.get_nowait() == b"1"
 
 
-async def test_what_is_removed_after_it_was_read_is_never_handed_out_again(
+async def test_an_element_that_is_removed_after_it_was_read_is_never_handed_out_again(
     autojump_clock: trio.testing.MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with stalled(monkeypatch, b"read", b"next") as (server, queue):
@@ -231,7 +232,7 @@ async def test_what_is_removed_after_it_was_read_is_never_handed_out_again(
             assert await consumer.get(1) == b"next"
 
 
-async def test_elements_that_nobody_got_are_told_of_when_the_handle_closes(
+async def test_elements_that_nobody_received_are_reported_when_the_handle_closes(
     autojump_clock: trio.testing.MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with stalled(monkeypatch, b"1") as (server, queue):
@@ -260,7 +261,7 @@ async def test_a_redis_that_stalls_gets_no_more_connections_for_each_command(
         nursery.cancel_scope.cancel()
 
 
-async def test_who_still_waits_on_an_overdue_connection_has_all_the_time_of_the_link(
+async def test_a_task_that_waits_on_an_overdue_connection_has_the_full_time_limit(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
     server = StalledRedis()

@@ -1,4 +1,4 @@
-"""What can be the name of a host."""
+"""Which texts are valid host names."""
 
 import pytest
 
@@ -14,7 +14,7 @@ LONG = ".".join(["a" * 63] * 3 + ["b" * 61])  # 253 characters
         "1.2.3.x4", "3com", "xn--p1ai", "4.0xg", LONG, LONG + ".",
     ],
 )  # fmt: skip
-def test_a_name(name: str) -> None:
+def test_host_names_are_recognized(name: str) -> None:
     assert is_host_name(name)
 
 
@@ -26,5 +26,5 @@ def test_a_name(name: str) -> None:
         "1.2.3.4.", "::g", "[a]", "a:1", "a/b", "\u0661",
     ],
 )  # fmt: skip
-def test_no_name(name: str) -> None:
+def test_anything_else_is_not_a_host_name(name: str) -> None:
     assert not is_host_name(name)

@@ -1,4 +1,4 @@
-"""The clock of a node does not follow the jumps of the machine's."""
+"""A node's clock does not follow jumps of the machine's clock."""
 
 import time
 
@@ -10,7 +10,7 @@ SECOND = 1_000_000_000  # ns
 
 
 class Machine:
-    """The clocks of the machine, in ns."""
+    """The clocks of the machine, in nanoseconds."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.boot = 1_000 * SECOND

@@ -8,13 +8,13 @@ from disque_trio.process.sockets import is_own_address
 
 
 @pytest.mark.parametrize("ip", ["127.0.0.1", "127.1.2.3"])
-def test_an_address_that_can_be_listened_on_is_an_own_one(ip: str) -> None:
+def test_an_address_of_this_machine_is_its_own(ip: str) -> None:
     with socket.socket() as sock:
         sock.bind((ip, 0))
     assert is_own_address(ip)
 
 
-# Set aside for documentation: no machine has them.
+# Reserved for documentation: no machine has them.
 @pytest.mark.parametrize("ip", ["198.51.100.7", "203.0.113.9", "2001:db8::9", "", "no address"])
-def test_others_are_not(ip: str) -> None:
+def test_addresses_of_other_machines_are_not_its_own(ip: str) -> None:
     assert not is_own_address(ip)

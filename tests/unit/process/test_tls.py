@@ -1,4 +1,4 @@
-"""What the settings of TLS mean, and which of them are refused."""
+"""The TLS settings: what they mean, and which combinations are refused."""
 
 import ssl
 import time
@@ -61,9 +61,7 @@ def test_without_a_port_no_certificate_is_read() -> None:
         ({"tls_ciphers": "nonsense"}, "Failed to configure ciphers: nonsense"),
     ],
 )
-def test_what_cannot_be_used_is_named(
-    certificates: Path, changes: dict[str, str], named: str
-) -> None:
+def test_unusable_files_are_named(certificates: Path, changes: dict[str, str], named: str) -> None:
     with pytest.raises(TlsError, match=named):
         for_clients(settings(certificates, **changes))
 
@@ -116,7 +114,7 @@ def test_versions_are_those_that_are_named(
 
 
 @pytest.mark.parametrize("text", ["TLSv1.1", "TLSv1.2 TLSv1", "SSLv3", "1.3"])
-def test_other_versions_are_no_value(text: str) -> None:
+def test_unknown_versions_are_refused(text: str) -> None:
     with pytest.raises(ConfigError):
         Config().config_set([(b"tls-protocols", text.encode())])
 
@@ -165,7 +163,7 @@ def test_dates_are_read_in_this_and_the_next_century(tmp_path: Path, days: str) 
     assert abs(last - first - int(days) * DAY) < 2
 
 
-def test_what_is_no_certificate_has_no_dates(certificates: Path) -> None:
+def test_a_file_that_is_not_a_certificate_has_no_dates(certificates: Path) -> None:
     whole = (certificates / "ours.pem").read_text()
     lines = whole.splitlines()
     for text in ("", "nonsense", "\n".join([*lines[:3], lines[-1]]), whole[:100]):

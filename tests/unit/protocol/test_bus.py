@@ -1,4 +1,4 @@
-"""Packets of the bus, byte by byte, and the parser against any stream."""
+"""Bus packets byte for byte, and their parser on arbitrary streams."""
 
 from __future__ import annotations
 
@@ -38,17 +38,17 @@ def header(
     flags: int = 4,
     port: int = 7711,
 ) -> bytes:
-    """The first 144 bytes, field by field."""
+    """Return the first 144 bytes, field by field."""
     return (
         b"DbuZ"
-        + struct.pack(">I", size)  # at 4: of the whole packet
+        + struct.pack(">I", size)  # at 4: the size of the whole packet
         + struct.pack(">H", 1)  # at 8: version
         + b"\0\0"
         + struct.pack(">H", type)  # at 12
         + struct.pack(">H", count)  # at 14: gossip entries
         + ME  # at 16
         + ip.ljust(46, b"\0")  # at 56
-        + b"\0\1"  # its extensions
+        + b"\0\1"  # the extensions it supports
         + bytes(32)
         + struct.pack(">H", port)  # at 136
         + struct.pack(">H", flags)  # at 138
@@ -62,7 +62,7 @@ def writer() -> PacketWriter:
     return PacketWriter(ME, 7711)
 
 
-# ---- each type ----------------------------------------------------------------------------------
+# ---- packet types -------------------------------------------------------------------------------
 
 _ABOUT_JOB = [(5, "gotjob"), (6, "enqueue"), (7, "queued"), (8, "setack"), (9, "willqueue"),
               (10, "gotack"), (11, "deljob"), (14, "working")]  # fmt: skip
@@ -274,7 +274,7 @@ _PACKETS = st.builds(
 
 
 def pieces(stream: bytes, cuts: list[int]) -> list[bytes]:
-    """``stream`` cut at the places ``cuts`` (taken modulo its length)."""
+    """Return ``stream`` cut at ``cuts`` (taken modulo its length)."""
     places = sorted({cut % (len(stream) + 1) for cut in cuts} | {0, len(stream)})
     return [stream[a:b] for a, b in itertools.pairwise(places)]
 
@@ -403,7 +403,7 @@ def test_a_large_packet_that_is_not_wanted_is_passed_over_without_being_held(siz
         return packet_type(start) == 13
 
     parser = PacketParser(wants)
-    if size == 7:  # byte by byte it would take long
+    if size == 7:  # byte by byte would take too long
         unwanted_parts = unwanted[:700]
         assert cut(parser, small + unwanted_parts, size) == [small]
         assert parser.pending <= LARGE_START

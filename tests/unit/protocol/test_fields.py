@@ -1,4 +1,4 @@
-"""Lists of typed values come out as they went in, and what lies about a length is refused."""
+"""Lists of typed values round-trip; wrong lengths are refused."""
 
 import pytest
 from hypothesis import given

@@ -1,4 +1,4 @@
-"""The parser gives the same however the bytes are cut, and never more than an error."""
+"""The parser gives the same result however the bytes are split, and at worst an error."""
 
 from itertools import pairwise
 
@@ -38,7 +38,7 @@ nothing: st.SearchStrategy[tuple[bytes, list[list[bytes]]]] = st.sampled_from(
 ).map(lambda data: (data, []))
 streams = st.lists(st.one_of(arrays, arrays, lines, nothing), max_size=8)
 
-# Bytes that are nearly requests.
+# Bytes that are almost requests.
 tokens = st.one_of(
     st.sampled_from([
         b"*", b"$", b"\r\n", b"\n", b"\r", b"-", b"+", b":", b"(", b"=", b"~", b">", b"|", b"%",
@@ -65,7 +65,7 @@ def cut(data: bytes, places: list[int]) -> list[bytes]:
 
 
 def carefully(data: bytes, max_bulk: int = MAX_BULK, max_inline: int = MAX_INLINE) -> Result:
-    """By the parser that judges."""
+    """Parse with the careful parser, the reference."""
     parser = CarefulParser(max_bulk, max_inline)
     return parser.feed(data), parser.error
 
@@ -92,7 +92,7 @@ def test_requests_are_those_of_the_careful_parser(
 @example(b"*1\r\n%1\r\n*1\r\n$1\r\na\r\n+b\r\n", [])  # hiredis: TypeError
 @example(b"*1\r\n~4294967295\r\n", [])  # hiredis: MemoryError
 @example(b"*1\r\n|1\r\n$1\r\na\r\n$1\r\nb\r\n", [])
-@example(b"*1\r\n$7\r\nabc\r\n", [])  # the marker behind the chunk is not part of it
+@example(b"*1\r\n$7\r\nabc\r\n", [])  # the marker after the chunk is not part of it
 @settings(max_examples=300)
 def test_nearly_requests_end_the_same_however_they_are_cut(data: bytes, places: list[int]) -> None:
     whole = parse([data])

@@ -12,7 +12,7 @@ ID = b"D-dcb833cf-8YL1NT17e9+wsA/09NqxscQI-05a1"
 
 @pytest.mark.parametrize("lasts", [False, True])
 @pytest.mark.parametrize("state", [PENDING, CONFIRMED, ADDED])
-def test_what_is_written_is_read(state: int, lasts: bool) -> None:
+def test_a_record_is_read_back(state: int, lasts: bool) -> None:
     for until in (0, 1_700_000_000_000):
         record = KeyRecord(b"q\r\n", b"\0$3\r\n", ID, until, state, lasts)
         (words,) = RecordReader(BytesIO(record.pack()))
@@ -33,5 +33,5 @@ def test_what_is_written_is_read(state: int, lasts: bool) -> None:
         [b"UNIQUE", b"q", b"k", ID, b"1", b"gone"],
     ],
 )
-def test_anything_else_is_none(words: list[bytes]) -> None:
+def test_anything_else_is_not_a_record(words: list[bytes]) -> None:
     assert read_key(words) is None

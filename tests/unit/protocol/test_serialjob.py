@@ -1,4 +1,4 @@
-"""Jobs as bytes: the layout, and what is refused."""
+"""Serialized jobs: the layout, and the errors."""
 
 import struct
 
@@ -57,7 +57,7 @@ jobs = st.builds(
 EXAMPLE = SerialJob(ID, 2, 4, 3, 5, 6, 7, 8, 9, 10, b"qq", b"hello", NODE, 1)
 
 
-# Each field is often that of another one of them.
+# Jobs that often share fields.
 alike = st.lists(
     st.builds(
         SerialJob,

@@ -1,4 +1,4 @@
-"""Trailers come out as they went in; whatever lies is refused; what is unknown is carried on."""
+"""Trailers round-trip; invalid ones are refused; unknown fields are kept."""
 
 import struct
 
@@ -19,7 +19,7 @@ def tail(fields: bytes, version: int = 1, length: int | None = None) -> bytes:
 
 
 def seen(trailer: Trailer) -> object:
-    """All that a trailer says."""
+    """Return all fields of a trailer."""
     letter, ending = trailer.letter, trailer.ending
     return (
         trailer.headers,
@@ -107,7 +107,7 @@ LIES = {
 
 
 @pytest.mark.parametrize("lie", LIES.values(), ids=LIES)
-def test_what_lies_is_refused(lie: bytes) -> None:
+def test_inconsistent_trailers_are_refused(lie: bytes) -> None:
     with pytest.raises(SerialJobError):
         split_body(lie)
 

@@ -9,6 +9,7 @@ import trio.testing
 from disque_trio.redis.errors import RedisError
 from disque_trio.respclient.addresses import Address
 from disque_trio.respclient.connection import Connection, OnPush, Reply
+from tests.support.harness import HANG_SECONDS
 
 PUSH = b">3\r\n$7\r\nmessage\r\n$1\r\nc\r\n$1\r\n1\r\n"
 Peer = trio.StapledStream[trio.abc.SendStream, trio.abc.ReceiveStream]
@@ -24,7 +25,7 @@ async def connected(on_push: OnPush | None) -> AsyncIterator[tuple[Connection, P
         connection.close()
 
 
-async def test_push_messages_come_between_replies_and_are_none() -> None:
+async def test_push_messages_between_replies_are_not_taken_for_replies() -> None:
     pushed: list[list[Reply]] = []
     async with connected(pushed.append) as (connection, peer):
         connection.send(b"SUBSCRIBE", b"c")
@@ -39,7 +40,7 @@ async def test_push_messages_come_between_replies_and_are_none() -> None:
     assert pushed == [[b"message", b"c", b"1"]] * 3
 
 
-async def test_a_refused_subscription_is_no_reason_to_hang_up() -> None:
+async def test_a_refused_subscription_does_not_close_the_connection() -> None:
     async with connected(lambda message: None) as (connection, peer):
         connection.send(b"SUBSCRIBE", b"c")
         await peer.send_all(b"-NOPERM\r\n")
@@ -47,15 +48,15 @@ async def test_a_refused_subscription_is_no_reason_to_hang_up() -> None:
         assert not connection.closed
 
 
-async def test_who_expects_no_push_message_hangs_up() -> None:
+async def test_a_connection_that_expects_no_push_messages_is_closed_by_one() -> None:
     async with connected(None) as (connection, peer):
         await peer.send_all(PUSH)
-        with trio.fail_after(5):
+        with trio.fail_after(HANG_SECONDS):
             await connection.ended.wait()
         assert connection.closed
 
 
-async def test_what_is_sent_over_a_connection_that_ended_is_dropped() -> None:
+async def test_messages_for_a_closed_connection_are_dropped() -> None:
     async with connected(None) as (connection, _):
         connection.close()
         connection.send(b"SUBSCRIBE", b"c")

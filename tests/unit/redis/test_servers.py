@@ -1,4 +1,4 @@
-"""What says where a Redis is, and what its error replies say."""
+"""Where a Redis is, and what its error replies mean."""
 
 import socket
 import ssl
@@ -15,7 +15,7 @@ from disque_trio.redis.coredis_client import like
 from disque_trio.redis.errors import RedisError, RedisUnavailable, redirection
 
 
-def test_a_client_of_coredis_says_where_redis_is_and_how_to_log_in() -> None:
+def test_a_coredis_client_says_where_redis_is_and_how_to_log_in() -> None:
     tls = ssl.create_default_context()
     assert like(
         coredis.Redis(port=5, db=4, username="u", password="p", ssl_context=tls, connect_timeout=2)
@@ -33,7 +33,7 @@ def test_a_client_of_coredis_says_where_redis_is_and_how_to_log_in() -> None:
     )
 
 
-async def test_what_a_client_of_coredis_tells_the_server_first_is_told() -> None:
+async def test_the_first_commands_of_a_coredis_client_are_kept() -> None:
     server = like(coredis.Redis(client_name="me", noevict=True, notouch=True))
     assert isinstance(server, Server)
     assert server.options.commands == (
@@ -60,9 +60,7 @@ def test_a_password_is_not_printed() -> None:
         ("Odd", "Odd", "Odd"),
     ],
 )
-def test_an_error_reply_has_a_code_and_tells_people_the_rest(
-    text: str, code: str, told: str
-) -> None:
+def test_an_error_reply_has_a_code_and_a_text(text: str, code: str, told: str) -> None:
     error = RedisError(text)
     assert (error.code, error.text, str(error)) == (code, text, told)
 
@@ -74,7 +72,7 @@ def test_a_redirection_names_a_node_or_only_its_port() -> None:
     assert redirection(RedisError("MOVED 7 :2"), asked) == Address("here", 2)
 
 
-async def test_whatever_goes_wrong_on_the_way_is_a_lost_connection() -> None:
+async def test_any_network_error_is_a_lost_connection() -> None:
     async def credentials() -> tuple[str, str]:
         raise KeyError("no such secret")
 
@@ -94,7 +92,7 @@ async def test_whatever_goes_wrong_on_the_way_is_a_lost_connection() -> None:
             nursery.cancel_scope.cancel()
 
 
-async def test_the_first_server_that_can_be_reached_is_taken() -> None:
+async def test_the_first_reachable_server_is_used() -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         there = Address("127.0.0.1", listener.getsockname()[1])
 

@@ -1,4 +1,4 @@
-"""Lines typed by hand, and integers as C reads them."""
+"""Inline commands, and integers as C parses them."""
 
 import pytest
 from hypothesis import given
@@ -79,8 +79,8 @@ def test_a_plus_and_leading_zeros_are_allowed(value: int, zeros: int, plus: bool
 
 
 @given(st.binary(max_size=25))
-def test_what_is_no_integer_is_none(text: bytes) -> None:
-    # What strtoll takes whole, without blanks before.
+def test_text_that_is_not_an_integer_gives_none(text: bytes) -> None:
+    # What strtoll accepts as a whole, without leading blanks.
     digits = text[1:] if text[:1] in (b"+", b"-") else text
     if text == b"":
         assert parse_int(text) == 0

@@ -1,4 +1,4 @@
-"""What is cut quickly is what the careful parser gives."""
+"""The fast parser gives the same requests as the careful one."""
 
 import os
 import random
@@ -15,7 +15,7 @@ from tests.support.careful_parser import CarefulParser
 INPUTS = int(os.environ.get("REQUEST_INPUTS", 100_000))
 BLOCKS = max(4, INPUTS // 100_000)
 
-# What requests consist of, and what they nearly consist of.
+# Parts of requests, and near misses.
 TOKENS = [
     b"*", b"$", b"\r\n", b"\r\n", b"\r", b"\n", b"-1", b"+1", b"0", b"1", b"2", b"3", b"9", b"01",
     b"0000000001", b"00000000001", b"9999999999", b"1048577", b"536870913", b" ", b"'", b'"', b"a",
@@ -29,7 +29,7 @@ Requests = list[list[bytes]]
 
 Cut = Callable[[bytes, int, int, Requests], int]
 
-# One and the same unless the package is compiled.
+# Both are the same function unless the package is compiled.
 CUTS: list[Cut] = list({plain.cut_plain: None, request.cut_plain: None})
 in_c = pytest.mark.skipif(
     request.cut_plain is plain.cut_plain, reason="the package is not compiled"
@@ -37,7 +37,7 @@ in_c = pytest.mark.skipif(
 
 
 def inputs(seed: int, count: int) -> Iterator[tuple[bytes, int]]:
-    """Bytes, and a place to cut them at."""
+    """Yield pairs of bytes and a place to cut them at."""
     rng = random.Random(seed)
     for _ in range(count):
         data = b"".join(rng.choices(TOKENS, k=int(rng.random() * 9) + 1))
@@ -115,7 +115,7 @@ def test_cutting_begins_inside_of_the_data(start: int) -> None:
 
 @pytest.mark.parametrize("cut", CUTS)
 def test_arguments_of_all_lengths_are_told_apart(cut: Cut) -> None:
-    """Also those that begin or end alike, and come again."""
+    """Including those that begin or end alike, or repeat."""
     wanted = [
         [b"%b%b" % (first * (length - 1), last) for length in range(1, 40)]
         for first in (b"a", b"b", b"\r\n$")

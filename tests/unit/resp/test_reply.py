@@ -1,4 +1,4 @@
-"""Replies, read back as clients read them."""
+"""Replies, parsed as clients parse them."""
 
 import hiredis
 import pytest

@@ -1,4 +1,4 @@
-"""The parser of requests: what it takes, what it refuses with which text, and its limits."""
+"""The request parser: what it accepts, its errors, and its limits."""
 
 from collections.abc import Callable
 
@@ -11,13 +11,13 @@ Parse = Callable[..., tuple[list[list[bytes]], str | None]]
 
 
 def feed(data: bytes, **limits: int | bool) -> tuple[list[list[bytes]], str | None]:
-    """What one chunk gives: the requests and the error."""
+    """Feed one chunk; return the requests and the error."""
     parser = RequestParser(**limits)  # type: ignore[arg-type]
     return parser.feed(data), parser.error
 
 
 def drip(data: bytes, **limits: int | bool) -> tuple[list[list[bytes]], str | None]:
-    """The same byte by byte."""
+    """Feed ``data`` byte by byte; return the requests and the error."""
     parser = RequestParser(**limits)  # type: ignore[arg-type]
     requests: list[list[bytes]] = []
     for i in range(len(data)):
@@ -25,7 +25,7 @@ def drip(data: bytes, **limits: int | bool) -> tuple[list[list[bytes]], str | No
     return requests, parser.error
 
 
-# ---- what is taken ------------------------------------------------------------------------------
+# ---- requests -----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("parse", [feed, drip])
@@ -115,7 +115,7 @@ def test_many_arguments() -> None:
     assert feed(data) == ([[b"x"] * count], None)
 
 
-# ---- what is refused ----------------------------------------------------------------------------
+# ---- errors -------------------------------------------------------------------------------------
 
 BROKEN = [
     (b"*x\r\n", "invalid multibulk length"),
@@ -169,7 +169,7 @@ def test_requests_before_an_error_are_served(data: bytes, text: str) -> None:
 
 @pytest.mark.parametrize("line", [b"~1", b">1", b"|1"])
 def test_other_aggregates_are_lines_not_requests(line: bytes) -> None:
-    # Read as RESP3 these would be arrays of one bulk string, or be skipped.
+    # A RESP3 parser would read these as arrays of one bulk string, or skip them.
     requests, error = feed(b"*1\r\n$4\r\nPING\r\n" + line + b"\r\n$4\r\nPING\r\n")
     assert requests == [[b"PING"], [line], [b"$4"], [b"PING"]]
     assert error is None
@@ -179,7 +179,7 @@ def test_other_aggregates_are_lines_not_requests(line: bytes) -> None:
     "data",
     [
         b"*2\r\n$1\r\naXX%1\r\n*0\r\n$1\r\nb\r\n",  # a list as the key of a map
-        b"*2\r\n$1\r\naXX~4294967295\r\n",  # room for four thousand million elements
+        b"*2\r\n$1\r\naXX~4294967295\r\n",  # announces four billion elements
     ],
 )
 def test_what_hides_behind_a_wrong_end_of_an_argument_does_no_harm(data: bytes) -> None:

@@ -1,4 +1,4 @@
-"""The nursery of a client, where its owner is cancelled."""
+"""The nursery of a client when its owner is cancelled."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""Which library the clients use, and that what stands for Trio has what they need of it."""
+"""Which library the clients use, and that the asyncio replacement has what they need of Trio."""
 
 import asyncio
 import subprocess
@@ -54,11 +54,11 @@ async def test_under_trio_it_is_trio() -> None:
     assert library() is trio
 
 
-def test_where_nothing_runs_it_is_trio() -> None:
+def test_outside_any_loop_it_is_trio() -> None:
     assert library() is trio
 
 
-def test_under_asyncio_it_is_what_stands_for_trio_also_in_callbacks() -> None:
+def test_under_asyncio_it_is_the_replacement_also_in_callbacks() -> None:
     async def main() -> None:
         assert library() is on_asyncio
         found: asyncio.Future[Library] = asyncio.get_running_loop().create_future()
@@ -68,7 +68,7 @@ def test_under_asyncio_it_is_what_stands_for_trio_also_in_callbacks() -> None:
     asyncio.run(main())
 
 
-async def test_in_an_asyncio_whose_guest_trio_is_each_gets_its_own() -> None:
+async def test_with_trio_as_a_guest_of_asyncio_each_gets_its_own() -> None:
     def main() -> None:
         async def host() -> None:
             loop = asyncio.get_running_loop()
@@ -92,7 +92,7 @@ async def test_in_an_asyncio_whose_guest_trio_is_each_gets_its_own() -> None:
 
 
 @pytest.mark.parametrize("stand_in", [trio, on_asyncio])
-def test_both_have_all_that_is_needed(stand_in: Library) -> None:
+def test_both_have_all_that_clients_need(stand_in: Library) -> None:
     names = {name for name in vars(Library) if not name.startswith("_")}
     assert names == {name for name in names if hasattr(stand_in, name)}
     names = {name for name in vars(Lowlevel) if not name.startswith("_")}
@@ -100,7 +100,7 @@ def test_both_have_all_that_is_needed(stand_in: Library) -> None:
 
 
 @on_both
-async def test_what_takes_too_long_raises_what_either_world_catches() -> None:
+async def test_a_timeout_raises_an_error_that_programs_of_either_library_catch() -> None:
     with pytest.raises(TooSlowError) as caught, fail_after(0.01):
         await library().sleep_forever()
     assert isinstance(caught.value, trio.TooSlowError)
@@ -108,7 +108,7 @@ async def test_what_takes_too_long_raises_what_either_world_catches() -> None:
     assert not isinstance(caught.value, DisqueError)
 
 
-def test_without_the_extra_a_program_on_asyncio_is_told() -> None:
+def test_without_the_extra_a_program_on_asyncio_gets_an_error() -> None:
     said = run(WITHOUT_ANYIO)
     assert "anyio" in said
     assert "pip install" in said
@@ -118,7 +118,7 @@ def test_a_program_on_trio_needs_no_anyio() -> None:
     assert run(ON_TRIO) == "False\n"
 
 
-def test_a_token_of_a_loop_that_has_ended_says_so() -> None:
+def test_a_token_of_an_ended_loop_raises() -> None:
     async def main() -> object:
         return library().lowlevel.current_trio_token()
 

@@ -1,4 +1,4 @@
-"""One connection: order of replies, cancellation, loss."""
+"""One connection: reply order, cancellation, loss."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -44,7 +44,7 @@ async def test_many_tasks_share_a_connection_and_each_gets_its_own_reply() -> No
         assert node.connections == 1
 
 
-async def test_a_pipeline_keeps_errors_in_their_place() -> None:
+async def test_a_pipeline_keeps_errors_in_order() -> None:
     async with fake_node() as node, connected(node) as connection:
         node.answers |= {"A": b":1\r\n", "B": b"-NOPE no\r\n", "C": b"$-1\r\n"}
         one, error, null = await connection.execute_many([["A"], ["B"], ["C"]])
@@ -53,7 +53,7 @@ async def test_a_pipeline_keeps_errors_in_their_place() -> None:
         assert error.code == "NOPE"
 
 
-async def test_the_reply_of_a_cancelled_caller_is_not_given_to_the_next() -> None:
+async def test_the_reply_of_a_cancelled_caller_is_not_given_to_the_next_one() -> None:
     async with fake_node() as node, connected(node) as connection:
         node.answers |= {"SLOW": FakeNode.HANG, "ECHO": echo}
         with trio.CancelScope() as scope:
@@ -75,7 +75,7 @@ async def test_a_cancelled_command_that_was_not_written_is_not_sent() -> None:
         assert node.names() == ["ECHO"]
 
 
-async def test_a_reply_that_comes_in_pieces_is_put_together() -> None:
+async def test_a_reply_that_arrives_in_pieces_is_assembled() -> None:
     async with trio.open_nursery() as nursery:
         client, server = trio.testing.lockstep_stream_pair()
         connection = Connection(client, Address("h", 1))
@@ -91,7 +91,7 @@ async def test_a_reply_that_comes_in_pieces_is_put_together() -> None:
         connection.close()
 
 
-async def test_half_a_reply_and_then_the_end_is_a_lost_connection() -> None:
+async def test_half_a_reply_before_the_end_of_the_stream_is_a_lost_connection() -> None:
     async with fake_node() as node, connected(node) as connection:
         node.answers |= {"HALF": b"$100\r\nabc", "END": FakeNode.DROP}
         half, end = await connection.execute_many([["HALF"], ["END"]])
@@ -109,14 +109,14 @@ async def test_a_command_on_a_closed_connection_certainly_did_not_run() -> None:
         assert not caught.value.maybe_executed
 
 
-async def test_what_is_not_resp_ends_the_connection() -> None:
+async def test_invalid_resp_ends_the_connection() -> None:
     async with fake_node() as node, connected(node) as connection:
         node.answers["X"] = b"HTTP/1.1 400 Bad Request\r\n\r\n"
         with pytest.raises(ConnectionLost, match="not RESP"):
             await connection.execute("X")
 
 
-async def test_a_reply_that_nobody_asked_for_ends_the_connection_and_is_told() -> None:
+async def test_an_unexpected_reply_ends_the_connection_and_is_reported() -> None:
     async with fake_node() as node, connected(node) as connection:
         node.answers["X"] = b"+OK\r\n-ERR max number of clients reached\r\n"
         await connection.execute("X")

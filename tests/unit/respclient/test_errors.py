@@ -16,7 +16,7 @@ from disque_trio.client import (
     ReplyError,
     TooLateError,
 )
-from disque_trio.respclient.errors import reply_error
+from disque_trio.respclient.errors import first_of, reply_error
 
 
 @pytest.mark.parametrize(
@@ -45,7 +45,7 @@ def test_the_first_word_of_an_error_decides_the_exception(
     assert str(error) == text
 
 
-def test_a_node_that_holds_no_copies_since_it_leaves_is_one_that_leaves() -> None:
+def test_a_node_that_refuses_copies_because_it_leaves_raises_leaving() -> None:
     error = reply_error(
         "NOREPL Not enough nodes, for the following reason: I'm leaving the cluster"
     )
@@ -68,7 +68,7 @@ def test_an_error_of_one_word_is_read() -> None:
     ],
     ids=lambda error: type(error).__name__,
 )
-def test_errors_reach_other_processes(error: Exception) -> None:
+def test_errors_can_be_pickled(error: Exception) -> None:
     again = pickle.loads(pickle.dumps(error))
     assert type(again) is type(error)
     assert str(again) == str(error)
@@ -77,3 +77,10 @@ def test_errors_reach_other_processes(error: Exception) -> None:
         assert again.maybe_executed
     if isinstance(again, AddManyError):
         assert str(again.first) == "OOM full"
+
+
+def test_the_first_exception_of_a_group_is_found_at_any_depth() -> None:
+    first, second = ConnectionLost("first"), ValueError("second")
+    assert first_of(first) is first
+    groups = ExceptionGroup("all", [ExceptionGroup("some", [first, second]), second])
+    assert first_of(groups) is first

@@ -1,4 +1,4 @@
-"""The thread with a loop, where its callers are interrupted, or are what it waits for."""
+"""The thread with an event loop: interrupted callers, and calls from inside the loop."""
 
 import contextlib
 import signal
@@ -14,7 +14,7 @@ from disque_trio.respclient.thread_loop import Loop
 from tests.support.harness import HANG_SECONDS
 
 
-def test_ctrl_c_while_it_opens_ends_the_thread() -> None:
+def test_ctrl_c_during_opening_ends_the_thread() -> None:
     main = threading.main_thread().ident
     assert main is not None
     ended = threading.Event()
@@ -33,16 +33,16 @@ def test_ctrl_c_while_it_opens_ends_the_thread() -> None:
     assert ended.wait(HANG_SECONDS)
 
 
-def test_a_call_that_blocks_is_refused_in_the_thread_of_the_loop() -> None:
+def test_a_blocking_call_is_refused_in_the_thread_of_the_loop() -> None:
     async def outer() -> None:
         loop.run(trio.lowlevel.checkpoint, lambda _: None)
 
     loop: Loop[None] = Loop(contextlib.nullcontext, "test")
-    with contextlib.closing(loop), pytest.raises(RuntimeError, match="blocks"):
+    with contextlib.closing(loop), pytest.raises(RuntimeError, match="a blocking call"):
         loop.run(outer, lambda _: None)
 
 
-def test_what_the_loop_waits_for_can_close_it() -> None:
+def test_a_task_of_the_loop_can_close_it() -> None:
     closed = threading.Event()
 
     def close() -> None:
@@ -55,7 +55,7 @@ def test_what_the_loop_waits_for_can_close_it() -> None:
     loop.close()
 
 
-def test_what_exits_in_the_loop_exits_its_caller_only() -> None:
+def test_an_exit_in_the_loop_only_exits_its_caller() -> None:
     async def leave() -> None:
         sys.exit(3)
 

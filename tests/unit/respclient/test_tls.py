@@ -1,4 +1,4 @@
-"""TLS of clients: options, files, and what is said when a handshake fails."""
+"""TLS of clients: options, files, and the errors of failed handshakes."""
 
 import os
 import socket
@@ -35,7 +35,7 @@ def shake(
     tls: Tls,
     host: str = "127.0.0.1",
 ) -> str | None:
-    """What ``refusal`` says of a handshake and the first read after it; None: all was well."""
+    """Return what ``refusal`` says of a handshake and the first read; None if both worked."""
     ours, theirs = pair
 
     def serve() -> None:
@@ -57,7 +57,7 @@ def shake(
     return None
 
 
-def test_a_good_certificate_is_taken(
+def test_a_valid_certificate_is_accepted(
     certificates: Certificates, pair: tuple[socket.socket, socket.socket]
 ) -> None:
     assert shake(pair, certificates.server(), Tls(certificates.ca)) is None
@@ -86,7 +86,7 @@ def test_authorities_may_be_in_a_directory(
         ("good", "localhost", {"server_name": "disque.example"}, "for 'disque.example'"),
     ],
 )
-def test_a_bad_certificate_is_refused_for_good(
+def test_an_invalid_certificate_is_refused_for_good(
     certificates: Certificates,
     pair: tuple[socket.socket, socket.socket],
     name: str,
@@ -109,7 +109,7 @@ def test_a_bad_certificate_is_refused_for_good(
         ("foreign", {"verify": False}),
     ],
 )
-def test_who_asks_for_less_gets_less(
+def test_checks_can_be_turned_off(
     certificates: Certificates,
     pair: tuple[socket.socket, socket.socket],
     name: str,
@@ -128,11 +128,11 @@ def test_a_server_that_wants_a_certificate_says_so(
     server.minimum_version = server.maximum_version = version
     told = shake(pair, server, Tls(certificates.ca))
     assert told is not None
-    assert "the server wants a certificate of ours" in told
+    assert "the server requires a certificate from us" in told
 
 
 @pytest.mark.parametrize("name", ["foreign", "expired", "client"])
-def test_a_certificate_of_ours_is_taken_or_not(
+def test_a_client_certificate_is_accepted_or_refused(
     certificates: Certificates, pair: tuple[socket.socket, socket.socket], name: str
 ) -> None:
     ours = Tls(certificates.ca, certificates.cert(name), certificates.key(name))
@@ -145,7 +145,7 @@ def test_a_certificate_of_ours_is_taken_or_not(
     assert told == expected[name]
 
 
-def test_versions_that_do_not_meet_are_told(
+def test_incompatible_versions_are_reported(
     certificates: Certificates, pair: tuple[socket.socket, socket.socket]
 ) -> None:
     ours, theirs = pair
@@ -163,17 +163,17 @@ def test_versions_that_do_not_meet_are_told(
     with pytest.raises(ssl.SSLError) as error:
         Encryption(client).wrap(ours, "localhost")
     thread.join()
-    assert refusal(error.value) == "no version of TLS in common"
+    assert refusal(error.value) == "no TLS version in common"
 
 
-def test_a_server_without_tls_is_told_and_one_that_hangs_up_may_come_back(
+def test_a_server_without_tls_is_reported_and_one_that_hangs_up_may_be_retried(
     certificates: Certificates, pair: tuple[socket.socket, socket.socket]
 ) -> None:
     ours, theirs = pair
     theirs.sendall(b"-ERR Protocol error\r\n")
     with pytest.raises(ssl.SSLError) as error:
         Encryption(Tls(certificates.ca)).wrap(ours, "localhost")
-    assert refusal(error.value) == "the server does not speak TLS at this port"
+    assert refusal(error.value) == "the server does not speak TLS on this port"
     ours, theirs = socket.socketpair()
     theirs.shutdown(socket.SHUT_WR)
     with pytest.raises(OSError) as lost:  # noqa: PT011
@@ -182,7 +182,7 @@ def test_a_server_without_tls_is_told_and_one_that_hangs_up_may_come_back(
     assert refusal(lost.value) is None
 
 
-def test_a_server_that_says_nothing_does_not_hold_us_up(
+def test_a_silent_server_causes_a_timeout(
     certificates: Certificates, pair: tuple[socket.socket, socket.socket]
 ) -> None:
     pair[0].settimeout(0.01)
@@ -190,14 +190,14 @@ def test_a_server_that_says_nothing_does_not_hold_us_up(
         Encryption(Tls(certificates.ca)).wrap(pair[0], "localhost")
 
 
-def test_what_caused_an_error_counts() -> None:
+def test_the_cause_of_an_error_counts() -> None:
     outer = RuntimeError()
     outer.__cause__ = OSError()
     assert refusal(outer) is None
     assert refusal(ssl.SSLError(1, "whatever")) is None
 
 
-def test_an_alert_of_tls_is_known_where_a_reply_is_waited_for() -> None:
+def test_a_tls_alert_is_recognized_while_waiting_for_a_reply() -> None:
     assert is_alert(b"\x15\x03\x03\x00\x02\x02\x0a")
     assert not is_alert(b"+OK\r\n")
     assert not is_alert(b"")
@@ -205,7 +205,7 @@ def test_an_alert_of_tls_is_known_where_a_reply_is_waited_for() -> None:
 
 @pytest.mark.parametrize("content", [None, b"", b"rubbish"])
 @pytest.mark.parametrize("which", ["ca_file", "cert_file", "key_file", "ca_dir"])
-def test_a_file_that_is_no_good_is_named(
+def test_an_unusable_file_is_named(
     certificates: Certificates, tmp_path: Path, which: str, content: bytes | None
 ) -> None:
     file = tmp_path / "file.pem"
@@ -217,30 +217,30 @@ def test_a_file_that_is_no_good_is_named(
     assert str(file) in str(error.value)
 
 
-def test_a_locked_key_is_not_asked_for(certificates: Certificates, tmp_path: Path) -> None:
+def test_no_passphrase_is_asked_for(certificates: Certificates, tmp_path: Path) -> None:
     locked = tmp_path / "locked.key"
     key = certificates.key("client")
     os.system(f"openssl ec -in {key} -aes256 -passout pass:secret -out {locked} 2>/dev/null")
-    with pytest.raises(ValueError, match="locked by a password"):
+    with pytest.raises(ValueError, match="protected by a password"):
         Tls(cert_file=certificates.cert("client"), key_file=str(locked)).context()
 
 
-def test_a_key_is_for_a_certificate() -> None:
+def test_a_key_must_match_its_certificate() -> None:
     with pytest.raises(ValueError, match="needs its certificate"):
         Tls(key_file="k").context()
 
 
-def test_what_a_context_says_holds() -> None:
+def test_a_given_context_is_used_as_it_is() -> None:
     context = ssl.create_default_context()
     encryption = Encryption.of(context)
     assert encryption is not None
     assert encryption.context() is context
     assert encryption.name("fe80::1%eth0") == "fe80::1"
     assert Encryption.of(None) is Encryption.of(False) is None
-    assert Encryption.of(True) is Encryption.of(True)  # reading all of them takes a while
+    assert Encryption.of(True) is Encryption.of(True)  # reading all of them is slow
 
 
-def test_renewed_certificates_are_read_again(certificates: Certificates, tmp_path: Path) -> None:
+def test_renewed_certificates_are_loaded(certificates: Certificates, tmp_path: Path) -> None:
     file = tmp_path / "ca.pem"
     file.write_text(Path(certificates.other).read_text())
     encryption = Encryption(Tls(str(file)))
@@ -256,9 +256,9 @@ def test_renewed_certificates_are_read_again(certificates: Certificates, tmp_pat
     assert after.get_ca_certs() != before.get_ca_certs()
 
 
-def test_a_login_says_what_servers_understand() -> None:
+def test_a_login_only_sends_what_servers_understand() -> None:
     assert Login().auth is None
-    assert Login(password="p").auth == ["AUTH", "p"]  # C Disque knows no users
+    assert Login(password="p").auth == ["AUTH", "p"]  # C Disque has no users
     assert Login("u", "p").auth == ["AUTH", "u", "p"]
     assert Login("u").auth == ["AUTH", "u", ""]
     assert "secret" not in repr(Login("u", "secret"))

@@ -1,4 +1,4 @@
-"""ACL LOG, and the limit for wrong passwords."""
+"""ACL LOG, and the limit on wrong passwords."""
 
 from disque_trio.respserver.acl.log import GROUPED, Log
 from disque_trio.respserver.acl.logins import MOST_PLACES, Logins, place_of
@@ -34,7 +34,7 @@ def test_the_log_is_bounded() -> None:
 
 
 def attempts(logins: Logins, ip: str, count: int, now: int, start: int = 0) -> list[bool]:
-    """Tries ``count`` wrong passwords; which of them were looked at."""
+    """Try ``count`` wrong passwords; return for each whether it was checked."""
     looked = []
     for i in range(start, start + count):
         password = b"guess %d" % i
@@ -44,7 +44,7 @@ def attempts(logins: Logins, ip: str, count: int, now: int, start: int = 0) -> l
     return looked
 
 
-def test_who_tries_many_wrong_passwords_has_to_wait() -> None:
+def test_many_wrong_passwords_cause_a_wait() -> None:
     logins = Logins()
     logins.limit = 10
     assert attempts(logins, "192.0.2.1", 15, NOW) == [True] * 10 + [False] * 5
@@ -65,7 +65,7 @@ def test_a_wrong_password_that_is_repeated_locks_nobody_out() -> None:
     assert sum(attempts(logins, "192.0.2.1", 20, NOW + 1000)) >= 9
 
 
-def test_no_limit_and_no_address() -> None:
+def test_without_a_limit_or_an_address_all_attempts_are_allowed() -> None:
     logins = Logins()
     assert all(attempts(logins, "192.0.2.1", 100, NOW))
     logins.limit = 1
@@ -92,7 +92,7 @@ def test_what_is_remembered_is_bounded() -> None:
     assert len(logins._places) == MOST_PLACES
 
 
-def test_a_clock_that_goes_back_gives_nothing_away() -> None:
+def test_a_clock_that_goes_back_allows_no_more_attempts() -> None:
     logins = Logins()
     logins.limit = 2
     assert attempts(logins, "192.0.2.1", 3, NOW) == [True, True, False]

@@ -1,4 +1,4 @@
-"""Rules about users: what they mean, and how they are written."""
+"""ACL rules: what they mean, and how they are written."""
 
 import pytest
 from hypothesis import example, given
@@ -37,7 +37,7 @@ def lets(who: User, *request: str, accesses: list[tuple[bytes, int]] | None = No
         ("+@all", "+@all"),
         ("allcommands", "+@all"),
         ("+@all nocommands", "-@all"),
-        ("+@all -@dangerous +addjob", "+@all -@dangerous"),  # ADDJOB is let already
+        ("+@all -@dangerous +addjob", "+@all -@dangerous"),  # ADDJOB was allowed already
         ("+@all -addjob +addjob", "+@all"),
         ("+@read -@dangerous +addjob", "-@all +@read -@dangerous +addjob"),
         ("+@all +@read", "+@all"),
@@ -158,7 +158,7 @@ def test_passwords() -> None:
     assert not one.has_password(b"x")
 
 
-# ---- what is wrong ------------------------------------------------------------------------------
+# ---- errors -------------------------------------------------------------------------------------
 
 UNKNOWN = "Unknown command or category name in ACL"
 HASH = "must be exactly 64 characters"
@@ -217,7 +217,7 @@ def test_patterns_behind_all_of_them_and_open_parentheses_are_wrong() -> None:
         assert text in str(wrong.value)
 
 
-# ---- written and read ---------------------------------------------------------------------------
+# ---- writing and reading back -------------------------------------------------------------------
 
 WORDS = [*CATALOG.all, *(f"@{name}" for name in CATALOG.by_category), "@all"]
 GLOBS = st.text("ab.*?[]\\-%~", min_size=0, max_size=6)
@@ -233,7 +233,7 @@ RULES = st.lists(st.one_of(COMMANDS, COMMANDS, QUEUES, PLAIN, OWN, SELECTORS), m
 
 
 def applied(rules: list[str]) -> User:
-    """A user to whom as many of ``rules`` are applied as can be."""
+    """Return a user with all of ``rules`` that can be applied."""
     made = User(b"u", CATALOG)
     for rule in rules:
         try:
@@ -290,7 +290,7 @@ def test_declarations_are_read_and_replace_the_users_that_there_are() -> None:
         users.declare(declared, [b"bad", b"on", b"+nope"])
     assert users.replace(declared) == [old]
     assert sorted(users.by_name) == [b"default", b"kept", b"new"]
-    assert users.by_name[b"kept"] is kept  # clients are it
+    assert users.by_name[b"kept"] is kept  # clients are logged in as it
     assert kept.has_password(b"y")
     assert not kept.has_password(b"x")
     assert users.default.has_password(b"secret")
@@ -315,7 +315,7 @@ def test_only_clients_can_set_requirepass_for_a_declared_default_user() -> None:
     declared: dict[bytes, User] = {}
     users.declare(declared, [b"default", b"on", b">own"])
     users.replace(declared)
-    users.require(b"")  # a configuration without it is read again
+    users.require(b"")  # a reloaded configuration has none
     assert not users.default.open
     assert users.find(b"default", b"own") is users.default
     users.require(b"new", by_client=True)

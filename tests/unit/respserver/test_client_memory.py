@@ -1,4 +1,4 @@
-"""What all clients hold together: counted as it changes, and bounded."""
+"""The memory of all clients together: counted as it changes, and bounded."""
 
 import select
 import socket
@@ -36,11 +36,11 @@ def limit(desk: Desk, size: int) -> None:
 
 
 def say(desk: Desk, who: int, data: bytes) -> None:
-    """Have client ``who`` send ``data``, as fast as the turns go."""
+    """Have client ``who`` send ``data``, as fast as the turns take it."""
     view = memoryview(data)
     while view and not desk.connections[who].closed:
         view = view[desk.socks[who].send(view[:60_000]) :]
-        # Of a client that sent little before, one turn reads little.
+        # A turn reads little from a client that sent little before.
         turn(desk, who)
         turn(desk, who)
 
@@ -136,7 +136,7 @@ def test_the_clients_that_hold_most_are_dropped_until_the_rest_fits(desk: Desk) 
 
 
 def drain_end(sock: socket.socket) -> bool:
-    """Whether the connection is over."""
+    """Return whether the connection has ended."""
     try:
         while sock.recv(1 << 20):
             pass
@@ -290,8 +290,10 @@ def test_what_follows_a_group_in_one_piece_is_served_behind_it(node_desk: Desk) 
 
 
 def long_replies(size: int, clients: int, commands: int) -> tuple[Desk, list[int]]:
-    """``clients`` that ask for replies of ``size`` bytes, each ``commands`` of them at once, and
-    how much was made in each turn until all are served."""
+    """Have ``clients`` each ask for ``commands`` replies of ``size`` bytes at once.
+
+    Return the desk, and the bytes of replies made in each turn until all are served.
+    """
     desk = Desk(make_node(), clients=clients)
     desk.engine.config.proto_max_bulk_len = 100 * MB
     ask = request(b"ADDJOB", b"q", bytes(size), b"0")
@@ -319,7 +321,7 @@ def test_a_turn_makes_no_more_replies_than_can_be_looked_at(size: int, commands:
     try:
         largest = max(size * commands, MB)
         assert max(made) < 32 * MB + 2 * largest
-        # Everybody had a turn, though the first ones go on asking.
+        # All clients were served, though the first ones kept asking.
         assert all(connection.unsent for connection in desk.connections)
     finally:
         desk.close()
@@ -330,7 +332,7 @@ def test_all_get_their_turn_while_some_ask_for_much(node_desk: Desk) -> None:
     serving = desk.engine._serving
     desk.socks[2].send(request(b"PING"))
     for _ in range(4):
-        serving.made = 1 << 30  # as if others had had their replies in this turn
+        serving.made = 1 << 30  # as if others had got replies in this turn
         turn(desk, 0, 1, 2)
         assert desk.socks[2] not in select.select([desk.socks[2]], [], [], 0)[0]
     turn(desk, 2)

@@ -1,4 +1,4 @@
-"""What the log says about doors that are open to strangers, against who is really let in."""
+"""The warnings about ports open to strangers agree with who is really let in."""
 
 import socket
 from itertools import product
@@ -20,7 +20,7 @@ from disque_trio.respserver.origins import Origins
 from tests.support.bus_bench import Notes
 
 STRANGER = "192.0.2.77"
-ADDRESSES = {  # that are listened on, and which of them a stranger reaches
+ADDRESSES = {  # those listened on, and those a stranger can reach
     "everything": (["::", "0.0.0.0"], ["::", "0.0.0.0"]),
     "ipv4": (["0.0.0.0"], ["0.0.0.0"]),
     "this machine": (["127.0.0.1", "::1", "127.0.0.2"], []),
@@ -54,7 +54,7 @@ def tcp_pair() -> tuple[socket.socket, socket.socket]:
 
 
 def is_client_let_in(config: Config, exposed: bool) -> bool:
-    """Whether a stranger gets to the commands without a password."""
+    """Return whether a stranger can send commands without a password."""
     ours, theirs = tcp_pair()
     taken: list[object] = []
     users = Users(Catalog(()))
@@ -75,7 +75,7 @@ def is_client_let_in(config: Config, exposed: bool) -> bool:
 
 
 def is_node_let_in(config: Config, exposed: bool) -> bool:
-    """Whether a stranger can speak to the cluster without a certificate or a secret."""
+    """Return whether a stranger can join the bus without a certificate or secret."""
     if config.tls_cluster or config.cluster_secret:
         return False
     poller, clock, stats, log = Poller(), Clock(), Stats(), Log()

@@ -1,4 +1,4 @@
-"""TLS on bytes, and those who only begin with it, with moved time."""
+"""TLS on bytes, and unfinished handshakes, with a clock moved by hand."""
 
 import socket
 import ssl
@@ -39,7 +39,7 @@ def server_context(certificates: Path) -> ssl.SSLContext:
 
 
 class Peer:
-    """The client's end, in memory."""
+    """The client's end of TLS, in memory."""
 
     def __init__(self, certificates: Path) -> None:
         self.incoming, self.outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
@@ -111,7 +111,7 @@ def test_what_is_said_before_the_end_is_heard(pair: tuple[Peer, Sealing]) -> Non
         peer.tls.unwrap()
     assert sealing.decrypt(sent + peer.outgoing.read()) == b"last words"
     assert sealing.ended
-    # The other half goes on.
+    # The other direction still works.
     peer.incoming.write(sealing.encrypt(b"reply"))
     assert peer.tls.read() == b"reply"
 
@@ -139,7 +139,7 @@ def test_replies_of_any_size_are_encrypted(pair: tuple[Peer, Sealing], size: int
 
 
 class Port:
-    """An engine, and connections to it of which only the handshake is to be done."""
+    """An engine, and connections to it that only do the handshake."""
 
     def __init__(self, context: ssl.SSLContext) -> None:
         self.clock = StillClock()
@@ -180,14 +180,14 @@ def port(server_context: ssl.SSLContext) -> Iterator[Port]:
 
 
 @pytest.mark.parametrize("said", [b"", b"\x16", b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc"])
-def test_who_does_not_go_on_has_so_much_time(port: Port, said: bytes) -> None:
+def test_an_idle_handshake_has_a_time_limit(port: Port, said: bytes) -> None:
     sock = port.stranger()
     sock.sendall(said)
     port.settle()
     port.clock.time += PATIENCE
     port.engine.cron()
     assert len(port.all) == 1
-    assert port.engine.rest() == 0  # somebody has to look again
+    assert port.engine.rest() == 0  # the engine has to check again soon
     port.clock.time += 1_000
     port.engine.cron()
     assert len(port.all) == 0
@@ -211,7 +211,7 @@ def test_strangers_are_no_clients(port: Port) -> None:
     assert not port.engine.clients.connections
 
 
-def test_who_goes_away_is_forgotten(port: Port) -> None:
+def test_a_client_that_disconnects_is_forgotten(port: Port) -> None:
     port.stranger().close()
     port.settle()
     assert len(port.all) == 0

@@ -1,4 +1,4 @@
-"""A client that breaks the protocol can read why, although it has sent more than was read."""
+"""A client that breaks the protocol can read the error, even with unread data in flight."""
 
 import socket
 from collections.abc import Callable, Iterator
@@ -20,7 +20,7 @@ TOO_LONG = b"-ERR Protocol error: invalid bulk length\r\n"
 
 
 class Service:
-    """An engine with clients over TCP: only there the kernel takes back what was sent."""
+    """An engine with clients over TCP, where a close with unread data drops the replies."""
 
     def __init__(self) -> None:
         self.config = Config()
@@ -43,7 +43,7 @@ class Service:
         return sock
 
     def send(self, sock: socket.socket, data: bytes) -> None:
-        """Send everything, as a client does that reads only then. Raises what a client sees."""
+        """Send everything before reading; raise the errors a client would see."""
         view = memoryview(data)
         while view:
             try:
@@ -57,7 +57,7 @@ class Service:
             pass
 
     def read(self, sock: socket.socket) -> bytes:
-        """All there is up to the end."""
+        """Return everything up to the end."""
         sock.settimeout(5)
         parts = []
         while data := sock.recv(MB):
@@ -103,7 +103,9 @@ def stranger(service: Service) -> tuple[bytes, bytes]:
 
 
 @pytest.mark.parametrize("cause", [long_argument, long_line, full_buffer, stranger])
-def test_who_sends_all_before_it_reads_gets_the_error(service: Service, cause: Cause) -> None:
+def test_a_client_that_sends_everything_before_reading_gets_the_error(
+    service: Service, cause: Cause
+) -> None:
     data, problem = cause(service)
     sock = service.client()
     service.send(sock, data)
@@ -130,10 +132,10 @@ def test_replies_that_wait_come_before_the_error(service: Service) -> None:
     assert answer.endswith(TOO_LONG)
 
 
-def test_who_never_closes_is_cut_off_in_time(service: Service) -> None:
+def test_a_client_that_never_closes_is_cut_off_in_time(service: Service) -> None:
     sock = service.client()
     service.send(sock, request(b"ECHO", bytes(MB)))
-    assert not service.engine.clients.connections  # it counts as a client no more
+    assert not service.engine.clients.connections  # no longer counted as a client
     service.clock.time = START + SILENCE
     service.engine.cron()
     assert service.engine.clients.lingering.sockets
@@ -142,7 +144,7 @@ def test_who_never_closes_is_cut_off_in_time(service: Service) -> None:
     assert not service.engine.clients.lingering.sockets
 
 
-def test_who_goes_on_sending_is_cut_off_as_well(service: Service) -> None:
+def test_a_client_that_keeps_sending_is_cut_off_as_well(service: Service) -> None:
     sock = service.client()
     service.send(sock, request(b"ECHO", bytes(MB)))
     while service.engine.clients.lingering.sockets:

@@ -1,4 +1,4 @@
-"""Connections are counted by where they come from."""
+"""Connections are counted by their origin."""
 
 from collections import Counter
 

@@ -1,4 +1,4 @@
-"""The engine waits for clients itself, and still all other tasks have their turns."""
+"""The engine waits for clients itself, yet all other tasks get to run."""
 
 import os
 import signal
@@ -7,7 +7,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, closing
 
 import pytest
 import trio
@@ -33,12 +33,11 @@ with socket.socket(fileno=int(sys.argv[1])) as sock:
 
 @asynccontextmanager
 async def serving(desk: Desk) -> AsyncIterator[None]:
-    with trio.fail_after(LIMIT):
+    with closing(desk), trio.fail_after(LIMIT):
         async with trio.open_nursery() as nursery:
             nursery.start_soon(serve_ahead, desk.engine)
             yield
             nursery.cancel_scope.cancel()
-    desk.close()
 
 
 async def answer(sock: socket.socket) -> bytes:
@@ -48,7 +47,7 @@ async def answer(sock: socket.socket) -> bytes:
 
 @pytest.fixture(params=[True, False], ids=["ahead", "with Trio"])
 def found(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> bool:
-    """Whether it is found out what Trio waits with."""
+    """Whether the engine finds Trio's epoll."""
     if not request.param:
         monkeypatch.setattr(others, "_epolls_with", lambda probe: [])
     return bool(request.param)
@@ -88,7 +87,7 @@ async def test_tasks_have_their_turns_under_load(found: bool) -> None:
     desk = Desk(make_node())
     busy = desk.socks[0]
     async with serving(desk):
-        # Not a thread, which would take turns with the engine at the interpreter's lock.
+        # Not a thread, which would compete with the engine for the GIL.
         command = [sys.executable, "-c", LOAD, str(busy.fileno())]
         with subprocess.Popen(command, pass_fds=[busy.fileno()], stdout=subprocess.PIPE) as load:
             try:

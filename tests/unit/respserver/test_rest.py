@@ -1,4 +1,4 @@
-"""A server to which nothing happens does nothing."""
+"""An idle server does no work."""
 
 from collections.abc import Callable
 
@@ -14,7 +14,7 @@ IDLE = 600  # s
 
 
 class RunningClock(StillClock):
-    """Goes with Trio's. ``looks``: how often the periodic work came by."""
+    """Follows Trio's clock. ``looks`` counts the runs of the periodic work."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -32,7 +32,7 @@ class RunningClock(StillClock):
 async def idle(
     desk: Desk, then: Callable[[RunningClock], None], after: Callable[[RunningClock], None]
 ) -> None:
-    """Let ``desk`` be idle for long; then do ``then``, let half a second pass, and ``after``."""
+    """Leave ``desk`` idle for long; call ``then``, wait half a second, and call ``after``."""
     clock = RunningClock()
     desk.engine.clock = desk.engine.clients.clock = clock
     async with trio.open_nursery() as nursery:
@@ -78,7 +78,9 @@ async def test_rates_are_right_after_a_rest(autojump_clock: trio.testing.MockClo
     await idle(desk, then, after)
 
 
-async def test_what_takes_time_is_not_put_off(autojump_clock: trio.testing.MockClock) -> None:
+async def test_the_engine_does_not_rest_during_a_pause(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
     desk = Desk(make_node())
 
     def then(clock: RunningClock) -> None:

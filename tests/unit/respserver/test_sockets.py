@@ -1,4 +1,4 @@
-"""What the engine does with sockets is the same in C and without."""
+"""The C and the Python socket functions of the engine behave alike."""
 
 import fcntl
 import os
@@ -15,7 +15,7 @@ from disque_trio.respserver.io import sockets
 
 Requests = list[list[bytes]]
 
-# One and the same unless the package is compiled.
+# Both are the same functions unless the package is compiled.
 RECEIVES = list({sockets.receive_uncompiled: None, sockets.receive: None})
 SENDS = list({os.write: None, sockets.send: None})
 in_c = pytest.mark.skipif(sockets.send is os.write, reason="the package is not compiled")

@@ -1,4 +1,4 @@
-"""What is due at the same time is done in slices, so that clients get their turns in between."""
+"""Work due at the same time is done in slices, with turns for clients in between."""
 
 import pytest
 import trio
@@ -13,7 +13,7 @@ JOBS = 20_000
 
 
 def crowd() -> Desk:
-    """A node with many jobs that have just expired, all at the same time."""
+    """Return a desk whose node has many jobs that have all just expired."""
     node = make_node()
     producer = Client(1)
     for _ in range(JOBS):
@@ -38,7 +38,7 @@ async def test_others_have_many_turns_while_jobs_expire() -> None:
             nursery.cancel_scope.cancel()
     between = {held for held, _ in seen if 0 < held < JOBS}
     assert len(between) >= 4
-    # The engine does not linger while there is something to do, and again when there is not.
+    # The engine lingers only when there is nothing to do.
     assert {linger for held, linger in seen if held in between} == {0.0}
     assert engine.linger == LINGER
     desk.close()

@@ -1,4 +1,4 @@
-"""Stores of files that tests share; a server is started for the first test that wants it."""
+"""Object stores that tests share; a server is started for the first test that needs it."""
 
 from tests.support.s3 import s3, s3_server
 from tests.support.stores import (

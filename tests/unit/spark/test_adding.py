@@ -127,7 +127,7 @@ def test_without_any_node_it_ends_after_the_time_for_failover() -> None:
 
 
 def hello(own: str, *nodes: tuple[str, str, str]) -> bytes:
-    """What the node ``own`` answers: names, addresses and priorities."""
+    """Return the reply of the node ``own``: names, addresses and priorities."""
     entries = b"".join(
         b"*4\r\n" + b"".join(b"$%d\r\n%b\r\n" % (len(w), w.encode()) for w in words)
         for name, address, priority in nodes

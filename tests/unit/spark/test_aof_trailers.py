@@ -1,4 +1,4 @@
-"""Append-only files that have jobs with trailers, as the data source reads them."""
+"""Append-only files with jobs that have trailers, as the data source reads them."""
 
 from pathlib import Path
 
@@ -13,7 +13,7 @@ NODE = [b"a" * 40]
 
 
 def live(path: Path, *records: bytes) -> list[int]:
-    """Where the records begin that count."""
+    """Return the offsets of the records that count."""
     path.write_bytes(b"".join(records))
     with path.open("rb", buffering=0) as file:
         return [offset for offset, _, _ in live_records(file)]

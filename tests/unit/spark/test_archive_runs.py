@@ -1,4 +1,4 @@
-"""How an archive goes on after a failure; its streams are made up."""
+"""How an archive continues after a failure, with fake streams."""
 
 from pathlib import Path
 from typing import ClassVar, cast
@@ -16,7 +16,7 @@ SPARK = cast("SparkSession", None)
 
 
 class Threw(Py4JJavaError):  # type: ignore[misc]
-    """What cannot be asked any more for its text."""
+    """An error that can no longer be asked for its text."""
 
     def __init__(self) -> None:
         pass
@@ -26,7 +26,7 @@ class Threw(Py4JJavaError):  # type: ignore[misc]
 
 
 class Query:
-    """A stream that did batches with so many jobs each, and then fails, or ends."""
+    """A stream that processes batches with these numbers of jobs, and then fails or ends."""
 
     def __init__(self, *rows: int, fails: bool = False) -> None:
         self.isActive = True
@@ -65,7 +65,7 @@ class Busy(Query):
 
 
 class Asked(Restarts):
-    """Notes what it is told, and lets start again at once."""
+    """Records what it is told, and allows restarts at once."""
 
     def __init__(self, most: int | None = None) -> None:
         super().__init__(most)
@@ -86,7 +86,7 @@ def archive(tmp_path: Path) -> Archive:
 
 
 def streams(monkeypatch: pytest.MonkeyPatch, *queries: Query) -> None:
-    """Let archives start these, one after the other; none while another one runs."""
+    """Let archives start these streams, one after the other, none while another one runs."""
     left = iter(queries)
     begun: list[Query] = []
 
@@ -108,7 +108,7 @@ def test_a_stream_that_still_runs_is_stopped_before_the_next_one(
     restarts = Asked()
     streams(monkeypatch, Query(3, fails=True), Query(4))
     assert run(archive, restarts) == 7
-    # What cannot tell its text has at least a name.
+    # An error without a text still has a name.
     assert restarts.failures == [("Threw", "Threw")]
 
 
@@ -134,7 +134,7 @@ def test_a_batch_without_jobs_does_not_say_that_all_is_well(
 def test_rows_are_counted_also_when_the_stream_was_idle_before(
     archive: Archive, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What Spark tells of an idle stream has the number of the batch that comes next."""
+    """Spark's report about an idle stream has the number of the next batch."""
     query = Query(0, 2)
     query.recentProgress[1]["batchId"] = 1
     streams(monkeypatch, query)
@@ -169,7 +169,7 @@ def test_a_catalog_that_fails_at_a_start_is_asked_again(
 
 
 class Noted(HealthFile):
-    """Notes what it is told."""
+    """Records what it is told."""
 
     def __init__(self) -> None:
         super().__init__()

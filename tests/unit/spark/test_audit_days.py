@@ -1,4 +1,4 @@
-"""What of the tables of an audit is done again when something is new, and what is dropped."""
+"""Which parts of the tables of an audit are redone when something is new, and which are dropped."""
 
 from pathlib import Path
 
@@ -53,7 +53,7 @@ def test_time_without_events_is_known_too() -> None:
     known = logs_of(manifest, clocks(manifest))
     assert known.end == START + HOUR + 90_000
     late.judged = dependence(late, RULES, known)
-    assert is_due(manifest, 90_000)  # it may become lost yet: nobody knows when
+    assert is_due(manifest, 90_000)  # it may still become lost: nobody knows when
     late.due = known.end + 5
     assert [is_due(manifest, 90_000 + ms) for ms in (-1, 0, 4, 5)] == [True, False, False, True]
     late.due = known.end + HOUR
@@ -75,7 +75,7 @@ def test_jobs_that_are_over_are_judged_again_when_clocks_rules_or_near_gaps_are_
     assert before != dependence(part(), Rules(settled=60, poison=9), logs())
     assert before != depends(part(), near)
     assert depends(part(), near) != depends(part(), near._replace(start=START + 11))
-    # That a node has gaps at all is enough for some reasons, but not where they are.
+    # For some reasons, it matters that a node has gaps at all, but not where.
     far = Gap(0, START + 5 * HOUR, START + 6 * HOUR)
     assert before != depends(part(), far)
     assert depends(part(), far) == depends(part(), far, Gap(0, far.start + 1, far.end + 1))
@@ -95,7 +95,7 @@ def test_open_jobs_are_judged_each_time_until_time_alone_changes_nothing() -> No
     assert dependence(open, patient, logs(end=4 * HOUR)) == ""
     assert later != ""
     assert later == depends(open, end=5 * HOUR)
-    # Each gap since may have their delivery, and a node that has gone silent as well.
+    # Any later gap may contain their delivery, and so may the time since a node went silent.
     assert later != depends(open, Gap(0, START + 3 * HOUR, START + 3 * HOUR + 1), end=5 * HOUR)
     talking = depends(open, Gap(0, START + 5 * HOUR - 1, FOR_EVER), end=5 * HOUR)
     silent = depends(open, Gap(0, START + 4 * HOUR, FOR_EVER), end=5 * HOUR)
@@ -107,7 +107,7 @@ def test_clocks_are_those_of_all_files_and_of_days_that_were_dropped() -> None:
     manifest = Manifest(nodes=[A, B], peers=[A, B], copied=[[0, 1, 5]], heard=[[1, 0, 3]])
     manifest.days["2026-11-01"] = Day([part(copied=[[0, 1, 2], [1, 0, 4]])])
     assert clocks(manifest).ahead == [0, -1] or clocks(manifest).ahead == [1, 0]
-    manifest.peers = [A, B, "c" * 40]  # what was heard may have come from there
+    manifest.peers = [A, B, "c" * 40]  # the news may have come from there
     assert logs_of(manifest, clocks(manifest)).gaps[-1] == Gap(2, 0, FOR_EVER)
     assert least_rows([[0, 1, 5], [0, 1, 2], [1, 0, 9]]) == [[0, 1, 2], [1, 0, 9]]
 
@@ -120,7 +120,7 @@ def name_of(node: str, time: int, number: int) -> str:
 
 
 def kept_manifest(*, gap: bool = False) -> Manifest:
-    """Five days, a segment of A on each."""
+    """Five days, each with a segment of A."""
     manifest = Manifest(nodes=[A], peers=[A], first=START, last=START + 4 * DAY + HOUR, jobs=5)
     before = ""
     for number in range(5):
@@ -143,7 +143,7 @@ def test_days_are_dropped_when_they_ended_long_enough_ago(gap: bool) -> None:
     assert manifest.drop_days(1)
     assert list(manifest.days) == ["2026-11-04", "2026-11-05"]
     assert (manifest.jobs, manifest.copied) == (2, [[0, 1, 0]])
-    # The last segment before them says that nothing is missing there.
+    # The last segment before them shows that nothing is missing there.
     assert list(manifest.segments) == names[2:]
     assert manifest.missing_segments == {}
     gaps = gaps_of(manifest.all_ends(), [A], manifest.segments, manifest.past)
@@ -179,7 +179,7 @@ def test_segments_that_were_dropped_are_not_new_when_they_are_still_there(tmp_pa
     assert list(Segments([*paths, late], manifest.segments, manifest.is_past).new) == [late]
 
 
-# ---- how deep queues are ------------------------------------------------------------------------
+# ---- depths of queues ---------------------------------------------------------------------------
 
 
 def test_a_depth_goes_on_from_what_is_known_before() -> None:
@@ -201,7 +201,7 @@ def test_a_depth_goes_on_from_what_is_known_before() -> None:
 
 
 def test_jobs_that_no_line_tells_anew_stay_open() -> None:
-    """Later lines of theirs may be of any time, if clocks are far apart."""
+    """Their later lines may have any time, if clocks are far apart."""
     jobs = pa.table(
         {
             "ended": ["acked", "acked", None, "evicted"],
@@ -215,7 +215,7 @@ def test_jobs_that_no_line_tells_anew_stay_open() -> None:
 # ---- versions -----------------------------------------------------------------------------------
 
 
-def test_of_two_who_write_a_version_at_the_same_time_one_does(tmp_path: Path) -> None:
+def test_one_of_two_concurrent_writers_makes_the_version(tmp_path: Path) -> None:
     one, other = Store(tmp_path), Store(tmp_path)
     one.commit(Manifest(events=1))
     with pytest.raises(StoreError, match="another audit"):
@@ -223,7 +223,7 @@ def test_of_two_who_write_a_version_at_the_same_time_one_does(tmp_path: Path) ->
     assert Store(tmp_path).manifest.events == 1
 
 
-def test_files_are_kept_for_who_reads_the_version_before_and_no_longer(tmp_path: Path) -> None:
+def test_files_are_kept_for_readers_of_the_previous_version_only(tmp_path: Path) -> None:
     store = Store(tmp_path)
     day = "2026-11-01"
     place = store.place("jobs", day)
@@ -270,7 +270,7 @@ def test_a_run_may_die_between_any_two_steps(
         with pytest.raises(KeyboardInterrupt):
             write(store)
     assert all(path.exists() for path in place.iterdir())
-    # What is there is one of both versions, and the next run goes on from it.
+    # What is there is one of the two versions, and the next run continues from it.
     there = Store(tmp_path)
     with there.locked():
         (path,) = place.iterdir()
@@ -281,8 +281,8 @@ def test_a_run_may_die_between_any_two_steps(
     assert [path.name] == Store(tmp_path).manifest.files("jobs")[day]
 
 
-def test_who_comes_too_late_leaves_the_version_of_another_as_it_is(tmp_path: Path) -> None:
-    """As two machines do on a file system without locks."""
+def test_a_late_writer_leaves_the_version_of_another_unchanged(tmp_path: Path) -> None:
+    """As with two machines on a file system without locks."""
     day = "2026-11-01"
     one, other = Store(tmp_path), Store(tmp_path)
     for store in (one, other):
@@ -300,7 +300,7 @@ def test_who_comes_too_late_leaves_the_version_of_another_as_it_is(tmp_path: Pat
     assert path.exists()
 
 
-def test_what_is_in_the_way_is_named_before_the_work_is_done(tmp_path: Path) -> None:
+def test_an_obstacle_is_named_before_the_work_starts(tmp_path: Path) -> None:
     (tmp_path / "current").mkdir()
     with pytest.raises(StoreError, match="current is in the way"), Store(tmp_path).locked():
         pass

@@ -1,4 +1,4 @@
-"""Where logs say nothing."""
+"""Gaps in logs."""
 
 import gzip
 import json
@@ -38,7 +38,7 @@ def segment(directory: Path, *events: tuple[int, str], packed: bool = False) -> 
 
 
 def log(*segments: tuple[int, int, bool, bool], node: str = A) -> dict[str, Ends]:
-    """Segments: first and last time, started, stopped."""
+    """Return segments: first and last time, started, stopped."""
     return {
         f"events-{node[:8]}-{number:013}-0.jsonl": Ends(node, *ends, [])
         for number, ends in enumerate(segments)
@@ -46,13 +46,13 @@ def log(*segments: tuple[int, int, bool, bool], node: str = A) -> dict[str, Ends
 
 
 def ends(path: Path, block: int = 1 << 20) -> Ends | None:
-    """As ``counted``, without the number of lines."""
+    """Like ``counted``, without the number of lines."""
     found = counted(path, block)
     return found and found._replace(lines=-1)
 
 
 def counted(path: Path, block: int = 1 << 20) -> Ends | None:
-    """What tasks find that read the segment in pieces of this size, put together."""
+    """Return the combined results of tasks that read the segment in pieces of this size."""
     size = path.stat().st_size
     whole = path.name.endswith(".gz")
     starts = [0] if whole else range(0, max(size, 1), block)
@@ -92,13 +92,15 @@ def test_events_are_missing_between_the_line_that_says_so_and_the_one_before(
 
 
 @pytest.mark.parametrize("block", [10, 50, 70, 90, 120, 300])
-def test_lines_that_are_no_events_are_a_gap_where_they_are_seen(tmp_path: Path, block: int) -> None:
+def test_lines_that_are_not_events_are_a_gap_where_they_are_seen(
+    tmp_path: Path, block: int
+) -> None:
     path = segment(tmp_path, (3, "queued"), (4, "stopped"))
     line, end = path.read_bytes().splitlines(True)
     path.write_bytes(b"nonsense\n" + line + b"[]\n{}\n" + end + b'{"time":5,"no')
     found = ends(path, block)
     assert found is not None
-    # Seen in two pieces it is there twice.
+    # If two pieces have it, it is there twice.
     assert found._replace(dropped=[]) == Ends(A, 3, 4, False, True, [])
     assert {tuple(pair) for pair in found.dropped} == {(3, 3), (3, 4), (4, 4)}
     path.write_bytes(b"")
@@ -128,7 +130,7 @@ def test_lines_are_counted_as_the_log_counts_them(tmp_path: Path, packed: bool, 
     head = json.dumps({"time": 1, "node": A, "event": "segment", "name": "two"}).encode() + b"\n"
     assert lines(own) == lines(head + own) == 30
     assert lines(head + own[:-5]) == 29
-    # A line that is damaged is one.
+    # A damaged line is one.
     assert lines(head + own.replace(b'"time"', b'"tim', 1)) == 30
 
 
@@ -168,13 +170,13 @@ def test_the_order_of_segments_is_that_of_their_names_as_numbers() -> None:
     assert gaps_of(segments, [A]) == []
 
 
-def test_what_the_log_says_it_dropped_is_a_gap() -> None:
+def test_dropped_events_that_the_log_reports_are_a_gap() -> None:
     ends = {"events-aaaaaaaa-1-0.jsonl": Ends(A, 1, 20, True, True, [(4, 9)])}
     assert gaps_of(ends, [A]) == [Gap(0, 4, 9)]
 
 
 def chained(*places: int, started: bool = False) -> dict[str, Ends]:
-    """Of the segments 0, 1, 2, ... of a log, each with ten lines, those at ``places``."""
+    """Return those at ``places`` among the segments 0, 1, 2, ... of a log, each with ten lines."""
     names = [f"events-{A[:8]}-{place:013}-0.jsonl" for place in range(9)]
     return {
         names[place]: Ends(
@@ -197,7 +199,7 @@ def test_a_segment_that_is_missing_between_others_is_a_gap() -> None:
     log = chained(0, 1, 2, 5, 6, 7, 8)
     assert gaps_of(log, [A]) == [Gap(0, 29, 50)]
     assert missing_between(log) == {f"events-{A[:8]}-{4:013}-0.jsonl": 10}
-    # It is there, and nobody says that anything was in it.
+    # It is there, and nothing says that it had any lines.
     name = f"events-{A[:8]}-{5:013}-0.jsonl"
     log[name] = log[name]._replace(events=-1)
     assert gaps_of(log, [A], list(chained(4))) == []
@@ -211,7 +213,7 @@ def test_a_segment_that_has_lost_its_end_is_a_gap() -> None:
     log[name] = log[name]._replace(lines=7, last=46)
     assert gaps_of(log, [A]) == [Gap(0, 46, 50)]
     assert missing_between(log) == {name: 3}
-    # Nobody counted the lines of those that older versions have read.
+    # Older versions did not count the lines that they read.
     log[name] = log[name]._replace(lines=-1)
     assert gaps_of(log, [A]) == []
     assert missing_between(log) == {}

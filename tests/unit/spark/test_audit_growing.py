@@ -1,4 +1,4 @@
-"""Segments that are read while a node writes them: each line once, wherever it is cut."""
+"""Segments that are read while a node writes them: each line counts once, wherever reads end."""
 
 import gzip
 import json
@@ -26,7 +26,7 @@ HEAD = json.dumps({"time": 1, "node": NODE, "event": "segment", "name": NAME}).e
 
 
 class Log:
-    """A segment that grows, and what an audit that reads it now and then knows."""
+    """A growing segment, and what an audit that reads it repeatedly knows."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
@@ -49,7 +49,7 @@ class Log:
             self.open.rename(self.directory / NAME)
 
     def look(self) -> None:
-        """As a run does it."""
+        """Read it, as a run does."""
         found = find_segments([str(self.directory)], True)
         segments = Segments(found, self.known, growing=self.growing)
         self.take(segments)
@@ -80,7 +80,7 @@ def test_a_segment_is_read_as_it_grows(log: Log, compress: bool) -> None:
     log.write(HEAD + line(1))
     log.look()
     assert log.ids == ["D-1"]
-    log.write(line(2) + line(3)[:20])  # half a line comes later
+    log.write(line(2) + line(3)[:20])  # half a line arrives later
     log.look()
     log.look()
     assert log.ids == ["D-1", "D-2"]
@@ -106,11 +106,11 @@ def test_a_segment_of_which_there_is_only_the_first_line(log: Log) -> None:
     assert log.ends is not None
     assert log.ends.lines == 1
     log.close()
-    log.look()  # nothing is new but that it is complete
+    log.look()  # nothing is new except that it is complete
     assert (log.ids, list(log.known)) == (["D-1"], [NAME])
 
 
-def test_one_that_is_closed_between_being_found_and_being_read(log: Log) -> None:
+def test_a_segment_closed_before_it_is_read_is_read(log: Log) -> None:
     log.write(HEAD + line(1))
     log.look()
     log.write(line(2))
@@ -121,7 +121,7 @@ def test_one_that_is_closed_between_being_found_and_being_read(log: Log) -> None
     assert log.ids == ["D-1", "D-2"]
 
 
-def test_one_that_is_closed_while_it_is_read_is_read_to_where_it_was(log: Log) -> None:
+def test_a_segment_closed_while_it_is_read_is_read_up_to_its_old_end(log: Log) -> None:
     log.write(HEAD + line(1))
     segments = Segments(find_segments([str(log.directory)], True), {}, growing={})
     log.write(line(2))

@@ -1,4 +1,4 @@
-"""Which jobs are found that nobody got, or that nobody has done, and why."""
+"""Findings about jobs that nobody got, or that nobody finished, and their reasons."""
 
 from collections.abc import Sequence
 
@@ -90,7 +90,7 @@ def test_somebody_may_have_deleted_it_where_the_log_has_a_gap() -> None:
 
 def test_a_node_that_is_silent_at_the_end_may_have_delivered_it() -> None:
     assert judged(ADDED, [Gap(A, END - 61_000, FOR_EVER)]) == never("log-end")
-    # All logs end at some time, and that is about the same time.
+    # All logs end at about the same time.
     assert judged(ADDED, [Gap(A, END - 1000, FOR_EVER)]) == never(None)
 
 
@@ -156,13 +156,13 @@ def test_patience_says_when_a_job_is_too_old_whatever_its_retry() -> None:
             found.kind for found in findings(steps, Logs(NODES, (0, 0, 0), END), rules, retry=retry)
         }
 
-    # RETRY is not over yet, and three times RETRY is long ago.
+    # RETRY is not over yet, while three times RETRY is.
     for steps, retry in ((TAKEN, 5000), (AGAIN, 30)):
         assert kinds(938, steps, retry) == set()
         assert kinds(937, steps, retry) == {"never-acknowledged"}
     assert kinds(938, TAKEN, 0) == set()
     assert kinds(937, TAKEN, 0) == {"lost-with-worker"}
-    # A job whose RETRY is over and that nobody has queued again is lost, not late.
+    # A job whose RETRY is over and that no node has queued again is lost, not late.
     assert kinds(5000, TAKEN, 30) == {"not-requeued"}
 
 
@@ -191,8 +191,8 @@ def test_a_finding_that_is_in_doubt_names_the_logs_that_would_decide() -> None:
     assert deciding(letter, [gap_a]) == {("letter-waiting", "0")}
 
 
-def test_what_was_handed_back_waits() -> None:
-    """Also when all of it was in one ms."""
+def test_a_job_that_was_handed_back_is_waiting() -> None:
+    """Even if all of it happened within one ms."""
     given_back: list[Step] = [*TAKEN, (2000, A, "nacked:"), (2000, A, "queued:nack")]
     assert judged(given_back, retry=30) == {("never-acknowledged", None)}
 
@@ -203,14 +203,14 @@ def test_a_worker_that_dies_takes_a_job_along_that_comes_once() -> None:
 
 
 def test_a_copy_that_was_one_too_many_is_not_the_end_of_its_job() -> None:
-    """One that came when there were enough is deleted again, before anybody got the job."""
+    """A copy that arrived when there were enough is deleted again before anybody gets the job."""
     surplus: list[Step] = [(1500, B, "copied:"), (1500, B, "deleted:peer")]
     for retry, kind in ((0, "lost-with-worker"), (30, "not-requeued")):
         assert judged([*surplus, *TAKEN], retry=retry) == {(kind, None)}
-    # A client may have had it deleted where the log does not say so.
+    # A client may have had it deleted at a node whose log does not say so.
     gap = [Gap(C, 1200, 1400)]
     assert judged([*surplus, *TAKEN], gap, retry=0) == {("lost-with-worker", "log-gap")}
-    # What is deleted when it was delivered was done.
+    # A job that was delivered and then deleted was done.
     assert judged([*TAKEN, (5000, B, "deleted:peer")], retry=0) == set()
 
 
@@ -257,7 +257,7 @@ PAUSED: list[Step] = [*TAKEN, (2000, A, "nacked:"), (2000, A, "paused:nack")]
 @pytest.mark.parametrize("why", ["nack", "retry", "client", "queue"])
 def test_a_job_that_pauses_is_not_lost_before_its_pause_is_over(why: str) -> None:
     steps: list[Step] = [*TAKEN, (2000, A, f"paused:{why}")]
-    # By then the node has queued it, or another one when its RETRY was over.
+    # By then, the node has queued it, or another node has after its RETRY.
     until = END - 90_000
     assert judged(steps, retry=30, until=until) == set()
     assert judged(steps, retry=30, until=until - 1) == {("not-requeued", None)}

@@ -1,4 +1,4 @@
-"""Which deliveries are found that should not have been, how jobs end, and clocks."""
+"""Findings about deliveries that should not have happened, ends of jobs, and clocks."""
 
 from collections.abc import Sequence
 
@@ -10,7 +10,7 @@ from disque_trio.spark.audit.gaps import Gap
 from disque_trio.spark.audit.rules import Rules
 from tests.support.judged_jobs import ADDED, NODES, A, B, C, Found, Step, job_row, judged
 
-# ---- delivered after the acknowledge ------------------------------------------------------------
+# ---- delivered after the acknowledgement --------------------------------------------------------
 
 DONE = [*ADDED, (2000, A, "delivered:"), (3000, A, "acked:client")]
 LATE: list[Step] = [*DONE, (2500, B, "queued:retry"), (3150, B, "delivered:")]
@@ -49,7 +49,7 @@ def test_a_node_gets_a_job_back_from_one_that_has_not_heard() -> None:
 
 
 def again(steps: Sequence[Step], gaps: Sequence[Gap] = (), **facts: int) -> Found:
-    """Why it was delivered again; that nobody acknowledges it in the end is not the matter."""
+    """Return why it was delivered again, ignoring that nobody acknowledges it in the end."""
     return {found for found in judged(steps, gaps, **facts) if found[0] == "delivered-twice"}
 
 
@@ -64,7 +64,7 @@ def test_what_brought_a_job_back_is_the_reason_wherever_it_went_then() -> None:
 
 
 def test_a_delivery_elsewhere_that_seems_to_be_the_first_is_not() -> None:
-    # The clock of B is behind, by less than clocks may differ.
+    # The clock of B is behind by less than the tolerance.
     steps: list[Step] = [
         *[*ADDED, (1010, A, "delivered:"), (1020, A, "nacked:"), (1020, A, "queued:nack")],
         *[(1030, A, "exported:"), (990, B, "imported:"), (990, B, "queued:import")],
@@ -136,7 +136,7 @@ def test_a_clock_that_was_set_is_found() -> None:
     assert (found.reason, found.nodes) == ("set", [NODES[A], NODES[B]])
 
 
-# ---- jobs that end in another way ---------------------------------------------------------------
+# ---- jobs that end in other ways ----------------------------------------------------------------
 
 DELIVERED: Step = (2000, A, "delivered:")
 

@@ -1,4 +1,5 @@
-"""Findings of many runs are those of one: what is not judged again would be found the same."""
+"""Many runs give the same findings as one: jobs that are not judged again would have the same
+findings."""
 
 import random
 from collections.abc import Sequence
@@ -27,10 +28,10 @@ RULES = (Rules(), Rules(settled=5), Rules(patience=900), Rules(poison=1, toleran
 
 
 class Runs:
-    """Audits of more and more segments, which judge what they have to.
+    """Successive audits of more segments, which judge only what they have to.
 
     Attributes:
-        judged: how many jobs were, in all runs.
+        judged: how many jobs were judged, in all runs.
     """
 
     def __init__(self) -> None:
@@ -38,11 +39,11 @@ class Runs:
         self.judged = 0
         self._partial: list[pa.Table] = []
         self._jobs: pa.Table | None = None
-        # Of each job: what it was like, what its findings depend on, these.
+        # For each job: its state, what its findings depend on, and the findings.
         self._known: dict[str, tuple[Any, str, list[Finding]]] = {}
 
     def read(self, segments: Sequence[Location]) -> None:
-        """Take new segments."""
+        """Add new segments."""
         manifest = self.manifest
         heads: dict[Location, Head] = {}
         for path in segments:
@@ -79,7 +80,7 @@ class Runs:
         return logs_of(manifest, clocks_by_id(least, manifest.nodes))
 
     def judge(self, rules: Rules) -> tuple[list[Finding], list[Finding]]:
-        """All findings, with those that were not judged again, and as one run would find them."""
+        """Return all findings, including those not judged again; and those of a single run."""
         jobs, logs = self._jobs, self.logs()
         assert jobs is not None
         final = is_final(jobs).to_pylist()
@@ -105,7 +106,7 @@ def found_of(jobs: pa.Table, rules: Rules, logs: Logs) -> list[Finding]:
 
 
 def _part_of(row: dict[str, Any], *, open: bool) -> Part:
-    """A file that has this job alone."""
+    """Return a file with only this job."""
     first, last = (int(row[name].timestamp() * 1000) for name in ("first_event", "last_event"))
     made = (row["ctime"] or 0) // 1_000_000
     wait = max(row["delay"] or 0, row["ttl"] or 0)
@@ -119,7 +120,7 @@ def test_what_is_not_judged_again_is_found_as_before(tmp_path: Path, seed: int, 
     generate(tmp_path, 1_200, anomalies=1, chunk=15, seed=seed, torn=torn, rate=0.05)
     segments = sorted(find_segments([str(tmp_path)], False), key=lambda path: path.name[16:])
     if seed % 2:
-        rng.shuffle(segments)  # some come late, nodes are new, gaps appear and go
+        rng.shuffle(segments)  # some come late, nodes are new, gaps appear and disappear
     if seed == 2:
         del segments[len(segments) // 2]
     runs = Runs()
@@ -131,7 +132,7 @@ def test_what_is_not_judged_again_is_found_as_before(tmp_path: Path, seed: int, 
         kept, fresh = runs.judge(rng.choice(RULES) if seed == 3 else RULES[0])
         assert kept == fresh
         jobs += len({finding.job for finding in fresh})
-    # The same once more: only rules change.
+    # The same again: only rules change.
     for rules in RULES:
         kept, fresh = runs.judge(rules)
         assert kept == fresh

@@ -1,4 +1,4 @@
-"""The audit of what nodes log when clients use what C Disque does not have."""
+"""The audit of what nodes log when clients use extensions of C Disque."""
 
 from pathlib import Path
 
@@ -12,7 +12,7 @@ from tests.support.audited_logs import Audited, audited
 from tests.support.mesh import START, Mesh
 from tests.support.policies import set_policy
 
-LONG = 300  # s, more than after which anything is a finding
+LONG = 300  # s, longer than the limit of any finding
 Found = set[tuple[str, str | None]]
 
 
@@ -25,7 +25,7 @@ def mesh() -> Mesh:
 
 
 def ask(mesh: Mesh, index: int, *words: str | int | bytes) -> object:
-    """The reply to a command that is answered when other nodes have answered."""
+    """Return the reply to a command that waits for other nodes."""
     client = mesh[index].client()
     mesh[index].send(client, *words)
     mesh.advance(0.1)
@@ -34,7 +34,7 @@ def ask(mesh: Mesh, index: int, *words: str | int | bytes) -> object:
 
 
 def work(mesh: Mesh, queue: str = "q") -> list[bytes]:
-    """Take all that is in a queue, wherever it is, and acknowledge it."""
+    """Take all jobs of a queue, wherever they are, and acknowledge them."""
     done = []
     for bench in mesh.nodes:
         for id in bench.get_all(queue):
@@ -45,7 +45,7 @@ def work(mesh: Mesh, queue: str = "q") -> list[bytes]:
 
 
 def pushed(mesh: Mesh, index: int, *words: str) -> Client:
-    """A client to which a job was pushed."""
+    """Return a client to which a job was pushed."""
     client = mesh[index].client()
     client.resp = 3
     assert mesh[index].ask(client, "CONSUME", "q", "CREDIT", 1, *words) == b"OK"
@@ -55,7 +55,7 @@ def pushed(mesh: Mesh, index: int, *words: str) -> Client:
 
 
 def audit(mesh: Mesh, directory: Path) -> Audited:
-    """What the logs of the nodes say when nothing has happened for long."""
+    """Return what the logs of the nodes say after a long time without events."""
     mesh.advance(LONG)
     for bench in mesh.nodes:
         id = bench.node.id.decode()
@@ -71,7 +71,7 @@ def kinds(found: Audited) -> Found:
     return {(finding.kind, finding.reason) for finding in found.findings}
 
 
-# ---- jobs that are moved, taken early or thrown away --------------------------------------------
+# ---- jobs that are moved, taken early or discarded ----------------------------------------------
 
 
 def test_jobs_that_were_moved_are_done_once(mesh: Mesh, tmp_path: Path) -> None:
@@ -168,7 +168,7 @@ def test_the_jobs_of_a_schedule_are_jobs_like_others(mesh: Mesh, tmp_path: Path)
 # ---- jobs that are pushed -----------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("at", [0, 1])  # where the job is, or another node, to which it goes
+@pytest.mark.parametrize("at", [0, 1])  # the node with the job, or another one
 @pytest.mark.parametrize(("loss", "reason"), [("requeue", "disconnect"), ("retry", "retry")])
 def test_a_connection_that_broke_is_why_a_job_came_again(
     mesh: Mesh, tmp_path: Path, at: int, loss: str, reason: str

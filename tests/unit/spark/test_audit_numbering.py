@@ -1,4 +1,4 @@
-"""Nodes are numbered as runs come upon their logs; what is found does not depend on it."""
+"""Nodes are numbered in the order in which runs see their logs; findings do not depend on that."""
 
 import random
 
@@ -33,7 +33,7 @@ Event = tuple[str, str, int, str, str]  # id, queue, time, node, what
 
 
 def story(rng: random.Random) -> list[Event]:
-    """Jobs to which much happens in a few ms."""
+    """Jobs to which many things happen within a few ms."""
     return [
         (f"D-{IDS[0][:8]}-{job}-05a1", rng.choice("pq"), at, rng.choice(IDS), what)
         for job in range(30)
@@ -42,7 +42,7 @@ def story(rng: random.Random) -> list[Event]:
 
 
 def found(events: list[Event], nodes: list[str]) -> tuple[list[Finding], list[dict[str, object]]]:
-    """The findings, and the jobs, if nodes are numbered so."""
+    """Return the findings and the jobs, with nodes numbered in this way."""
     ids, queues, times, places, kinds = zip(*events, strict=True)
     columns: dict[str, object] = {
         "id": ids,

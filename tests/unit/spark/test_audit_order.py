@@ -1,4 +1,4 @@
-"""How far clocks are apart, by what cannot have happened before what."""
+"""How far clocks are apart, judged by the possible order of events."""
 
 import random
 
@@ -44,7 +44,7 @@ def test_the_least_of_all_jobs_counts() -> None:
     assert least(jobs(*moves)) == {(0, 1): 3}
 
 
-def test_who_hears_of_an_acknowledge_hears_of_it_later() -> None:
+def test_other_nodes_learn_of_an_acknowledgement_later() -> None:
     trace = [(90, 2, "delivered:"), (100, 2, "acked:client"), (104, 0, "acked:peer")]
     assert least(jobs(trace)) == {(2, 0): 4}
 
@@ -52,7 +52,7 @@ def test_who_hears_of_an_acknowledge_hears_of_it_later() -> None:
 @pytest.mark.parametrize(
     "trace",
     [
-        # Another client may have acknowledged it before, where the log lost a line.
+        # Another client may have acknowledged it before, in a line that the log lost.
         [(50, 1, "queued:retry"), (90, 2, "delivered:"), (100, 2, "acked:client")],
         [(100, 2, "acked:client")],
         [(90, 1, "delivered:"), (100, 2, "acked:client")],
@@ -68,7 +68,7 @@ def test_a_job_that_moved_twice_says_nothing() -> None:
 
 
 def test_what_came_from_a_node_whose_log_is_not_here_says_nothing() -> None:
-    """It came from there, before another node gave the job to that."""
+    """It came from there before another node gave the job to that node."""
     moved = [(100, 1, "imported:"), (500, 0, "exported:")]
     heard = [(90, 2, "delivered:"), (100, 0, "acked:peer"), (900, 2, "acked:client")]
     copied = [(107, 1, "copied:"), (250, 0, "added:")]
@@ -124,7 +124,7 @@ def test_a_clock_that_was_set_contradicts_itself() -> None:
 
 
 def test_a_contradiction_over_several_nodes_makes_all_of_them_doubtful() -> None:
-    # Around one way it is 30 ms less than nothing.
+    # In one direction, the sum around the circle is -30 ms.
     least = {(0, 1): 10, (1, 2): 10, (2, 0): -50, (1, 0): 60, (2, 1): 60, (0, 2): 60}
     clocks = clocks_of(least, 3)
     assert clocks.moved == []

@@ -30,7 +30,7 @@ def rows(events: list[tuple[str, int]]) -> pa.Table:
 
 
 def nothing(count: int, known: Collection[str]) -> dict[str, pa.Array]:
-    """The columns of events of which nothing is known."""
+    """Return the columns of events about which nothing is known."""
     types = dict.fromkeys(NAMES, pa.string()) | dict.fromkeys(FACTS, pa.int64())
     return {name: pa.nulls(count, type) for name, type in types.items() if name not in known}
 
@@ -79,7 +79,7 @@ def test_slices_have_the_events_of_all_nodes_of_a_time(tmp_path: Path) -> None:
             ids[job] = ids.get(job, 0) + 1
     assert seen.events == sum(file.read_bytes().count(b"\n") for file in files)
     assert len(slices) > 3
-    assert sum(ids.values()) < len(ids) * 1.7  # most are in one slice only
+    assert sum(ids.values()) < len(ids) * 1.7  # most are in only one slice
 
 
 def test_a_segment_that_is_longer_than_a_piece_is_read_once(tmp_path: Path) -> None:
@@ -143,7 +143,7 @@ def test_percentiles_are_those_of_numpy_and_counts_those_of_each_minute() -> Non
 
 def test_the_depth_counts_a_job_once_on_each_node_and_not_after_its_end() -> None:
     stays = [
-        # The same node says it twice, another one as well; the end is the end for both.
+        # The same node logs it twice, and so does another one; the end is the end for both.
         [
             event(10, 0, "queued:add"),
             event(20, 0, "queued:enqueue"),
@@ -151,7 +151,7 @@ def test_the_depth_counts_a_job_once_on_each_node_and_not_after_its_end() -> Non
             event(130_000, 0, "acked:client"),
             event(900_000, 1, "deleted:collected"),
         ],
-        # Taken by one minute, back in the next one, and still there.
+        # Taken within one minute, back in the next one, and still there.
         [event(10, 2, "queued:add"), event(30, 2, "delivered:"), event(61_000, 2, "queued:retry")],
     ]
     events = [(f"{job}", number) for job, numbers in enumerate(stays) for number in numbers]

@@ -1,4 +1,4 @@
-"""What an audit remembers of the nodes."""
+"""What an audit remembers about the nodes."""
 
 import json
 from pathlib import Path
@@ -24,7 +24,7 @@ def test_a_node_that_is_named_and_has_no_log_is_missing_until_it_is_said_to_be_g
     assert manifest.missing_nodes == [B, C]
     manifest.gone = [B]
     assert manifest.missing_nodes == [C]
-    # What it did is not known all the same.
+    # What it did is unknown nevertheless.
     assert manifest.without_logs == [B, C]
 
 
@@ -33,7 +33,7 @@ def test_files_of_all_nodes_are_those_of_nodes_without_logs_too(tmp_path: Path) 
     one, other = aof(tmp_path / "a", A), aof(tmp_path / "b", B)
     assert not are_all([one], manifest.holders)
     assert are_all([one, other], manifest.holders)
-    # A node that is gone holds nothing.
+    # A node that was removed holds nothing.
     manifest.gone = [B]
     assert are_all([one], manifest.holders)
 

@@ -1,4 +1,4 @@
-"""What is found of the ticks of schedules, and how their table grows."""
+"""Findings about the ticks of schedules, and how their table grows."""
 
 import json
 from collections.abc import Iterable
@@ -87,7 +87,7 @@ def test_lines_about_ticks_are_read_and_are_no_events_of_jobs(tmp_path: Path) ->
 
 
 class Table:
-    """An audit that has ticks only."""
+    """An audit that has only ticks."""
 
     def __init__(self, directory: Path) -> None:
         self.store = Store(directory)

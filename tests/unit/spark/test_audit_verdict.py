@@ -1,4 +1,4 @@
-"""What is said of findings, once they are counted."""
+"""The verdict about findings, given their counts."""
 
 from collections import Counter
 from pathlib import Path
@@ -27,7 +27,7 @@ ALL_WELL = "No job was lost"
 
 
 def said(*found: tuple[str, str], **more: object) -> str:
-    """The page about findings of these kinds and reasons."""
+    """Return the page about findings of these kinds and reasons."""
     reasons: dict[str, dict[str, int]] = {kind: {} for kind in KINDS}
     for kind, reason in found:
         reasons[kind][reason] = 1
@@ -113,12 +113,12 @@ SILENT = Silence(until=5000)
         ("dropped", 5, True),
         ("damaged", 1, True),
         ("unknown", 2, True),
-        # What cannot be helped, or goes away when nodes close their segments.
+        # Problems that cannot be helped, or disappear when nodes close their segments.
         ("gone", [A], False),
         ("silences", {A: SILENT}, False),
     ],
 )
-def test_who_does_not_know_all_does_not_say_that_no_job_was_lost(
+def test_with_incomplete_logs_nothing_says_that_no_job_was_lost(
     lack: str, missing: Any, partial: bool
 ) -> None:
     whole = result()
@@ -133,13 +133,13 @@ def test_who_does_not_know_all_does_not_say_that_no_job_was_lost(
     all_well_items = said().partition("Not judged:")[2].count("<li>")
     _, _, unjudged = text.partition("Not judged:")
     assert unjudged.count("<li>") == 1 + all_well_items, unjudged
-    # Jobs that are known to be lost come first.
+    # Jobs known to be lost come first.
     lost = said((NEVER_DELIVERED, ""), **{lack: shown})
     assert "No loss is known" not in lost
     assert "verdict bad" in lost
 
 
-def test_what_logs_are_silent_about_is_said_node_by_node() -> None:
+def test_silences_of_the_logs_are_reported_node_by_node() -> None:
     minute = 60_000
     gaps = [
         Gap(0, 0, 2 * minute - 1),  # begins with the others
@@ -169,7 +169,7 @@ def test_every_kind_of_finding_has_its_meaning_on_the_page() -> None:
 def test_a_tick_that_added_no_job_is_not_all_well_and_two_jobs_are() -> None:
     missed = said((SCHEDULE_MISSED, "down"))
     assert ALL_WELL not in missed
-    assert "A schedule was to add a job and did not, once." in missed
+    assert "A schedule was to add a job but did not, once." in missed
     assert result((SCHEDULE_MISSED, "down")).serious == 1
     assert ALL_WELL in said((SCHEDULE_DOUBLED, ""))
     assert result((SCHEDULE_DOUBLED, None)).serious == 0

@@ -1,4 +1,4 @@
-"""Audits of whole logs of which something is not there."""
+"""Audits of complete logs from which something was removed."""
 
 from pathlib import Path
 
@@ -33,7 +33,7 @@ def log(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[Key, set[s
 
 
 def without(log: Path, directory: Path, pattern: str) -> Audited:
-    """The audit of a log that does not have some of its files."""
+    """Return the audit of a log without some of its files."""
     directory.mkdir()
     gone = set(log.glob(pattern))
     assert gone
@@ -74,7 +74,7 @@ def test_five_of_each_kind_and_reason_among_20000_jobs_are_found_and_none_is_inv
 
 
 @pytest.mark.parametrize("node", NODES)
-def test_what_a_node_did_whose_log_is_missing_is_no_loss_without_a_mark(
+def test_losses_that_a_missing_log_may_explain_are_marked(
     log: tuple[Path, dict[Key, set[str]]], tmp_path: Path, node: str
 ) -> None:
     directory, planted = log
@@ -89,7 +89,7 @@ def test_what_a_node_did_whose_log_is_missing_is_no_loss_without_a_mark(
     assert not [found for found in audit.findings if found.reason == "set"]
 
 
-def test_what_was_in_a_segment_that_is_missing_is_no_loss_without_a_mark(
+def test_losses_that_a_missing_segment_may_explain_are_marked(
     log: tuple[Path, dict[Key, set[str]]], tmp_path: Path
 ) -> None:
     directory, planted = log

@@ -1,8 +1,8 @@
-"""What a stream tells of the jobs behind a batch."""
+"""What a stream reports about the jobs that are not in a batch."""
 
 import json
 
-from disque_trio.spark.leases.backlog import Behind, NodeNow, QueueNow, behind, told
+from disque_trio.spark.leases.backlog import Behind, NodeNow, QueueNow, behind, reported
 from disque_trio.spark.leases.store import PartitionPlan
 
 NODES = {
@@ -11,16 +11,16 @@ NODES = {
 }
 
 
-def test_what_a_batch_takes_is_not_behind_it() -> None:
+def test_jobs_in_a_batch_are_not_behind_it() -> None:
     assert behind(NODES, []) == {"x": Behind(14, 14, 7.25), "y": Behind(2, 2, 0.5)}
     plans = [PartitionPlan("a:1", 3), PartitionPlan("a:1", 3), PartitionPlan("gone:1", 9)]
-    # 2 of y, since queues give in turn, and 4 of x.
+    # 2 from y, since queues are served in turn, and 4 from x.
     assert behind(NODES, plans) == {"x": Behind(14, 10, 7.25), "y": Behind(2, 0, 0.5)}
-    assert behind(NODES, [PartitionPlan("a:1", 0)])["x"].behind == 4  # all of this node
+    assert behind(NODES, [PartitionPlan("a:1", 0)])["x"].behind == 4  # all from this node
 
 
 def test_it_is_told_as_json_with_figures_as_kafka_has_them() -> None:
-    found = told("disque: x, y", behind(NODES, [PartitionPlan("a:1", 6)]))
+    found = reported("disque: x, y", behind(NODES, [PartitionPlan("a:1", 6)]))
     assert json.loads(json.dumps(found)) == {
         "description": "disque: x, y",
         "queues": {
@@ -37,7 +37,7 @@ def test_it_is_told_as_json_with_figures_as_kafka_has_them() -> None:
 
 
 def test_without_queues_nothing_is_behind() -> None:
-    found = told("disque: pattern *", {})
+    found = reported("disque: pattern *", {})
     assert found["queues"] == {}
     assert isinstance(found["metrics"], dict)
     assert found["metrics"]["avgJobsBehindLatest"] == "0.0"
@@ -45,7 +45,7 @@ def test_without_queues_nothing_is_behind() -> None:
 
 def test_of_very_many_queues_those_with_few_jobs_are_added_up() -> None:
     queues = {f"q{n}": Behind(n, n, float(n)) for n in range(5)}
-    found = told("", queues, most=3)["queues"]
+    found = reported("", queues, most=3)["queues"]
     assert isinstance(found, dict)
     assert list(found) == ["q4", "q3", ""]
     assert found[""] == {"jobs": 3, "behind": 3, "oldestJobAge": 2.0}

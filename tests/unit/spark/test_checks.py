@@ -1,4 +1,4 @@
-"""What is asked of the nodes before Spark is started."""
+"""What nodes are asked before Spark starts."""
 
 from pathlib import Path
 
@@ -15,12 +15,12 @@ HELLO = b"*2\r\n:1\r\n$40\r\n" + b"a" * 40 + b"\r\n"
 
 
 def answers(error: str) -> Answer:
-    """Always this."""
+    """Return an answer that is always this error."""
     return lambda request: f"-{error}\r\n".encode()
 
 
 def archive(table: Path, *words: str) -> str | None:
-    """What the check says of the command with these arguments."""
+    """Return the result of the check of the command with these arguments."""
     arguments = ["archive", "--queue", "q", "--output", str(table), *words]
     return check_archive(parser().parse_args(arguments))
 

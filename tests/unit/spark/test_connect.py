@@ -1,4 +1,4 @@
-"""Spark Connect: a session without a JVM of its own."""
+"""Spark Connect: a session without its own JVM."""
 
 import ast
 import zipfile
@@ -15,7 +15,7 @@ from disque_trio.spark.package import is_remote, packed, send_package
 
 PACKAGE = Path(disque_trio.spark.__file__).parent
 CLASSIC = "classic.py"
-# What only a classic session has.
+# Only a classic session has these.
 NAMES = {"sparkContext", "_sc", "_jvm", "_jsc", "_jsparkSession", "_jdf", "_gateway", "rdd"}
 
 
@@ -75,7 +75,7 @@ def test_other_packages_have_other_names_on_a_server(monkeypatch: pytest.MonkeyP
         ("sc://127.0.0.1:1/;user_id=me", 1, "no Spark Connect at 127.0.0.1:1"),
     ],
 )
-def test_a_server_that_is_none_is_told_at_once(
+def test_an_invalid_server_is_reported_at_once(
     remote: str,
     status: int,
     told: str,
@@ -83,7 +83,7 @@ def test_a_server_that_is_none_is_told_at_once(
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    # A session that was there before, as that of other tests, is not ended.
+    # A session that existed before, such as that of other tests, is not ended.
     monkeypatch.setattr(commands, "end_java", lambda: pytest.fail("ended a JVM of others"))
     assert pipeline.main(["report", str(tmp_path), "--remote", remote]) == status
     error = capsys.readouterr().err

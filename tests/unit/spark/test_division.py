@@ -1,4 +1,4 @@
-"""How a batch is divided between nodes and tasks."""
+"""How a batch is divided among nodes and tasks."""
 
 from collections import Counter
 
@@ -34,7 +34,7 @@ def test_with_fewer_jobs_a_batch_than_nodes_each_node_has_its_turn() -> None:
     lengths = {"a": 100, "b": 100, "c": 100}
     given = Counter(divide(lengths, 1, turn=turn)[0].address for turn in range(6))
     assert given == {"a": 2, "b": 2, "c": 2}
-    # Also one that has so few that nothing of them would be its share.
+    # Even one with so few jobs that its share would be zero.
     uneven = {"a": 1000, "b": 1}
     assert {plan.address for turn in range(2) for plan in divide(uneven, 10, turn=turn)} == {*"ab"}
 
@@ -43,7 +43,7 @@ def test_tasks_are_divided_as_jobs_are() -> None:
     plans = divide({"a": 300, "b": 100}, 400, least=8)
     assert Counter(plan.address for plan in plans) == {"a": 6, "b": 2}
     assert {plan.limit for plan in plans} == {50}
-    assert len(divide({"a": 3}, 100, least=8)) == 8  # it could have more by now
+    assert len(divide({"a": 3}, 100, least=8)) == 8  # it may have more by now
 
 
 def test_bytes_are_divided_as_jobs_are() -> None:

@@ -1,4 +1,4 @@
-"""What reads and writes files does so on S3 as on this machine, also when the server fails."""
+"""Code that reads and writes files works on S3 as it does locally, even if the server fails."""
 
 import gzip
 from collections.abc import Callable, Iterator
@@ -22,7 +22,7 @@ from tests.support.s3 import Bucket, Fault, Flaky
 
 @pytest.fixture
 def flaky(s3: Bucket, monkeypatch: pytest.MonkeyPatch) -> Iterator[Flaky]:
-    """A server that fails when it is told to, on the way to the bucket."""
+    """A server in front of the bucket that fails when told to."""
     server = Flaky(s3.endpoint)
     monkeypatch.setenv("AWS_ENDPOINT_URL", server.endpoint)
     yield server
@@ -102,7 +102,7 @@ def far(request: pytest.FixtureRequest) -> Location:
     return (location(there.uri) if isinstance(there, Bucket) else there) / "audit"
 
 
-def test_of_two_audits_at_the_same_time_one_makes_the_version(far: Location) -> None:
+def test_one_of_two_concurrent_audits_makes_the_version(far: Location) -> None:
     audits = {str(number): Store(far) for number in range(2)}
     won, gave_way = [], []
 
@@ -180,7 +180,7 @@ def test_a_server_that_never_answers_is_an_error_some_time(
 
 
 def test_files_without_a_manifest_do_not_count(flaky: Flaky, s3: Bucket) -> None:
-    """As when a program is killed between its files and the manifest."""
+    """As if a program was killed between its files and the manifest."""
     store = Store(f"{s3.uri}/audit")
     store.commit(Manifest(gone=["before"]))
     day = "2026-11-24"

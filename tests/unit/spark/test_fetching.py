@@ -1,4 +1,4 @@
-"""What GETJOB gives becomes rows."""
+"""The jobs from GETJOB become rows."""
 
 import pyarrow as pa
 

@@ -1,4 +1,4 @@
-"""Locations: paths, URIs and what one can do with them, on all kinds of file systems."""
+"""Locations: paths, URIs and their operations, on all kinds of file systems."""
 
 import pickle
 from collections.abc import Callable
@@ -120,7 +120,7 @@ def test_an_option_that_is_unknown_is_refused() -> None:
         location("s3a://bucket/a?regoin=here")
 
 
-def test_a_file_system_that_nobody_knows_is_said_in_a_line() -> None:
+def test_an_unknown_file_system_is_reported_in_one_line() -> None:
     with pytest.raises(FileSystemError, match=r"^strange://: "):
         location("strange://host/a").exists()
 
@@ -189,7 +189,7 @@ def test_a_file_is_renamed_and_deleted(place: Location) -> None:
     assert not (place / "a" / "b").exists()
 
 
-def test_what_is_not_there_is_an_error_that_names_it(place: Location) -> None:
+def test_a_missing_file_is_an_error_that_names_it(place: Location) -> None:
     for wrong in (
         lambda: (place / "none").open_input(),
         lambda: (place / "none").size(),
@@ -204,7 +204,7 @@ def test_what_is_not_there_is_an_error_that_names_it(place: Location) -> None:
 
 
 def _several(put: Callable[[bytes], bool], count: int = 5) -> list[bytes]:
-    """Who of some threads made the file."""
+    """Return which of several threads created the file."""
     won: list[bytes] = []
     names = [f"{number}".encode() for number in range(count)]
     threads = [Thread(target=lambda n=name: won.append(n) if put(n) else None) for name in names]
@@ -247,7 +247,7 @@ def test_a_claim_of_one_who_died_is_old_some_time(
     assert creating.put_by_claim(place / "manifest", b"1")
 
 
-# ---- S3 says no ----------------------------------------------------------------------------------
+# ---- S3 refuses ----------------------------------------------------------------------------------
 
 
 def test_a_bucket_that_is_not_there(s3: Bucket) -> None:

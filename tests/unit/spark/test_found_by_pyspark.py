@@ -1,4 +1,4 @@
-"""PySpark imports modules called ``pyspark_*``, and takes a class from each."""
+"""PySpark imports modules named ``pyspark_*``, and takes a class from each."""
 
 from importlib import import_module
 

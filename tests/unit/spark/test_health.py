@@ -11,7 +11,7 @@ from disque_trio.spark.health import Health, HealthError, HealthFile, check_heal
 
 
 class Clock:
-    """A clock that stands."""
+    """A clock that stands still."""
 
     def __init__(self, now: float) -> None:
         self.now = now
@@ -34,9 +34,9 @@ def test_the_file_follows_an_archive_from_its_start_to_its_end(
 ) -> None:
     path = tmp_path / "health"
     file = HealthFile(path, clock)
-    file.starting("no node answers: waits for a node")
+    file.starting("no node answers; waiting for a node")
     health = health_of(path)
-    assert (health.state, health.reason) == ("starting", "no node answers: waits for a node")
+    assert (health.state, health.reason) == ("starting", "no node answers; waiting for a node")
     assert (health.batch, health.pid) == (None, os.getpid())
     clock.now += 10
     file.running(3, 70)
@@ -48,7 +48,7 @@ def test_the_file_follows_an_archive_from_its_start_to_its_end(
     file.restarting("WireError: gone", 4.0)
     health = health_of(path)
     assert (health.state, health.restarts, health.error) == ("restarting", 1, "WireError: gone")
-    assert health.reason == "WireError: gone: starts again in 4 s"
+    assert health.reason == "WireError: gone; next start in 4 s"
     file.starting()
     file.running(5, 80)
     health = health_of(path)
@@ -60,7 +60,7 @@ def test_the_file_follows_an_archive_from_its_start_to_its_end(
     assert list(tmp_path.iterdir()) == [path]
 
 
-def test_the_check_fails_for_what_says_nothing_or_has_stopped(tmp_path: Path, clock: Clock) -> None:
+def test_the_check_fails_for_a_silent_or_stopped_command(tmp_path: Path, clock: Clock) -> None:
     path = tmp_path / "health"
     file = HealthFile(path, clock)
     with pytest.raises(HealthError, match="No such file"):
@@ -68,22 +68,22 @@ def test_the_check_fails_for_what_says_nothing_or_has_stopped(tmp_path: Path, cl
     file.starting()
     file.running(7, 12)
     assert check_health(path, 60, clock.now + 60) == "running, batch 7, 12 jobs, 60 s ago"
-    with pytest.raises(HealthError, match="without a sign of life for 61 s"):
+    with pytest.raises(HealthError, match="no sign of life for 61 s"):
         check_health(path, 60, clock.now + 61)
-    # A clock that was set back far makes no old file young.
+    # A clock that was set back far does not make an old file recent.
     with pytest.raises(HealthError, match="sign of life"):
         check_health(path, 60, clock.now - 3600)
     file.restarting("full", 2.0)
-    assert "restarting (full: starts again in 2 s)" in check_health(path, 60, clock.now)
-    file.done()  # as an archive of what is there: nothing more is to be said
+    assert "restarting (full; next start in 2 s)" in check_health(path, 60, clock.now)
+    file.done()  # like an archive of what is there: there is nothing more to say
     clock.now += 3600
     assert check_health(path, now=clock.now) == (
         "done, batch 7, 12 jobs, 3600 s ago, last error: full"
     )
-    with pytest.raises(HealthError, match="done, and without a sign of life for 3600 s"):
+    with pytest.raises(HealthError, match="done, but no sign of life for 3600 s"):
         check_health(path, 60, clock.now)
-    file.stopped("LeaseError: an old one")
-    with pytest.raises(HealthError, match=r"stopped \(LeaseError: an old one\)"):
+    file.stopped("LeaseError: out of date")
+    with pytest.raises(HealthError, match=r"stopped \(LeaseError: out of date\)"):
         check_health(path, 60, clock.now)
 
 
@@ -99,11 +99,11 @@ def test_the_file_follows_a_watch(tmp_path: Path, clock: Clock) -> None:
     assert check_health(path, 60, clock.now + 20) == "running, 1 looks, 70 events, 20 s ago"
     file.looked(5, 3, "webhook: 503 Service Unavailable")
     assert check_health(path, 60, clock.now) == (
-        "running, 2 looks, 75 events, 3 rows not told, 0 s ago,"
+        "running, 2 looks, 75 events, 3 rows not delivered, 0 s ago,"
         " last error: webhook: 503 Service Unavailable"
     )
     file.restarting("disk full", 4.0)
-    assert "restarting (disk full: looks again in 4 s)" in check_health(path, 60, clock.now)
+    assert "restarting (disk full; next look in 4 s)" in check_health(path, 60, clock.now)
     file.looked(0, 0, None)
     health = health_of(path)
     assert (health.state, health.looks, health.restarts, health.error) == (
@@ -112,15 +112,15 @@ def test_the_file_follows_a_watch(tmp_path: Path, clock: Clock) -> None:
         1,
         "disk full",
     )
-    with pytest.raises(HealthError, match="running, and without a sign of life for 61 s"):
+    with pytest.raises(HealthError, match="running, but no sign of life for 61 s"):
         check_health(path, 60, clock.now + 61)
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"time": "now"}', '{"time": null}'])
-def test_what_is_no_health_file_is_not_well(tmp_path: Path, text: str) -> None:
+def test_a_file_that_is_not_a_health_file_is_unhealthy(tmp_path: Path, text: str) -> None:
     path = tmp_path / "health"
     path.write_text(text)
-    with pytest.raises(HealthError, match="no health file"):
+    with pytest.raises(HealthError, match="not a health file"):
         check_health(path, 60)
 
 
@@ -129,7 +129,7 @@ def test_a_file_that_cannot_be_written_keeps_nobody_from_work(tmp_path: Path) ->
     HealthFile(None).running(1, 1)
 
 
-def test_the_command_says_it_by_its_exit_status(
+def test_the_exit_status_of_the_command_tells_the_health(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = tmp_path / "health"

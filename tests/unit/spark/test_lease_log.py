@@ -1,4 +1,4 @@
-"""The lease directory: who is first, what is kept, what is over."""
+"""The lease directory: which attempt wins, what is kept, and what is finished."""
 
 import shutil
 import subprocess
@@ -26,7 +26,7 @@ def jobs(*ids: str) -> pa.RecordBatch:
 
 
 def lease(batch: Path, number: int, *ids: str) -> bool:
-    """Whether this lease won."""
+    """Return whether this lease won."""
     file = LeaseFile(batch, jobs().schema if not ids else jobs(*ids).schema)
     try:
         file.append(jobs(*ids))
@@ -76,7 +76,7 @@ def test_a_job_that_two_nodes_delivered_is_once_in_a_batch(log: LeaseLog) -> Non
     assert leased_jobs(batch, 2) == []
 
 
-def test_who_is_late_adds_nothing_to_a_batch_that_is_over(log: LeaseLog) -> None:
+def test_a_late_task_adds_nothing_to_a_finished_batch(log: LeaseLog) -> None:
     log.begin(1, SHARES, None)
     batch = batch_path(log.directory, 1)
     late = LeaseFile(batch, jobs("x").schema)
@@ -152,7 +152,7 @@ def test_a_killed_user_leaves_no_lock(tmp_path: Path) -> None:
     LeaseLog(tmp_path, seconds=0).close()
 
 
-def test_what_a_killed_planner_began_is_removed(log: LeaseLog) -> None:
+def test_leftovers_of_a_killed_planner_are_removed(log: LeaseLog) -> None:
     (log.directory / ".new-1").mkdir()
     log.close()
     LeaseLog(log.directory).close()

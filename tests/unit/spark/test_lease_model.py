@@ -1,6 +1,6 @@
-"""Leases in Disque against an oracle: processes end at any call, answers are lost, tasks run twice,
-drivers come back or are replaced, and a job is never lost, nor acknowledged before its batch is
-committed; what is repeated has the same rows."""
+"""Leases in Disque, checked by an oracle: processes end at any call, answers are lost, tasks run
+twice, drivers come back or are replaced; yet no job is lost, or acknowledged before its batch is
+committed, and repeated batches have the same rows."""
 
 import os
 from contextlib import closing, suppress
@@ -26,7 +26,7 @@ def rows_of(ids: list[str]) -> pa.RecordBatch:
 
 
 class World:
-    """A query with a sink that goes by the number of the batch, and a checkpoint.
+    """A query with a checkpoint, and a sink that goes by the number of the batch.
 
     Attributes:
         written: the rows of each batch in the sink.
@@ -44,13 +44,13 @@ class World:
         self.nodes.queued = [f"J-{n}" for n in range(JOBS)]
 
     def open(self) -> QueueStore:
-        """A driver starts. The lock of the one before is gone, however it ended."""
+        """Start a driver. The lock of the previous one is gone, however it ended."""
         for key in [key for key in self.nodes.cells if key.startswith("lock/")]:
             del self.nodes.cells[key]
         return QueueStore(ModelCells(self.nodes), "model", 0)
 
     def task(self, number: int, part: int, owner: str) -> list[tuple[str, bytes]]:
-        """An attempt at a task: the rows that it gave to Spark."""
+        """Attempt a task; return the rows that it passed to Spark."""
         cells = ModelCells(self.nodes)
         with closing(QueueBatch(cells, "model", number, owner)) as batch:
             jobs = batch.jobs(part)
@@ -73,17 +73,17 @@ class World:
             found = [(row["id"], row["body"]) for some in jobs for row in some.to_pylist()]
             if found:
                 batch.mark_read(part)
-        # All attempts give the same, whatever was lost in between.
+        # All attempts return the same rows, whatever was lost in between.
         assert self.seen.setdefault((number, part), found) == found
         return found
 
     def come_twice(self) -> None:
-        """Another node delivers a job that one has delivered already."""
+        """Let another node deliver a job that one has already delivered."""
         if self.nodes.delivered:
             self.nodes.queued.append(min(self.nodes.delivered))
 
     def held(self, store: QueueStore) -> set[str]:
-        """What the driver says WORKING for."""
+        """Return the jobs for which the driver sends WORKING."""
         return {
             id
             for number in store.open_batches()
@@ -92,7 +92,7 @@ class World:
         }
 
     def drive(self, store: QueueStore) -> None:
-        """A driver, until nothing is left."""
+        """Run a driver until nothing is left."""
         store.take_over()
         while True:
             self.acknowledge(store)
@@ -114,13 +114,13 @@ class World:
             assert len(set(ids)) == len(ids)
             assert all(body == body_of(id) for part in rows for id, body in part)
             self.nodes.step()
-            # The batch may be in the sink already: then it has the same rows.
+            # The batch may already be in the sink; then it has the same rows.
             assert self.written.setdefault(number, ids) == ids
             self.nodes.step()
             self.committed = number
 
     def acknowledge(self, store: QueueStore) -> None:
-        """End what is committed."""
+        """Finish what is committed."""
         for number in store.open_batches():
             if number <= self.committed:
                 store.finish(number)
@@ -144,7 +144,7 @@ def test_no_job_is_lost_and_none_acknowledged_too_early_whatever_ends_where(seed
             store = world.open()
             world.drive(store)
         except (Killed, WireError, LeaseError):
-            # Its lease keeps what is in one; all else comes by its retry time.
+            # Its lease keeps the jobs in one; all others come back after their retry time.
             world.nodes.fails = False
             with closing(world.open()) as looking:
                 world.nodes.retry(world.held(looking))
@@ -156,7 +156,8 @@ def test_no_job_is_lost_and_none_acknowledged_too_early_whatever_ends_where(seed
     assert set(done) == {f"J-{n}" for n in range(JOBS)}
     assert world.nodes.acknowledged == set(done)
     world.nodes.fails = False
-    # What is done leaves nothing behind, but what the next one who opens it drops.
+    # Finished batches leave nothing behind, except what the next process that opens the queue
+    # drops.
     with closing(world.open()):
         pass
     left = {key for key, cell in world.nodes.cells.items() if b'"nothing"' not in cell.body}
@@ -187,7 +188,7 @@ def test_a_second_query_is_refused_while_the_first_one_lives() -> None:
     QueueStore(ModelCells(nodes), "model", 0).close()
 
 
-def test_two_that_plan_the_same_batch_are_told() -> None:
+def test_the_second_to_plan_the_same_batch_gets_an_error() -> None:
     nodes = Nodes(Random(1))
     one = QueueStore(ModelCells(nodes), "model", 0)
     nodes.cells = {key: cell for key, cell in nodes.cells.items() if "lock" not in key}
@@ -198,7 +199,7 @@ def test_two_that_plan_the_same_batch_are_told() -> None:
     assert other.plans(1) == [PartitionPlan("a:1", 9)]
 
 
-def test_what_another_query_has_read_does_not_count() -> None:
+def test_reads_of_another_query_do_not_count() -> None:
     nodes = Nodes(Random(1))
     one = QueueStore(ModelCells(nodes), "model", 0)
     one.begin(1, [PartitionPlan("a:1", 9)] * 2, rows_of(["J-1"]))
@@ -214,7 +215,7 @@ def test_what_another_query_has_read_does_not_count() -> None:
     one.close()
     other = QueueStore(ModelCells(nodes), "model", 0)
     other.forget_reads()
-    batch.mark_read(0)  # a task of the first one that lives a little longer
+    batch.mark_read(0)  # a task of the first driver that lives a little longer
     assert [lease.read for lease in other.leases(1)] == [False, False]
     again = QueueBatch(ModelCells(nodes), "model", 1, other.owner)
     assert again.jobs(1) is not None
@@ -223,7 +224,7 @@ def test_what_another_query_has_read_does_not_count() -> None:
     batch.close()
 
 
-def test_who_is_late_adds_nothing_to_a_batch_that_is_over() -> None:
+def test_a_late_task_adds_nothing_to_a_finished_batch() -> None:
     nodes = Nodes(Random(1))
     store = QueueStore(ModelCells(nodes), "model", 0)
     store.begin(1, [PartitionPlan("a:1", 9)], None)

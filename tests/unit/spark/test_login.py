@@ -1,4 +1,4 @@
-"""How Spark's sources and sinks get into a node: options, users and TLS."""
+"""How Spark's sources and sinks log in to a node: options, users and TLS."""
 
 import pickle
 from pathlib import Path
@@ -16,6 +16,7 @@ from tests.support.tls_front import all_certificates, tls_front
 def test_options_say_how_to_get_in() -> None:
     assert login_of({}) == Login()
     assert login_of({"username": "u", "password": "p"}) == Login("u", "p")
+    assert login_of({"clientName": "etl"}) == Login(client_name="etl")
     assert login_of({"tls": "true"}) == Login(tls=Tls())
     named = {"tlsCaFile": "/ca", "tlsCertFile": "file:/c", "tlsKeyFile": "/k"}
     more = {"tlsServerName": "n", "tlsCheckHostname": "false", "tlsInsecure": "true"}
@@ -29,9 +30,14 @@ def test_options_say_how_to_get_in() -> None:
     "options",
     [{"tlsCaFile": "/f"}, {"tls": "maybe"}, {"tls": "true", "tlsKeyFile": "/k"}],
 )
-def test_what_does_not_go_together_is_refused(options: dict[str, str]) -> None:
+def test_conflicting_options_are_refused(options: dict[str, str]) -> None:
     with pytest.raises(OptionError, match="tls"):
         login_of(options)
+
+
+def test_a_name_that_no_node_would_take_is_refused() -> None:
+    with pytest.raises(OptionError, match="clientName"):
+        login_of({"clientName": "a b"})
 
 
 def test_the_client_of_a_task_speaks_tls(tmp_path: Path) -> None:

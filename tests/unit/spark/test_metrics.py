@@ -1,4 +1,4 @@
-"""What is told of streaming queries; their progress is made up."""
+"""Metrics of streaming queries, with made-up progress."""
 
 import json
 from typing import Any
@@ -8,7 +8,7 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.openmetrics.exposition import generate_latest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
-from disque_trio.spark.leases.backlog import Behind, told
+from disque_trio.spark.leases.backlog import Behind, reported
 from disque_trio.spark.metrics import MOST, Batch, Source, StreamMetrics
 from tests.support.monitoring import exported, table
 
@@ -17,7 +17,7 @@ NOW = 1000.0
 
 
 class Seen:
-    """Metrics, and what stands in their registry."""
+    """Metrics, and the contents of their registry."""
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
@@ -27,7 +27,7 @@ class Seen:
         return self.registry.get_sample_value(f"disque_spark_{name}", labels)
 
     def state(self, query: str) -> list[str]:
-        """The states that the query is in."""
+        """Return the states that the query is in."""
         return [
             state
             for state in ("running", "idle", "stopped", "failed")
@@ -42,12 +42,12 @@ def seen() -> Seen:
 
 LATEST = json.dumps(
     {"seq": 1, "log": "a9"}
-    | told("disque: x, y at a:1", {"x": Behind(14, 10, 7.25), "y": Behind(2, 0, 0.5)})
+    | reported("disque: x, y at a:1", {"x": Behind(14, 10, 7.25), "y": Behind(2, 0, 0.5)})
 )
 
 
 def progress(**changes: Any) -> dict[str, Any]:
-    """As Spark tells it."""
+    """Return it as Spark reports it."""
     return {
         "batchId": 7,
         "batchDuration": 4521,
@@ -106,9 +106,9 @@ def test_queues_tell_of_the_jobs_behind_the_last_batch(seen: Seen) -> None:
     assert seen("queue_oldest_job_age_seconds", **x) == 7.25
     for of, value in (("min", 0), ("max", 10), ("avg", 5)):
         assert seen("source_queue_behind", query=ID, source="0", of=of) == value
-    gone = told("", {"y": Behind(1, 1, 0.5)})
+    gone = reported("", {"y": Behind(1, 1, 0.5)})
     seen.metrics.batch(ID, None, Batch.of(progress(sources=[{"latestOffset": gone}])))
-    assert seen("queue_behind", **x) is None  # a queue of a pattern that is empty now
+    assert seen("queue_behind", **x) is None  # a queue of a pattern that is now empty
     assert seen("queue_behind", query=ID, source="0", queue="y") == 1
     seen.metrics.idle(ID)
     assert seen("queue_behind", query=ID, source="0", queue="y") == 0

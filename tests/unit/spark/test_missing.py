@@ -45,7 +45,7 @@ def test_help_needs_no_spark() -> None:
     assert run("archive", "--help").returncode == 0
 
 
-def test_what_is_installed_is_what_the_extra_has() -> None:
+def test_the_hint_installs_the_extra() -> None:
     words = how_to_install("spark").split()
     assert words[:4] == [sys.executable, "-m", "pip", "install"]
     assert words[-1].rstrip("'").endswith("[spark]")

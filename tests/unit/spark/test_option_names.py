@@ -1,4 +1,4 @@
-"""Options that a source does not have are refused, and its page has all that it has."""
+"""Options that a source does not have are refused, and its page lists all that it has."""
 
 import re
 
@@ -23,19 +23,19 @@ SECTIONS = {
 }
 NAMES = ("spark.md", "spark-queues.md")
 PAGE = "".join((ROOT / "docs" / name).read_text("utf-8") for name in NAMES)
-# What stands in these sections' tables beside options.
+# What these sections' tables contain besides options.
 ARGUMENTS = {"include_open"}
 
 
 def section(text: str, title: str) -> str:
-    """A section of a page, with its parts."""
+    """Return a section of a page, with its subsections."""
     found = re.search(rf"^## {re.escape(title)}\n(.*?)(?=^## |\Z)", text, re.MULTILINE | re.DOTALL)
     assert found is not None, title
     return found[1]
 
 
 def tables(text: str) -> list[str]:
-    """Those of options."""
+    """Return the tables of options."""
     return re.findall(r"^\| (?:option|Option|argument, option) \|.*\n(?:\|.*\n)+", text, re.M)
 
 
@@ -70,9 +70,9 @@ def test_the_nearest_option_is_named() -> None:
     assert "did you mean queue?" in refused(WRITE_OPTIONS, Queu="q")
 
 
-def test_where_no_option_is_near_all_are_named() -> None:
+def test_if_no_option_is_near_all_are_named() -> None:
     text = refused(AOF_OPTIONS, xyz="1")
-    assert text == "xyz: no such option of disque; there are batchSize, damaged, path, records"
+    assert text == "xyz: no such option of disque; it has batchSize, damaged, path, records"
 
 
 def test_upper_and_lower_case_are_the_same() -> None:
@@ -84,11 +84,11 @@ def test_upper_and_lower_case_are_the_same() -> None:
     "name",
     ["path", "checkpointLocation", "queryName", "provider", "owner", "option.nodes"],
 )
-def test_what_spark_adds_is_no_error(name: str) -> None:
+def test_options_that_spark_adds_are_accepted(name: str) -> None:
     check_names(CaseInsensitiveDict({name: "x"}), "disque", READ_OPTIONS)
 
 
-def test_an_option_for_reading_is_none_for_writing() -> None:
+def test_an_option_for_reading_is_refused_for_writing() -> None:
     source = DisqueSource(CaseInsensitiveDict({"queue": "q", "retry": "5"}))
     with pytest.raises(OptionError, match="retry: no such option of disque when it reads"):
         source.schema()

@@ -1,4 +1,4 @@
-"""Which segments a range of time needs."""
+"""Which segments a period needs."""
 
 from pathlib import Path
 
@@ -21,7 +21,7 @@ def test_an_hour_needs_the_segments_of_that_hour() -> None:
     segments = log("aaaaaaaa", *(n * HOUR for n in range(10)))
     found = Period(4 * HOUR + 2 * LATE_MS, 5 * HOUR - 2 * LATE_MS).segments(segments)
     assert found == segments[4:5]
-    # What was written late may be in the next one, and a clock be set back.
+    # Late events may be in the next one, and a clock may be set back.
     assert Period(4 * HOUR, 5 * HOUR).segments(segments) == segments[3:6]
 
 
@@ -52,8 +52,8 @@ def test_other_files_may_have_anything() -> None:
 def test_no_event_is_missed_that_was_written_in_time(
     begun: list[tuple[int, int]], since: int, until: int
 ) -> None:
-    """A segment has events from when it is begun, or up to ten minutes before that, to when the
-    next one is begun."""
+    """A segment has events from when it is begun, or up to ten minutes before, until the next one
+    is begun."""
     starts = sorted({start for start, _ in begun})
     segments = log("aaaaaaaa", *(start * HOUR // 2 for start in starts))
     period = Period(since * HOUR // 2, until * HOUR // 2)
@@ -90,6 +90,6 @@ def test_a_time_is_iso_or_a_number(text: str, ms: int) -> None:
     assert moment("since", None) is None
 
 
-def test_what_is_no_time_is_refused() -> None:
+def test_an_invalid_time_is_refused() -> None:
     with pytest.raises(OptionError, match="until: expected a time"):
         moment("until", "yesterday")

@@ -1,4 +1,4 @@
-"""What a function's answer says of each job."""
+"""What a function's return value says about each job."""
 
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -104,7 +104,7 @@ def test_a_frame_without_results_becomes_json_objects() -> None:
     assert results(lambda frame: frame) == [None] * 5
 
 
-def test_what_is_missing_is_no_result() -> None:
+def test_missing_values_are_not_results() -> None:
     assert results(lambda frame: None) == [None] * 5
     assert results(lambda frame: pd.Series([1.5, None, 2.5, None, 3.5]))[1:4:2] == [None, None]
 
@@ -140,7 +140,7 @@ def test_rows_that_break_a_frame_are_found() -> None:
 
 def test_too_few_results_are_those_of_the_jobs_that_have_none() -> None:
     assert reasons(lambda frame: frame["body"][frame["body"] != b"2"]) == {
-        "id2": "ValueError: the function gave 0 results for 1 jobs"
+        "id2": "ValueError: the function returned 0 results for 1 jobs"
     }
     assert set(reasons(lambda frame: "text")) == {job.id for job in JOBS}
 

@@ -1,4 +1,4 @@
-"""How a run is repeated and ended, with a Spark that is not there."""
+"""How a run is repeated and ended, with a fake Spark."""
 
 import threading
 from collections.abc import Callable
@@ -8,10 +8,12 @@ import pytest
 from pyspark.errors import StreamingQueryException
 
 from disque_trio.spark.processing.rounds import Rounds
+from disque_trio.spark.processing.summary import Summary
+from tests.support.harness import HANG_SECONDS
 
 
 class Frame:
-    """Rows of what tasks have done."""
+    """Rows that say what tasks have done."""
 
     def __init__(self, *parts: tuple[int, int]) -> None:
         self.rows = [(number, done, 0, 0, 0, 1.0) for number, done in parts]
@@ -21,7 +23,7 @@ class Frame:
 
 
 class Query:
-    """A stream and its query: each look at it is a step, a batch or the commit of one."""
+    """A stream and its query: each look at it is a step, which is a batch or its commit."""
 
     def __init__(self, batches: int) -> None:
         self.writeStream = self
@@ -65,16 +67,21 @@ class Query:
         self.stopped += 1
 
 
-def test_a_stream_is_stopped_when_the_batch_in_hand_is_committed() -> None:
+def stopped_in_the_second_batch(query: Query) -> Summary:
+    """Run a stream that is told to stop during its second batch."""
     stop = threading.Event()
-    query = Query(5)
 
     def work(frame: Any) -> Any:
         if query.committed == [0]:
             stop.set()
         return frame
 
-    summary = Rounds(0, stop, None).stream(query, work, "there", until_empty=False)  # type: ignore[arg-type]
+    return Rounds(0, stop, None).stream(query, work, "there", until_empty=False)  # type: ignore[arg-type]
+
+
+def test_a_stream_is_stopped_when_the_batch_in_hand_is_committed() -> None:
+    query = Query(5)
+    summary = stopped_in_the_second_batch(query)
     assert query.committed == [0, 1]
     assert summary.done == 10
     assert query.stopped
@@ -96,6 +103,32 @@ def test_what_a_stream_has_planned_when_it_is_over_is_left_for_the_next_start() 
     assert (query.committed, summary.done) == ([], 0)
 
 
+def test_a_batch_that_begins_while_the_stream_is_being_stopped_does_not_block_that() -> None:
+    """Spark's ``stop`` waits for the end of a call of ``foreachBatch``'s function."""
+    refused: list[Exception] = []
+
+    class Late(Query):
+        def stop(self) -> None:
+            super().stop()
+            if self.stopped > 1:
+                return
+            late = threading.Thread(target=self.begin, daemon=True)
+            late.start()
+            late.join(HANG_SECONDS)
+            assert not late.is_alive()
+
+        def begin(self) -> None:
+            try:
+                self._work(Frame((0, 5)), 2)
+            except Exception as problem:
+                refused.append(problem)
+
+    query = Late(5)
+    summary = stopped_in_the_second_batch(query)
+    assert (query.committed, summary.done) == ([0, 1], 10)
+    assert len(refused) == 1
+
+
 def test_rounds_go_on_until_they_are_stopped_and_are_added_up() -> None:
     stop = threading.Event()
     given: list[float] = []
@@ -106,12 +139,12 @@ def test_rounds_go_on_until_they_are_stopped_and_are_added_up() -> None:
             stop.set()
         return Frame((0, 2), (1, 1))
 
-    summary = Rounds(0, stop, None).for_ever(frame)
+    summary = Rounds(0, stop, None).forever(frame)
     assert given == [10.0] * 3
     assert (summary.done, len(summary.partitions), summary.partitions[0].done) == (9, 2, 6)
 
 
-def test_what_does_not_pass_is_raised() -> None:
+def test_permanent_failures_are_raised() -> None:
     class Fails(Frame):
         def collect(self) -> Any:
             raise RuntimeError("RefusedError: NOPERM no")

@@ -1,4 +1,4 @@
-"""What a task says to its nodes, and when."""
+"""What a task sends to its nodes, and when."""
 
 import signal
 import sys
@@ -38,7 +38,7 @@ def options(node: ScriptedNode, function: Callable[[Any], object], **changes: An
 
 
 class Queue:
-    """Answers as a node that has these jobs."""
+    """Answers like a node that has these jobs."""
 
     def __init__(self, *jobs: bytes, refuse: dict[bytes, bytes] | None = None) -> None:
         self.jobs = list(jobs)
@@ -73,7 +73,7 @@ def test_the_result_comes_first_then_the_acknowledge() -> None:
     assert acknowledge == [b"ACKJOB", b"id1", b"id2"]
 
 
-def test_what_failed_is_handed_back_with_its_reason() -> None:
+def test_a_failed_job_is_handed_back_with_its_reason() -> None:
     def function(job: Job) -> object:
         if job.body == b"2":
             raise Failed("later", delay=0.5)
@@ -159,7 +159,7 @@ def test_without_an_end_it_waits_for_jobs_until_its_time_is_over() -> None:
     assert now == 30
 
 
-def test_who_takes_long_has_fewer_jobs_in_hand() -> None:
+def test_a_slow_function_has_fewer_jobs_in_hand() -> None:
     now = 0.0
     jobs = [bytes([n]) for n in range(34, 124)]
 
@@ -238,7 +238,7 @@ def test_while_the_queue_is_paused_there_is_nothing_to_do() -> None:
         assert Task(options(node, lambda job: None), 0).take() == Settled()
 
 
-def test_what_a_user_may_not_do_ends_the_task() -> None:
+def test_a_missing_right_ends_the_task() -> None:
     with (
         ScriptedNode(Queue(b"1", refuse={b"ADDJOB": b"-NOPERM not r\r\n"})) as node,
         pytest.raises(RefusedError, match="NOPERM"),

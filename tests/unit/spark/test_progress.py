@@ -1,13 +1,13 @@
-"""Progress with what a source in Python cannot say where it belongs."""
+"""Progress, with what a source in Python cannot report in the proper place."""
 
 import json
 
 import pytest
 
-from disque_trio.spark.leases.backlog import Behind, told
+from disque_trio.spark.leases.backlog import Behind, reported
 from disque_trio.spark.progress import Backlog, QueueBacklog, described
 
-LATEST = {"seq": 3, "log": "a9"} | told("disque: x at a:1", {"x": Behind(14, 10, 7.25)})
+LATEST = {"seq": 3, "log": "a9"} | reported("disque: x at a:1", {"x": Behind(14, 10, 7.25)})
 
 
 @pytest.mark.parametrize("latest", [LATEST, json.dumps(LATEST)])

@@ -1,4 +1,4 @@
-"""How many jobs of a queue were delivered within a second, at most, in each minute."""
+"""The most jobs of a queue that were delivered within a second, for each minute."""
 
 import random
 from collections.abc import Sequence
@@ -17,7 +17,7 @@ Delivery = tuple[str, int]  # queue, ms
 
 
 def most(*batches: pa.RecordBatch) -> dict[Delivery, int]:
-    """The figure of each queue and minute (ms)."""
+    """Return the figure of each queue and minute (ms)."""
     sums = pa.concat_tables([sums_of(batch) for batch in batches])
     times = pa.concat_tables([times_of(batch) for batch in batches])
     rows = minutes_of(sums, times).to_pylist()
@@ -25,7 +25,7 @@ def most(*batches: pa.RecordBatch) -> dict[Delivery, int]:
 
 
 def jobs(moments: Sequence[Delivery], what: str = "delivered:") -> pa.RecordBatch:
-    """Jobs of which each had one event, at two nodes in turn."""
+    """Return jobs with one event each, at two nodes in turn."""
     count = len(moments)
     columns: dict[str, object] = {
         "id": [f"{number}" for number in range(count)],
@@ -80,8 +80,8 @@ def test_a_minute_without_a_delivery_has_none() -> None:
 
 
 def depths(*stays: tuple[int, int]) -> dict[int, tuple[int, int]]:
-    """Of jobs that were in a queue from one time (ms) to another one the most depth in each minute,
-    and that at its end."""
+    """Return, for jobs that were in a queue from one time (ms) to another, the greatest depth in
+    each minute, and that at its end."""
     times = [time for stay in stays for time in stay]
     columns: dict[str, object] = {
         "id": [f"{number // 2}" for number in range(len(times))],

@@ -1,4 +1,4 @@
-"""The report without a Spark: what it says of numbers that are known."""
+"""The report without Spark: what it says about given numbers."""
 
 import re
 from itertools import pairwise
@@ -27,14 +27,14 @@ def event(time: int, node: int, what: str) -> int:
 
 
 def report(**queues: int) -> dict[str, object]:
-    """The numbers of a report, as far as they are compared; of each queue its p99."""
+    """Return the numbers of a report that are compared, with the p99 of each queue."""
     rows = [{"queue": name, "jobs": 10, "wait_p99": p99} for name, p99 in queues.items()]
     jobs = {"jobs": len(rows) * 10, "acked": 7, "wait_p50": 5}
     findings = dict.fromkeys(KINDS, 0)
     return {"first": 0, "last": 9, "jobs": jobs, "findings": findings, "queues": rows}
 
 
-# ---- what is counted ----------------------------------------------------------------------------
+# ---- counts -------------------------------------------------------------------------------------
 
 
 def test_what_clients_did_is_counted() -> None:
@@ -91,10 +91,10 @@ def test_addresses_are_those_of_nodes_conf() -> None:
     assert addresses_in(text) == {A: "10.0.0.1:7711", "c" * 40: "::1:7712"}
 
 
-# ---- what is compared ---------------------------------------------------------------------------
+# ---- comparisons --------------------------------------------------------------------------------
 
 
-def test_what_became_slower_is_said_the_worst_first() -> None:
+def test_slowdowns_are_reported_worst_first() -> None:
     now = report(a=100, b=30, c=5, new=9)
     now["before"] = summary(report(a=50, b=1, c=9))
     assert [queue for queue, _ in slowed(now)] == ["b", "a"]
@@ -102,19 +102,19 @@ def test_what_became_slower_is_said_the_worst_first() -> None:
     assert (jobs.before, jobs.now, jobs.difference) == (30, 40, 10)
     text = comparison(now)
     assert "+50 ms (+100%)" in text
-    assert "Queues that were not in it: <bdi>new</bdi>." in text
+    assert "Queues that the earlier report did not have: <bdi>new</bdi>." in text
 
 
 @pytest.mark.parametrize("wrong", [{}, [], {"first": 1}, {**report(a=1), "queues": 5}, "text"])
-def test_what_is_no_report_is_not_compared(wrong: object) -> None:
+def test_a_file_that_is_not_a_report_is_not_compared(wrong: object) -> None:
     with pytest.raises(ComparisonError):
         summary(wrong)  # type: ignore[arg-type]
 
 
-# ---- what is shown ------------------------------------------------------------------------------
+# ---- contents -----------------------------------------------------------------------------------
 
 
-def test_who_hands_back_most_stands_first_and_names_are_text() -> None:
+def test_clients_that_hand_back_most_come_first_and_names_are_escaped() -> None:
     did = {"good": [0, 100, 100, 0, 0, 1, 9], "<b>": [0, 10, 2, 5, 0, 1, 9]}
     text = clients({"clients": {**did, "cron:nightly": [3, 0, 0, 0, 0, 1000, 7000]}})
     assert text.index("&lt;b&gt;") < text.index("good")
@@ -123,7 +123,7 @@ def test_who_hands_back_most_stands_first_and_names_are_text() -> None:
     assert DID[0] == "added"
 
 
-def test_what_schedules_added_is_said() -> None:
+def test_jobs_added_by_schedules_are_reported() -> None:
     text = schedules({"clients": {"cron:nightly": [4, 0, 0, 0, 0, 1000, 7000], "w": [0] * 7}})
     assert "nightly" in text
     assert "2 s" in text
@@ -139,7 +139,7 @@ def test_lines_at_zero_can_be_told_apart() -> None:
     assert text.count("<circle") == 10
 
 
-# ---- how large it is ----------------------------------------------------------------------------
+# ---- size ---------------------------------------------------------------------------------------
 
 
 def test_a_name_of_64_kb_does_not_make_the_page_large() -> None:
@@ -166,7 +166,7 @@ def test_lives_are_cut_in_the_middle_when_there_are_many() -> None:
     assert sum(len(one) - 2 for one in many["jobs"].values()) <= 3 * 15_000
 
 
-# ---- how it looks -------------------------------------------------------------------------------
+# ---- appearance ---------------------------------------------------------------------------------
 
 
 def test_a_heat_map_of_weeks_has_days_below_it() -> None:
@@ -191,7 +191,7 @@ def test_labels_with_a_day_have_room_on_a_small_screen(days: int) -> None:
     assert all(b - a > wide for a, b in pairwise(places[:-1]))
 
 
-def test_what_never_happened_is_no_plot() -> None:
+def test_events_that_never_happened_have_no_plot() -> None:
     quiet = [[n * 1000, 5, 5, 5, 0, 0, 0] for n in range(9)]
     numbers = {"step": 1000, "rates": quiet, "wait": [], "processing": [], "depth": {}}
     numbers |= {"first": 0, "last": 9000, "queues": []}
@@ -202,7 +202,7 @@ def test_what_never_happened_is_no_plot() -> None:
     assert "<svg" in plots(numbers)[1].markup((0, 9000))
 
 
-def test_what_is_wrong_stands_in_one_box_a_line_each() -> None:
+def test_problems_are_in_one_box_one_per_line() -> None:
     numbers = {
         "events": 1,
         "nodes": [A],

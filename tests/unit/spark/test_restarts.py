@@ -1,4 +1,4 @@
-"""When an archive is started again."""
+"""When an archive is restarted."""
 
 import time
 
@@ -24,7 +24,7 @@ disque_trio.spark.client.RefusedError: {}
 ODD = ("ArchiveError: Permission denied: 'x'", "ArchiveError: Permission denied: 'x'")
 
 
-def test_what_passes_by_itself_is_tried_for_ever_after_longer_and_longer_pauses() -> None:
+def test_temporary_failures_are_retried_forever_with_growing_pauses() -> None:
     restarts = Restarts()
     pauses = [restarts.pause(*PASSES) for _ in range(20)]
     assert pauses[:7] == [1, 2, 4, 8, 16, 32, LONGEST_PAUSE]
@@ -78,8 +78,8 @@ def test_pauses_are_short_again_when_a_batch_was_done() -> None:
     "text",
     [
         "disque_trio.spark.options.OptionError: fetch: expected a number",
-        "disque_trio.spark.leases.directory.LeaseError: /x: batch 3 is acknowledged, and the"
-        " checkpoint is an old one that knows batches up to 2",
+        "disque_trio.spark.leases.directory.LeaseError: /x: batch 3 is acknowledged, but the"
+        " checkpoint is out of date: it knows batches up to 2",
         "disque_trio.spark.client.RefusedError: NOAUTH Authentication required",
         "shop.orders: UnauthorizedError: who are you",
         "org.apache.spark.sql.AnalysisException: [PATH_NOT_FOUND]",
@@ -87,31 +87,31 @@ def test_pauses_are_short_again_when_a_batch_was_done() -> None:
         "PySparkRuntimeError: [PYTHON_VERSION_MISMATCH] Python in worker has a different version",
     ],
 )
-def test_what_needs_fixing_by_hand_is_not_tried_again(text: str) -> None:
+def test_failures_that_need_fixing_by_hand_are_not_retried(text: str) -> None:
     assert Restarts().pause(text, text) is None
 
 
-def test_what_says_the_same_again_and_again_without_a_batch_does_not_pass() -> None:
+def test_the_same_failure_again_and_again_without_a_batch_is_permanent() -> None:
     restarts = Restarts()
     failures = [(ODD[0], f"batch {number}: Permission denied") for number in range(SAME)]
     ends = [restarts.pause(*failure) is None for failure in failures]
     assert ends == [False] * (SAME - 1) + [True]
 
 
-def test_what_says_the_same_after_batches_were_done_may_pass() -> None:
+def test_the_same_failure_after_completed_batches_may_be_temporary() -> None:
     restarts = Restarts()
     for _ in range(3 * SAME):
         assert restarts.pause(*ODD) == 1
         restarts.progress()
 
 
-def test_different_failures_one_after_the_other_may_pass() -> None:
+def test_different_failures_in_a_row_may_be_temporary() -> None:
     restarts = Restarts()
     other = (ODD[0], "another")
     assert None not in [restarts.pause(*failure) for _ in range(SAME) for failure in (ODD, other)]
 
 
-def test_failures_of_many_kinds_without_a_batch_in_between_do_not_pass() -> None:
+def test_many_different_failures_without_a_batch_are_permanent() -> None:
     restarts = Restarts()
     kinds = [(ODD[0], f"{one} failed") for one in ("this", "that")]
     pauses = [restarts.pause(*kinds[turn % 2]) for turn in range(MANY)]
@@ -121,7 +121,7 @@ def test_failures_of_many_kinds_without_a_batch_in_between_do_not_pass() -> None
         assert restarts.pause(*kinds[turn % 2]) is not None
 
 
-def test_what_passes_does_not_count_for_what_does_not() -> None:
+def test_temporary_failures_do_not_count_towards_the_limit_of_others() -> None:
     restarts = Restarts()
     for _ in range(2 * MANY):
         assert restarts.pause(*PASSES) is not None
@@ -136,7 +136,7 @@ def test_lines_of_the_program_in_a_traceback_are_no_reason() -> None:
     assert None in [restarts.pause(*odd) for _ in range(SAME)]
 
 
-def test_what_it_ended_with_outvotes_what_was_before() -> None:
+def test_the_last_error_outweighs_the_ones_before_it() -> None:
     lost = ("RefusedError: ERR odd\n\nDuring handling of it:\nWireError: lost", "WireError: lost")
     assert Restarts().pause(*lost) is not None
     refused = (

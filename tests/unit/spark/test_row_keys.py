@@ -1,4 +1,4 @@
-"""The keys of rows: what is repeated gets the same ones."""
+"""The keys of rows: repeated rows get the same ones."""
 
 import random
 

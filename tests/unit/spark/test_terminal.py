@@ -1,4 +1,4 @@
-"""The progress line: what it says, and that it says nothing where there is no terminal."""
+"""The progress line: what it says, and that it is not printed without a terminal."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Looking again and again: what ends a watch, and what does not."""
+"""Repeated looks: what ends a watch, and what does not."""
 
 import argparse
 from collections import Counter
@@ -31,7 +31,7 @@ SPARK = cast(SparkSession, None)
 
 
 class Looks:
-    """What each look does, and how long the watch waits after each."""
+    """What each look does, and how long the watch waits afterwards."""
 
     def __init__(
         self, monkeypatch: pytest.MonkeyPatch, output: Path, *what: Exception | None
@@ -68,16 +68,18 @@ def test_it_looks_as_often_as_it_is_told(monkeypatch: pytest.MonkeyPatch, tmp_pa
     assert (len(looks.left), looks.pauses) == (1, [10])
 
 
-def test_what_may_pass_is_tried_again(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_temporary_failures_are_retried(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     looks = Looks(
         monkeypatch, tmp_path, OSError("No space left on device"), None, NoLogError("none"), None
     )
     looks.run()
     assert looks.pauses == [1, 10, 10, 10]
-    assert [line.partition(":")[0] for line in looks.told] == ["No space left on device", "none"]
+    assert [line.partition(";")[0] for line in looks.told] == ["No space left on device", "none"]
 
 
-def test_what_does_not_pass_ends_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_permanent_failure_ends_the_watch(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     with pytest.raises(StoreError, match="damaged"):
         Looks(monkeypatch, tmp_path, StoreError("damaged"), None).run()
     with pytest.raises(OSError, match="gone"):
@@ -85,7 +87,7 @@ def test_what_does_not_pass_ends_it(monkeypatch: pytest.MonkeyPatch, tmp_path: P
     looks = Looks(monkeypatch, tmp_path, *[AuditError("two segments")] * 6)
     with pytest.raises(AuditError, match="two segments"):
         looks.run()
-    assert len(looks.left) == 1  # it may have been the half of a copy
+    assert len(looks.left) == 1  # it may have been half of a copy
 
 
 def test_an_audit_that_is_writing_is_waited_for(
@@ -129,7 +131,7 @@ def test_only_one_watch_looks_for_a_directory(
 
 
 class Heard(Observer):
-    """Keeps what an observer hears."""
+    """Records what an observer hears."""
 
     def __init__(self) -> None:
         self.failures: list[tuple[str, float]] = []
@@ -152,7 +154,7 @@ def test_an_observer_hears_of_looks_that_failed(
 
 
 class Hears:
-    """A receiver, which refuses as often as it is told to."""
+    """A receiver that refuses as often as it is told to."""
 
     def __init__(self, name: str, refuses: int) -> None:
         self.name = self.key = name
@@ -169,7 +171,7 @@ class Hears:
 
 
 class Told:
-    """Tells of jobs that have findings, in a directory."""
+    """What a watch of a directory reports about jobs that have findings."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, output: Path, last: int = 0) -> None:
         self.jobs: list[str] = []
@@ -192,7 +194,8 @@ class Told:
         return [{"minute": at, "added": 1, "delivered": 0, "depth": 0} for at in self.minutes]
 
     def look(self, *receivers: Hears, quiet: int = 0) -> None:
-        """As a watch that has just been started, and knows of so many ms without lines."""
+        """Report like a watch that has just been started, and knows that there were no lines for
+        ``quiet`` ms."""
         result = Result(self.output, 0, 0, 0, 0, 0, 0, Counter())
         watch = Watch(["log"], self.output, receivers, observer=self.heard, clock=lambda: self.now)
         store = Store(self.output)
@@ -209,7 +212,7 @@ def test_each_receiver_is_told_once_and_who_was_not_there_later(
         told.look(one, other)
     assert one.heard == [["D-1"], ["D-2"]]
     assert other.heard == [["D-1", "D-2"]]
-    assert told.lines == ["other: no: tells again after the next look"]
+    assert told.lines == ["other: no; will try again after the next look"]
     assert told.heard.notices == [
         ("one", None, 0),
         ("other", "other: no", 1),
@@ -280,8 +283,8 @@ def test_logs_may_come_later_and_those_that_are_there_are_read(
     (tmp_path / "other").mkdir()
     assert watch._present({}, told.append) == paths
     assert told == [
-        f"no event log at {paths[1]}: waits for it",
-        f"there is something at {paths[1]} now",
+        f"no event log at {paths[1]}; waiting for it",
+        f"{paths[1]} exists now",
     ]
     for name in ("one", "other"):
         (tmp_path / name).rmdir()

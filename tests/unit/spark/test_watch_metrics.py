@@ -1,4 +1,4 @@
-"""What a watch tells Prometheus."""
+"""What a watch reports to Prometheus."""
 
 import urllib.request
 from collections import Counter
@@ -31,7 +31,7 @@ def result(findings: Counter[str], events: int = 70) -> Result:
 
 
 def watched() -> CollectorRegistry:
-    """The registry of a watch that has looked twice."""
+    """Return the registry of a watch that has looked twice."""
     registry = CollectorRegistry()
     metrics = WatchMetrics(registry, lambda: 1007.0)
     metrics.told("lines", None, 0)
@@ -52,7 +52,7 @@ def test_looks_findings_and_notices_are_counted() -> None:
     assert value("disque_watch_read_until_timestamp_seconds") == 1005
     assert value("disque_watch_last_event_timestamp_seconds") == 1.5
     assert value("disque_watch_missing_logs") == 2
-    # What stands no more is 0, and not as it was.
+    # What no longer applies is 0, not the old value.
     assert value("disque_watch_findings", {"kind": "never-delivered"}) == 0
     assert value("disque_watch_findings", {"kind": "poison"}) == 1
     assert value("disque_watch_serious_findings") == 0

@@ -1,4 +1,4 @@
-"""What a watch tells: what is new, what is gone, figures of minutes that are over."""
+"""What a watch reports: what is new, what is gone, and figures of completed minutes."""
 
 import json
 from collections.abc import Sequence
@@ -53,7 +53,7 @@ def view(
 
 
 def tell(told: Told, view: View) -> list[Notice]:
-    """All notices, each of which arrives."""
+    """Return all notices, each of which arrives."""
     news = News(told, view)
     came = []
     while (notice := news.notice()) is not None:
@@ -107,7 +107,7 @@ def test_findings_about_nodes_are_told_apart_by_these() -> None:
     assert notice.found == [other]
 
 
-def test_what_does_not_stand_any_more_is_gone_once() -> None:
+def test_a_finding_that_no_longer_applies_is_reported_as_gone_once() -> None:
     told = Told()
     tell(told, view([finding(), finding("D-2")]))
     [notice] = tell(told, view([finding("D-2")]))
@@ -148,7 +148,7 @@ def test_figures_are_told_of_minutes_that_are_over() -> None:
     assert tell(told, view((), rows, START + 2 * MINUTE + 20)) == []
     [notice] = tell(told, view((), rows, START + 3 * MINUTE))
     assert notice.queues == rows[2:]
-    assert tell(told, view((), rows, START)) == []  # a clock that went back tells nothing again
+    assert tell(told, view((), rows, START)) == []  # a clock that went back repeats nothing
 
 
 def test_many_rows_come_in_several_notices(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -175,7 +175,7 @@ def test_many_rows_come_in_several_notices(monkeypatch: pytest.MonkeyPatch) -> N
     assert [len(notice.gone) for notice in came] == [2, 2, 1]
 
 
-def test_who_got_some_of_many_notices_gets_the_others_later(
+def test_a_receiver_that_got_some_notices_gets_the_others_later(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(notices, "MOST_ROWS", 2)
@@ -190,7 +190,7 @@ def test_who_got_some_of_many_notices_gets_the_others_later(
     told = Told.of(json.loads(json.dumps(told.as_json())))  # as after a kill
     came = tell(told, seen)
     assert [row["job"] for notice in came for row in notice.found] == ["D-2", "D-3", "D-4"]
-    # The minute that was cut comes as a whole.
+    # The minute that was split is reported as a whole.
     assert [row["queue"] for notice in came for row in notice.queues] == ["q2", "q1", "q0"]
 
 
@@ -205,12 +205,12 @@ def test_findings_that_are_too_many_to_remember_only_count(monkeypatch: pytest.M
     assert [row["job"] for row in notice.found] == ["D-2"]  # there is room now
 
 
-def test_what_was_told_is_kept() -> None:
+def test_reported_findings_are_remembered() -> None:
     told = Told()
     tell(told, view([finding()], [minute(0)], START + MINUTE))
     assert Told.of(json.loads(json.dumps(told.as_json()))) == told
     for wrong in (None, [], {}, [1, 2], [{}, "x"], [{}, 1]):
-        with pytest.raises(ValueError, match="not what a watch keeps"):
+        with pytest.raises(ValueError, match="not the state of a watch"):
             Told.of(wrong)
 
 
@@ -219,7 +219,8 @@ def test_a_document_has_an_id_of_its_contents() -> None:
     told = Told()
     [notice], [again] = tell(told, seen), tell(Told(), seen)
     assert notice.document() == again.document()
-    # What is found, gone and found again at one time is not the same notice twice.
+    # A finding that comes, goes and comes back at the same time does not give the same notice
+    # twice.
     tell(told, view((), [minute(0)], START + MINUTE))
     [back] = tell(told, seen)
     assert back.found == notice.found

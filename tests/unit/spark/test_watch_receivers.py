@@ -1,4 +1,4 @@
-"""Who is told what a watch has found."""
+"""The receivers of a watch's findings."""
 
 import json
 import os
@@ -29,7 +29,7 @@ NOTICE = Notice(1, 1, [FOUND], [GONE], [], {"found": 7, "gone": 0, "queues": 0},
 
 
 class Taken(BaseHTTPRequestHandler):
-    """Answers each POST with the status of the server, and keeps what it got."""
+    """Answers each POST with the status of the server, and records what it got."""
 
     def do_POST(self) -> None:
         assert isinstance(self.server, Web)
@@ -74,7 +74,7 @@ def test_a_webhook_gets_json() -> None:
 
 
 @pytest.mark.parametrize("status", [302, 400, 404, 503])
-def test_what_a_webhook_refuses_it_has_not_got(status: int) -> None:
+def test_a_notice_that_a_webhook_refuses_is_not_delivered(status: int) -> None:
     with served() as web:
         web.status = status
         with pytest.raises(ReceiverError, match=f"webhook: {status}"):
@@ -85,7 +85,7 @@ def test_what_a_webhook_refuses_it_has_not_got(status: int) -> None:
 def test_a_webhook_that_is_not_there() -> None:
     with pytest.raises(ReceiverError, match="refused"):
         Webhook(f"http://127.0.0.1:{free_port()}").tell(NOTICE)
-    with pytest.raises(ValueError, match="no http or https address"):
+    with pytest.raises(ValueError, match="not an http or https URL"):
         Webhook("file:///etc/passwd")
 
 
@@ -93,7 +93,7 @@ def test_a_webhook_that_is_not_there() -> None:
     "url", ["http://", "http://:80/", "http://h:x/", "http://[::1", "http://a b/", "http://h/ä"]
 )
 def test_addresses_that_cannot_be_posted_to(url: str) -> None:
-    with pytest.raises(ValueError, match="no http or https address"):
+    with pytest.raises(ValueError, match="not an http or https URL"):
         Webhook(url)
 
 
@@ -178,5 +178,5 @@ def test_lines_that_nobody_reads_are_not_told() -> None:
         with pytest.raises(ReceiverError, match="standard output: Broken pipe"):
             Lines(file).tell(NOTICE)
         null = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(null, writer)  # or to close it fails again
+        os.dup2(null, writer)  # or closing it fails again
         os.close(null)

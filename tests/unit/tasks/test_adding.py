@@ -1,4 +1,4 @@
-"""What tasks add, seen by a test kit that only notes it."""
+"""Adding jobs by tasks, with a test kit that only records them."""
 
 import asyncio
 import gc
@@ -30,7 +30,7 @@ def test_a_url_names_nodes_and_password() -> None:
         Disque("redis://a")
 
 
-def test_without_a_url_the_environment_says_where(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_url_the_environment_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("DISQUE_URL", raising=False)
     assert Disque().nodes == ["127.0.0.1:7711"]
     monkeypatch.setenv("DISQUE_URL", "disque://:secret@elsewhere")
@@ -39,7 +39,7 @@ def test_without_a_url_the_environment_says_where(monkeypatch: pytest.MonkeyPatc
     assert "secret" not in repr(app)
 
 
-def test_a_task_can_be_called_as_the_function_it_is(app: Disque) -> None:
+def test_a_task_can_be_called_like_its_function(app: Disque) -> None:
     @app.task
     def double(n: int) -> int:
         """Twice."""
@@ -54,7 +54,7 @@ def test_a_task_can_be_called_as_the_function_it_is(app: Disque) -> None:
     assert app.queues() == ["tasks", "mail"]
 
 
-def test_what_is_added_has_arguments_options_and_headers(app: Disque) -> None:
+def test_an_added_job_has_arguments_options_and_headers(app: Disque) -> None:
     @app.task(queue="mail", name="send", priority=3, ttl=60)
     def send(to: str, *, subject: str = "") -> None: ...
 
@@ -84,7 +84,7 @@ def test_what_is_added_has_arguments_options_and_headers(app: Disque) -> None:
     assert jobs.of("send") == jobs.added
 
 
-def test_wrong_arguments_are_refused_where_they_are_added(app: Disque) -> None:
+def test_wrong_arguments_are_refused_when_they_are_added(app: Disque) -> None:
     @app.task
     def send(to: str) -> None: ...
 
@@ -119,7 +119,7 @@ def test_unique_jobs_are_added_once(app: Disque) -> None:
     assert len(jobs.added) == 5
 
 
-def test_in_a_task_nothing_is_added_before_it_is_awaited(app: Disque) -> None:
+def test_inside_a_task_nothing_is_added_before_await(app: Disque) -> None:
     @app.task
     def double(n: int) -> int:
         return 2 * n
@@ -145,7 +145,7 @@ def test_in_a_task_nothing_is_added_before_it_is_awaited(app: Disque) -> None:
         assert asyncio.run(add(jobs)) == 10
 
 
-def test_who_forgets_to_await_is_warned(app: Disque, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_forgotten_await_causes_a_warning(app: Disque, monkeypatch: pytest.MonkeyPatch) -> None:
     @app.task
     def double(n: int) -> int:
         return 2 * n
@@ -159,11 +159,11 @@ def test_who_forgets_to_await_is_warned(app: Disque, monkeypatch: pytest.MonkeyP
         trio.run(forget)
         gc.collect()
     assert jobs.added == []
-    # The warning is an error here, and one that cannot be raised.
+    # In tests, warnings are errors; this one cannot be raised.
     assert [type(one.exc_value) for one in seen] == [RuntimeWarning]
 
 
-def test_a_trace_goes_along(app: Disque, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_trace_context_is_passed_on(app: Disque, monkeypatch: pytest.MonkeyPatch) -> None:
     @app.task
     def work() -> None: ...
 
@@ -171,7 +171,7 @@ def test_a_trace_goes_along(app: Disque, monkeypatch: pytest.MonkeyPatch) -> Non
     with app.testing(run=False) as jobs:
         token = traceparent.set(ours)
         work.add()
-        # Not installed here: what the library says of the current span.
+        # OpenTelemetry is not installed here; this is what it returns for the current span.
         span = SimpleNamespace(is_valid=True, trace_id=0xAB, span_id=0xCD, trace_flags=1)
         current = SimpleNamespace(get_span_context=lambda: span)
         library = SimpleNamespace(get_current_span=lambda: current)
@@ -207,14 +207,14 @@ def _serializer(app: Disque) -> None:
 
 
 @pytest.mark.parametrize("define", [_rates, _names, _own, _twice, _serializer])
-def test_what_contradicts_itself_is_refused_at_once(
+def test_contradictory_options_are_refused_at_once(
     app: Disque, define: Callable[[Disque], None]
 ) -> None:
     with pytest.raises(ValueError, match=r"rate|taken|name|serializer"):
         define(app)
 
 
-def test_the_id_of_a_letter_is_the_one_that_nodes_make() -> None:
+def test_the_id_of_a_dead_letter_is_the_one_that_nodes_make() -> None:
     id = "D-95dfd41b-uzXCAkdG6tQf3Y0wJWTJjYPB-05a1"
     assert letter_id(id).encode() == successor_id(id.encode(), DEAD)
 
@@ -239,7 +239,7 @@ def _generator() -> Iterator[int]:
         lambda app: lambda _: app.task(cron="@daily")(lambda argument: None),
     ],
 )
-def test_what_makes_no_sense_is_refused_where_a_task_is_made(
+def test_invalid_options_are_refused_when_a_task_is_defined(
     app: Disque, define: Callable[[Disque], Callable[[object], object]]
 ) -> None:
     with pytest.raises((TypeError, ValueError)):
@@ -248,15 +248,15 @@ def test_what_makes_no_sense_is_refused_where_a_task_is_made(
     assert app.queues() == []
 
 
-def test_what_makes_no_sense_is_refused_where_it_is_said(app: Disque) -> None:
+def test_invalid_options_are_refused_when_a_job_is_added(app: Disque) -> None:
     @app.task
     def work() -> None: ...
 
-    with pytest.raises(TypeError, match="no option of a job: color"):
+    with pytest.raises(TypeError, match="unknown option of a job: color"):
         work.options(color="red")  # type: ignore[call-arg]
     with pytest.raises(TypeError, match="too many"):
         work.bind(1)
-    with pytest.raises(TypeError, match="headers are of type str"):
+    with pytest.raises(TypeError, match="headers must be str"):
         work.options(headers={"tenant": 7}).add()  # type: ignore[dict-item]
     for use in (
         lambda: work.then(work),  # type: ignore[arg-type]

@@ -18,7 +18,7 @@ def app() -> Disque:
     return Disque("disque://nowhere.invalid")
 
 
-def test_the_steps_of_a_chain_get_the_results_before_them(app: Disque) -> None:
+def test_each_step_of_a_chain_gets_the_result_of_the_previous_one(app: Disque) -> None:
     @app.task(queue="a")
     def double(n: int) -> int:
         return 2 * n
@@ -60,7 +60,7 @@ def test_a_step_that_fails_ends_its_chain(app: Disque) -> None:
     assert [one.task.rpartition(".")[2] for one in jobs.added] == ["fail", "double", "double"]
 
 
-def test_a_group_hands_its_results_on_in_their_order(app: Disque) -> None:
+def test_a_group_passes_on_its_results_in_order(app: Disque) -> None:
     @app.task
     def double(n: int) -> int:
         return 2 * n
@@ -86,7 +86,7 @@ def test_a_group_hands_its_results_on_in_their_order(app: Disque) -> None:
         assert asyncio.run(main()) == 116
 
 
-def test_a_group_with_a_member_that_failed_is_a_dead_letter(app: Disque) -> None:
+def test_a_group_with_a_failed_member_is_a_dead_letter(app: Disque) -> None:
     @app.task(retries=0)
     def check(n: int) -> int:
         if n == 2:
@@ -104,7 +104,7 @@ def test_a_group_with_a_member_that_failed_is_a_dead_letter(app: Disque) -> None
     assert jobs.of("total") == []
 
 
-def test_tasks_may_have_formats_of_their_own(app: Disque) -> None:
+def test_tasks_may_have_their_own_formats(app: Disque) -> None:
     class Pickle:
         content_type = "application/x-pickle"
         dumps = staticmethod(pickle.dumps)
@@ -141,7 +141,7 @@ def test_without_msgpack_the_error_says_what_to_install(
         app.task(serializer="msgpack")(lambda: None)
 
 
-def test_tuples_come_out_as_they_do_behind_a_queue(app: Disque) -> None:
+def test_tuples_come_out_as_they_would_from_a_real_queue(app: Disque) -> None:
     @app.task
     def same(value: Any) -> Any:
         return value
@@ -151,7 +151,7 @@ def test_tuples_come_out_as_they_do_behind_a_queue(app: Disque) -> None:
     assert jobs.added[0].args == [[1, 2]]
 
 
-def test_tasks_in_tests_may_add_others_from_wherever_they_run(app: Disque) -> None:
+def test_tasks_in_tests_may_add_others_from_any_thread_or_task(app: Disque) -> None:
     @app.task
     def leaf(n: int) -> int:
         return n
@@ -180,7 +180,7 @@ def test_tasks_in_tests_may_add_others_from_wherever_they_run(app: Disque) -> No
         Disque("disque://a", backend="curio")  # type: ignore[arg-type]
 
 
-def test_nothing_is_known_in_a_test_of_jobs_that_it_has_not_added(app: Disque) -> None:
+def test_a_test_knows_only_the_jobs_that_it_added(app: Disque) -> None:
     with app.testing():
         handle = app.handle("D-95dfd41b-uzXCAkdG6tQf3Y0wJWTJjYPB-05a1")
         assert handle.get_state() == "gone"

@@ -1,4 +1,4 @@
-"""The AMQP client of the comparison: frames as they are on the wire, and what answers a batch."""
+"""The AMQP client of the comparison: frames on the wire, and the answer to a batch."""
 
 import socket
 import threading
@@ -50,7 +50,7 @@ def test_a_publication_is_a_method_a_header_and_a_body() -> None:
     assert publish(b"q", 3, amqp.PERSISTENT) + b"abc\xce" == bytes.fromhex(
         # basic.publish to the default exchange with the routing key q
         "01 0001 0000000a 003c 0028 0000 00 01 71 00 ce"
-        # the body's size is 3, of the properties there is the delivery mode: 2
+        # the size of the body is 3; the only property is the delivery mode, 2
         "02 0001 0000000f 003c 0000 0000000000000003 1000 02 ce"
         "03 0001 00000003 616263 ce"
     )
@@ -64,7 +64,7 @@ def test_frames_come_apart_again() -> None:
 
 
 @pytest.mark.parametrize("data", [b"AMQP\0\0\x09\x01....", frame(1, 0, b"")[:-1] + b"\0", b"\1"])
-def test_what_is_no_frame_is_refused(data: bytes) -> None:
+def test_an_invalid_frame_is_refused(data: bytes) -> None:
     with pytest.raises(LoadError, match="frame"):
         split(data)
 
@@ -100,7 +100,7 @@ def test_confirms_come_one_by_one_or_together_in_any_order(
         assert not shape.complete(reply, 4)
         reply += ack(tag, multiple)
     assert shape.complete(reply, 4)
-    # The next batch's numbers go on from there.
+    # The numbers of the next batch continue from there.
     again = deliveries + ack(7, True)
     assert not shape.complete(again, 4)
     assert shape.complete(again + ack(8, False), 4)
@@ -120,7 +120,7 @@ def test_an_answer_in_any_pieces_is_the_same() -> None:
         (method((20, 40), b"\x01\x94\x09NOT_FOUND"), "NOT_FOUND"),
         (delivery(1) + delivery(2), "2 deliveries"),
         (ack(2, True) + delivery(1), "2 confirms"),
-        (delivery(1)[:-1] + b"?" + ack(1, True), "no delivery"),
+        (delivery(1)[:-1] + b"?" + ack(1, True), "not a delivery"),
     ],
 )
 def test_any_other_answer_is_no_work(reply: bytes, said: str) -> None:
@@ -148,7 +148,7 @@ def test_a_worker_ends_the_last_batch_together_with_the_next_adds() -> None:
     assert first.commands == 2
     assert script.send(b"").request == ack(2, True) + head + b"ghi\xce"
     last = split(script.send(b"").request)
-    # The consumer is gone before its last jobs are, so that it is given no more.
+    # The consumer is gone before its last jobs are, so that it gets no more.
     assert [one.method for one in last] == [(60, 30), (60, 80), (60, 10)]
     with pytest.raises(StopIteration):
         script.send(b"")

@@ -1,4 +1,4 @@
-"""The measurement beside C Disque: whose turn it is, and its table."""
+"""The comparison with C Disque: whose turn it is, and the table."""
 
 import pytest
 
@@ -9,7 +9,7 @@ THEIRS, OURS = NAMES
 
 
 def figures(row: str, *pairs: tuple[float, float]) -> list[Figure]:
-    """Values of C and of ours, round by round."""
+    """Return the values of C and ours, round by round."""
     return [
         Figure(row, name, number, value)
         for number, pair in enumerate(pairs)
@@ -18,7 +18,7 @@ def figures(row: str, *pairs: tuple[float, float]) -> list[Figure]:
 
 
 def rows(text: str) -> dict[str, list[str]]:
-    """The cells of each row by the first of them."""
+    """Return the cells of each row, by the first one."""
     lines = [line for line in text.splitlines() if line.startswith("| ")][2:]
     cells = [[cell.strip() for cell in line.split("|")[1:-1]] for line in lines]
     return {first: rest for first, *rest in cells}

@@ -148,7 +148,7 @@ def test_quick_is_other_defaults_and_a_given_option_counts_more() -> None:
     ("arguments", "said"),
     [
         (["--size", "3"], "at least 12"),
-        (["--pipelines", "1,0"], "1 or more"),
+        (["--pipelines", "1,0"], "at least 1"),
         (["--scenario", "none"], "invalid choice"),
         (["--server"], "expected one argument"),
     ],

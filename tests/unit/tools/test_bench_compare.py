@@ -1,4 +1,4 @@
-"""What the comparison makes of its results: tables, the chart, and how much is measured."""
+"""The output of the comparison: tables, the chart, and how much is measured."""
 
 import time
 from xml.etree import ElementTree
@@ -35,7 +35,7 @@ def result(
 def rows(text: str) -> list[dict[str, str]]:
     lines = [[cell.strip() for cell in line.strip("|").split("|")] for line in text.splitlines()]
     titles, _, *found = lines
-    # "(range)" stands behind each of the two ratios.
+    # "(range)" follows each of the two ratios.
     titles = [
         f"{titles[at - 1]} {title}" if title == "(range)" else title
         for at, title in enumerate(titles)
@@ -102,7 +102,7 @@ def test_a_bar_is_as_long_as_its_figure() -> None:
     assert [width / longest for width in widths] == pytest.approx(
         [0.25, 1.0, 0.5, 1.0, 0.25, 0.5], abs=0.01
     )
-    # Ours is the only one of its colour.
+    # Ours is the only one in its colour.
     colors = [bar.attrib["fill"] for bar in bars]
     assert [colors.count(color) for color in colors] == [2, 4, 4, 2, 4, 4]
 

@@ -1,4 +1,4 @@
-"""The measurement of one machine's cores: words, sums, the table."""
+"""The measurement of one machine's cores: arguments, sums, the table."""
 
 from itertools import islice
 
@@ -17,13 +17,13 @@ FREE = (0, 1)
 
 
 def jobs(*ids: bytes) -> bytes:
-    """A reply to GETJOB."""
+    """Return a reply to GETJOB."""
     each = [b"*3\r\n$5\r\nbench\r\n$40\r\n%b\r\n$20\r\n%b\r\n" % (id, b"b" * SIZE) for id in ids]
     return b"*%d\r\n" % len(ids) + b"".join(each)
 
 
 def result(way: Way, nodes: int, rate: float, cpu_us: float) -> Result:
-    """What so many jobs in a second come to after two."""
+    """Return the result after two seconds at this many jobs per second."""
     count = round(2 * rate)
     return Result(way, nodes, 0, count, 2.0, count * cpu_us / 1e6, count * 4e-6)
 
@@ -75,7 +75,7 @@ def test_what_there_is_is_taken_until_nothing_is_left() -> None:
 
 
 @pytest.mark.parametrize("reply", [b"-ERR\r\n", b"*x\r\n", jobs(*IDS) + b"x"])
-def test_what_is_no_array_of_jobs_is_an_error(reply: bytes) -> None:
+def test_a_reply_that_is_not_an_array_of_jobs_is_an_error(reply: bytes) -> None:
     with pytest.raises(LoadError):
         Batched(2, SIZE).waited.complete(reply, 1)
 

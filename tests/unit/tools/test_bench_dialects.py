@@ -1,4 +1,4 @@
-"""The dialects: what they send and which replies they take for work."""
+"""The dialects: what they send, and which replies they count as work."""
 
 from itertools import islice
 
@@ -24,7 +24,7 @@ BODY = b"0" * 12 + b"x" * 8
 
 
 def disque_id(number: int) -> bytes:
-    # Ends like the beginning of another ID's reply, as one in 4096 random IDs does.
+    # Ends like the beginning of the reply with another ID, as one in 4096 random IDs does.
     return b"D-0123abcd-%022d+D-05a1" % number
 
 
@@ -197,7 +197,7 @@ def test_a_consumer_takes_and_ends_what_others_added() -> None:
 
 
 def entry(number: int) -> bytes:
-    """What XREADGROUP answers with one entry of the stream."""
+    """Return the reply of XREADGROUP with one entry of the stream."""
     name = b"1700000000000-%d" % number
     parts = (b"$5\r\nbench\r\n*1\r\n*2\r\n", b"$%d\r\n%b\r\n" % (len(name), name))
     return b"*1\r\n*2\r\n%b%b*2\r\n$1\r\nb\r\n$20\r\n%b\r\n" % (*parts, BODY)

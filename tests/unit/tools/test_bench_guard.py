@@ -1,4 +1,4 @@
-"""The guard tells what got dearer, and what it cannot judge."""
+"""The guard reports what became more expensive, and what it cannot judge."""
 
 import json
 import sys
@@ -63,7 +63,7 @@ OTHER = "compiled by something"
 
 
 class Rig:
-    """The command with counts of the test's own, and a baseline file of its own."""
+    """Run the command with the test's own counts and baseline file."""
 
     def __init__(self, directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         self.file = directory / "baseline.json"
@@ -116,7 +116,7 @@ def test_an_update_keeps_what_is_known_of_other_interpreters(rig: Rig) -> None:
     }
 
 
-def test_both_forms_have_baselines_of_their_own(rig: Rig) -> None:
+def test_each_build_has_its_own_baseline(rig: Rig) -> None:
     rig.compiled.touch()
     assert rig(update=True) == 0
     assert json.loads(rig.file.read_text()) == {OWN: {"ADDJOB": 1000}, OTHER: {"ADDJOB": 300}}
@@ -126,7 +126,7 @@ def test_both_forms_have_baselines_of_their_own(rig: Rig) -> None:
     assert rig(forms=("compiled",)) == 1
 
 
-def test_a_compiled_form_that_is_not_there_is_passed_over_with_a_word(
+def test_a_missing_compiled_build_is_skipped_with_a_message(
     rig: Rig, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert rig(update=True) == 0
@@ -134,14 +134,14 @@ def test_a_compiled_form_that_is_not_there_is_passed_over_with_a_word(
     assert "make compiled" in capsys.readouterr().out
 
 
-def test_what_counts_depend_on_is_asked_of_the_python_that_has_the_form() -> None:
+def test_the_measured_python_reports_what_counts_depend_on() -> None:
     assert known_as(sys.executable) == circumstances()
     with pytest.raises(CountError, match="no-such-python"):
         known_as("no-such-python")
 
 
 class Log:
-    """Counts how often the count is switched."""
+    """Counts how often counting is switched on or off."""
 
     def __init__(self) -> None:
         self.switched = 0

@@ -1,4 +1,4 @@
-"""The arithmetic of latencies: pauses, arrivals, what is shown."""
+"""The arithmetic of latencies: pauses, arrivals, and the output."""
 
 import random
 from itertools import pairwise
@@ -19,7 +19,7 @@ def test_cycles_are_due_at_random_times_of_the_wanted_rate() -> None:
     assert due == sorted(due)
     assert 19 < due[-1] < 21
     gaps = [b - a for a, b in pairwise(due)]
-    # Independent arrivals: a part of 1/e of the gaps is longer than the mean.
+    # Independent arrivals: a fraction of 1/e of the gaps is longer than the mean.
     assert 0.35 < sum(gap > 0.001 for gap in gaps) / len(gaps) < 0.39
 
 

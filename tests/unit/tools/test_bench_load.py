@@ -78,7 +78,7 @@ def test_connections_share_the_batches_of_one_iterator() -> None:
     try:
         for ours, theirs in pairs:
             ours.setblocking(False)
-            # One reply at a time, else the next would be taken for a surplus.
+            # One reply at a time, or the next one would count as a surplus.
             threading.Thread(target=_echo_ok, args=(theirs,), daemon=True).start()
         result = run([ours for ours, _ in pairs], [send(batches) for _ in pairs])
     finally:

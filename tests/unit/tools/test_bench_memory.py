@@ -1,4 +1,4 @@
-"""The measurement of memory: its words, its sums, its tables."""
+"""The measurement of memory: arguments, sums, tables."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""JetStream's protocol in the comparison: what is sent, what counts as an answer."""
+"""JetStream's protocol in the comparison: what is sent, and what counts as an answer."""
 
 import pytest
 
@@ -11,7 +11,7 @@ BODIES = [b"%020d" % number for number in range(3)]
 
 
 def exchanges(client: Client, *replies: bytes) -> tuple[list[Exchange], list[float]]:
-    """What worker 7 sends for a batch of the bodies, when it gets these answers."""
+    """Return what worker 7 sends for a batch of the bodies if it gets these answers."""
     times: list[float] = []
     script = client.lives(7, iter([BODIES]), times)
     found = [next(script)]
@@ -25,13 +25,13 @@ def exchanges(client: Client, *replies: bytes) -> tuple[list[Exchange], list[flo
 
 
 def message(number: int, body: bytes) -> bytes:
-    """How JetStream delivers a message."""
+    """Return a message as JetStream delivers it."""
     subject = b"$JS.ACK.jobs.workers.1.%d.%d.1700000000000000000.0" % (number, number)
     return b"MSG jobs 1 %b %d\r\n%b\r\n" % (subject, len(body), body)
 
 
 def stored(number: int) -> bytes:
-    """How JetStream says that it has a message."""
+    """Return JetStream's acknowledgement of a message."""
     body = b'{"stream":"jobs", "seq":%d}' % number
     return b"MSG _INBOX.7 1 %d\r\n%b\r\n" % (len(body), body)
 
@@ -43,7 +43,7 @@ def test_messages_of_jetstream_are_acknowledged_with_the_next_batch() -> None:
     inbox = b"_INBOX.7"
     assert found[0].request == b"".join([publish(b"jobs", body, inbox) for body in BODIES])
     wish = b'{"batch":3,"expires":30000000000}'
-    # A PING of the server gets its PONG with what is sent next.
+    # A PING from the server gets its PONG with the next data sent.
     pull = publish(b"$JS.API.CONSUMER.MSG.NEXT.jobs.workers", wish, inbox)
     assert found[1].request == b"PONG\r\n" + pull
     acks = [

@@ -48,8 +48,8 @@ def test_what_a_header_has_is_a_part_of_the_function_that_uses_it() -> None:
     assert list(read_stacks([frames])) == [("jobs.addjob (compiled)", "send (libc.so.6)")]
 
 
-def test_what_is_no_stack_is_an_error() -> None:
-    with pytest.raises(ValueError, match="no stack"):
+def test_a_line_that_is_not_a_stack_is_an_error() -> None:
+    with pytest.raises(ValueError, match="not a stack"):
         read_stacks(["7"])
 
 
@@ -67,7 +67,7 @@ def test_a_box_is_as_wide_as_its_function_was_often_seen() -> None:
     assert rows[RUN] < rows[TURN] < rows[FEED]
 
 
-def test_nothing_cannot_be_drawn() -> None:
+def test_drawing_no_stacks_is_an_error() -> None:
     with pytest.raises(ValueError, match="no stacks"):
         draw(Counter(), "nothing")
 

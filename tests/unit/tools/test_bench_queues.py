@@ -1,4 +1,4 @@
-"""Queues of several kinds are measured in this process, with a counter of the test's own."""
+"""Queues of several kinds are measured in this process, with the test's own counter."""
 
 import pytest
 
@@ -8,7 +8,7 @@ from tools.bench.queues_paths import BATCH, BATCHES, COMMANDS, KINDS, Clock, Sub
 
 
 class Names:
-    """Keeps what was counted; ``on``: it counts."""
+    """Records what was counted; ``on``: it is counting."""
 
     def __init__(self) -> None:
         self.on = False

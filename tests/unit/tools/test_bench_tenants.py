@@ -1,4 +1,4 @@
-"""What is shown of two tenants of one queue."""
+"""The output about two tenants of one queue."""
 
 from xml.etree import ElementTree
 

@@ -1,4 +1,4 @@
-"""What the status file of a worker says to ``--check``."""
+"""What ``--check`` concludes from the status file of a worker."""
 
 import os
 import time
@@ -26,36 +26,36 @@ def write(
     path.write_text(view.to_json(os.getpid() if pid is None else pid, time.time() - age))
 
 
-def test_a_worker_that_serves_is_well(path: Path) -> None:
+def test_a_serving_worker_is_healthy(path: Path) -> None:
     write(path)
     assert read_status(path)[0]
 
 
-def test_one_that_does_not_serve_is_not(path: Path) -> None:
+def test_a_worker_that_does_not_serve_is_unhealthy(path: Path) -> None:
     write(path, state=State.STARTING)
     well, text = read_status(path)
     assert (well, "no process serves" in text) == (False, True)
 
 
-def test_one_that_was_killed_has_left_its_file(path: Path) -> None:
+def test_a_killed_worker_has_left_its_file(path: Path) -> None:
     write(path, pid=NOBODY)
     well, text = read_status(path)
     assert (well, "is gone" in text) == (False, True)
 
 
-def test_one_that_hangs_has_not_written_it_for_long(path: Path) -> None:
+def test_a_hung_worker_has_not_written_its_file_for_long(path: Path) -> None:
     write(path, age=FRESH + 60)
     well, text = read_status(path)
     assert (well, "hangs" in text) == (False, True)
 
 
 @pytest.mark.parametrize("text", ["", "[]", '{"pid": 1}', '{"pid": "x", "time": 1}', "null"])
-def test_another_file_is_none(path: Path, text: str) -> None:
+def test_any_other_file_is_not_a_status_file(path: Path, text: str) -> None:
     path.write_text(text)
     well, said = read_status(path)
-    assert (well, "no status" in said) == (False, True)
+    assert (well, "not the status file" in said) == (False, True)
 
 
 def test_without_the_file_there_is_no_worker(path: Path) -> None:
     well, text = read_status(path)
-    assert (well, "no worker runs" in text) == (False, True)
+    assert (well, "no worker is running" in text) == (False, True)

@@ -12,7 +12,7 @@ from disque_trio.worker.options import parse
 from disque_trio.worker.parent import Parent
 
 
-def test_closed_standard_streams_are_opened_for_it_and_for_its_processes(
+def test_closed_standard_streams_are_opened_for_all_processes(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     before = sys.stderr
@@ -30,7 +30,7 @@ def test_closed_standard_streams_are_opened_for_it_and_for_its_processes(
             stream.close()
 
 
-async def test_metrics_say_which_extra_they_need(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_metrics_name_the_missing_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in list(sys.modules):
         if name.startswith(("disque_trio.metrics.", "prometheus_client.")):
             monkeypatch.delitem(sys.modules, name)

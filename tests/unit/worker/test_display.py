@@ -1,4 +1,4 @@
-"""The line with counts."""
+"""The status line."""
 
 import io
 import sys
@@ -18,7 +18,7 @@ class Terminal(io.StringIO):
 
 
 def log() -> tuple[Log, list[structlog.typing.EventDict]]:
-    """A log, and its lines."""
+    """A log and its lines."""
     lines: list[structlog.typing.EventDict] = []
 
     def keep(logger: object, method: str, event: structlog.typing.EventDict) -> str:
@@ -35,7 +35,7 @@ def view(count: int) -> View:
     return View(1, 8, [], tally, {}, {})
 
 
-def test_on_a_terminal_it_is_written_anew_each_second(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_on_a_terminal_it_is_rewritten_each_second(monkeypatch: pytest.MonkeyPatch) -> None:
     terminal = Terminal()
     monkeypatch.setattr(sys, "stderr", terminal)
     display = Display(log()[0], quiet=False)
@@ -45,11 +45,11 @@ def test_on_a_terminal_it_is_written_anew_each_second(monkeypatch: pytest.Monkey
     assert "10/s" in terminal.getvalue()
     assert "20 done" in terminal.getvalue()
     display.end()
-    # Whoever looks at the terminal afterwards finds nothing of it.
+    # Nothing of it remains on the terminal afterwards.
     assert terminal.getvalue().endswith("\r\x1b[J")
 
 
-def test_elsewhere_it_is_a_line_a_minute_without_escapes(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_elsewhere_it_is_a_line_per_minute_without_escapes(monkeypatch: pytest.MonkeyPatch) -> None:
     stream = io.StringIO()
     monkeypatch.setattr(sys, "stderr", stream)
     target, lines = log()
@@ -62,7 +62,7 @@ def test_elsewhere_it_is_a_line_a_minute_without_escapes(monkeypatch: pytest.Mon
     assert all("10/s" in line["line"] for line in lines)
 
 
-def test_it_can_be_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_it_can_be_turned_off(monkeypatch: pytest.MonkeyPatch) -> None:
     terminal = Terminal()
     monkeypatch.setattr(sys, "stderr", terminal)
     target, lines = log()

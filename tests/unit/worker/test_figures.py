@@ -1,4 +1,4 @@
-"""What Prometheus gets of a worker, in both formats."""
+"""The metrics of a worker for Prometheus, in both formats."""
 
 from collections.abc import Callable, Iterator
 
@@ -29,7 +29,7 @@ def process(state: State = State.SERVING, *, connected: bool = True) -> ProcessV
 
 
 async def families(view: View, accept: str) -> list[Metric]:
-    """What is on the page, parsed by prometheus-client."""
+    """Return the content of the page, parsed by prometheus-client."""
     scrapes = Scrapes("disque_worker", [Figures(lambda: view)])
     reply = await scrapes.page(Request("GET", "/metrics", {"accept": accept}))
     assert reply.content_type.startswith(accept)
@@ -46,7 +46,7 @@ async def samples(view: View, accept: str) -> Found:
 
 
 @pytest.mark.parametrize("accept", FORMATS)
-async def test_prometheus_can_read_it(accept: str) -> None:
+async def test_prometheus_can_parse_it(accept: str) -> None:
     tally = Tally()
     tally.add("send", "mail", "done", 0.2)
     tally.add("send", "mail", "done", 400.0)
@@ -96,7 +96,7 @@ HOSTILE = (
     "\x00\x1b[2J",
     "\r\n",
     "\u2028",
-    "\ud800",  # text that JSON can say and UTF-8 cannot
+    "\ud800",  # valid in JSON but not in UTF-8
     b"\xff\xfe".decode("utf-8", "surrogateescape"),
     "é" * 190,
     "n" * 5000,
@@ -116,13 +116,13 @@ async def test_hostile_names_stay_within_their_labels(accept: str, name: str) ->
     assert sum(value for (sample, _), value in found.items() if sample == "tasks_total") == 2
 
 
-def test_names_that_look_alike_keep_labels_of_their_own() -> None:
+def test_similar_names_have_different_labels() -> None:
     assert len({label_value(name.encode("utf-8", "surrogatepass")) for name in HOSTILE}) == len(
         HOSTILE
     )
 
 
-async def test_the_page_about_monitoring_has_the_same_metrics() -> None:
+async def test_the_monitoring_page_lists_the_same_metrics() -> None:
     tally = Tally()
     tally.add("send", "mail", "done", 0.1)
     view = View(1, 8, [process()], tally, {"died": 1}, {"mail": 7})

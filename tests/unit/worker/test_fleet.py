@@ -1,4 +1,4 @@
-"""What the parent decides, over moved time."""
+"""The decisions of the parent process, with a clock that the test moves."""
 
 from typing import Any
 
@@ -21,7 +21,7 @@ DEATHS = 5
 
 
 class World:
-    """A fleet, its time, and the hands, which note what they are told."""
+    """A fleet, its clock, and a record of the orders that it gives."""
 
     def __init__(self, count: int = 1) -> None:
         self.now = 1000.0
@@ -47,7 +47,7 @@ class World:
     def say(self, event: str, *, urgent: bool = False, **fields: Any) -> None:
         pass
 
-    # What happens
+    # Events
 
     def ready(self, *serials: int) -> None:
         for serial in serials:
@@ -65,13 +65,13 @@ class World:
         self.fleet.tick(self.now)
 
     def told(self) -> list[tuple[Any, ...]]:
-        """What was ordered since this was asked last."""
+        """Return the orders since the last call."""
         orders, self.orders = self.orders, []
         return orders
 
 
 def served(count: int = 1) -> World:
-    """One whose processes serve."""
+    """Return a world whose processes serve."""
     world = World(count)
     world.ready(*range(count))
     world.told()
@@ -90,7 +90,7 @@ def test_all_are_started_at_once() -> None:
 # ---- deaths -------------------------------------------------------------------------------------
 
 
-def test_one_that_died_is_started_again_after_a_pause() -> None:
+def test_a_dead_process_is_restarted_after_a_pause() -> None:
     world = served()
     world.ended(0)
     assert world.told() == []
@@ -99,7 +99,7 @@ def test_one_that_died_is_started_again_after_a_pause() -> None:
     assert world.fleet.restarts == {"died": 1}
 
 
-def test_the_pause_grows_and_when_none_serves_again_all_is_given_up() -> None:
+def test_the_pause_grows_and_the_worker_gives_up_when_none_serves_again() -> None:
     world = served(2)
     world.ended(0)
     world.passes(FIRST_PAUSE)
@@ -122,7 +122,7 @@ def test_the_pause_grows_and_when_none_serves_again_all_is_given_up() -> None:
     assert world.fleet.problem
 
 
-def test_tasks_that_kill_processes_do_not_end_the_worker_and_the_pause_has_a_limit() -> None:
+def test_tasks_that_kill_processes_do_not_end_the_worker_and_the_pause_is_limited() -> None:
     assert FIRST_PAUSE * 2**20 > LAST_PAUSE
     world = served()
     for serial in range(50):
@@ -143,7 +143,7 @@ def test_deaths_long_ago_do_not_count() -> None:
     assert not world.fleet.stopping
 
 
-def test_what_never_served_is_given_up_at_once_with_its_own_words() -> None:
+def test_a_process_that_never_served_ends_the_worker_with_its_message() -> None:
     world = World(2)
     world.ready(1)
     world.fleet.failed(world.fleet.members[0], "there is no module 'shop'")
@@ -153,7 +153,7 @@ def test_what_never_served_is_given_up_at_once_with_its_own_words() -> None:
     assert world.fleet.problem == "there is no module 'shop'"
 
 
-def test_what_nobody_could_do_better_is_not_tried_again() -> None:
+def test_an_error_that_a_restart_cannot_fix_is_not_retried() -> None:
     world = served(2)
     world.fleet.failed(world.fleet.members[0], "the node gives this user no jobs", True)
     world.ended(0, 1)
@@ -163,7 +163,7 @@ def test_what_nobody_could_do_better_is_not_tried_again() -> None:
     assert world.fleet.problem == "the node gives this user no jobs"
 
 
-def test_an_end_without_a_word_is_a_death_whatever_its_status() -> None:
+def test_an_end_without_a_message_is_a_death_whatever_its_status() -> None:
     world = served()
     world.ended(0, 0)
     world.passes(FIRST_PAUSE)
@@ -173,7 +173,7 @@ def test_an_end_without_a_word_is_a_death_whatever_its_status() -> None:
 # ---- those that are replaced --------------------------------------------------------------------
 
 
-def test_one_that_wants_to_end_is_replaced_at_once_and_may_finish() -> None:
+def test_a_process_that_wants_to_end_is_replaced_at_once_and_may_finish() -> None:
     world = served()
     world.fleet.wants_to_end(world.fleet.members[0], "memory", None, world.now)
     assert world.told() == [("finish", 0, None), ("start", 1)]
@@ -185,7 +185,7 @@ def test_one_that_wants_to_end_is_replaced_at_once_and_may_finish() -> None:
     assert world.fleet.restarts == {"memory": 1}
 
 
-def test_one_with_a_runaway_task_is_killed_when_it_does_not_end_in_time() -> None:
+def test_a_process_with_a_runaway_task_is_killed_if_it_does_not_end_in_time() -> None:
     world = served()
     world.fleet.wants_to_end(world.fleet.members[0], "runaway", GRACE, world.now)
     world.ready(1)
@@ -200,7 +200,7 @@ def test_one_with_a_runaway_task_is_killed_when_it_does_not_end_in_time() -> Non
     assert world.told() == []
 
 
-def test_one_that_wants_to_end_while_all_do_is_not_replaced() -> None:
+def test_a_process_that_wants_to_end_during_a_shutdown_is_not_replaced() -> None:
     world = served()
     world.fleet.stop(world.now)
     world.told()
@@ -211,7 +211,7 @@ def test_one_that_wants_to_end_while_all_do_is_not_replaced() -> None:
 # ---- a process that a task blocks ---------------------------------------------------------------
 
 
-def test_a_silent_process_is_killed_when_its_task_is_over_time_and_replaced_at_once() -> None:
+def test_a_silent_process_is_killed_when_its_task_is_overdue_and_replaced_at_once() -> None:
     world = served()
     world.fleet.members[0].deadline = world.now + 60
     world.passes(61)
@@ -225,7 +225,7 @@ def test_a_silent_process_is_killed_when_its_task_is_over_time_and_replaced_at_o
     assert world.fleet.restarts == {"blocked": 1}
 
 
-def test_one_that_gives_signs_of_life_ends_late_tasks_by_itself() -> None:
+def test_a_process_that_sends_signs_of_life_handles_overdue_tasks_itself() -> None:
     world = served()
     world.fleet.members[0].deadline = world.now
     for _ in range(100):
@@ -234,7 +234,7 @@ def test_one_that_gives_signs_of_life_ends_late_tasks_by_itself() -> None:
     assert world.told() == []
 
 
-def test_a_silent_one_without_a_limit_is_left_alone_but_stuck() -> None:
+def test_a_silent_process_without_a_task_limit_is_left_alone_but_stuck() -> None:
     world = served()
     member = world.fleet.members[0]
     world.passes(STUCK + 1)
@@ -244,7 +244,7 @@ def test_a_silent_one_without_a_limit_is_left_alone_but_stuck() -> None:
     assert not member.stuck(world.now)
 
 
-def test_one_that_outlives_its_kill_is_killed_again() -> None:
+def test_a_process_that_survives_its_kill_is_killed_again() -> None:
     world = served()
     world.fleet.members[0].deadline = world.now
     world.passes(SILENCE + 1)
@@ -255,7 +255,7 @@ def test_one_that_outlives_its_kill_is_killed_again() -> None:
 # ---- new code -----------------------------------------------------------------------------------
 
 
-def test_they_are_replaced_one_after_the_other_when_the_new_one_serves() -> None:
+def test_processes_are_replaced_one_by_one_once_the_new_one_serves() -> None:
     world = served(2)
     world.fleet.reload(world.now)
     assert world.told() == [("start", 2)]
@@ -282,7 +282,7 @@ def test_new_code_that_does_not_start_leaves_the_old_processes_at_work() -> None
     assert world.told() == [("start", 3)]
 
 
-def test_a_second_change_during_a_reload_replaces_all_once_more() -> None:
+def test_a_second_change_during_a_reload_replaces_all_again() -> None:
     world = served(2)
     world.fleet.reload(world.now)
     world.fleet.reload(world.now)
@@ -299,7 +299,7 @@ def test_a_second_change_during_a_reload_replaces_all_once_more() -> None:
     assert all(member.serial > 2 for member in serving)
 
 
-def test_one_that_is_to_be_started_again_is_not_waited_for() -> None:
+def test_a_reload_does_not_wait_for_a_process_that_is_to_be_restarted() -> None:
     world = served()
     world.ended(0)
     world.fleet.reload(world.now)
@@ -309,7 +309,7 @@ def test_one_that_is_to_be_started_again_is_not_waited_for() -> None:
     assert world.told() == []
 
 
-def test_one_that_starts_just_then_is_replaced_when_it_serves() -> None:
+def test_a_process_that_starts_during_a_reload_is_replaced_when_it_serves() -> None:
     world = served(2)
     world.ended(0)
     world.passes(FIRST_PAUSE)
@@ -323,7 +323,7 @@ def test_one_that_starts_just_then_is_replaced_when_it_serves() -> None:
     assert len(world.fleet.serving()) == 2
 
 
-def test_one_that_dies_while_it_is_replaced_leaves_its_place_to_the_new_one() -> None:
+def test_a_process_that_dies_during_its_replacement_leaves_its_slot_to_the_new_one() -> None:
     world = served()
     world.fleet.reload(world.now)
     world.ended(0)
@@ -347,7 +347,7 @@ def test_all_may_finish_within_the_grace() -> None:
     assert (world.fleet.over, world.fleet.problem) == (True, "")
 
 
-def test_a_second_signal_lets_them_hand_back_now() -> None:
+def test_a_second_signal_makes_them_requeue_their_jobs_at_once() -> None:
     world = served()
     world.fleet.stop(world.now)
     world.told()
@@ -357,7 +357,7 @@ def test_a_second_signal_lets_them_hand_back_now() -> None:
     assert world.told() == [("kill", 0)]
 
 
-def test_one_that_is_still_starting_is_ended_by_a_signal() -> None:
+def test_a_starting_process_is_ended_by_a_signal() -> None:
     world = World()
     world.told()
     world.fleet.stop(world.now)
@@ -366,7 +366,7 @@ def test_one_that_is_still_starting_is_ended_by_a_signal() -> None:
     assert (world.fleet.over, world.fleet.problem) == (True, "")
 
 
-def test_none_is_started_again_while_all_end() -> None:
+def test_no_process_is_restarted_during_a_shutdown() -> None:
     world = served(2)
     world.ended(0)
     world.fleet.stop(world.now)

@@ -1,4 +1,4 @@
-"""What the parent and a worker process say to each other."""
+"""Messages between the parent and a worker process."""
 
 import math
 import os
@@ -20,7 +20,7 @@ async def test_messages_arrive_as_they_were_sent() -> None:
     await other.aclose()
 
 
-async def test_one_that_is_gone_hears_nothing_and_that_is_no_error() -> None:
+async def test_sending_to_a_process_that_has_ended_is_no_error() -> None:
     one, other = map(Link, socket.socketpair())
     await other.aclose()
     await one.send("beat")
@@ -42,7 +42,7 @@ async def test_several_tasks_may_send_at_once() -> None:
     await other.aclose()
 
 
-def test_both_see_what_stands_in_the_page() -> None:
+def test_both_see_the_content_of_the_page() -> None:
     ours = Page.make()
     theirs = Page(os.dup(ours.descriptor))
     assert theirs.deadline == math.inf

@@ -7,7 +7,7 @@ import pytest
 from disque_trio.worker.options import Options, parse
 
 
-def test_what_is_not_said_has_a_default() -> None:
+def test_options_have_defaults() -> None:
     options = parse(["shop.tasks:app"])
     assert (options.app, options.queues, options.concurrency, options.processes) == (
         "shop.tasks:app",
@@ -18,7 +18,7 @@ def test_what_is_not_said_has_a_default() -> None:
     assert (options.max_memory, options.max_tasks, options.metrics) == (None, None, None)
 
 
-def test_all_can_be_said() -> None:
+def test_all_options_can_be_set() -> None:
     words = "app:shop --queues mail,sms:5 --concurrency 3 -p 4 --max-memory 500mb --max-tasks 7"
     options = parse([*words.split(), "--metrics", "[::1]:9100", "--grace", "0.5"])
     assert options.queues == (("mail", 1), ("sms", 5))
@@ -31,7 +31,7 @@ def test_all_can_be_said() -> None:
     ("text", "place"),
     [("9100", ("127.0.0.1", 9100)), (":9100", ("127.0.0.1", 9100)), ("h:1", ("h", 1))],
 )
-def test_a_place_needs_no_host(text: str, place: tuple[str, int]) -> None:
+def test_an_address_needs_no_host(text: str, place: tuple[str, int]) -> None:
     assert parse(["a", "--metrics", text]).metrics == place
 
 
@@ -61,7 +61,7 @@ def test_sizes_have_units(text: str, bytes: int) -> None:
         ["a", "--what"],
     ],
 )
-def test_what_is_wrong_is_one_line_and_status_2(
+def test_an_invalid_option_is_one_line_and_status_2(
     words: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(SystemExit) as end:
@@ -70,7 +70,7 @@ def test_what_is_wrong_is_one_line_and_status_2(
     assert capsys.readouterr().err.count("\n") == 1
 
 
-def test_a_worker_process_gets_them_as_they_are() -> None:
+def test_a_worker_process_gets_the_same_options() -> None:
     words = "a:b --queues mail,sms:5 --metrics 9100 --max-memory 1g --reload"
     options = parse(words.split())
     assert Options.from_json(json.loads(json.dumps(options.to_json()))).queues == options.queues

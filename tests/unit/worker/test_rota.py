@@ -1,4 +1,4 @@
-"""Which queue a free slot asks first."""
+"""Which queue a free slot polls first."""
 
 from collections import Counter
 
@@ -11,7 +11,7 @@ def firsts(rota: Rota, count: int) -> str:
     return "".join(rota.orders[rota.next()][0] for _ in range(count))
 
 
-def test_names_have_a_weight_of_one_unless_one_follows() -> None:
+def test_a_name_has_weight_one_unless_one_is_given() -> None:
     assert parse_queues("mail,sms:5, a:b,c:2:1") == [
         ("mail", 1),
         ("sms", 5),
@@ -21,12 +21,12 @@ def test_names_have_a_weight_of_one_unless_one_follows() -> None:
 
 
 @pytest.mark.parametrize("text", ["", "a,", "a:0", "a:1001", "a,a:2", ":5", ","])
-def test_what_is_no_list_of_queues_is_refused(text: str) -> None:
+def test_an_invalid_list_of_queues_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="queue"):
         parse_queues(text)
 
 
-def test_each_comes_first_as_often_as_its_weight_says() -> None:
+def test_each_queue_comes_first_as_often_as_its_weight_says() -> None:
     rota = Rota([QueueWeight("a", 1), QueueWeight("b", 5), QueueWeight("c", 2)])
     assert Counter(firsts(rota, 80)) == {"a": 10, "b": 50, "c": 20}
 
@@ -35,16 +35,16 @@ def test_the_turns_are_spread_evenly() -> None:
     assert firsts(Rota([QueueWeight("a", 1), QueueWeight("b", 5)]), 12) == "bbabbbbbabbb"
 
 
-def test_equal_ones_alternate() -> None:
+def test_equal_queues_alternate() -> None:
     assert firsts(Rota([QueueWeight("a", 3), QueueWeight("b", 3)]), 6) == "ababab"
 
 
-def test_the_others_follow_by_their_weights() -> None:
+def test_the_remaining_queues_are_ordered_by_weight() -> None:
     rota = Rota([QueueWeight("a", 1), QueueWeight("b", 5), QueueWeight("c", 9)])
     assert rota.orders == [("a", "c", "b"), ("b", "c", "a"), ("c", "b", "a")]
 
 
-def test_strictly_there_is_one_order() -> None:
+def test_strict_order_is_always_the_same() -> None:
     rota = Rota([QueueWeight("a", 1), QueueWeight("b", 5)], strict=True)
     assert rota.orders == [("a", "b")]
     assert {rota.next() for _ in range(5)} == {0}

@@ -1,4 +1,4 @@
-"""The unit of systemd agrees with the program."""
+"""The systemd unit matches the program."""
 
 import re
 import shutil
@@ -27,12 +27,12 @@ def test_systemd_waits_longer_than_the_worker_does() -> None:
     assert setting("KillMode") == "mixed"
 
 
-def test_the_arguments_that_it_suggests_can_be_read() -> None:
+def test_the_suggested_arguments_can_be_parsed() -> None:
     arguments = re.findall(r"DISQUE_WORKER=(.*)", TEXT)[0]
     assert parse(arguments.split()).processes == 4
 
 
-def test_systemd_finds_nothing_wrong_with_it(tmp_path: Path) -> None:
+def test_systemd_accepts_the_unit(tmp_path: Path) -> None:
     program = shutil.which("systemd-analyze")
     if program is None:
         pytest.skip("systemd-analyze is not installed (package systemd)")

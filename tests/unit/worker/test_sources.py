@@ -6,7 +6,7 @@ from pathlib import Path
 from disque_trio.worker.sources import Sources
 
 
-def test_a_file_that_changes_is_found_once(tmp_path: Path) -> None:
+def test_a_changed_file_is_reported_once(tmp_path: Path) -> None:
     names = [str(tmp_path / name) for name in ("a.py", "b.py", "gone.py")]
     for name in names[:2]:
         Path(name).write_text("")
@@ -19,7 +19,7 @@ def test_a_file_that_changes_is_found_once(tmp_path: Path) -> None:
     assert sources.changed() == []
 
 
-def test_one_that_goes_or_comes_has_changed(tmp_path: Path) -> None:
+def test_an_added_or_removed_file_is_a_change(tmp_path: Path) -> None:
     sources = Sources()
     path = tmp_path / "a.py"
     sources.add([str(path)])

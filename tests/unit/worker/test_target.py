@@ -11,7 +11,7 @@ from disque_trio.worker.target import AppError, files, load
 
 @pytest.fixture(autouse=True)
 def modules(tmp_path: Path) -> Iterator[None]:
-    """Files to be imported, and nothing of them left behind."""
+    """Files to import, and cleanup of what was imported."""
     (tmp_path / "shop_x").mkdir()
     (tmp_path / "shop_x" / "__init__.py").write_text("")
     (tmp_path / "shop_x" / "tasks.py").write_text("app = 'app'\nclass inner:\n    app = 'deep'\n")
@@ -50,7 +50,7 @@ def test_the_module_may_come_first_or_last(target: str, found: str, tmp_path: Pa
         ("shop_x/tasks.py:app", "'shop_x/tasks.py'"),
     ],
 )
-def test_what_is_not_there_is_named(target: str, word: str, tmp_path: Path) -> None:
+def test_what_does_not_exist_is_named(target: str, word: str, tmp_path: Path) -> None:
     with pytest.raises(AppError) as error:
         load(target, str(tmp_path))
     assert word in str(error.value)
@@ -68,7 +68,7 @@ def test_what_is_not_there_is_named(target: str, word: str, tmp_path: Path) -> N
         ("app:raises_x", "RuntimeError"),
     ],
 )
-def test_a_fault_in_the_code_is_told_with_where_it_is(
+def test_an_error_in_the_code_is_reported_with_its_location(
     target: str, word: str, tmp_path: Path
 ) -> None:
     with pytest.raises(AppError) as error:

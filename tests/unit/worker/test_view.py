@@ -1,4 +1,4 @@
-"""What is told of a worker: to probes, on a terminal."""
+"""What probes and terminals see of a worker."""
 
 import json
 
@@ -17,14 +17,14 @@ def view(*processes: ProcessView, tally: Tally | None = None) -> View:
     return View(2, 8, list(processes), tally or Tally(), {"died": 3}, {"mail": 7})
 
 
-def test_it_is_well_while_a_process_serves_and_none_is_stuck() -> None:
+def test_a_worker_is_healthy_while_a_process_serves_and_none_is_stuck() -> None:
     assert view(process(), process(State.STARTING)).health()[0]
     assert not view(process(State.STARTING), process(State.RETIRING)).health()[0]
     assert not view(process(), process(stuck=True)).health()[0]
     assert not view().health()[0]
 
 
-def test_a_file_has_the_same() -> None:
+def test_the_status_file_has_the_same() -> None:
     status = json.loads(view(process()).to_json(17, 1000.5))
     assert (status["pid"], status["time"], status["well"]) == (17, 1000.5, True)
     assert status["processes"][0]["state"] == "serving"
@@ -38,12 +38,12 @@ def test_the_line_has_the_counts() -> None:
     assert all(part in line for part in ("1/2", "55/s", "1,234 done", "2 in hand", "7 queued"))
 
 
-def test_what_processes_have_counted_adds_up() -> None:
+def test_counts_of_processes_are_added_up() -> None:
     one, other, all_of_them = Tally(), Tally(), Tally()
     one.add("a", "q", "done", 0.2)
     one.add("b", "q", "dead", 0.2)
     other.add("a", "q", "done", 7.0)
-    for tally in (one, other, one):  # what was taken is not there again
+    for tally in (one, other, one):  # each count is taken only once
         all_of_them.merge(json.loads(json.dumps(tally.take())))
     assert all_of_them.counts == {("a", "q", "done"): 2, ("b", "q", "dead"): 1}
     assert sum(all_of_them.seconds["a"].counts) == 2
@@ -51,7 +51,7 @@ def test_what_processes_have_counted_adds_up() -> None:
     assert (all_of_them.all, all_of_them.of("done"), all_of_them.of("lost")) == (3, 2, 0)
 
 
-def test_names_without_end_become_one() -> None:
+def test_too_many_names_are_merged() -> None:
     one, all_of_them = Tally(), Tally()
     for number in range(3 * MOST):
         one.add(f"task {number}", "q", "dead", 0.1)
@@ -62,23 +62,23 @@ def test_names_without_end_become_one() -> None:
     assert all_of_them.all == 3 * MOST + 1
 
 
-def test_a_very_long_name_is_not_told_apart() -> None:
+def test_very_long_names_are_merged() -> None:
     tally = Tally()
     tally.add("n" * LONGEST, "q", "done", 0.1)
     tally.add("n" * (LONGEST + 1), "q", "done", 0.1)
     assert set(tally.seconds) == {"n" * LONGEST, OTHER}
 
 
-def test_waits_and_errors_add_up_and_the_last_job_counts() -> None:
+def test_waits_and_errors_are_added_up_and_the_last_job_counts() -> None:
     one, all_of_them = Tally(), Tally()
     one.waited, one.errors, one.last_job = 2.5, 3, 1000.0
     all_of_them.last_job = 900.0
-    for _ in range(2):  # what was taken is not there again
+    for _ in range(2):  # each count is taken only once
         all_of_them.merge(json.loads(json.dumps(one.take())))
     assert (all_of_them.waited, all_of_them.errors, all_of_them.last_job) == (2.5, 3, 1000.0)
 
 
-def test_slots_that_wait_are_counted_before_their_job_comes() -> None:
+def test_waiting_slots_are_counted_before_their_job_arrives() -> None:
     tally = Tally()
     waits = Waits(tally)
     waits.begin(1000.0)

@@ -1,13 +1,13 @@
-"""Runs inside of a server under measurement: how long its loop was busy without a look at sockets.
+"""Runs inside a measured server: records how long its loop was busy without checking its sockets.
 
-Python imports this by its name at the start, where its directory is in PYTHONPATH. It does nothing
-unless WATCH_FILE names a file, into which it keeps writing what ``tools.bench.stops`` reads. That
-works for every form of the node, and the node knows nothing of it.
+Python imports this module at startup because of its name, if its directory is in PYTHONPATH. It
+does nothing unless WATCH_FILE names a file, which it keeps updating for ``tools.bench.stops``. This
+works for every build of the node, without the node knowing.
 """
 
 import os
 
-_NAME = os.environ.pop("WATCH_FILE", "")  # not for the children
+_NAME = os.environ.pop("WATCH_FILE", "")  # do not pass it to children
 
 if _NAME:
     import gc
@@ -20,12 +20,12 @@ if _NAME:
     _real_run = trio.run
     with Path(_NAME).open("r+b") as _file:
         _map = mmap.mmap(_file.fileno(), 0)
-    # In this order in the file: see stops.FIELDS.
+    # The order in the file: see stops.FIELDS.
     _figures = memoryview(_map).cast("q")
     _collecting = [0]
 
     class _Watch(trio.abc.Instrument):
-        """The longest that the loop was busy between two waits, by the clock and in CPU time."""
+        """The longest time between two waits of the loop, in wall and CPU time."""
 
         def __init__(self) -> None:
             self._began = 0

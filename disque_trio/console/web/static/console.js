@@ -1,7 +1,7 @@
-// Keeps a page up to date. Without it pages can be read and forms be sent all the same.
+// Keeps a page up to date. Without it, pages and forms still work.
 "use strict";
 
-// Make `old` what `fresh` is, and keep what need not change: focus, fields, what is open.
+// Turns `old` into `fresh`, but keeps the focus, field contents and open sections.
 function morph(old, fresh) {
   if (old.nodeType !== fresh.nodeType || old.nodeName !== fresh.nodeName || keyOf(old) !== keyOf(fresh)) {
     old.replaceWith(fresh);
@@ -55,6 +55,7 @@ function morphChildren(old, fresh) {
 
 const live = document.getElementById("live");
 const stale = document.getElementById("stale");
+const full = document.getElementById("full");
 let stream = null;
 
 function follow() {
@@ -62,11 +63,15 @@ function follow() {
   stream = new EventSource(location.pathname + location.search);
   stream.onmessage = (event) => {
     const fresh = new DOMParser().parseFromString(JSON.parse(event.data).html, "text/html").body;
+    const focused = document.activeElement;
     morphChildren(live, fresh);
-    stale.hidden = true;
+    // Moving an element takes the focus away from it.
+    if (focused !== document.activeElement && focused.isConnected) focused.focus({ preventScroll: true });
+    stale.hidden = full.hidden = true;
   };
   stream.onerror = () => { stale.hidden = false; };
   stream.addEventListener("gone", rest);
+  stream.addEventListener("full", () => { rest(); full.hidden = false; });
 }
 
 function rest() {
@@ -79,7 +84,7 @@ addEventListener("pagehide", rest);
 addEventListener("pageshow", follow);
 follow();
 
-// What is under the mouse in a chart is told below it.
+// Show the values under the mouse below the chart.
 document.addEventListener("pointerover", (event) => {
   const band = event.target.closest && event.target.closest(".band");
   const chart = event.target.closest && event.target.closest(".chart");
@@ -87,7 +92,7 @@ document.addEventListener("pointerover", (event) => {
   chart.querySelector(".readout").textContent = band.querySelector("title").textContent;
 });
 
-// A link to a part that is folded away opens it.
+// Open the <details> that a link points to.
 function unfold() {
   const part = location.hash.length > 1 && document.getElementById(location.hash.slice(1));
   if (part && part.nodeName === "DETAILS") part.open = true;
@@ -95,7 +100,7 @@ function unfold() {
 addEventListener("hashchange", unfold);
 unfold();
 
-// A button is pressed once: what it does may take a while.
+// An action may take a while: ignore further clicks.
 document.addEventListener("submit", (event) => {
   const form = event.target;
   if (form.method !== "post") return;
@@ -105,3 +110,24 @@ document.addEventListener("submit", (event) => {
 addEventListener("pageshow", () => {
   for (const form of document.querySelectorAll("form[data-sent]")) delete form.dataset.sent;
 });
+
+// Continue a bulk action round by round; without JavaScript there is a button for it.
+async function goOn() {
+  for (;;) {
+    const form = document.querySelector("form[data-goes-on]");
+    if (!form) return;
+    const fields = new URLSearchParams(new FormData(form));
+    fields.set("round", "short");
+    let text = "";
+    try {
+      const answer = await fetch(form.action, { method: "POST", body: fields });
+      if (!answer.ok) return;
+      text = await answer.text();
+    } catch {
+      return; // no answer, or the page was left: the button is still there
+    }
+    const fresh = new DOMParser().parseFromString(text, "text/html").querySelector("main");
+    if (fresh) morphChildren(document.querySelector("main"), fresh);
+  }
+}
+goOn();

@@ -1,1 +1,1 @@
-"""The pages: a module each."""
+"""The views of the pages, one module each."""

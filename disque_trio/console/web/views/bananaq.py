@@ -8,10 +8,10 @@ from disque_trio.respclient.errors import ProtocolError
 
 
 async def view(visit: Visit) -> Shown:
-    """Queues and groups, with what is to be done."""
+    """Queues and groups, with their backlog."""
     calls, address = visit.console.bananaq_calls, visit.console.bananaq
     if calls is None:
-        raise Missing("No bananaq was named: see --bananaq.")
+        raise Missing("No bananaq is configured: see --bananaq.")
     reply = await visit.console.recent.get(calls, "queues", lambda: calls.to(address, "QSTATUS"))
     good, problems = parted([(address, reply)])
     queues: list[Queue] = []
@@ -19,7 +19,7 @@ async def view(visit: Visit) -> Shown:
         for _, answer in good:
             queues = read(answer)
     except ProtocolError:
-        problems = [(address, "this is no bananaq")]
+        problems = [(address, "this is not a bananaq")]
     search = visit.query("search").strip()
     return Shown(
         {

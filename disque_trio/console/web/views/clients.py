@@ -1,4 +1,4 @@
-"""Who is connected."""
+"""The clients page."""
 
 from typing import Final
 
@@ -9,7 +9,7 @@ from disque_trio.console.model.paging import page_of
 from disque_trio.console.web.answers import parted
 from disque_trio.console.web.visit import Shown, Visit
 
-MANY: Final = 2_000  # clients in all: they are asked for more rarely
+MANY: Final = 2_000  # clients in total; the list is then updated less often
 MANY_KEPT: Final = 20.0  # s
 UP_FIRST: Final = frozenset({"node", "address", "name", "user", "command"})
 
@@ -17,7 +17,7 @@ Found = tuple[list[Client], list[tuple[str, str]]]
 
 
 async def all_clients(visit: Visit) -> Found:
-    """All of all nodes, and which nodes did not tell."""
+    """The clients of all nodes, and the nodes that did not answer."""
 
     async def ask() -> Found:
         good, problems = parted(await visit.calls.every("CLIENT", "LIST"))
@@ -35,7 +35,7 @@ async def all_clients(visit: Visit) -> Found:
 
 
 async def view(visit: Visit) -> Shown:
-    """All clients, sorted and searched, a page at a time."""
+    """All clients, sorted, searched and paged."""
     sort, order = visit.sorting(KEYS, "node", UP_FIRST)
     wanted = visit.query("search").strip()
     clients, problems = await all_clients(visit)

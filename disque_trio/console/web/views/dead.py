@@ -1,4 +1,4 @@
-"""Dead letters: which queues have them, and why they died."""
+"""Dead letters: which queues have them, and why."""
 
 from typing import Final
 
@@ -9,12 +9,13 @@ from disque_trio.console.model.letters import JobCopyAt, grouped
 from disque_trio.console.web.visit import Shown, Visit
 
 QUEUES: Final = 100
-LISTED: Final = 20  # letters of a group
+LISTED: Final = 20  # letters shown per group
 
 
 async def view(visit: Visit) -> Shown:
-    """The queues of dead letters, and the letters of one of them, by reason."""
+    """The dead-letter queues, and the letters in one of them, by reason."""
     table = visit.cluster.queues
+    visit.console.looks.at_all(visit.now)
     targets = visit.cluster.policies.dead
     names = targets | table.with_letters()
     lengths = {name: row.length if (row := table.row(name)) else 0 for name in names}

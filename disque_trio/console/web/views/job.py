@@ -1,4 +1,6 @@
-"""One job, as all nodes have it."""
+"""One job, as all nodes see it."""
+
+from collections.abc import Mapping
 
 from starlette.responses import Response
 
@@ -6,12 +8,14 @@ from disque_trio.console.io.jobs import Jobs
 from disque_trio.console.io.timelines import FAR, NEAR
 from disque_trio.console.model.job_actions import body_mark, job_value
 from disque_trio.console.model.jobs import JOB_ID, SHOWN, Body, JobView
+from disque_trio.console.model.lanes import lanes
 from disque_trio.console.model.life import Life
+from disque_trio.console.web.lifeline import LANES, legend, lifeline
 from disque_trio.console.web.visit import Missing, Shown, Visit
 
 
 async def view(visit: Visit) -> Shown:
-    """A job: its copies, its body, and what can be done with it. One that is gone is said to be."""
+    """A job: its copies, body and actions, or a note that it is gone."""
     id = visit.query("id").strip()
     values: dict[str, object] = {
         "id": id,
@@ -33,12 +37,32 @@ async def view(visit: Visit) -> Shown:
             }
         far = visit.query("look") == "far"
         names = {state.id: state.address for state in visit.cluster.nodes.all()}
-        values |= {"names": names, "life": await _life(visit, id, job, far), "far": far}
+        life = await _life(visit, id, job, far)
+        values |= {"names": names, "life": life, "far": far}
+        if life is not None and life.events:
+            values |= _drawn(life, visit.now if job else life.events[-1].time, names)
     return Shown(values)
 
 
+def _drawn(life: Life, until: float, names: Mapping[str, str]) -> dict[str, object]:
+    """The picture of a history, and its legend."""
+    found = lanes(life.events, until)
+    label = f"History of the job on {len(found)} nodes; the table below has the same events."
+
+    def name(node: str) -> str:
+        return names.get(node, node[:8])
+
+    return {
+        "picture": lifeline(found, name, label),
+        "legend": legend(found),
+        "lane_count": len(found),
+        "most_lanes": LANES,
+    }
+
+
 async def _life(visit: Visit, id: str, job: JobView | None, far: bool) -> Life | None:
-    """What the event logs tell; None: there are none, or that part of the page is not wanted."""
+    """The history from the event logs; None if there are no logs, or only the live part is
+    wanted."""
     timelines = visit.console.timelines
     if timelines is None or visit.live:
         return None
@@ -46,13 +70,13 @@ async def _life(visit: Visit, id: str, job: JobView | None, far: bool) -> Life |
 
 
 async def download(visit: Visit) -> Response:
-    """The whole body, as a file that no browser shows."""
+    """The whole body, as a file to download."""
     id = visit.query("id").strip()
     job = None
     if JOB_ID.fullmatch(id):
         job, _ = await Jobs(visit.calls, visit.cluster.nodes).one(id)
     if job is None:
-        raise Missing("No node that answers knows this job any more.")
+        raise Missing("No responding node knows this job.")
     name = f"{id[:19]}.bin".replace("/", "_").replace("+", "_")
     headers = {
         "Content-Disposition": f'attachment; filename="{name}"',

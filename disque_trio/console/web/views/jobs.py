@@ -1,14 +1,15 @@
-"""Jobs by what holds for them, a page at a time."""
+"""The search for jobs, page by page."""
 
 from disque_trio.console.io.jobs import VISITED, JobPage, Jobs
+from disque_trio.console.model.bulk import BULK_ACTIONS
 from disque_trio.console.model.job_actions import job_value
 from disque_trio.console.model.job_scans import STATES, JobFilter, Place
 from disque_trio.console.web.visit import Shown, Visit
 
 
 async def view(visit: Visit) -> Shown:
-    """The list of jobs. It is not live: rows stay where they are while they are ticked."""
-    wanted = JobFilter.read(visit.query)
+    """The list of jobs. It is not live, so that rows stay in place while they are selected."""
+    wanted = JobFilter.read(visit.query_all)
     place = Place.read(visit.query("from"))
     page = JobPage()
     if not wanted.problem:
@@ -18,6 +19,8 @@ async def view(visit: Visit) -> Shown:
             "wanted": wanted,
             "states": STATES,
             "found": page,
+            "query": visit.url("", **wanted.query).partition("?")[2],
+            "bulk": BULK_ACTIONS,
             "value": job_value,
             "begins": not place.node,
             "next": str(page.next) if page.next else "",

@@ -1,14 +1,14 @@
-"""How the cluster is: rates, depth, nodes, and the last hour."""
+"""The state of the cluster: rates, depth, nodes, and the last hour."""
 
 from typing import Final
 
-from disque_trio.console.model.nodes import COUNTED
-from disque_trio.console.web import figures
 from disque_trio.console.web.charts import Line, chart
 from disque_trio.console.web.visit import Shown, Visit
+from disque_trio.overview import figures
+from disque_trio.overview.nodes import COUNTED
 
 RATES: Final = tuple(Line(name, name) for name in COUNTED)
-LONGEST: Final = 8  # queues that are shown
+LONGEST: Final = 8  # queues to show
 
 
 async def view(visit: Visit) -> Shown:
@@ -33,9 +33,9 @@ async def view(visit: Visit) -> Shown:
             ),
             "depth": chart(
                 cluster.history,
-                [Line("queued", "length"), Line("held, with copies", "jobs")],
+                [Line("queued", "length"), Line("held, copies included", "jobs")],
                 visit.now,
-                "Jobs that are queued, and all jobs with their copies, in the last hour",
+                "Queued jobs, and all jobs with copies included, in the last hour",
                 figures.short,
             ),
         }

@@ -3,19 +3,19 @@
 from typing import Final
 
 from disque_trio.console.model.actions import POLICY_NUMBERS, escape_pattern
-from disque_trio.console.model.names import to_bytes
-from disque_trio.console.web import figures
 from disque_trio.console.web.charts import Line, chart
 from disque_trio.console.web.visit import Missing, Shown, Visit
+from disque_trio.overview import figures
+from disque_trio.overview.names import to_bytes
 
 RATES: Final = tuple(Line(name, name) for name in ("added", "delivered", "acked"))
 
 
 async def view(visit: Visit) -> Shown:
-    """A queue: what it has, its charts, its policy, and what can be done with it."""
+    """A queue: its counts, charts, policy and actions."""
     name = visit.query("name")
     if not name:
-        raise Missing("No queue was named.")
+        raise Missing("The address names no queue.")
     if visit.console.looks.at([name], visit.now):
         await visit.console.looks.wait_told(0.15)
     table = visit.cluster.queues
@@ -40,7 +40,7 @@ async def view(visit: Visit) -> Shown:
                 history,
                 [Line("queued", "length")],
                 visit.now,
-                "Jobs that are queued in the last hour",
+                "Queued jobs in the last hour",
                 figures.short,
             ),
         }

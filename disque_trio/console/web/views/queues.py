@@ -3,16 +3,16 @@
 from typing import Final
 
 from disque_trio.console.model.paging import page_of
-from disque_trio.console.model.queues import KEYS
 from disque_trio.console.web.visit import Shown, Visit
+from disque_trio.overview.queues import KEYS
 
 SIZES: Final = (50, 100)
 UP_FIRST: Final = frozenset({"name", "paused"})
-"""What is sorted upwards at first; of the rest people look for the largest."""
+"""Columns that sort ascending at first; the others start with the largest."""
 
 
 async def view(visit: Visit) -> Shown:
-    """All queues, sorted and searched, a page at a time."""
+    """All queues, sorted, searched and paged."""
     sort, order = visit.sorting(KEYS, "length", UP_FIRST)
     search = visit.query("search").strip()
     size = visit.number("size", SIZES[0])
@@ -21,7 +21,10 @@ async def view(visit: Visit) -> Shown:
     paging = page_of(found, visit.number("page", 1, least=1), size)
     rows = paging.rows
     names = [row.name for row in rows]
-    if visit.console.looks.at(names, visit.now):
+    visit.console.looks.at_all(visit.now)
+    here = [state.address for state in visit.cluster.nodes.here()]
+    counted = visit.cluster.queues.counted_since(here)
+    if counted is None and visit.console.looks.at(names, visit.now):
         await visit.console.looks.wait_told(0.1)
         rows = [row for row in map(visit.cluster.queues.row, names) if row is not None]
     policies = {row.name: visit.cluster.policies.of(row.name) for row in rows}
@@ -37,5 +40,6 @@ async def view(visit: Visit) -> Shown:
             "size": size,
             "sizes": SIZES,
             "up_first": UP_FIRST,
+            "counted": None if counted is None else max(visit.now - counted, 0.0),
         }
     )

@@ -3,17 +3,17 @@
 from collections.abc import Mapping
 
 from disque_trio.console.io.calls import Answer
-from disque_trio.console.model.names import to_bytes
 from disque_trio.console.model.paging import page_of
 from disque_trio.console.model.schedules import MANY, Row, merged, search
 from disque_trio.console.web.answers import parted
 from disque_trio.console.web.visit import Missing, Shown, Visit
+from disque_trio.overview.names import to_bytes
 
 _Found = tuple[Mapping[str, Row], list[tuple[str, str]]]
 
 
 async def view(visit: Visit) -> Shown:
-    """All schedules, a page at a time."""
+    """All schedules, page by page."""
     here = visit.cluster.nodes.here()
     many = max((state.number("schedules") for state in here), default=0) > MANY
 
@@ -37,7 +37,7 @@ async def one(visit: Visit) -> Shown:
     """A schedule."""
     name = visit.query("name")
     if not name:
-        raise Missing("No schedule was named.")
+        raise Missing("The address names no schedule.")
     good, problems = parted(await visit.every("CRON", "GET", to_bytes(name)))
     found = merged((address, [reply]) for address, reply in good)
     return Shown({"schedule": name, "row": found.get(name), "problems": problems})

@@ -6,7 +6,7 @@ from disque_trio.console.web.visit import Missing, Shown, Visit
 
 
 async def view(visit: Visit) -> Shown:
-    """The settings of a node, and where the others differ."""
+    """The settings of a node, and where other nodes differ."""
     good, problems = parted(await visit.every("CONFIG", "GET", "*"))
     settings = read(good)
     told = [address for address, _ in good]
@@ -32,13 +32,13 @@ async def one(visit: Visit) -> Shown:
     """A setting, on all nodes."""
     name = visit.query("name").lower()
     if not name:
-        raise Missing("No setting was named.")
+        raise Missing("The address names no setting.")
     pattern = "".join("\\" + letter if letter in "*?[]\\" else letter for letter in name)
     command = ("CONFIG", "GET", pattern.encode("utf-8", "surrogateescape"))
     good, problems = parted(await visit.every(*command))
     setting = read(good).get(name, Setting(name))
     if good and not setting.values:
-        raise Missing("No node has a setting of this name.")
+        raise Missing("No node has this setting.")
     return Shown(
         {"setting": setting, "nodes": [address for address, _ in good], "problems": problems}
     )

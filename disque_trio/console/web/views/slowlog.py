@@ -7,11 +7,11 @@ from disque_trio.console.model.slowlog import read_slow, read_stalls
 from disque_trio.console.web.answers import parted
 from disque_trio.console.web.visit import Shown, Visit
 
-EACH: Final = 128  # commands of each node
+EACH: Final = 128  # commands from each node
 
 
 async def view(visit: Visit) -> Shown:
-    """The slow logs of all nodes as one."""
+    """The merged slow logs of all nodes."""
     slow, problems = parted(await visit.every("SLOWLOG", "GET", EACH))
     stalls, more = parted(await visit.every("LATENCY", "LATEST"))
     return Shown(

@@ -1,5 +1,5 @@
-"""What commands say of the queues that a request is about, and that none of them touches another
-one: whatever a user with some rights sends, nothing that belongs to others changes or is shown."""
+"""What commands say about the queues of a request, and that none of them touches another queue:
+whatever a user with limited rights sends, nothing that belongs to others changes or is shown."""
 
 import random
 from collections.abc import Iterable
@@ -21,14 +21,14 @@ Rules = list[tuple[bytes, int]]
 
 
 def needs(bench: Bench, *args: bytes | str | int) -> set[tuple[bytes, int]]:
-    """What a request needs."""
+    """Return what a request needs."""
     words = [arg if isinstance(arg, bytes) else str(arg).encode() for arg in args]
     command = bench.node.find_command(words[0])
     assert command is not None
     return set(command.accesses(bench.node, words)) if command.accesses else set()
 
 
-# ---- words that mean something else than they seem to -----------------------------------------
+# ---- words that mean something other than they seem to ----------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -207,7 +207,7 @@ NAMES = (
 
 
 class World:
-    """A node with jobs of two: ours are in queues ``mail.``, theirs in others."""
+    """A node with jobs of two owners: ours are in queues ``mail.``, theirs in others."""
 
     def __init__(self, rng: random.Random) -> None:
         self.rng = rng
@@ -247,7 +247,7 @@ class World:
         return self.rng.choice(NAMES)
 
     def request(self) -> list[bytes]:
-        """A request that has a chance to do something."""
+        """Return a request that may well have an effect."""
         rng = self.rng
         words = [self.word(word) for word in rng.choice(self.requests)]
         while rng.random() < 0.5:
@@ -263,7 +263,7 @@ class World:
         return words
 
     def word(self, word: bytes) -> bytes:
-        """What stands in a request for a ``word`` of the table in docs."""
+        """What a ``word`` of the table in docs stands for in a request."""
         if word == b"id":
             return self.rng.choice(self.ids)
         if word in (b"queue", b"one", b"two", b"from", b"to", b"dead", b"new.*", b"@topic"):
@@ -275,7 +275,7 @@ class World:
         return b"@daily" if word == b"daily" else word
 
     def needs(self, request: list[bytes]) -> list[tuple[bytes, int]] | None:
-        """What it needs; None: it is not served at all."""
+        """Return what it needs; None: it is not served at all."""
         command = self.bench.node.find_command(request[0])
         assert command is not None
         if not command.min_args <= len(request) <= command.max_args:
@@ -283,8 +283,8 @@ class World:
         return list(command.accesses(self.bench.node, request)) if command.accesses else []
 
     def run(self, request: list[bytes], rule: str = "~*") -> bytes:
-        """What is answered to the ``request`` of a user with that rule, if anything, and pushed
-        behind it."""
+        """Return the reply to the ``request`` of a user with that rule, if any, and what is pushed
+        after it."""
         bench = self.bench
         client = self.client(rule)
         bench.send(client, *request)
@@ -298,7 +298,7 @@ class World:
     # ---- what there is ------------------------------------------------------------------------
 
     def jobs(self, mine: bool) -> dict[bytes, tuple[object, ...]]:
-        """The jobs of one of the two."""
+        """Return the jobs of one of the two owners."""
         return {
             job.id: (
                 job.queue, job.body, job.state, job.qtime, job.etime, job.retry, job.nacks,
@@ -309,7 +309,7 @@ class World:
         }  # fmt: skip
 
     def theirs(self) -> object:
-        """All that belongs to others."""
+        """Return everything that belongs to others."""
         node = self.bench.node
         return (
             self.jobs(False),

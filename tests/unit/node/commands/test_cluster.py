@@ -23,7 +23,7 @@ from tests.support.node_bench import START, Bench
 
 
 class Wire(Link):
-    """Keeps what was sent."""
+    """Records what was sent."""
 
     __slots__ = ("sent",)
 
@@ -39,7 +39,7 @@ class Wire(Link):
 
 
 class Net:
-    """Keeps the links that were begun."""
+    """Records the links that were begun."""
 
     def __init__(self) -> None:
         self.links: dict[tuple[str, int], Wire] = {}
@@ -50,7 +50,7 @@ class Net:
 
 
 class ClusterBench(Bench):
-    """A node in a cluster whose other nodes are played by hand."""
+    """A node in a cluster whose other nodes are played by the test."""
 
     def __init__(self) -> None:
         self.net = Net()
@@ -65,7 +65,7 @@ class ClusterBench(Bench):
         self.membership.cron(START)
 
     def meet(self, number: int) -> bytes:
-        """Node ``number`` is met, and answers; returns its id."""
+        """Meet node ``number``, which answers; return its id."""
         id = f"{number}".encode() * 40
         assert self("CLUSTER", "MEET", f"10.0.0.{number}", 7711) == b"OK"
         self.membership.cron(self.now)
@@ -78,7 +78,7 @@ class ClusterBench(Bench):
         return id
 
     def fields(self) -> dict[str, str]:
-        """CLUSTER INFO."""
+        """Return the fields of CLUSTER INFO."""
         lines = self.text("CLUSTER", "INFO").split("\r\n")
         assert lines.pop() == ""
         return dict(line.split(":", 1) for line in lines)
@@ -180,7 +180,7 @@ def test_meet_takes_ip_literals_of_both_kinds(
         ("é", "7711", "ERR Invalid node address specified: é:7711"),
     ],
 )
-def test_meet_refuses_what_is_no_address(
+def test_meet_refuses_invalid_addresses(
     joined: ClusterBench, ip: str, port: str, problem: str
 ) -> None:
     assert joined.error("CLUSTER", "MEET", ip, port) == problem
@@ -250,7 +250,7 @@ def test_forget_takes_a_node_out(joined: ClusterBench) -> None:
 
 
 @pytest.mark.parametrize("id", [b"x", b"", b"A" * 40, b"0" * 39, b"0" * 41, b"\xff" * 40])
-def test_forget_refuses_what_is_no_id(joined: ClusterBench, id: bytes) -> None:
+def test_forget_refuses_invalid_ids(joined: ClusterBench, id: bytes) -> None:
     assert joined.error("CLUSTER", "FORGET", id) == "ERR Invalid node identifier"
 
 
@@ -276,13 +276,13 @@ def test_reset_forgets_nodes_and_jobs_and_hard_the_id_as_well(
     assert joined.membership.config_changed
 
 
-def test_a_wrong_word_resets_nothing(joined: ClusterBench) -> None:
+def test_an_invalid_argument_resets_nothing(joined: ClusterBench) -> None:
     joined.meet(2)
     assert joined.error("CLUSTER", "RESET", "ALL") == "ERR syntax error"
     assert joined.fields()["cluster_known_nodes"] == "2"
 
 
-def test_leaving_is_told_to_others_and_shown(joined: ClusterBench) -> None:
+def test_leaving_is_announced_and_shown(joined: ClusterBench) -> None:
     joined.meet(2)
     link = joined.net.links["10.0.0.2", 17711]
     assert joined("CLUSTER", "LEAVING") == b"no"

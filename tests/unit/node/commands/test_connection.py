@@ -1,4 +1,4 @@
-"""AUTH, HELLO, PING, CLIENT and what Redis clients say on connecting."""
+"""AUTH, HELLO, PING, CLIENT, and what Redis clients send when they connect."""
 
 from collections.abc import Callable
 
@@ -32,7 +32,7 @@ def failure(bench: Bench, client: Client, *args: str | int) -> str:
     [
         ["PING"], ["ADDJOB", "q", "b", "0"], ["INFO"], ["HELLO"], ["CLIENT", "SETINFO", "a", "b"],
         ["COMMAND"], ["SHUTDOWN"], ["MONITOR"], ["SELECT", "0"],
-        # Nothing tells a stranger which commands there are.
+        # Nothing reveals to a stranger which commands exist.
         ["QLEN"], ["ADDJOB", "q"], ["ping", "a", "b"], ["nosuch"], ["NOSUCH", "1", "2"], [""],
     ],
 )  # fmt: skip
@@ -146,7 +146,7 @@ def test_hello_with_auth_logs_in(locked: Bench) -> None:
     assert locked("PING") == b"PONG"
 
 
-# ---- small ones ---------------------------------------------------------------------------------
+# ---- small commands -----------------------------------------------------------------------------
 
 
 def test_ping_echo_select(bench: Bench) -> None:

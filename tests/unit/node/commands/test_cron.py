@@ -1,4 +1,4 @@
-"""CRON: what it takes, what it refuses, and what it answers."""
+"""CRON: what it accepts, what it refuses, and its replies."""
 
 import sys
 from collections.abc import Sequence
@@ -23,7 +23,7 @@ def get(bench: Bench, name: str = "s") -> dict[bytes, Any]:
 
 
 def sent(schedule: Schedule) -> bytes:
-    """A schedule as another node sends it."""
+    """Return a schedule as another node sends it."""
     return Entry(schedule.name, schedule, 9, b"f" * 40, 0).fields()
 
 
@@ -67,7 +67,7 @@ def test_all_are_listed_by_name_without_their_jobs(bench: Bench) -> None:
     assert all(b"job" not in entry for entry in listed)
 
 
-def test_one_that_is_not_there(bench: Bench) -> None:
+def test_commands_on_a_missing_schedule(bench: Bench) -> None:
     assert bench("CRON", "GET", "s") is None
     assert bench("CRON", "DEL", "s") == 0
     for word in ("PAUSE", "RESUME", "RUN"):
@@ -95,7 +95,7 @@ def test_one_that_is_not_there(bench: Bench) -> None:
         (["SET", "s", "@daily", "q", "body", "DELAY", "5", "TTL", "5"], "greater than TTL"),
         (["SET", "s", "@daily", "q", "body", "UNIQUE", "key"], "not for schedules"),
         (["SET", "s", "@daily", "q", "body", "AT", "1800000000000"], "not for schedules"),
-        (["SET", "s", "@daily", "q", "body", "ANYWAY"], "belong to UNIQUE"),
+        (["SET", "s", "@daily", "q", "body", "ANYWAY"], "require UNIQUE"),
         (["SET", "s", "@daily", "q", "x" * MAX_CONTENTS], "65536 bytes"),
         (["LIST", "s"], "wrong number of arguments"),
         (["GET"], "wrong number of arguments"),
@@ -104,7 +104,7 @@ def test_one_that_is_not_there(bench: Bench) -> None:
         ([""], "syntax error"),
     ],
 )
-def test_what_is_wrong_is_refused_and_nothing_changes(
+def test_invalid_schedules_are_refused_and_nothing_changes(
     bench: Bench, words: Sequence[str], problem: str
 ) -> None:
     assert problem in bench.error("CRON", *words)
@@ -158,7 +158,7 @@ def test_c_nodes_have_no_schedules() -> None:
     assert mesh[0].error("CRON", "SET", "s", "@daily", "q", "body").startswith("NOEXT")
 
 
-def test_a_full_disk_is_told_and_nothing_changes(bench: Bench) -> None:
+def test_a_full_disk_is_reported_and_nothing_changes(bench: Bench) -> None:
     bench("CRON", "SET", "s", "@daily", "q", "body")
     before = get(bench)
     bench.node.ticks.sharing.keep = lambda: "No space left on device"

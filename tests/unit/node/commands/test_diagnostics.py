@@ -8,7 +8,7 @@ MS = 1_000_000  # ns
 
 
 def slow(bench: Bench, milliseconds: int, *args: str | int) -> None:
-    """A command that takes so long."""
+    """Run a command that takes this long."""
     bench.command_takes = milliseconds * MS
     bench(*args)
     bench.command_takes = 0

@@ -1,4 +1,4 @@
-"""MULTI, EXEC and DISCARD: commands that are run in one turn, without others in between."""
+"""MULTI, EXEC and DISCARD: commands that run in one turn, without others in between."""
 
 import hiredis
 import pytest
@@ -22,7 +22,7 @@ def three() -> Mesh:
 
 
 def group(bench: Bench, *requests: str) -> list[object]:
-    """The replies to ``requests`` as a group; all of them must be let in."""
+    """Return the replies to ``requests`` as a group, all of which must be accepted."""
     assert bench("MULTI") == b"OK"
     for request in requests:
         assert bench(*request.split()) == b"QUEUED"
@@ -68,9 +68,7 @@ def test_a_command_that_fails_does_not_stop_those_behind_it(bench: Bench) -> Non
         ("client reply skip", "not allowed inside"),
     ],
 )
-def test_a_command_that_is_not_let_in_spoils_the_group(
-    bench: Bench, request_: str, error: str
-) -> None:
+def test_a_refused_command_aborts_the_group(bench: Bench, request_: str, error: str) -> None:
     bench("MULTI")
     assert bench("ADDJOB", "q", "before", 0) == b"QUEUED"
     assert error in bench.error(*request_.split())
@@ -133,7 +131,7 @@ def test_getjob_takes_what_the_group_added(bench: Bench) -> None:
     assert taken == [[b"q", id, b"body"]]
 
 
-def test_others_that_wait_are_served_behind_the_group(bench: Bench) -> None:
+def test_waiting_clients_are_served_after_the_group(bench: Bench) -> None:
     waiting = bench.block("q")
     first, taken, second = group(bench, "ADDJOB q a 0", "GETJOB FROM q", "ADDJOB q b 0")
     assert bench.ids(taken) == [first]
@@ -151,7 +149,7 @@ def test_many_ids_are_done_at_once(bench: Bench) -> None:
     bench("ACKJOB", *ids, "nonsense")
     (bad,) = bench("EXEC")  # type: ignore[misc]
     assert str(bad) == "BADID Invalid Job ID format."
-    # Outside of a group they go in slices as before.
+    # Outside of a group, they run in slices as before.
     bench.send(bench.me, "ACKJOB", *ids)
     assert bench.me.in_slices
 
@@ -253,7 +251,7 @@ def test_the_counters_know_what_was_run(bench: Bench) -> None:
     assert fields["cmdstat_exec"].startswith("calls=1,")
 
 
-def test_a_command_that_breaks_ends_the_connection_but_not_the_node(bench: Bench) -> None:
+def test_a_crashing_command_ends_the_connection_but_not_the_node(bench: Bench) -> None:
     def breaks(node: object, client: object, args: list[bytes]) -> None:
         raise ZeroDivisionError
 
@@ -288,7 +286,7 @@ def test_a_group_has_a_limit_and_holds_nothing_above_it(bench: Bench) -> None:
     assert bench.error("EXEC") == ABORTED
 
 
-def test_what_cannot_be_taken_for_want_of_memory_spoils_the_group() -> None:
+def test_a_command_refused_for_lack_of_memory_aborts_the_group() -> None:
     bench = Bench()
     bench.add(body="x" * 2000)
     bench("MULTI")
@@ -300,7 +298,7 @@ def test_what_cannot_be_taken_for_want_of_memory_spoils_the_group() -> None:
 # ---- the append-only file -------------------------------------------------------------------
 
 
-def test_a_file_that_cannot_be_written_spoils_the_group(bench: Bench) -> None:
+def test_a_file_that_cannot_be_written_aborts_the_group(bench: Bench) -> None:
     bench("MULTI")
     bench.node.set_trouble(False, "disk full")
     assert bench.error("ADDJOB", "q", "body", 0).startswith("MISCONF")
@@ -343,14 +341,14 @@ def test_the_array_is_whole_when_the_last_job_has_its_copies(three: Mesh) -> Non
     bench.send(bench.me, "EXEC")
     assert bench.raw(bench.me) == b"*5\r\n+PONG\r\n"
     assert bench.me.in_flight == 4
-    # The next jobs may begin to get their copies, all else waits for the replies.
+    # The next jobs may begin to get their copies; everything else waits for the replies.
     assert bench.node.may_overlap([b"ADDJOB", b"q", b"b", b"0"])
     bench.send(bench.me, "ADDJOB", "q", "d", 0)
     three.settle()
     replies = bench.replies(bench.me)
-    # The head and the PONG went before.
+    # The head and the PONG were sent before.
     a, length, b, c, d = replies
-    assert length == 0  # a job is queued when it has its copies
+    assert length == 0  # a job is queued once it has its copies
     assert len({a, b, c, d}) == 4
     assert three.holders(a) == three.holders(c) == [0, 1, 2]  # type: ignore[arg-type]
     assert three.holders(b) == [0]  # type: ignore[arg-type]

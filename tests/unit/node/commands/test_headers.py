@@ -1,4 +1,4 @@
-"""ADDJOB HEADERS, and where the names and values can be seen."""
+"""ADDJOB HEADERS, and where the names and values appear."""
 
 import pytest
 
@@ -14,7 +14,7 @@ FIRST = b"D-%b-%b-05a1" % (b"0" * 8, b"a" * 24)
 
 
 def give(bench: Bench, id: bytes, trailer: Trailer) -> None:
-    """The job ``id`` gets this trailer."""
+    """Give the job ``id`` this trailer."""
     job = bench.node.store.jobs.get(id)
     assert job is not None
     bench.node.store.trailers.put(job, trailer)
@@ -46,7 +46,7 @@ def test_headers_stand_behind_the_counters(bench: Bench) -> None:
     ]
 
 
-def test_who_does_not_ask_sees_no_headers(bench: Bench) -> None:
+def test_headers_are_returned_only_on_request(bench: Bench) -> None:
     id = bench.add("q", "body", "HEADERS", 2, *NAMES)
     assert bench("QPEEK", "q", 1) == [[b"q", id, b"body"]]
     assert bench("GETJOB", "NOHANG", "FROM", "q") == [[b"q", id, b"body"]]
@@ -96,7 +96,7 @@ def test_names_may_repeat_and_keep_order_and_case(bench: Bench) -> None:
     assert bench.show(id)[b"headers"] == [text.encode() for text in pairs]
 
 
-def test_a_header_that_is_called_like_an_option_is_none(bench: Bench) -> None:
+def test_a_header_named_like_an_option_is_not_an_option(bench: Bench) -> None:
     id = bench.add("q", "b", "HEADERS", 2, "TTL", "x", "ASYNC", "HEADERS", "RETRY", 7)
     assert bench.show(id)[b"headers"] == [b"TTL", b"x", b"ASYNC", b"HEADERS"]
     assert bench.number(id, b"retry") == 7
@@ -115,7 +115,7 @@ def test_show_and_jscan_have_headers_behind_all_else_and_only_where_there_are_an
 
 
 @pytest.mark.parametrize("count", ["0", "-1", "x", "", "1.5", 2**63, 2**64])
-def test_a_count_that_is_none_is_refused(bench: Bench, count: str | int) -> None:
+def test_an_invalid_count_is_refused(bench: Bench, count: str | int) -> None:
     error = bench.error("ADDJOB", "q", "b", 0, "HEADERS", count, "n", "v")
     assert error == "ERR HEADERS count must be a positive number"
 
@@ -134,10 +134,10 @@ def test_fewer_headers_than_their_count_are_refused(bench: Bench, words: list[st
         ([], "ERR syntax error"),
         ([1, "n", "v", "m", "w"], "ERR syntax error"),
         ([1, "n", "v", "HEADERS", 1, "m", "w"], "ERR HEADERS is given twice"),
-        ([1001, "n", "v"], "ERR HEADERS may be 1000 at most"),
-        ([2**63 - 1], "ERR HEADERS may be 1000 at most"),
+        ([1001, "n", "v"], "ERR HEADERS may be at most 1000"),
+        ([2**63 - 1], "ERR HEADERS may be at most 1000"),
         ([2, "n", "v", "", "w"], "ERR the name of a header is empty"),
-        ([1, "n", "x" * 65_536], "ERR HEADERS are longer than 65536 bytes in all"),
+        ([1, "n", "x" * 65_536], "ERR HEADERS are longer than 65536 bytes in total"),
     ],
 )
 def test_other_wrong_headers_are_refused(bench: Bench, words: list[str | int], error: str) -> None:

@@ -103,8 +103,8 @@ NO_NUMBERS = [
         (["AT", "9" * 5000], BAD_AT),
         (["AT"], SYNTAX),
         (["AT", START, "AT", START], SYNTAX),
-        (["AT", START, "DELAY", 0], "ERR AT and DELAY exclude each other"),
-        (["DELAY", 5, "AT", START], "ERR AT and DELAY exclude each other"),
+        (["AT", START, "DELAY", 0], "ERR AT and DELAY cannot be combined"),
+        (["DELAY", 5, "AT", START], "ERR AT and DELAY cannot be combined"),
         (["AT", START + 10_000, "TTL", 10], LATE),
         (["AT", (2**32 - 1) * 1000 - 1], LATE),
         (["MAXLEN", 0], BAD_MAXLEN),
@@ -317,7 +317,7 @@ def test_loadjob_is_only_for_files(bench: Bench) -> None:
     )
 
 
-# ---- the names of 2015 --------------------------------------------------------------------------
+# ---- the names from 2015 ------------------------------------------------------------------------
 
 
 def test_getjobs_queue_scanjobs_and_scanqueues_are_aliases(bench: Bench) -> None:

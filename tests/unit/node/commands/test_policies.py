@@ -1,4 +1,4 @@
-"""QSET, QGET, QDEL, and what ADDJOB makes of them."""
+"""QSET, QGET, QDEL, and their effect on ADDJOB."""
 
 from typing import Any
 
@@ -50,7 +50,7 @@ def test_without_a_rate_there_is_no_burst(bench: Bench) -> None:
 
 
 @pytest.mark.parametrize("word", ["-1", "x", "50/", "50/d", "/", "5/s/s", "1.5/s", "4294967296"])
-def test_a_rate_that_is_none_is_refused(bench: Bench, word: str) -> None:
+def test_an_invalid_rate_is_refused(bench: Bench, word: str) -> None:
     assert "RATE must be" in bench.error("QSET", "q", "RATE", word)
     assert bench("QGET", "q") is None
 
@@ -148,7 +148,7 @@ BACKOFF = "ERR BACKOFF must be two numbers of seconds from 0 to 4294967295"
         ("RETRY 0 REPLICATE 2", "ERR RETRY 0 (at-most-once delivery) needs REPLICATE 1"),
         (
             "RETRY 0 REPLICATE 1 ATTEMPTS 2",
-            "ERR RETRY 0 (at-most-once delivery) does not go with ATTEMPTS",
+            "ERR RETRY 0 (at-most-once delivery) cannot be combined with ATTEMPTS",
         ),
     ],
 )
@@ -214,7 +214,7 @@ def test_changes_of_several_clients_in_one_turn_are_written_at_once(bench: Bench
     others = [bench.client() for _ in range(3)]
     for ttl, client in enumerate(others, 1):
         bench.send(client, "QSET", "q", "TTL", ttl)
-        assert client.out == []  # not before it is written
+        assert client.out == []  # not until it is written
     assert [bench.replies(client) for client in others] == [[b"OK"]] * 3
     assert writes == [1]
     assert get(bench, "q")[b"ttl"] == 3

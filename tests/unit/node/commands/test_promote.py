@@ -1,4 +1,4 @@
-"""PROMOTE: what waits for its time is queued now."""
+"""PROMOTE: jobs that wait for their time are queued now."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""QPURGE: what is queued is cancelled, on all nodes, a slice at a time."""
+"""QPURGE: queued jobs are cancelled, on all nodes, a slice at a time."""
 
 from disque_trio.node.core.questions import PURGE
 from disque_trio.node.core.sweeps import PATIENCE, SLICE
@@ -8,7 +8,7 @@ from tests.support.node_bench import Bench
 
 
 def purge(bench: Bench, queue: str = "q") -> list[object]:
-    """What QPURGE answers on a node that is alone."""
+    """Return the reply to QPURGE on a node that is alone."""
     bench.send(bench.me, "QPURGE", queue)
     for _ in range(20):
         bench.node.tick(bench.now)

@@ -1,4 +1,4 @@
-"""QMOVE, and UPDATEJOB QUEUE: jobs change their queue, on all nodes that hold them."""
+"""QMOVE, and UPDATEJOB QUEUE: jobs change queues, on all nodes that hold them."""
 
 from io import BytesIO
 from pathlib import Path
@@ -27,7 +27,7 @@ def mesh() -> Mesh:
 
 
 def move(bench: Bench, *words: str | int) -> object:
-    """What QMOVE answers on a node that is alone."""
+    """Return the reply to QMOVE on a node that is alone."""
     bench.send(bench.me, "QMOVE", *words)
     for _ in range(20):
         bench.node.tick(bench.now)
@@ -37,7 +37,7 @@ def move(bench: Bench, *words: str | int) -> object:
 
 
 def move_on(mesh: Mesh, index: int, *words: str | int) -> object:
-    """What QMOVE answers on one of several nodes."""
+    """Return the reply to QMOVE on one of several nodes."""
     client = mesh[index].client()
     mesh[index].send(client, "QMOVE", *words)
     mesh.advance(0.5)
@@ -46,19 +46,19 @@ def move_on(mesh: Mesh, index: int, *words: str | int) -> object:
 
 
 def queues_of(mesh: Mesh, id: bytes) -> list[object]:
-    """The queue of the job as its holders have it."""
+    """Return the queue of the job, according to its holders."""
     return [mesh[index].show(id)[b"queue"] for index in mesh.holders(id)]
 
 
 def isolate(mesh: Mesh, index: int) -> None:
-    """No packets between one node and any other, and all know it."""
+    """Let no packets pass between a node and any other, and let all notice."""
     mesh.isolate(index)
     for peers in mesh.peers:
         peers.reachable = [id for id in peers.everyone() if id not in peers.away]
 
 
 def balanced(bench: Bench) -> bool:
-    """Whether the accounts of a node are right: memory, and the bytes of the queues."""
+    """Return whether the accounts of a node are right: memory, and the bytes of the queues."""
     for queue in bench.node.queues.by_name.values():
         size = sum(len(job.body or b"") for job in queue.first_to_last())
         if queue.bytes_queued() != size:
@@ -152,7 +152,7 @@ def test_large_jobs_go_in_short_slices(bench: Bench) -> None:
     assert bench.replies(mover) == [3]
 
 
-def test_to_and_fro_at_the_same_time_comes_to_an_end(bench: Bench) -> None:
+def test_concurrent_moves_in_both_directions_end(bench: Bench) -> None:
     for number in range(4 * MOVED):
         bench.add("q" if number % 2 else "to")
     one, two = bench.client(), bench.client()
@@ -165,7 +165,7 @@ def test_to_and_fro_at_the_same_time_comes_to_an_end(bench: Bench) -> None:
     assert bench.number_queued("q") + bench.number_queued("to") == 4 * MOVED
 
 
-def test_who_waits_for_the_queue_gets_the_jobs(bench: Bench) -> None:
+def test_clients_waiting_for_the_target_get_the_jobs(bench: Bench) -> None:
     id = bench.add()
     worker = bench.block("to")
     assert move(bench, "q", "to") == 1
@@ -370,7 +370,7 @@ def test_all_nodes_move_theirs_and_copies_go_too(mesh: Mesh, at: int) -> None:
     ids = [mesh.add(index, "REPLICATE", 2, "RETRY", 20) for index in (0, 1, 2, 1)]
     assert move_on(mesh, at, "q", "to") == 4
     assert [queues_of(mesh, id) for id in ids] == [[b"to", b"to"]] * 4
-    mesh.advance(30)  # copies know it, too: nothing comes back into the old queue
+    mesh.advance(30)  # copies know it, too: nothing returns to the old queue
     assert [bench.number_queued() for bench in mesh.nodes] == [0, 0, 0]
     assert sum(bench.number_queued("to") for bench in mesh.nodes) == 4
     for bench in mesh.nodes:

@@ -1,4 +1,4 @@
-"""What QSTAT counts: the oldest job, expired ones, and with FULL what waits for what."""
+"""What QSTAT counts: the oldest job, expired jobs, and with FULL, jobs by what they wait for."""
 
 import pytest
 
@@ -9,7 +9,7 @@ from tests.support.node_bench import Bench
 
 
 def counted(bench: Bench, queue: str = "q") -> dict[bytes, object]:
-    """The fields of QSTAT FULL that the node counts."""
+    """Return the fields of QSTAT FULL that the node counts."""
     bench.send(bench.me, "QSTAT", queue, "FULL")
     reply = finish(bench, bench.me)
     assert isinstance(reply, list)
@@ -18,7 +18,7 @@ def counted(bench: Bench, queue: str = "q") -> dict[bytes, object]:
 
 
 def finish(bench: Bench, client: Client) -> object:
-    """The one reply that ``client`` waits for."""
+    """Return the one reply that ``client`` waits for."""
     bench.node.tick(bench.now)
     bench.node.commit()
     (reply,) = bench.replies(client)

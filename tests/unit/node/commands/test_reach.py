@@ -1,4 +1,4 @@
-"""Who may not take from all queues cannot end others' jobs by their ids, wherever they are."""
+"""Users who may not take from all queues cannot end others' jobs by id, wherever these are."""
 
 import pytest
 
@@ -26,7 +26,7 @@ def words(request: tuple[str, ...], id: bytes, own: bytes) -> list[str]:
 def test_jobs_of_other_nodes_are_passed_over(request_: tuple[str, ...]) -> None:
     mesh = Mesh(2)
     id = mesh.add(0, "REPLICATE", 1)
-    own = mesh.add(1, "REPLICATE", 1)  # of the same queue, so that it may be ended
+    own = mesh.add(1, "REPLICATE", 1)  # of the same queue, so it may be ended
     client = client_of(mesh[1], "~q*")
     assert mesh[1].ask(client, *words(request_, id, own)) == int("{own}" in request_)
     mesh.advance(30)
@@ -45,7 +45,7 @@ def test_who_may_take_from_all_queues_ends_them(request_: tuple[str, ...]) -> No
     assert mesh.holders(id) == []
 
 
-def test_the_right_for_another_command_is_none() -> None:
+def test_a_right_for_another_command_does_not_count() -> None:
     mesh = Mesh(2)
     id = mesh.add(0, "REPLICATE", 1)
     client = client_of(mesh[1], "-@all", "+ackjob", "~mail.*", "(+getjob %R~*)")
@@ -74,7 +74,7 @@ def test_what_is_only_known_to_have_ended_is_not_touched() -> None:
     mesh = Mesh(3)
     id = mesh.add(0, "REPLICATE", 1)
     mesh.isolate(0)
-    assert mesh[1]("ACKJOB", id) == 0  # so it tells the others, until they have confirmed
+    assert mesh[1]("ACKJOB", id) == 0  # so it tells the others until they have confirmed
     client = client_of(mesh[1], "~mail.*")
     for command in ("DELJOB", "FASTACK", "CANCEL", "ACKJOB"):
         assert mesh[1].ask(client, command, id, id) == 0
@@ -143,7 +143,7 @@ def test_rights_that_are_lost_meanwhile_end_the_work(bench: Bench) -> None:
     assert bench.number_queued("mail.in") == 150
 
 
-def test_a_malformed_id_is_still_told(bench: Bench) -> None:
+def test_a_malformed_id_is_still_reported(bench: Bench) -> None:
     client = client_of(bench, "~mail.*")
     id = bench.add("mail.in")
     for command in ("ACKJOB", "FASTACK", "CANCEL", "DELJOB", "NACK", "ENQUEUE", "PROMOTE"):

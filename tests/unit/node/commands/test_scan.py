@@ -1,9 +1,11 @@
-"""QSCAN and JSCAN: cursors, filters, errors, and that a walk misses nothing."""
+"""QSCAN and JSCAN: cursors, filters, errors, and that a scan misses nothing."""
 
 import random
+from typing import Any
 
 import pytest
 
+from disque_trio.node.commands.scan import JobScan
 from disque_trio.node.core.job import Job
 from tests.support.node_bench import JOB_FIELDS, Bench
 
@@ -11,7 +13,7 @@ BAD = "ERR invalid cursor or option name"
 
 
 def walk(bench: Bench, *args: str | int) -> list[bytes]:
-    """All that a scan gives from cursor 0 to cursor 0."""
+    """Return everything that a scan returns from cursor 0 to cursor 0."""
     found: list[bytes] = []
     cursor = b"0"
     while True:
@@ -239,3 +241,33 @@ def test_queues_are_found_by_a_pattern(bench: Bench) -> None:
 )
 def test_filters_that_are_wrong_are_refused(bench: Bench, words: tuple[str, ...]) -> None:
     assert bench.error(*words).startswith("ERR ")
+
+
+@pytest.mark.parametrize("count", [1, 1_000])
+def test_counts_of_a_walk_are_those_of_qstat_full(bench: Bench, count: int) -> None:
+    for number in range(60):
+        bench.add(f"q{number % 3}", "body", *(("DELAY", 100) if number % 4 == 1 else ()))
+    for number in range(3):
+        bench.get_all(f"q{number}", count=number + 1)
+    bench("QSET", "q2", "ATTEMPTS", 3, "DEAD", "graves")
+    for id in bench.get_all("q2", count=2):
+        bench("NACK", id, "DEAD")
+    bench.add("idle")
+    sums: dict[bytes, list[int]] = {}
+    found: list[Any] = walk(bench, "JSCAN", "COUNT", count, "REPLY", "counts")
+    for name, *counts in found:
+        before = sums.get(name, [0, 0, 0])
+        sums[name] = [a + b for a, b in zip(before, counts, strict=True)]
+    assert sorted(sums) == [b"graves", b"q0", b"q1", b"q2"]
+    for name, counts in sums.items():
+        bench.send(bench.me, "QSTAT", name, "FULL")
+        bench.node.tick(bench.now)
+        bench.node.commit()
+        told: list[Any] = bench.replies(bench.me)
+        assert told[0][-5::2] == counts
+
+
+def test_words_that_come_again_and_again_make_no_step_longer() -> None:
+    again = [b"STATE", b"queued", b"HEADER", b"a", b"b"] * 1_000
+    wanted = JobScan([b"JSCAN", *again]).wanted
+    assert (len(wanted.states), len(wanted.headers)) == (1, 1)

@@ -1,4 +1,4 @@
-"""COMMAND, INFO, CONFIG, TIME, SHUTDOWN, CLUSTER, and what holds for every command."""
+"""COMMAND, INFO, CONFIG, TIME, SHUTDOWN, CLUSTER, and what applies to every command."""
 
 from collections.abc import Callable
 
@@ -72,7 +72,7 @@ def test_command_and_count_and_list_agree(bench: Bench) -> None:
         ("ackjob", -1, "write fast"),
         ("fastack", -1, "write fast"),
         ("deljob", -1, "write fast"),
-        ("show", 2, "readonly fast"),
+        ("show", -2, "readonly fast"),
         ("enqueue", -1, "write denyoom fast"),
         ("nack", -1, "write denyoom fast"),
         ("dequeue", -1, "write fast"),

@@ -1,4 +1,4 @@
-"""BIND, UNBIND, BINDINGS and ADDJOB to a topic: what they take and what they answer."""
+"""BIND, UNBIND, BINDINGS and ADDJOB to a topic: what they accept, and their replies."""
 
 import hiredis
 import pytest
@@ -17,7 +17,7 @@ def bind(bench: Bench, topic: str, *queues: str) -> None:
 
 
 def published(bench: Bench, topic: str, *options: str | int) -> list[object]:
-    """The array that ADDJOB @topic answers."""
+    """Return the array that ADDJOB @topic returns."""
     reply = bench("ADDJOB", f"@{topic}", "body", 0, *options)
     assert isinstance(reply, list), reply
     return reply
@@ -63,9 +63,7 @@ def test_a_second_bind_changes_nothing(bench: Bench) -> None:
         ("t", "x" * (MAX_QUEUE + 1), "a queue that is bound"),
     ],
 )
-def test_a_binding_that_cannot_be_is_refused(
-    bench: Bench, topic: str, queue: str, problem: str
-) -> None:
+def test_an_invalid_binding_is_refused(bench: Bench, topic: str, queue: str, problem: str) -> None:
     assert problem in bench.error("BIND", topic, queue)
     assert bench("BINDINGS") == []
 
@@ -112,7 +110,7 @@ def test_c_nodes_have_no_bindings() -> None:
     assert mesh[0].error("BIND", "t", "q").startswith("NOEXT")
 
 
-def test_a_full_disk_is_told_and_nothing_changes(bench: Bench) -> None:
+def test_a_full_disk_is_reported_and_nothing_changes(bench: Bench) -> None:
     bind(bench, "t", "a")
     bench.node.topics.sharing.keep = lambda: "No space left on device"
     assert "the bindings cannot be written" in bench.error("BIND", "t", "b")
@@ -195,7 +193,7 @@ def test_each_bound_queue_gets_one_job_with_its_options(bench: Bench) -> None:
     assert bench.node.store.total_added == 2
 
 
-def test_where_nothing_is_bound_nothing_is_stored(bench: Bench) -> None:
+def test_an_unbound_topic_stores_nothing(bench: Bench) -> None:
     bind(bench, "mail", "q")
     assert published(bench, "news") == []
     assert bench.node.held() == 0
@@ -290,12 +288,12 @@ def test_an_answer_is_not_lost_where_the_file_takes_longer_than_a_turn(bench: Be
     bind(bench, "t", *[f"q{number}" for number in range(SLICE + 1)])
     bench.send(bench.me, "ADDJOB", "@t", "body", 0)
     bench.node.tick(bench.now)
-    bench.node.woken.clear()  # the driver looks at them, and does not commit yet
+    bench.node.woken.clear()  # the driver looks at them, but does not commit yet
     (ids,) = bench.replies(bench.me)
     assert len(ids) == SLICE + 1  # type: ignore[arg-type]
 
 
-def test_what_is_large_goes_in_smaller_slices(bench: Bench) -> None:
+def test_large_bodies_are_added_in_smaller_slices(bench: Bench) -> None:
     bind(bench, "t", "a", "b", "c")
     bench.send(bench.me, "ADDJOB", "@t", "x" * 600_000, 0)
     assert bench.node.held() == 1
@@ -339,7 +337,7 @@ def test_a_client_that_hangs_up_leaves_the_rest_undone(bench: Bench) -> None:
     assert len(published(bench, "t")) == 3 * SLICE
 
 
-def test_what_is_forgotten_in_between_is_told(bench: Bench) -> None:
+def test_jobs_flushed_between_slices_are_reported(bench: Bench) -> None:
     bind(bench, "t", *[f"q{number}" for number in range(SLICE + 2)])
     bench.send(bench.me, "ADDJOB", "@t", "body", 0)
     bench.node.flush()
@@ -414,7 +412,7 @@ def test_short_memory_is_told_for_those_it_concerns() -> None:
     assert str(reply[-1]).startswith(("OOM", "NOREPL"))
 
 
-# ---- who else names queues ----------------------------------------------------------------------
+# ---- other commands that name queues ------------------------------------------------------------
 
 
 def test_dead_letters_do_not_go_to_a_topic(bench: Bench) -> None:

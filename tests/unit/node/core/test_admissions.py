@@ -1,4 +1,4 @@
-"""MAXLEN and MAXBYTES in a cluster: a queue has what it has on all nodes together."""
+"""MAXLEN and MAXBYTES in a cluster: the jobs of a queue count on all nodes together."""
 
 import pytest
 
@@ -17,12 +17,12 @@ def mesh() -> Mesh:
 
 
 def ask(bench: Bench, *args: str | int, queue: str = "q") -> None:
-    """An ADDJOB, whose reply is read later."""
+    """Send an ADDJOB, whose reply is read later."""
     bench.send(bench.me, "ADDJOB", queue, "body", 0, *args)
 
 
 def replies(bench: Bench) -> list[str]:
-    """The codes of errors, and "id" for each id, that came since the last look."""
+    """Return the replies since the last call: the codes of errors, and "id" for each id."""
     return [
         "id" if isinstance(reply, (bytes, str)) else str(reply).split()[0]
         for reply in bench.replies(bench.me)
@@ -30,7 +30,7 @@ def replies(bench: Bench) -> list[str]:
 
 
 def tried(mesh: Mesh, index: int, *args: str | int) -> str:
-    """What an ADDJOB on a node gets."""
+    """Return the reply to an ADDJOB on a node."""
     ask(mesh[index], *args)
     mesh.settle()
     (reply,) = replies(mesh[index])
@@ -71,7 +71,7 @@ def test_other_queues_do_not_count(mesh: Mesh) -> None:
     ask(mesh[0], "MAXLEN", 1, *ONE, queue="s")
     mesh.settle()
     assert replies(mesh[0]) == ["MAXLEN", "id", "MAXLEN"]
-    assert mesh[1].node.queues.by_name.get(b"t") is None  # a question makes no queue
+    assert mesh[1].node.queues.by_name.get(b"t") is None  # a question creates no queue
 
 
 def test_adds_in_one_turn_of_one_node_are_counted_exactly(mesh: Mesh) -> None:
@@ -184,7 +184,7 @@ def test_a_repeat_is_answered_however_long_the_queue_is(mesh: Mesh) -> None:
     assert tried(mesh, 1, "UNIQUE", "l", "MAXLEN", 1) == "MAXLEN"
     mesh[0]("DELJOB", id)
     mesh.settle()
-    assert tried(mesh, 1, "UNIQUE", "l", "MAXLEN", 1) == "id"  # the refused one has not kept it
+    assert tried(mesh, 1, "UNIQUE", "l", "MAXLEN", 1) == "id"  # the refused job has not kept it
 
 
 def test_replies_stay_in_order(mesh: Mesh) -> None:
@@ -214,7 +214,7 @@ def test_a_flush_ends_it(mesh: Mesh) -> None:
     other = mesh[0].client()
     mesh[0].ask(other, "DEBUG", "FLUSHALL")
     assert replies(mesh[0]) == ["NOREPL"]
-    ask(mesh[0], "MAXLEN", 5)  # asks anew
+    ask(mesh[0], "MAXLEN", 5)  # asks again
     mesh.settle()
     assert replies(mesh[0]) == ["id"]
     assert memory_is_right(mesh)

@@ -1,4 +1,4 @@
-"""Commands about many ids: worked through in slices, with one reply, and others in between."""
+"""Commands about many ids: processed in slices, with one reply, and others served in between."""
 
 import hiredis
 import pytest
@@ -18,7 +18,7 @@ def bench() -> Bench:
 
 
 def unknown_ids(count: int) -> list[bytes]:
-    """Ids of jobs that no node has, which are delivered at least once."""
+    """Return ids of at-least-once jobs that no node has."""
     return [b"D-%08x-%024d-05a1" % (7, number) for number in range(count)]
 
 
@@ -27,7 +27,7 @@ def many_jobs(bench: Bench, count: int = 3 * SLICE + 1) -> list[bytes]:
 
 
 def finish(bench: Bench, client: Client) -> int:
-    """Take turns until ``client`` has its reply; returns how many it took."""
+    """Take turns until ``client`` has its reply; return how many."""
     turns = 0
     while client.in_slices:
         do_slice(bench.node, bench.now)
@@ -84,7 +84,7 @@ def test_others_are_served_in_between(bench: Bench) -> None:
     assert bench.replies(bench.me) == [len(ids)]
 
 
-def test_a_malformed_id_is_told_before_anything_is_done(bench: Bench) -> None:
+def test_a_malformed_id_is_reported_before_anything_is_done(bench: Bench) -> None:
     ids = many_jobs(bench, 2 * CHECKED)
     for command in ("ACKJOB", "FASTACK", "DELJOB", "DEQUEUE", "ENQUEUE", "NACK"):
         assert bench.error(command, *ids, "D-short") == "BADID Invalid Job ID format."
@@ -110,7 +110,7 @@ def test_ids_are_worked_through_in_their_order(bench: Bench) -> None:
 
 
 def test_what_the_client_sent_behind_it_waits(bench: Bench) -> None:
-    """The reply has its place between those before and behind it."""
+    """The reply comes between the ones before and after it."""
     ids = many_jobs(bench)
     bench.send(bench.me, "ECHO", "before")
     bench.send(bench.me, "ACKJOB", *ids)
@@ -180,7 +180,7 @@ def test_a_write_that_fails_in_between_ends_it_with_an_error(bench: Bench) -> No
     bench.send(bench.me, "ACKJOB", *ids)
     while not node.journal:
         do_slice(node, bench.now)
-    # What the driver does when the disk is full.
+    # This is what the driver does when the disk is full.
     node.set_trouble(False, "No space left on device")
     node.roll_back(b"-MISCONF now\r\n")
     finish(bench, bench.me)
@@ -202,7 +202,7 @@ def test_the_last_slice_is_not_confirmed_when_its_write_fails(bench: Bench) -> N
     assert bench.raw(bench.me) == b"-MISCONF now\r\n"
 
 
-def test_the_write_of_another_ones_records_does_not_matter_to_it(bench: Bench) -> None:
+def test_a_failed_write_of_another_client_does_not_matter(bench: Bench) -> None:
     node = bench.node
     node.journaling = True
     bench.send(bench.me, "ACKJOB", *unknown_ids(UNKNOWN))
@@ -230,7 +230,7 @@ def test_acknowledges_of_unknown_jobs_do_not_take_more_memory_than_there_is() ->
     assert {entry[2] for entry in mesh.told("setack")} == {1}
 
 
-def test_what_is_done_is_dropped(bench: Bench) -> None:
+def test_processed_ids_are_dropped(bench: Bench) -> None:
     request = [b"ACKJOB", *unknown_ids(UNKNOWN)]
     bench.node.command(bench.me, request, bench.now)
     before = len(request)

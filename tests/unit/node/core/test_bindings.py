@@ -1,4 +1,4 @@
-"""Which bindings match a topic, and the file that they are kept in."""
+"""Which bindings match a topic, and the file that stores them."""
 
 import re
 
@@ -14,7 +14,7 @@ A, B = b"a" * 40, b"b" * 40
 
 
 def bound(*topics: bytes) -> Bindings:
-    """Each of ``topics`` is bound to a queue of the same name."""
+    """Bind each of ``topics`` to a queue of the same name."""
     bindings = Bindings()
     for clock, topic in enumerate(topics, 1):
         bindings.put(Entry(topic + b" " + topic, Binding(topic, topic), clock, A, 0))
@@ -49,7 +49,7 @@ TOPICS = st.lists(WORDS, min_size=1, max_size=5).map(b".".join).filter(bool)
 
 
 def expression(topic: bytes) -> bytes:
-    """A regular expression for what ``topic`` matches, where each word has a dot behind it."""
+    """Return a regular expression for what ``topic`` matches, with a dot after each word."""
     parts = {b"*": rb"[^.]*\.", b"#": rb"([^.]*\.)*"}
     words = topic.split(b".")
     return b"".join(parts.get(word, re.escape(word + b".")) for word in words)
@@ -61,7 +61,7 @@ def test_what_matches_is_what_amqp_says(
 ) -> None:
     bindings = bound(*topics)
     for pattern in deleted:
-        bindings.queues_of(topic)  # what is kept at hand is out of date now
+        bindings.queues_of(topic)  # the cache is now out of date
         bindings.put(Entry(pattern + b" " + pattern, None, 99, A, 1))
     found = {t for t in topics if t not in deleted and re.fullmatch(expression(t), topic + b".")}
     assert bindings.queues_of(topic) == sorted(found)

@@ -1,4 +1,4 @@
-"""Jobs that other nodes send are read the same whatever came before."""
+"""Jobs from other nodes are read in the same way, whatever came before."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -33,7 +33,7 @@ jobs = st.builds(
 
 @st.composite
 def damaged(draw: st.DrawFn) -> bytes:
-    """A job, mostly well-formed."""
+    """Return a job, which is usually well-formed."""
     data = draw(jobs)
     at = draw(st.integers(0, len(data) - 1))
     return draw(
@@ -58,7 +58,7 @@ def seen(job: Job | None) -> object:
 
 
 @given(st.lists(damaged() | jobs, max_size=8))
-def test_what_was_read_before_makes_no_difference(found: list[bytes]) -> None:
+def test_decoding_does_not_depend_on_earlier_packets(found: list[bytes]) -> None:
     codec = BusCodec(bench.node.store)
     for data in found:
         assert seen(codec.decode(data)) == seen(BusCodec(bench.node.store).decode(data))

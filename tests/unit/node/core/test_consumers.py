@@ -1,4 +1,4 @@
-"""CONSUME: jobs that are pushed to clients, on one node and on several."""
+"""CONSUME: jobs pushed to clients, on one node and on several."""
 
 from pathlib import Path
 
@@ -17,7 +17,7 @@ def bench() -> Bench:
 
 
 def consumer(bench: Bench, *words: str | int) -> Client:
-    """A client that consumes q, or what ``words`` say."""
+    """Return a client that consumes q, or what ``words`` say."""
     client = bench.client()
     client.resp = 3
     assert bench.ask(client, "CONSUME", *(words or ("q", "CREDIT", 2))) == b"OK"
@@ -25,7 +25,7 @@ def consumer(bench: Bench, *words: str | int) -> Client:
 
 
 def pushed(bench: Bench, client: Client) -> list[bytes]:
-    """The ids of what was pushed to ``client``."""
+    """Return the ids of the jobs pushed to ``client``."""
     found = bench.pushes(client)
     assert all(message[0] == b"job" for message in found)
     return [message[2] for message in found]
@@ -153,7 +153,7 @@ def test_those_that_wait_in_getjob_have_their_turn(bench: Bench) -> None:
     assert bench.got(waiting) == second
 
 
-def test_details_are_as_of_getjob(bench: Bench) -> None:
+def test_pushed_jobs_have_the_details_of_getjob(bench: Bench) -> None:
     client = consumer(bench, "q", "CREDIT", 1, "WITHHEADERS", "WITHCOUNTERS")
     id = bench.add("q", "b", "HEADERS", 1, "n", "v", "PRIORITY", 3)
     assert bench.pushes(client) == [
@@ -184,11 +184,11 @@ def test_a_pause_that_ends_does_not_push_all_in_one_turn(bench: Bench) -> None:
 
 
 @pytest.mark.parametrize("first", [0, 200])
-def test_nor_do_many_clients_get_all_in_one_turn(bench: Bench, first: int) -> None:
+def test_many_clients_do_not_get_all_in_one_turn(bench: Bench, first: int) -> None:
     clients = [consumer(bench, "q", "CREDIT", 200) for _ in range(30)]
     bench("PAUSE", "q", "out")
     for client in clients:
-        bench.ask(client, "CREDIT", first)  # with some they wait in the queue
+        bench.ask(client, "CREDIT", first)  # those with credit wait in the queue
     for _ in range(4_000):
         bench.add()
     bench("PAUSE", "q", "none")
@@ -254,7 +254,7 @@ def test_a_broken_connection_has_its_jobs_queued_again_at_once(bench: Bench) -> 
 
 
 def test_a_worker_that_says_it_works_on_keeps_its_job(bench: Bench) -> None:
-    """Before the node came to queue it again, and after that."""
+    """Before the node has queued it again, and after that."""
     client = consumer(bench, "q", "CREDIT", 5)
     ids = [bench.add("q", "b", "RETRY", 100) for _ in range(3)]
     assert pushed(bench, client) == ids
@@ -269,7 +269,7 @@ def test_a_worker_that_says_it_works_on_keeps_its_job(bench: Bench) -> None:
     assert {*bench.get_all()} == {*ids}
 
 
-def test_or_after_their_retry_time(bench: Bench) -> None:
+def test_with_onloss_retry_jobs_are_queued_again_after_their_retry_time(bench: Bench) -> None:
     client = consumer(bench, "q", "CREDIT", 5, "ONLOSS", "retry")
     id = bench.add("q", "b", "RETRY", 100)
     assert pushed(bench, client) == [id]
@@ -312,7 +312,7 @@ def test_many_jobs_are_queued_again_in_turns(bench: Bench) -> None:
     assert bench.number_queued() == 500
 
 
-def test_what_another_one_has_by_then_stays_with_it(bench: Bench) -> None:
+def test_a_job_that_another_client_has_by_then_stays_with_it(bench: Bench) -> None:
     client = consumer(bench, "q", "CREDIT", 1)
     id = bench.add("q", "b", "RETRY", 5)
     assert pushed(bench, client) == [id]
@@ -391,7 +391,7 @@ def test_what_is_pushed_once_is_not_pushed_when_it_cannot_be_noted(bench: Bench)
     assert bench.node.consumers.in_hand == 1
 
 
-def test_who_lost_them_gets_others_when_the_file_can_be_written_again(bench: Bench) -> None:
+def test_after_a_failed_write_a_consumer_gets_jobs_again(bench: Bench) -> None:
     bench.node.journaling = True
     client = consumer(bench, "q", "CREDIT", 1)
     for _ in range(3):

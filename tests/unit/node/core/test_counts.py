@@ -1,4 +1,4 @@
-"""What is counted of jobs, by queue, and how long they waited and were processed."""
+"""The counts of jobs by queue, and of how long they waited and were processed."""
 
 import pytest
 
@@ -27,13 +27,13 @@ def counts(bench: Bench) -> JobCounts:
 
 
 def of(counts: JobCounts, queue: str = "q") -> dict[str, int]:
-    """The counters of ``queue`` that are not zero."""
+    """Return the nonzero counters of ``queue``."""
     own = counts.of(queue.encode())
     return {name: getattr(own, name) for name in NAMES if getattr(own, name)}
 
 
 def seconds(histogram: Histogram | None) -> tuple[int, float]:
-    """How many were observed, and for how long together."""
+    """Return how many were observed, and their total time."""
     return (sum(histogram.counts), histogram.sum / MS) if histogram else (0, 0.0)
 
 
@@ -88,7 +88,7 @@ def test_other_ends_are_counted(bench: Bench, counts: JobCounts) -> None:
     bench("DELJOB", bench.add("q"))
     found = of(counts)
     assert (found["cancelled"], found["acked"], found["added"]) == (1, 1, 4)
-    bench("ACKJOB", "D-dcb833cf-8YL1NT17e9+wsA/09NqxscQI-05a1")  # which nobody knows
+    bench("ACKJOB", "D-dcb833cf-8YL1NT17e9+wsA/09NqxscQI-05a1")  # which no node knows
     assert of(counts)["acked"] == 1
 
 

@@ -14,7 +14,7 @@ BERLIN = b"Europe/Berlin"
 
 
 def ms(text: str, zone: str = "UTC") -> int:
-    """A time of day, ms since the epoch."""
+    """Return a time of day in ms since the epoch."""
     return int(datetime.fromisoformat(text).replace(tzinfo=ZoneInfo(zone)).timestamp()) * 1000
 
 
@@ -23,7 +23,7 @@ def utc(time: int) -> str:
 
 
 def ticks(spec: bytes, zone: bytes, start: str, count: int) -> list[str]:
-    """The next ticks, in UTC."""
+    """Return the next ticks, in UTC."""
     times = Times(spec, zone)
     found = []
     time = ms(start)

@@ -16,7 +16,7 @@ from tests.support.policies import set_policy
 
 
 def letter_of(bench: Bench, id: bytes) -> Letter:
-    """Where the dead letter ``id`` says that it comes from."""
+    """Return where the dead letter ``id`` says that it comes from."""
     trailer = bench.node.store.trailers.of(bench.node.store.jobs.get(id))
     assert trailer is not None
     assert trailer.letter is not None
@@ -131,7 +131,7 @@ def test_names_that_fit_into_no_packet_have_no_dead_letters(bench: Bench) -> Non
             assert bench("NACK", id, "DEAD") == reply
         else:
             assert bench.error("NACK", id, "DEAD").startswith("NODEAD ")
-            assert bench("NACK", id) == 1  # as often as it likes
+            assert bench("NACK", id) == 1  # as often as it wants
             assert bench.number_queued(name) == 1
     assert bench.number_queued("dead") == 1
     problem = bench.error("REDRIVE", "dead", "TO", longest)
@@ -465,14 +465,14 @@ def test_redrive_does_not_wait_for_a_node_that_is_away(mesh: Mesh) -> None:
 
 
 def add_and_get(bench: Bench, body: str) -> bytes:
-    """A job that is with a worker."""
+    """Return a job that a worker has."""
     id = bench.add("q", body)
     assert bench.get() == id
     return id
 
 
 def redriven(bench: Bench, *words: str | bytes | int) -> object:
-    """What REDRIVE answers."""
+    """Return the reply to REDRIVE."""
     bench.send(bench.me, "REDRIVE", *words)
     bench.advance(0.1)
     (reply,) = bench.replies(bench.me)

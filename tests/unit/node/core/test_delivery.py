@@ -76,7 +76,7 @@ def test_a_delay_just_below_the_time_to_live_leaves_time_for_one_delivery(
 
 def test_a_delayed_job_is_not_queued_when_its_time_to_live_is_long_over(bench: Bench) -> None:
     id = bench.add("q", "b", "DELAY", 1, "TTL", 2)
-    bench.now += 3000  # the driver stood still
+    bench.now += 3000  # the driver was suspended
     bench.node.tick(bench.now)
     assert not bench.held(id)
     assert bench.get() is None
@@ -331,7 +331,7 @@ def test_a_delayed_job_with_retry_0_that_is_queued_early_comes_once(bench: Bench
     assert bench.get() is None
 
 
-# ---- a great deal at once -----------------------------------------------------------------------
+# ---- many jobs at once --------------------------------------------------------------------------
 
 
 def test_a_tick_does_a_hundred_jobs_and_asks_to_be_called_again(bench: Bench) -> None:

@@ -1,4 +1,4 @@
-"""What the event log hears of jobs."""
+"""What the event log records about jobs."""
 
 import json
 import random
@@ -28,7 +28,7 @@ def mesh() -> Mesh:
 
 
 def noted(mesh: Mesh, index: int) -> list[Shown]:
-    """Event, reason, client and the number of the peer's node (-1: none), oldest first."""
+    """Return event, reason, client and the number of the peer's node (-1: none), oldest first."""
     events, mesh[index].node.notes.events = mesh[index].node.notes.events, []
     found: list[Shown] = []
     client = ""
@@ -206,7 +206,8 @@ OPTIONS: list[list[str | int]] = [
 
 
 def lines_of_a_random_run(seed: int, each: bool) -> list[bytes]:
-    """What two nodes' logs say; their events are taken after ``each`` command, or at the end."""
+    """Return what the logs of two nodes say, whose events are taken after ``each`` command, or at
+    the end."""
     rng = random.Random(seed)
     mesh = Mesh(2, seed)
     clients = [[bench.client(), bench.client()] for bench in mesh.nodes]
@@ -264,7 +265,7 @@ def urgent() -> Job:
 
 
 def notes(*grouped: Job) -> EventNotes:
-    """Notes of nothing yet, of a node where some jobs are of the group ``blue``."""
+    """Return empty notes, of a node where some jobs are in the group ``blue``."""
     machine = Machine("disque", "jobs", {}, Host(), lambda: 0)
     trailers = Trailers(machine.memory, Mesh(1)[0].node.peers)
     for job in grouped:
@@ -350,7 +351,7 @@ def test_a_pause_is_noted_with_its_end(mesh: Mesh, how: str) -> None:
     assert 60_000 <= job.qtime - begun <= 61_000 or how not in ("nack", "retry")
     assert (told[-1]["id"], told[-1]["queue"]) == (id.decode(), "q")
     assert not told[-1].keys() & {"size", "priority", "group", "ctime"}
-    # What comes behind it is noted as ever.
+    # What comes after it is noted as usual.
     events = len(lines)
     other = mesh[0].add("others", "body", "REPLICATE", 1)
     text = LineWriter("0" * 40).lines(mesh[0].node.notes.events)

@@ -1,4 +1,4 @@
-"""What the event log hears of jobs that a node does not know."""
+"""What the event log records about jobs that a node does not know."""
 
 import json
 
@@ -19,7 +19,7 @@ def mesh() -> Mesh:
 
 
 def told(mesh: Mesh) -> list[tuple[str, str, str, str]]:
-    """Event, id, reason and client in the log of the node that does not know the job."""
+    """Return event, id, reason and client in the log of the node that does not know the job."""
     node = mesh[STRANGER].node
     lines = LineWriter(node.id.decode()).lines(node.notes.events).splitlines()
     events = [json.loads(line) for line in lines]

@@ -1,4 +1,4 @@
-"""A node with jobs in every condition is killed: what its file says is what there was."""
+"""A node with jobs in every state is killed: its file says what there was."""
 
 from io import BytesIO
 from tempfile import TemporaryFile
@@ -43,7 +43,8 @@ def loaded(old: Bench, data: bytes) -> Bench:
 
 
 def jobs(bench: Bench) -> dict[bytes, list[object]]:
-    """What of each job survives: how often it was delivered, and why it came back, does not."""
+    """Return what survives of each job; how often it was delivered, and why it came back, does
+    not."""
     trailers = bench.node.store.trailers
     found: dict[bytes, list[object]] = {}
     for job in bench.node.store.jobs.values():

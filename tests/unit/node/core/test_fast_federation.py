@@ -1,4 +1,4 @@
-"""Where consumers take jobs fast, they come from other nodes in large portions."""
+"""If consumers take jobs fast, these come from other nodes in large batches."""
 
 import pytest
 
@@ -12,13 +12,13 @@ def mesh() -> Mesh:
 
 
 def asked(mesh: Mesh, source: int, count: int) -> None:
-    """The node ``source`` asks node 0 for jobs."""
+    """Let the node ``source`` ask node 0 for jobs."""
     packet = mesh[source].node.packets.about_queue(bus.NEEDJOBS, b"q", count)
     mesh[0].node.receive(mesh.ids[source], packet, mesh[0].now)
 
 
 def given(mesh: Mesh) -> list[int]:
-    """How many jobs each YOURJOBS has that is under way."""
+    """Return how many jobs each YOURJOBS in flight has."""
     packets = [packet for _, _, packet in mesh.moving]
     return [
         len(bus.read_jobs(packet).jobs)

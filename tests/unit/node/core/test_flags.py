@@ -1,4 +1,4 @@
-"""The flag bits of a job that mean nothing to this version: C nodes keep them, and so does it."""
+"""The flag bits of a job that mean nothing to this version: it keeps them, as C nodes do."""
 
 from pathlib import Path
 
@@ -20,7 +20,8 @@ ONCE = ID[:-1] + b"0"
 
 
 def foreign_job(left: int, holders: list[bytes], flags: int = FOREIGN, id: bytes = ID) -> bytes:
-    """A job with ``flags`` as another version sends it (``left``: s) or writes it (etime)."""
+    """Return a job with ``flags``, as another version sends it (``left``: s) or writes it
+    (etime)."""
     retry = 10 if id == ID else 0
     nodes = b"".join(holders)
     return JobWriter().encode(
@@ -29,14 +30,14 @@ def foreign_job(left: int, holders: list[bytes], flags: int = FOREIGN, id: bytes
 
 
 def receive(mesh: Mesh, type: int, flags: int = FOREIGN, id: bytes = ID) -> None:
-    """Node 1 gets the job from node 0."""
+    """Let node 1 get the job from node 0."""
     job = foreign_job(1000, mesh.ids[:2], flags, id)
     mesh[1].node.receive(mesh.ids[0], mesh[0].node.packets.jobs(type, [job]), mesh[1].now)
     mesh.settle()
 
 
 def sent_flags(mesh: Mesh, type: int) -> list[int]:
-    """The flags of the jobs under way in packets of ``type``."""
+    """Return the flags of the jobs in flight in packets of ``type``."""
     return [
         decode_job(job).flags
         for _, _, packet in mesh.moving
@@ -46,7 +47,7 @@ def sent_flags(mesh: Mesh, type: int) -> list[int]:
 
 
 def flags_in(records: list[bytes]) -> list[int]:
-    """The flags of the jobs in records of a file."""
+    """Return the flags of the jobs in the records of a file."""
     return [decode_job(record.split(b"\r\n", 4)[4][:-2]).flags for record in records]
 
 
@@ -65,7 +66,7 @@ def test_a_bit_that_came_over_the_bus_goes_on_with_the_job(type: int, bit: int) 
     receive(mesh, type, 1 << bit)
     assert [flags & FOREIGN for flags in flags_in(mesh[1].node.journal)] == [1 << bit]
     mesh[1]("ENQUEUE", ID)
-    mesh.advance(6)  # what was imported is for clients here first
+    mesh.advance(6)  # imported jobs are for clients here first
     need = mesh[2].node.packets.about_queue(bus.NEEDJOBS, b"q", 1)
     mesh[1].node.receive(mesh.ids[2], need, mesh[1].now)
     assert sent_flags(mesh, bus.YOURJOBS) == [FLAG_QUEUED_BEFORE | 1 << bit]

@@ -1,5 +1,5 @@
 """docs/guarantees.md: what commands promise in a cluster and in a partition, as far as no other
-test has it."""
+test covers it."""
 
 import pytest
 
@@ -15,7 +15,7 @@ def mesh() -> Mesh:
 
 
 def add(mesh: Mesh, *options: str | int) -> bytes:
-    """A job that all three nodes hold, queued on the first."""
+    """Add a job that all three nodes hold, queued on the first."""
     return mesh.add(0, "REPLICATE", 3, "RETRY", RETRY, *options)
 
 
@@ -112,7 +112,7 @@ def test_letters_that_two_sides_send_back_are_one_job_afterwards(mesh: Mesh) -> 
     mesh[0]("NACK", mesh[0].get() or b"")
     mesh.settle()
     mesh.isolate(0)
-    mesh.advance(310)  # the retry time of letters: the other side delivers it as well
+    mesh.advance(310)  # the retry time of letters: the other side delivers it, too
     assert len(queued_on(mesh, "dead")) == 2
     other = queued_on(mesh, "dead")[1]
     jobs = []

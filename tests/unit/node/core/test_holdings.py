@@ -1,4 +1,4 @@
-"""Who holds how much, and who has to go when it is too much together."""
+"""Who holds how much, and who has to go if the sum is too much."""
 
 from disque_trio.respserver.holdings import Holdings
 

@@ -1,4 +1,4 @@
-"""Ids of jobs, and the order that creation times give."""
+"""Ids of jobs, and their order by creation time."""
 
 import re
 

@@ -23,7 +23,7 @@ def bench() -> Bench:
 
 
 def take(bench: Bench, *patterns: str | bytes, count: int = 1_000_000) -> list[bytes]:
-    """The ids that GETJOB NOHANG PATTERN gives."""
+    """Return the ids that GETJOB NOHANG PATTERN returns."""
     client = bench.client()
     bench.send(client, "GETJOB", "PATTERN", "NOHANG", "COUNT", count, "FROM", *patterns)
     for _ in range(1_000):
@@ -43,11 +43,11 @@ def wait(bench: Bench, *patterns: str, timeout: int = 0) -> Client:
 
 
 def served(bench: Bench, *clients: Client) -> list[bytes | None]:
-    """What each of ``clients`` got; None: it waits."""
+    """Return what each of ``clients`` got; None: it waits."""
     return [None if client.blocked else bench.got(client) for client in clients]
 
 
-# ---- what is there ----------------------------------------------------------------------------
+# ---- existing jobs ----------------------------------------------------------------------------
 
 
 def test_jobs_come_from_all_queues_that_match(bench: Bench) -> None:
@@ -136,7 +136,7 @@ def test_priorities_hold_within_a_queue(bench: Bench) -> None:
     assert take(bench, "mail.*") == [high, low]
 
 
-# ---- those who wait ---------------------------------------------------------------------------
+# ---- waiting clients --------------------------------------------------------------------------
 
 
 def test_clients_that_wait_are_woken_by_queues_old_and_new(bench: Bench) -> None:
@@ -370,7 +370,7 @@ def test_more_than_a_node_has_room_for_is_an_error(
     monkeypatch.setattr(interests, "MAX_INTERESTS", 3)
     kept = wait(bench, "a.*", "b.*")
     assert take(bench, "c.*") == []
-    assert take(bench, "d.*") == []  # nobody uses c.* any more
+    assert take(bench, "d.*") == []  # nobody uses c.* any longer
     bench.advance(1)
     assert "patterns" in bench.error("GETJOB", "NOHANG", "PATTERN", "FROM", "e.*", "f.*")
     id = bench.add("a.1")

@@ -29,7 +29,7 @@ def fifo(bench: Bench) -> None:
 
 
 def _use(bench: Bench) -> None:
-    """A queue follows its policy when somebody takes a job."""
+    """Take a job, since a queue follows its policy only then."""
     id = bench.add()
     assert bench.get() == id
     bench("DELJOB", id)
@@ -321,7 +321,8 @@ def test_qstat_and_info_say_what_waits(bench: Bench) -> None:
 
 @pytest.mark.parametrize("seed", range(10))
 def test_a_group_is_in_order_whatever_happens(seed: int) -> None:
-    """Clients take, acknowledge and hand back jobs at random while the policy comes and goes."""
+    """Clients take, acknowledge and hand back jobs at random while the policy is set and
+    deleted."""
     rng = random.Random(seed)
     bench = Bench(seed, jitter=0)
     fifo(bench)

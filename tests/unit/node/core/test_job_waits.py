@@ -37,7 +37,7 @@ def heard(mesh: Mesh, index: int, client: Client) -> object:
 
 
 def alone(mesh: Mesh, index: int, *options: str | int) -> bytes:
-    """The id of a job that only one node holds."""
+    """Return the id of a job that only one node holds."""
     id = mesh.add(index, "REPLICATE", 1, *options)
     assert mesh.holders(id) == [index]
     return id
@@ -70,7 +70,7 @@ def test_a_plain_acknowledge_is_known_afterwards_as_well(mesh: Mesh, command: st
         assert heard(mesh, index, waiting(mesh, index, id)) == [[id, b"acked", None]]
 
 
-def test_what_no_node_knows_is_gone(mesh: Mesh) -> None:
+def test_a_job_that_no_node_knows_is_gone(mesh: Mesh) -> None:
     client = waiting(mesh, 1, UNKNOWN)
     mesh.advance(1)
     assert heard(mesh, 1, client) == [[UNKNOWN, b"gone", None]]
@@ -206,7 +206,7 @@ def test_a_malformed_answer_ends_no_wait(mesh: Mesh) -> None:
 
 
 @pytest.mark.parametrize("type", [bus.QUESTION, bus.ANSWER, bus.UPDATEJOB, bus.ENDJOB])
-def test_no_nonsense_of_other_nodes_does_harm(mesh: Mesh, type: int) -> None:
+def test_random_packets_of_other_nodes_do_no_harm(mesh: Mesh, type: int) -> None:
     rng = random.Random(type)
     id = mesh.add(0)
     client = waiting(mesh, 1, id, UNKNOWN)
@@ -297,7 +297,7 @@ def test_hearsay_is_all_that_is_known_where_the_holder_is_away(mesh: Mesh) -> No
 
 
 def test_a_confirmation_does_not_say_how_the_job_ended(mesh: Mesh) -> None:
-    """A node that had to forget what it told the others gets the job, then their confirmation."""
+    """A node that has forgotten what it told the others gets the job, then their confirmation."""
     id = alone(mesh, 0)
     client = waiting(mesh, 0, id)
     packet = mesh[1].node.packets.about_job(bus.GOTACK, id, 0)
@@ -415,7 +415,7 @@ def test_the_peers_note_that_it_was_cancelled(mesh: Mesh) -> None:
 
 
 @pytest.mark.parametrize("at", [0, 1])
-def test_a_crash_does_not_undo_the_cancelling(mesh: Mesh, at: int) -> None:
+def test_a_crash_does_not_undo_a_cancellation(mesh: Mesh, at: int) -> None:
     mesh[at].node.journaling = True
     id = mesh.add(0, "REPLICATE", 2, "RETRY", 20) if at == 0 else alone(mesh, 0, "RETRY", 20)
     mesh.isolate(at)
@@ -428,7 +428,7 @@ def test_a_crash_does_not_undo_the_cancelling(mesh: Mesh, at: int) -> None:
     assert restarted.store.outcomes.of_held(job).kind == 4  # type: ignore[union-attr]
 
 
-def test_nor_does_a_crash_of_the_holder_that_was_told(mesh: Mesh) -> None:
+def test_a_crash_of_the_notified_holder_does_not_undo_a_cancellation(mesh: Mesh) -> None:
     for bench in mesh.nodes:
         bench.node.journaling = True
     id = mesh.add(0, "REPLICATE", 2, "RETRY", 20)

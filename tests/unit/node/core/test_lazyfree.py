@@ -1,4 +1,4 @@
-"""A flush answers at once and frees what it left behind in steps."""
+"""A flush replies at once, and the memory is freed in steps."""
 
 import sys
 
@@ -69,7 +69,7 @@ def test_no_step_frees_more_than_it_may() -> None:
     steps = 0
     while freeing.free(50):
         steps += 1
-    # Each job is there three times.
+    # Each job exists three times.
     assert 3000 // 50 <= steps <= 3000 // 50 + 10
     assert before - sys.getrefcount(job) == 3
 

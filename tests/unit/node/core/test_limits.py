@@ -126,7 +126,7 @@ def test_flushed_jobs_are_not_in_hand(bench: Bench) -> None:
 
 
 def delivered(bench: Bench, seconds: float, client: Client | None = None) -> list[int]:
-    """When a client that takes all it can get had jobs, in ms from now."""
+    """Return when a client that takes everything it can get received jobs, in ms from now."""
     start = bench.now
     times: list[int] = []
     client = client or bench.client()
@@ -141,7 +141,7 @@ def delivered(bench: Bench, seconds: float, client: Client | None = None) -> lis
 
 
 def most_within(times: list[int], window: int) -> int:
-    """The most of ``times`` that are in any ``window``; all in ms."""
+    """Return the largest number of ``times`` within a ``window``; all in ms."""
     return max(sum(start <= time < start + window for time in times) for start in times)
 
 
@@ -251,7 +251,7 @@ def test_a_clock_that_goes_back_does_not_stop_a_queue(bench: Bench) -> None:
 
 
 def mesh_with(jobs: int, **policy: int) -> Mesh:
-    """Three nodes with ``jobs`` in the queue of each."""
+    """Return three nodes, each with ``jobs`` in its queue."""
     mesh = Mesh(3)
     set_policy(*mesh.nodes, **policy)  # type: ignore[arg-type]
     for index in range(3):
@@ -326,7 +326,7 @@ def test_an_answer_does_not_undo_what_its_sender_said_after_it() -> None:
     mesh[1].block()
     mesh.settle()  # 1 wants some
     mesh.moving.extend(late)
-    mesh.settle()  # 2 answers at last
+    mesh.settle()  # 2 finally answers
     assert [in_hand(bench) for bench in mesh.nodes] == [1, 1, 0]
 
 
@@ -436,7 +436,7 @@ def test_what_is_in_hand_never_exceeds_the_limit(seed: int) -> None:
         elif step == 1 and taken:
             mesh[rng.randrange(3)]("ACKJOB", taken.pop(rng.randrange(len(taken))))
         elif step == 2:
-            for bench in mesh.nodes:  # the packets take their time
+            for bench in mesh.nodes:  # the packets are slow
                 bench.now += 50
                 bench.node.tick(bench.now)
         else:

@@ -1,4 +1,4 @@
-"""What is loaded from files that are damaged."""
+"""What is loaded from damaged files."""
 
 from disque_trio.node.core.aof_codec import LARGE_BODY
 from disque_trio.node.core.job import ACTIVE

@@ -1,4 +1,4 @@
-"""The account of memory, its steps, eviction, and queues that are idle."""
+"""The memory account, its thresholds, eviction, and idle queues."""
 
 from collections.abc import Callable
 
@@ -19,7 +19,7 @@ def used(bench: Bench) -> int:
 
 
 def fill(bench: Bench, share: float, *options: str | int) -> list[bytes]:
-    """Add jobs until more than ``share`` of the memory is used, as if there were no steps."""
+    """Add jobs until more than ``share`` of the memory is used, as if there were no thresholds."""
     limit = bench.node.memory.limit
     bench.node.memory.set_limit(0)
     added = []
@@ -157,7 +157,7 @@ def test_eviction_makes_room_so_that_nack_is_served(make_bench: BenchMaker) -> N
     safe = bench.add("safe")
     assert bench.get("safe") == safe
     once = fill(bench, 0.97, "RETRY", 0)
-    assert bench.error("NACK", safe) == OOM  # nothing was delivered yet
+    assert bench.error("NACK", safe) == OOM  # nothing has been delivered yet
     assert bench.get() == once[0]
     assert len(bench.get_all(count=20)) == 20
     assert bench("NACK", safe) == 1
@@ -316,5 +316,5 @@ def test_a_command_without_memory_and_without_jobs_evicts_idle_queues(
 
 
 def test_the_attributes_of_the_store_are_found_fast(bench: Bench) -> None:
-    # With more than 30, CPython 3.11 takes a slower way, which was 3 % of an ADDJOB.
+    # With more than 30, CPython 3.11 uses a slower path, which cost 3 % of an ADDJOB.
     assert len(getattr(bench.node.store, "__dict__", ())) <= 30

@@ -1,4 +1,4 @@
-"""Extensions in a cluster with a C node: refused, or carried by it."""
+"""Extensions in a cluster with a C node: refused, or carried along by it."""
 
 from disque_trio.protocol import bus
 from disque_trio.protocol.serialjob import JobWriter, decode_job
@@ -9,7 +9,7 @@ HEADERS = ["HEADERS", 1, "n", "v"]
 
 
 def mixed(setting: str = "auto") -> Mesh:
-    """Two nodes and one that stands for a C node."""
+    """Two nodes, and one that stands in for a C node."""
     mesh = Mesh(3)
     mesh.c_nodes = {C_NODE}
     for peers in mesh.peers:
@@ -21,7 +21,7 @@ def mixed(setting: str = "auto") -> Mesh:
 
 
 def copy_for(mesh: Mesh, target: int) -> bytes:
-    """The job that is on its way to ``target``."""
+    """Return the job in flight to ``target``."""
     mesh[0].node.commit()
     (job,) = [
         job
@@ -48,7 +48,7 @@ def test_a_c_node_carries_a_trailer_behind_the_body_and_gives_it_back() -> None:
     mesh.moving.clear()
     found = decode_job(carried)
     assert found.body.startswith(b"body")
-    # What C writes into its file, and what it gives to others: the same flags and the same body.
+    # C writes the same flags and body to its file, and passes them on to others.
     state, retry, repl = 2, found.retry, found.repl
     given = JobWriter().encode(
         id, state, found.flags, repl, found.etime, found.ctime, 0, retry, 0, 0, b"q", found.body,

@@ -1,4 +1,5 @@
-"""The commands that move single jobs: acknowledges, NACK, ENQUEUE, DEQUEUE, WORKING, and MAXLEN."""
+"""The commands that move single jobs: acknowledgements, NACK, ENQUEUE, DEQUEUE, WORKING; and
+MAXLEN."""
 
 import pytest
 
@@ -161,7 +162,7 @@ def test_working_for_an_acknowledged_job_that_is_still_held_is_acked() -> None:
     mesh = Mesh(2)
     bench = mesh[0]
     id = mesh.add(0)
-    mesh.cut(0, 1)  # the other holder cannot hear of it
+    mesh.cut(0, 1)  # the other holder cannot hear about it
     assert bench("ACKJOB", id) == 1
     assert bench.show(id)[b"state"] == b"acked"
     assert bench.error("WORKING", id).startswith("ACKED ")

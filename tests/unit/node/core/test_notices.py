@@ -1,4 +1,4 @@
-"""Jobs that are copied, acknowledged or deleted are told of together, to nodes that can read it."""
+"""Copied, acknowledged and deleted jobs are reported together, to nodes that can read that."""
 
 import pytest
 
@@ -10,7 +10,7 @@ JOBS = 30
 
 
 def take(mesh: Mesh, count: int = JOBS) -> list[bytes]:
-    """Jobs that were added on node 0, and taken on node 1."""
+    """Return jobs that were added on node 0 and taken on node 1."""
     added = {mesh.add(0, "REPLICATE", 1) for _ in range(count)}
     taken: list[bytes] = []
     while len(taken) < count:
@@ -31,7 +31,7 @@ def held(mesh: Mesh) -> list[int]:
 
 @pytest.fixture
 def mesh() -> Mesh:
-    """Two nodes that have told each other of an end before."""
+    """Return two nodes that have told each other about the end of a job before."""
     mesh = Mesh(2)
     (id,) = take(mesh, 1)
     mesh[1]("ACKJOB", id)
@@ -71,7 +71,7 @@ def test_a_c_node_always_gets_a_packet_for_each_job(c_node: int) -> None:
 
 def test_a_node_that_does_not_answer_gets_a_packet_for_each_job(mesh: Mesh) -> None:
     ids = take(mesh)
-    mesh.lose = lambda source, target, packet: bus.names_many(packet)  # as a C node passes over it
+    mesh.lose = lambda source, target, packet: bus.names_many(packet)  # as a C node ignores it
     mesh[1]("ACKJOB", *ids)
     mesh.settle()
     assert mesh.states(ids[0]) == ["active", "acked"]
@@ -132,7 +132,7 @@ COPIES = [(0, "repljob", 1), (0, "repljob", 2), (1, "gotjob", 0), (2, "gotjob", 
 
 
 def add_together(mesh: Mesh, body: bytes = b"body", *options: str | int) -> list[bytes]:
-    """Jobs that were added on node 0 in one turn, with their copies."""
+    """Return jobs that were added on node 0 in one turn, with their copies."""
     bench = mesh[0]
     for _ in range(JOBS):
         bench.send(bench.me, "ADDJOB", "q", body, 0, *options)
@@ -144,7 +144,7 @@ def add_together(mesh: Mesh, body: bytes = b"body", *options: str | int) -> list
 
 @pytest.fixture
 def three() -> Mesh:
-    """Three nodes that have told each other of an end before."""
+    """Return three nodes that have told each other about the end of a job before."""
     mesh = Mesh(3)
     mesh[0]("ACKJOB", mesh.add(0))
     mesh.settle()

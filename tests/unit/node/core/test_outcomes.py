@@ -59,7 +59,7 @@ def test_several_clients_wait_until_all_their_jobs_have_ended(bench: Bench) -> N
     assert not both.blocked
 
 
-def test_when_the_time_is_over_what_has_not_ended_is_pending(bench: Bench) -> None:
+def test_at_the_timeout_jobs_that_have_not_ended_are_pending(bench: Bench) -> None:
     one, two = bench.add(), bench.add()
     client = waiting(bench, one, two, ms=500)
     bench("ACKJOB", two)

@@ -10,7 +10,7 @@ def mesh() -> Mesh:
     return Mesh(3)
 
 
-def test_only_a_further_queueing_is_told(mesh: Mesh) -> None:
+def test_only_repeated_queueing_is_announced(mesh: Mesh) -> None:
     id = mesh.add(0, "REPLICATE", 2, "RETRY", 5)
     mesh[0].get()
     (other,) = [i for i in mesh.holders(id) if i]
@@ -25,7 +25,7 @@ def test_only_a_further_queueing_is_told(mesh: Mesh) -> None:
     assert mesh[other].number(id, b"additional-deliveries") == 1
 
 
-def test_working_is_told_unless_there_is_nothing_to_postpone(mesh: Mesh) -> None:
+def test_working_is_announced_unless_there_is_nothing_to_postpone(mesh: Mesh) -> None:
     id = mesh.add(0, "REPLICATE", 3)
     once = mesh.add(0, "REPLICATE", 1, "RETRY", 0)
     mesh.told()
@@ -45,7 +45,7 @@ def test_working_is_told_unless_there_is_nothing_to_postpone(mesh: Mesh) -> None
         (["DELJOB", "BCAST", "FORCE"], True, True),
     ],
 )
-def test_deleting_is_told_as_the_command_says(
+def test_deletion_is_announced_as_requested(
     mesh: Mesh, command: list[str], known: bool, unknown: bool
 ) -> None:
     here, gone = mesh.add(0, "REPLICATE", 3), mesh.add(0, "REPLICATE", 3)
@@ -58,7 +58,7 @@ def test_deleting_is_told_as_the_command_says(
     assert mesh.holders(gone) == ([] if unknown else [1, 2])
 
 
-def test_the_only_copy_ends_without_a_word(mesh: Mesh) -> None:
+def test_the_end_of_the_only_copy_is_not_announced(mesh: Mesh) -> None:
     mesh.add(0, "REPLICATE", 1, "TTL", 5)
     mesh[0]("ACKJOB", mesh.add(0, "REPLICATE", 1))
     mesh.advance(10)
@@ -66,7 +66,7 @@ def test_the_only_copy_ends_without_a_word(mesh: Mesh) -> None:
     assert mesh[0].node.store.jobs.count == 0
 
 
-def test_pause_is_told_with_bcast_only(mesh: Mesh) -> None:
+def test_pause_is_announced_only_with_bcast(mesh: Mesh) -> None:
     mesh[0]("PAUSE", "q", "in")
     assert mesh.told() == []
     for words, state in (("all bcast", b"all"), ("none bcast", b"none"), ("in bcast", b"in")):

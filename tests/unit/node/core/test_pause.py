@@ -1,4 +1,4 @@
-"""PAUSE: what a queue paused in, out or both still does."""
+"""PAUSE: what a queue that is paused in, out or both still does."""
 
 import pytest
 

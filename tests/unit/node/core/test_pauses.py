@@ -1,4 +1,4 @@
-"""Pauses before a job is queued again: what a worker asks for, and what the policy says."""
+"""Pauses before a job is queued again, by request of a worker or by policy."""
 
 import pytest
 
@@ -8,7 +8,7 @@ from tests.support.policies import set_policy
 
 
 def wait_until_queued(bench: Bench, id: bytes, most: float = 1000) -> float:
-    """Seconds until the job is in the queue."""
+    """Return the seconds until the job is in the queue."""
     start = bench.now
     while bench.show(id)[b"state"] != b"queued":
         bench.advance(0.05)
@@ -17,7 +17,7 @@ def wait_until_queued(bench: Bench, id: bytes, most: float = 1000) -> float:
 
 
 def taken(bench: Bench, *options: str | int) -> bytes:
-    """A job that is with a worker."""
+    """Return a job that a worker has."""
     id = bench.add("q", "body", *options)
     assert bench.get() == id
     return id

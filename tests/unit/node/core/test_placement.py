@@ -1,4 +1,4 @@
-"""Copies on different hosts: nodes of one host count as one."""
+"""Copies on different hosts: nodes on the same host count as one."""
 
 import pytest
 
@@ -14,7 +14,7 @@ def spread(*ips: str) -> Mesh:
 
 
 def ask(mesh: Mesh, *args: str | int, timeout: int = 0) -> str:
-    """ADDJOB on node 0; returns its reply, empty if it waits."""
+    """Send ADDJOB to node 0; return its reply, empty if it waits."""
     bench = mesh[0]
     bench.send(bench.me, "ADDJOB", "q", "body", timeout, *args)
     mesh.settle()

@@ -1,4 +1,4 @@
-"""All nodes end with the same policies, whatever order and loss."""
+"""All nodes end up with the same policies, whatever the order and losses of packets."""
 
 import random
 
@@ -20,7 +20,7 @@ def told(bench: Bench) -> object:
 
 
 def compare(mesh: Mesh, rounds: int = 1) -> None:
-    """Let time pass until each node has compared with another ``rounds`` times."""
+    """Let time pass until each node has compared its policies with another ``rounds`` times."""
     for _ in range(rounds):
         for bench in mesh.nodes:
             bench.now += COMPARE_EVERY
@@ -76,7 +76,7 @@ def test_a_new_node_without_policies_is_told_by_those_that_have_some() -> None:
     mesh.log.clear()
     compare(mesh, 2)
     assert mesh[1].node.policies.count == 3_000
-    assert mesh.log.count((0, "policies", 1)) > 3  # none of them is large
+    assert mesh.log.count((0, "policies", 1)) > 3  # none of the packets is large
 
 
 def test_a_node_that_was_alone_compares_as_soon_as_it_reaches_another() -> None:

@@ -1,4 +1,4 @@
-"""The file of policies: what is written is read again, what is damaged is refused."""
+"""The file of policies reads back as written; damage is refused."""
 
 import pytest
 from hypothesis import given
@@ -13,12 +13,12 @@ NUMBERS = st.integers(0, 2**32 - 1)
 NAMES = st.binary(min_size=1, max_size=20)
 
 
-Parts = tuple[bytes, Policy | None, int, bytes, int]  # hypothesis cannot hold a compiled Entry
+Parts = tuple[bytes, Policy | None, int, bytes, int]  # Hypothesis cannot hold a compiled Entry
 
 
 @st.composite
 def entries(draw: st.DrawFn) -> Parts:
-    """The arguments of an Entry."""
+    """Draw the arguments of an Entry."""
     name = draw(NAMES)
     clock = draw(st.integers(0, 2**48))
     node = draw(st.sampled_from([A, B]))
@@ -71,9 +71,9 @@ GOOD = b"policy 1 %b q TTL 5" % A
 @pytest.mark.parametrize(
     ("line", "problem"),
     [
-        (b"policy", "none of"),
-        (b"rubbish", "none of"),
-        (b"\xff\xfe\0", "none of"),
+        (b"policy", "expected clock"),
+        (b"rubbish", "expected clock"),
+        (b"\xff\xfe\0", "expected clock"),
         (b'policy 1 %b "q TTL 5' % A, "quote"),
         (GOOD + b" 6", "syntax error"),
         (GOOD + b" ttl 6", "twice"),
@@ -90,10 +90,10 @@ GOOD = b"policy 1 %b q TTL 5" % A
         (GOOD.replace(b"q", b'""'), "name"),
         (GOOD.replace(b"q", b"q" * 5_000), "name"),
         (GOOD + b"\n" + GOOD, "twice"),
-        (b"deleted 1 %b q" % A, "none of"),
+        (b"deleted 1 %b q" % A, "expected clock"),
         (b"deleted 1 %b q later" % A, "number"),
         (b"clock 99999999999999999999", "number"),
-        (b"node %b" % A, "none of"),
+        (b"node %b" % A, "expected clock"),
         (b"node x 1", "id of a node"),
         (b"node %b 99999" % A, "number"),
     ],

@@ -1,4 +1,4 @@
-"""The priorities of jobs: who is delivered first, and that a job keeps its own."""
+"""The priorities of jobs: which are delivered first, and that a job keeps its own."""
 
 from pathlib import Path
 
@@ -10,12 +10,12 @@ from tests.support.policies import set_policy
 
 
 def add_with(bench: Bench, *priorities: int) -> list[bytes]:
-    """Adds a job with each of ``priorities``; returns their ids."""
+    """Add a job with each of ``priorities``; return their ids."""
     return [bench.add("q", f"{priority}", "PRIORITY", priority) for priority in priorities]
 
 
 def priority_of(bench: Bench, id: bytes) -> object:
-    """The priority of a job, as SHOW has it."""
+    """Return the priority of a job according to SHOW."""
     return bench.show(id).get(b"priority")
 
 
@@ -57,13 +57,13 @@ def test_headers_stand_behind_the_priority(bench: Bench) -> None:
 
 
 @pytest.mark.parametrize("value", ["-1", "8", "urgent", "", "1.5", "99999999999999999999"])
-def test_a_priority_that_is_none_is_refused(bench: Bench, value: str) -> None:
+def test_an_invalid_priority_is_refused(bench: Bench, value: str) -> None:
     error = bench.error("ADDJOB", "q", "body", 0, "PRIORITY", value)
     assert error == "ERR PRIORITY must be between 0 and 7"
     assert bench.number_queued() == 0
 
 
-def test_a_priority_that_is_missing_is_refused(bench: Bench) -> None:
+def test_a_missing_priority_is_refused(bench: Bench) -> None:
     assert bench.error("ADDJOB", "q", "body", 0, "PRIORITY") == "ERR syntax error"
 
 
@@ -154,7 +154,7 @@ def test_another_node_gets_the_most_urgent_ones_and_queues_them_so(as_c: bool) -
 
 
 def wait(mesh: Mesh, index: int) -> object:
-    """A client of a node that waited until the others sent something."""
+    """Return a client of a node that waited until the others sent something."""
     client = mesh[index].block("q")
     mesh.advance(2)
     return client

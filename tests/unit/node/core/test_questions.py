@@ -1,4 +1,4 @@
-"""Questions to other nodes: answered, or silence that has an end."""
+"""Questions to other nodes: answered, or silence that ends at some time."""
 
 from functools import partial
 
@@ -16,7 +16,7 @@ TIMEOUT = 500  # ms
 
 
 class Asker:
-    """Node 0 asks, and remembers how often it heard something."""
+    """A question of node 0, which records how often it heard something."""
 
     def __init__(self, mesh: Mesh) -> None:
         self.mesh = mesh
@@ -32,7 +32,7 @@ class Asker:
 
 
 def repeat(answer: list[Field], sender: bytes, fields: list[Field]) -> list[Field]:
-    """Answer ``answer`` and what was asked."""
+    """Answer with ``answer`` and the question."""
     return answer + fields
 
 

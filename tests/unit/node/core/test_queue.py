@@ -1,4 +1,4 @@
-"""The order of a queue, whatever goes in and out of it."""
+"""The order of a queue, whatever enters and leaves it."""
 
 import random
 
@@ -20,8 +20,8 @@ def order(job: Job) -> tuple[int, int, bytes]:
     return -priority_of(job), job.ctime, job.id
 
 
-# What to do next: put a job with this creation time, and a priority of 7, 6 or mostly 0, in, take
-# the first, or remove the n-th.
+# What to do next: add a job with this creation time and a priority of 7, 6 or usually 0, take the
+# first job, or remove the n-th.
 actions = st.lists(
     st.one_of(
         st.tuples(st.just("push"), st.integers(0, 40)),

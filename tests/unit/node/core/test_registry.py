@@ -1,4 +1,4 @@
-"""Walking over the registry while entries come and go."""
+"""Scans of the registry while entries come and go."""
 
 import sys
 import zlib
@@ -60,7 +60,8 @@ def test_what_is_there_throughout_comes_once_whatever_comes_and_goes(
                 registry.put(key, key)
             elif not add and registry.get(key) is not None:
                 registry.drop(key)
-    # What goes and comes back is another entry, so only those that stayed are promised once.
+    # An entry that is removed and added again is a new one, so only those that stayed must come
+    # exactly once.
     stayed = [key for key in found if key in there]
     assert sorted(stayed) == sorted(there)
 

@@ -1,4 +1,4 @@
-"""Copies: how a job gets them, and what its producer hears."""
+"""Copies: how a job gets them, and what its producer is told."""
 
 import pytest
 
@@ -14,7 +14,7 @@ def mesh() -> Mesh:
 
 
 def ask(mesh: Mesh, *args: str | int, timeout: int = 0) -> None:
-    """ADDJOB on node 0; the reply is read later."""
+    """Send ADDJOB to node 0; the reply is read later."""
     mesh[0].send(mesh[0].me, "ADDJOB", "q", "body", timeout, *args)
 
 
@@ -211,7 +211,7 @@ def test_a_node_that_must_not_hold_jobs_places_them_elsewhere(mesh: Mesh, why: s
     else:
         reason = "I'm unable to hold a copy of the message for the following reason"
         assert refusal == f"{few}, since {reason}: I'm leaving the cluster"
-    # With this one they would be too few as well.
+    # Even counting this node, there would be too few.
     assert mesh[0].error("ADDJOB", "q", "b", 0, "REPLICATE", 4) == few
 
 
@@ -253,7 +253,7 @@ def test_a_large_copy_is_wanted_unless_there_is_a_reason_not_to_hold_it(mesh: Me
     other = id[:-1] + b"x"
     assert node.replication.wants_copy(other)
     node.memory.external_above = 0
-    # That it holds the one that it knows has to be said again.
+    # It has to confirm again the copy that it already holds.
     assert [node.replication.wants_copy(it) for it in (other, id)] == [False, True]
     node.set_leaving(True)
     assert not node.replication.wants_copy(id)

@@ -80,7 +80,7 @@ def test_of_two_that_queued_it_the_id_decides(mesh: Mesh) -> None:
     assert set(kept) == {1, 2}
 
 
-# ---- which of two keeps it ------------------------------------------------------------------
+# ---- which of two nodes keeps it ------------------------------------------------------------
 
 RNG = random.Random(1)
 NODES = [b"%040x" % RNG.getrandbits(160) for _ in range(30)]
@@ -109,7 +109,7 @@ def test_nodes_that_understand_each_other_share_evenly(count: int) -> None:
 
 
 def keepers(mesh: Mesh, job: Job, a: int, b: int) -> list[int]:
-    """Which of the nodes ``a`` and ``b`` say that they keep ``job``."""
+    """Return which of the nodes ``a`` and ``b`` say that they keep ``job``."""
     return [
         me for me, other in ((a, b), (b, a)) if mesh[me].node.requeue._keeps(job, mesh.ids[other])
     ]
@@ -129,7 +129,7 @@ def test_two_nodes_always_agree_and_of_several_there_is_always_one(as_c: tuple[i
                     wins = max(pair, key=lambda node: place_on_c(mesh.ids[node], id))
                     assert keepers(mesh, job, *pair) == [wins]
             for some in combinations(range(5), 3):
-                # Never each of them leaves it to the next one.
+                # They never all leave it to the next one.
                 pairs = [keepers(mesh, job, *pair) for pair in combinations(some, 2)]
                 left = [node for node in some if pairs.count([node]) == 2]
                 assert len(left) == 1
@@ -166,7 +166,7 @@ def test_two_that_do_not_agree_do_not_go_on_arguing() -> None:
     both = 0
     for seed in range(30):
         mesh = Mesh(3, seed)
-        # Node 2 is new to node 1, which takes it for a C node that may be between.
+        # Node 2 is new to node 1, which takes it for a C node that may rank in between.
         mesh.peers[1].as_c = {mesh.ids[2]}
         id = mesh.add(0, "REPLICATE", 3, "RETRY", 60)
         mesh[0]("DEQUEUE", id)
@@ -246,7 +246,7 @@ def test_a_job_that_waited_for_most_of_its_retry_time_is_not_queued_again_right_
 
 def test_a_backlog_that_is_taken_late_is_not_queued_again_by_the_copies(mesh: Mesh) -> None:
     ids = [mesh.add(0, "REPLICATE", 3, "RETRY", 60, "TTL", 10_000) for _ in range(20)]
-    # A job that stays queued is announced every 59 s, and the copies count from then.
+    # A job that stays queued is announced every 59 s, and its copies count from then on.
     mesh.advance(41 * 59 + 49)
     for _ in ids:
         mesh[0].get()

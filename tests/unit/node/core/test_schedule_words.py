@@ -1,4 +1,4 @@
-"""The file of schedules: what is written is read again, what is damaged is refused."""
+"""The file of schedules reads back as written; damage is refused."""
 
 import pytest
 from hypothesis import given
@@ -19,7 +19,7 @@ Parts = tuple[bytes, Schedule | None, int, bytes, int, int]
 
 @st.composite
 def entries(draw: st.DrawFn) -> Parts:
-    """The arguments of an Entry."""
+    """Draw the arguments of an Entry."""
     name = draw(NAMES)
     version = (draw(st.integers(0, 2**48)), draw(st.sampled_from([A, B])))
     reached = draw(st.integers(0, 2**48))
@@ -61,8 +61,8 @@ GOOD = b'schedule 1 %b s "@every 9s" "" 0 q body RETRY 5' % A
 @pytest.mark.parametrize(
     ("line", "problem"),
     [
-        (b"schedule", "none of"),
-        (b"rubbish", "none of"),
+        (b"schedule", "expected clock"),
+        (b"rubbish", "expected clock"),
         (b'schedule 1 %b "s' % A, "quote"),
         (b"schedule 1 %b s a b 0 q" % A, "needs times"),
         (GOOD.replace(b" 0 ", b" 4 "), "number"),
@@ -71,8 +71,8 @@ GOOD = b'schedule 1 %b s "@every 9s" "" 0 q body RETRY 5' % A
         (GOOD + b"\n" + GOOD, "twice"),
         (b"reached s 5", "no schedule"),
         (GOOD + b"\nreached s x", "number"),
-        (b"reached s", "none of"),
-        (b"node %b 1" % A, "none of"),
+        (b"reached s", "expected clock"),
+        (b"node %b 1" % A, "expected clock"),
     ],
 )
 def test_a_damaged_file_is_refused_with_the_line(line: bytes, problem: str) -> None:

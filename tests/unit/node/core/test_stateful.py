@@ -1,4 +1,4 @@
-"""Random commands of many clients at random times, the node against the model.
+"""Random commands from many clients at random times: the node compared with a model.
 
 A failure prints the steps and a ``@reproduce_failure`` line; ``--hypothesis-seed`` repeats a run.
 """
@@ -30,19 +30,19 @@ PAUSES = [
 
 
 class CoreMachine(RuleBasedStateMachine):
-    """A node and a model that are told the same."""
+    """A node and a model that get the same commands."""
 
     @initialize(jitter=st.integers(JITTER_LOW, JITTER_HIGH), seed=st.integers(0, 1000))
     def start(self, jitter: int, seed: int) -> None:
         self.bench = Bench(seed=seed, jitter=jitter)
         self.model = Model(START, jitter)
         self.clients = [self.bench.client() for _ in range(CLIENTS)]
-        self.known: list[bytes] = []  # ids of jobs that live or are gone
+        self.known: list[bytes] = []  # ids of live and former jobs
 
     # ---- helpers --------------------------------------------------------------------------------
 
     def pick(self, places: list[int]) -> list[bytes]:
-        """Some ids, most of them of jobs that live, the same one perhaps twice."""
+        """Draw some ids, mostly of live jobs, possibly with repeats."""
         pool = (list(self.model.jobs) + self.known[-3:]) or [b"D-00000000-" + b"x" * 24 + b"-05a1"]
         return [pool[place % len(pool)] for place in places]
 
@@ -50,7 +50,7 @@ class CoreMachine(RuleBasedStateMachine):
         return self.clients.index(client)
 
     def settle(self) -> None:
-        """Check and note what waiting clients were given, in the order in which they were."""
+        """Check and record what waiting clients got, in order."""
         woken, self.bench.node.woken = self.bench.node.woken, []
         ended = False
         for client in woken:
@@ -74,7 +74,7 @@ class CoreMachine(RuleBasedStateMachine):
         assert self.model.timed_out() == set()
         assert self.bench.node.next_wake() == 0 or self.bench.node.next_wake() > now
 
-    # ---- jobs come ------------------------------------------------------------------------------
+    # ---- jobs are added -------------------------------------------------------------------------
 
     @precondition(lambda self: len(self.model.jobs) < MAX_JOBS)
     @rule(
@@ -125,7 +125,7 @@ class CoreMachine(RuleBasedStateMachine):
             self.known.append(id)
             self.settle()
 
-    # ---- jobs go --------------------------------------------------------------------------------
+    # ---- jobs end -------------------------------------------------------------------------------
 
     @rule(names=names, count=st.sampled_from([1, 2, 5, 100, 100]))
     def getjob_nohang(self, names: list[bytes], count: int) -> None:
@@ -193,7 +193,7 @@ class CoreMachine(RuleBasedStateMachine):
         assert self.bench("PAUSE", queue, *options) == self.model.pause(queue, options)
         self.settle()
 
-    # ---- what is rare ---------------------------------------------------------------------------
+    # ---- rare commands --------------------------------------------------------------------------
 
     @rule(event=st.sampled_from(["cron", "disconnect", "disconnect", "flush"]), who=who)
     def rarely(self, event: str, who: int) -> None:
@@ -218,8 +218,8 @@ class CoreMachine(RuleBasedStateMachine):
 
     @rule(step=steps, driver=st.sampled_from(["prompt", "prompt", "late", "absent"]))
     def time_passes(self, step: int, driver: str) -> None:
-        """The driver calls whenever the node asked for it; or the process stood still, and it
-        calls once for all that is due; or commands are served before it comes to that."""
+        """The driver calls the node whenever that asked for it; or the process was suspended, so it
+        calls once for everything due; or commands are served before that."""
         end = self.bench.now + step
         if driver == "absent":
             self.bench.now = self.model.now = end
@@ -232,7 +232,7 @@ class CoreMachine(RuleBasedStateMachine):
                 self.tick(max(due, self.bench.now))
         self.tick(end)
 
-    # ---- what always holds ----------------------------------------------------------------------
+    # ---- invariants -----------------------------------------------------------------------------
 
     @invariant()
     def every_job_is_what_the_model_says(self) -> None:
@@ -256,7 +256,7 @@ class CoreMachine(RuleBasedStateMachine):
             assert fields[b"next-requeue-within"] == wait
             assert fields[b"next-awake-within"] == max(job.awake_at() - now, 0)
             assert fields[b"ttl"] == max((job.expires // 1000) - now // 1000, 0)
-            # An at-least-once job is queued, or it has a time at which it will be.
+            # An at-least-once job is queued, or has a time at which it will be.
             assert job.retry == 0 or job.queued or job.requeue_at
 
     @invariant()

@@ -1,4 +1,4 @@
-"""The jobs of schedules: when they are added, by which node, and that each is added once."""
+"""The jobs of schedules: when they are added, by which node, and that each is added only once."""
 
 from typing import Any
 from zlib import crc32
@@ -29,23 +29,23 @@ def advance(bench: Bench, seconds: int) -> None:
 
 
 def put(mesh: Mesh, *words: str | int, index: int = 0, name: str = "s") -> None:
-    """CRON SET."""
+    """Set a schedule (CRON SET)."""
     assert mesh[index]("CRON", "SET", name, *words) == b"OK"
     mesh.settle()
 
 
 def jobs(mesh: Mesh) -> int:
-    """How many different jobs there are."""
+    """Return the number of distinct jobs."""
     return len({job.id for bench in mesh.nodes for job in bench.node.store.jobs.values()})
 
 
 def first(mesh: Mesh, name: bytes = b"s") -> int:
-    """The node that adds the jobs of a schedule."""
+    """Return the node that adds the jobs of a schedule."""
     return min(range(len(mesh.ids)), key=lambda index: crc32(name + mesh.ids[index]))
 
 
 def fields(bench: Bench, name: str = "s") -> dict[bytes, Any]:
-    """CRON GET."""
+    """Return the fields of CRON GET."""
     return bench.fields("CRON", "GET", name)
 
 
@@ -113,7 +113,7 @@ def test_schedules_that_are_loaded_before_there_is_a_time_tick() -> None:
 
 
 def scheduled() -> Bench:
-    """A node that has a schedule."""
+    """Return a node with a schedule."""
     bench = Bench()
     bench("CRON", "SET", "s", "@every 10s", "q", "body")
     return bench

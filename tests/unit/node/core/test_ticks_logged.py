@@ -1,4 +1,4 @@
-"""What the event log says of the ticks of schedules."""
+"""What the event log says about the ticks of schedules."""
 
 import json
 from typing import Any
@@ -17,7 +17,7 @@ def advance(bench: Bench, seconds: int) -> None:
 
 
 def told(bench: Bench) -> list[dict[str, Any]]:
-    """The lines about ticks."""
+    """Return the lines about ticks."""
     text = LineWriter("0" * 40).lines(bench.node.notes.events)
     lines = [json.loads(line) for line in text.splitlines()]
     return [line for line in lines if line["event"] in ("ticked", "missed")]

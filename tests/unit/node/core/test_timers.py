@@ -1,4 +1,4 @@
-"""The timers of jobs against a plain list of times."""
+"""The timers of jobs, compared with a plain list of times."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from disque_trio.node.core.job import Job
 from disque_trio.node.core.timers import JobTimers
 
-GRAIN = 32  # ms; a job may be looked at so much too late, never too early
+GRAIN = 32  # ms; a job may be checked this much too late, never too early
 
 
 def make_job(number: int) -> Job:

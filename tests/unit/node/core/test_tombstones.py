@@ -1,4 +1,4 @@
-"""The jobs that ended last are remembered, and no more of them than there is room for."""
+"""The jobs that ended last are remembered, as many as there is room for."""
 
 from disque_trio.cluster.peers import Peers
 from disque_trio.node.core.tombstones import MAX_TOMBSTONES, Tombstones

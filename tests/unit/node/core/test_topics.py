@@ -1,4 +1,4 @@
-"""Jobs for topics on several nodes: their copies, their errors, and what a client leaves behind."""
+"""Jobs for topics on several nodes: copies, errors, and what a client leaves behind."""
 
 import pytest
 
@@ -16,12 +16,12 @@ def three() -> Mesh:
 
 
 def publish(mesh: Mesh, *words: str | int, topic: str = "t") -> None:
-    """ADDJOB @topic on the first node."""
+    """Send ADDJOB @topic to the first node."""
     mesh[0].send(mesh[0].me, "ADDJOB", f"@{topic}", "body", *words)
 
 
 def replies(mesh: Mesh) -> list[list[object]]:
-    """The arrays that the client of the first node got."""
+    """Return the arrays that the client of the first node got."""
     found = mesh[0].replies(mesh[0].me)
     assert all(isinstance(reply, list) for reply in found), found
     return found  # type: ignore[return-value]

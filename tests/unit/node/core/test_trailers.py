@@ -43,13 +43,13 @@ def the_job(bench: Bench, id: bytes = ID) -> Job:
 
 
 def trailer_of(bench: Bench, id: bytes = ID) -> bytes | None:
-    """The bytes of what the job has."""
+    """Return the size of everything that the job has, in bytes."""
     trailer = bench.node.store.trailers.of(the_job(bench, id))
     return None if trailer is None else trailer.pack()
 
 
 def used_beside_queues(bench: Bench) -> int:
-    """What the account has for jobs that have not ended."""
+    """Return what the account counts for jobs that have not ended."""
     bench.now += 1_000_000
     bench.node.tick(bench.now)
     bench.evict_idle_queues()
@@ -59,14 +59,14 @@ def used_beside_queues(bench: Bench) -> int:
 
 
 def receive(mesh: Mesh, type: int, *jobs: bytes, source: int = 0, target: int = 1) -> None:
-    """``target`` gets a packet with ``jobs``."""
+    """Send ``target`` a packet with ``jobs``."""
     packet = mesh[source].node.packets.jobs(type, list(jobs))
     mesh[target].node.receive(mesh.ids[source], packet, mesh[target].now)
     mesh.settle()
 
 
 def loaded(data: bytes, path: Path, seed: int = 1) -> Bench:
-    """A node that found ``data`` in its file when it started."""
+    """Return a node that found ``data`` in its file when it started."""
     path.write_bytes(data)
     bench = Bench(seed)
     bench.node.now = bench.now
@@ -76,7 +76,7 @@ def loaded(data: bytes, path: Path, seed: int = 1) -> Bench:
 
 
 def dumped(bench: Bench) -> bytes:
-    """The file that the node writes anew."""
+    """Return the file as the node rewrites it."""
     disk = SimulatedDisk()
     dump_all(disk, "aof", bench.node).take_name()
     return bytes(disk.names["aof"].data)

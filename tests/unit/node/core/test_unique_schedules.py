@@ -1,4 +1,4 @@
-"""Keys of ADDJOB UNIQUE under random schedules: kills, cut links, lost and late packets."""
+"""Keys of ADDJOB UNIQUE under random sequences of kills, cut links, and lost and late packets."""
 
 import os
 

@@ -1,4 +1,4 @@
-"""ADDJOB UNIQUE: no second job with a key, on one node and in a cluster that is well."""
+"""ADDJOB UNIQUE: no second job with the same key, on one node and in a healthy cluster."""
 
 from io import BytesIO
 from tempfile import TemporaryFile
@@ -24,7 +24,7 @@ FOR_10 = ("UNIQUE", "k", "FOR", "10")
 
 
 def started_again(old: Bench, data: bytes | None = None) -> Bench:
-    """A node with the file of ``old``, or with ``data``."""
+    """Return a node with the file of ``old``, or with ``data``."""
     bench = Bench(seed=77, id=old.node.id)
     bench.now = bench.node.now = old.now
     for record in RecordReader(BytesIO(b"".join(old.node.journal) if data is None else data)):
@@ -51,6 +51,27 @@ def compacted(bench: Bench) -> bytes:
         compact(BytesIO(data), len(data), out, bench.now // 1000)  # type: ignore[arg-type]
         out.seek(0)
         return out.read()
+
+
+def test_with_extensions_switched_off_files_have_no_records_that_c_nodes_cannot_load() -> None:
+    bench = journaling()
+    bench("ACKJOB", bench.add("q", "body", *FOR_10))
+    assert b"UNIQUE" in b"".join(bench.node.journal)
+    bench.node.peers.extended = False
+    bench.node.peers.plain = True
+    assert b"UNIQUE" not in rewritten(bench)
+    bench.node.journal.clear()
+    bench("DEBUG", "FLUSHALL")
+    assert b"UNIQUE" not in b"".join(bench.node.journal)
+
+
+def test_with_extensions_switched_off_what_ends_leaves_no_record_of_its_key() -> None:
+    bench = journaling()
+    id = bench.add("q", "body", *FOR_10)
+    bench.node.peers.extended = False
+    bench.node.peers.plain = True
+    bench("ACKJOB", id)
+    assert b"UNIQUE" not in b"".join(bench.node.journal)
 
 
 # ---- one node ------------------------------------------------------------------------------------
@@ -248,7 +269,7 @@ def test_without_a_majority_nothing_is_added_unless_anyway() -> None:
 
 @pytest.mark.parametrize("anyway", ["", "ANYWAY"])
 def test_what_another_node_is_about_to_add_is_not_added_when_the_time_is_over(anyway: str) -> None:
-    """Not even where the last answers would have come too late."""
+    """Not even if the last answers would have come too late."""
     mesh = Mesh(3)
     mesh.lose = lambda source, target, packet: source == 2 and packet_type(packet) == GOTJOB
     first, second = mesh[0], mesh[1]
@@ -294,7 +315,7 @@ def test_the_longest_name_and_the_longest_key_fit_into_a_packet() -> None:
     assert len(bench.replies(bench.me)) == 1
     too_long = "q" * (MAX_NAME_IN_FIELDS + 1)
     assert bench.error("ADDJOB", too_long, "a", 0, "REPLICATE", 1, "UNIQUE", key) == (
-        f"ERR UNIQUE takes names of queues of up to {MAX_NAME_IN_FIELDS} bytes"
+        f"ERR UNIQUE takes queue names of up to {MAX_NAME_IN_FIELDS} bytes"
     )
 
 
@@ -351,8 +372,8 @@ def test_beside_a_c_node_the_option_is_refused() -> None:
 
 
 def killed_with_one_copy_made(size: int, copies: int, *options: str) -> tuple[Mesh, bytes]:
-    """A mesh without node 0, which was killed during an ADDJOB when one node had a copy of its
-    job; and the job's id."""
+    """Return a mesh without node 0, which was killed during an ADDJOB while one node had a copy of
+    its job; and the job's id."""
     mesh = Mesh(size)
     bench = mesh[0]
     bench.send(bench.me, "ADDJOB", "q", "a", 0, "UNIQUE", "k", "REPLICATE", copies, *options)
@@ -366,7 +387,7 @@ def killed_with_one_copy_made(size: int, copies: int, *options: str) -> tuple[Me
 
 
 def test_another_node_ends_what_a_killed_one_began() -> None:
-    """Its producer may have had the id: it repeats, and gets that."""
+    """Its producer may have received the id: it repeats the ADDJOB, and gets that id."""
     mesh, id = killed_with_one_copy_made(3, 2)
     assert mesh.add(1, "UNIQUE", "k", "REPLICATE", 2) == id
     assert mesh.add(2, "UNIQUE", "k", "REPLICATE", 2) == id
@@ -377,7 +398,7 @@ def test_another_node_ends_what_a_killed_one_began() -> None:
 
 @pytest.mark.parametrize("options", [(), ("FOR", "10")])
 def test_its_node_does_not_take_it_back_then(options: tuple[str, ...]) -> None:
-    """Nor when the time of its key is over, and what was known of that is forgotten."""
+    """Nor after the time of its key, when everything about it is forgotten."""
     mesh, id = killed_with_one_copy_made(3, 2, *options)
     assert mesh.add(1, "UNIQUE", "k", "REPLICATE", 2, *options) == id
     holders = mesh.holders(id)[1:]
@@ -420,7 +441,7 @@ def test_a_claim_whose_node_is_killed_before_any_copy_is_passed_over() -> None:
 
 
 def test_a_claim_that_others_gave_up_is_refused_when_its_node_comes_back() -> None:
-    """They take no copies of its job, for which its producer would wait for ever."""
+    """They take no copies of its job, or its producer would wait forever."""
     mesh = Mesh(3)
     bench = mesh[0]
     mesh.isolate(0)
@@ -438,7 +459,7 @@ def test_a_claim_that_others_gave_up_is_refused_when_its_node_comes_back() -> No
 
 
 def given_up_with_a_copy_left(mesh: Mesh) -> bytes:
-    """An ADDJOB of node 0 that was given up while node 3 has a copy; returns the id of its job."""
+    """Give up an ADDJOB of node 0 while node 3 has a copy; return the id of its job."""
     bench = mesh[0]
     mesh.lose = lambda source, target, packet: (
         packet_type(packet) == GOTJOB or (target == 3 and packet_type(packet) == QUESTION)

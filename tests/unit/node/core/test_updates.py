@@ -25,7 +25,7 @@ def mesh() -> Mesh:
 
 
 def taken(bench: Bench) -> tuple[bytes, bytes] | None:
-    """Id and body of the next job."""
+    """Return id and body of the next job."""
     reply = bench("GETJOB", "NOHANG", "FROM", "q")
     return None if reply is None else tuple(reply[0][1:])  # type: ignore[index]
 
@@ -44,7 +44,7 @@ def reply(mesh: Mesh, index: int, client: Client) -> str:
 
 
 def isolate(mesh: Mesh, index: int) -> None:
-    """No packets between one node and any other, and all know it."""
+    """Let no packets pass between a node and any other, and let all notice."""
     mesh.isolate(index)
     for peers in mesh.peers:
         peers.reachable = [id for id in peers.everyone() if id not in peers.away]
@@ -104,7 +104,7 @@ def test_a_ttl_counts_from_now(bench: Bench) -> None:
 
 
 def test_the_life_of_a_job_with_a_key_is_not_extended(bench: Bench) -> None:
-    """Or the key would be free while it lives."""
+    """Otherwise, the key would be free while the job lives."""
     id = bench.add("q", "b", "UNIQUE", "k", "TTL", 10)
     problem = "ERR TTL cannot be extended for a job with a key of UNIQUE"
     assert bench.error("UPDATEJOB", id, "TTL", 11) == problem
@@ -366,7 +366,7 @@ def test_an_at_most_once_job_goes_with_the_change_to_who_waits_for_it(mesh: Mesh
     (entries,) = mesh[1].replies(consumer)
     assert entries == [[b"q", id, b"new"]]
     assert mesh.holders(id) == [1]
-    # Its file can be read, and the job is not in it any more.
+    # Its file can be read, and the job is no longer in it.
     restarted = Bench()
     for command in RecordReader(BytesIO(b"".join(mesh[0].node.journal))):
         restarted.node.load_record(command, False)
@@ -390,7 +390,7 @@ def test_a_holder_that_only_another_holder_knows_of_has_it_as_well(mesh: Mesh) -
     assert bodies(mesh, id) == [b"new"] * 3
     mesh.told()
     mesh.advance(10)
-    assert mesh.told("updatejob") == []  # nobody goes on telling
+    assert mesh.told("updatejob") == []  # nobody keeps announcing it
 
 
 @pytest.mark.parametrize("lost", [bus.UPDATEJOB, bus.QUESTION])

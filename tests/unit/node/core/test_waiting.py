@@ -1,4 +1,4 @@
-"""Blocking GETJOB: who is served, with what, and when a wait ends."""
+"""Blocking GETJOB: who gets which job, and when a wait ends."""
 
 import pytest
 

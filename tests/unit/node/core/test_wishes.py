@@ -1,4 +1,4 @@
-"""GETJOB PATTERN in a cluster: jobs come from other nodes' queues that match."""
+"""GETJOB PATTERN in a cluster: jobs come from matching queues of other nodes."""
 
 import pytest
 
@@ -125,7 +125,7 @@ def test_a_limit_holds_for_jobs_by_pattern_on_all_nodes(mesh: Mesh) -> None:
     assert sum(not client.blocked for _, client in clients) == 3
 
 
-def test_when_what_was_said_was_lost_it_is_said_again(mesh: Mesh) -> None:
+def test_lost_wishes_are_sent_again(mesh: Mesh) -> None:
     mesh.lose = lambda source, target, packet: True
     waiting = wait(mesh[1])
     mesh.advance(0.1)
@@ -195,7 +195,7 @@ def test_a_thousand_patterns_are_told_in_few_packets(mesh: Mesh) -> None:
         [(4, b"")],
     ],
 )
-def test_wishes_that_are_none_are_refused(fields: list[Field]) -> None:
+def test_invalid_wishes_are_refused(fields: list[Field]) -> None:
     with pytest.raises(FieldsError):
         read_wishes(fields)
 

@@ -1,4 +1,5 @@
-"""Archives on S3, without Spark: batches, compaction, and that of Parquet one at a time does it."""
+"""Archives on S3, without Spark: batches, compaction, and that only one process at a time compacts
+Parquet."""
 
 import time
 from datetime import timedelta
@@ -57,7 +58,7 @@ def test_batches_are_there_once_and_are_merged(s3: Bucket, monkeypatch: pytest.M
 def test_an_iceberg_table_is_where_its_catalog_says(
     s3: Bucket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With the keys that the catalog has, and no others."""
+    """With the keys of the catalog, and no others."""
     for name in s3.environment:
         monkeypatch.delenv(name)
     noon = 1_795_521_600.0 + 30 * 86400
@@ -79,7 +80,7 @@ def test_an_iceberg_table_is_where_its_catalog_says(
     later = IcebergFiles(tmp_path, "shop.orders", properties, clock=lambda: noon)
     place = location(f"{s3.uri}/warehouse/shop/orders/data", s3.settings)
     assert len(place.files()) == 6
-    # The versions of before have gone a week later, and the files that only they had.
+    # A week later, the earlier versions are gone, and so are the files that only they had.
     assert later.keep_up(Upkeep(days=60), lambda text: None).days == ["q, 2026-10-15"]
     left = [file.path for file in table.files()]
     assert [file.path for file in place.files()] == [file.path for file in left]
@@ -112,7 +113,7 @@ def test_a_delta_table_is_on_s3(s3: Bucket, monkeypatch: pytest.MonkeyPatch) -> 
     assert (outcome.before, outcome.after) == (7, 1)
     assert outcome.removed >= 7
     assert ids_of(table) == ["1", "2", "3", "4", "another", "one", "third"]
-    # As who has only the address reads it; keys and endpoint are in the environment.
+    # Read it with only the address; keys and endpoint are in the environment.
     monkeypatch.setenv("AWS_ALLOW_HTTP", "true")
     assert DeltaTable(f"s3://{s3.name}/archive, ü").to_pyarrow_table().num_rows == 7
     assert not [file for file in place.files() if "_staging" in file.path]

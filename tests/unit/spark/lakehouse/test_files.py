@@ -33,7 +33,7 @@ def test_a_task_writes_a_file_for_each_queue_and_day(tmp_path: Path) -> None:
     }
     file = found["q", "2026-11-24"]
     assert (file.rows, file.size) == (3, (tmp_path / file.name).stat().st_size)
-    # Those are in the path; a table that wants them in the file gets them.
+    # These are in the path; a table that wants them in the file gets them there.
     assert not {"queue", "day"} & set(pq.read_schema(tmp_path / file.name).names)
     (whole,) = written(tmp_path, True, rows(["1"]))
     assert {"queue", "day"} < set(pq.read_schema(tmp_path / whole.name).names)
@@ -97,7 +97,7 @@ def test_files_are_read_and_written_in_pieces(
 
 
 def test_files_of_other_versions_are_merged_with_the_columns_of_all(tmp_path: Path) -> None:
-    """Spark wrote times as INT96; what was archived before bodies were decoded has no value."""
+    """Spark wrote times as INT96; jobs archived before bodies were decoded have no value."""
     old = pa.Table.from_batches([rows(["1"])]).drop_columns(["queue", "day"])
     pq.write_table(old, tmp_path / "old", use_deprecated_int96_timestamps=True)
     value = pa.array([{"a": 1}], pa.struct([("a", pa.int32())]))

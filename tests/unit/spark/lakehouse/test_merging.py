@@ -46,7 +46,7 @@ def test_small_files_become_one_and_old_versions_go(table: Table) -> None:
     assert (outcome.before, outcome.after) == (6, 2)
     assert len(table.files()) == 2
     assert ids_of(table) == ["0", "1", "2", "3", "4", "5"]
-    # Who reads an older version has its files until the history is over.
+    # Readers of an older version have its files until the history expires.
     assert len(list(directory_of(table).rglob("part-0*.parquet"))) >= 6
     put(table, 5, "5")
     put(table, 6, "6", queue="c")
@@ -59,7 +59,7 @@ def test_small_files_become_one_and_old_versions_go(table: Table) -> None:
     assert ids_of(table) == ["0", "1", "2", "3", "4", "5", "6"]
 
 
-def test_old_days_go(tmp_path: Path, table: Table) -> None:
+def test_old_days_are_removed(tmp_path: Path, table: Table) -> None:
     for back in range(4):
         put(table, back, f"{back}", back=back)
     later = at_noon(table)
@@ -92,7 +92,7 @@ def test_a_compaction_and_an_archive_do_not_disturb_each_other(table: Table) -> 
     assert len(table.files()) == 1
 
 
-def test_duplicates_go_if_they_shall(table: Table) -> None:
+def test_duplicates_are_dropped_on_request(table: Table) -> None:
     put(table, 0, "1", "2")
     put(table, 1, "2", "3")
     assert table.keep_up(Upkeep(deduplicate=True), quiet).duplicates == 1
@@ -102,7 +102,7 @@ def test_duplicates_go_if_they_shall(table: Table) -> None:
 def at_the_same_time(
     table: Table, patch: pytest.MonkeyPatch, *others: Callable[[], object]
 ) -> None:
-    """Others come between what a compaction looks up, and its commit."""
+    """Others commit between a compaction's look-up and its commit."""
     swap, left = type(table).swap, list(others)  # type: ignore[attr-defined]
 
     def late(self: Table, *words: object) -> None:
@@ -125,6 +125,19 @@ def test_of_two_compactions_at_once_each_file_is_merged_by_one(
     assert len(table.files()) == 1
 
 
+def test_old_files_are_removed_though_another_compaction_commits_at_that_moment(
+    table: Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(4):
+        put(table, number, f"{number}")
+    monkeypatch.setattr(versions, "_PAUSE", 0)
+    busy = [CommitFailedError("a concurrent transaction deleted data")] * 2
+    monkeypatch.setattr(DeltaTable, "vacuum", failing(DeltaTable.vacuum, *busy))
+    outcome = table.keep_up(Upkeep(history=0), quiet)
+    assert (outcome.before, outcome.after, outcome.waiting) == (4, 1, [])
+    assert ids_of(table) == ["0", "1", "2", "3"]
+
+
 def test_a_merge_that_is_given_up_is_told_with_its_cause(
     table: Table, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -145,14 +158,15 @@ def test_a_merge_that_is_given_up_is_told_with_its_cause(
     put(table, 4, "4", queue="a")
     put(table, 5, "5", queue="b")
     outcome = table.keep_up(Upkeep(), quiet)
-    gone = f"a, {DAY}: the table has files that are not there: {lost[0]}"
+    gone = f"a, {DAY}: the table refers to missing files: {lost[0]}"
     assert (outcome.before, outcome.waiting) == (2, [gone])
 
 
 def test_iceberg_merges_though_its_threads_mistake_partitions(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """They share what compares them: one that is overtaken sees those of another's files."""
+    """They share the object that compares partitions: a thread that is overtaken looks at another's
+    files."""
     table = IcebergFiles(tmp_path, "disque.archive", {})
     table.create(COLUMNS)
     for number in range(6):
@@ -160,7 +174,8 @@ def test_iceberg_merges_though_its_threads_mistake_partitions(
     overtaken, first = threading.Event(), threading.Lock()
 
     class Partitions:
-        """What the first thread has set is what the next one sets, by the time it is looked at."""
+        """By the time that a thread reads the value that it set, the next thread has replaced
+        it."""
 
         def __set__(self, visitor: _ManifestEvalVisitor, partitions: object) -> None:
             vars(visitor)["partitions"] = partitions
@@ -195,7 +210,7 @@ def test_a_compaction_that_a_batch_overtakes_is_committed_after_it(
 def test_days_that_are_removed_do_not_come_back_by_a_compaction(
     table: Table, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Nor are those merged twice that it removes while they become one."""
+    """Nor are files merged twice that it removes while they are merged."""
     for number in range(4):
         put(table, number, f"{number}", back=number // 2)
     at_the_same_time(table, monkeypatch, lambda: at_noon(table).keep_up(Upkeep(days=0), quiet))
@@ -205,7 +220,7 @@ def test_days_that_are_removed_do_not_come_back_by_a_compaction(
 
 
 def test_a_batch_that_was_written_for_hours_is_not_old_when_it_is_placed(table: Table) -> None:
-    """A compaction at work just then removes what is old and in no version."""
+    """A concurrent compaction removes old files that are in no version."""
     put(table, 0, "0")
     staging = location(directory_of(table)) / "_staging-1"
     files = written(staging, table.whole, rows(["1"]))
@@ -226,7 +241,7 @@ def test_a_batch_that_was_written_for_hours_is_not_old_when_it_is_placed(table: 
 def test_a_compaction_whose_commit_fails_is_tried_again(
     table: Table, monkeypatch: pytest.MonkeyPatch, way: Callable[..., Callable[..., object]]
 ) -> None:
-    """Also when it had come through, and the answer was lost."""
+    """Also if the commit had succeeded, and the answer was lost."""
     for number in range(3):
         put(table, number, f"{number}", back=number // 2)
     one = way(DeltaTable.create_write_transaction, CommitFailedError("first"))
@@ -240,7 +255,7 @@ def test_a_compaction_whose_commit_fails_is_tried_again(
 
 
 def test_files_that_delta_itself_has_merged_are_merged_on(tmp_path: Path) -> None:
-    """They lie in directories whose names are escaped, twice in Delta's log."""
+    """They are in directories whose names are escaped, and escaped twice in Delta's log."""
     table = DeltaFiles(location(tmp_path))
     table.create(COLUMNS)
     for number in range(3):

@@ -1,4 +1,4 @@
-"""Archives as plain Parquet files: batches, compaction, old days, crashes in between."""
+"""Archives as plain Parquet files: batches, compaction, old days, and crashes in between."""
 
 import fcntl
 import json
@@ -28,7 +28,7 @@ def quiet(text: str) -> None:
 
 
 def ids_of(directory: Path) -> list[str]:
-    """As any other program reads them."""
+    """Read them as any other program would."""
     table = pyarrow.dataset.dataset(directory, format="parquet").to_table(["id"])
     return sorted(table.column("id").to_pylist())
 
@@ -43,7 +43,7 @@ def table(tmp_path: Path) -> ParquetFiles:
 
 
 def fill(table: ParquetFiles, directory: Path, batches: int) -> list[str]:
-    """Batches of two jobs each; returns their ids."""
+    """Add batches of two jobs each; return the ids."""
     ids = []
     for number in range(batches):
         own = [f"{number:03}a", f"{number:03}b"]
@@ -55,7 +55,7 @@ def fill(table: ParquetFiles, directory: Path, batches: int) -> list[str]:
 def test_a_batch_that_is_repeated_replaces_its_files(table: ParquetFiles, tmp_path: Path) -> None:
     add(table, tmp_path, 7, ["1", "2"])
     add(table, tmp_path, 7, ["1", "2"], query=OTHER)
-    # As a version of the program wrote it that divided batches in another way.
+    # As written by a version of the program that divided batches differently.
     place = tmp_path / "queue=q" / f"day={DAY}"
     (place / f"part-000007-{QUERY}-00003.c000.snappy.parquet").write_text("")
     add(table, tmp_path, 7, ["1", "2"])
@@ -77,7 +77,7 @@ def test_small_files_become_few_but_those_of_a_batch_that_may_be_repeated(
     assert names[0] == f"part-000019-{QUERY}-00000.parquet"
     add(table, tmp_path, 19, ["019a", "019b"])
     assert ids_of(tmp_path) == ids
-    # Nothing is left to do, but to add what comes to what is there.
+    # Nothing is left to do, except to merge what is added later.
     assert table.keep_up(NOW, quiet).before == 0
     add(table, tmp_path, 20, ["020"])
     assert table.keep_up(NOW, quiet).before == 2
@@ -102,7 +102,7 @@ def test_a_dry_run_and_young_files_change_nothing(table: ParquetFiles, tmp_path:
     assert sorted(tmp_path.rglob("*")) == before
 
 
-def test_duplicates_go_if_they_shall(table: ParquetFiles, tmp_path: Path) -> None:
+def test_duplicates_are_dropped_on_request(table: ParquetFiles, tmp_path: Path) -> None:
     for number, ids in enumerate((["1", "2"], ["2", "3"], ["3", "3"], ["x"])):
         add(table, tmp_path, number, ids)
     table.keep_up(NOW, quiet)
@@ -117,13 +117,13 @@ NOON = 1_795_521_600.0  # of DAY
 
 
 def days(directory: Path) -> list[str]:
-    """Puts a job into each of four days."""
+    """Add a job to each of four days; return the directories of the oldest two."""
     for back in range(4):
         add(ParquetFiles(directory), directory, back, [f"{back}"], "q/1", DAY - timedelta(back))
     return ["queue=q%2F1/day=2026-11-21", "queue=q%2F1/day=2026-11-22"]
 
 
-def test_old_days_go(tmp_path: Path) -> None:
+def test_old_days_are_removed(tmp_path: Path) -> None:
     old = days(tmp_path)
     table = ParquetFiles(tmp_path, clock=lambda: NOON, sleep=lambda _: None)
     dry = table.keep_up(Upkeep(days=1, dry_run=True), quiet)
@@ -136,7 +136,8 @@ def test_old_days_go(tmp_path: Path) -> None:
 
 
 def test_old_days_are_none_of_the_table_any_more_before_they_go(tmp_path: Path) -> None:
-    """Those who read them just then get what they have listed; who dies leaves them to the next."""
+    """Concurrent readers get the files that they have listed; a compaction that dies leaves them to
+    the next one."""
     old = days(tmp_path)
     table = ParquetFiles(tmp_path, clock=lambda: NOON, sleep=dies)
     listed = [file.path for file in table.files()]
@@ -144,10 +145,10 @@ def test_old_days_are_none_of_the_table_any_more_before_they_go(tmp_path: Path) 
         table.keep_up(Upkeep(days=1, grace=60), quiet)
     assert sum(part.num_rows for path in listed for part in read(path)) == 4
     assert len(table.files()) == 2
-    # Meanwhile nobody says or does it again.
+    # Meanwhile, nobody records or does it again.
     again = ParquetFiles(tmp_path, clock=lambda: NOON, sleep=lambda _: None)
     assert again.keep_up(Upkeep(days=1, grace=1e10), quiet).days == []
-    # A batch of such a day that is repeated then does not stay.
+    # A batch of such a day does not stay if it is repeated then.
     add(table, tmp_path, 3, ["3"], "q/1", DAY - timedelta(3))
     add(table, tmp_path, 9, ["9"], "q/1", DAY - timedelta(3))
     outcome = again.keep_up(Upkeep(days=1, grace=-1e10), quiet)
@@ -157,7 +158,8 @@ def test_old_days_are_none_of_the_table_any_more_before_they_go(tmp_path: Path) 
 
 
 def test_replaced_files_stay_while_they_may_be_read(tmp_path: Path) -> None:
-    """And the new one is there before they go, so that who lists the files never misses a job."""
+    """And the new one appears before they are removed, so whoever lists the files never misses a
+    job."""
     slept: list[float] = []
     seen: list[int] = []
 
@@ -198,7 +200,7 @@ def died_before_the_removal(patch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     "when", [died_before_the_record, died_before_the_rename, died_before_the_removal]
 )
-def test_who_dies_leaves_the_rest_to_the_next(
+def test_a_compaction_that_dies_leaves_the_rest_to_the_next(
     tmp_path: Path, when: Callable[[pytest.MonkeyPatch], None]
 ) -> None:
     table = ParquetFiles(tmp_path)
@@ -214,7 +216,7 @@ def test_who_dies_leaves_the_rest_to_the_next(
     assert [path.name for path in (tmp_path / RECORDS).iterdir()] == ["lock"]
 
 
-def test_who_dies_in_the_removal_is_no_reason_to_merge_half(tmp_path: Path) -> None:
+def test_after_a_death_during_the_removal_nothing_is_merged_twice(tmp_path: Path) -> None:
     table = ParquetFiles(tmp_path)
     ids = fill(table, tmp_path, 10)
     delete, left = Location.delete, 5
@@ -230,14 +232,14 @@ def test_who_dies_in_the_removal_is_no_reason_to_merge_half(tmp_path: Path) -> N
         patch.setattr(Location, "delete", dying)
         with pytest.raises(Died):
             table.keep_up(NOW, quiet)
-    # With a long grace it may not go on yet, and then it merges neither these nor the new one.
+    # With a long grace period, it must not continue yet, and merges neither these nor the new one.
     assert table.keep_up(Upkeep(older=-3600, grace=3600), quiet).before == 0
     table.keep_up(NOW, quiet)
     assert ids_of(tmp_path) == ids
 
 
 def test_files_that_were_replaced_are_none_of_the_table_any_more(tmp_path: Path) -> None:
-    """Though they stay for a while, for those who have listed them before."""
+    """Although they stay for a while, for readers that listed them before."""
     table = ParquetFiles(tmp_path, sleep=dies)
     ids = fill(table, tmp_path, 4)
     with pytest.raises(Died):
@@ -286,5 +288,5 @@ def test_files_are_merged_in_the_order_of_batches_up_to_the_size() -> None:
         Candidate(names(8)[0], 1, 5.0),  # the last batch
     ]
     assert list(groups(files, {(QUERY, 8)}, 100, 10.0)) == [names(0, 1), names(2, 3), names(4, 5)]
-    # Nothing is gained by one alone.
+    # Merging a single file gains nothing.
     assert list(groups(files[:1], set(), 100, 10.0)) == []

@@ -1,4 +1,4 @@
-"""What an archive's directory says of its table, and the command that keeps it up."""
+"""What an archive's directory says about its table, and the command that maintains it."""
 
 import sys
 from datetime import UTC, date, datetime
@@ -27,7 +27,7 @@ from disque_trio.spark.lakehouse.settings import (
     TableError,
     TableFailedError,
     TableSettings,
-    failures_told,
+    table_failures,
 )
 from disque_trio.spark.lakehouse.table import Upkeep
 from tests.support.jobs_files import add
@@ -61,17 +61,17 @@ def test_a_table_is_written_in_one_way(tmp_path: Path, other: TableSettings) -> 
 
 
 def test_an_old_archive_is_one_of_parquet_files(tmp_path: Path) -> None:
-    """Where bodies may be decoded from now on."""
+    """Its bodies may be decoded from now on."""
     add(ParquetFiles(tmp_path), tmp_path, 0, ["1"])
     with pytest.raises(TableError, match="parquet, not delta"):
         TableSettings("delta").keep(location(tmp_path))
     TableSettings(body="text").keep(location(tmp_path))
-    with pytest.raises(TableError, match="needs a table of its own"):
+    with pytest.raises(TableError, match="use another table"):
         TableSettings(body="json:a INT").keep(location(tmp_path))
 
 
 def test_columns_of_the_source_stay_known(tmp_path: Path) -> None:
-    """Also when later runs do not ask for them."""
+    """Even if later runs do not ask for them."""
     for columns in ({"headers": "array<binary>"}, {}, {"size": "int"}):
         TableSettings(columns=columns).keep(location(tmp_path))
     found = TableSettings.read(location(tmp_path))
@@ -82,7 +82,7 @@ def test_columns_of_the_source_stay_known(tmp_path: Path) -> None:
 @pytest.mark.parametrize("format", ["parquet", "delta", "iceberg"])
 def test_a_column_keeps_its_type(tmp_path: Path, format: str) -> None:
     TableSettings(format, columns={"headers": "array<binary>"}).keep(location(tmp_path))
-    with pytest.raises(TableError, match="column headers is array<binary> there, not string"):
+    with pytest.raises(TableError, match="column headers has type array<binary>, not string"):
         TableSettings(format, columns={"headers": "string"}).keep(location(tmp_path))
 
 
@@ -98,7 +98,7 @@ def test_more_columns_are_those_that_not_all_archives_have() -> None:
 
 def test_days_begin_in_utc_and_all_of_them_may_be_kept() -> None:
     midnight = datetime(2026, 11, 24, tzinfo=UTC).timestamp()
-    # What was archived as the 23rd ended is a day old when the 24th has.
+    # What was archived at the end of the 23rd is a day old at the end of the 24th.
     assert Upkeep(days=1).first_day(midnight) == date(2026, 11, 23)
     assert Upkeep(days=1).first_day(midnight - 0.001) == date(2026, 11, 22)
     assert Upkeep(days=2).first_day(midnight) == date(2026, 11, 22)
@@ -113,16 +113,16 @@ def test_periods_that_clocks_do_not_have_are_refused(capsys: pytest.CaptureFixtu
 
 
 @pytest.mark.parametrize("kind", [OSError, KeyError, RuntimeError])
-def test_what_a_library_fails_with_is_told_with_the_name_of_the_table(
+def test_errors_of_a_library_name_the_table(
     kind: type[Exception],
 ) -> None:
     with (
         pytest.raises(TableFailedError, match=f"^/x: {kind.__name__}: .*late"),
-        failures_told("/x"),
+        table_failures("/x"),
     ):
         raise kind("late\nand more")
     for known in (TableError, ValueError):
-        with pytest.raises(known, match="it"), failures_told("/x"):
+        with pytest.raises(known, match="it"), table_failures("/x"):
             raise known("it")
 
 
@@ -186,7 +186,7 @@ def test_a_schema_may_be_in_a_file_and_in_each_way_that_spark_has(tmp_path: Path
         ("--format", "iceberg", "--iceberg-table", "a"),
     ],
 )
-def test_what_does_not_go_together_is_a_wrong_argument(words: tuple[str, ...]) -> None:
+def test_conflicting_arguments_are_refused(words: tuple[str, ...]) -> None:
     with pytest.raises(UsageError):
         settings_of(*words)
 
@@ -195,7 +195,9 @@ def compact(*words: str | Path) -> int:
     return pipeline.main(["compact", *map(str, words)])
 
 
-def test_the_command_keeps_a_table_up(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_compacts_deduplicates_and_expires(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     table = ParquetFiles(tmp_path)
     for number in range(5):
         add(table, tmp_path, number, ["1", "2"])
@@ -204,14 +206,14 @@ def test_the_command_keeps_a_table_up(tmp_path: Path, capsys: pytest.CaptureFixt
     assert compact(tmp_path, "--older-than", "0s", "--grace", "0", "--deduplicate") == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].startswith("4 files merged into 1, ")
-    assert lines[1:] == ["6 jobs were there twice", "4 files removed"]
-    # That the last day has gone makes it no other thing.
+    assert lines[1:] == ["6 duplicate jobs dropped", "4 files removed"]
+    # It stays an archive even if its last day is gone.
     assert compact(tmp_path, "--keep-days", "1", "--grace", "0") == 0
     assert not list(tmp_path.rglob("*.parquet"))
     assert compact(tmp_path) == 0
 
 
-def test_the_command_says_what_is_wrong(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_reports_errors(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert compact(tmp_path) == 1
     assert capsys.readouterr().err == f"disque-pipeline: no archive at {tmp_path}\n"
     TableSettings("delta").keep(location(tmp_path))

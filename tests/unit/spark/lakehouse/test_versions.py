@@ -1,4 +1,4 @@
-"""Archives as Delta and Iceberg tables: what is the same for both, read by their own libraries."""
+"""Archives as Delta and Iceberg tables: what they have in common, read by their own libraries."""
 
 import os
 import shutil
@@ -59,7 +59,7 @@ def test_a_table_that_is_there_is_used_if_it_has_the_columns(table: Table) -> No
     table.create(COLUMNS)
     assert ids_of(table) == ["1"]
     other = COLUMNS.set(COLUMNS.get_field_index("nacks"), pa.field("nacks", pa.string()))
-    with pytest.raises(TableError, match="column nacks is int32 there, not string"):
+    with pytest.raises(TableError, match="column nacks has type int32, not string"):
         table.create(other)
 
 
@@ -67,7 +67,7 @@ HEADERS = pa.field("headers", pa.list_(pa.struct([("key", pa.string()), ("value"
 
 
 def test_a_column_may_come_later(table: Table) -> None:
-    """It is null in what was there before, and in what those add who do not know it."""
+    """It is null in earlier rows, and in rows of writers that do not know it."""
     put(table, 0, "1")
     table.create(COLUMNS.append(HEADERS))
     pairs = [{"key": "kind", "value": b"late"}]
@@ -79,7 +79,7 @@ def test_a_column_may_come_later(table: Table) -> None:
     put(table, 2, "3")
     for _ in range(2):
         assert contents(table).column("headers").type.num_fields
-        # From the files: pyiceberg 0.12 takes a list that is null for an empty one.
+        # From the files: pyiceberg 0.12 reads a null list as an empty one.
         found = [row for file in table.files() for row in rows_with(file, HEADERS)]
         assert sorted(found, key=str) == [("1", None), ("2", pairs), ("3", None)]
         table.keep_up(Upkeep(), quiet)
@@ -88,7 +88,7 @@ def test_a_column_may_come_later(table: Table) -> None:
 
 
 def rows_with(file: TableFile, column: pa.Field) -> list[tuple[object, object]]:
-    """The ids of a file, and what else they have."""
+    """Return the ids in a file, with the values of ``column``."""
     schema = pa.schema([("id", pa.string()), column])
     found = [row for part in read(file.path) for row in fitted(part, schema).to_pylist()]
     return [(row["id"], row[column.name]) for row in found]
@@ -125,7 +125,7 @@ def test_a_commit_that_others_were_faster_than_is_tried_again_and_is_there_once(
     assert ids_of(table) == ["1", "2"]
 
 
-def test_who_dies_before_the_commit_leaves_nothing_in_the_table(
+def test_a_writer_that_dies_before_the_commit_leaves_no_rows(
     table: Table, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     class Died(BaseException):
@@ -144,7 +144,7 @@ def test_who_dies_before_the_commit_leaves_nothing_in_the_table(
     shutil.rmtree(next(directory_of(table).glob("_staging*")))
     put(table, 1, "2")
     assert ids_of(table) == ["1", "2"]
-    # What it has left goes when it is so old that it cannot be of a batch in flight.
+    # Its leftovers are removed once they are too old to belong to a batch in flight.
     torn = {str(path) for path in directory_of(table).rglob("part-000001*.parquet")}
     torn -= {file.path.path for file in table.files()}
     assert len(torn) == 1
@@ -183,7 +183,7 @@ def test_iceberg_takes_a_catalog_of_its_own(tmp_path: Path) -> None:
     assert [row for file in table.files() for rows in read(file.path) for row in rows["id"]]
 
 
-def test_what_is_no_table_is_an_error(tmp_path: Path) -> None:
+def test_a_directory_that_is_not_a_table_is_refused(tmp_path: Path) -> None:
     for name in FORMATS:
         directory = tmp_path / name
         directory.mkdir()

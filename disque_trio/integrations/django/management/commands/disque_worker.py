@@ -18,39 +18,41 @@ from disque_trio.respclient.errors import DisqueError
 
 
 class Command(BaseCommand):
-    """Runs tasks until SIGTERM, and then finishes those that it has begun."""
+    """Runs tasks until SIGTERM, then finishes those that are running."""
 
-    help = "Run tasks. SIGTERM or Ctrl-C: finish those that run, and end; a second one: end now."
+    help = "Run tasks. SIGTERM or Ctrl-C finishes running tasks and exits; a second exits now."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument(
-            "--backend", default=DEFAULT_TASK_BACKEND_ALIAS, help="its name in TASKS"
+            "--backend", default=DEFAULT_TASK_BACKEND_ALIAS, help="name of the backend in TASKS"
         )
         parser.add_argument(
-            "--queues", help="with commas between them, preferred ones first; by default all"
+            "--queues", help="comma-separated, preferred ones first (default: all queues)"
         )
-        parser.add_argument("--concurrency", type=int, default=8, help="tasks at a time (8)")
-        parser.add_argument("--reload", action="store_true", help="start again when code changes")
+        parser.add_argument(
+            "--concurrency", type=int, default=8, help="tasks at a time (default: 8)"
+        )
+        parser.add_argument("--reload", action="store_true", help="restart when code changes")
 
     def handle(
         self, *_: Any, backend: str, queues: str | None, concurrency: int, reload: bool, **__: Any
     ) -> None:
-        """Raises CommandError: the options are wrong, or no node is there."""
+        """Run the command. Raises CommandError if options are invalid or there is no node."""
         try:
             found = task_backends[backend]
         except InvalidTaskBackend as error:
             raise CommandError(f"TASKS has no backend {backend!r}") from error
         if not isinstance(found, DisqueBackend):
-            raise CommandError(f"the task backend {backend!r} is none of Disque")
+            raise CommandError(f"the task backend {backend!r} does not belong to Disque")
         for problem in found.check():
             raise CommandError(problem.msg)
         if concurrency < 1:
-            raise CommandError("--concurrency has to be at least 1")
+            raise CommandError("--concurrency must be at least 1")
         names = queues.split(",") if queues else sorted(found.queues)
         if wrong := [name for name in names if found.queues and name not in found.queues]:
             raise CommandError(f"no queues of the task backend {backend!r}: {', '.join(wrong)}")
         if not names:
-            raise CommandError("--queues has to say which: TASKS names none")
+            raise CommandError("--queues is required, since TASKS names no queues")
 
         def work() -> None:
             try:

@@ -13,10 +13,12 @@ from disque_trio.outbox.options import add_options
 class Command(BaseCommand):
     """Forwards rows; the options are those of ``disque-outbox``."""
 
-    help = "Forward the jobs that the project adds with its transactions to Disque."
+    help = "Forward the jobs that the project adds in its transactions to Disque."
 
     def add_arguments(self, parser: CommandParser) -> None:
-        parser.add_argument("--database", metavar="ALIAS", help="(default: that of the table)")
+        parser.add_argument(
+            "--database", metavar="ALIAS", help="database alias (default: the table's)"
+        )
         add_options(parser)
 
     def handle(self, *args: Any, **options: Any) -> None:

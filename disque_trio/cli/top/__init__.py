@@ -1,0 +1,1 @@
+"""``disque --top``: a live view of the queues of a cluster in a terminal."""

@@ -1,0 +1,197 @@
+"""Renders the state of a cluster as lines of text."""
+
+from collections.abc import Callable, Sequence
+from typing import Final, NamedTuple
+
+from disque_trio.cli.top.cells import fit, wrap
+from disque_trio.cli.top.view import View
+from disque_trio.overview import figures
+from disque_trio.overview.cluster import Cluster
+from disque_trio.overview.names import shown
+from disque_trio.overview.nodes import NodeState
+from disque_trio.overview.queues import QueueRow
+
+LEAST_NAME: Final = 12  # minimum cells for a name
+LEAST_ROWS: Final = 4  # lines for queues, with the titles and the last line
+PROBLEMS: Final = 3  # problems to show
+
+
+class Line(NamedTuple):
+    """A line. style: ``plain``, ``bold``, ``dim`` or ``reverse``."""
+
+    text: str
+    style: str = "plain"
+
+
+class Column(NamedTuple):
+    """A column of figures. key: to sort by. rank: the column with the highest is dropped first if
+    there is no room."""
+
+    key: str
+    title: str
+    width: int
+    rank: int
+    cell: Callable[[QueueRow], str]
+
+
+COLUMNS: Final = (
+    Column("length", "queued", 6, 0, lambda row: figures.short(row.length)),
+    Column("added", "added/s", 7, 1, lambda row: figures.rate(row.added)),
+    Column("delivered", "deliv/s", 7, 4, lambda row: figures.rate(row.delivered)),
+    Column("acked", "acked/s", 7, 2, lambda row: figures.rate(row.acked)),
+    Column("oldest", "oldest", 10, 3, lambda row: figures.seconds(row.oldest or None)),
+    Column("blocked", "waiting", 7, 5, lambda row: figures.short(row.blocked)),
+    Column("paused", "paused", 6, 6, lambda row: row.paused or figures.NONE),
+)
+FULL: Final = (
+    Column("", "in hand", 7, 7, lambda row: figures.short(row.in_hand)),
+    Column("", "delayed", 7, 8, lambda row: figures.short(row.delayed)),
+    Column("", "dead", 5, 9, lambda row: figures.short(row.dead)),
+)
+"""The columns for which nodes scan all their jobs."""
+
+TITLES: Final = {column.key: column.title for column in COLUMNS} | {
+    "name": "name",
+    "blocked": "waiting clients",
+}
+
+HELP: Final = (
+    "n l a d c o w p   sort by name, length (queued), jobs added,",
+    "                  delivered or acknowledged, oldest job,",
+    "                  waiting clients, pause; again: reverse",
+    "r                 reverse the order",
+    "arrows, j k       scroll; Page Up/Down, space, b: a page;",
+    "                  Home, End, g, G: first or last",
+    "/                 search: part of a name, or a pattern (mail.*);",
+    "                  Enter keeps the search, Escape clears it",
+    "f                 also count jobs in hand, delayed and dead:",
+    "                  nodes scan all their jobs for this",
+    "q                 quit",
+)
+
+
+def page(cluster: Cluster, view: View, width: int, height: int, now: float) -> list[Line]:
+    """At most ``height`` lines of ``width`` cells at ``now`` (s since the epoch)."""
+    if view.help:
+        lines = [Line("Keys", "reverse"), *map(Line, HELP), Line("any key: back", "dim")]
+        return [Line(fit(text, width), style) for text, style in lines[:height]]
+    # If there is little room, the queues come first.
+    told = problems(cluster, now, min(PROBLEMS, max(1, height // 8)))
+    heads = wrap(head(cluster), width)[: max(1, height - len(told) - LEAST_ROWS)]
+    top = [Line(text) for text in heads]
+    top += [Line(fit(text, width), "bold") for text in told]
+    columns = _columns(view, width)
+    top.append(Line(_title(columns, width), "reverse"))
+    rows = cluster.queues.find(view.search, view.sort, view.descending)
+    room = max(0, height - len(top) - 1)
+    view.fit(len(rows), room)
+    seen = rows[view.first : view.first + room]
+    listed = [_row(columns, row, width) for row in seen]
+    listed += [Line("")] * (room - len(listed))
+    foot = _foot(view, len(rows), len(seen), width)
+    return [*top, *listed, foot][:height] if height > len(top) else [*top[: height - 1], foot]
+
+
+def seen(cluster: Cluster, view: View, height: int) -> list[str]:
+    """The queues on a screen of this many lines, and a few more."""
+    rows = cluster.queues.find(view.search, view.sort, view.descending)
+    return [row.name for row in rows[view.first : view.first + height]]
+
+
+def snapshot(cluster: Cluster, now: float) -> list[str]:
+    """Everything, for output without a terminal; names are not cut off."""
+    lines = [*wrap(head(cluster), 100), *map(shown, problems(cluster, now, len(cluster.nodes)))]
+    lines.append(_title(COLUMNS, 100).rstrip())
+    rows = cluster.queues.find("", "name", False)
+    return lines + [_figures(COLUMNS, row) + shown(row.name) for row in rows]
+
+
+def head(cluster: Cluster) -> list[str]:
+    """The figures of the whole cluster."""
+    nodes, queues = cluster.nodes, cluster.queues
+    states = nodes.all()
+    here = sum(state.here for state in states)
+    parts = [f"{here} {_nodes(here)} up"]
+    for status, word in (("leaving",) * 2, ("away", "unreachable"), ("connecting",) * 2):
+        count = sum(state.status == status for state in states)
+        parts += [f"{count} {word}"] if count else []
+    reading = any(state.here and not state.rounds for state in states)
+    parts.append(f"{len(queues):,} {'queue' if len(queues) == 1 else 'queues'}")
+    parts += ["still reading"] if reading else []
+    parts.append(f"{cluster.length:,} queued")
+    oldest = max((row.oldest for row in queues.top("oldest", 1)), default=0.0)
+    parts += [f"oldest {figures.seconds(oldest)}"] if oldest else []
+    for name in ("added", "delivered", "acked", "failed"):
+        parts.append(f"{name} {_plain(figures.rate(nodes.rate(name)))}/s")
+    return parts
+
+
+def problems(cluster: Cluster, now: float, most: int) -> list[str]:
+    """The problems, in at most ``most`` lines."""
+    found = [text for state in cluster.nodes.all() if (text := _problem(state, now))]
+    if len(found) <= most:
+        return found
+    return (
+        [*found[: most - 1], f"and {len(found) - most + 1} more"]
+        if most > 1
+        else [f"{found[0]}, and {len(found) - 1} more"]
+    )
+
+
+def _problem(state: NodeState, now: float) -> str:
+    if state.problem and not state.here:
+        since = figures.seconds(max(0.0, now - state.since))
+        return f"{state.address} unreachable for {since}: {state.problem}"
+    if state.here and state.refused:
+        return f"{state.address} refuses: {state.refused}"
+    return ""
+
+
+def _columns(view: View, width: int) -> Sequence[Column]:
+    """The columns for which there is room, always with the sort column."""
+    known = COLUMNS + FULL if view.full else COLUMNS
+    left = width - LEAST_NAME
+    chosen: set[str] = set()
+    for column in sorted(known, key=lambda column: (column.key != view.sort, column.rank)):
+        if column.width + 1 <= left:
+            left -= column.width + 1
+            chosen.add(column.title)
+    return [column for column in known if column.title in chosen]
+
+
+def _title(columns: Sequence[Column], width: int) -> str:
+    titles = "".join([column.title.rjust(column.width) + " " for column in columns])
+    return fit(titles + "queue", width).ljust(width)
+
+
+def _row(columns: Sequence[Column], row: QueueRow, width: int) -> Line:
+    told = _figures(columns, row)
+    return Line(told + fit(row.name, width - len(told)), "dim" if row.paused else "plain")
+
+
+def _figures(columns: Sequence[Column], row: QueueRow) -> str:
+    return "".join([_plain(column.cell(row)).rjust(column.width) + " " for column in columns])
+
+
+def _foot(view: View, count: int, seen: int, width: int) -> Line:
+    if view.typed is not None:
+        # Show the end of the typed text.
+        typed = shown(view.typed)
+        while typed and fit(typed, width - 9) != typed:
+            typed = typed[1:]
+        return Line(fit(f"search: {typed}_", width), "bold")
+    where = f"{view.first + 1:,}-{view.first + seen:,} of {count:,}" if seen else f"{count:,}"
+    order = TITLES[view.sort] + (", reversed" if view.descending == (view.sort == "name") else "")
+    parts = [where, "q quit", "? help", f"by {order}"]
+    if view.search:
+        parts.insert(1, f"search: {fit(view.search, 20)}")
+    return Line(wrap(parts, width)[0] if width > 0 else "", "dim")
+
+
+def _plain(text: str) -> str:
+    """In ASCII, for terminals that show nothing else."""
+    return text.replace(figures.NONE, "-")
+
+
+def _nodes(count: int) -> str:
+    return "node" if count == 1 else "nodes"

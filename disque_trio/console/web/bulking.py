@@ -1,0 +1,109 @@
+"""Bulk actions on all jobs that match a filter: begin, confirm, continue, stop."""
+
+from starlette.exceptions import HTTPException
+from starlette.responses import RedirectResponse, Response
+
+from disque_trio.console.io.bulk import LONGER, SECONDS
+from disque_trio.console.model.action import Form
+from disque_trio.console.model.actions import ACTIONS
+from disque_trio.console.model.bulk import BULK_ACTIONS, BULK_FIELDS, Bulk, Phase
+from disque_trio.console.model.job_scans import JobFilter
+from disque_trio.console.web.console import Console
+from disque_trio.console.web.rendering import Rendering
+from disque_trio.console.web.visit import Visit, parse_fields
+
+
+class Bulking:
+    """Checks permissions, advances the runs, and audits them."""
+
+    def __init__(self, console: Console, rendering: Rendering) -> None:
+        self._console = console
+        self._rendering = rendering
+
+    async def begin(self, visit: Visit) -> Response:
+        """Count the jobs that match."""
+        form = await visit.form()
+        name = form.get("action")
+        if name not in BULK_ACTIONS:
+            raise HTTPException(404, "This action is not available for all matching jobs.")
+        if problem := await self._refusal(visit, form, name):
+            return problem
+        text = form.get("filter")
+        query = parse_fields(text.encode("latin-1", "replace"))
+        if text and not query:  # an unreadable filter must not match all jobs
+            raise HTTPException(400, "The filter is invalid.")
+        wanted = JobFilter.read(lambda field: query.get(field, []))
+        back = self._rendering.back(visit, form.get("back"))
+        fields = {field: form.raw(field) for field in BULK_FIELDS if form.get(field)}
+        try:
+            if wanted.problem:
+                raise ValueError(wanted.problem)
+            owner = visit.visitor.form_id
+            run = self._console.bulks.begin(name, fields, wanted, owner, back)
+        except ValueError as error:
+            answer = RedirectResponse(back, 303)
+            return self._rendering.note(answer, f"Not done: {error}.", bad=True)
+        await self._console.bulks.go_on(run, visit.calls)
+        return self._to(visit, run)
+
+    async def go_on(self, visit: Visit) -> Response:
+        """Continue, confirm or stop a run."""
+        form = await visit.form()
+        run = self._console.bulks.get(form.get("run"), visit.visitor.form_id)
+        if run is None:
+            text = "This run no longer exists: runs are kept for an hour."
+            return self._rendering.message(visit, "Not found", text, 404)
+        if problem := await self._refusal(visit, form, run.action):
+            return problem
+        was = run.phase
+        if form.get("do") == "stop":
+            if was not in (Phase.DONE, Phase.STOPPED):
+                await self._console.bulks.stop(run)
+                await self._write(visit, run, "stopped")
+            return self._to(visit, run)
+        if form.get("do") == "confirm" and was is Phase.ASKING:
+            try:
+                await self._write(visit, run, "asked")
+            except OSError as error:
+                text = f"Nothing was done, because the audit cannot be written: {error.strerror}."
+                return self._rendering.message(visit, "Not done", text, 500)
+            if run.phase is Phase.ASKING:  # not stopped or confirmed meanwhile
+                self._console.bulks.confirm(run)
+        seconds = SECONDS if form.get("round") == "short" else LONGER
+        await self._console.bulks.go_on(run, visit.calls, seconds)
+        if run.phase is Phase.DONE and not run.told:
+            run.told = True
+            self._console.recent.clear()
+            self._console.looks.again()
+            await self._write(visit, run, "done" if run.done == run.count else "partly done")
+        return self._to(visit, run)
+
+    async def _refusal(self, visit: Visit, form: Form, name: str) -> Response | None:
+        action = ACTIONS[name]
+        if not visit.is_from_here(form):
+            await self._refused(visit, name, "token")
+            text = "The form is too old. Go back and reload the page."
+            return self._rendering.message(visit, "Not done", text, 403)
+        if visit.role < action.role:
+            await self._refused(visit, name, "role")
+            text = f"“{action.title}” needs the role {action.role}; yours is {visit.role}."
+            return self._rendering.message(visit, "Not allowed", text, 403)
+        return None
+
+    def _to(self, visit: Visit, run: Bulk) -> Response:
+        return RedirectResponse(visit.url("/bulk", run=run.id), 303)
+
+    async def _refused(self, visit: Visit, name: str, why: str) -> None:
+        audit = self._console.audit
+        await audit.action(**_by(visit), action=name, fields={}, result="refused", why=why)
+
+    async def _write(self, visit: Visit, run: Bulk, result: str) -> None:
+        """Raises OSError, see ``Audit.action``."""
+        audit = self._console.audit
+        fields = {"fields": dict(run.fields), **run.result}
+        await audit.action(**_by(visit), action=run.action, run=run.id, result=result, **fields)
+
+
+def _by(visit: Visit) -> dict[str, str]:
+    who = visit.visitor
+    return {"user": who.user, "role": str(who.role), "address": who.address}

@@ -1,0 +1,80 @@
+"""The state of the cluster, as far as known."""
+
+from collections.abc import Collection, Mapping, Set
+from typing import Final
+
+from disque_trio.overview.nodes import COUNTED, Nodes
+from disque_trio.overview.policies import Policies
+from disque_trio.overview.queues import QueueTable
+from disque_trio.overview.series import Series
+
+STEP: Final = 5.0  # s
+STEPS: Final = 720  # an hour
+
+
+class Cluster:
+    """Nodes, queues and policies, and the last hour of the whole cluster.
+
+    Attributes:
+        history: the counters of all nodes together; ``length``: queued jobs.
+        node_histories: the same for each node, by address; ``memory`` is in bytes.
+    """
+
+    def __init__(self) -> None:
+        self.nodes = Nodes()
+        self.queues = QueueTable()
+        self.policies = Policies()
+        self.history = Series(STEP, STEPS, tuple(COUNTED), ("length", "jobs"))
+        self.node_histories: dict[str, Series] = {}
+        self._known_by: dict[str, Set[str]] = {}  # ids that each node knows, by its address
+
+    def told(self, address: str, info: Mapping[str, str], lines: str, now: float) -> None:
+        """Take a node's replies to INFO and CLUSTER NODES, at ``now`` (s)."""
+        state = self.nodes.meet(address, now)
+        since = state.counters.moment
+        grown = self.nodes.told(address, info, lines, now)
+        history = self.node_histories.get(address)
+        if history is None:
+            history = Series(STEP, STEPS, tuple(COUNTED), ("jobs", "memory"))
+            self.node_histories[address] = history
+        levels = {"jobs": state.number("registered_jobs"), "memory": state.number("used_memory")}
+        history.add(now, grown, levels, since)
+        self.history.add(now, grown, {}, since)
+
+    def sample(self, now: float) -> None:
+        """Sample the levels of the whole cluster, at ``now`` (s)."""
+        if self.nodes.here():
+            levels = {"length": self.length, "jobs": self.nodes.total("registered_jobs")}
+            self.history.add(now, {}, levels)
+
+    @property
+    def length(self) -> int:
+        """The number of queued jobs, as far as known."""
+        return self.queues.length
+
+    def went(self, address: str, problem: str, now: float) -> None:
+        """Note that a node is unreachable."""
+        self.nodes.went(address, problem, now)
+        self.queues.node_went(address)
+
+    def knows(self, address: str, ids: Set[str]) -> None:
+        """Note which nodes a node knows."""
+        self._known_by[address] = ids
+
+    def strangers(self, seeds: Collection[str]) -> list[str]:
+        """Addresses of unreachable nodes that no responding node knows, except ``seeds``."""
+        known: set[str] = set()
+        for state in self.nodes.here():
+            known |= self._known_by.get(state.address, set())
+        return [
+            state.address
+            for state in self.nodes.all()
+            if not state.here and state.id and state.id not in known and state.address not in seeds
+        ]
+
+    def forget(self, address: str) -> None:
+        """Note that a node no longer belongs to the cluster."""
+        self.nodes.forget(address)
+        self.queues.node_went(address)
+        self.node_histories.pop(address, None)
+        self._known_by.pop(address, None)

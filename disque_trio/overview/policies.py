@@ -1,0 +1,26 @@
+"""The policies of queues, and which one applies to a queue."""
+
+from collections.abc import Iterable
+
+from disque_trio.client import Policy
+from disque_trio.glob import Globs, is_glob
+from disque_trio.overview.names import to_bytes
+
+
+class Policies:
+    """All policies of a cluster, as one node reports them."""
+
+    def __init__(self, policies: Iterable[Policy] = ()) -> None:
+        self._all = {to_bytes(policy.name): policy for policy in policies}
+        self._globs = Globs([entry for entry in self._all.items() if is_glob(entry[0])])
+
+    @property
+    def dead(self) -> set[str]:
+        """The queues to which some policy sends dead letters."""
+        return {policy.dead for policy in self._all.values() if policy.dead}
+
+    def of(self, queue: str) -> Policy | None:
+        """The policy that applies to ``queue``, or None."""
+        name = to_bytes(queue)
+        exact = None if is_glob(name) else self._all.get(name)
+        return exact or self._globs.of(name)

@@ -1,0 +1,324 @@
+"""The queues of a cluster: what each node reports, and the sums over the nodes."""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from heapq import nlargest
+from typing import Any, Final, NamedTuple, TypeAlias
+
+from disque_trio.glob import compile_glob, is_glob
+from disque_trio.overview.names import to_bytes
+from disque_trio.overview.rates import Counters
+from disque_trio.overview.series import Series
+
+COUNTED: Final = {
+    b"jobs-in": "added",
+    b"jobs-out": "delivered",
+    b"jobs-acked": "acked",
+    b"jobs-expired": "expired",
+}
+HOUR: Final = 60
+"""A queue's history has one point per minute."""
+
+FULL_FOR: Final = 15.0  # s for which to show a reply to QSTAT FULL
+
+Counts: TypeAlias = tuple[int, int, int]
+"""The delayed, in-hand and dead jobs of a queue."""
+
+NOTHING: Final[Counts] = (0, 0, 0)
+
+
+@dataclass(slots=True)
+class Share:
+    """One node's figures for one queue.
+
+    Attributes:
+        length: queued jobs.
+        blocked: blocked clients.
+        pause: ``none``, ``in``, ``out`` or ``all``.
+        oldest: ms since the oldest queued job was added, or 0.
+        held_by: what holds back jobs: ``rate``, ``active``, ``asking``, or empty.
+        groups: groups with queued jobs.
+        waiting: jobs waiting for their groups.
+        delayed, in_hand, dead: None if unknown now.
+        full_asked: when they were read.
+        full_until: when they become too old to show.
+    """
+
+    counters: Counters
+    length: int = 0
+    blocked: int = 0
+    pause: str = "none"
+    oldest: int = 0
+    idle: int = 0
+    held_by: str = ""
+    groups: int = 0
+    waiting: int = 0
+    delayed: int | None = None
+    in_hand: int | None = None
+    dead: int | None = None
+    full_asked: float = 0.0
+    full_until: float = 0.0
+
+
+class QueueRow(NamedTuple):
+    """A queue, summed over the nodes that respond. Rates are per second; None if unknown.
+    ``delayed``, ``in_hand`` and ``dead`` are None unless somebody is looking. ``delayed`` and
+    ``dead`` count a job once for each node that holds a copy.
+
+    Attributes:
+        oldest: seconds since the oldest queued job was added, or 0.
+        paused: ``in``, ``out``, ``all`` or empty; ``partly`` if the nodes differ.
+        nodes: addresses of the nodes that know it.
+    """
+
+    name: str
+    length: int
+    added: float | None
+    delivered: float | None
+    acked: float | None
+    expired: float | None
+    oldest: float
+    blocked: int
+    paused: str
+    held_by: str
+    groups: int
+    waiting: int
+    delayed: int | None
+    in_hand: int | None
+    dead: int | None
+    nodes: tuple[str, ...]
+
+
+KEYS: Final[Mapping[str, Callable[[QueueRow], Any]]] = {
+    "name": lambda row: row.name,
+    "length": lambda row: row.length,
+    "added": lambda row: row.added or 0.0,
+    "delivered": lambda row: row.delivered or 0.0,
+    "acked": lambda row: row.acked or 0.0,
+    "oldest": lambda row: row.oldest,
+    "delayed": lambda row: -1 if row.delayed is None else row.delayed,
+    "in_hand": lambda row: -1 if row.in_hand is None else row.in_hand,
+    "dead": lambda row: -1 if row.dead is None else row.dead,
+    "blocked": lambda row: row.blocked,
+    "paused": lambda row: row.paused,
+}
+"""The keys to sort by. Unknown values sort below 0."""
+
+
+class QueueTable:
+    """All queues. Each node reports its share; the shares of unreachable nodes are left out."""
+
+    def __init__(self) -> None:
+        self._shares: dict[str, dict[str, Share]] = {}  # by queue, then by node
+        self._rows: dict[str, QueueRow] = {}
+        self._stale: set[str] = set()
+        self._order: dict[tuple[str, bool], list[str]] = {}  # until something changes
+        self._histories: dict[str, Series] = {}
+        self._counted: dict[str, float] = {}  # by node: when the count of all its jobs began
+
+    def __len__(self) -> int:
+        return len(self._shares)
+
+    def __contains__(self, queue: str) -> bool:
+        return queue in self._shares
+
+    @property
+    def length(self) -> int:
+        """The number of queued jobs in all queues."""
+        return sum(share.length for shares in self._shares.values() for share in shares.values())
+
+    def told(self, node: str, queue: str, fields: Mapping[bytes, Any], now: float) -> bool:
+        """Take a node's reply to QSTAT, at ``now`` (s). Returns whether anything has changed."""
+        shares = self._shares.setdefault(queue, {})
+        share = shares.get(node)
+        if share is None:
+            share = shares[node] = Share(Counters())
+        before = (share.length, share.blocked, share.pause)
+        share.length = _number(fields, b"len")
+        share.blocked = _number(fields, b"blocked")
+        share.pause = _text(fields, b"pause") or "none"
+        share.oldest = _number(fields, b"oldest-job-age")
+        share.idle = _number(fields, b"idle")
+        share.held_by = _text(fields, b"held-back-by")
+        share.groups = _number(fields, b"groups")
+        share.waiting = _number(fields, b"groups-waiting")
+        counts = {name: _number(fields, field) for field, name in COUNTED.items()}
+        since = share.counters.moment
+        grown = share.counters.read(counts, now)
+        changed = any(grown.values()) or before != (share.length, share.blocked, share.pause)
+        if b"jobs-delayed" in fields:
+            share.delayed = _number(fields, b"jobs-delayed")
+            share.in_hand = _number(fields, b"jobs-in-hand")
+            share.dead = _number(fields, b"jobs-dead")
+            share.full_asked, share.full_until = now, now + FULL_FOR
+        elif not share.full_asked <= now <= share.full_until:
+            share.delayed = share.in_hand = share.dead = None
+        self._note(queue, grown, now, since)
+        self._touch(queue)
+        return changed
+
+    def counted(
+        self, node: str, counts: Mapping[str, Counts], begun: float, now: float, keep: float
+    ) -> None:
+        """Take a node's counts of all its jobs, made from ``begun`` to ``now`` and to be shown for
+        ``keep`` seconds. Queues not in ``counts`` have no such jobs."""
+        self._counted[node] = begun
+        for queue, shares in self._shares.items():
+            share = shares.get(node)
+            if share is None or begun < share.full_asked <= now:
+                continue
+            found = counts.get(queue, NOTHING)
+            share.full_asked, share.full_until = begun, now + keep
+            if found != (share.delayed, share.in_hand, share.dead):
+                share.delayed, share.in_hand, share.dead = found
+                self._touch(queue)
+
+    def counted_since(self, nodes: Iterable[str]) -> float | None:
+        """When the oldest of the counts of ``nodes`` began; None if one is missing."""
+        begun = [self._counted.get(node) for node in nodes]
+        known = [moment for moment in begun if moment is not None]
+        return min(known) if known and len(known) == len(begun) else None
+
+    def gone(self, node: str, queue: str) -> None:
+        """Note that a node does not have the queue, or no longer."""
+        shares = self._shares.get(queue)
+        if shares is not None and shares.pop(node, None) is not None:
+            self._touch(queue)
+            if not shares:
+                self._drop(queue)
+
+    def node_went(self, node: str) -> None:
+        """Drop the shares of a node that has become unreachable."""
+        self._counted.pop(node, None)
+        for queue in [queue for queue, shares in self._shares.items() if node in shares]:
+            self.gone(node, queue)
+
+    def shares(self, queue: str) -> Mapping[str, Share]:
+        """The shares of ``queue``, by node address."""
+        return self._shares.get(queue, {})
+
+    def with_letters(self) -> set[str]:
+        """The queues known to have dead letters."""
+        return {
+            queue
+            for queue, shares in self._shares.items()
+            if any(share.dead for share in shares.values())
+        }
+
+    def row(self, queue: str) -> QueueRow | None:
+        """A queue; None if no responding node has it."""
+        shares = self._shares.get(queue)
+        if shares is None:
+            return None
+        if queue in self._stale or queue not in self._rows:
+            self._rows[queue] = _sum(queue, shares)
+            self._stale.discard(queue)
+        return self._rows[queue]
+
+    def history(self, queue: str) -> Series | None:
+        """The last hour of a queue; None if nothing happened."""
+        return self._histories.get(queue)
+
+    def find(self, search: str, key: str, descending: bool) -> list[QueueRow]:
+        """The queues whose names contain ``search``, or match it if it is a pattern, sorted by one
+        of ``KEYS``, then by name."""
+        names: Iterable[str] = self._sorted(key, descending)
+        if search:
+            wanted = to_bytes(search)
+            if is_glob(wanted):
+                pattern = compile_glob(wanted)
+                names = [name for name in names if pattern.fullmatch(to_bytes(name))]
+            else:
+                folded = search.casefold()
+                names = [name for name in names if folded in name.casefold()]
+        return [row for row in map(self.row, names) if row is not None]
+
+    def top(self, key: str, count: int) -> list[QueueRow]:
+        """The ``count`` queues with the highest values of one of ``KEYS``."""
+        rows = (row for row in map(self.row, list(self._shares)) if row is not None)
+        return nlargest(count, rows, key=KEYS[key])
+
+    def _sorted(self, key: str, descending: bool) -> list[str]:
+        order = self._order.get((key, descending))
+        if order is None:
+            rows = [row for row in map(self.row, list(self._shares)) if row is not None]
+            rows.sort(key=lambda row: row.name)
+            rows.sort(key=KEYS[key], reverse=descending)
+            order = self._order[key, descending] = [row.name for row in rows]
+        return order
+
+    def _note(self, queue: str, grown: Mapping[str, int], now: float, since: float | None) -> None:
+        history = self._histories.get(queue)
+        length = sum(share.length for share in self._shares[queue].values())
+        if history is None:
+            if not (length or any(grown.values())):
+                return
+            history = Series(60.0, HOUR, ("added", "delivered", "acked"), ("length",))
+            self._histories[queue] = history
+        counted = {name: grown[name] for name in history.sums if name in grown}
+        history.add(now, counted, {"length": length}, since)
+
+    def _touch(self, queue: str) -> None:
+        self._stale.add(queue)
+        self._order.clear()
+
+    def _drop(self, queue: str) -> None:
+        del self._shares[queue]
+        self._rows.pop(queue, None)
+        self._histories.pop(queue, None)
+        self._stale.discard(queue)
+
+
+def _sum(queue: str, shares: Mapping[str, Share]) -> QueueRow:
+    # A single hand-written pass: with ten thousand queues this dominates the cost of a page.
+    length = blocked = groups = waiting = oldest = 0
+    rates: dict[str, float] = {}
+    delayed: int | None = None
+    in_hand: int | None = None
+    dead: int | None = None
+    pauses: set[str] = set()
+    held: set[str] = set()
+    for share in shares.values():
+        length += share.length
+        blocked += share.blocked
+        groups += share.groups
+        waiting += share.waiting
+        oldest = max(oldest, share.oldest)
+        pauses.add(share.pause)
+        if share.held_by:
+            held.add(share.held_by)
+        for name, rate in share.counters.rates.items():
+            rates[name] = rates.get(name, 0.0) + rate
+        if share.delayed is not None:
+            delayed = (delayed or 0) + share.delayed
+            in_hand = (in_hand or 0) + (share.in_hand or 0)
+            dead = (dead or 0) + (share.dead or 0)
+    paused = "partly" if len(pauses) > 1 else pauses.pop()
+    return QueueRow(
+        queue,
+        length,
+        rates.get("added"),
+        rates.get("delivered"),
+        rates.get("acked"),
+        rates.get("expired"),
+        oldest / 1000,
+        blocked,
+        "" if paused == "none" else paused,
+        " ".join(sorted(held)),
+        groups,
+        waiting,
+        delayed,
+        in_hand,
+        dead,
+        tuple(sorted(shares)),
+    )
+
+
+def _number(fields: Mapping[bytes, Any], name: bytes) -> int:
+    value = fields.get(name, 0)
+    return value if isinstance(value, int) else 0
+
+
+def _text(fields: Mapping[bytes, Any], name: bytes) -> str:
+    value = fields.get(name, b"")
+    return value.decode("utf-8", "replace") if isinstance(value, bytes) else ""

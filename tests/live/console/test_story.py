@@ -1,0 +1,32 @@
+"""The story in docs/console.md, with three real nodes and a real browser."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.support import ROOT
+from tests.support.browser import browser
+from tests.support.console_story import Story, pictures
+
+pytestmark = pytest.mark.live
+
+
+def test_a_dead_letter_is_fixed_and_a_node_taken_out_as_documented(tmp_path: Path) -> None:
+    taken: list[str] = []
+    with browser(tmp_path / "profile") as chrome:
+        story = Story(tmp_path / "disque", chrome, taken.append, {"delay(20": "delay(2"})
+        with story.told():
+            chrome.look()
+            story.begin()
+            story.look_around()
+            story.fix_the_letter()
+            story.take_a_node_out()
+            assert chrome.complaints() == []
+            story.end()
+    assert taken == pictures()
+
+
+def test_every_picture_exists() -> None:
+    assert sorted(path.stem for path in (ROOT / "docs" / "pictures").glob("*.png")) == sorted(
+        set(pictures())
+    )

@@ -1,0 +1,236 @@
+"""The console's application in this process, with a clock and users controlled by the test."""
+
+import json
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager, closing
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final, cast
+from urllib.parse import urlencode
+
+import pytest
+import trio
+from starlette.types import Message
+
+from disque_trio.console.io.accounts import Accounts
+from disque_trio.console.io.audit import Audit
+from disque_trio.console.io.calls import Answer, Calls
+from disque_trio.console.model.action import Order
+from disque_trio.console.model.roles import Role
+from disque_trio.console.model.sessions import Attempts, Session, Sessions
+from disque_trio.console.web import app, security
+from disque_trio.console.web.app import application
+from disque_trio.console.web.console import Console
+from disque_trio.console.web.security import COOKIE
+from disque_trio.overview.cluster import Cluster
+from disque_trio.overview.looks import Looks
+from disque_trio.overview.nodes import Nodes
+from disque_trio.process.logs import Log, Logging
+from disque_trio.respclient.login import Login
+
+PASSWORD: Final = "right"
+CONFIRMED: Final = {"confirmed": "yes", "queue": "q", "job": "D-x@127.0.0.1:7711"}
+"""A form for any action, without the token."""
+
+
+class NotedCalls(Calls):
+    """Records what would be sent to nodes."""
+
+    def __init__(self, nursery: trio.Nursery) -> None:
+        super().__init__(nursery, Nodes(), Login())
+        self.orders: list[Order] = []
+
+    async def run(self, order: Order) -> list[Answer]:
+        self.orders.append(order)
+        return [("127.0.0.1:7711", b"OK")]
+
+
+class Users:
+    """Accounts of users with ``PASSWORD``.
+
+    Attributes:
+        roles: of the users; tests may change them.
+    """
+
+    wanted = True
+
+    def __init__(self, calls: Calls) -> None:
+        self._calls = calls
+        self.roles = {str(role): role for role in Role}
+
+    async def role(self, user: str, password: str) -> Role | None:
+        return self.roles.get(user) if password == PASSWORD else None
+
+    def mark(self, user: str) -> str:
+        return ""
+
+    def begun(self, session: Session, password: str) -> None:
+        pass
+
+    def still(self, session: Session) -> Role | None:
+        return self.roles.get(session.user)
+
+    def calls(self, session: Session) -> Calls:
+        return self._calls
+
+    def ended(self, session: Session) -> None:
+        pass
+
+
+@dataclass
+class Reply:
+    """A response of the application."""
+
+    status: int = 0
+    headers: dict[str, str] = field(default_factory=dict)
+    body: bytes = b""
+
+    @property
+    def cookie(self) -> str:
+        """The session cookie that it sets."""
+        name, _, value = self.headers.get("set-cookie", "").partition(";")[0].partition("=")
+        return value if name == COOKIE else ""
+
+
+class Clock:
+    """The application's clock. now: s since the epoch."""
+
+    def __init__(self) -> None:
+        self.now = 1_700_000_000.0
+
+    def time(self) -> float:
+        return self.now
+
+
+class World:
+    """A console without nodes, and its visitors."""
+
+    def __init__(self, console: Console, users: Users, calls: NotedCalls, clock: Clock) -> None:
+        self.console = console
+        self.users = users
+        self.calls = calls
+        self.clock = clock
+        self.app = application(console)
+
+    def session(self, user: str) -> str:
+        """The cookie of a new session of a user."""
+        _, cookie = self.console.sessions.begin(user, self.users.roles[user], self.clock.now)
+        return cookie
+
+    def token(self, cookie: str) -> str:
+        """The token for the forms of a session."""
+        session = self.console.sessions.read(cookie, self.clock.now)
+        assert session is not None
+        return self.console.sessions.token(session.id)
+
+    async def ask(
+        self,
+        method: str,
+        path: str,
+        form: Mapping[str, str] | Sequence[bytes | None] = (),
+        cookie: str = "",
+        address: str = "10.0.0.1",
+        **headers: str,
+    ) -> Reply:
+        """One request. form: fields, or pieces of the body, where None means that no more
+        arrives."""
+        reply = Reply()
+        async for _ in self.follow(method, path, form, cookie, address, reply, **headers):
+            pass
+        return reply
+
+    async def follow(
+        self,
+        method: str,
+        path: str,
+        form: Mapping[str, str] | Sequence[bytes | None] = (),
+        cookie: str = "",
+        address: str = "10.0.0.1",
+        reply: Reply | None = None,
+        **headers: str,
+    ) -> AsyncIterator[bytes]:
+        """One request; yields the pieces of the response."""
+        reply = reply or Reply()
+        pieces = [urlencode(form).encode()] if isinstance(form, Mapping) else list(form)
+        sent = {name.replace("_", "-").lower(): value for name, value in headers.items()}
+        sent.setdefault("host", "console.example")
+        if cookie:
+            sent["cookie"] = f"{COOKIE}={cookie}"
+        path, _, query = path.partition("?")
+        scope = {
+            "type": "http",
+            "method": method,
+            "path": path,
+            "raw_path": path.encode(),
+            "root_path": "",
+            "query_string": query.encode(),
+            "headers": [(name.encode(), value.encode()) for name, value in sent.items()],
+            "client": (address, 1),
+            "scheme": "http",
+        }
+        send, told = trio.open_memory_channel[Message](1000)
+
+        async def receive() -> Message:
+            if not pieces:
+                if method == "GET":
+                    await trio.sleep_forever()
+                return {"type": "http.request", "body": b"", "more_body": False}
+            piece = pieces.pop(0)
+            if piece is None:
+                await trio.sleep_forever()
+            return {"type": "http.request", "body": piece, "more_body": bool(pieces)}
+
+        async def run() -> None:
+            async with send:
+                await self.app(scope, receive, send.send)
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(run)
+            async for message in told:
+                if message["type"] == "http.response.start":
+                    reply.status = message["status"]
+                    for name, value in message["headers"]:
+                        reply.headers[name.decode().lower()] = value.decode()
+                else:
+                    reply.body += message.get("body", b"")
+                    yield message.get("body", b"")
+
+
+@asynccontextmanager
+async def world(
+    monkeypatch: pytest.MonkeyPatch, audit: Path | None = None, prefix: str = ""
+) -> AsyncIterator[World]:
+    """A console for the duration of the block."""
+    clock = Clock()
+    for module in (app, security):
+        monkeypatch.setattr(module, "time", clock)
+    log = cast("Log", Logging("warning", "json").log)
+    async with trio.open_nursery() as nursery:
+        calls = NotedCalls(nursery)
+        users = Users(calls)
+        accounts: Accounts = users
+        console = Console(
+            Cluster(),
+            Looks(),
+            calls,
+            accounts,
+            Sessions(b"s" * 32),
+            Attempts(),
+            Audit(str(audit) if audit else "", log),
+            log,
+            prefix=prefix,
+        )
+        with closing(console.audit):
+            yield World(console, users, calls, clock)
+        nursery.cancel_scope.cancel()
+
+
+async def log_in(world: World, user: str, password: str = PASSWORD, address: str = "1") -> int:
+    """Try to log in; returns the status of the response."""
+    form = {"user": user, "password": password}
+    return (await world.ask("POST", "/login", form, address=address)).status
+
+
+def lines(audit: Path) -> list[dict[str, Any]]:
+    """The lines of an audit."""
+    return [json.loads(line) for line in audit.read_text().splitlines()]

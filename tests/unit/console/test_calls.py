@@ -1,0 +1,96 @@
+"""Visitors' commands, over fake connections."""
+
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+
+import pytest
+import trio
+from trio.testing import MockClock, wait_all_tasks_blocked
+
+from disque_trio.console.io import calls
+from disque_trio.overview.nodes import Nodes
+from disque_trio.resp.command import Argument
+from disque_trio.respclient.addresses import Address
+from disque_trio.respclient.connection import Reply
+from disque_trio.respclient.errors import ConnectionLost
+from disque_trio.respclient.login import Login
+
+NODE = "127.0.0.1:7711"
+
+
+class Connection:
+    """A connection that answers."""
+
+    closed = False
+
+    async def execute_many(self, commands: Sequence[Sequence[Argument]]) -> list[Reply]:
+        return [b"PONG" for _ in commands]
+
+    def close(self) -> None:
+        self.closed = True
+
+
+class Connector:
+    """Opens connections once it is allowed to.
+
+    Attributes:
+        made: all its connections. let: whether it is allowed to.
+    """
+
+    def __init__(self) -> None:
+        self.made: list[Connection] = []
+        self.let = trio.Event()
+
+    async def open(self, address: Address) -> Connection:
+        await self.let.wait()
+        self.made.append(Connection())
+        return self.made[-1]
+
+
+@asynccontextmanager
+async def asking(
+    monkeypatch: pytest.MonkeyPatch, connector: Connector, times: int
+) -> AsyncIterator[tuple[calls.Calls, list[Reply]]]:
+    """Ask a node this many times at once. The answers are there after the block."""
+    monkeypatch.setattr(calls, "Connector", lambda *more: connector)
+    answers: list[Reply] = []
+    async with trio.open_nursery() as nursery:
+        mine = calls.Calls(nursery, Nodes(), Login())
+
+        async def ask() -> None:
+            answers.append(await mine.to(NODE, "PING"))
+
+        for _ in range(times):
+            nursery.start_soon(ask)
+        yield mine, answers
+
+
+async def test_after_a_logout_no_connection_is_made_or_kept(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    connector = Connector()
+    async with asking(monkeypatch, connector, 1) as (mine, answers):
+        await wait_all_tasks_blocked()
+        mine.close()
+        connector.let.set()
+    assert isinstance(await mine.to(NODE, "PING"), ConnectionLost)
+    assert [type(answer) for answer in answers] == [ConnectionLost]
+    assert [connection.closed for connection in connector.made] == [True]
+
+
+async def test_many_who_wait_for_a_node_that_does_not_answer_wait_for_one_attempt(
+    monkeypatch: pytest.MonkeyPatch, autojump_clock: MockClock
+) -> None:
+    class Frozen(Connector):
+        async def open(self, address: Address) -> Connection:
+            with trio.move_on_after(calls.LIMIT):
+                return await super().open(address)
+            raise ConnectionLost("no answer")
+
+    connector = Frozen()
+    async with asking(monkeypatch, connector, 10) as (mine, answers):
+        pass
+    assert trio.current_time() <= calls.LIMIT
+    assert [str(answer) for answer in answers] == [f"{NODE}: no answer"] * 10
+    connector.let.set()
+    assert await mine.to(NODE, "PING") == b"PONG"

@@ -1,0 +1,86 @@
+"""SHOW id CLIENT: which client has a job that this node delivered."""
+
+from tests.support.mesh import Mesh
+from tests.support.node_bench import JOB_FIELDS, Bench
+
+
+def holder(bench: Bench, id: bytes) -> object:
+    """Return the id of the client that has the job; None: no client is named."""
+    shown = bench("SHOW", id, "CLIENT")
+    assert isinstance(shown, list)
+    assert shown[:-2:2] == JOB_FIELDS or shown[::2] == JOB_FIELDS
+    return dict(zip(shown[::2], shown[1::2], strict=True)).get(b"client")
+
+
+def test_it_is_the_client_that_got_the_job_last(bench: Bench) -> None:
+    one, two = bench.client(), bench.client()
+    id = bench.add("q", "body", "RETRY", 10)
+    assert holder(bench, id) is None
+    bench.ask(one, "GETJOB", "FROM", "q")
+    assert holder(bench, id) == one.id
+    bench.ask(one, "NACK", id)
+    assert holder(bench, id) is None
+    bench.ask(two, "GETJOB", "FROM", "q")
+    assert holder(bench, id) == two.id
+    bench.disconnect(two)
+    assert holder(bench, id) == two.id
+    bench.advance(20)
+    assert holder(bench, id) is None
+    bench("ACKJOB", id)
+    assert bench("SHOW", id, "CLIENT") is None
+
+
+def test_one_that_waited_or_consumes_is_named_as_well(bench: Bench) -> None:
+    waits, consumes = bench.client(), bench.client()
+    bench.send(waits, "GETJOB", "FROM", "q")
+    first = bench.add("q")
+    assert holder(bench, first) == waits.id
+    bench.ask(consumes, "HELLO", 3)
+    bench.ask(consumes, "CONSUME", "q", "CREDIT", 5)
+    second = bench.add("q")
+    bench.pushes(consumes)
+    assert holder(bench, second) == consumes.id
+
+
+def test_a_job_that_pauses_is_nobodys(bench: Bench) -> None:
+    id = bench.add()
+    bench.get()
+    bench("NACK", id, "DELAY", 100)
+    assert holder(bench, id) is None
+
+
+def test_a_node_that_did_not_deliver_it_names_nobody() -> None:
+    mesh = Mesh(2)
+    id = mesh.add(0, "REPLICATE", 2)
+    assert mesh[0].get() == id
+    assert holder(mesh[0], id) == mesh[0].me.id
+    assert holder(mesh[1], id) is None
+
+
+def test_without_the_word_nothing_changes(bench: Bench) -> None:
+    id = bench.add()
+    bench.get()
+    shown = bench("SHOW", id)
+    assert isinstance(shown, list)
+    assert shown[::2] == JOB_FIELDS
+    for words in (("SHOW", id, "x"), ("SHOW", id, "CLIENT", "CLIENT"), ("SHOW",)):
+        assert bench.error(*words) == "ERR wrong number of arguments for 'show' command"
+
+
+def test_jobs_that_clients_have_are_found(bench: Bench) -> None:
+    taken, queued, once = bench.add(), bench.add(), bench.add("o", "b", "RETRY", 0)
+    assert (bench.get(), bench.get("o")) == (taken, once)
+    assert bench("JSCAN", "TAKEN", "QUEUE", "q") == [b"0", [taken]]
+    assert bench("JSCAN", "TAKEN") == [b"0", [taken]]
+    bench("NACK", taken)
+    assert bench("JSCAN", "TAKEN") == [b"0", []]
+    found = bench("JSCAN")
+    assert isinstance(found, list)
+    assert set(found[1]) == {taken, queued, once}
+
+
+def test_a_copy_is_in_nobodys_hands() -> None:
+    mesh = Mesh(2)
+    id = mesh.add(0, "REPLICATE", 2)
+    assert mesh[0].get() == id
+    assert [node("JSCAN", "TAKEN") for node in mesh.nodes] == [[b"0", [id]], [b"0", []]]

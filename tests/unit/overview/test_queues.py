@@ -1,0 +1,142 @@
+"""What is known about queues, with a clock that the test moves."""
+
+from typing import Any
+
+import pytest
+
+from disque_trio.client import Policy
+from disque_trio.overview.policies import Policies
+from disque_trio.overview.queues import FULL_FOR, QueueTable
+
+A, B = "a:1", "b:1"
+
+
+def stat(length: int = 0, **more: Any) -> dict[bytes, Any]:
+    fields: dict[bytes, Any] = {
+        b"len": length,
+        b"pause": b"none",
+        b"blocked": 0,
+        b"jobs-in": 0,
+        b"jobs-out": 0,
+        b"jobs-acked": 0,
+        b"jobs-expired": 0,
+        b"oldest-job-age": 0,
+    }
+    return fields | {name.replace("_", "-").encode(): value for name, value in more.items()}
+
+
+def names(table: QueueTable, search: str = "", key: str = "name", down: bool = False) -> list[str]:
+    return [row.name for row in table.find(search, key, down)]
+
+
+def test_a_queue_is_the_sum_of_what_the_nodes_say() -> None:
+    table = QueueTable()
+    for moment, jobs_in in ((0.0, 0), (2.0, 10)):
+        table.told(A, "q", stat(3, jobs_in=jobs_in, blocked=1, oldest_job_age=5000), moment)
+        table.told(B, "q", stat(4, jobs_in=jobs_in, oldest_job_age=7000), moment)
+    row = table.row("q")
+    assert row is not None
+    assert (row.length, row.blocked, row.oldest, row.added, row.nodes) == (7, 1, 7.0, 10.0, (A, B))
+    assert table.length == 7
+
+
+def test_a_node_that_goes_away_takes_its_share_with_it() -> None:
+    table = QueueTable()
+    table.told(A, "q", stat(3), 0.0)
+    table.told(B, "q", stat(4), 0.0)
+    table.told(B, "only there", stat(4), 0.0)
+    table.node_went(B)
+    row = table.row("q")
+    assert row is not None
+    assert row.length == 3
+    assert names(table) == ["q"]
+
+
+@pytest.mark.parametrize(
+    ("pauses", "said"),
+    [((b"none", b"none"), ""), ((b"in", b"in"), "in"), ((b"all", b"none"), "partly")],
+)
+def test_a_pause_of_some_nodes_is_one_in_part(pauses: tuple[bytes, bytes], said: str) -> None:
+    table = QueueTable()
+    for node, pause in zip((A, B), pauses, strict=True):
+        table.told(node, "q", stat(pause=pause), 0.0)
+    row = table.row("q")
+    assert row is not None
+    assert row.paused == said
+
+
+def test_what_takes_a_look_at_all_jobs_is_forgotten_when_it_is_old() -> None:
+    table = QueueTable()
+    table.told(A, "q", stat(jobs_delayed=1, jobs_in_hand=2, jobs_dead=3), 0.0)
+    table.told(A, "q", stat(), FULL_FOR - 1)
+    row = table.row("q")
+    assert row is not None
+    assert (row.delayed, row.in_hand, row.dead) == (1, 2, 3)
+    table.told(A, "q", stat(), FULL_FOR + 1)
+    row = table.row("q")
+    assert row is not None
+    assert (row.delayed, row.in_hand, row.dead) == (None, None, None)
+
+
+def test_queues_are_sorted_by_what_is_asked_for_and_then_by_name() -> None:
+    table = QueueTable()
+    for name, length in (("c", 1), ("a", 1), ("b", 9)):
+        table.told(A, name, stat(length), 0.0)
+    assert names(table) == ["a", "b", "c"]
+    assert names(table, key="length", down=True) == ["b", "a", "c"]
+    table.told(A, "a", stat(10), 2.0)
+    assert names(table, key="length", down=True) == ["a", "b", "c"]
+
+
+@pytest.mark.parametrize(
+    ("search", "found"),
+    [
+        ("MAIL", ["mail.in", "mail.out", "x-mail"]),
+        ("mail.*", ["mail.in", "mail.out"]),
+    ],
+)
+def test_a_search_is_for_a_part_of_the_name_or_a_pattern(search: str, found: list[str]) -> None:
+    table = QueueTable()
+    for name in ("mail.in", "mail.out", "x-mail", "other"):
+        table.told(A, name, stat(), 0.0)
+    assert names(table, search) == found
+
+
+def test_a_queue_that_no_node_knows_is_gone_and_its_history_with_it() -> None:
+    table = QueueTable()
+    table.told(A, "q", stat(1), 0.0)
+    assert table.history("q") is not None
+    table.gone(A, "q")
+    table.gone(A, "q")
+    assert table.row("q") is None
+    assert table.history("q") is None
+    assert len(table) == 0
+
+
+def test_a_queue_with_which_nothing_happens_has_no_history() -> None:
+    table = QueueTable()
+    table.told(A, "q", stat(), 0.0)
+    assert not table.told(A, "q", stat(), 30.0)
+    assert table.history("q") is None
+    assert table.told(A, "q", stat(jobs_in=1), 60.0)
+    assert table.history("q") is not None
+
+
+def test_policies_are_found_as_the_node_finds_them() -> None:
+    policies = Policies(
+        Policy(name, ttl=number)
+        for number, name in enumerate(["*", "mail.*", "mail.urgent*", "mail.urgent.now", "a\\*b"])
+    )
+
+    def of(queue: str) -> str:
+        found = policies.of(queue)
+        assert found is not None
+        return found.name
+
+    assert of("other") == "*"
+    assert of("mail.x") == "mail.*"
+    assert of("mail.urgent.x") == "mail.urgent*"
+    assert of("mail.urgent.now") == "mail.urgent.now"
+    assert of("a*b") == "a\\*b"
+    assert of("mail." + "x" * 5000) == "*"
+    assert Policies().of("q") is None

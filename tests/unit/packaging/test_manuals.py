@@ -1,0 +1,188 @@
+"""Man pages and completions of every command, with all its options."""
+
+import os
+import pty
+import re
+import select
+import shutil
+import subprocess
+import sys
+import time
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from disque_trio.config import TABLE
+from tests.support import ROOT
+from tools.manuals.__main__ import main
+from tools.manuals.described import Command, commands
+
+SCRIPTS: dict[str, str] = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["scripts"]
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    directory = tmp_path_factory.mktemp("manuals")
+    main(directory)
+    return directory / "share"
+
+
+@pytest.fixture(scope="module")
+def described() -> dict[str, Command]:
+    return {command.name: command for command in commands()}
+
+
+def test_every_command_has_a_page_and_completions(made: Path) -> None:
+    pages = {path.stem for path in made.glob("man/man*/*")}
+    assert pages == set(SCRIPTS)
+    assert {path.name for path in made.glob("bash-completion/completions/*")} == set(SCRIPTS)
+    assert {path.name[1:] for path in made.glob("zsh/vendor-completions/*")} == set(SCRIPTS)
+    assert {path.stem for path in made.glob("fish/vendor_completions.d/*")} == set(SCRIPTS)
+
+
+# The usage text of disque-server leaves out the settings, which the next test looks for.
+@pytest.mark.parametrize("name", sorted({*SCRIPTS} - {"disque-server"}))
+def test_a_page_has_each_option_that_help_has(
+    made: Path, described: dict[str, Command], name: str
+) -> None:
+    module, _, function = SCRIPTS[name].partition(":")
+    code = f"from {module} import {function}; {function}()"
+    printed = subprocess.run(
+        [sys.executable, "-c", code, "--help"], capture_output=True, text=True, check=True
+    ).stdout
+    (page,) = made.glob(f"man/man*/{name}.*")
+    text = page.read_text().replace("\\-", "-")
+    offered = set(re.findall(r"^  (--?[a-z0-9][a-z0-9-]*)", printed, re.MULTILINE))
+    assert offered
+    assert offered <= {name for option in described[name].options for name in option.names}
+    assert all(f"\\fB{option}\\fR" in text for option in offered)
+
+
+def test_the_page_of_the_node_has_all_settings(described: dict[str, Command]) -> None:
+    names = {name for option in described["disque-server"].options for name in option.names}
+    assert {f"--{name}" for name in TABLE} <= names
+
+
+def test_no_line_of_a_page_is_taken_for_a_macro_that_it_is_not(made: Path) -> None:
+    macros = {"TH", "SH", "SS", "TP", "PP", "HP", "nf", "fi", "nh", "hy"}
+    for page in made.glob("man/man*/*"):
+        for line in page.read_text().splitlines():
+            assert not line.startswith("'")
+            if line.startswith("."):
+                assert line[1:].split()[0] in macros, (page.name, line)
+
+
+def test_pages_are_what_man_accepts(made: Path) -> None:
+    if shutil.which("mandoc") is None:
+        pytest.skip("mandoc is not installed")
+    pages = [str(page) for page in sorted(made.glob("man/man*/*"))]
+    done = subprocess.run(
+        ["mandoc", "-T", "lint", "-W", "warning", *pages],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert [line for line in done.stdout.splitlines() if "missing date" not in line] == []
+
+
+# The typed words, and some of the completions offered.
+TYPED = [
+    ("pressure", "", {"put", "get", "doctor"}),
+    ("pressure", "p", {"put", "pipe"}),
+    ("pressure", "put --clo", {"--close"}),
+    ("pressure", "doctor --free ", {"producer", "consumer"}),
+    ("disque-worker", "--log-level ", {"debug", "verbose", "notice", "warning"}),
+    ("disque-server", "--appendonly ", {"yes", "no"}),
+    ("disque-server", "--appendf", {"--appendfsync", "--appendfilename"}),
+    ("bananaq", "--sto", {"--store"}),
+    ("disque", "getj", {"getjob"}),
+    ("disque-pipeline", "arch", {"archive"}),
+    ("disque-check-aof", "--sal", {"--salvage"}),
+]
+
+
+@pytest.mark.parametrize(("command", "typed", "wanted"), TYPED)
+def test_bash_offers_it(made: Path, command: str, typed: str, wanted: set[str]) -> None:
+    script = made / "bash-completion/completions" / command
+    words = [command, *typed.split(" ")]
+    quoted = " ".join(f"'{word}'" for word in words)
+    code = f"""
+set -eu
+. {script}
+COMP_WORDS=({quoted}) COMP_CWORD={len(words) - 1}
+_{command.replace("-", "_")}
+printf '%s\\n' "${{COMPREPLY[@]}}"
+"""
+    done = subprocess.run(
+        ["bash", "-c", code], capture_output=True, text=True, check=True, env={"PATH": os.defpath}
+    )
+    offered = set(done.stdout.split())
+    assert wanted <= offered
+    assert all(word.startswith(words[-1]) for word in offered)
+
+
+def test_bash_leaves_the_value_of_an_option_to_names_of_files(made: Path) -> None:
+    script = made / "bash-completion/completions/pressure"
+    code = f". {script}; COMP_WORDS=(pressure put --cert ''); COMP_CWORD=3; _pressure; "
+    code += "echo ${#COMPREPLY[@]}; complete -p pressure"
+    done = subprocess.run(["bash", "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.startswith("0\n")
+    assert "-o default" in done.stdout
+
+
+@pytest.mark.parametrize(("command", "typed", "wanted"), TYPED)
+def test_fish_offers_it(
+    made: Path, tmp_path: Path, command: str, typed: str, wanted: set[str]
+) -> None:
+    if shutil.which("fish") is None:
+        pytest.skip("fish is not installed")
+    script = made / "fish/vendor_completions.d" / f"{command}.fish"
+    code = f"source {script}; complete -C '{command} {typed}'"
+    done = subprocess.run(
+        ["fish", "--no-config", "-c", code],
+        capture_output=True,
+        text=True,
+        check=True,
+        env={"PATH": os.environ["PATH"], "HOME": str(tmp_path)},
+    )
+    assert wanted <= {line.partition("\t")[0] for line in done.stdout.splitlines()}
+
+
+@pytest.mark.parametrize(
+    ("typed", "wanted"),
+    [("pressure put --clo", "--close"), ("disque getj", "getjob"), ("pressure doc", "doctor")],
+)
+def test_zsh_completes_it(made: Path, tmp_path: Path, typed: str, wanted: str) -> None:
+    if shutil.which("zsh") is None:
+        pytest.skip("zsh is not installed")
+    start = (
+        f"PS1=; fpath=({made}/zsh/vendor-completions $fpath); autoload -U compinit; compinit -u -D"
+    )
+    ours, theirs = pty.openpty()
+    shell = subprocess.Popen(
+        ["zsh", "-f", "-i"],
+        stdin=theirs,
+        stdout=theirs,
+        stderr=theirs,
+        start_new_session=True,
+        env={"PATH": os.environ["PATH"], "HOME": str(tmp_path), "TERM": "dumb"},
+    )
+    try:
+        os.write(ours, f"{start}; print be''gun\n".encode())
+        _read_until(ours, b"begun")
+        os.write(ours, f"{typed}\t".encode())
+        _read_until(ours, wanted.encode())
+    finally:
+        shell.kill()
+        shell.wait()
+        os.close(ours)
+        os.close(theirs)
+
+
+def _read_until(descriptor: int, text: bytes, seconds: float = 20) -> None:
+    seen, end = b"", time.monotonic() + seconds
+    while text not in seen:
+        ready, _, _ = select.select([descriptor], [], [], max(0, end - time.monotonic()))
+        assert ready, seen
+        seen += os.read(descriptor, 4096)

@@ -1,0 +1,6 @@
+"""Man pages and completions for bash, zsh and fish, generated from the commands' help.
+
+    python -m tools.manuals DIRECTORY
+
+``described`` reads the commands, ``man`` and ``completions`` write.
+"""

@@ -10,6 +10,11 @@ def count(value: float | None) -> str:
     return NONE if value is None else f"{value:,.0f}"
 
 
+def jobs(number: int) -> str:
+    """A number of jobs: 1 job, 2,000 jobs."""
+    return "1 job" if number == 1 else f"{number:,} jobs"
+
+
 def short(value: float | None) -> str:
     """A number in at most five characters: 999, 12.3k, 4.5M."""
     if value is None:

@@ -105,6 +105,7 @@ class Action:
         asks: the question to confirm, from the form; None for no confirmation.
         says: the message on success, from the form and the replies (errors left out).
         danger: whether it destroys something permanently.
+        of_queue: whether the question tells how many jobs are queued in the queue.
         hides: names of fields to keep out of the audit, from the form.
     """
 
@@ -115,4 +116,5 @@ class Action:
     says: Callable[[Form, Sequence[object]], str]
     asks: Callable[[Form], str] | None = None
     danger: bool = False
+    of_queue: bool = False
     hides: Callable[[Form], Sequence[str]] = lambda form: ()

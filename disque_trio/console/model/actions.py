@@ -14,11 +14,13 @@ from disque_trio.console.model.job_actions import JOB_ACTIONS
 from disque_trio.console.model.node_actions import NODE_ACTIONS
 from disque_trio.console.model.roles import Role
 from disque_trio.console.model.schedule_actions import SCHEDULE_ACTIONS
+from disque_trio.overview import figures
 from disque_trio.overview.names import shown, to_bytes
 
 
 def _about(text: str) -> Callable[[Form], str]:
-    return lambda form: text.format(queue=shown(form.name()))
+    """``text``, with the queue and the number of jobs queued there."""
+    return lambda form: text.format(queue=shown(form.name()), jobs=figures.jobs(form.stands_for))
 
 
 def _said(text: str) -> Callable[[Form, Sequence[object]], str]:
@@ -26,8 +28,7 @@ def _said(text: str) -> Callable[[Form, Sequence[object]], str]:
 
     def says(form: Form, replies: Sequence[object]) -> str:
         count = sum(reply for reply in replies if isinstance(reply, int))
-        jobs = "1 job" if count == 1 else f"{count:,} jobs"
-        return text.format(queue=shown(form.name()), count=f"{count:,}", jobs=jobs)
+        return text.format(queue=shown(form.name()), jobs=figures.jobs(count))
 
     return says
 
@@ -134,16 +135,17 @@ ACTIONS: Final[Mapping[str, Action]] = {
         Action("resume", "Resume", Role.OPERATOR, _resume, _said("{queue} is no longer paused.")),
         Action(
             "purge", "Purge…", Role.OPERATOR, _purge, _said("Cancelled {jobs} in {queue}."),
-            _about("Cancel all jobs queued in {queue}, on all reachable nodes? "
-                   "Delayed jobs and jobs with a worker stay."), danger=True,
+            _about("Cancel all jobs queued in {queue}, on all reachable nodes? It has {jobs} now. "
+                   "Delayed jobs and jobs with a worker stay."), danger=True, of_queue=True,
         ),
         Action(
             "redrive", "Redrive…", Role.OPERATOR, _redrive, _said("Sent {jobs} from {queue} back."),
-            _about("Send dead letters from {queue} back?"),
+            _about("Send dead letters from {queue} back? It has {jobs} now."), of_queue=True,
         ),
         Action(
             "move", "Move…", Role.OPERATOR, _move, _said("Moved {jobs} from {queue}."),
-            _about("Move queued jobs from {queue} to another queue?"),
+            _about("Move queued jobs from {queue} to another queue? It has {jobs} now."),
+            of_queue=True,
         ),
         Action("add", "Add job", Role.OPERATOR, _add, lambda form, replies: "Added " + ", ".join(
             reply.decode() for reply in replies if isinstance(reply, bytes)) + "."),

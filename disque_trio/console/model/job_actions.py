@@ -7,6 +7,7 @@ from typing import Final
 from disque_trio.console.model.action import Action, Form, Order, Where, Word
 from disque_trio.console.model.jobs import JOB_ID
 from disque_trio.console.model.roles import Role
+from disque_trio.overview import figures
 from disque_trio.overview.names import shown, to_bytes, unquoted
 
 AT_ONCE: Final = 100  # ids per command
@@ -44,10 +45,6 @@ def _count(form: Form) -> int:
     return form.stands_for or sum(map(len, _jobs(form).values()))
 
 
-def _number_of(count: int) -> str:
-    return "1 job" if count == 1 else f"{count:,} jobs"
-
-
 def _where(address: str) -> Where | str:
     return address or Where.ANY
 
@@ -68,7 +65,7 @@ def _each(command: str, *options: str, to_any: bool = False) -> Callable[[Form],
 
 def _asks(text: str) -> Callable[[Form], str]:
     def asks(form: Form) -> str:
-        return text.format(jobs=_number_of(_count(form)), to=shown(form.raw("to").strip()))
+        return text.format(jobs=figures.jobs(_count(form)), to=shown(form.raw("to").strip()))
 
     return asks
 
@@ -79,8 +76,8 @@ def _says(text: str) -> Callable[[Form, Sequence[object]], str]:
     def says(form: Form, replies: Sequence[object]) -> str:
         count = sum(reply for reply in replies if isinstance(reply, int))
         asked = _count(form)
-        jobs = _number_of(count) if count == asked else f"{count:,} of {_number_of(asked)}"
-        return text.format(jobs=jobs, asked=_number_of(asked))
+        jobs = figures.jobs(count) if count == asked else f"{count:,} of {figures.jobs(asked)}"
+        return text.format(jobs=jobs, asked=figures.jobs(asked))
 
     return says
 
@@ -113,11 +110,11 @@ def _change(form: Form) -> list[Order]:
 def _changes(form: Form) -> str:
     words = {"delay": "DELAY", "ttl": "TTL", "retry": "RETRY"}
     told = ", ".join(f"{word} {text} s" for name, word in words.items() if (text := form.get(name)))
-    return f"Change {_number_of(_count(form))} to {told}? Jobs with a worker are left alone."
+    return f"Change {figures.jobs(_count(form))} to {told}? Jobs with a worker are left alone."
 
 
 def _moved(form: Form, replies: Sequence[object]) -> str:
-    return f"{_number_of(len(replies))} moved to {shown(form.raw('to').strip())}."
+    return f"{figures.jobs(len(replies))} moved to {shown(form.raw('to').strip())}."
 
 
 def _nack(form: Form) -> list[Order]:
@@ -194,7 +191,7 @@ JOB_ACTIONS: Final = (
     Action("job-move", "Move…", Role.OPERATOR, _move, _moved,
            _asks("Move {jobs} to {to}? Jobs with a worker stay.")),
     Action("job-change", "Change…", Role.OPERATOR, _change,
-           lambda form, replies: f"{_number_of(len(replies))} changed.", _changes),
+           lambda form, replies: f"{figures.jobs(len(replies))} changed.", _changes),
     Action("job-delete", "Delete…", Role.OPERATOR, _each("DELJOB", "BCAST", "FORCE"),
            _says("{jobs} deleted."),
            _asks("Delete {jobs} from all reachable nodes? No trace is kept: workers are not "

@@ -13,6 +13,7 @@ from disque_trio.console.model.actions import ACTIONS
 from disque_trio.console.web.console import Console
 from disque_trio.console.web.rendering import Rendering
 from disque_trio.console.web.visit import Visit
+from disque_trio.overview.names import to_bytes
 from disque_trio.respclient.errors import ConnectionLost, DisqueError
 
 _OURS: Final = ("token", "confirmed", "back")  # fields that do not describe the action
@@ -42,10 +43,13 @@ class Acting:
             return self._rendering.message(visit, "Not allowed", text, 403)
         try:
             orders = action.make(form)
-            question = action.asks(form) if action.asks else ""
+            asks = action.asks if form.get("confirmed") != "yes" else None
+            if asks and action.of_queue:
+                form.stands_for = await _queued(visit, form.name())
+            question = asks(form) if asks else ""
         except ValueError as error:
             return self._back(visit, form, f"Not done: {error}.", bad=True)
-        if question and form.get("confirmed") != "yes":
+        if question:
             back = self._rendering.back(visit, form.get("back"))
             values = {"action": action, "question": question, "fields": _kept(form), "back": back}
             return self._rendering.other("confirm.html", visit, values, 200)
@@ -120,6 +124,12 @@ def _action(visit: Visit) -> Action:
     if action is None:
         raise HTTPException(404, "This action does not exist.")
     return action
+
+
+async def _queued(visit: Visit, queue: str) -> int:
+    """How many jobs are queued on the nodes that answer."""
+    answers = await visit.calls.every("QLEN", to_bytes(queue))
+    return sum(reply for _, reply in answers if isinstance(reply, int))
 
 
 def _kept(form: Form) -> list[tuple[str, str]]:

@@ -84,7 +84,8 @@ def test_a_purge_asks_first(node: LiveNode, visitor: Visitor) -> None:
     form = visitor.get("/queue?name=purged").fields("purge")
     question = visitor.post("/do/purge", form)
     assert question.status == 200
-    assert "Cancel all jobs queued in purged" in question.says
+    assert "Cancel all jobs queued in purged, on all reachable nodes?" in question.says
+    assert "It has 2 jobs now." in question.says
     assert wire("QLEN", "purged") == 2
     answer = visitor.do("/queue?name=purged", "purge")
     assert "Cancelled 2 jobs in purged." in answer.says
@@ -100,6 +101,8 @@ def test_dead_letters_are_redriven_and_jobs_moved(node: LiveNode, visitor: Visit
     wire("NACK", id)
     wait_until(lambda: wire("QLEN", "failing.dead") == 1)
     seen(visitor, "failing.dead")
+    form = visitor.get("/queue?name=failing.dead").fields("redrive")
+    assert "It has 1 job now." in visitor.post("/do/redrive", form).says
     answer = visitor.do("/queue?name=failing.dead", "redrive")
     assert "Sent 1 job from failing.dead back." in answer.says
     assert wire("QLEN", "failing") == 1

@@ -36,7 +36,7 @@ class Calls:
         self._connector = Connector(nursery, login, LIMIT)
         self._connections: dict[str, Connection] = {}
         self._opening: dict[str, trio.Lock] = {}
-        self._failures: dict[str, tuple[float, str]] = {}  # when the last one was, and why
+        self._failures: dict[str, tuple[float, str]] = {}  # until when not to try again, and why
         self._closed = False
 
     async def to(self, address: str, *command: Argument) -> Reply:
@@ -58,8 +58,9 @@ class Calls:
             return await connection.execute_many(commands)
         # Later commands would wait for the missing reply.
         connection.close("no answer in time")
-        lost = ConnectionLost(f"{address}: no answer within {limit:g} s", maybe_executed=True)
-        return [lost for _ in commands]
+        why = f"{address}: no answer within {limit:g} s"
+        self._failures[address] = trio.current_time() + LIMIT, why
+        return [ConnectionLost(why, maybe_executed=True) for _ in commands]
 
     async def every(self, *command: Argument, but: str = "") -> list[Answer]:
         """The replies of all reachable nodes, by address, except ``but``."""
@@ -107,21 +108,29 @@ class Calls:
         self._connections.clear()
 
     async def _connection(self, address: str) -> Connection:
-        """Raises DisqueError."""
+        """The connection to a node; made now if necessary.
+
+        An attempt that failed is repeated after as long as it took, at the earliest: a page, and
+        all who wait meanwhile, wait for a hung node once.
+
+        Raises:
+            DisqueError: there is none.
+        """
         asked = trio.current_time()
         async with self._opening.setdefault(address, trio.Lock()):
             connection = self._connections.get(address)
             if connection is None or connection.closed:
                 if not self._closed:
-                    failed, why = self._failures.get(address, (asked, ""))
-                    if failed > asked:
-                        # The attempt of somebody else failed meanwhile: another would take as long.
+                    until, why = self._failures.get(address, (asked, ""))
+                    if until > asked:
                         raise ConnectionLost(why)
+                    began = trio.current_time()
                     try:
                         connection = await self._connector.open(parse_address(address))
                     except ConnectionLost as error:
                         why = f"{address}: {error}"
-                        self._failures[address] = trio.current_time(), why
+                        now = trio.current_time()
+                        self._failures[address] = now + (now - began), why
                         raise ConnectionLost(why) from error
                 if connection is None or self._closed:
                     if connection is not None:

@@ -93,4 +93,51 @@ async def test_many_who_wait_for_a_node_that_does_not_answer_wait_for_one_attemp
     assert trio.current_time() <= calls.LIMIT
     assert [str(answer) for answer in answers] == [f"{NODE}: no answer"] * 10
     connector.let.set()
+    assert str(await mine.to(NODE, "PING")) == f"{NODE}: no answer"
+    await trio.sleep(calls.LIMIT)
+    assert await mine.to(NODE, "PING") == b"PONG"
+
+
+async def test_a_page_waits_once_for_a_node_that_hangs(
+    monkeypatch: pytest.MonkeyPatch, autojump_clock: MockClock
+) -> None:
+    class Hung(Connection):
+        async def execute_many(self, commands: Sequence[Sequence[Argument]]) -> list[Reply]:
+            await trio.sleep_forever()
+            raise AssertionError
+
+        def close(self, why: str = "") -> None:
+            super().close()
+
+    class Hanging(Connector):
+        async def open(self, address: Address) -> Connection:
+            self.made.append(Hung())
+            return self.made[-1]
+
+    async with asking(monkeypatch, Hanging(), 1) as (mine, answers):
+        pass
+    again = await mine.to(NODE, "PING")
+    assert trio.current_time() == calls.LIMIT
+    first = answers[0]
+    assert isinstance(first, ConnectionLost)
+    assert first.maybe_executed
+    assert isinstance(again, ConnectionLost)
+    assert not again.maybe_executed
+    assert str(again) == str(first) == f"{NODE}: no answer within 5 s"
+
+
+async def test_a_node_that_refuses_connections_is_tried_each_time(
+    monkeypatch: pytest.MonkeyPatch, autojump_clock: MockClock
+) -> None:
+    class Refusing(Connector):
+        async def open(self, address: Address) -> Connection:
+            if not self.let.is_set():
+                raise ConnectionLost("refused")
+            return await super().open(address)
+
+    connector = Refusing()
+    async with asking(monkeypatch, connector, 1) as (mine, answers):
+        pass
+    connector.let.set()
+    assert str(answers[0]) == f"{NODE}: refused"
     assert await mine.to(NODE, "PING") == b"PONG"

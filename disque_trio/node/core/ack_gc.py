@@ -268,6 +268,10 @@ class AckGc:
             if message.holders and ending.kind == CANCELLED:
                 # A copy may be on its way here.
                 self._store.outcomes.heard_cancelled(message.id)
+            if job is None and self._successors.lacks(message.id, ending):
+                # A confirmation would leave the successor of that job without a copy here. The
+                # sender asks again.
+                return
         elif job.state != ACKED:
             if ending.letter is not None and job.body is not None and job.state != WAIT_REPL:
                 self._successors.make(job, ending, False)
@@ -285,6 +289,8 @@ class AckGc:
         holders_known = message.aux
         job = store.jobs.get(id)
         if job is None:
+            # A copy may be on its way here, or follow from the end of another job.
+            self._tombstones.ended.add(id)
             if not self._machine.write_problem:
                 self._notices.add(sender, bus.GOTACK, id, 0, message.mark)
             return

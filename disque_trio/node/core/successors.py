@@ -14,6 +14,7 @@ from disque_trio.node.core.aof_codec import AofCodec
 from disque_trio.node.core.bus_codec import BusCodec
 from disque_trio.node.core.exports import Exports
 from disque_trio.node.core.job import (
+    ACKED,
     DEFAULT_RETRY,
     FLAG_QUEUED_BEFORE,
     FLAG_WILLQUEUE,
@@ -30,6 +31,7 @@ from disque_trio.protocol.bus import PacketWriter
 from disque_trio.protocol.trailer import DEAD, REDRIVEN, Ending, Letter, Trailer
 
 _ENDING_OF_ID: Final = b"-ffff"  # delivered at least once; not all nodes know how long it lives
+_MAX_PREDECESSORS: Final = 100  # jobs; no queue is expected to bury and redrive a job as often
 _SALTS: Final[dict[int, bytes]] = {DEAD: b"dead ", REDRIVEN: b"redriven "}
 
 
@@ -37,6 +39,24 @@ def successor_id(id: bytes, kind: int) -> bytes:
     """The id of the job that follows the job ``id`` when it ends in the way ``kind``."""
     digest = sha256(_SALTS[kind] + id).digest()
     return id[:11] + b64encode(digest[:18]) + _ENDING_OF_ID
+
+
+def predecessor_ids(first: bytes, id: bytes) -> list[bytes]:
+    """The ids of the jobs that led to the job ``id``, each the successor of the one before.
+
+    Only ``first`` is known if a letter died, or was redriven twice in a row.
+
+    Args:
+        first: the id of the job before it died for the first time.
+    """
+    ids = [first]
+    kind = DEAD
+    while ids[-1] != id:
+        if len(ids) == _MAX_PREDECESSORS:
+            return [first]
+        ids.append(successor_id(ids[-1], kind))
+        kind = DEAD if kind == REDRIVEN else REDRIVEN
+    return ids[:-1]
 
 
 class Successors:
@@ -123,6 +143,15 @@ class Successors:
             store.postpone(new)
         if machine.journaling:
             self._aof_codec.note(new)
+
+    def lacks(self, id: bytes, ending: Ending) -> bool:
+        """Whether this node has still to make the job ``id``, which has ended as ``ending`` says:
+        it holds a predecessor, and has not heard that it ended."""
+        if ending.letter is None:
+            return False
+        jobs = self._store.jobs
+        held = [jobs.get(before) for before in predecessor_ids(ending.letter.first, id)]
+        return any(job is not None and job.state != ACKED for job in held)
 
     def announce(self, job: Job, kind: int) -> None:
         """Tell the other holders of ``job``, which has ended in the way ``kind``, that its

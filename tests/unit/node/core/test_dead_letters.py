@@ -8,8 +8,17 @@ from disque_trio.aof.loader import Loader
 from disque_trio.node.commands import addjob
 from disque_trio.node.core import job
 from disque_trio.node.core.job import ACTIVE
+from disque_trio.node.core.successors import predecessor_ids, successor_id
 from disque_trio.protocol import bus
-from disque_trio.protocol.trailer import BY_ATTEMPTS, BY_EXPIRY, BY_REDRIVE, BY_WORKER, Letter
+from disque_trio.protocol.trailer import (
+    BY_ATTEMPTS,
+    BY_EXPIRY,
+    BY_REDRIVE,
+    BY_WORKER,
+    DEAD,
+    REDRIVEN,
+    Letter,
+)
 from tests.support.mesh import Mesh
 from tests.support.node_bench import Bench, loaded_again
 from tests.support.policies import set_policy
@@ -411,6 +420,77 @@ def test_a_node_that_was_away_hears_that_a_job_died(mesh: Mesh) -> None:
     assert mesh.holders(id) == []
     (dead,) = mesh[0].ids(mesh[0]("QPEEK", "dead", 9))
     assert 2 in mesh.holders(dead)
+
+
+def die_unseen_by_one(mesh: Mesh) -> tuple[bytes, bytes]:
+    """A job dies while one of its holders is away, which is back now and has not heard of it.
+    Returns the ids of the job and its letter, both on the first node."""
+    id = mesh.add(0, "REPLICATE", 3, "RETRY", 300)
+    mesh.isolate(2)
+    for _ in range(2):
+        mesh[0].get()
+        mesh[0]("NACK", id)
+    mesh.advance(10)
+    mesh.rejoin(2)
+    (dead,) = mesh[0].ids(mesh[0]("QPEEK", "dead", 9))
+    assert mesh.holders(dead) == [0, 1]
+    return id, dead
+
+
+def redrive(mesh: Mesh) -> None:
+    """Have the first node send back the only letter."""
+    me = mesh[0].me
+    mesh[0].send(me, "REDRIVE", "dead")
+    mesh.advance(0.5)
+    assert mesh[0].replies(me) == [1]
+
+
+def test_a_letter_that_was_sent_back_does_not_return_on_a_node_that_was_away(mesh: Mesh) -> None:
+    id, dead = die_unseen_by_one(mesh)
+    redrive(mesh)
+    assert mesh.holders(id) == [0, 1, 2]  # the end of the job is told again later
+    mesh.advance(60)
+    assert mesh.holders(id) == mesh.holders(dead) == []
+    (again,) = mesh[0].ids(mesh[0]("QPEEK", "q", 9))
+    assert mesh.holders(again) == [0, 1, 2]
+    assert mesh.states(again) == ["queued", "active", "active"]
+
+
+def test_a_job_that_dies_again_leaves_a_letter_on_a_node_that_was_away(mesh: Mesh) -> None:
+    id, dead = die_unseen_by_one(mesh)
+    redrive(mesh)
+    mesh.isolate(2)
+    for _ in range(2):
+        again = mesh[0].get()
+        mesh[0]("NACK", again)
+    mesh.advance(10)
+    mesh.rejoin(2)
+    mesh.advance(400)
+    (letter,) = mesh[0].ids(mesh[0]("QPEEK", "dead", 9))
+    assert mesh.holders(letter) == [0, 1, 2]
+    assert mesh.holders(id) == mesh.holders(dead) == mesh.holders(again) == []
+    assert sum(bench.number_queued("dead") for bench in mesh.nodes) == 1
+
+
+@pytest.mark.parametrize("command", ["ACKJOB", "CANCEL"])
+def test_a_letter_that_is_done_does_not_return_on_a_node_that_was_away(
+    mesh: Mesh, command: str
+) -> None:
+    id, dead = die_unseen_by_one(mesh)
+    mesh[0](command, dead)
+    mesh.settle()
+    mesh.advance(400)
+    assert mesh.holders(id) == mesh.holders(dead) == []
+
+
+def test_the_predecessors_of_a_job_follow_from_the_first_one(bench: Bench) -> None:
+    first = bench.add()
+    letter = successor_id(first, DEAD)
+    again = successor_id(letter, REDRIVEN)
+    assert predecessor_ids(first, first) == []
+    assert predecessor_ids(first, again) == [first, letter]
+    letter_of_letter = successor_id(letter, DEAD)
+    assert predecessor_ids(first, letter_of_letter) == [first]
 
 
 def test_c_nodes_get_copies_of_letters_and_hear_that_the_job_is_done() -> None:

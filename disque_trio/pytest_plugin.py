@@ -4,7 +4,6 @@ pytest finds them if disque-trio is installed. Each test gets its own node, unle
 ``disque_scope = session`` makes all tests share one.
 """
 
-import random
 import socket
 import subprocess
 import sys
@@ -15,7 +14,9 @@ from pathlib import Path
 
 import pytest
 
-_PORTS = range(20_000, 30_000)  # the bus ports, 10,000 above, are free for servers as well
+from disque_trio.respclient.randomness import RANDOM
+
+_PORTS = range(11_000, 22_000)  # their bus ports, 10,000 above, are not given to clients either
 _BUS = 10_000
 _SECONDS = 30.0
 """Seconds that a node may take to start, and to end."""
@@ -94,7 +95,7 @@ def _start(directory: Path) -> DisqueNode:
 
 def _free_port() -> int:
     while True:
-        port = random.choice(_PORTS)
+        port = RANDOM.choice(_PORTS)
         try:
             for number in (port, port + _BUS):
                 with socket.socket() as probe:
@@ -106,12 +107,13 @@ def _free_port() -> int:
 
 def _answers(node: DisqueNode) -> bool:
     """Wait until the node answers. Returns False if it ended, or took too long and was killed."""
+    own = f"process_id:{node.process.pid}\r\n".encode()
     deadline = time.monotonic() + _SECONDS
     while node.process.poll() is None and time.monotonic() < deadline:
         try:
             with socket.create_connection((node.host, node.port), timeout=1) as probe:
-                probe.sendall(b"PING\r\n")
-                if probe.recv(1) in (b"+", b"-"):
+                probe.sendall(b"INFO server\r\n")
+                if own in probe.recv(1 << 16):  # and not another program's node
                     return True
         except OSError:
             time.sleep(0.01)

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from disque_trio import pytest_plugin
 from tests.support import ROOT
-from tests.support.harness import HANG_SECONDS
+from tests.support.harness import HANG_SECONDS, LiveNode, free_port
 
 TESTS = """
 import os
@@ -48,3 +49,17 @@ def test_a_program_gets_a_node_for_its_tests(tmp_path: Path, scope: str) -> None
     )
     assert done.returncode == 0, done.stdout + done.stderr
     assert "3 passed" in done.stdout
+
+
+def test_no_test_gets_the_node_of_another_program(
+    shared_node: LiveNode, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ports = iter([shared_node.port, free_port()])
+    monkeypatch.setattr(pytest_plugin, "_free_port", lambda: next(ports))
+    node = pytest_plugin._start(tmp_path)
+    try:
+        assert node.port != shared_node.port
+        assert node.process.poll() is None
+    finally:
+        node.process.kill()
+        node.process.wait()

@@ -301,9 +301,9 @@ class AckGc:
             replicas.add(job, sender)
             if self._is_shared_by_two(job, sender, message.mark):
                 # Both know of it now; the sender ends it when it hears that.
-                if job.state != ACKED and self._notes.noting:
-                    self._notes.note(event_of(self._trailers.ending(job)), job, schema.BY_PEER)
                 if job.state != ACKED:
+                    if self._notes.noting:
+                        self._notes.note(event_of(self._trailers.ending(job)), job, schema.BY_PEER)
                     store.outcomes.acked(job)
                 self._notices.add(sender, bus.GOTACK, id, 1, message.mark)
                 self._end(job)

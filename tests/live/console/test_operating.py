@@ -46,7 +46,7 @@ def test_a_schedule_is_set_run_paused_resumed_changed_and_deleted(
     [row] = rows(visitor, "/schedules?search=tick")
     assert "@every 1h" in row
     assert " on " in row
-    assert re.search(r" in \d+ min", row)
+    assert re.search(r" in \d+ (s|min) ", row)
     page = "/schedule?name=tick"
     assert "tick added D-" in visitor.do(page, "cron-run").says
     assert node.ask("QLEN", "ticks") == 1

@@ -74,7 +74,13 @@ class Stream:
 
     def run(self, **options: object) -> None:
         """Run until nothing is left of what was there at the start."""
-        end(self.start(**options))
+        while True:
+            try:
+                return end(self.start(**options))
+            except StreamingQueryException as problem:
+                # Spark gives its Python process ten seconds, which are too few on a busy machine.
+                if "failed to connect back" not in str(problem):
+                    raise
 
     def _collect(self, frame: DataFrame, number: int) -> None:
         self.batches.append(frame.collect())

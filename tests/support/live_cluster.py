@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from disque_trio.node.core.ack_gc import MAX_GAP
 from tests.support.bus_proxy import HOST, BusProxy, Door
 from tests.support.fork_server import NODE, start_server
 from tests.support.harness import (
@@ -24,6 +25,8 @@ from tests.support.harness import (
 )
 from tests.support.live_helpers import add_job
 
+COLLECTED_SECONDS = MAX_GAP / 1_000 + HANG_SECONDS
+"""Within this time a holder that was away hears that a job was acknowledged."""
 NODE_TIMEOUT_MS = 3_000  # short, but not for a machine that is busy with other tests
 
 
@@ -222,7 +225,7 @@ class LiveCluster:
         """The nodes whose process is running."""
         return [node for node in self.nodes if node.process.poll() is None]
 
-    def wait_empty(self, seconds: float = HANG_SECONDS) -> None:
+    def wait_empty(self, seconds: float = COLLECTED_SECONDS) -> None:
         """Wait until no running node holds any job or record of an acknowledgement."""
         deadline = time.monotonic() + seconds
         while rest := {node.index: n for node in self.running() if (n := node.registered())}:

@@ -156,7 +156,7 @@ def test_every_mail_is_sent_or_a_dead_letter_and_none_is_added_twice(
     assert cluster[1].ask("REDRIVE", "mails.dead") == len(BROKEN)
     with working(program, "--fixed"):
         wait_until(lambda: {*program.sent()} >= ALL)
-        wait_until(lambda: all(node.registered() == 0 for node in cluster))
+        cluster.wait_empty()
     assert letters(cluster) == {}
     assert program.add(COUNT) == more
     assert [node.ask("QLEN", "mails") for node in cluster] == [0, 0, 0]

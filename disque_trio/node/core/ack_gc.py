@@ -289,8 +289,9 @@ class AckGc:
         holders_known = message.aux
         job = store.jobs.get(id)
         if job is None:
-            # A copy may be on its way here, or follow from the end of another job.
-            self._tombstones.ended.add(id)
+            if holders_known:
+                # A copy may be on its way here, or follow from the end of another job.
+                self._tombstones.ended.add(id)
             if not self._machine.write_problem:
                 self._notices.add(sender, bus.GOTACK, id, 0, message.mark)
             return

@@ -206,7 +206,10 @@ class AckGc:
         return self._packets.fields(bus.ENDJOB, EndJob(job.id, holders, mark, ending).pack())
 
     def _collect_later(self, job: Job) -> None:
-        """Schedule the next attempt to collect ``job``, later each time."""
+        """Schedule the next attempt to collect ``job``, later each time. Whatever was heard before
+        the time of that attempt does not delay it."""
+        if job.gc_retry and job.awake:
+            return
         now = self._machine.now
         # Nearly all are gone by the second attempt, so jobs that are told together share one time.
         # A job that remains may have been in a packet that a node could not read.

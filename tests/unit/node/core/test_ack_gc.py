@@ -61,6 +61,18 @@ def test_the_others_are_told_again_ever_more_slowly(mesh: Mesh) -> None:
     assert [round(gap) for gap in gaps[8:]] == [180, 180, 180]
 
 
+def test_repeated_acknowledges_do_not_delay_the_next_attempt(mesh: Mesh) -> None:
+    id = mesh.add(0, "REPLICATE", 3)
+    mesh.isolate(2)
+    mesh[0]("ACKJOB", id)
+    mesh.advance(4)
+    for _ in range(10):
+        mesh[0]("ACKJOB", id)
+    mesh.rejoin(2)
+    mesh.advance(6)
+    assert mesh.holders(id) == []
+
+
 def test_an_unknown_acknowledge_is_kept_until_one_that_knows_the_job_is_told() -> None:
     mesh = Mesh(4)
     id = mesh.add(0, "REPLICATE", 2)

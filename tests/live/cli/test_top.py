@@ -25,7 +25,8 @@ def command(port: int, *arguments: str) -> list[str]:
 
 
 def top(port: int, *arguments: str, **environment: str) -> AbstractContextManager[Screen]:
-    return screen(command(port, "-i", "0.2", *arguments), **environment)
+    # So wide that the first line never wraps, however long its figures are at the moment.
+    return screen(command(port, "-i", "0.2", *arguments), 140, 30, **environment)
 
 
 def printed(port: int, *arguments: str) -> tuple[int, list[str], str]:
@@ -69,9 +70,9 @@ def test_keys_work_and_the_terminal_is_left_as_it_was(shared_node: LiveNode) -> 
         found.press("\x1b")
         found.shows("of 55")
         found.press("n\x1b[F")
-        found.shows("30-55 of 55")
+        found.shows("29-55 of 55")
         found.press("\x1b[H\x1b[6~")
-        found.shows(lambda text: "mail.00" not in text and "27-52 of 55" in text)
+        found.shows(lambda text: "mail.00" not in text and "28-54 of 55" in text)
         found.press("f")
         found.shows("in hand")
         found.resize(40, 10)

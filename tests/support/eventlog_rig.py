@@ -7,7 +7,6 @@ from pathlib import Path
 
 import trio
 
-from disque_trio.eventlog import recorder
 from disque_trio.eventlog.feed import Feed
 from disque_trio.eventlog.recorder import EventLog, Settings
 from disque_trio.eventlog.schema import Event
@@ -100,8 +99,12 @@ async def until(condition: Callable[[], object], seconds: float = HANG_SECONDS) 
 
 
 @asynccontextmanager
-async def running(rig: Rig, seconds: float = recorder.STOP_SECONDS) -> AsyncIterator[None]:
-    """Run a node with an event log, and end it cleanly."""
+async def running(rig: Rig, seconds: float = HANG_SECONDS) -> AsyncIterator[None]:
+    """Run a node with an event log, and end it cleanly.
+
+    The process has so many ``seconds`` to end. One that needs longer would be left alone, to be
+    found by a later test.
+    """
     rig.log.apply(rig.settings())
     try:
         async with trio.open_nursery() as nursery:

@@ -5,12 +5,21 @@ import os
 import signal
 from pathlib import Path
 
+import pytest
 import trio
 import trio.testing
 
+from disque_trio.eventlog import recorder
 from disque_trio.eventlog.feed import Feed
 from disque_trio.eventlog.recorder import TICK
 from tests.support.eventlog_rig import Rig, running, until
+from tests.support.harness import HANG_SECONDS
+
+
+@pytest.fixture(autouse=True)
+def patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Do not kill processes that a busy machine slows down."""
+    monkeypatch.setattr(recorder, "STOP_SECONDS", HANG_SECONDS)
 
 
 async def test_a_clean_stop_writes_everything_to_closed_files(tmp_path: Path) -> None:

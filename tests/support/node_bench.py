@@ -16,6 +16,7 @@ from disque_trio.node.core.node import Node
 from disque_trio.node.core.queue import QUEUE_OVERHEAD
 from disque_trio.node.core.spreads import SPREAD_OVERHEAD
 from disque_trio.node.core.uniques import counted
+from disque_trio.protocol.trailer import Letter
 from disque_trio.respserver.client import Client
 from disque_trio.respserver.host import Host
 from disque_trio.respserver.slices import do_slice
@@ -322,3 +323,13 @@ def counted_extras(node: Node) -> int:
         + sum(GROUP_OVERHEAD + len(name) for name in groups)
         + SPREAD_OVERHEAD * len(node.updates.spreads.by_id)
     )
+
+
+def letter_of(bench: Bench, id: bytes) -> Letter:
+    """Return where the dead letter ``id`` says that it comes from."""
+    job = bench.node.store.jobs.get(id)
+    assert job is not None
+    trailer = bench.node.store.trailers.of(job)
+    assert trailer is not None
+    assert trailer.letter is not None
+    return trailer.letter

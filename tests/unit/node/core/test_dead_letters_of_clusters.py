@@ -1,0 +1,224 @@
+"""Dead letters in a cluster: all holders make them, and none returns once it is done with."""
+
+import pytest
+
+from disque_trio.node.core.successors import predecessor_ids, successor_id
+from disque_trio.protocol import bus
+from disque_trio.protocol.trailer import DEAD, REDRIVEN
+from tests.support.mesh import Mesh
+from tests.support.node_bench import Bench, letter_of
+from tests.support.policies import set_policy
+
+
+@pytest.fixture
+def mesh() -> Mesh:
+    mesh = Mesh(3)
+    set_policy(*mesh.nodes, attempts=2, dead=b"dead")
+    return mesh
+
+
+def test_the_other_holders_make_the_letter_as_well(mesh: Mesh) -> None:
+    id = mesh.add(0, "REPLICATE", 3, "RETRY", 10)
+    for _ in range(2):
+        assert mesh[0].get() == id
+        mesh[0]("NACK", id, "REASON", "why")
+        mesh.settle()
+    (dead,) = mesh[0].ids(mesh[0]("QPEEK", "dead", 9))
+    assert mesh.holders(dead) == [0, 1, 2]
+    assert mesh.states(dead) == ["queued", "active", "active"]
+    assert mesh.holders(id) == []
+    assert letter_of(mesh[1], dead).attempts == 2
+    assert letter_of(mesh[1], dead).reason == b"why"
+    assert mesh[0].get("dead") == dead
+    mesh[0]("ACKJOB", dead)
+    mesh.settle()
+    assert mesh.holders(dead) == []
+
+
+def test_deliveries_on_other_nodes_count(mesh: Mesh) -> None:
+    id = mesh.add(0, "REPLICATE", 3, "RETRY", 10)
+    assert mesh[0].get() == id
+    mesh[0]("NACK", id)
+    mesh.settle()
+    mesh[0]("DEQUEUE", id)
+    mesh[1]("ENQUEUE", id)
+    mesh.settle()
+    assert mesh[1].get() == id
+    mesh[1]("NACK", id)
+    mesh.settle()
+    assert mesh[1].number_queued("dead") == 1
+
+
+def test_whoever_is_about_to_queue_a_job_hears_how_often_it_was_delivered(mesh: Mesh) -> None:
+    id = mesh.add(0, "REPLICATE", 2, "RETRY", 10)
+    for _ in range(2):
+        (bench,) = [bench for bench in mesh.nodes if bench.number_queued()]
+        assert bench.get() == id
+        mesh.advance(15)
+    assert mesh.holders(id) == []
+    assert sum(bench.number_queued("dead") for bench in mesh.nodes) == 1
+
+
+def test_two_sides_of_a_partition_make_one_letter(mesh: Mesh) -> None:
+    id = mesh.add(0, "REPLICATE", 3, "RETRY", 10)
+    mesh.isolate(0)
+    for bench in (mesh[0], mesh[1]):
+        if bench is mesh[1]:
+            mesh[1]("ENQUEUE", id)
+        for _ in range(2):
+            assert bench.get() == id
+            bench("NACK", id)
+    assert [bench.number_queued("dead") for bench in mesh.nodes] == [1, 1, 0]
+    mesh.rejoin(0)
+    mesh.advance(400)
+    assert sum(bench.number_queued("dead") for bench in mesh.nodes) == 1
+    assert mesh.holders(id) == []
+
+
+def test_an_expired_job_leaves_one_letter_that_all_holders_have(mesh: Mesh) -> None:
+    id = mesh.add(0, "REPLICATE", 3, "TTL", 5, "RETRY", 2)
+    mesh.advance(9)
+    assert mesh.holders(id) == []
+    queued = [bench.ids(bench("QPEEK", "dead", 9)) for bench in mesh.nodes]
+    ((dead,),) = [ids for ids in queued if ids]
+    assert mesh.holders(dead) == [0, 1, 2]
+    mesh.advance(700)
+    assert sum(bench.number_queued("dead") for bench in mesh.nodes) == 1
+
+
+def test_a_node_that_was_away_hears_that_a_job_died(mesh: Mesh) -> None:
+    id = mesh.add(0, "REPLICATE", 3, "RETRY", 10)
+    mesh.cut(0, 2)
+    mesh.cut(1, 2)
+    for _ in range(2):
+        mesh[0].get()
+        mesh[0]("NACK", id)
+    mesh.settle()
+    assert mesh.holders(id) == [0, 1, 2]
+    mesh.rejoin(2)
+    mesh.advance(30)
+    assert mesh.holders(id) == []
+    (dead,) = mesh[0].ids(mesh[0]("QPEEK", "dead", 9))
+    assert 2 in mesh.holders(dead)
+
+
+def die_unseen_by_one(mesh: Mesh) -> tuple[bytes, bytes]:
+    """A job dies while one of its holders is away, which is back now and has not heard of it.
+    Returns the ids of the job and its letter, both on the first node."""
+    id = mesh.add(0, "REPLICATE", 3, "RETRY", 300)
+    mesh.isolate(2)
+    for _ in range(2):
+        mesh[0].get()
+        mesh[0]("NACK", id)
+    mesh.advance(10)
+    mesh.rejoin(2)
+    (dead,) = mesh[0].ids(mesh[0]("QPEEK", "dead", 9))
+    assert mesh.holders(dead) == [0, 1]
+    return id, dead
+
+
+def redrive(mesh: Mesh) -> None:
+    """Have the first node send back the only letter."""
+    me = mesh[0].me
+    mesh[0].send(me, "REDRIVE", "dead")
+    mesh.advance(0.5)
+    assert mesh[0].replies(me) == [1]
+
+
+def test_a_letter_that_was_sent_back_does_not_return_on_a_node_that_was_away(mesh: Mesh) -> None:
+    id, dead = die_unseen_by_one(mesh)
+    redrive(mesh)
+    assert mesh.holders(id) == [0, 1, 2]  # the end of the job is told again later
+    mesh.advance(60)
+    assert mesh.holders(id) == mesh.holders(dead) == []
+    (again,) = mesh[0].ids(mesh[0]("QPEEK", "q", 9))
+    assert mesh.holders(again) == [0, 1, 2]
+    assert mesh.states(again) == ["queued", "active", "active"]
+
+
+def test_a_job_that_dies_again_leaves_a_letter_on_a_node_that_was_away(mesh: Mesh) -> None:
+    id, dead = die_unseen_by_one(mesh)
+    redrive(mesh)
+    mesh.isolate(2)
+    for _ in range(2):
+        again = mesh[0].get()
+        mesh[0]("NACK", again)
+    mesh.advance(10)
+    mesh.rejoin(2)
+    mesh.advance(400)
+    (letter,) = mesh[0].ids(mesh[0]("QPEEK", "dead", 9))
+    assert mesh.holders(letter) == [0, 1, 2]
+    assert mesh.holders(id) == mesh.holders(dead) == mesh.holders(again) == []
+    assert sum(bench.number_queued("dead") for bench in mesh.nodes) == 1
+
+
+@pytest.mark.parametrize("command", ["ACKJOB", "CANCEL"])
+def test_a_letter_that_is_done_does_not_return_on_a_node_that_was_away(
+    mesh: Mesh, command: str
+) -> None:
+    id, dead = die_unseen_by_one(mesh)
+    mesh[0](command, dead)
+    mesh.settle()
+    mesh.advance(400)
+    assert mesh.holders(id) == mesh.holders(dead) == []
+
+
+def test_the_predecessors_of_a_job_follow_from_the_first_one(bench: Bench) -> None:
+    first = bench.add()
+    letter = successor_id(first, DEAD)
+    again = successor_id(letter, REDRIVEN)
+    assert predecessor_ids(first, first) == []
+    assert predecessor_ids(first, again) == [first, letter]
+    letter_of_letter = successor_id(letter, DEAD)
+    assert predecessor_ids(first, letter_of_letter) == [first]
+
+
+def test_c_nodes_get_copies_of_letters_and_hear_that_the_job_is_done() -> None:
+    mesh = Mesh(2)
+    mesh.c_nodes.add(1)
+    mesh.peers[0].judge_extensions()
+    set_policy(mesh[0], attempts=1, dead=b"dead")
+    id = mesh.add(0, "REPLICATE", 2)
+    mesh[0].get()
+    mesh.log.clear()
+    mesh[0]("NACK", id)
+    mesh.settle()
+    told = {type for source, type, _ in mesh.log if source == 0}
+    assert not told & {"endjob", "requeued", "question"}
+    (dead,) = mesh[0].ids(mesh[0]("QPEEK", "dead", 9))
+    assert mesh.holders(dead) == [0, 1]
+    assert mesh.holders(id) == []
+    assert mesh[1].show(dead)[b"body"] == b"body"
+
+
+def test_redrive_reaches_letters_on_other_nodes(mesh: Mesh) -> None:
+    for node in range(3):
+        for _ in range(130):
+            id = mesh.add(node, "REPLICATE", 1)
+            for _ in range(2):
+                assert mesh[node].get() == id
+                mesh[node]("NACK", id)
+    me = mesh[0].me
+    mesh[0].send(me, "REDRIVE", "dead", "COUNT", 300)
+    mesh.advance(1)
+    assert mesh[0].replies(me) == [300]
+    mesh[0].send(me, "REDRIVE", "dead")
+    mesh.advance(1)
+    assert mesh[0].replies(me) == [90]
+    assert [bench.number_queued("q") for bench in mesh.nodes] == [130, 130, 130]
+
+
+def test_redrive_does_not_wait_for_a_node_that_is_away(mesh: Mesh) -> None:
+    id = mesh.add(0, "REPLICATE", 1)
+    for _ in range(2):
+        mesh[0].get()
+        mesh[0]("NACK", id)
+    mesh.lose = lambda source, target, packet: (
+        target == 1 and bus.packet_type(packet) == bus.QUESTION
+    )
+    me = mesh[0].me
+    mesh[0].send(me, "REDRIVE", "dead")
+    mesh.advance(1)
+    assert mesh[0].replies(me) == []
+    mesh.advance(10)
+    assert mesh[0].replies(me) == [1]

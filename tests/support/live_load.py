@@ -167,7 +167,11 @@ class Load:
     def wait_confirmed(self, more: int, seconds: float = HANG_SECONDS) -> None:
         """Wait until ``more`` additional jobs are confirmed."""
         wanted = len(self.ledger.confirmed) + more
-        wait_until(lambda: len(self.ledger.confirmed) >= wanted, seconds)
+        deadline = time.monotonic() + seconds
+        while (missing := wanted - len(self.ledger.confirmed)) > 0:
+            if time.monotonic() > deadline:
+                pytest.fail(f"{missing} of {more} jobs are not confirmed: {self.ledger.refused}")
+            time.sleep(0.01)
 
     def wait_done(self, seconds: float = HANG_SECONDS) -> None:
         """Wait until all jobs confirmed so far are done."""

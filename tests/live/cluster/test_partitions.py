@@ -30,10 +30,14 @@ def cluster(running: LiveCluster) -> Iterator[LiveCluster]:
 
 
 def loaded(load: Load, cluster: LiveCluster, copies: int, timeout: int = 1_000) -> None:
-    """Start producers and consumers at all nodes. A job has ``timeout`` ms to get its copies."""
+    """Start producers and consumers at all nodes. A job has ``timeout`` ms to get its copies.
+
+    The pauses leave the network's process enough time on a machine that gives it a thirtieth of a
+    CPU. More jobs with RETRY 0, which wait for no copies, would fill it faster than it empties.
+    """
     load.consume(cluster)
-    load.produce(cluster, "REPLICATE", copies, timeout=timeout, pause=0.04)
-    load.produce(cluster, queue=ONCE, pause=0.1)
+    load.produce(cluster, "REPLICATE", copies, timeout=timeout, pause=0.1)
+    load.produce(cluster, queue=ONCE, pause=0.5)
     load.wait_confirmed(50)
 
 

@@ -5,8 +5,9 @@ from pathlib import Path
 
 from pyspark.sql import Row, SparkSession
 
+from disque_trio.spark.audit.result import Result
 from disque_trio.spark.audit.rules import Rules
-from disque_trio.spark.audit.run import Result, audit
+from disque_trio.spark.audit.run import audit
 from tests.support.planted_log import NODES, START, Key, about_of
 
 

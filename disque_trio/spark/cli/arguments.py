@@ -2,12 +2,12 @@
 
 import argparse
 import os
-import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from disque_trio.respclient.arguments import add_certificate_options
 from disque_trio.spark.audit.rules import KINDS, TOLD, Rules
+from disque_trio.spark.cli.argument_types import address, given, number, path, period, rate, size
 from disque_trio.spark.defaults import DEFAULT_NODES, FORMATS
 from disque_trio.spark.health import MAX_AGE
 from disque_trio.version import VERSION
@@ -21,44 +21,6 @@ _RULES = (
     ("skew", 0, "MS", "how far the clocks of two nodes may be apart"),
     ("tolerance", 0, "MS", "events of two nodes closer together than this have no order"),
 )
-
-
-def _number(least: int) -> Callable[[str], int]:
-    def parse(text: str) -> int:
-        value = int(text)
-        if not least <= value < 2**31:
-            raise argparse.ArgumentTypeError(f"{text}: expected a number of at least {least}")
-        return value
-
-    parse.__name__ = "number"  # argparse uses it in errors
-    return parse
-
-
-def _rate(text: str) -> float:
-    value = float(text)
-    if not 0 < value < float("inf"):
-        raise argparse.ArgumentTypeError(f"{text}: expected a number above 0")
-    return value
-
-
-def _place(text: str) -> tuple[str, int]:
-    from disque_trio.spark.client import split_address  # imports hiredis, which is slow
-
-    host, port = split_address(text if ":" in text else f":{text}")
-    return host or "127.0.0.1", port
-
-
-def _given(text: str) -> str:
-    """A path that is not empty: an unset shell variable would otherwise mean this directory."""
-    if not text:
-        raise argparse.ArgumentTypeError("expected a path, got an empty string")
-    return text
-
-
-def _path(text: str) -> Path | str:
-    """A ``Path``; a URI stays a string."""
-    text = _given(text)
-    return text if "://" in text or text.startswith("file:") else Path(text)
 
 
 class _Command(argparse.ArgumentParser):
@@ -128,12 +90,12 @@ def parser() -> argparse.ArgumentParser:
 
 
 def _audit(command: argparse.ArgumentParser) -> None:
-    command.add_argument("log", nargs="+", type=_given, help="event logs: directories or files")
-    command.add_argument("--output", type=_path, required=True, help="directory for the tables")
+    command.add_argument("log", nargs="+", type=given, help="event logs: directories or files")
+    command.add_argument("--output", type=path, required=True, help="directory for the tables")
     command.add_argument(
         "--aof",
         nargs="+",
-        type=_given,
+        type=given,
         default=[],
         action="extend",
         metavar="FILE",
@@ -152,7 +114,7 @@ def _audit(command: argparse.ArgumentParser) -> None:
 def _add_restarts(command: argparse.ArgumentParser, what: str) -> None:
     command.add_argument(
         "--max-restarts",
-        type=_number(0),
+        type=number(0),
         metavar="N",
         help=f"exit when {what} failed more than N times (default: never)",
     )
@@ -168,7 +130,7 @@ def _add_looking_after(command: argparse.ArgumentParser) -> None:
     )
     command.add_argument(
         "--metrics",
-        type=_place,
+        type=address,
         metavar="[HOST:]PORT",
         help="serve /metrics for Prometheus at this address (default host: 127.0.0.1)",
     )
@@ -185,7 +147,7 @@ def _add_judging(command: argparse.ArgumentParser) -> None:
     )
     command.add_argument(
         "--keep-days",
-        type=_number(1),
+        type=number(1),
         metavar="N",
         help="drop the days that ended more than N days before the last event (default: never)",
     )
@@ -193,7 +155,7 @@ def _add_judging(command: argparse.ArgumentParser) -> None:
     for name, least, unit, text in _RULES:
         command.add_argument(
             f"--{name}",
-            type=_number(least),
+            type=number(least),
             default=getattr(rules, name),
             metavar=unit,
             help=f"{text} (default: %(default)s)",
@@ -201,9 +163,9 @@ def _add_judging(command: argparse.ArgumentParser) -> None:
 
 
 def _watch(command: argparse.ArgumentParser) -> None:
-    command.add_argument("log", nargs="+", type=_given, help="event logs: directories or files")
-    command.add_argument("--output", type=_path, required=True, help="directory for the tables")
-    command.add_argument("--html", type=_path, metavar="PAGE", help="write the report to this file")
+    command.add_argument("log", nargs="+", type=given, help="event logs: directories or files")
+    command.add_argument("--output", type=path, required=True, help="directory for the tables")
+    command.add_argument("--html", type=path, metavar="PAGE", help="write the report to this file")
     command.add_argument("--webhook", metavar="URL", help="post new findings to this URL, as JSON")
     command.add_argument(
         "--webhook-header",
@@ -224,26 +186,26 @@ def _watch(command: argparse.ArgumentParser) -> None:
     )
     command.add_argument(
         "--every",
-        type=_number(1),
+        type=number(1),
         default=15,
         metavar="SECONDS",
         help="time between looks (default: %(default)s)",
     )
-    command.add_argument("--looks", type=_number(1), metavar="N", help="end after N looks")
+    command.add_argument("--looks", type=number(1), metavar="N", help="end after N looks")
     _add_restarts(command, "looking has")
     _add_looking_after(command)
     _add_judging(command)
 
 
 def _report(command: argparse.ArgumentParser) -> None:
-    command.add_argument("audit", type=_path, help="the output directory of an audit")
-    command.add_argument("--html", type=_path, help="the page (default: report.html in the audit)")
+    command.add_argument("audit", type=path, help="the output directory of an audit")
+    command.add_argument("--html", type=path, help="the page (default: report.html in the audit)")
     command.add_argument(
-        "--json", type=_path, help="the numbers as JSON (default: report.json in the audit)"
+        "--json", type=path, help="the numbers as JSON (default: report.json in the audit)"
     )
     command.add_argument(
         "--before",
-        type=_path,
+        type=path,
         metavar="JSON",
         help="JSON of an earlier report, to compare with (default: the file that --json replaces)",
     )
@@ -254,17 +216,17 @@ def _archive(command: argparse.ArgumentParser) -> None:
         "--queue", action="append", required=True, help="a queue to archive; may be repeated"
     )
     command.add_argument(
-        "--output", type=_given, required=True, help="directory of the table, or its URI"
+        "--output", type=given, required=True, help="directory of the table, or its URI"
     )
     command.add_argument(
         "--checkpoint",
-        type=_given,
+        type=given,
         metavar="DIR",
         help="checkpoint of the stream (default: with the table, if that is local)",
     )
     command.add_argument(
         "--lease-directory",
-        type=_given,
+        type=given,
         metavar="DIR",
         help="leases of the stream (default: with the table, if that is local; otherwise in"
         " Disque)",
@@ -285,12 +247,12 @@ def _archive(command: argparse.ArgumentParser) -> None:
     )
     command.add_argument(
         "--seconds",
-        type=_number(0),
+        type=number(0),
         default=10,
         help="time from one batch to the next (default: %(default)s)",
     )
     _add_restarts(command, "the stream has")
-    command.add_argument("--max-jobs", type=_number(1), help="the most jobs in a batch")
+    command.add_argument("--max-jobs", type=number(1), help="the most jobs in a batch")
     _add_looking_after(command)
     command.add_argument(
         "--option",
@@ -302,30 +264,30 @@ def _archive(command: argparse.ArgumentParser) -> None:
 
 
 def _replay(command: argparse.ArgumentParser) -> None:
-    command.add_argument("--archive", type=_given, help="archive to take bodies from")
+    command.add_argument("--archive", type=given, help="archive to take bodies from")
     _iceberg(command)
     command.add_argument(
         "--aof",
-        type=_given,
+        type=given,
         action="append",
         default=[],
         help="append-only files to take bodies from",
     )
-    command.add_argument("--audit", type=_path, help="choose among the jobs of this audit")
+    command.add_argument("--audit", type=path, help="choose among the jobs of this audit")
     command.add_argument(
         "--where",
         default="true",
         metavar="SQL",
         help="filter for jobs, such as \"array_contains(findings, 'never-delivered')\"",
     )
-    command.add_argument("--limit", type=_number(0), help="add at most this many jobs")
+    command.add_argument("--limit", type=number(0), help="add at most this many jobs")
     command.add_argument("--dry-run", action="store_true", help="only say what would be added")
     command.add_argument(
-        "--rate", type=_rate, metavar="JOBS", help="add at most this many jobs per second"
+        "--rate", type=rate, metavar="JOBS", help="add at most this many jobs per second"
     )
     command.add_argument(
         "--done",
-        type=_path,
+        type=path,
         metavar="FILE",
         help="record added jobs in this file, and skip those already in it",
     )
@@ -333,14 +295,14 @@ def _replay(command: argparse.ArgumentParser) -> None:
         "--to-queue", metavar="QUEUE", help="add the jobs to this queue instead of their own"
     )
     for name in ("delay", "retry", "ttl", "replicate"):
-        command.add_argument(f"--{name}", type=_number(0), help="option of ADDJOB")
+        command.add_argument(f"--{name}", type=number(0), help="option of ADDJOB")
 
 
 def _health(command: argparse.ArgumentParser) -> None:
     command.add_argument("file", type=Path, help="the --health-file of an archive or a watch")
     command.add_argument(
         "--max-age",
-        type=_number(1),
+        type=number(1),
         metavar="SECONDS",
         help="fail if the last sign of life is older"
         f" (default: {MAX_AGE}, but no limit for a command that is done)",
@@ -358,49 +320,25 @@ def _iceberg(command: argparse.ArgumentParser) -> None:
     )
 
 
-_SIZE = re.compile(r"([0-9]+)(?:([KMG])I?)?B?", re.IGNORECASE)
-_PERIOD = re.compile(r"([0-9]+)([smhd]?)")
-_SIZES = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
-_LONGEST = 36500 * 86400  # s; dates have a limit
-_PERIODS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}
-
-
-def _size(text: str) -> int:
-    found = _SIZE.fullmatch(text)
-    if found is None or not int(found[1]):
-        raise argparse.ArgumentTypeError(f"{text}: expected bytes, such as 64MB")
-    return int(found[1]) * _SIZES[(found[2] or "").upper()]
-
-
-def _period(text: str) -> int:
-    found = _PERIOD.fullmatch(text)
-    if found is None:
-        raise argparse.ArgumentTypeError(f"{text}: expected a time, such as 90s, 30m, 1h, 7d")
-    seconds = int(found[1]) * _PERIODS[found[2]]
-    if seconds > _LONGEST:
-        raise argparse.ArgumentTypeError(f"{text}: expected at most 36500d")
-    return seconds
-
-
 def _compact(command: argparse.ArgumentParser) -> None:
-    command.add_argument("table", type=_given, help="the archive (its --output)")
+    command.add_argument("table", type=given, help="the archive (its --output)")
     command.add_argument(
         "--older-than",
-        type=_period,
+        type=period,
         default="1h",
         metavar="TIME",
         help="leave younger Parquet files alone (default: %(default)s)",
     )
     command.add_argument(
         "--target-size",
-        type=_size,
+        type=size,
         default="128MB",
         metavar="BYTES",
         help="size of the merged files (default: %(default)s)",
     )
     command.add_argument(
         "--keep-days",
-        type=_number(1),
+        type=number(1),
         metavar="N",
         help="remove days that ended N or more days ago",
     )
@@ -409,14 +347,14 @@ def _compact(command: argparse.ArgumentParser) -> None:
     )
     command.add_argument(
         "--grace",
-        type=_period,
+        type=period,
         default="60s",
         metavar="TIME",
         help="how long replaced Parquet files stay, for readers (default: %(default)s)",
     )
     command.add_argument(
         "--keep-history",
-        type=_period,
+        type=period,
         default="7d",
         metavar="TIME",
         help="how long old versions of Delta and Iceberg tables stay (default: %(default)s)",

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from disque_trio.spark.audit.gaps import NO_TIME
-from disque_trio.spark.audit.run import Result
+from disque_trio.spark.audit.result import Result
 from disque_trio.spark.report.plots import moment
 
 

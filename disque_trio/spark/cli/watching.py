@@ -9,8 +9,8 @@ from dataclasses import fields
 
 from pyspark.sql import SparkSession
 
+from disque_trio.spark.audit.result import Result
 from disque_trio.spark.audit.rules import TOLD, Rules
-from disque_trio.spark.audit.run import Result
 from disque_trio.spark.cli.checks import (
     UsageError,
     addresses,

@@ -13,8 +13,9 @@ from pyspark.sql import SparkSession
 from disque_trio.spark.audit.findings import FINDING_SCHEMA
 from disque_trio.spark.audit.manifest import FINDINGS, MINUTES, day_of
 from disque_trio.spark.audit.queue_minutes import TABLE_SCHEMA as MINUTE_SCHEMA
+from disque_trio.spark.audit.result import Result
 from disque_trio.spark.audit.rules import TOLD, Rules
-from disque_trio.spark.audit.run import Result, audit
+from disque_trio.spark.audit.run import audit
 from disque_trio.spark.audit.store import BusyError, Store
 from disque_trio.spark.audit.unread import AuditError, NoLogError
 from disque_trio.spark.classic import Py4JError, is_gone

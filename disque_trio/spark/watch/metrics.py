@@ -6,8 +6,8 @@ from time import time
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, start_http_server
 
+from disque_trio.spark.audit.result import Result
 from disque_trio.spark.audit.rules import KINDS
-from disque_trio.spark.audit.run import Result
 from disque_trio.spark.watch.loop import Observer
 
 _BUCKETS = (0.5, 1.0, 2.5, 5.0, 10.0, 15.0, 30.0, 60.0, 120.0, 300.0, 900.0, 3600.0)  # s

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from disque_trio.spark.audit.gaps import FOR_EVER, Gap, Silence, silences
+from disque_trio.spark.audit.result import Result
 from disque_trio.spark.audit.rules import (
     AFTER_ACK,
     HELD,
@@ -19,7 +20,6 @@ from disque_trio.spark.audit.rules import (
     SCHEDULE_MISSED,
     TWICE,
 )
-from disque_trio.spark.audit.run import Result
 from disque_trio.spark.cli.lacking import lacking
 from disque_trio.spark.report.page import page
 

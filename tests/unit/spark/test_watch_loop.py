@@ -12,7 +12,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from disque_trio.spark.audit.manifest import Manifest
-from disque_trio.spark.audit.run import Result
+from disque_trio.spark.audit.result import Result
 from disque_trio.spark.audit.store import BusyError, Store, StoreError
 from disque_trio.spark.audit.unread import AuditError, NoLogError
 from disque_trio.spark.classic import is_gone

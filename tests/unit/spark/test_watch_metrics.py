@@ -8,7 +8,7 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.openmetrics.exposition import generate_latest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
-from disque_trio.spark.audit.run import Result
+from disque_trio.spark.audit.result import Result
 from disque_trio.spark.watch.metrics import WatchMetrics, serving
 from tests.support.harness import free_port
 from tests.support.monitoring import exported, table

@@ -69,7 +69,7 @@ def test_jobs_go_through_an_encrypted_cluster(cluster: LiveCluster) -> None:
 def test_many_jobs_at_once_arrive_over_tls(cluster: LiveCluster) -> None:
     wire = cluster[1].wire()
     for n in range(2000):
-        wire.send("ADDJOB", "q", n, 10_000, "REPLICATE", 3)
+        wire.send("ADDJOB", "q", n, 60_000, "REPLICATE", 3)
     ids = [wire.read() for _ in range(2000)]
     assert len(set(ids)) == 2000
     assert all(isinstance(id, bytes) for id in ids)

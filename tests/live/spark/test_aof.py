@@ -76,7 +76,7 @@ def test_each_file_of_a_cluster_is_a_partition(
     spark: SparkSession, cluster: ClusterFactory, tmp_path: Path
 ) -> None:
     nodes = cluster(2, "--appendonly", "yes", "--appendfsync", "always")
-    ids = {ask(nodes[0], "ADDJOB", "q", n, 5000, "REPLICATE", 2) for n in range(10)}
+    ids = {ask(nodes[0], "ADDJOB", "q", n, 60_000, "REPLICATE", 2) for n in range(10)}
     for node in nodes:
         node.kill()
     table = load(spark, tmp_path / "member-*")

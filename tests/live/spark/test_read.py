@@ -19,7 +19,7 @@ def add(node: LiveNode, queue: str, count: int, *options: str | int, first: int 
     """Add jobs ``body <n>`` and return their ids."""
     wire = node.wire()
     for n in range(first, first + count):
-        wire.send("ADDJOB", queue, f"body {n}", 5000, *options)
+        wire.send("ADDJOB", queue, f"body {n}", 60_000, *options)
     return [text(wire.read()) for _ in range(count)]
 
 

@@ -111,7 +111,7 @@ def test_a_repeated_batch_of_a_stream_adds_nothing_twice(
 
 def test_a_node_that_dies_with_answers_owed_leaves_each_row_once(cluster: ClusterFactory) -> None:
     nodes = cluster(3)
-    wait_until(lambda: "NOREPL" not in str(nodes[0].ask("ADDJOB", "warm", "x", 5000, "ASYNC")))
+    wait_until(lambda: "NOREPL" not in str(nodes[0].ask("ADDJOB", "warm", "x", 60_000, "ASYNC")))
 
     def dying() -> Iterator[pa.RecordBatch]:
         yield rows(*[f"body {n}" for n in range(300)])

@@ -57,7 +57,7 @@ def add(node: LiveNode, queue: str | bytes, count: int, *options: str | int) -> 
     """Add jobs and return their ids."""
     wire = node.wire()
     for n in range(count):
-        wire.send("ADDJOB", queue, f"body {n}", 5000, *options)
+        wire.send("ADDJOB", queue, f"body {n}", 60_000, *options)
     return [text(wire.read()) for _ in range(count)]
 
 

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Awaitable, Callable
+from contextlib import AbstractAsyncContextManager
 from typing import Final
 
 import trio
@@ -14,6 +15,7 @@ from disque_trio.respclient.errors import ConnectionLost, DisqueError, ProtocolE
 from disque_trio.respclient.values import as_text
 
 EACH: Final = 5.0  # minimum s between the starts of two walks
+REFUSED_EACH: Final = 60.0  # s until a node that refused is asked again
 SHARE: Final = 20.0  # a walk takes at most one part in this many of a node's time
 STEP: Final = 1_500  # jobs scanned in one step: the maximum of a node
 REST: Final = 0.005  # minimum s between two steps
@@ -52,23 +54,25 @@ class Sum:
         return cursor
 
 
-async def take(connection: Connection, address: str, looks: Looks, table: QueueTable) -> None:
+async def take(
+    open: Callable[[], AbstractAsyncContextManager[Connection]],
+    address: str,
+    looks: Looks,
+    table: QueueTable,
+) -> None:
     """Walk over the jobs of the node at ``address`` repeatedly, while somebody looks at the counts
-    of all queues. Returns if the node cannot count: an older release, C Disque, or one that denies
-    us permission.
-
-    Raises:
-        ConnectionLost: the node is unreachable.
-    """
+    of all queues; each walk has a connection from ``open``, which raises DisqueError if there is
+    none. A node may be unable to count: an older release, C Disque, or one that denies us
+    permission."""
     while True:
         await looks.wait_all(time.time)
         begun, started = time.time(), trio.current_time()
         try:
-            counts = await _walk(connection.execute_many, looks)
-        except ConnectionLost:
-            raise
-        except DisqueError:
-            return
+            async with open() as connection:
+                counts = await _walk(connection.execute_many, looks)
+        except DisqueError as error:
+            await trio.sleep(EACH if isinstance(error, ConnectionLost) else REFUSED_EACH)
+            continue
         took = trio.current_time() - started
         if counts is not None:
             table.counted(address, counts, begun, time.time(), max(KEPT, 2 * took))

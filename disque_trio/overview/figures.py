@@ -16,7 +16,7 @@ def jobs(number: int) -> str:
 
 
 def short(value: float | None) -> str:
-    """A number in at most five characters: 999, 12.3k, 4.5M."""
+    """A short form of a number: 999, 12.3k, 4.5M."""
     if value is None:
         return NONE
     for limit, unit in ((1e9, "G"), (1e6, "M"), (1e4, "k")):

@@ -168,8 +168,3 @@ class Nodes:
     def total(self, name: str) -> int:
         """The sum of a field of INFO over the nodes that respond."""
         return sum(state.number(name) for state in self._states.values() if state.here)
-
-    @property
-    def whole(self) -> bool:
-        """Whether all nodes respond."""
-        return all(state.here for state in self._states.values())

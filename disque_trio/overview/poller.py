@@ -1,7 +1,8 @@
 """Polls the nodes for their state and that of their queues."""
 
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import AsyncIterator, Iterable, Sequence
+from contextlib import asynccontextmanager, suppress
 from typing import Any, Final
 
 import trio
@@ -36,6 +37,9 @@ PATIENCE: Final = 5.0  # s to wait for a reply; visiting all jobs of a node may 
 FULL_PATIENCE: Final = 30.0
 AGAIN: Final = (0.5, 1.0, 2.0, 5.0)  # s between attempts to reach a node
 SLICE: Final = 200  # commands sent at once
+SHORTEST_TIMEOUT: Final = (
+    1.0  # s of silence after which a node may close a connection (``timeout``)
+)
 
 
 class Poller:
@@ -107,14 +111,16 @@ class Poller:
                     await trio.sleep(AGAIN[min(failures, len(AGAIN) - 1)])
         finally:
             self._tasks.pop(address, None)
+            if scope.cancel_called:
+                self.cluster.forget(address)
 
     def tell(self) -> None:
         """Wake up whoever waits for news."""
         self.news.set()
         self.news = trio.Event()
 
-    def came(self, connector: Connector, connection: Connection, hello: Reply) -> str:
-        """Take a node's reply to HELLO on a new connection. Returns its id.
+    def came(self, connection: Connection, hello: Reply) -> None:
+        """Take a node's reply to HELLO on a new connection.
 
         Raises:
             ProtocolError: it is not a Disque node.
@@ -131,11 +137,11 @@ class Poller:
             )
             self._leave(leaves)
             if leaves == address:
-                return told.node_id
-        self.cluster.nodes.came(address, told.node_id, now)
-        if self._log is not None:
+                return
+        known = self.cluster.nodes.get(address)
+        if self._log is not None and not (known and known.here):
             self._log.verbose("node reachable", node=address, id=told.node_id)
-        return told.node_id
+        self.cluster.nodes.came(address, told.node_id, now)
 
     def met(self, connector: Connector, connection: Connection, hello: Reply) -> None:
         """Take the nodes listed in a reply to HELLO."""
@@ -151,16 +157,16 @@ class Poller:
             self._leave(address)
 
     def _leave(self, address: str) -> None:
+        # Its task forgets it when it ends: until then, replies may arrive.
         if scope := self._tasks.get(address):
             scope.cancel()
-        self.cluster.forget(address)
 
 
 class _Visit:
-    """One connection to a node, while it lasts.
+    """Polls one node for as long as it answers.
 
     Attributes:
-        came: whether the login succeeded.
+        came: whether it has answered.
     """
 
     def __init__(self, poller: Poller, connector: Connector, address: str) -> None:
@@ -174,44 +180,48 @@ class _Visit:
         self._rota = Rota(min(HOT, self._each))
         self._refused = ""
         self._connection: Connection
-        self._opened: list[Connection] = []
         self._names_at = self._policies_at = -1e9
 
     async def stay(self) -> None:
-        """Poll until the connection fails. Raises DisqueError."""
+        """Poll until the node does not answer. Raises DisqueError."""
         try:
-            self._connection = await self._open()
-            [hello] = await self._ask([("HELLO",)])
-            self._poller.came(self._connector, self._connection, _good(hello))
-            self.came = True
-            # Visiting all jobs takes long, and must not delay the rest.
-            full = await self._open()
-            census = await self._open()
-            async with trio.open_nursery() as nursery:
-                nursery.start_soon(self._look_closely, full)
-                nursery.start_soon(take, census, self._address, self._looks, self._cluster.queues)
-                while not (full.closed or census.closed):
-                    await self._look()
-                    await self._pause()
-                nursery.cancel_scope.cancel()
-            raise ConnectionLost("the node closed the connection")
+            while True:
+                async with self._open() as self._connection:
+                    await self._poll()
         except* DisqueError as group:
             failure = first_of(group)
-        finally:
-            for connection in self._opened:
-                connection.close()
         # Not in the block above: Python 3.11.2, which Debian 12 has, wraps it in a group there.
         raise failure
 
-    async def _open(self) -> Connection:
-        """Raises DisqueError."""
-        connection = await self._connector.open(parse_address(self._address))
-        self._opened.append(connection)
-        return connection
+    async def _poll(self) -> None:
+        """Poll on one connection until the node closes it. Raises DisqueError."""
+        [hello] = await self._ask([("HELLO",)])
+        self._poller.came(self._connection, _good(hello))
+        self.came = True
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._look_closely)
+            nursery.start_soon(take, self._open, self._address, self._looks, self._cluster.queues)
+            while not self._connection.closed:
+                await self._look()
+                silent_since = trio.current_time()
+                with trio.move_on_after(self._each):
+                    await self._connection.ended.wait()
+            nursery.cancel_scope.cancel()
+        if trio.current_time() - silent_since < SHORTEST_TIMEOUT:
+            raise ConnectionLost("the node closed the connection")
 
-    async def _pause(self) -> None:
-        with trio.move_on_after(self._each):
-            await self._connection.ended.wait()
+    @asynccontextmanager
+    async def _open(self) -> AsyncIterator[Connection]:
+        """A new connection, closed after the block. Raises DisqueError.
+
+        What takes long, such as visiting all jobs, gets one each time: the rest must not wait for
+        it, and a node with ``timeout`` closes connections that are silent.
+        """
+        connection = await self._connector.open(parse_address(self._address))
+        try:
+            yield connection
+        finally:
+            connection.close()
 
     async def _look(self) -> None:
         self._refused = ""
@@ -270,8 +280,9 @@ class _Visit:
                 # Refused: count it as asked.
                 self._rota.answered(name, False, trio.current_time())
 
-    async def _look_closely(self, connection: Connection) -> None:
-        """Send QSTAT FULL for the queues that somebody is looking at."""
+    async def _look_closely(self) -> None:
+        """Send QSTAT FULL for the queues that somebody is looking at. Whether the node is
+        reachable is for ``_look`` to find out."""
         looks = self._looks
         while True:
             names = looks.names(time.time())
@@ -279,12 +290,11 @@ class _Visit:
                 await looks.wait()
                 continue
             begun = trio.current_time()
-            with trio.move_on_after(FULL_PATIENCE) as scope:
-                commands = [("QSTAT", to_bytes(name), "FULL") for name in names]
-                self._take(names, _alive(await connection.execute_many(commands)))
+            with suppress(DisqueError), trio.move_on_after(FULL_PATIENCE):
+                async with self._open() as connection:
+                    commands = [("QSTAT", to_bytes(name), "FULL") for name in names]
+                    self._take(names, _alive(await connection.execute_many(commands)))
                 looks.told()
-            if scope.cancelled_caught:
-                raise ConnectionLost(f"no reply within {FULL_PATIENCE:g} s")
             took = trio.current_time() - begun
             with trio.move_on_after(max(FULL_EACH, FULL_SHARE * took)):
                 await looks.wait()

@@ -40,8 +40,8 @@ class Share:
         groups: groups with queued jobs.
         waiting: jobs waiting for their groups.
         delayed, in_hand, dead: None if unknown now.
-        full_asked: when they were read.
-        full_until: when they become too old to show.
+        full_asked: when they were read, or when the walk that counted them began (s).
+        full_until: when they become too old to show (s).
     """
 
     counters: Counters
@@ -49,7 +49,6 @@ class Share:
     blocked: int = 0
     pause: str = "none"
     oldest: int = 0
-    idle: int = 0
     held_by: str = ""
     groups: int = 0
     waiting: int = 0
@@ -138,7 +137,6 @@ class QueueTable:
         share.blocked = _number(fields, b"blocked")
         share.pause = _text(fields, b"pause") or "none"
         share.oldest = _number(fields, b"oldest-job-age")
-        share.idle = _number(fields, b"idle")
         share.held_by = _text(fields, b"held-back-by")
         share.groups = _number(fields, b"groups")
         share.waiting = _number(fields, b"groups-waiting")

@@ -30,7 +30,6 @@ def test_a_node_that_goes_away_keeps_what_it_told_and_since_when_it_is_away() ->
     state = nodes.meet(A, 130.0)
     assert (state.since, state.problem) == (110.0, "Connection refused")
     assert state.number("registered_jobs") == 7
-    assert not nodes.whole
 
 
 def test_sums_and_rates_are_of_the_nodes_that_answer() -> None:

@@ -23,7 +23,8 @@ Answer: TypeAlias = "tuple[str, Reply]"
 
 
 class Calls:
-    """Sends commands to the nodes, as one user, over a connection to each.
+    """Sends commands to the nodes, as one user, over a connection to each. Commands that take long
+    have connections of their own, since replies come in order.
 
     Args:
         nursery: where connections are served.
@@ -35,6 +36,7 @@ class Calls:
         self._nodes = nodes
         self._connector = Connector(nursery, login, LIMIT)
         self._connections: dict[str, Connection] = {}
+        self._own: set[Connection] = set()  # of commands that take long
         self._opening: dict[str, trio.Lock] = {}
         self._failures: dict[str, tuple[float, str]] = {}  # until when not to try again, and why
         self._closed = False
@@ -49,18 +51,19 @@ class Calls:
         if not commands:
             return []
         long = any(str(command[0]).upper() in _LONG for command in commands)
-        limit = LONG_LIMIT if long else LIMIT
         try:
+            if long:
+                return await self._execute_long(address, commands)
             connection = await self._connection(address)
         except DisqueError as error:
             return [error for _ in commands]
-        with trio.move_on_after(limit):
+        with trio.move_on_after(LIMIT):
             return await connection.execute_many(commands)
         # Later commands would wait for the missing reply.
         connection.close("no answer in time")
-        why = f"{address}: no answer within {limit:g} s"
-        self._failures[address] = trio.current_time() + LIMIT, why
-        return [ConnectionLost(why, maybe_executed=True) for _ in commands]
+        lost = _too_late(address, LIMIT)
+        self._failures[address] = trio.current_time() + LIMIT, str(lost)
+        return [lost for _ in commands]
 
     async def every(self, *command: Argument, but: str = "") -> list[Answer]:
         """The replies of all reachable nodes, by address, except ``but``."""
@@ -103,7 +106,7 @@ class Calls:
     def close(self) -> None:
         """Close all connections permanently."""
         self._closed = True
-        for connection in self._connections.values():
+        for connection in (*self._connections.values(), *self._own):
             connection.close()
         self._connections.clear()
 
@@ -120,21 +123,44 @@ class Calls:
         async with self._opening.setdefault(address, trio.Lock()):
             connection = self._connections.get(address)
             if connection is None or connection.closed:
-                if not self._closed:
-                    until, why = self._failures.get(address, (asked, ""))
-                    if until > asked:
-                        raise ConnectionLost(why)
-                    began = trio.current_time()
-                    try:
-                        connection = await self._connector.open(parse_address(address))
-                    except ConnectionLost as error:
-                        why = f"{address}: {error}"
-                        now = trio.current_time()
-                        self._failures[address] = now + (now - began), why
-                        raise ConnectionLost(why) from error
-                if connection is None or self._closed:
-                    if connection is not None:
-                        connection.close()
-                    raise ConnectionLost(f"{address}: the session is over")
-                self._connections[address] = connection
+                until, why = self._failures.get(address, (asked, ""))
+                if until > asked:
+                    raise ConnectionLost(why)
+                began = trio.current_time()
+                try:
+                    connection = self._connections[address] = await self._open(address)
+                except ConnectionLost as error:
+                    now = trio.current_time()
+                    self._failures[address] = now + (now - began), str(error)
+                    raise
             return connection
+
+    async def _execute_long(
+        self, address: str, commands: Sequence[Sequence[Argument]]
+    ) -> list[Reply]:
+        """Raises DisqueError if there is no connection."""
+        connection = await self._open(address)
+        self._own.add(connection)
+        try:
+            with trio.move_on_after(LONG_LIMIT):
+                return await connection.execute_many(commands)
+        finally:
+            self._own.remove(connection)
+            connection.close()
+        return [_too_late(address, LONG_LIMIT) for _ in commands]
+
+    async def _open(self, address: str) -> Connection:
+        """A new connection. Raises DisqueError."""
+        if not self._closed:
+            try:
+                connection = await self._connector.open(parse_address(address))
+            except ConnectionLost as error:
+                raise ConnectionLost(f"{address}: {error}") from error
+            if not self._closed:
+                return connection
+            connection.close()
+        raise ConnectionLost(f"{address}: the session is over")
+
+
+def _too_late(address: str, limit: float) -> ConnectionLost:
+    return ConnectionLost(f"{address}: no answer within {limit:g} s", maybe_executed=True)

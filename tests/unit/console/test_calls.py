@@ -78,6 +78,65 @@ async def test_after_a_logout_no_connection_is_made_or_kept(
     assert [connection.closed for connection in connector.made] == [True]
 
 
+class Slow(Connection):
+    """A connection whose replies come in order; QPURGE takes 30 s. ``calls.LIMIT`` is less."""
+
+    def __init__(self) -> None:
+        self.turn = trio.Lock()
+        self.ended = trio.Event()
+
+    async def execute_many(self, commands: Sequence[Sequence[Argument]]) -> list[Reply]:
+        async with self.turn:
+            if commands[0][0] == "QPURGE":
+                with trio.move_on_after(30.0):
+                    await self.ended.wait()
+        return [ConnectionLost("closed") if self.closed else 1 for _ in commands]
+
+    def close(self, why: str = "") -> None:
+        super().close()
+        self.ended.set()
+
+
+class SlowConnector(Connector):
+    async def open(self, address: Address) -> Connection:
+        self.made.append(Slow())
+        return self.made[-1]
+
+
+async def test_commands_that_take_long_and_others_do_not_wait_for_each_other(
+    monkeypatch: pytest.MonkeyPatch, autojump_clock: MockClock
+) -> None:
+    connector = SlowConnector()
+    async with asking(monkeypatch, connector, 0) as (mine, _):
+        purged: list[Reply] = []
+
+        async def purge() -> None:
+            purged.append(await mine.to(NODE, "QPURGE", "q"))
+
+        async with trio.open_nursery() as nursery:
+            for _ in range(3):
+                nursery.start_soon(purge)
+            await wait_all_tasks_blocked()
+            assert await mine.to(NODE, "PING") == 1
+            assert trio.current_time() == 0
+        assert (purged, trio.current_time()) == ([1, 1, 1], 30)
+    assert [connection.closed for connection in connector.made] == [True, True, True, False]
+
+
+async def test_a_logout_ends_commands_that_take_long(
+    monkeypatch: pytest.MonkeyPatch, autojump_clock: MockClock
+) -> None:
+    async with asking(monkeypatch, SlowConnector(), 0) as (mine, _), trio.open_nursery() as nursery:
+
+        async def purge() -> None:
+            assert isinstance(await mine.to(NODE, "QPURGE", "q"), ConnectionLost)
+
+        nursery.start_soon(purge)
+        await wait_all_tasks_blocked()
+        mine.close()
+    assert trio.current_time() == 0
+
+
 async def test_many_who_wait_for_a_node_that_does_not_answer_wait_for_one_attempt(
     monkeypatch: pytest.MonkeyPatch, autojump_clock: MockClock
 ) -> None:

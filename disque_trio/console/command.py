@@ -29,7 +29,8 @@ examples:
   disque-console --nodes 10.0.0.1:7711
   disque-console --hash-password >> users      (then put "name:role:" before the hash)
   disque-console --nodes 10.0.0.1:7711 --listen 0.0.0.0:8711 --users users \\
-    --certificate console.pem --key console.key --secret-file secret --audit-log audit.log
+    --certificate console.pem --certificate-key console.key --secret-file secret \\
+    --audit-log audit.log
 """
 
 
@@ -71,11 +72,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except (OSError, ValueError) as error:
         parser.error(str(error))
     log = Logging(options.log_level, options.log_format).log
+    audit_log = Logging("notice", options.log_format).log  # whatever --log-level hides
     if not (options.users or options.acl):
         log.warning("no login required: anyone who can connect may do anything (see --users)")
     problems: list[str] = []
     try:
-        trio.run(partial(run, settings, log))
+        trio.run(partial(run, settings, log, audit_log))
     except* (OSError, ValueError) as group:
         problems.append(str(first_of(group)))
     return _fail(problems[0]) if problems else 0

@@ -79,13 +79,13 @@ def read_secret(path: str) -> bytes:
     return secret
 
 
-async def run(settings: Settings, log: Log) -> None:
-    """Serve until SIGTERM or SIGINT.
+async def run(settings: Settings, log: Log, audit_log: Log) -> None:
+    """Serve until SIGTERM or SIGINT. The audit goes to ``audit_log`` if it has no file.
 
     Raises:
         OSError, ValueError: a file or an address cannot be used.
     """
-    audit = Audit(settings.audit, log)
+    audit = Audit(settings.audit, audit_log)
     try:
         async with trio.open_nursery() as nursery:
             console = _make(settings, nursery, audit, log)

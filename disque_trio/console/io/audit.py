@@ -28,10 +28,11 @@ class Audit:
         self._file: int | None = None
         if path:
             new = not Path(path).exists()
-            self._file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o640)
+            self._file = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o640)
             if new:
                 sync_directory(Path(path).parent)
-        self._half = False  # the last line may have been written in part
+        # Whether the last line may have been written in part.
+        self._half = self._file is not None and not _ends_with_a_line(self._file)
         self._lock = trio.Lock()
 
     async def write(self, event: str, **fields: object) -> None:
@@ -61,7 +62,8 @@ class Audit:
         """Write the line of an action, whose ``result`` is one of the fields.
 
         Raises:
-            OSError: the result is "asked", and the line cannot be written: nothing is done without.
+            OSError: the result is "asked", and the line cannot be written. Then the action must not
+                be carried out.
         """
         write = self.write if fields["result"] == "asked" else self.note
         await write("action", **fields)
@@ -82,3 +84,8 @@ class Audit:
             if error.errno != errno.EINVAL:  # a pipe or a terminal
                 raise
         self._half = False
+
+
+def _ends_with_a_line(file: int) -> bool:
+    size = os.fstat(file).st_size  # 0 for a pipe or a terminal
+    return size == 0 or os.pread(file, 1, size - 1) == b"\n"

@@ -1,6 +1,7 @@
 """The audit: nothing is done without its line, and what is not done needs none."""
 
 import errno
+import json
 import os
 from pathlib import Path
 
@@ -35,6 +36,18 @@ async def test_an_action_is_not_done_unless_its_audit_line_is_on_disk(
         assert len(here.calls.orders) == 1
     whole = [line for line in (tmp_path / "audit").read_text().splitlines() if line[-1:] == "}"]
     assert len([line for line in whole if '"purge"' in line]) >= 2
+
+
+async def test_a_line_that_a_crash_cut_off_does_not_spoil_the_next(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    file = tmp_path / "audit"
+    file.write_text('{"event": "action"}\n{"event": "act')
+    async with world(monkeypatch, file) as here:
+        assert await log_in(here, "viewer") == 303
+    whole, torn, new = file.read_text().splitlines()
+    assert (whole, torn) == ('{"event": "action"}', '{"event": "act')
+    assert json.loads(new)["event"] == "login"
 
 
 async def test_each_audit_line_is_on_disk_before_its_action(

@@ -22,6 +22,7 @@ ANYBODY: Final = "anybody"
 _HASHING: Final = 2  # passwords hashed at once: each takes 16 MiB and 50 ms of CPU time
 _WAITING: Final = 100  # passwords waiting to be hashed
 LOOK_AGAIN: Final = 5.0  # s between checks of the cluster's users
+SESSIONS: Final = 20  # of one user of the cluster; another login ends the oldest
 
 
 class AccountsAway(Exception):
@@ -136,12 +137,12 @@ class FileAccounts:
                 self._log.warning("cannot read the users file", why=str(error))
         return self._users
 
-    def _now(self) -> tuple[int, int]:
+    def _now(self) -> tuple[int, int, int]:
         try:
             found = self._path.stat()
         except OSError:
-            return 0, 0
-        return found.st_mtime_ns, found.st_ino
+            return 0, 0, 0
+        return found.st_mtime_ns, found.st_ino, found.st_size
 
 
 _UNKNOWN_JOB: Final = "D-00000000-" + "0" * 24 + "-05a1"
@@ -188,6 +189,9 @@ class AclAccounts:
         return ""
 
     def begun(self, session: Session, password: str) -> None:
+        mine = [id for id, guest in self._guests.items() if guest.login.username == session.user]
+        for id in mine[: 1 - SESSIONS]:
+            self._end(id)
         login = Login(session.user, password, self._tls)
         calls = Calls(self._nursery, self._nodes, login)
         self._guests[session.id] = _Guest(login, calls, session.role, session.expires)

@@ -60,9 +60,11 @@ class Bulks:
         self._note_away(run)
 
     async def go_on(self, run: Bulk, calls: Calls, seconds: float = SECONDS) -> None:
-        """Advance for ``seconds``, or until the run ends or needs confirmation. Does nothing if
-        somebody else is advancing it."""
+        """Advance for ``seconds``, or until the run ends or needs confirmation. If somebody else is
+        advancing it, only wait for that."""
         if run.id in self._busy:
+            with trio.move_on_after(seconds):
+                await self._busy[run.id].wait()
             return
         over = self._busy[run.id] = trio.Event()
         run.touched = time.monotonic()

@@ -5,6 +5,7 @@ from typing import cast
 
 import pytest
 import trio
+from trio.testing import MockClock, wait_all_tasks_blocked
 
 from disque_trio.console.io.bulk import REMEMBERED, RUNS, Bulks
 from disque_trio.console.io.calls import Calls
@@ -261,11 +262,34 @@ def test_a_stopped_run_knows_the_results_of_commands_already_sent() -> None:
         async with trio.open_nursery() as nursery:
             cluster.meanwhile = lambda: nursery.start_soon(stop)
             await cluster.bulks.go_on(run, cast(Calls, cluster), 100.0)
-            await trio.testing.wait_all_tasks_blocked()
+            await wait_all_tasks_blocked()
 
     trio.run(both)
     assert run.phase is Phase.STOPPED
     assert set(heard) == {run.done}
+
+
+async def test_a_second_page_of_a_run_waits_for_the_first(autojump_clock: MockClock) -> None:
+    cluster = Cluster(range(10))
+    run = cluster.begin()
+    hung = trio.Event()
+
+    async def to(address: str, *command: Argument) -> Reply:
+        await hung.wait()
+        return ConnectionLost("refused")
+
+    cluster.to = to  # type: ignore[method-assign]
+    calls = cast(Calls, cluster)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(cluster.bulks.go_on, run, calls)
+        await wait_all_tasks_blocked()
+        begun = trio.current_time()
+        await cluster.bulks.go_on(run, calls, 2.0)
+        assert trio.current_time() - begun == 2.0
+        hung.set()
+        await cluster.bulks.go_on(run, calls, 2.0)
+        assert trio.current_time() - begun == 2.0
+        assert run.phase is Phase.ASKING
 
 
 def test_all_runs_together_keep_a_limited_number_of_jobs() -> None:

@@ -68,11 +68,11 @@ class _Top:
     async def run(self) -> int:
         address = _cluster_of(self._options)
         try:
-            if problem := await self._greet(address):
-                complain(problem)
-                return 1
-        except ValueError as error:  # a certificate file is invalid
-            complain(str(error))
+            problem = await self._greet(address)
+        except* ValueError as group:  # a certificate file is invalid
+            problem = str(first_of(group))
+        if problem:
+            complain(problem)
             return 1
         seeds = [parse_address(node) for node in address.nodes]
         poller = Poller(self._cluster, seeds, address.login, self._looks, each=self._each)

@@ -21,7 +21,10 @@ from proselint.registry.checks.types import ExistenceSimple
 from proselint.tools import LintFile
 
 LIST = Path(__file__).resolve().with_suffix(".yaml")
-SUFFIXES = {".conf", ".md", ".py", ".service", ".sh", ".yaml"}
+SUFFIXES = {
+    *(".conf", ".css", ".html", ".js", ".md", ".py", ".service", ".sh", ".socket", ".timer"),
+    *(".yaml", ".yml"),
+}
 OWN = "own"
 
 _CODE = re.compile(

@@ -5,7 +5,10 @@ from collections.abc import Iterator, Sequence
 from tools.manuals.described import Command, Option
 
 _SERVERS = ("disque-server", "bananaq", "disque-console")
-_ALL = "disque disque-server disque-worker disque-outbox disque-check-aof bananaq pressure"
+_ALL = (
+    "disque disque-server disque-worker disque-outbox disque-check-aof disque-console bananaq "
+    "pressure"
+)
 
 
 def section(name: str) -> int:

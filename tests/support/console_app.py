@@ -130,10 +130,10 @@ class World:
         form: Mapping[str, str] | Sequence[bytes | None] = (),
         cookie: str = "",
         address: str = "10.0.0.1",
-        **headers: str,
+        **headers: str | Sequence[str],
     ) -> Reply:
         """One request. form: fields, or pieces of the body, where None means that no more
-        arrives."""
+        arrives. headers: the value of each, or those of several lines with its name."""
         reply = Reply()
         async for _ in self.follow(method, path, form, cookie, address, reply, **headers):
             pass
@@ -147,15 +147,19 @@ class World:
         cookie: str = "",
         address: str = "10.0.0.1",
         reply: Reply | None = None,
-        **headers: str,
+        **headers: str | Sequence[str],
     ) -> AsyncIterator[bytes]:
         """One request; yields the pieces of the response."""
         reply = reply or Reply()
         pieces = [urlencode(form).encode()] if isinstance(form, Mapping) else list(form)
-        sent = {name.replace("_", "-").lower(): value for name, value in headers.items()}
-        sent.setdefault("host", "console.example")
+        headers.setdefault("host", "console.example")
         if cookie:
-            sent["cookie"] = f"{COOKIE}={cookie}"
+            headers["cookie"] = f"{COOKIE}={cookie}"
+        sent = [
+            (name.replace("_", "-").lower().encode(), value.encode())
+            for name, values in headers.items()
+            for value in ([values] if isinstance(values, str) else values)
+        ]
         path, _, query = path.partition("?")
         scope = {
             "type": "http",
@@ -164,7 +168,7 @@ class World:
             "raw_path": path.encode(),
             "root_path": "",
             "query_string": query.encode(),
-            "headers": [(name.encode(), value.encode()) for name, value in sent.items()],
+            "headers": sent,
             "client": (address, 1),
             "scheme": "http",
         }
@@ -198,7 +202,10 @@ class World:
 
 @asynccontextmanager
 async def world(
-    monkeypatch: pytest.MonkeyPatch, audit: Path | None = None, prefix: str = ""
+    monkeypatch: pytest.MonkeyPatch,
+    audit: Path | None = None,
+    prefix: str = "",
+    trusted: frozenset[str] = frozenset(),
 ) -> AsyncIterator[World]:
     """A console for the duration of the block."""
     clock = Clock()
@@ -219,6 +226,7 @@ async def world(
             Audit(str(audit) if audit else "", log),
             log,
             prefix=prefix,
+            trusted=trusted,
         )
         with closing(console.audit):
             yield World(console, users, calls, clock)

@@ -139,7 +139,7 @@ ACTIONS: Final[Mapping[str, Action]] = {
                    "Delayed jobs and jobs with a worker stay."), danger=True, of_queue=True,
         ),
         Action(
-            "redrive", "Redrive…", Role.OPERATOR, _redrive, _said("Sent {jobs} from {queue} back."),
+            "redrive", "Redrive…", Role.OPERATOR, _redrive, _said("Sent {jobs} back from {queue}."),
             _about("Send dead letters from {queue} back? It has {jobs} now."), of_queue=True,
         ),
         Action(

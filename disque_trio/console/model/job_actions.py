@@ -49,15 +49,15 @@ def _where(address: str) -> Where | str:
     return address or Where.ANY
 
 
-def _each(command: str, *options: str, to_any: bool = False) -> Callable[[Form], list[Order]]:
-    """A command that takes ids. to_any: one command to any node is enough."""
+def _each(command: str, *options: str) -> Callable[[Form], list[Order]]:
+    """A command that takes ids."""
 
     def make(form: Form) -> list[Order]:
         orders = []
         for address, ids in _jobs(form).items():
             for at in range(0, len(ids), AT_ONCE):
                 words: tuple[Word, ...] = (command, *options, *ids[at : at + AT_ONCE])
-                orders.append(Order(words, Where.ANY if to_any else _where(address)))
+                orders.append(Order(words, _where(address)))
         return orders
 
     return make
@@ -77,7 +77,7 @@ def _says(text: str) -> Callable[[Form, Sequence[object]], str]:
         count = sum(reply for reply in replies if isinstance(reply, int))
         asked = _count(form)
         jobs = figures.jobs(count) if count == asked else f"{count:,} of {figures.jobs(asked)}"
-        return text.format(jobs=jobs, asked=figures.jobs(asked))
+        return text.format(jobs=jobs)
 
     return says
 
@@ -181,7 +181,7 @@ def _redrive(form: Form) -> list[Order]:
 
 JOB_ACTIONS: Final = (
     Action("job-promote", "Retry now", Role.OPERATOR, _each("PROMOTE"),
-           _says("{jobs} queued. Only delayed and paused jobs are."),
+           _says("{jobs} queued. This affects only delayed and paused jobs."),
            _asks("Queue {jobs} now, without waiting for the end of the delay or pause?")),
     Action("job-enqueue", "Queue again…", Role.OPERATOR, _each("ENQUEUE"), _says("{jobs} queued."),
            _asks("Queue {jobs} again? If a worker has one, it may be done twice.")),
@@ -201,7 +201,7 @@ JOB_ACTIONS: Final = (
     Action("job-edit", "Save", Role.OPERATOR, _edit, _edited),
     Action("job-redrive", "Redrive…", Role.OPERATOR, _redrive,
            _says("{jobs} sent back, as jobs with new ids."),
-           _asks("Send {jobs} back as new jobs? Only queued jobs are sent; without a queue to "
-                 "send them to, only dead letters.")),
+           _asks("Send {jobs} back as new jobs? Only queued jobs are sent; if you name no queue, "
+                 "only dead letters.")),
 )  # fmt: skip
 """Part of ``actions.ACTIONS``."""

@@ -15,6 +15,9 @@ SHOWN: Final = 64 * 1024  # bytes of a body to show on a page
 HEX_WIDTH: Final = 16  # bytes per line
 HEX_SHOWN: Final = 4 * 1024  # bytes of a body to show in hexadecimal
 
+NO_FIELD: Final = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
+"""Characters that the field of a form cannot contain."""
+
 _ORDER: Final = ("queued", "active", "wait-repl", "acked")
 """States of copies, the most telling first: copies on other nodes are just `active`."""
 
@@ -217,15 +220,12 @@ class Body:
             return False
         ends = found.replace("\r\n", "\n")
         mixed = "\r" in ends or (self.has_crlf and ends.count("\n") != found.count("\r\n"))
-        return not mixed and not _NO_FIELD.search(ends)
+        return not mixed and not NO_FIELD.search(ends)
 
     @property
     def has_crlf(self) -> bool:
         """Whether its lines end with CR LF."""
         return b"\r\n" in self.data
-
-
-_NO_FIELD: Final = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
 
 
 def _indented(text: str) -> str:

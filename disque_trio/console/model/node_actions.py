@@ -54,10 +54,10 @@ NODE_ACTIONS: Final = (
         lambda form: "Clear the slow log on all responding nodes?", danger=True,
     ),
     Action(
-        "latency-reset", "Clear the stalls…", Role.ADMIN,
+        "latency-reset", "Clear the list of stalls…", Role.ADMIN,
         lambda form: [Order(("LATENCY", "RESET"), Where.EVERY)],
-        lambda form, _: "The stalls have been cleared.",
-        lambda form: "Clear the stalls on all responding nodes?", danger=True,
+        lambda form, _: "The list of stalls has been cleared.",
+        lambda form: "Clear the list of stalls on all responding nodes?", danger=True,
     ),
     Action(
         "setting", "Set", Role.ADMIN, _set,

@@ -11,6 +11,7 @@ from disque_trio.console.io.calls import Answer
 from disque_trio.console.model.action import Action, Form
 from disque_trio.console.model.actions import ACTIONS
 from disque_trio.console.web.console import Console
+from disque_trio.console.web.refusals import no_audit, refusal
 from disque_trio.console.web.rendering import Rendering
 from disque_trio.console.web.visit import Visit
 from disque_trio.overview.names import to_bytes
@@ -32,15 +33,9 @@ class Acting:
         """Handle a submitted form."""
         action = _action(visit)
         form = await visit.form()
-        if not visit.is_from_here(form):
-            await self._write(visit, action, form, "refused", why="token")
-            return self._rendering.message(
-                visit, "Not done", "The form is too old. Go back and reload the page.", 403
-            )
-        if visit.role < action.role:
-            await self._write(visit, action, form, "refused", why="role")
-            text = f"“{action.title}” needs the role {action.role}; yours is {visit.role}."
-            return self._rendering.message(visit, "Not allowed", text, 403)
+        if refused := refusal(visit, form, action):
+            await self._write(visit, action, form, "refused", why=refused.why)
+            return self._rendering.message(visit, refused.title, refused.text, 403)
         try:
             orders = action.make(form)
             asks = action.asks if form.get("confirmed") != "yes" else None
@@ -56,10 +51,7 @@ class Acting:
         try:
             await self._write(visit, action, form, "asked")
         except OSError as error:
-            text = (
-                f"Nothing was done, because the audit cannot be written: {error.strerror or error}."
-            )
-            return self._rendering.message(visit, "Not done", text, 500)
+            return self._rendering.message(visit, "Not done", no_audit(error), 500)
         answers: list[Answer] = []
         for order in orders:
             if order.needs and any(isinstance(reply, DisqueError) for _, reply in answers):

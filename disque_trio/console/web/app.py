@@ -1,9 +1,9 @@
 """The application: pages, their live updates, actions, login and logout."""
 
 import time
-import traceback
 from collections.abc import Awaitable, Callable
 from functools import partial
+from http import HTTPStatus
 from typing import Any, Final
 
 from starlette.applications import Starlette
@@ -21,13 +21,12 @@ from disque_trio.console.web.entrance import Entrance
 from disque_trio.console.web.headers import Headers
 from disque_trio.console.web.live import Live
 from disque_trio.console.web.pages import PAGES, Page
-from disque_trio.console.web.rendering import STATIC, Rendering
+from disque_trio.console.web.rendering import STATIC, THEME_COOKIE, THEMES, Rendering
 from disque_trio.console.web.security import Gate
 from disque_trio.console.web.views import job
 from disque_trio.console.web.visit import Missing, TooLarge, TooSlow, Visit, Visitor
 
-THEMES: Final = ("light", "dark", "system")
-_PAGE_COOKIE: Final = 365 * 86400  # s
+THEME_SECONDS: Final = 365 * 86400
 
 
 class Static:
@@ -92,15 +91,17 @@ def application(console: Console) -> ASGIApp:
         return rendering.page(page, visit, shown)
 
     async def failed(request: Request, error: Exception) -> Response:
-        why = "".join(traceback.format_exception(error))
-        console.log.warning("a page failed", path=request.scope["path"], why=why)
+        # Starlette raises the error again after this answer, and the gate logs it.
         return rendering.failure(
             request, 500, "Something went wrong", "See the log of the console."
         )
 
     async def refused(request: Request, error: Exception) -> Response:
         assert isinstance(error, HTTPException)
-        return rendering.failure(request, error.status_code, "Not found", error.detail)
+        title = HTTPStatus(error.status_code).phrase.capitalize()
+        answer = rendering.failure(request, error.status_code, title, error.detail)
+        answer.headers.update(error.headers or {})
+        return answer
 
     async def too_large(request: Request, error: Exception) -> Response:
         return rendering.failure(
@@ -125,8 +126,8 @@ def application(console: Console) -> ASGIApp:
         wanted = visit.query("to")
         answer = RedirectResponse(rendering.back(visit, visit.query("back")), 303)
         if wanted in THEMES:
-            cookie = ("disque_console_theme", wanted, _PAGE_COOKIE)
-            answer.set_cookie(*cookie, path=f"{console.prefix}/", samesite="lax")
+            path = f"{console.prefix}/"
+            answer.set_cookie(THEME_COOKIE, wanted, THEME_SECONDS, path=path, samesite="lax")
         return answer
 
     routes: list[Any] = [

@@ -4,11 +4,11 @@ from starlette.exceptions import HTTPException
 from starlette.responses import RedirectResponse, Response
 
 from disque_trio.console.io.bulk import LONGER, SECONDS
-from disque_trio.console.model.action import Form
 from disque_trio.console.model.actions import ACTIONS
 from disque_trio.console.model.bulk import BULK_ACTIONS, BULK_FIELDS, Bulk, Phase
 from disque_trio.console.model.job_scans import JobFilter
 from disque_trio.console.web.console import Console
+from disque_trio.console.web.refusals import Refusal, no_audit, refusal
 from disque_trio.console.web.rendering import Rendering
 from disque_trio.console.web.visit import Visit, parse_fields
 
@@ -26,8 +26,8 @@ class Bulking:
         name = form.get("action")
         if name not in BULK_ACTIONS:
             raise HTTPException(404, "This action is not available for all matching jobs.")
-        if problem := await self._refusal(visit, form, name):
-            return problem
+        if refused := refusal(visit, form, ACTIONS[name]):
+            return await self._refuse(visit, name, refused)
         text = form.get("filter")
         query = parse_fields(text.encode("latin-1", "replace"))
         if text and not query:  # an unreadable filter must not match all jobs
@@ -53,8 +53,8 @@ class Bulking:
         if run is None:
             text = "This run no longer exists: runs are kept for an hour."
             return self._rendering.message(visit, "Not found", text, 404)
-        if problem := await self._refusal(visit, form, run.action):
-            return problem
+        if refused := refusal(visit, form, ACTIONS[run.action]):
+            return await self._refuse(visit, run.action, refused)
         was = run.phase
         if form.get("do") == "stop":
             if was not in (Phase.DONE, Phase.STOPPED):
@@ -65,8 +65,7 @@ class Bulking:
             try:
                 await self._write(visit, run, "asked")
             except OSError as error:
-                text = f"Nothing was done, because the audit cannot be written: {error.strerror}."
-                return self._rendering.message(visit, "Not done", text, 500)
+                return self._rendering.message(visit, "Not done", no_audit(error), 500)
             if run.phase is Phase.ASKING:  # not stopped or confirmed meanwhile
                 self._console.bulks.confirm(run)
         seconds = SECONDS if form.get("round") == "short" else LONGER
@@ -78,24 +77,13 @@ class Bulking:
             await self._write(visit, run, "done" if run.done == run.count else "partly done")
         return self._to(visit, run)
 
-    async def _refusal(self, visit: Visit, form: Form, name: str) -> Response | None:
-        action = ACTIONS[name]
-        if not visit.is_from_here(form):
-            await self._refused(visit, name, "token")
-            text = "The form is too old. Go back and reload the page."
-            return self._rendering.message(visit, "Not done", text, 403)
-        if visit.role < action.role:
-            await self._refused(visit, name, "role")
-            text = f"“{action.title}” needs the role {action.role}; yours is {visit.role}."
-            return self._rendering.message(visit, "Not allowed", text, 403)
-        return None
+    async def _refuse(self, visit: Visit, name: str, refused: Refusal) -> Response:
+        result = {"fields": {}, "result": "refused", "why": refused.why}
+        await self._console.audit.action(**_by(visit), action=name, **result)
+        return self._rendering.message(visit, refused.title, refused.text, 403)
 
     def _to(self, visit: Visit, run: Bulk) -> Response:
         return RedirectResponse(visit.url("/bulk", run=run.id), 303)
-
-    async def _refused(self, visit: Visit, name: str, why: str) -> None:
-        audit = self._console.audit
-        await audit.action(**_by(visit), action=name, fields={}, result="refused", why=why)
 
     async def _write(self, visit: Visit, run: Bulk, result: str) -> None:
         """Raises OSError, see ``Audit.action``."""

@@ -1,11 +1,9 @@
 """Renders the values of views as pages."""
 
 import hashlib
-import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
-from urllib.parse import urlsplit
 
 from itsdangerous import BadData, URLSafeTimedSerializer
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
@@ -14,6 +12,7 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 
 from disque_trio.console.model.actions import ACTIONS
+from disque_trio.console.model.jobs import NO_FIELD
 from disque_trio.console.web.console import Console
 from disque_trio.console.web.headers import cookies_of
 from disque_trio.console.web.pages import PAGES, Page
@@ -25,6 +24,7 @@ from disque_trio.version import VERSION
 HERE: Final = Path(__file__).parent
 STATIC: Final = HERE / "static"
 THEME_COOKIE: Final = "disque_console_theme"
+THEMES: Final = ("light", "dark", "system")
 NOTE_COOKIE: Final = "disque_console_note"
 NOTE_SECONDS: Final = 60
 CAUSES: Final = {
@@ -33,7 +33,6 @@ CAUSES: Final = {
     "refused": "given up by a worker",
 }
 """The meanings of a dead letter's ``dead-why``."""
-_CONTROLS: Final = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
 
 
 def display_name(name: str) -> Markup:
@@ -45,7 +44,7 @@ def display_name(name: str) -> Markup:
 def field_value(text: str) -> str:
     """The value of a form field: unchanged, except for characters that HTML does not allow."""
     text = text.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
-    return _CONTROLS.sub("\N{REPLACEMENT CHARACTER}", text)
+    return NO_FIELD.sub("\N{REPLACEMENT CHARACTER}", text)
 
 
 def with_code(text: str) -> Markup:
@@ -92,6 +91,7 @@ class Rendering:
             "pages": PAGES,
             "actions": ACTIONS,
             "causes": CAUSES,
+            "themes": THEMES,
             "version": VERSION,
             "stamp": _stamp(),
         }
@@ -137,15 +137,11 @@ class Rendering:
 
     def back(self, visit: Visit, wanted: str) -> str:
         """The address to return to: ``wanted`` if it is one of our pages, else the first page."""
-        prefix = self._console.prefix
-        try:
-            parts = urlsplit(wanted.replace("\\", "/"))
-        except ValueError:
-            return f"{prefix}/"
-        inside = parts.path.startswith(f"{prefix}/") and not parts.path.startswith("//")
-        if parts.scheme or parts.netloc or not inside or not wanted.isprintable():
-            return f"{prefix}/"
-        return wanted
+        first = f"{self._console.prefix}/"
+        path = wanted.partition("?")[0]
+        # For browsers, a backslash in a path is a slash, and two of them begin a host name.
+        ours = path.startswith(first) and path[1:2] != "/" and "\\" not in path
+        return wanted if ours and wanted.isprintable() else first
 
     def _answer(self, template: str, visit: Visit, values: dict[str, Any], status: int) -> Response:
         note = cookies_of(visit.request.headers).get(NOTE_COOKIE)
@@ -170,7 +166,7 @@ class Rendering:
             "prefix": self._console.prefix,
             "page": page,
             "chosen": (page.under or page.path) if page else "",
-            "theme": theme if theme in ("light", "dark") else "system",
+            "theme": theme if theme in THEMES else "system",
             "note": None,
             "logins": self._console.accounts.wanted,
             "away": [state for state in nodes.all() if not state.here],

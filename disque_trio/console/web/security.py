@@ -71,18 +71,17 @@ class Gate:
             # Starlette has answered with status 500, if it still could do so.
             self._console.log.warning("page failed", path=scope["path"], exc_info=error)
 
-    def _forwarded(self, scope: Scope, headers: Mapping[str, str]) -> str:
+    def _forwarded(self, scope: Scope, headers: Headers) -> str:
         """The visitor's address. A trusted proxy may set it, and the scheme and host."""
         client = scope.get("client")
         address = client[0] if client else "unix"
         scope["disque.host"] = headers.get("host", "")
         if address in self._console.trusted:
-            address = headers.get("x-forwarded-for", address).rpartition(",")[2].strip() or address
-            proto = headers.get("x-forwarded-proto", "").rpartition(",")[2].strip().lower()
+            address = _last(headers, "x-forwarded-for") or address
+            proto = _last(headers, "x-forwarded-proto").lower()
             if proto in ("http", "https"):
                 scope["scheme"] = proto
-            host = headers.get("x-forwarded-host", "").rpartition(",")[2].strip()
-            scope["disque.host"] = host or scope["disque.host"]
+            scope["disque.host"] = _last(headers, "x-forwarded-host") or scope["disque.host"]
         return address
 
     def _refused(self, scope: Scope, headers: Mapping[str, str], host: str) -> str:
@@ -135,6 +134,11 @@ class Gate:
             await send(message)
 
         return send_with_cookie
+
+
+def _last(headers: Headers, name: str) -> str:
+    """The last value of a list; the proxy adds it to what the browser sent, or in a line below."""
+    return ",".join(headers.getlist(name)).rpartition(",")[2].strip()
 
 
 def _host_of(origin: str) -> str | None:

@@ -141,10 +141,12 @@ class Visit:
     ) -> tuple[str, str]:
         """The key to sort a list by, and ``up`` or ``down``; keys in ``up_first`` sort up unless
         the query says otherwise."""
-        key = self.query("sort", default)
+        key, order = self.query("sort"), self.query("order")
         if key not in keys:
             key = default
-        return key, self.query("order", "up" if key in up_first else "down")
+        if order not in ("up", "down"):
+            order = "up" if key in up_first else "down"
+        return key, order
 
     def url(self, path: str, **query: object) -> str:
         """The address of a page. Empty and None values are left out, except in lists, whose values

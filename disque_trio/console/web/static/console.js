@@ -55,6 +55,7 @@ function morphChildren(old, fresh) {
 
 const live = document.getElementById("live");
 const stale = document.getElementById("stale");
+const over = document.getElementById("over");
 const full = document.getElementById("full");
 let stream = null;
 
@@ -67,9 +68,14 @@ function follow() {
     morphChildren(live, fresh);
     // Moving an element takes the focus away from it.
     if (focused !== document.activeElement && focused.isConnected) focused.focus({ preventScroll: true });
-    stale.hidden = full.hidden = true;
+    stale.hidden = over.hidden = full.hidden = true;
   };
-  stream.onerror = () => { stale.hidden = false; };
+  // After a response that is not a stream, such as 204 without a session, browsers do not try again.
+  stream.onerror = () => {
+    const ended = stream.readyState === EventSource.CLOSED;
+    stale.hidden = ended;
+    over.hidden = !ended;
+  };
   stream.addEventListener("gone", rest);
   stream.addEventListener("full", () => { rest(); full.hidden = false; });
 }

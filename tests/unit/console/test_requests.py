@@ -1,0 +1,76 @@
+"""The application in this process: requests with parts that somebody forged."""
+
+from urllib.parse import quote
+
+import pytest
+
+from disque_trio.console.model.sessions import TRIES
+from tests.support.console_app import PASSWORD, world
+
+
+@pytest.mark.parametrize(
+    "elsewhere",
+    [
+        "//evil.example/", "///evil.example/", "////evil.example", "/\\evil.example",
+        "/\\/evil.example", "\\\\evil.example", "/queues\\..\\..", "https://evil.example/",
+        "javascript:alert(1)", "evil.example", "", "/\t/evil.example", "/\r\nX-Y: z", "/\udcff",
+    ],
+)  # fmt: skip
+async def test_nobody_is_led_to_another_site(
+    monkeypatch: pytest.MonkeyPatch, elsewhere: str
+) -> None:
+    async with world(monkeypatch) as here:
+        cookie = here.session("operator")
+        where = quote(elsewhere, errors="surrogateescape")
+        reply = await here.ask("GET", f"/theme?to=dark&back={where}", cookie=cookie)
+        assert (reply.status, reply.headers["location"]) == (303, "/")
+        form = f"user=viewer&password={PASSWORD}&next={where}".encode()
+        reply = await here.ask("POST", "/login", [form])
+        assert (reply.status, reply.headers["location"]) == (303, "/")
+        form = f"queue=q&direction=in&back={where}&token={here.token(cookie)}".encode()
+        reply = await here.ask("POST", "/do/pause", [form], cookie)
+        assert (reply.status, reply.headers["location"]) == (303, "/")
+
+
+@pytest.mark.parametrize("page", ["/", "/queues?search=%5C&x=//y", "/queue/?name=%2F%2Fz", "/a//b"])
+async def test_pages_of_the_console_can_be_returned_to(
+    monkeypatch: pytest.MonkeyPatch, page: str
+) -> None:
+    async with world(monkeypatch) as here:
+        cookie = here.session("viewer")
+        reply = await here.ask("GET", f"/theme?to=dark&back={quote(page)}", cookie=cookie)
+        assert reply.headers["location"] == page
+
+
+async def test_a_visitor_cannot_choose_the_address_that_a_trusted_proxy_reports(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with world(monkeypatch, trusted=frozenset({"127.0.0.1"})) as here:
+        form = {"user": "", "password": "wrong"}
+        for number in range(TRIES):
+            user = {"user": f"user{number}"}
+            forged = f"10.0.0.{number}"
+            for forwarded in ([forged, "203.0.113.7"], f"{forged}, 203.0.113.7"):
+                reply = await here.ask(
+                    "POST", "/login", form | user, address="127.0.0.1", x_forwarded_for=forwarded
+                )
+                assert reply.status == (403 if number < TRIES / 2 else 429)
+
+
+@pytest.mark.parametrize("page", ["/queues", "/clients", "/schedules", "/workers", "/jobs"])
+async def test_any_bytes_may_be_in_a_query(monkeypatch: pytest.MonkeyPatch, page: str) -> None:
+    async with world(monkeypatch) as here:
+        cookie = here.session("admin")
+        for field in ("order", "sort", "search", "size", "page", "queue", "state"):
+            reply = await here.ask("GET", f"{page}?{field}=%ff%00%f0", cookie=cookie)
+            assert reply.status == 200, field
+
+
+async def test_the_answer_to_a_wrong_method_names_the_right_ones(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with world(monkeypatch) as here:
+        reply = await here.ask("POST", "/queues", {}, here.session("admin"))
+        assert reply.status == 405
+        assert set(reply.headers["allow"].split(", ")) == {"GET", "HEAD"}
+        assert b"Method not allowed" in reply.body

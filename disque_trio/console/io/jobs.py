@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from operator import itemgetter
 from typing import Final
 
 import trio
@@ -9,7 +10,7 @@ import trio
 from disque_trio.client import replies
 from disque_trio.console.io.calls import Answer, Calls
 from disque_trio.console.model.job_scans import JobFilter, Place
-from disque_trio.console.model.jobs import JobCopy, JobView, merge, read_copy
+from disque_trio.console.model.jobs import SHOWN, JobCopy, JobView, merge, read_copy
 from disque_trio.console.model.letters import JobCopyAt
 from disque_trio.overview.names import to_bytes
 from disque_trio.overview.nodes import Nodes
@@ -23,7 +24,7 @@ SECONDS: Final = 0.2  # time limit for a page
 AT_ONCE: Final = 10  # SHOW commands sent together
 LETTERS: Final = 200  # jobs of a queue, on each node
 LIGHT: Final = 16 << 10  # bytes: read fewer jobs if they are larger on average
-BODIES: Final = 8 << 20  # bytes of bodies for a page: SHOW always sends them
+BODIES: Final = 8 << 20  # bytes of bodies for a page: nodes of older releases always send them
 
 
 @dataclass(slots=True)
@@ -105,10 +106,20 @@ class Jobs:
                 page.untold += len(part)
                 continue
             address = part[0].address
-            answers = await self._calls.many(address, [("SHOW", found.id) for found in part])
+            answers = await self.show(address, [found.id for found in part])
             for found, reply in zip(part, answers, strict=True):
                 found.copy = read_copy(reply)
                 spent += len(found.copy.body) if found.copy else 0
+
+    async def show(self, address: str, ids: Sequence[str], most: int = 0) -> list[Reply]:
+        """A node's replies to SHOW: with the client that has the job, and without the rest of a
+        body of more than ``most`` bytes, as far as the node knows these options."""
+        answers: list[Reply] = []
+        for options in (("CLIENT", "MAXBODY", most), ("CLIENT",), ()):
+            answers = await self._calls.many(address, [("SHOW", id, *options) for id in ids])
+            if not any(map(is_unknown, answers)):
+                break
+        return answers
 
     async def letters(self, queue: str) -> tuple[list[JobCopyAt], list[Answer]]:
         """The first jobs of a queue on each node, up to ``LETTERS``, fewer if bodies are large, and
@@ -117,9 +128,11 @@ class Jobs:
         page = JobPage()
 
         async def look(address: str) -> None:
-            reply = await self._calls.to(address, "QPEEK", name, AT_ONCE)
-            if _size(reply) <= LIGHT * AT_ONCE:
-                reply = await self._calls.to(address, "QPEEK", name, LETTERS)
+            reply = await self._calls.to(address, "QPEEK", name, LETTERS, "MAXBODY", 0)
+            if is_unknown(reply):
+                reply = await self._calls.to(address, "QPEEK", name, AT_ONCE)
+                if _size(reply) <= LIGHT * AT_ONCE:
+                    reply = await self._calls.to(address, "QPEEK", name, LETTERS)
             if isinstance(reply, DisqueError):
                 page.problems.append((address, reply))
             else:
@@ -137,13 +150,31 @@ class Jobs:
         return there, page.problems
 
     async def one(self, id: str) -> tuple[JobView | None, Sequence[Answer]]:
-        """A job as all nodes see it, and the errors of nodes that did not answer."""
-        answers = await self._calls.every("SHOW", id, "CLIENT")
-        if any(isinstance(reply, ReplyError) for _, reply in answers):
-            answers = await self._calls.every("SHOW", id)  # a node of an older release, or C Disque
+        """A job as all nodes see it, with as much of its body as pages show, and the errors of
+        nodes that did not answer."""
+        answers: dict[str, Reply] = {}
+
+        async def ask(address: str) -> None:
+            [answers[address]] = await self.show(address, [id], SHOWN)
+
         ids = {state.address: state.id for state in self._nodes.here()}
-        problems = [answer for answer in answers if isinstance(answer[1], DisqueError)]
-        return merge(answers, ids), problems
+        async with trio.open_nursery() as nursery:
+            for address in ids:
+                nursery.start_soon(ask, address)
+        sorted_answers = sorted(answers.items(), key=itemgetter(0))
+        problems = [answer for answer in sorted_answers if isinstance(answer[1], DisqueError)]
+        return merge(sorted_answers, ids), problems
+
+    async def body(self, id: str) -> bytes | None:
+        """The whole body of a job; None if no node that answers has it."""
+        job, _ = await self.one(id)
+        copy = read_copy(await self._calls.to(job.holder, "SHOW", id)) if job else None
+        return copy.body if copy else None
+
+
+def is_unknown(reply: Reply) -> bool:
+    """Whether a node, of an older release or C Disque, does not know an option."""
+    return isinstance(reply, ReplyError) and reply.code == "ERR"
 
 
 def _size(reply: Reply) -> int:

@@ -36,6 +36,7 @@ class JobCopy:
             moved.
         attempts: None if they are not counted.
         taker: id of this node's client that has it; 0 if unknown or none.
+        body: all of it, or the beginning. body_size: of all of it, in bytes.
     """
 
     id: str
@@ -62,6 +63,7 @@ class JobCopy:
     last_reason: str = ""
     letter: Letter | None = None
     taker: int = 0
+    body_size: int = 0
 
     def word(self, now: float) -> str:
         """Its state for display: ``delayed`` for an ``active`` job whose delay is not over."""
@@ -85,6 +87,7 @@ def read_copy(reply: Reply) -> JobCopy | None:
             _text(fields, "first-id"),
         )
     body = fields.get("body")
+    body = body if isinstance(body, bytes) else b""
     headers = _texts(fields, "headers")
     return JobCopy(
         id=_text(fields, "id"),
@@ -101,7 +104,7 @@ def read_copy(reply: Reply) -> JobCopy | None:
         confirmed=_texts(fields, "nodes-confirmed"),
         requeued_in=_seconds(fields, "next-requeue-within"),
         awake_in=_seconds(fields, "next-awake-within"),
-        body=body if isinstance(body, bytes) else b"",
+        body=body,
         priority=_number(fields, "priority"),
         group=_text(fields, "group"),
         headers=tuple(zip(headers[::2], headers[1::2], strict=False)),
@@ -111,6 +114,7 @@ def read_copy(reply: Reply) -> JobCopy | None:
         last_reason=_text(fields, "last-reason"),
         letter=letter,
         taker=_number(fields, "client"),
+        body_size=_number(fields, "body-size") if "body-size" in fields else len(body),
     )
 
 
@@ -146,12 +150,13 @@ class JobView:
     @property
     def differing(self) -> tuple[str, ...]:
         """Fields that should be the same everywhere, but on which the nodes disagree."""
-        names = ("queue", "body", "retry")
-        return tuple(
-            name
-            for name in names
-            if len({getattr(copy, name) for copy in self.copies.values()}) > 1
-        )
+
+        def fields(copy: JobCopy) -> tuple[tuple[str, object], ...]:
+            body = copy.body[:SHOWN], copy.body_size
+            return ("queue", copy.queue), ("body", body), ("retry", copy.retry)
+
+        values = zip(*map(fields, self.copies.values()), strict=True)
+        return tuple(found[0][0] for found in values if len(set(found)) > 1)
 
 
 def merge(answers: Sequence[tuple[str, Reply]], ids: Mapping[str, str]) -> JobView | None:
@@ -164,16 +169,17 @@ class Body:
     """A body for display.
 
     Args:
-        data: the whole body.
+        data: the body, or at least its first ``SHOWN`` bytes.
+        size: of the whole body.
     """
 
-    def __init__(self, data: bytes) -> None:
-        self.data = data
-        self.cut = len(data) > SHOWN
+    def __init__(self, data: bytes, size: int) -> None:
+        self.cut = size > SHOWN
+        self._size = size
         self._head = data[:SHOWN]
 
     def __len__(self) -> int:
-        return len(self.data)
+        return self._size
 
     @property
     def text(self) -> str | None:
@@ -210,7 +216,7 @@ class Body:
     @property
     def hex_shown(self) -> int:
         """How many bytes ``hex`` shows."""
-        return min(len(self.data), HEX_SHOWN)
+        return min(len(self._head), HEX_SHOWN)
 
     @property
     def editable(self) -> bool:
@@ -225,7 +231,7 @@ class Body:
     @property
     def has_crlf(self) -> bool:
         """Whether its lines end with CR LF."""
-        return b"\r\n" in self.data
+        return b"\r\n" in self._head
 
 
 def _indented(text: str) -> str:

@@ -33,7 +33,7 @@ from disque_trio.resp.reply import Value, encode, integer, null, null_array
 from disque_trio.respserver.batches import Batch
 from disque_trio.respserver.client import Client
 from disque_trio.respserver.command import CommandError
-from disque_trio.respserver.commands.arguments import SYNTAX, parse_timeout, wrong_arity
+from disque_trio.respserver.commands.arguments import SYNTAX, parse_size, parse_timeout, wrong_arity
 
 _CANCELLED: Final = "CANCELLED Job was cancelled, it will not be delivered again."
 
@@ -319,23 +319,35 @@ def working(node: Node, client: Client, args: list[bytes]) -> None:
 
 
 def show(node: Node, client: Client, args: list[bytes]) -> None:
-    """SHOW id [CLIENT]: all fields of a job; with CLIENT, also which client has it."""
-    if len(args) > 2 and (len(args) > 3 or args[2].lower() != b"client"):
-        raise wrong_arity("show")
+    """SHOW id [CLIENT] [MAXBODY bytes]: all fields of a job. CLIENT: also which client has it.
+    MAXBODY: only this much of the body, and its size."""
+    words = args[:1:-1]
+    with_client, limit = False, None
+    while words:
+        word = words.pop().lower()
+        if word == b"client" and not with_client:
+            with_client = True
+        elif word == b"maxbody" and words and limit is None:
+            limit = parse_size(words.pop())
+        else:
+            raise wrong_arity("show")
     job = find_job(node, args[1])
     if job is None:
         client.out.append(null(client.resp))
         return
-    fields = describe(node, job)
-    if len(args) == 3 and job.taker and is_delivered(job):
+    fields = describe(node, job, limit)
+    if limit is not None:
+        fields += [b"body-size", len(job.body or b"")]
+    if with_client and job.taker and is_delivered(job):
         fields += [b"client", job.taker]
     client.out.append(encode(fields, client.resp))
 
 
-def describe(node: Node, job: Job) -> list[Value]:
+def describe(node: Node, job: Job, limit: int | None = None) -> list[Value]:
     """Return all fields of ``job`` for SHOW and JSCAN REPLY all, as alternating names and values.
 
-    Those that C Disque does not have come last, and only if set.
+    Those that C Disque does not have come last, and only if set. limit: bytes of the body; None:
+    all.
     """
     now = node.now
     holders: list[Value] = [node.id] if job.delivered is None else list(job.delivered)
@@ -357,7 +369,7 @@ def describe(node: Node, job: Job) -> list[Value]:
         b"nodes-confirmed", confirmed,
         b"next-requeue-within", waits,
         b"next-awake-within", wakes,
-        b"body", job.body,
+        b"body", job.body and job.body[:limit],
     ]  # fmt: skip
     fields += describe_priority(job)
     trailer = node.store.trailers.of(job)

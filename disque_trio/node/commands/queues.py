@@ -15,7 +15,7 @@ from disque_trio.resp.ints import INT64_MAX, parse_int
 from disque_trio.resp.reply import EMPTY_ARRAY, Value, encode, integer, null_array
 from disque_trio.respserver.client import Client
 from disque_trio.respserver.command import CommandError, misconf
-from disque_trio.respserver.commands.arguments import SYNTAX, parse_integer
+from disque_trio.respserver.commands.arguments import SYNTAX, parse_integer, parse_size, wrong_arity
 
 
 def qlen(node: Node, client: Client, args: list[bytes]) -> None:
@@ -25,14 +25,24 @@ def qlen(node: Node, client: Client, args: list[bytes]) -> None:
 
 
 def qpeek(node: Node, client: Client, args: list[bytes]) -> None:
-    """QPEEK queue count: the first jobs, or the last for a negative count, without taking them."""
+    """QPEEK queue count [MAXBODY bytes]: the first jobs, or the last for a negative count, without
+    taking them. MAXBODY: only this much of each body."""
     count = parse_integer(args[2])
+    limit = None
+    if len(args) > 3:
+        if len(args) != 5 or args[3].lower() != b"maxbody":
+            raise wrong_arity("qpeek")
+        limit = parse_size(args[4])
     queue = node.queues.by_name.get(args[1])
     if queue is None or queue.length == 0 or count == 0:
         client.out.append(EMPTY_ARRAY)
         return
     jobs = queue.first_to_last() if count > 0 else queue.last_to_first()
-    entries = [job_entry(job, queue) for job in islice(jobs, min(abs(count), queue.length))]
+    chosen = islice(jobs, min(abs(count), queue.length))
+    if limit is None:
+        entries = [job_entry(job, queue) for job in chosen]
+    else:
+        entries = [encode([queue.name, job.id, (job.body or b"")[:limit]]) for job in chosen]
     client.out.append(b"*%d\r\n" % len(entries) + b"".join(entries))
 
 

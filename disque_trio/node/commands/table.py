@@ -109,7 +109,7 @@ def _commands() -> list[Command[Node]]:
                 accesses=accesses.jobs),
         Command("deljob", -1, "write fast @dangerous", jobs.deljob, f"[BCAST] [FORCE] {_IDS}",
                 "Delete jobs on this node.", "jobs", accesses=accesses.jobs),
-        Command("show", -2, "readonly fast", jobs.show, "id [CLIENT]",
+        Command("show", -2, "readonly fast", jobs.show, "id [CLIENT] [MAXBODY bytes]",
                 "Show all fields of a job.", "jobs", accesses=accesses.jobs),
         Command("jscan", -1, "readonly", scan.jscan, _JSCAN,
                 "Walk over the jobs of this node.", "jobs", accesses=accesses.jscan),
@@ -121,7 +121,7 @@ def _commands() -> list[Command[Node]]:
         # ---- queues
         Command("qlen", 2, "readonly fast", queues.qlen, "queue",
                 "Return how many jobs are queued.", "queues", accesses=accesses.knows),
-        Command("qpeek", 3, "readonly", queues.qpeek, "queue count",
+        Command("qpeek", -3, "readonly", queues.qpeek, "queue count [MAXBODY bytes]",
                 "Look at the first jobs of a queue (negative count: the last).", "queues",
                 accesses=accesses.takes),
         Command("qpurge", 2, "write fast @dangerous", queues.qpurge, "queue",

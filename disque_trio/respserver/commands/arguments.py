@@ -29,3 +29,11 @@ def parse_integer(text: bytes) -> int:
     if value is None:
         raise CommandError("ERR value is not an integer or out of range")
     return value
+
+
+def parse_size(text: bytes) -> int:
+    """Parse a number of bytes that is not negative."""
+    value = parse_integer(text)
+    if value < 0:
+        raise CommandError("ERR value is out of range, must be positive")
+    return value

@@ -23,6 +23,10 @@ def reply(state: str = "active", **more: Any) -> Any:
     return [word for name, value in fields.items() for word in (name.encode(), value)]
 
 
+def whole(data: bytes) -> Body:
+    return Body(data, len(data))
+
+
 def test_a_job_is_asked_for_where_it_is_queued_or_else_where_it_was_made() -> None:
     for here, there, holder in (
         ("queued", "active", "here:1"),
@@ -71,7 +75,7 @@ def test_a_job_with_a_delay_is_delayed_until_that_is_over() -> None:
 
 
 def test_json_is_indented_and_otherwise_unchanged() -> None:
-    body = Body(b'{"a":[1.50,12345678901234567890123,{}],"a":"\\u00e9,{","b":[ ]}')
+    body = whole(b'{"a":[1.50,12345678901234567890123,{}],"a":"\\u00e9,{","b":[ ]}')
     assert body.json == (
         '{\n  "a": [\n    1.50,\n    12345678901234567890123,\n    {}\n  ],\n'
         '  "a": "\\u00e9,{",\n  "b": []\n}'
@@ -82,20 +86,21 @@ def test_json_is_indented_and_otherwise_unchanged() -> None:
     "data", [b"", b"12", b"{", b"[1,]", b"\xff", b"[" * 100_000, b"[" * 5_000 + b"]" * 5_000]
 )
 def test_invalid_or_too_deep_json_is_not_shown_as_json(data: bytes) -> None:
-    assert Body(data).json is None
+    assert whole(data).json is None
 
 
 def test_a_body_is_shown_in_part_if_it_is_long() -> None:
-    long = Body(b"x" * (SHOWN - 1) + "ü".encode() + b"y" * SHOWN)
+    data = b"x" * (SHOWN - 1) + "ü".encode() + b"y" * SHOWN
+    long = whole(data)
     assert long.cut
     assert long.text == "x" * (SHOWN - 1)
     assert not long.editable
     assert len(long.hex.splitlines()) == HEX_SHOWN // 16
-    assert Body(b"\xff" * SHOWN * 2).text is None
+    assert whole(b"\xff" * SHOWN * 2).text is None
 
 
 def test_bytes_are_shown_in_hexadecimal() -> None:
-    first, second = Body(b"abc\x00\xff" + b"z" * 12).hex.splitlines()
+    first, second = whole(b"abc\x00\xff" + b"z" * 12).hex.splitlines()
     assert first.startswith("00000000  61 62 63 00 ff 7a")
     assert first.endswith("  abc..zzzzzzzzzzz")
     assert second == "00000010  7a" + " " * 45 + "  z"
@@ -109,7 +114,7 @@ def test_bytes_are_shown_in_hexadecimal() -> None:
     ],
 )  # fmt: skip
 def test_only_bodies_that_survive_a_form_field_can_be_edited(data: bytes, editable: bool) -> None:
-    assert Body(data).editable is editable
+    assert whole(data).editable is editable
 
 
 def read(**query: str | list[str]) -> JobFilter:

@@ -31,7 +31,7 @@ async def view(visit: Visit) -> Shown:
             values |= {
                 "best": job.best,
                 "at": job_value(id, job.holder),
-                "body": Body(job.best.body),
+                "body": Body(job.best.body, job.best.body_size),
                 "mark": body_mark(job.best.body),
                 "most": SHOWN,
             }
@@ -72,13 +72,13 @@ async def _life(visit: Visit, id: str, job: JobView | None, far: bool) -> Life |
 async def download(visit: Visit) -> Response:
     """The whole body, as a file to download."""
     id = visit.query("id").strip()
-    job = None
+    body = None
     if JOB_ID.fullmatch(id):
-        job, _ = await Jobs(visit.calls, visit.cluster.nodes).one(id)
-    if job is None:
+        body = await Jobs(visit.calls, visit.cluster.nodes).body(id)
+    if body is None:
         raise Missing("No responding node knows this job.")
     name = f"{id[:19]}.bin".replace("/", "_").replace("+", "_")
     headers = {
         "Content-Disposition": f'attachment; filename="{name}"',
     }
-    return Response(job.best.body, media_type="application/octet-stream", headers=headers)
+    return Response(body, media_type="application/octet-stream", headers=headers)

@@ -40,6 +40,18 @@ def test_qpeek_shows_the_oldest_or_the_newest(
     assert bench("QLEN", "q") == 5
 
 
+def test_qpeek_sends_only_the_beginning_of_bodies(bench: Bench) -> None:
+    short, long, empty = bench.add("q", "ab"), bench.add("q", "abcdef"), bench.add("q", "")
+    assert bench("QPEEK", "q", 3, "maxbody", 3) == [
+        [b"q", short, b"ab"], [b"q", long, b"abc"], [b"q", empty, b""],
+    ]  # fmt: skip
+    assert bench("QPEEK", "q", -2, "MAXBODY", 0) == [[b"q", empty, b""], [b"q", long, b""]]
+    for words in (("MAXBODY",), ("MAXBODY", 1, "x"), ("x", 1)):
+        wrong = bench.error("QPEEK", "q", 1, *words)
+        assert wrong == "ERR wrong number of arguments for 'qpeek' command"
+    assert bench.error("QPEEK", "q", 1, "MAXBODY", -1).startswith("ERR value is out of range")
+
+
 def test_qpeek_of_an_unknown_or_empty_queue_is_an_empty_array(bench: Bench) -> None:
     assert bench("QPEEK", "q", 1) == []
     bench.get("q")

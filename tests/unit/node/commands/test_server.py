@@ -78,7 +78,7 @@ def test_command_and_count_and_list_agree(bench: Bench) -> None:
         ("dequeue", -1, "write fast"),
         ("working", 2, "write fast"),
         ("qlen", 2, "readonly fast"),
-        ("qpeek", 3, "readonly"),
+        ("qpeek", -3, "readonly"),
         ("qstat", -2, "readonly fast"),
         ("qscan", -1, "readonly"),
         ("jscan", -1, "readonly"),

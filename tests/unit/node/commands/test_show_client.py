@@ -1,4 +1,6 @@
-"""SHOW id CLIENT: which client has a job that this node delivered."""
+"""SHOW id CLIENT and MAXBODY: which client has a job that this node delivered, and its size."""
+
+import pytest
 
 from tests.support.mesh import Mesh
 from tests.support.node_bench import JOB_FIELDS, Bench
@@ -63,8 +65,27 @@ def test_without_the_word_nothing_changes(bench: Bench) -> None:
     shown = bench("SHOW", id)
     assert isinstance(shown, list)
     assert shown[::2] == JOB_FIELDS
-    for words in (("SHOW", id, "x"), ("SHOW", id, "CLIENT", "CLIENT"), ("SHOW",)):
+    for words in (
+        ("SHOW", id, "x"), ("SHOW", id, "CLIENT", "CLIENT"), ("SHOW",), ("SHOW", id, "MAXBODY"),
+        ("SHOW", id, "MAXBODY", 1, "MAXBODY", 1),
+    ):  # fmt: skip
         assert bench.error(*words) == "ERR wrong number of arguments for 'show' command"
+
+
+@pytest.mark.parametrize(
+    ("limit", "body"), [(0, b""), (3, b"abc"), (6, b"abcdef"), (1 << 40, b"abcdef")]
+)
+def test_a_body_is_cut_and_its_size_told(bench: Bench, limit: int, body: bytes) -> None:
+    id = bench.add("q", "abcdef")
+    me = bench.client()
+    bench.ask(me, "GETJOB", "FROM", "q")
+    for words in (("MAXBODY", limit, "CLIENT"), ("client", "maxbody", limit)):
+        shown = bench("SHOW", id, *words)
+        assert isinstance(shown, list)
+        assert shown[::2] == [*JOB_FIELDS, b"body-size", b"client"]
+        assert shown[-5:] == [body, b"body-size", 6, b"client", me.id]
+    assert bench.error("SHOW", id, "MAXBODY", -1).startswith("ERR value is out of range")
+    assert bench.error("SHOW", id, "MAXBODY", "x").startswith("ERR value is not an integer")
 
 
 def test_jobs_that_clients_have_are_found(bench: Bench) -> None:

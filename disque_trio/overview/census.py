@@ -76,7 +76,7 @@ async def take(
         took = trio.current_time() - started
         if counts is not None:
             table.counted(address, counts, begun, time.time(), max(KEPT, 2 * took))
-            looks.told()
+            looks.reported()
             await trio.sleep(max(0.0, EACH - took))
 
 

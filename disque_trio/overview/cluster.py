@@ -28,11 +28,11 @@ class Cluster:
         self.node_histories: dict[str, Series] = {}
         self._known_by: dict[str, Set[str]] = {}  # ids that each node knows, by its address
 
-    def told(self, address: str, info: Mapping[str, str], lines: str, now: float) -> None:
+    def take(self, address: str, info: Mapping[str, str], lines: str, now: float) -> None:
         """Take a node's replies to INFO and CLUSTER NODES, at ``now`` (s)."""
         state = self.nodes.meet(address, now)
         since = state.counters.moment
-        grown = self.nodes.told(address, info, lines, now)
+        grown = self.nodes.take(address, info, lines, now)
         history = self.node_histories.get(address)
         if history is None:
             history = Series(STEP, STEPS, tuple(COUNTED), ("jobs", "memory"))
@@ -52,10 +52,10 @@ class Cluster:
         """The number of queued jobs, as far as known."""
         return self.queues.length
 
-    def went(self, address: str, problem: str, now: float) -> None:
+    def lost(self, address: str, problem: str, now: float) -> None:
         """Note that a node is unreachable."""
-        self.nodes.went(address, problem, now)
-        self.queues.node_went(address)
+        self.nodes.lost(address, problem, now)
+        self.queues.node_lost(address)
 
     def knows(self, address: str, ids: Set[str]) -> None:
         """Note which nodes a node knows."""
@@ -75,6 +75,6 @@ class Cluster:
     def forget(self, address: str) -> None:
         """Note that a node no longer belongs to the cluster."""
         self.nodes.forget(address)
-        self.queues.node_went(address)
+        self.queues.node_lost(address)
         self.node_histories.pop(address, None)
         self._known_by.pop(address, None)

@@ -15,7 +15,7 @@ class Looks:
     def __init__(self) -> None:
         self._until: dict[str, float] = {}
         self._new = trio.Event()
-        self._told = trio.Event()
+        self._reported = trio.Event()
         self._all_until = 0.0
         self._all_new = trio.Event()
 
@@ -63,15 +63,15 @@ class Looks:
         """Wait for a new queue or an action."""
         await self._new.wait()
 
-    def told(self) -> None:
-        """Note that a node has reported all of them."""
-        self._told.set()
-        self._told = trio.Event()
+    def reported(self) -> None:
+        """Note that a node has reported what somebody is looking at."""
+        self._reported.set()
+        self._reported = trio.Event()
 
-    async def wait_told(self, seconds: float) -> None:
+    async def wait_reported(self, seconds: float) -> None:
         """Wait until a node has reported, or for ``seconds``."""
         with trio.move_on_after(seconds):
-            await self._told.wait()
+            await self._reported.wait()
 
 
 def _lasts(until: float, now: float) -> bool:

@@ -120,7 +120,7 @@ class Nodes:
         """Add the node at ``address``, unless it is known."""
         return self._states.setdefault(address, NodeState(address, now))
 
-    def came(self, address: str, id: str, now: float) -> NodeState:
+    def responded(self, address: str, id: str, now: float) -> NodeState:
         """Note that a node has responded, with its id."""
         state = self.meet(address, now)
         if not state.here:
@@ -128,7 +128,7 @@ class Nodes:
         state.id, state.here, state.problem = id, True, ""
         return state
 
-    def told(self, address: str, info: Mapping[str, str], lines: str, now: float) -> dict[str, int]:
+    def take(self, address: str, info: Mapping[str, str], lines: str, now: float) -> dict[str, int]:
         """Take replies to INFO and CLUSTER NODES. Returns how much the counters have grown since
         the last ones."""
         state = self.meet(address, now)
@@ -147,7 +147,7 @@ class Nodes:
         state.rounds += complete
         state.refused = refused
 
-    def went(self, address: str, problem: str, now: float) -> None:
+    def lost(self, address: str, problem: str, now: float) -> None:
         """Note that a node does not respond, and why. Its last values stay."""
         state = self.meet(address, now)
         if state.here or not state.problem:

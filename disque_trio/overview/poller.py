@@ -103,10 +103,10 @@ class Poller:
                     try:
                         await visit.stay()
                     except DisqueError as error:
-                        failures = 0 if visit.came else failures + 1
-                        if self._log is not None and (visit.came or failures == 1):
+                        failures = 0 if visit.answered else failures + 1
+                        if self._log is not None and (visit.answered or failures == 1):
                             self._log.warning("node unreachable", node=address, why=str(error))
-                        self.cluster.went(address, str(error), time.time())
+                        self.cluster.lost(address, str(error), time.time())
                         self.tell()
                     await trio.sleep(AGAIN[min(failures, len(AGAIN) - 1)])
         finally:
@@ -119,7 +119,7 @@ class Poller:
         self.news.set()
         self.news = trio.Event()
 
-    def came(self, connection: Connection, hello: Reply) -> None:
+    def responded(self, connection: Connection, hello: Reply) -> None:
         """Take a node's reply to HELLO on a new connection.
 
         Raises:
@@ -141,9 +141,9 @@ class Poller:
         known = self.cluster.nodes.get(address)
         if self._log is not None and not (known and known.here):
             self._log.verbose("node reachable", node=address, id=told.node_id)
-        self.cluster.nodes.came(address, told.node_id, now)
+        self.cluster.nodes.responded(address, told.node_id, now)
 
-    def met(self, connector: Connector, connection: Connection, hello: Reply) -> None:
+    def take_members(self, connector: Connector, connection: Connection, hello: Reply) -> None:
         """Take the nodes listed in a reply to HELLO."""
         told = parse_hello(hello, connection.address)
         for node in told.nodes:
@@ -166,11 +166,11 @@ class _Visit:
     """Polls one node for as long as it answers.
 
     Attributes:
-        came: whether it has answered.
+        answered: whether it has answered.
     """
 
     def __init__(self, poller: Poller, connector: Connector, address: str) -> None:
-        self.came = False
+        self.answered = False
         self._poller = poller
         self._cluster = poller.cluster
         self._looks = poller.looks
@@ -196,8 +196,8 @@ class _Visit:
     async def _poll(self) -> None:
         """Poll on one connection until the node closes it. Raises DisqueError."""
         [hello] = await self._ask([("HELLO",)])
-        self._poller.came(self._connection, _good(hello))
-        self.came = True
+        self._poller.responded(self._connection, _good(hello))
+        self.answered = True
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._look_closely)
             nursery.start_soon(take, self._open, self._address, self._looks, self._cluster.queues)
@@ -226,10 +226,10 @@ class _Visit:
     async def _look(self) -> None:
         self._refused = ""
         hello, info, lines = await self._ask([("HELLO",), ("INFO",), ("CLUSTER", "NODES")])
-        self._poller.met(self._connector, self._connection, _good(hello))
+        self._poller.take_members(self._connector, self._connection, _good(hello))
         now = time.time()
         told = replies.info(info) if not isinstance(info, DisqueError) else {}
-        self._cluster.told(
+        self._cluster.take(
             self._address, told, "" if isinstance(lines, DisqueError) else text(lines), now
         )
         started = trio.current_time()
@@ -271,7 +271,7 @@ class _Visit:
         for name, reply in zip(names, answers, strict=True):
             if isinstance(reply, list):
                 fields: dict[bytes, Any] = dict(zip(reply[::2], reply[1::2], strict=False))  # type: ignore[arg-type]
-                changed = self._cluster.queues.told(self._address, name, fields, now)
+                changed = self._cluster.queues.take(self._address, name, fields, now)
                 self._rota.answered(name, changed, trio.current_time())
             elif reply is None:
                 self._rota.forget(name)
@@ -294,7 +294,7 @@ class _Visit:
                 async with self._open() as connection:
                     commands = [("QSTAT", to_bytes(name), "FULL") for name in names]
                     self._take(names, _alive(await connection.execute_many(commands)))
-                looks.told()
+                looks.reported()
             took = trio.current_time() - begun
             with trio.move_on_after(max(FULL_EACH, FULL_SHARE * took)):
                 await looks.wait()

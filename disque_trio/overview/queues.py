@@ -126,7 +126,7 @@ class QueueTable:
         """The number of queued jobs in all queues."""
         return sum(share.length for shares in self._shares.values() for share in shares.values())
 
-    def told(self, node: str, queue: str, fields: Mapping[bytes, Any], now: float) -> bool:
+    def take(self, node: str, queue: str, fields: Mapping[bytes, Any], now: float) -> bool:
         """Take a node's reply to QSTAT, at ``now`` (s). Returns whether anything has changed."""
         shares = self._shares.setdefault(queue, {})
         share = shares.get(node)
@@ -185,7 +185,7 @@ class QueueTable:
             if not shares:
                 self._drop(queue)
 
-    def node_went(self, node: str) -> None:
+    def node_lost(self, node: str) -> None:
         """Drop the shares of a node that has become unreachable."""
         self._counted.pop(node, None)
         for queue in [queue for queue, shares in self._shares.items() if node in shares]:

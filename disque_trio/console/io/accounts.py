@@ -19,6 +19,8 @@ from disque_trio.respclient.login import Login
 from disque_trio.respclient.tls import Tls
 
 ANYBODY: Final = "anybody"
+DEFAULT: Final = "default"
+"""The user of connections that do not log in. At first it needs no password and may do anything."""
 _HASHING: Final = 2  # passwords hashed at once: each takes 16 MiB and 50 ms of CPU time
 _WAITING: Final = 100  # passwords waiting to be hashed
 LOOK_AGAIN: Final = 5.0  # s between checks of the cluster's users
@@ -183,7 +185,12 @@ class AclAccounts:
         nursery.start_soon(self._look_again)
 
     async def role(self, user: str, password: str) -> Role | None:
-        return await self._role(Login(user, password, self._tls))
+        role = await self._role(Login(user, password, self._tls))
+        if role is None or user != DEFAULT:
+            return role
+        if await self._role(Login(tls=self._tls)) is not None:
+            raise AccountsAway(f"the nodes ask no password of the user {DEFAULT}: give it one")
+        return role
 
     def mark(self, user: str) -> str:
         return ""

@@ -107,7 +107,7 @@ class Bulks:
                 except DisqueError as error:
                     walk.fails(state.address, str(error))
                 else:
-                    walk.went(cursor, min(count, state.number("registered_jobs") or count))
+                    walk.advance(cursor, min(count, state.number("registered_jobs") or count))
         if run.phase is Phase.COUNTING:
             run.counts(ids)
         elif run.phase is Phase.DOING:

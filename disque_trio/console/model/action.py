@@ -3,12 +3,15 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
+from disque_trio.console.model.fields import untouched
 from disque_trio.console.model.roles import Role
 from disque_trio.overview.names import unquoted
 
 Word: TypeAlias = "str | bytes | int"
+WAS: Final = "-was"
+"""Follows the name of a field, in that of a hidden one with the same value quoted."""
 
 
 class Where(Enum):
@@ -54,6 +57,14 @@ class Form:
         """A field as it was sent, with line ends as typed."""
         values = self._fields.get(name)
         return values[0].replace("\r\n", "\n") if values else ""
+
+    def typed(self, field: str) -> str:
+        """A name or words as typed, without the spaces around them. If nobody touched the field,
+        they are what the page was made from, ``field`` + ``WAS``: a field cannot hold all bytes."""
+        sent, was = self.raw(field), self._fields.get(field + WAS)
+        if was and untouched(sent, unquoted(was[0])):
+            return unquoted(was[0])
+        return sent.strip()
 
     def name(self, field: str = "queue") -> str:
         """The name of a queue in a field that contains it quoted.

@@ -81,7 +81,7 @@ def _add(form: Form) -> list[Order]:
 
 def _headers(text: str) -> list[Word]:
     pairs: list[Word] = []
-    for line in filter(None, map(str.strip, text.splitlines())):
+    for line in filter(None, map(str.strip, text.split("\n"))):
         name, colon, value = line.partition(":")
         if not colon or not name.strip():
             raise ValueError(f"headers: {line!r} is not of the form name: value")
@@ -105,7 +105,7 @@ def _set_policy(form: Form) -> list[Order]:
     words: list[Word] = []
     for field in POLICY_NUMBERS:
         words += [field.upper(), form.number(field) or b""]
-    words += ["DEAD", to_bytes(form.raw("dead").strip()), "RATE", form.get("rate")]
+    words += ["DEAD", to_bytes(form.typed("dead")), "RATE", form.get("rate")]
     groups = form.get("groups")
     if groups not in ("", "fair", "fifo"):
         raise ValueError("groups must be fair, fifo or empty")

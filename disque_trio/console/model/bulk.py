@@ -61,7 +61,7 @@ class Walk:
         """Whether all nodes that answer have been scanned."""
         return not self.left
 
-    def went(self, cursor: str, visited: int) -> None:
+    def advance(self, cursor: str, visited: int) -> None:
         """Note that the node scanned more jobs. ``cursor`` is where it continues, 0 if finished."""
         self.visited += visited
         self.cursor = cursor
@@ -87,7 +87,7 @@ class Bulk:
         count: how many were counted. cut: whether there are more than ``MOST``.
         done: number of successes. refused: reasons for failures, and how many of each.
         unknown: how many have an unknown result, because a connection was lost.
-        told: whether its end is in the audit.
+        audited: whether its end is in the audit.
         touched: when somebody last continued it (s).
     """
 
@@ -106,7 +106,7 @@ class Bulk:
     done: int = 0
     refused: Counter[str] = field(default_factory=Counter)
     unknown: int = 0
-    told: bool = False
+    audited: bool = False
 
     @property
     def working(self) -> bool:
@@ -195,7 +195,7 @@ class Bulk:
     def result(self) -> dict[str, object]:
         """The result, for the audit."""
         return {
-            "filter": self.wanted.told,
+            "filter": self.wanted.described,
             "jobs": self.count,
             "done": self.done,
             "refused": dict(self.refused.most_common(20)),

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 _LINE: Final = re.compile(
-    r"id=(\d+) addr=(.*?) laddr=.*? name=(\S*) age=(\d+) idle=(\d+) flags=(\S*) .*?"
-    r"tot-mem=(\d+) .*?cmd=(.*?) user=(\S*)(?: |$)"
+    r"id=(\d+) addr=(.*?) laddr=.*? name=([^ ]*) age=(\d+) idle=(\d+) flags=([^ ]*) .*?"
+    r"tot-mem=(\d+) .*?cmd=(.*?) user=([^ ]*)(?: |$)"
 )
 WORK: Final = frozenset(
     {"getjob", "getjobs", "consume", "credit", "working", "ackjob", "fastack", "nack", "enqueue"}

@@ -15,6 +15,8 @@ _PLACE: Final = re.compile(r"([0-9a-f]{40})-([0-9]{1,20})")
 
 
 _WORDS: Final = ("queue", "state", "youngest", "oldest", "returns", "group", "id")
+FIELDS: Final = frozenset({*_WORDS, "header", "value"})
+"""Names in the query of a search."""
 _AS_THEY_ARE: Final = ("queue", "group")  # spaces count
 HEADERS: Final = 20  # in one search
 
@@ -93,7 +95,7 @@ class JobFilter:
         return found
 
     @property
-    def told(self) -> dict[str, object]:
+    def described(self) -> dict[str, object]:
         """The conditions that are set, for display."""
         found: dict[str, object] = {
             name: shown(value) for name in _WORDS if (value := getattr(self, name))

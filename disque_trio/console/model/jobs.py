@@ -8,15 +8,13 @@ from typing import Final
 
 from disque_trio.client import Letter
 from disque_trio.client.replies import Record, record
+from disque_trio.console.model.fields import NO_FIELD
 from disque_trio.respclient.connection import Reply
 
 JOB_ID: Final = re.compile(r"D-[0-9a-f]{8}-[A-Za-z0-9+/]{24}-[0-9a-f]{4}")
 SHOWN: Final = 64 * 1024  # bytes of a body to show on a page
 HEX_WIDTH: Final = 16  # bytes per line
 HEX_SHOWN: Final = 4 * 1024  # bytes of a body to show in hexadecimal
-
-NO_FIELD: Final = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
-"""Characters that the field of a form cannot contain."""
 
 _ORDER: Final = ("queued", "active", "wait-repl", "acked")
 """States of copies, the most telling first: copies on other nodes are just `active`."""

@@ -30,8 +30,7 @@ def _deleted(form: Form, replies: Sequence[object]) -> str:
 
 
 def _set(form: Form) -> list[Order]:
-    name, times = form.get("name"), form.get("times")
-    queue = form.get("queue")
+    name, times, queue = form.typed("name"), form.get("times"), form.typed("queue")
     if not name or not times or not queue:
         raise ValueError("a schedule needs a name, times and a queue")
     command: list[Word] = ["CRON", "SET", to_bytes(name), times]
@@ -40,7 +39,7 @@ def _set(form: Form) -> list[Order]:
     if form.get("catchup"):
         command.append("CATCHUP")
     command += [to_bytes(queue), to_bytes(form.raw("body"))]
-    command += [to_bytes(word) for word in split_words(form.get("options"))]
+    command += [to_bytes(word) for word in split_words(form.typed("options"))]
     return [Order(tuple(command))]
 
 
@@ -57,6 +56,6 @@ SCHEDULE_ACTIONS: Final = (
     ),
     Action(
         "cron-set", "Save schedule", Role.OPERATOR, _set,
-        lambda form, _: f"The schedule {shown(form.get('name'))} has been saved.",
+        lambda form, _: f"The schedule {shown(form.typed('name'))} has been saved.",
     ),
 )  # fmt: skip

@@ -6,6 +6,7 @@ from typing import Final
 
 from disque_trio.client.replies import Schedule, schedule
 from disque_trio.config.words import join_words
+from disque_trio.console.model.fields import NO_FIELD
 from disque_trio.respclient.connection import Reply
 from disque_trio.respclient.values import elements
 
@@ -35,8 +36,7 @@ class Row:
             found = body.decode()
         except UnicodeDecodeError:
             return None
-        bad = any((letter < " " and letter not in "\n\t") or letter == "\x7f" for letter in found)
-        return None if bad else found
+        return None if "\r" in found or NO_FIELD.search(found) else found
 
 
 def merged(answers: Iterable[tuple[str, Reply]]) -> Mapping[str, Row]:

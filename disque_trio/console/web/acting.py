@@ -8,7 +8,7 @@ from starlette.exceptions import HTTPException
 from starlette.responses import RedirectResponse, Response
 
 from disque_trio.console.io.calls import Answer
-from disque_trio.console.model.action import Action, Form
+from disque_trio.console.model.action import WAS, Action, Form
 from disque_trio.console.model.actions import ACTIONS
 from disque_trio.console.web.console import Console
 from disque_trio.console.web.refusals import no_audit, refusal
@@ -19,7 +19,8 @@ from disque_trio.respclient.errors import ConnectionLost, DisqueError
 
 _OURS: Final = ("token", "confirmed", "back")  # fields that do not describe the action
 AFTERWARDS: Final = 0.15  # s to wait for nodes to show the result
-_LONGEST: Final = 200  # characters per field in the audit
+_LONGEST: Final = 200  # characters of a field in the audit
+_MOST: Final = 20  # fields, and values of one
 
 
 class Acting:
@@ -32,7 +33,7 @@ class Acting:
     async def act(self, visit: Visit) -> Response:
         """Handle a submitted form."""
         action = _action(visit)
-        form = await visit.form()
+        form = Form({}) if visit.role < action.role else await visit.form()
         if refused := refusal(visit, form, action):
             await self._write(visit, action, form, "refused", why=refused.why)
             return self._rendering.message(visit, refused.title, refused.text, 403)
@@ -59,7 +60,7 @@ class Acting:
             answers += await visit.calls.run(order)
         self._console.recent.clear()
         self._console.looks.again()
-        await self._console.looks.wait_told(AFTERWARDS)
+        await self._console.looks.wait_reported(AFTERWARDS)
         return await self._tell(visit, action, form, answers)
 
     async def ask(self, visit: Visit) -> Response:
@@ -91,15 +92,13 @@ class Acting:
     ) -> None:
         """Raises OSError, see ``Audit.action``."""
         hidden = action.hides(form)
-        fields = {
-            name: "(hidden)"
-            if name in hidden
-            else values[0][:_LONGEST]
-            if len(values) == 1
-            else [len(values), *values[:20]]
-            for name, values in form.fields.items()
-            if name not in _OURS and any(values)
-        }
+        fields: dict[str, object] = {}
+        for name, values in form.fields.items():
+            if name in _OURS or name.endswith(WAS) or not any(values) or len(fields) == _MOST:
+                continue
+            cut = [value[:_LONGEST] for value in values[:_MOST]]
+            several = [len(values), *cut] if len(values) > 1 else cut[0]
+            fields[name[:_LONGEST]] = "(hidden)" if name in hidden else several
         await self._console.audit.action(
             user=visit.visitor.user,
             role=str(visit.role),
@@ -146,4 +145,5 @@ def _problem(address: str, error: DisqueError) -> str:
     text = str(error)
     if isinstance(error, ConnectionLost) and error.maybe_executed:
         text += " (it may have been done anyway)"
+    text = text.removesuffix(".")
     return text if not address or address in text else f"{address}: {text}"

@@ -6,11 +6,11 @@ from starlette.responses import RedirectResponse, Response
 from disque_trio.console.io.bulk import LONGER, SECONDS
 from disque_trio.console.model.actions import ACTIONS
 from disque_trio.console.model.bulk import BULK_ACTIONS, BULK_FIELDS, Bulk, Phase
-from disque_trio.console.model.job_scans import JobFilter
+from disque_trio.console.model.job_scans import FIELDS, JobFilter
 from disque_trio.console.web.console import Console
 from disque_trio.console.web.refusals import Refusal, no_audit, refusal
 from disque_trio.console.web.rendering import Rendering
-from disque_trio.console.web.visit import Visit, parse_fields
+from disque_trio.console.web.visit import SMALL_FORM, Visit, parse_fields
 
 
 class Bulking:
@@ -22,7 +22,7 @@ class Bulking:
 
     async def begin(self, visit: Visit) -> Response:
         """Count the jobs that match."""
-        form = await visit.form()
+        form = await visit.form(SMALL_FORM)
         name = form.get("action")
         if name not in BULK_ACTIONS:
             raise HTTPException(404, "This action is not available for all matching jobs.")
@@ -30,7 +30,7 @@ class Bulking:
             return await self._refuse(visit, name, refused)
         text = form.get("filter")
         query = parse_fields(text.encode("latin-1", "replace"))
-        if text and not query:  # an unreadable filter must not match all jobs
+        if (text and not query) or not query.keys() <= FIELDS:  # it must not match more jobs
             raise HTTPException(400, "The filter is invalid.")
         wanted = JobFilter.read(lambda field: query.get(field, []))
         back = self._rendering.back(visit, form.get("back"))
@@ -48,7 +48,7 @@ class Bulking:
 
     async def go_on(self, visit: Visit) -> Response:
         """Continue, confirm or stop a run."""
-        form = await visit.form()
+        form = await visit.form(SMALL_FORM)
         run = self._console.bulks.get(form.get("run"), visit.visitor.form_id)
         if run is None:
             text = "This run no longer exists: runs are kept for an hour."
@@ -70,8 +70,8 @@ class Bulking:
                 self._console.bulks.confirm(run)
         seconds = SECONDS if form.get("round") == "short" else LONGER
         await self._console.bulks.go_on(run, visit.calls, seconds)
-        if run.phase is Phase.DONE and not run.told:
-            run.told = True
+        if run.phase is Phase.DONE and not run.audited:
+            run.audited = True
             self._console.recent.clear()
             self._console.looks.again()
             await self._write(visit, run, "done" if run.done == run.count else "partly done")

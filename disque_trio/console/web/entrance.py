@@ -11,7 +11,7 @@ from disque_trio.console.web.security import session_cookie
 from disque_trio.console.web.visit import Visit
 
 _WRONG: Final = "Wrong user or password."
-_FORM: Final = 64 << 10  # bytes of a login form, which anybody may send
+_FORM: Final = 64 << 10  # bytes of a form that anybody may send
 _NAME: Final = 200  # characters
 
 
@@ -65,7 +65,7 @@ class Entrance:
 
     async def leave(self, visit: Visit) -> Response:
         """Log out."""
-        form = await visit.form()
+        form = await visit.form(_FORM)
         answer = RedirectResponse(f"{self._console.prefix}/login", 303)
         session = visit.visitor.session
         if session is None or not visit.is_from_here(form):

@@ -18,12 +18,12 @@ class Refusal:
 
 def refusal(visit: Visit, form: Form, action: Action) -> Refusal | None:
     """Why the visitor may not do this; None if nothing speaks against it."""
-    if not visit.is_from_here(form):
-        text = "The form is too old. Go back and reload the page."
-        return Refusal("token", "Not done", text)
     if visit.role < action.role:
         text = f"“{action.title}” needs the role {action.role}; yours is {visit.role}."
         return Refusal("role", "Not allowed", text)
+    if not visit.is_from_here(form):
+        text = "The form is too old. Go back and reload the page."
+        return Refusal("token", "Not done", text)
     return None
 
 

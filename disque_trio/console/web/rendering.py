@@ -12,7 +12,7 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 
 from disque_trio.console.model.actions import ACTIONS
-from disque_trio.console.model.jobs import NO_FIELD
+from disque_trio.console.model.fields import field_value
 from disque_trio.console.web.console import Console
 from disque_trio.console.web.headers import cookies_of
 from disque_trio.console.web.pages import PAGES, Page
@@ -39,12 +39,6 @@ def display_name(name: str) -> Markup:
     """A queue name as markup: invisible characters are escaped, and its text direction is isolated.
     Lists cut off long names with CSS."""
     return Markup("<bdi>{}</bdi>").format(shown(name) or "(empty)")
-
-
-def field_value(text: str) -> str:
-    """The value of a form field: unchanged, except for characters that HTML does not allow."""
-    text = text.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
-    return NO_FIELD.sub("\N{REPLACEMENT CHARACTER}", text)
 
 
 def with_code(text: str) -> Markup:

@@ -23,6 +23,8 @@ from disque_trio.overview.names import quoted
 from disque_trio.resp.command import Argument
 
 MAX_FORM: Final = 16 << 20  # bytes
+SMALL_FORM: Final = 1 << 20  # bytes of a form without a body of a job
+LARGE_FORM: Final = 1 << 16  # bytes from which a form is parsed in a thread
 FORM_SECONDS: Final = 60.0  # time limit for receiving a form
 
 _T = TypeVar("_T")
@@ -183,7 +185,10 @@ class Visit:
                     chunks.append(chunk)
         if scope.cancelled_caught:
             raise TooSlow
-        return Form(parse_fields(b"".join(chunks)))
+        data = b"".join(chunks)
+        if size < LARGE_FORM:
+            return Form(parse_fields(data))
+        return Form(await trio.to_thread.run_sync(parse_fields, data))
 
     def is_from_here(self, form: Form) -> bool:
         """Whether the form contains this visitor's token."""

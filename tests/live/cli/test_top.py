@@ -191,6 +191,8 @@ def test_nodes_are_reached_by_tls(disque_server: NodeFactory, certificates: Cert
     status, lines, complaints = printed(port, "--tls", "--cacert", certificates.ca)
     assert (status, complaints) == (0, "")
     assert lines[0].startswith("1 node up   1 queue   1 queued")
+    status, lines, complaints = printed(port, "--tls", "--cacert", certificates.key("good"))
+    assert (status, lines, len(complaints.splitlines())) == (1, [], 1)
     status, lines, complaints = printed(port, "--tls", "--cacert", certificates.other)
     assert (status, lines) == (1, [])
     assert "certificate" in complaints, complaints

@@ -177,7 +177,9 @@ def test_slow_commands_and_stalls_are_shown_and_cleared(tmp_path: Path) -> None:
             assert node.ask("SLOWLOG", "LEN") == 0
             assert node.ask("LATENCY", "LATEST")
             node.ask("CONFIG", "SET", "latency-monitor-threshold", "0")
-            assert "The stalls have been cleared." in visitor.do("/slow", "latency-reset").says
+            assert (
+                "The list of stalls has been cleared." in visitor.do("/slow", "latency-reset").says
+            )
             assert node.ask("LATENCY", "LATEST") == []
     finally:
         node.close()

@@ -104,7 +104,7 @@ def test_dead_letters_are_redriven_and_jobs_moved(node: LiveNode, visitor: Visit
     form = visitor.get("/queue?name=failing.dead").fields("redrive")
     assert "It has 1 job now." in visitor.post("/do/redrive", form).says
     answer = visitor.do("/queue?name=failing.dead", "redrive")
-    assert "Sent 1 job from failing.dead back." in answer.says
+    assert "Sent 1 job back from failing.dead." in answer.says
     assert wire("QLEN", "failing") == 1
     answer = visitor.do("/queue?name=failing", "move", to="elsewhere")
     assert "Moved 1 job from failing." in answer.says

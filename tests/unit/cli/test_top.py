@@ -29,13 +29,13 @@ HOSTILE = (
 def cluster(*queues: str, added: int = 10) -> Cluster:
     """A cluster of one node, where each queue has one job more than the one before."""
     found = Cluster()
-    found.nodes.came(A, "a" * 40, 100.0)
+    found.nodes.responded(A, "a" * 40, 100.0)
     for moment, count in ((100.0, 0), (101.0, added)):
-        found.told(A, {"total_jobs_added": str(count)}, "", moment)
+        found.take(A, {"total_jobs_added": str(count)}, "", moment)
         found.nodes.looked(A, True, "", moment)
         for number, name in enumerate(queues):
             told = {b"len": number, b"jobs-in": count * number, b"blocked": 0, b"pause": b"none"}
-            found.queues.told(A, name, told, moment)
+            found.queues.take(A, name, told, moment)
     return found
 
 
@@ -70,7 +70,7 @@ def test_an_unreachable_node_is_reported_and_the_rest_is_shown() -> None:
     known = cluster("mail")
     known.nodes.meet(B, 100.0)
     assert "1 connecting" in " ".join(texts(known))
-    known.went(B, "Connection \x1b[2J refused", 140.0)
+    known.lost(B, "Connection \x1b[2J refused", 140.0)
     lines = texts(known)
     assert "1 unreachable" in " ".join(lines)
     assert f"{B} unreachable for 60 s: Connection \\x1b[2J refused" in lines
@@ -80,7 +80,7 @@ def test_an_unreachable_node_is_reported_and_the_rest_is_shown() -> None:
 def test_many_problems_leave_room_for_queues() -> None:
     known = cluster("mail")
     for number in range(30):
-        known.went(f"10.1.0.{number}:7711", "timed out", 140.0)
+        known.lost(f"10.1.0.{number}:7711", "timed out", 140.0)
     assert any(line == "and 28 more" for line in texts(known))
     small = texts(known, width=40, height=10)
     assert any("and 29 more" in line or "~" in line for line in small)
@@ -98,7 +98,7 @@ def test_a_node_that_refuses_is_reported() -> None:
 def test_a_cluster_that_has_not_told_yet_is_shown_as_such() -> None:
     known = Cluster()
     assert "0 nodes up" in texts(known)[0]
-    known.nodes.came(A, "a" * 40, 100.0)
+    known.nodes.responded(A, "a" * 40, 100.0)
     assert "still reading" in " ".join(texts(known))
     assert "added -/s" in " ".join(texts(known))
 
@@ -107,7 +107,7 @@ def test_a_cluster_that_has_not_told_yet_is_shown_as_such() -> None:
 @pytest.mark.parametrize("height", [1, 2, 3, 10, 60])
 def test_a_page_fits_into_any_terminal(width: int, height: int) -> None:
     known = cluster(*HOSTILE, *[f"queue-{number}" for number in range(100)])
-    known.went(B, "timed out", 140.0)
+    known.lost(B, "timed out", 140.0)
     for view in (View(), View(), View(), View()):
         lines = texts(known, view, width, height)
         assert len(lines) <= height
@@ -139,7 +139,7 @@ def test_full_counts_are_shown_on_request() -> None:
     assert not any("in hand" in line for line in texts(known, view, 120))
     view.press("f")
     told = {b"len": 3, b"jobs-in-hand": 41, b"jobs-delayed": 42, b"jobs-dead": 43}
-    known.queues.told(A, "mail", told, 102.0)
+    known.queues.take(A, "mail", told, 102.0)
     lines = texts(known, view, 120)
     assert any("in hand" in line for line in lines)
     [row] = [line for line in lines if line.endswith("mail")]
@@ -148,7 +148,7 @@ def test_full_counts_are_shown_on_request() -> None:
 
 def test_control_characters_in_names_do_not_reach_the_terminal() -> None:
     known = cluster(*HOSTILE)
-    known.went("\x1b[31m", "\x1b]0;x\x07", 150.0)
+    known.lost("\x1b[31m", "\x1b]0;x\x07", 150.0)
     view = View()
     for key in "/\x9b":
         view.press(key)

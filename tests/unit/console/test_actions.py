@@ -2,8 +2,10 @@
 
 import pytest
 
+from disque_trio.config.words import join_words
 from disque_trio.console.model.action import Form, Where
 from disque_trio.console.model.actions import ACTIONS, escape_pattern
+from disque_trio.console.model.fields import field_value
 from disque_trio.console.model.roles import Role
 from disque_trio.overview.names import quoted, shown, to_bytes, unquoted
 
@@ -25,6 +27,31 @@ def test_names_survive_addresses_and_forms_whatever_bytes_they_have() -> None:
 def test_invisible_characters_in_names_are_escaped() -> None:
     assert shown("a\u202eb\udcff\r\n") == "a\\u202eb\\xff\\x0d\\x0a"
     assert shown("für <b>日本") == "für <b>日本"
+
+
+def in_a_field(text: str) -> str:
+    """Return what a browser sends for a field of one line that nobody touched."""
+    return field_value(text).replace("\r", "").replace("\n", "")
+
+
+@pytest.mark.parametrize("was", [ODD, " d\udcff\udcfe ", "a\r\nb", "\x00", "trail "])
+def test_names_that_nobody_touched_stay_as_they_were(was: str) -> None:
+    shown = in_a_field(was)
+    form = {"dead": [shown], "dead-was": [quoted(was)], "policy": ["q"]}
+    [order] = ACTIONS["policy"].make(Form(form))
+    assert order.command[order.command.index("DEAD") + 1] == to_bytes(was)
+    [order] = ACTIONS["policy"].make(Form({**form, "dead": [" other "]}))
+    assert order.command[order.command.index("DEAD") + 1] == b"other"
+    [order] = ACTIONS["policy"].make(Form({**form, "dead": [""]}))
+    assert order.command[order.command.index("DEAD") + 1] == b""
+    fields = {"name": [shown], "name-was": [quoted(was)], "times": ["@daily"], "queue": ["q"]}
+    [order] = ACTIONS["cron-set"].make(Form(fields))
+    assert order.command[2] == to_bytes(was)
+    options = join_words(("HEADERS", "1", "kind", was))
+    [order] = ACTIONS["cron-set"].make(
+        Form({**fields, "options": [in_a_field(options)], "options-was": [quoted(options)]})
+    )
+    assert order.command[6:] == (b"HEADERS", b"1", b"kind", to_bytes(was))
 
 
 def test_a_pause_goes_to_every_node_and_replaces_the_previous_one() -> None:

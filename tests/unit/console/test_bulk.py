@@ -39,7 +39,7 @@ class Cluster:
         self.maybe = False
         self.sent: list[tuple[str, Sequence[Argument]]] = []
         for at, address in enumerate(self.jobs):
-            self.nodes.came(address, f"{at}" * 40, 0.0)
+            self.nodes.responded(address, f"{at}" * 40, 0.0)
         self.bulks = Bulks(self.nodes)
         self.meanwhile: Callable[[], None] = lambda: None
 
@@ -177,7 +177,7 @@ def test_a_copy_elsewhere_replaces_a_job_whose_node_fails_first() -> None:
 
 def test_a_node_unreachable_from_the_start_is_reported() -> None:
     cluster = Cluster(range(2), range(2, 4))
-    cluster.nodes.went("n1:1", "no answer", 1.0)
+    cluster.nodes.lost("n1:1", "no answer", 1.0)
     run = cluster.begin()
     cluster.do(run)
     assert (run.count, run.done) == (2, 2)

@@ -147,7 +147,7 @@ def test_a_filter_comes_back_from_the_address_it_makes() -> None:
     wanted = read(queue=" q", id="D-aa", oldest="9", header=["a", "b"], value=["", "x"])
     again = read(**wanted.query)
     assert again == wanted
-    assert again.told == {
+    assert again.described == {
         "queue": " q", "oldest": "9", "id": "D-aa", "headers": {"a": "", "b": "x"},
     }  # fmt: skip
 

@@ -51,7 +51,7 @@ def test_queues_of_dead_letters_are_those_of_policies_of_any_kind() -> None:
 def test_a_queue_with_letters_is_known_by_the_nodes() -> None:
     table = QueueTable()
     full = {b"len": 1, b"jobs-delayed": 0, b"jobs-in-hand": 0}
-    table.told("here", "a", full | {b"jobs-dead": 2}, 1.0)
-    table.told("here", "b", full | {b"jobs-dead": 0}, 1.0)
-    table.told("here", "c", {b"len": 1}, 1.0)
+    table.take("here", "a", full | {b"jobs-dead": 2}, 1.0)
+    table.take("here", "b", full | {b"jobs-dead": 0}, 1.0)
+    table.take("here", "c", {b"len": 1}, 1.0)
     assert table.with_letters() == {"a"}

@@ -21,16 +21,16 @@ def three() -> Nodes:
     """A and B respond, C is unreachable, and A has met D, which the console has not reached."""
     nodes = Nodes()
     for address in (A, B, C):
-        nodes.came(address, IDS[address], 100.0)
-    nodes.told(
+        nodes.responded(address, IDS[address], 100.0)
+    nodes.take(
         A,
         {},
         line(A, "myself") + line(B, "noflags") + line(C, "fail", False) + line(D, "handshake"),
         101.0,
     )
-    nodes.told(B, {}, line(B, "myself,leaving") + line(A, "noflags") + line(C, "fail?"), 101.0)
-    nodes.told(C, {}, line(C, "myself") + line(A, "fail", False), 101.0)
-    nodes.went(C, "timed out", 110.0)
+    nodes.take(B, {}, line(B, "myself,leaving") + line(A, "noflags") + line(C, "fail?"), 101.0)
+    nodes.take(C, {}, line(C, "myself") + line(A, "fail", False), 101.0)
+    nodes.lost(C, "timed out", 110.0)
     return nodes
 
 

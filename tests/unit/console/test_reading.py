@@ -32,7 +32,7 @@ class Cluster:
     def __init__(self, release: str, *sizes: int) -> None:
         self.nodes = Nodes()
         for address in ("n0:1", "n1:1"):
-            self.nodes.came(address, address[1] * 40, 0.0)
+            self.nodes.responded(address, address[1] * 40, 0.0)
         self.bodies = {job(number): b"x" * size for number, size in enumerate(sizes)}
         self.sent = 0
         self._known = RELEASES[::-1].index(release)  # how many of our options of SHOW

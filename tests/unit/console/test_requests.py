@@ -1,10 +1,14 @@
 """The application in this process: requests with parts that somebody forged."""
 
-from urllib.parse import quote
+import threading
+from pathlib import Path
+from urllib.parse import quote, urlencode
 
 import pytest
 
 from disque_trio.console.model.sessions import TRIES
+from disque_trio.console.web import visit
+from disque_trio.console.web.visit import MAX_FORM
 from tests.support.console_app import PASSWORD, world
 
 
@@ -55,6 +59,69 @@ async def test_a_visitor_cannot_choose_the_address_that_a_trusted_proxy_reports(
                     "POST", "/login", form | user, address="127.0.0.1", x_forwarded_for=forwarded
                 )
                 assert reply.status == (403 if number < TRIES / 2 else 429)
+
+
+async def test_the_form_of_a_visitor_who_may_not_do_it_is_not_even_read(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with world(monkeypatch) as here:
+        cookie = here.session("viewer")
+        for pieces in ([b"a=" + b"%41" * 1_000_000, None], [b"x" * MAX_FORM, b"x"]):
+            reply = await here.ask("POST", "/do/purge", pieces, cookie)
+            assert reply.status == 403
+        for path in ("/bulk", "/bulk/go", "/logout"):
+            reply = await here.ask("POST", path, [b"x" * MAX_FORM, b"x"], cookie)
+            assert reply.status == 413
+
+
+async def test_others_are_served_while_a_large_form_is_read(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    threads: list[str] = []
+
+    def noted(data: bytes) -> dict[str, list[str]]:
+        threads.append(threading.current_thread().name)
+        return parse_fields(data)
+
+    parse_fields = visit.parse_fields
+    monkeypatch.setattr(visit, "parse_fields", noted)
+    async with world(monkeypatch) as here:
+        cookie = here.session("operator")
+        form = {"queue": "q", "body": "x" * 100_000, "token": here.token(cookie)}
+        assert (await here.ask("POST", "/do/add", form, cookie)).status == 303
+        [order] = here.calls.orders
+        assert order.command[2] == b"x" * 100_000
+    assert set(threads) > {threading.current_thread().name}
+
+
+async def test_the_audit_of_a_forged_form_is_short(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    long = "é" * 100_000
+    forms: list[bytes] = [
+        urlencode({long: "x"}).encode(),
+        f"queue={long}&queue={long}".encode(),
+        "&".join(f"field{number}={'é' * 1000}" for number in range(1000)).encode(),
+        b"&".join(b"job=" + long.encode() for _ in range(50)),
+    ]
+    async with world(monkeypatch, tmp_path / "audit") as here:
+        for form in forms:
+            reply = await here.ask("POST", "/do/pause", [form], here.session("operator"))
+            assert reply.status == 403
+    lines = (tmp_path / "audit").read_text().splitlines()
+    assert len(lines) == len(forms)
+    assert max(map(len, lines)) < 30_000
+
+
+async def test_a_filter_with_unknown_conditions_does_not_match_more_jobs(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with world(monkeypatch) as here:
+        cookie = here.session("operator")
+        form = {"action": "job-cancel", "back": "/jobs", "token": here.token(cookie)}
+        for filter, status in (("queue=q", 303), ("", 303), ("queu=q", 400), ("queue=q&x=", 400)):
+            reply = await here.ask("POST", "/bulk", form | {"filter": filter}, cookie)
+            assert reply.status == status, filter
 
 
 @pytest.mark.parametrize("page", ["/queues", "/clients", "/schedules", "/workers", "/jobs"])

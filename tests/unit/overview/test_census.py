@@ -35,8 +35,8 @@ def test_ids_are_no_counts() -> None:
 def test_all_queues_are_sorted_by_what_was_counted() -> None:
     table = QueueTable()
     for name in ("a", "b", "c"):
-        table.told(A, name, stat(), 0.0)
-    table.told(B, "b", stat(), 0.0)
+        table.take(A, name, stat(), 0.0)
+    table.take(B, "b", stat(), 0.0)
     table.counted(A, {"c": (1, 5, 0), "b": (2, 0, 0)}, 1.0, 3.0, 60.0)
     assert names(table, key="delayed", down=True) == ["b", "c", "a"]
     assert names(table, key="in_hand", down=True) == ["c", "a", "b"]
@@ -47,7 +47,7 @@ def test_all_queues_are_sorted_by_what_was_counted() -> None:
 
 def test_what_was_told_after_the_walk_began_is_newer() -> None:
     table = QueueTable()
-    table.told(A, "q", stat(jobs_delayed=9, jobs_in_hand=9, jobs_dead=9), 2.0)
+    table.take(A, "q", stat(jobs_delayed=9, jobs_in_hand=9, jobs_dead=9), 2.0)
     table.counted(A, {}, 1.0, 3.0, 60.0)
     row = table.row("q")
     assert row is not None
@@ -56,10 +56,10 @@ def test_what_was_told_after_the_walk_began_is_newer() -> None:
 
 def test_a_count_is_forgotten_when_it_is_old() -> None:
     table = QueueTable()
-    table.told(A, "q", stat(), 0.0)
+    table.take(A, "q", stat(), 0.0)
     table.counted(A, {}, 1.0, 3.0, 60.0)
     for moment, dead in ((62.0, 0), (64.0, None)):
-        table.told(A, "q", stat(), moment)
+        table.take(A, "q", stat(), moment)
         row = table.row("q")
         assert row is not None
         assert row.dead == dead
@@ -72,16 +72,16 @@ def test_all_is_known_since_the_oldest_count_of_the_nodes_that_are_here() -> Non
     assert table.counted_since([A, B]) is None
     table.counted(B, {}, 3.0, 6.0, 60.0)
     assert table.counted_since([A, B]) == 3.0
-    table.node_went(B)
+    table.node_lost(B)
     assert table.counted_since([A]) == 5.0
     assert table.counted_since([A, B]) is None
 
 
 def test_a_clock_that_goes_back_keeps_no_count_of_before() -> None:
     table = QueueTable()
-    table.told(A, "q", stat(), 5_000.0)
+    table.take(A, "q", stat(), 5_000.0)
     table.counted(A, {"q": (9, 9, 9)}, 5_000.0, 5_003.0, 60.0)
-    table.told(A, "q", stat(), 1_000.0)
+    table.take(A, "q", stat(), 1_000.0)
     assert waiting(table, "q") == (None, None, None)
     table.counted(A, {"q": (1, 0, 0)}, 1_001.0, 1_002.0, 60.0)
     assert waiting(table, "q") == (1, 0, 0)

@@ -15,18 +15,18 @@ def told(added: int = 0, **more: int) -> dict[str, str]:
 def test_a_node_is_connecting_until_it_answers_or_a_problem_is_known() -> None:
     nodes = Nodes()
     assert nodes.meet(A, 100.0).status == "connecting"
-    nodes.went(A, "Connection refused", 101.0)
+    nodes.lost(A, "Connection refused", 101.0)
     assert nodes.meet(A, 102.0).status == "away"
-    nodes.came(A, ID_A, 103.0)
+    nodes.responded(A, ID_A, 103.0)
     assert (nodes.meet(A, 104.0).status, nodes.meet(A, 104.0).since) == ("here", 103.0)
 
 
 def test_a_node_that_goes_away_keeps_what_it_told_and_since_when_it_is_away() -> None:
     nodes = Nodes()
-    nodes.came(A, ID_A, 100.0)
-    nodes.told(A, told(registered_jobs=7), "", 100.0)
-    nodes.went(A, "timed out", 110.0)
-    nodes.went(A, "Connection refused", 120.0)
+    nodes.responded(A, ID_A, 100.0)
+    nodes.take(A, told(registered_jobs=7), "", 100.0)
+    nodes.lost(A, "timed out", 110.0)
+    nodes.lost(A, "Connection refused", 120.0)
     state = nodes.meet(A, 130.0)
     assert (state.since, state.problem) == (110.0, "Connection refused")
     assert state.number("registered_jobs") == 7
@@ -35,51 +35,51 @@ def test_a_node_that_goes_away_keeps_what_it_told_and_since_when_it_is_away() ->
 def test_sums_and_rates_are_of_the_nodes_that_answer() -> None:
     nodes = Nodes()
     for address, id in ((A, ID_A), (B, ID_B)):
-        nodes.came(address, id, 100.0)
-        nodes.told(address, told(100, registered_jobs=5), "", 100.0)
-        nodes.told(address, told(120, registered_jobs=6), "", 102.0)
+        nodes.responded(address, id, 100.0)
+        nodes.take(address, told(100, registered_jobs=5), "", 100.0)
+        nodes.take(address, told(120, registered_jobs=6), "", 102.0)
     assert (nodes.rate("added"), nodes.total("registered_jobs")) == (20.0, 12)
-    nodes.went(B, "timed out", 103.0)
+    nodes.lost(B, "timed out", 103.0)
     assert (nodes.rate("added"), nodes.total("registered_jobs")) == (10.0, 6)
 
 
 def test_a_rate_is_not_known_until_a_node_has_told_twice() -> None:
     nodes = Nodes()
-    nodes.came(A, ID_A, 100.0)
-    nodes.told(A, told(1_000_000), "", 100.0)
+    nodes.responded(A, ID_A, 100.0)
+    nodes.take(A, told(1_000_000), "", 100.0)
     assert nodes.rate("added") is None
 
 
 def test_a_restarted_node_has_no_negative_rate() -> None:
     nodes = Nodes()
-    nodes.came(A, ID_A, 100.0)
-    nodes.told(A, told(1_000_000), "", 100.0)
-    assert nodes.told(A, told(30), "", 110.0)["added"] == 30
+    nodes.responded(A, ID_A, 100.0)
+    nodes.take(A, told(1_000_000), "", 100.0)
+    assert nodes.take(A, told(30), "", 110.0)["added"] == 30
     assert nodes.rate("added") == 3.0
 
 
 def test_what_was_added_while_a_node_was_away_is_no_rate() -> None:
     nodes = Nodes()
-    nodes.came(A, ID_A, 100.0)
-    nodes.told(A, told(0), "", 100.0)
-    nodes.went(A, "timed out", 101.0)
-    nodes.came(A, ID_A, 200.0)
-    assert nodes.told(A, told(1_000_000), "", 200.0) == {}
+    nodes.responded(A, ID_A, 100.0)
+    nodes.take(A, told(0), "", 100.0)
+    nodes.lost(A, "timed out", 101.0)
+    nodes.responded(A, ID_A, 200.0)
+    assert nodes.take(A, told(1_000_000), "", 200.0) == {}
     assert nodes.rate("added") is None
 
 
 def test_failed_jobs_are_those_that_came_back_died_or_expired() -> None:
     nodes = Nodes()
-    nodes.told(A, told(), "", 100.0)
+    nodes.take(A, told(), "", 100.0)
     more = {"total_jobs_requeued": 1, "total_jobs_dead": 2, "total_jobs_expired": 3}
-    assert nodes.told(A, told(0, **more), "", 101.0)["failed"] == 6
+    assert nodes.take(A, told(0, **more), "", 101.0)["failed"] == 6
 
 
 def test_a_node_says_itself_that_it_leaves() -> None:
     nodes = Nodes()
-    nodes.came(A, ID_A, 100.0)
+    nodes.responded(A, ID_A, 100.0)
     line = f"{ID_A} {A} myself,leaving 0 0 connected\n{ID_B} {B} noflags 5 6 disconnected\n"
-    nodes.told(A, told(), line, 101.0)
+    nodes.take(A, told(), line, 101.0)
     state = nodes.meet(A, 101.0)
     assert state.status == "leaving"
     assert [(one.flags, one.connected) for one in state.lines] == [
@@ -94,16 +94,16 @@ def test_lines_that_cannot_be_read_are_left_out() -> None:
 
 def test_figures_that_are_no_numbers_are_zero() -> None:
     nodes = Nodes()
-    nodes.told(A, {"registered_jobs": "many"}, "", 1.0)
+    nodes.take(A, {"registered_jobs": "many"}, "", 1.0)
     assert nodes.meet(A, 1.0).number("registered_jobs") == 0
 
 
 def test_a_node_that_is_away_and_that_nobody_knows_is_no_node_any_more() -> None:
     cluster = Cluster()
     for address, id in ((A, ID_A), (B, ID_B)):
-        cluster.nodes.came(address, id, 1.0)
+        cluster.nodes.responded(address, id, 1.0)
     cluster.knows(A, {ID_A, ID_B})
-    cluster.went(B, "timed out", 2.0)
+    cluster.lost(B, "timed out", 2.0)
     assert cluster.strangers([A]) == []
     cluster.knows(A, {ID_A})
     assert cluster.strangers([A]) == [B]
@@ -114,8 +114,8 @@ def test_the_history_of_the_whole_is_the_sum_of_the_nodes() -> None:
     cluster = Cluster()
     for moment, count in ((100.0, 0), (105.0, 10), (110.0, 10)):
         for address, id in ((A, ID_A), (B, ID_B)):
-            cluster.nodes.came(address, id, moment)
-            cluster.told(address, told(count), "", moment)
+            cluster.nodes.responded(address, id, moment)
+            cluster.take(address, told(count), "", moment)
         cluster.sample(moment)
     points = cluster.history.points(112.0)
     added = [point.values[0] for point in points]
@@ -124,8 +124,8 @@ def test_the_history_of_the_whole_is_the_sum_of_the_nodes() -> None:
 
 def test_what_a_node_counted_before_it_told_is_no_rate() -> None:
     nodes = Nodes()
-    nodes.came(A, "a" * 40, 99.0)
-    nodes.told(A, {}, "", 100.0)
-    assert nodes.told(A, told(1_000_000), "", 102.0) == {}
-    assert nodes.told(A, told(1_000_004), "", 104.0)["added"] == 4
+    nodes.responded(A, "a" * 40, 99.0)
+    nodes.take(A, {}, "", 100.0)
+    assert nodes.take(A, told(1_000_000), "", 102.0) == {}
+    assert nodes.take(A, told(1_000_004), "", 104.0)["added"] == 4
     assert nodes.rate("added") == 2.0

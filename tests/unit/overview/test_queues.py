@@ -32,8 +32,8 @@ def names(table: QueueTable, search: str = "", key: str = "name", down: bool = F
 def test_a_queue_is_the_sum_of_what_the_nodes_say() -> None:
     table = QueueTable()
     for moment, jobs_in in ((0.0, 0), (2.0, 10)):
-        table.told(A, "q", stat(3, jobs_in=jobs_in, blocked=1, oldest_job_age=5000), moment)
-        table.told(B, "q", stat(4, jobs_in=jobs_in, oldest_job_age=7000), moment)
+        table.take(A, "q", stat(3, jobs_in=jobs_in, blocked=1, oldest_job_age=5000), moment)
+        table.take(B, "q", stat(4, jobs_in=jobs_in, oldest_job_age=7000), moment)
     row = table.row("q")
     assert row is not None
     assert (row.length, row.blocked, row.oldest, row.added, row.nodes) == (7, 1, 7.0, 10.0, (A, B))
@@ -42,10 +42,10 @@ def test_a_queue_is_the_sum_of_what_the_nodes_say() -> None:
 
 def test_a_node_that_goes_away_takes_its_share_with_it() -> None:
     table = QueueTable()
-    table.told(A, "q", stat(3), 0.0)
-    table.told(B, "q", stat(4), 0.0)
-    table.told(B, "only there", stat(4), 0.0)
-    table.node_went(B)
+    table.take(A, "q", stat(3), 0.0)
+    table.take(B, "q", stat(4), 0.0)
+    table.take(B, "only there", stat(4), 0.0)
+    table.node_lost(B)
     row = table.row("q")
     assert row is not None
     assert row.length == 3
@@ -59,7 +59,7 @@ def test_a_node_that_goes_away_takes_its_share_with_it() -> None:
 def test_a_pause_of_some_nodes_is_one_in_part(pauses: tuple[bytes, bytes], said: str) -> None:
     table = QueueTable()
     for node, pause in zip((A, B), pauses, strict=True):
-        table.told(node, "q", stat(pause=pause), 0.0)
+        table.take(node, "q", stat(pause=pause), 0.0)
     row = table.row("q")
     assert row is not None
     assert row.paused == said
@@ -67,12 +67,12 @@ def test_a_pause_of_some_nodes_is_one_in_part(pauses: tuple[bytes, bytes], said:
 
 def test_what_takes_a_look_at_all_jobs_is_forgotten_when_it_is_old() -> None:
     table = QueueTable()
-    table.told(A, "q", stat(jobs_delayed=1, jobs_in_hand=2, jobs_dead=3), 0.0)
-    table.told(A, "q", stat(), FULL_FOR - 1)
+    table.take(A, "q", stat(jobs_delayed=1, jobs_in_hand=2, jobs_dead=3), 0.0)
+    table.take(A, "q", stat(), FULL_FOR - 1)
     row = table.row("q")
     assert row is not None
     assert (row.delayed, row.in_hand, row.dead) == (1, 2, 3)
-    table.told(A, "q", stat(), FULL_FOR + 1)
+    table.take(A, "q", stat(), FULL_FOR + 1)
     row = table.row("q")
     assert row is not None
     assert (row.delayed, row.in_hand, row.dead) == (None, None, None)
@@ -81,10 +81,10 @@ def test_what_takes_a_look_at_all_jobs_is_forgotten_when_it_is_old() -> None:
 def test_queues_are_sorted_by_what_is_asked_for_and_then_by_name() -> None:
     table = QueueTable()
     for name, length in (("c", 1), ("a", 1), ("b", 9)):
-        table.told(A, name, stat(length), 0.0)
+        table.take(A, name, stat(length), 0.0)
     assert names(table) == ["a", "b", "c"]
     assert names(table, key="length", down=True) == ["b", "a", "c"]
-    table.told(A, "a", stat(10), 2.0)
+    table.take(A, "a", stat(10), 2.0)
     assert names(table, key="length", down=True) == ["a", "b", "c"]
 
 
@@ -98,13 +98,13 @@ def test_queues_are_sorted_by_what_is_asked_for_and_then_by_name() -> None:
 def test_a_search_is_for_a_part_of_the_name_or_a_pattern(search: str, found: list[str]) -> None:
     table = QueueTable()
     for name in ("mail.in", "mail.out", "x-mail", "other"):
-        table.told(A, name, stat(), 0.0)
+        table.take(A, name, stat(), 0.0)
     assert names(table, search) == found
 
 
 def test_a_queue_that_no_node_knows_is_gone_and_its_history_with_it() -> None:
     table = QueueTable()
-    table.told(A, "q", stat(1), 0.0)
+    table.take(A, "q", stat(1), 0.0)
     assert table.history("q") is not None
     table.gone(A, "q")
     table.gone(A, "q")
@@ -115,10 +115,10 @@ def test_a_queue_that_no_node_knows_is_gone_and_its_history_with_it() -> None:
 
 def test_a_queue_with_which_nothing_happens_has_no_history() -> None:
     table = QueueTable()
-    table.told(A, "q", stat(), 0.0)
-    assert not table.told(A, "q", stat(), 30.0)
+    table.take(A, "q", stat(), 0.0)
+    assert not table.take(A, "q", stat(), 30.0)
     assert table.history("q") is None
-    assert table.told(A, "q", stat(jobs_in=1), 60.0)
+    assert table.take(A, "q", stat(jobs_in=1), 60.0)
     assert table.history("q") is not None
 
 

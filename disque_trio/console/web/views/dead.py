@@ -23,7 +23,7 @@ async def view(visit: Visit) -> Shown:
     chosen = visit.query("queue") or (queues[0] if queues else "")
     looked_at = list(dict.fromkeys([*([chosen] if chosen else []), *queues[:QUEUES]]))
     if visit.console.looks.at(looked_at, visit.now):
-        await visit.console.looks.wait_told(0.1)
+        await visit.console.looks.wait_reported(0.1)
     letters: list[JobCopyAt] = []
     problems: list[Answer] = []
     if chosen:

@@ -6,7 +6,6 @@ from disque_trio.console.model.actions import POLICY_NUMBERS, escape_pattern
 from disque_trio.console.web.charts import Line, chart
 from disque_trio.console.web.visit import Missing, Shown, Visit
 from disque_trio.overview import figures
-from disque_trio.overview.names import to_bytes
 
 RATES: Final = tuple(Line(name, name) for name in ("added", "delivered", "acked"))
 
@@ -17,7 +16,7 @@ async def view(visit: Visit) -> Shown:
     if not name:
         raise Missing("The address names no queue.")
     if visit.console.looks.at([name], visit.now):
-        await visit.console.looks.wait_told(0.15)
+        await visit.console.looks.wait_reported(0.15)
     table = visit.cluster.queues
     policy = visit.cluster.policies.of(name)
     history = table.history(name)
@@ -29,8 +28,7 @@ async def view(visit: Visit) -> Shown:
             "shares": sorted(table.shares(name).items()),
             "policy": policy,
             "own": own,
-            "is_own": policy is not None
-            and to_bytes(policy.name) in (to_bytes(own), to_bytes(name)),
+            "is_own": policy is not None and policy.name == own,
             "numbers": POLICY_NUMBERS,
             "lines": RATES,
             "throughput": chart(

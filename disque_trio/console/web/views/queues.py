@@ -25,7 +25,7 @@ async def view(visit: Visit) -> Shown:
     here = [state.address for state in visit.cluster.nodes.here()]
     counted = visit.cluster.queues.counted_since(here)
     if counted is None and visit.console.looks.at(names, visit.now):
-        await visit.console.looks.wait_told(0.1)
+        await visit.console.looks.wait_reported(0.1)
         rows = [row for row in map(visit.cluster.queues.row, names) if row is not None]
     policies = {row.name: visit.cluster.policies.of(row.name) for row in rows}
     return Shown(

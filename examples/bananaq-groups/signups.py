@@ -27,7 +27,7 @@ async def read(group: str, count: int) -> None:
             print(f"{group}: {event.body.decode()}", flush=True)
             count -= 1
             if count == 0:
-                break
+                await events.stop()  # unlike break, lets this event be acknowledged
 
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ import pytest
 
 from disque_trio.client.sync import connect
 from tests.support import ROOT
-from tests.support.documented import Typist, until
+from tests.support.documented import ID, Typist, until
 from tests.support.harness import LiveNode, Wire, free_port
 from tests.support.live_cluster import live_cluster
 from tests.support.systemctl import INSTALL, settings_of
@@ -90,6 +90,33 @@ def test_pressure_pipeline(
 def test_bananaq_groups(tmp_path: Path) -> None:
     others = {"4777": str(free_port()), "/tmp/bananaq": str(tmp_path / "bananaq")}
     Example("bananaq-groups", tmp_path, others).type()
+
+
+# ``test_docs.py`` of Spark runs its commands as those of a page.
+def spark_archive(directory: Path, port: int, pipeline: str) -> str:
+    """Type the command, which must fail; returns what it prints, and whether a node answers."""
+    others = {".venv/bin/disque-pipeline": pipeline, ".venv/bin": str(Path(sys.executable).parent)}
+    others |= {"17711": str(port), "/tmp/shop": str(directory / "shop")}
+    example = Example("spark-archive", directory, others)
+    example.commands = f"if {example.commands.rstrip()}; then exit 1; fi\n"
+    example.commands += "redis-cli -p 17711 PING || true\n"
+    return example.typed()
+
+
+def test_the_archive_of_spark_leaves_another_node_on_its_port_alone(
+    shared_node: LiveNode, tmp_path: Path
+) -> None:
+    jobs = shared_node.info("jobs")
+    printed = spark_archive(tmp_path, shared_node.port, "echo archived")
+    assert "archived" not in printed
+    assert printed.endswith("PONG\n")
+    assert shared_node.info("jobs") == jobs
+
+
+def test_the_archive_of_spark_stops_its_node_when_it_fails(tmp_path: Path) -> None:
+    printed = spark_archive(tmp_path, free_port(), "false")
+    assert re.search(rf"^{ID}$", printed, re.MULTILINE)
+    assert "Connection refused" in printed.splitlines()[-1]
 
 
 # The number of dead letters, and how many jobs each node knows.

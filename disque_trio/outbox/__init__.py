@@ -7,6 +7,8 @@ ADDJOB UNIQUE. See docs/outbox.md.
 
 from typing import TYPE_CHECKING
 
+from disque_trio.extras import how_to_install
+
 if TYPE_CHECKING:
     from disque_trio.outbox.table import Outbox as Outbox
 
@@ -23,6 +25,6 @@ def __getattr__(name: str) -> object:
         if (missing.name or "").partition(".")[0] != "sqlalchemy":
             raise
         raise ImportError(
-            "Outbox needs SQLAlchemy: pip install 'disque-trio[outbox]'", name=missing.name
+            f"Outbox needs SQLAlchemy: {how_to_install('outbox')}", name=missing.name
         ) from missing
     return Outbox

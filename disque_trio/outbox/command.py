@@ -5,6 +5,7 @@ import os
 import sys
 from collections.abc import Sequence
 
+from disque_trio.extras import how_to_install
 from disque_trio.outbox.options import add_options
 from disque_trio.version import VERSION
 
@@ -33,7 +34,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except ModuleNotFoundError as missing:
         if (missing.name or "").partition(".")[0] != "sqlalchemy":
             raise
-        return _fail("SQLAlchemy is missing: pip install 'disque-trio[outbox]'")
+        return _fail(f"SQLAlchemy is missing: {how_to_install('outbox')}")
     from sqlalchemy.exc import SQLAlchemyError
 
     from disque_trio.outbox.running import run

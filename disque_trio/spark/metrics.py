@@ -27,10 +27,7 @@ try:
     from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, start_http_server
     from prometheus_client.metrics import MetricWrapperBase
 except ModuleNotFoundError as missing:
-    raise ImportError(
-        "metrics need prometheus-client: pip install 'disque-trio[metrics]', or"
-        f" {how_to_install('metrics')}"
-    ) from missing
+    raise ImportError(f"metrics need prometheus-client: {how_to_install('metrics')}") from missing
 
 MOST = 100
 """The most queries with metrics: of those that have ended, the oldest are forgotten."""

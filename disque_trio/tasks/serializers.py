@@ -48,8 +48,7 @@ class MessagePack:
             import msgpack
         except ImportError as error:
             raise ImportError(
-                "serializer='msgpack' needs msgpack: pip install 'disque-trio[msgpack]', here "
-                f"{how_to_install('msgpack')}"
+                f"serializer='msgpack' needs msgpack: {how_to_install('msgpack')}"
             ) from error
         self._packer = msgpack
 

@@ -10,9 +10,7 @@ try:
     from celery.app.backends import BACKEND_ALIASES
     from kombu.transport import TRANSPORT_ALIASES
 except ImportError as error:
-    raise ImportError(
-        f"Celery is needed: pip install 'disque-trio[celery]', or {how_to_install('celery')}"
-    ) from error
+    raise ImportError(f"Celery is not installed: {how_to_install('celery')}") from error
 
 for scheme in ("disque", "disques"):
     TRANSPORT_ALIASES[scheme] = f"{__name__}.transport:Transport"

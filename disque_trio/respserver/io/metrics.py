@@ -47,8 +47,8 @@ class Metrics:
             from disque_trio.extras import how_to_install
 
             raise StartError(
-                "metrics-port needs prometheus-client, which is not installed: pip install "
-                f"'disque-trio[metrics]', or {how_to_install('metrics')}"
+                "metrics-port needs prometheus-client, which is not installed: "
+                f"{how_to_install('metrics')}"
             ) from missing
         self._settings = settings
         self._log = log

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from disque_trio.extras import how_to_install
 from disque_trio.metrics.labels import label_value
 from tests.support.harness import LiveNode, NodeFactory, free_port, wait_until
 from tests.support.live_helpers import add_job, run_server
@@ -223,5 +224,5 @@ def test_without_the_package_the_node_does_not_start_and_says_what_to_do(tmp_pat
         [*command, *options, str(free_port())], cwd=tmp_path, capture_output=True, text=True
     )
     assert done.returncode == 1
-    assert "pip install 'disque-trio[metrics]'" in done.stderr
+    assert how_to_install("metrics") in done.stderr
     assert "Traceback" not in done.stderr

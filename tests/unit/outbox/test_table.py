@@ -17,6 +17,7 @@ from sqlalchemy.orm import (
     sessionmaker,
 )
 
+from disque_trio.extras import how_to_install
 from disque_trio.outbox import Outbox
 from disque_trio.outbox.sql import engine_for
 from tests.support.outbox import Database, sqlite
@@ -169,4 +170,18 @@ def test_without_sqlalchemy_the_import_says_what_to_install() -> None:
         [sys.executable, "-c", program], capture_output=True, text=True, check=False
     )
     assert done.returncode == 1
-    assert "pip install 'disque-trio[outbox]'" in done.stderr.splitlines()[-1]
+    assert how_to_install("outbox") in done.stderr.splitlines()[-1]
+
+
+def test_without_sqlalchemy_the_command_says_what_to_install() -> None:
+    program = (
+        "import sys; sys.modules['sqlalchemy'] = None\n"
+        "from disque_trio.outbox.command import main\n"
+        "sys.exit(main(['--database', 'sqlite://', '--nodes', '127.0.0.1:7711', '--once']))\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 1
+    [said] = done.stderr.splitlines()
+    assert how_to_install("outbox") in said

@@ -7,7 +7,14 @@ from typing import Annotated, Any
 
 from fastapi import Depends, FastAPI, HTTPException, Request
 
-from disque_trio.client import Client, ConnectionLost, MaxLenError, OOMError, connect
+from disque_trio.client import (
+    BadIdError,
+    Client,
+    ConnectionLost,
+    MaxLenError,
+    OOMError,
+    connect,
+)
 
 NODES = os.environ.get("DISQUE_NODES", "127.0.0.1:7711").split(",")
 
@@ -41,6 +48,9 @@ async def add_order(order: dict[str, Any], request: Request, client: Disque) -> 
 
 @web.get("/orders/{id:path}")
 async def show_order(id: str, client: Disque, wait: float = 0.1) -> dict[str, str | None]:
-    [outcome] = await client.wait(id, timeout=wait)
+    try:
+        [outcome] = await client.wait(id, timeout=wait)
+    except BadIdError as error:
+        raise HTTPException(404, "no such order") from error
     result = outcome.result.decode() if outcome.result else None
     return {"state": outcome.state, "result": result}

@@ -5,9 +5,10 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
-from fastapi import FastAPI
+from fastapi import FastAPI, HTTPException
 from pydantic import BaseModel
 
+from disque_trio.client import BadIdError
 from disque_trio.tasks import Disque
 
 app = Disque()  # where DISQUE_URL says, or else at disque://127.0.0.1:7711
@@ -42,5 +43,8 @@ async def add_mail(mail: Mail) -> dict[str, str]:
 @web.get("/mails/{id:path}")
 async def show_mail(id: str) -> dict[str, Any]:
     mail = app.handle(id)
-    state = await mail.state()
+    try:
+        state = await mail.state()
+    except BadIdError as error:
+        raise HTTPException(404, "no such mail") from error
     return {"state": state, "result": await mail.result() if state == "done" else None}

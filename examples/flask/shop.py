@@ -4,6 +4,7 @@ import time
 
 from flask import Flask, request
 
+from disque_trio.client import BadIdError
 from disque_trio.tasks import Disque
 
 web = Flask(__name__)
@@ -27,3 +28,8 @@ def show_mail(id: str) -> dict[str, str | None]:
     mail = app.handle(id)
     state = mail.get_state()
     return {"state": state, "result": mail.get() if state == "done" else None}
+
+
+@web.errorhandler(BadIdError)
+def no_such_mail(error: BadIdError) -> tuple[dict[str, str], int]:
+    return {"error": "no such mail"}, 404

@@ -105,6 +105,7 @@ def test_flask(start: Start) -> None:
     site = Site(port)
     wait_until(site.listens)
     a_mail_is_sent(site, site.post_form("/mails", to="ann", subject="hello"))
+    assert site.request("/mails/nonsense")[0] == 404
 
 
 def test_without_a_node_tasks_run_where_they_are_added(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -125,6 +126,7 @@ def test_fastapi(start: Start) -> None:
     site = Site(port)
     wait_until(site.listens)
     a_mail_is_sent(site, site.post_json("/mails", {"to": "ann", "subject": "hello"}))
+    assert site.request("/mails/nonsense")[0] == 404
 
 
 def test_fastapi_with_the_client_alone(start: Start, shared_node: LiveNode) -> None:
@@ -143,3 +145,4 @@ def test_fastapi_with_the_client_alone(start: Start, shared_node: LiveNode) -> N
         assert json.loads(job.body) == order
         client.ack(job.id, result="packed")
     assert site.request(path + "?wait=5") == (200, {"state": "acked", "result": "packed"})
+    assert site.request("/orders/nonsense")[0] == 404

@@ -10,6 +10,7 @@ from tests.support.doc_blocks import blocks
 from tests.support.documented import ID, Typist, until
 from tests.support.harness import LiveNode, free_port
 
+PROGRAMS = ".venv/bin/"
 SERVERS = ("flask ", "uvicorn ", "disque-worker ")
 PLACES = [
     ("examples/flask/README.md", "Flask with tasks", "flask"),
@@ -29,7 +30,7 @@ def typed(page: str, title: str) -> list[str]:
         for block in blocks(page)
         if block.titles[-1] == title and block.language == ""
         for line in block.lines()
-        if line.startswith((*SERVERS, "curl "))
+        if line.removeprefix(PROGRAMS).startswith((*SERVERS, "curl "))
     ]
     return [line for line in lines if not re.search(ID, line)]
 
@@ -44,15 +45,17 @@ def test_a_request_becomes_a_job(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     lines = typed(page, title)
-    servers = [line for line in lines if line.startswith(SERVERS)]
-    [request] = [line for line in lines if line not in servers]
+    [request] = [line for line in lines if line.startswith("curl ")]
+    servers = [line for line in lines if line != request]
     port, node = free_port(), f"127.0.0.1:{shared_node.port}"
     monkeypatch.setenv("DISQUE_URL", f"disque://{node}")
     monkeypatch.setenv("DISQUE_NODES", node)
-    script = f"PATH=$PWD/.venv/bin:$PATH\ncd {ROOT}/examples/{example}\n"
+    script = "PATH=$PWD/.venv/bin:$PATH\n"
+    if page.startswith("docs/"):
+        script += f"cd {ROOT}/examples/{example}\n"
     script += "".join(f"{line} > {tmp_path}/log{n} 2>&1 &\n" for n, line in enumerate(servers))
     script += until(f"curl -s http://127.0.0.1:{port}") + f"echo ---\n{request}\n"
-    has_worker = any(line.startswith("disque-worker") for line in servers)
+    has_worker = any("disque-worker" in line for line in servers)
     count = 0 if has_worker else 1  # of the remaining jobs
     script += until(f"redis-cli -p 7711 INFO jobs | grep -q registered_jobs:{count}")
     script += "redis-cli -p 7711 INFO jobs\nkill $(jobs -p)\nwait\n"

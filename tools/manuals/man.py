@@ -6,8 +6,8 @@ from tools.manuals.described import Command, Option
 
 _SERVERS = ("disque-server", "bananaq", "disque-console")
 _ALL = (
-    "disque disque-server disque-worker disque-outbox disque-check-aof disque-console bananaq "
-    "pressure"
+    "disque disque-server disque-worker disque-outbox disque-pipeline disque-check-aof "
+    "disque-console bananaq bananaq-check-aof pressure"
 )
 
 

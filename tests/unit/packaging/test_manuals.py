@@ -41,6 +41,12 @@ def test_every_command_has_a_page_and_completions(made: Path) -> None:
     assert {path.stem for path in made.glob("fish/vendor_completions.d/*")} == set(SCRIPTS)
 
 
+def test_each_page_names_the_other_commands(made: Path) -> None:
+    for page in made.glob("man/man*/*"):
+        named = page.read_text().rpartition(".SH SEE ALSO")[2].replace("\\-", "-")
+        assert set(re.findall(r"\\fB(.*?)\\fR", named)) == {*SCRIPTS} - {page.stem}
+
+
 # The usage text of disque-server leaves out the settings, which the next test looks for.
 @pytest.mark.parametrize("name", sorted({*SCRIPTS} - {"disque-server"}))
 def test_a_page_has_each_option_that_help_has(

@@ -172,7 +172,7 @@ def _parser() -> argparse.ArgumentParser:
         "--restarts",
         type=positive,
         default=10,
-        help="give up when processes died this often in a row before taking jobs (default: 10)",
+        help="give up after this many processes in a row die before taking a job (default: 10)",
     )
     add(
         "--max-memory",

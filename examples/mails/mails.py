@@ -1,4 +1,4 @@
-"""Mails that all get sent, whatever breaks: the program of docs/jobs.md.
+"""Mails that are all sent, whatever breaks: the program of docs/jobs.md.
 
 python examples/mails/mails.py add COUNT        adds mails, each of them twice
 python examples/mails/mails.py send             sends them; every third mail kills it

@@ -8,7 +8,7 @@ SHOP = "From a web shop's orders to a table and a report"
 
 
 def test_the_archive_of_spark_has_the_commands_of_the_page() -> None:
-    script = (ROOT / "examples" / "spark-archive" / "shop.sh").read_text().replace("17711", "7711")
+    script = (ROOT / "examples" / "spark-archive" / "shop.sh").read_text().replace("7791", "7711")
     make, server, _, *rest = commands("spark-pipelines.md", SHOP).splitlines(True)
     assert make + server.partition(" --daemonize")[0] in script
     assert script.endswith("\n\n" + "".join(rest))

@@ -17,6 +17,7 @@ TRIES: Final = 10  # wrong passwords for an address or a user
 TRIES_FOR: Final = 60.0  # s until one try is forgiven
 REMEMBERED: Final = 10_000  # addresses and users
 STREAMS: Final = 20  # live pages of a session
+USER_STREAMS: Final = 60  # live pages of all sessions of a user
 ALL_STREAMS: Final = 200  # live pages of all sessions together
 
 
@@ -125,21 +126,23 @@ class Attempts:
 
 
 class Streams:
-    """Limits the live pages of each session, and of all together."""
+    """Limits the live pages of each session, of each user, and of all together."""
 
     def __init__(self) -> None:
-        self._open: Counter[str] = Counter()  # by the id of the session
+        self._open: Counter[tuple[str, str]] = Counter()  # by user and id of the session
 
-    def begin(self, id: str) -> bool:
-        """Count one more page of the session with this id, which is empty if no login is required:
-        then only the limit for all applies. Returns False, and counts nothing, at a limit."""
-        if self._open.total() >= ALL_STREAMS or (id and self._open[id] >= STREAMS):
+    def begin(self, user: str, id: str) -> bool:
+        """Count one more page of a user's session. ``id`` is empty if no login is required: then
+        only the limit for all applies. Returns False, and counts nothing, at a limit."""
+        by_user = sum(count for (name, _), count in self._open.items() if name == user)
+        many = self._open[user, id] >= STREAMS or by_user >= USER_STREAMS
+        if self._open.total() >= ALL_STREAMS or (id and many):
             return False
-        self._open[id] += 1
+        self._open[user, id] += 1
         return True
 
-    def end(self, id: str) -> None:
+    def end(self, user: str, id: str) -> None:
         """Undo a successful ``begin``."""
-        self._open[id] -= 1
-        if not self._open[id]:
-            del self._open[id]
+        self._open[user, id] -= 1
+        if not self._open[user, id]:
+            del self._open[user, id]

@@ -66,7 +66,7 @@ def application(console: Console) -> ASGIApp:
             if page.live and visit.live:
                 who = visit.visitor
                 render = partial(_live_part, rendering, page, request, who)
-                return Live(console, who.form_id, render, partial(_is_still, who))
+                return Live(console, who, render, partial(_is_still, who))
             return await _show(rendering, page, visit)
 
         return Route(page.path, endpoint, methods=["GET"])

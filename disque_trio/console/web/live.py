@@ -9,6 +9,7 @@ import trio
 from starlette.types import Receive, Scope, Send
 
 from disque_trio.console.web.console import Console
+from disque_trio.console.web.visit import Visitor
 
 EACH: Final = 2.0  # s
 SILENCE: Final = 20.0  # s after which an empty line keeps the connection open in proxies
@@ -20,7 +21,7 @@ class Live:
     changes; the browser then reconnects with the new role. If there are too many, it only says so.
 
     Args:
-        session: the id of the visitor's session, or empty.
+        visitor: the sender of the request.
         render: returns the current markup; None if the page no longer exists.
         still: returns whether the visitor's role is unchanged.
     """
@@ -28,12 +29,12 @@ class Live:
     def __init__(
         self,
         console: Console,
-        session: str,
+        visitor: Visitor,
         render: Callable[[], Awaitable[str | None]],
         still: Callable[[], bool],
     ) -> None:
         self._console = console
-        self._session = session
+        self._stream = visitor.user, visitor.form_id
         self._render = render
         self._still = still
 
@@ -43,11 +44,11 @@ class Live:
             (b"x-accel-buffering", b"no"),
         ]
         await send({"type": "http.response.start", "status": 200, "headers": headers})
-        if self._console.streams.begin(self._session):
+        if self._console.streams.begin(*self._stream):
             try:
                 await self._stay(receive, send)
             finally:
-                self._console.streams.end(self._session)
+                self._console.streams.end(*self._stream)
         else:
             await _send(send, b"event: full\ndata: {}\n\n")
         with trio.move_on_after(1.0):

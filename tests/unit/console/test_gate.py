@@ -142,11 +142,12 @@ async def _watch(here: World, cookie: str, seen: list[bytes]) -> None:
     seen.extend([piece async for piece in stream])
 
 
-async def test_streams_are_limited_by_session_and_for_all(
+async def test_streams_are_limited_by_session_by_user_and_for_all(
     monkeypatch: pytest.MonkeyPatch, autojump_clock: MockClock
 ) -> None:
     monkeypatch.setattr(sessions, "STREAMS", 3)
-    monkeypatch.setattr(sessions, "ALL_STREAMS", 6)
+    monkeypatch.setattr(sessions, "USER_STREAMS", 5)
+    monkeypatch.setattr(sessions, "ALL_STREAMS", 8)
     async with world(monkeypatch) as here, trio.open_nursery() as nursery:
 
         async def more(cookie: str, count: int) -> list[bool]:
@@ -157,14 +158,17 @@ async def test_streams_are_limited_by_session_and_for_all(
                 await trio.sleep(1)
             return [not pieces for pieces in seen]
 
-        first, second, third = (here.session("viewer") for _ in range(3))
+        first, second = here.session("viewer"), here.session("viewer")
+        third, fourth = here.session("operator"), here.session("admin")
         assert await more(first, 5) == [True, True, True, False, False]
-        assert await more(second, 2) == [True, True]
-        assert await more(third, 2) == [True, False]
+        assert await more(second, 3) == [True, True, False]
+        assert await more(third, 2) == [True, True]
+        assert await more(fourth, 2) == [True, False]
         form = {"token": here.token(first)}
         assert (await here.ask("POST", "/logout", form, first)).status == 303
         await trio.sleep(3)
-        assert await more(third, 3) == [True, True, False]
+        assert await more(second, 2) == [True, False]
+        assert await more(fourth, 3) == [True, True, False]
         nursery.cancel_scope.cancel()
 
 

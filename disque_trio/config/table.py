@@ -169,8 +169,8 @@ TABLE = make_table(
             "daemonize",
             YesNo(),
             "no",
-            "Detach from the terminal and run in the background. Leave it at no under systemd or "
-            "in a container.",
+            "Detach from the terminal and run in the background. The command returns once the node "
+            "serves clients, or cannot start. Leave it at no under systemd or in a container.",
         ),
         _general(
             "processes",

@@ -24,6 +24,7 @@ from disque_trio.node.texts import INSTALL_HINTS, USAGE
 from disque_trio.node.worker import Worker, WorkerError, check_workers, take_worker
 from disque_trio.process.arguments import hide
 from disque_trio.process.logs import Logging
+from disque_trio.process.process import detach
 from disque_trio.process.restart import (
     Handover,
     command_line,
@@ -67,8 +68,7 @@ def main(args: list[str]) -> int:
     if several and args[:1] == ["-"]:
         print("disque-server: with processes, the settings have to be in a file", file=sys.stderr)
         return 1
-    if config.daemonize and handover is None:
-        _daemonize(config.logfile)
+    served = detach() if config.daemonize and handover is None else lambda: None
     try:
         logging = Logging(
             config.loglevel,
@@ -81,8 +81,9 @@ def main(args: list[str]) -> int:
         print(f"disque-server: logfile {config.logfile}: {problem.strerror}", file=sys.stderr)
         return 1
     if several:
-        return _run_several(config, logging)
-    return _run(config, logging, None if args[:1] == ["-"] else load, handover, worker)
+        return _run_several(config, logging, served)
+    reload = None if args[:1] == ["-"] else load
+    return _run(config, logging, served, reload, handover, worker)
 
 
 def _check(args: list[str]) -> int:
@@ -133,25 +134,11 @@ def _load(args: list[str]) -> Config:
     return load_settings(Config, None, parse_arguments(TABLE, args))
 
 
-def _daemonize(logfile: str) -> None:
-    """Go on in the background, without a terminal."""
-    sys.stdout.flush()
-    if os.fork():
-        os._exit(0)
-    os.setsid()
-    if os.fork():
-        os._exit(0)
-    null = os.open(os.devnull, os.O_RDWR)
-    for descriptor in (0, 1, 2):
-        os.dup2(null, descriptor)
-    os.close(null)
-
-
-def _run_several(config: Config, logging: Logging) -> int:
-    """Run several processes until they end."""
+def _run_several(config: Config, logging: Logging, served: Callable[[], None]) -> int:
+    """Run several processes until they end. Calls ``served`` when all of them serve."""
     from disque_trio.node.supervisor import Supervisor
 
-    notifier = Notifier(os.environ)
+    notifier = Notifier(os.environ, served)
     try:
         check_workers(config)
         supervisor = Supervisor(
@@ -165,7 +152,11 @@ def _run_several(config: Config, logging: Logging) -> int:
             log=logging.log,
             pidfile=config.pidfile if config.daemonize else "",
         )
-        return trio.run(supervisor.run)
+        status = trio.run(supervisor.run)
+        if supervisor.problem and config.daemonize:
+            # The process had no standard error to say so itself.
+            print(f"disque-server: {supervisor.problem}", file=sys.stderr)
+        return status
     except (WorkerError, SocketError, OSError) as problem:
         return _cannot_start(problem, logging, notifier)
     finally:
@@ -183,12 +174,14 @@ def _cannot_start(problem: Exception, logging: Logging, notifier: Notifier) -> i
 def _run(
     config: Config,
     logging: Logging,
+    served: Callable[[], None],
     load: Callable[[], Config] | None,
     handover: Handover | None,
     worker: Worker | None,
 ) -> int:
-    """Run the node until it ends, or until another process takes its place."""
-    notifier = Notifier(os.environ)
+    """Run the node until it ends, or until another process takes its place. Calls ``served`` when
+    it serves."""
+    notifier = Notifier(os.environ, served)
     if worker is not None and "LISTEN_FDS" in os.environ:
         os.environ["LISTEN_PID"] = str(os.getpid())  # its parent could not know
     try:

@@ -90,6 +90,9 @@ class Supervisor:
         once: put jobs back into their queues at the first start.
         passed: listening sockets for the first one.
         pidfile: contains the id of this process while they serve; empty: there is none.
+
+    Attributes:
+        problem: why a worker could not start.
     """
 
     def __init__(
@@ -117,6 +120,7 @@ class Supervisor:
         self._stopping = trio.Event()
         self._interrupted = False  # a signal has told this process to stop
         self._status = 0
+        self.problem = ""
         self._problem: OSError | None = None  # why they could not start
         self._pidfile = Path(pidfile).absolute() if pidfile else None
 
@@ -225,7 +229,8 @@ class Supervisor:
             if number not in self._served:
                 # It never worked: the log has its reason, and trying again does not help.
                 self._stop(f"process {number} cannot start", 1)
-                self._notifier.status(f"process {number} cannot start: see the log")
+                self.problem = self.problem or f"process {number} cannot start: see the log"
+                self._notifier.status(self.problem)
                 return
             if trio.current_time() - started > LONG_RUN:
                 pause = FIRST_PAUSE
@@ -334,6 +339,8 @@ class Supervisor:
                 elif name in ("RELOADING", "STOPPING"):
                     process.rests = True
                     process.stops = process.stops or name == "STOPPING"
+                elif name == "STATUS" and value.startswith("cannot start"):
+                    self.problem = self.problem or f"process {process.number} {value}"
                 elif name == "EXTEND_TIMEOUT_USEC" and value.isdigit():
                     self._notifier.extend(int(value))
 

@@ -1,9 +1,11 @@
-"""System calls of a server process: descriptors, directories, a pid file."""
+"""System calls of a server process: descriptors, directories, a pid file, the background."""
 
 import os
 import resource
-from collections.abc import Iterator
-from contextlib import contextmanager
+import signal
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from disque_trio.disk import sync_directory
@@ -78,3 +80,51 @@ def make_directory(path: Path) -> None:
         return
     path.mkdir()
     sync_directory(path.parent)
+
+
+def detach() -> Callable[[], None]:
+    """Go on in the background, without a terminal. Returns a function to call when the server
+    serves; until then, ``sys.stderr`` is that of the process that was started.
+
+    That process waits for the call, and exits with 0. If the server ends before, it exits with the
+    server's status.
+    """
+    sys.stdout.flush()
+    # Open all three, in case the process was started without: then a pipe cannot be one of them.
+    while (null := os.open(os.devnull, os.O_RDWR)) <= 2:
+        pass
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # if it was ignored, there would be no status
+    if child := os.fork():
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+        os._exit(_exit_status(child))
+    os.setsid()
+    reader, writer = os.pipe()
+    if server := os.fork():
+        os.close(writer)
+        if os.read(reader, 1):
+            os._exit(0)
+        status = _exit_status(server)
+        if status <= 0:
+            print("disque-server: stopped or killed while starting", file=sys.stderr, flush=True)
+        os._exit(status if status > 0 else 1)
+    os.close(reader)
+    usual = sys.stderr
+    # Programs that the server starts do not inherit this copy, which they would keep open.
+    sys.stderr = own = open(os.dup(2), "w", buffering=1, errors="backslashreplace")  # noqa: PTH123, SIM115
+    for descriptor in (0, 1, 2):
+        os.dup2(null, descriptor)
+    os.close(null)
+
+    def served() -> None:
+        sys.stderr = usual
+        own.close()
+        with suppress(OSError):  # nobody waits any more
+            os.write(writer, b".")
+        os.close(writer)
+
+    return served
+
+
+def _exit_status(child: int) -> int:
+    """Wait for the end of ``child``; return its exit status, or minus the signal."""
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])

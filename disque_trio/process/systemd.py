@@ -9,7 +9,7 @@ import fcntl
 import os
 import socket
 import time
-from collections.abc import MutableMapping, Sequence
+from collections.abc import Callable, MutableMapping, Sequence
 
 FIRST_SOCKET = 3  # number of the first passed socket
 _PATIENCE = 0.2  # s that a message may wait for a busy manager
@@ -27,6 +27,7 @@ class Notifier:
     Args:
         environ: the environment; the variables of the protocol are removed from it. Without them,
             nothing is sent.
+        when_ready: called when clients are served.
 
     Attributes:
         enabled: whether somebody listens.
@@ -34,13 +35,18 @@ class Notifier:
         environ: the removed variables, for a process that replaces this one.
     """
 
-    def __init__(self, environ: MutableMapping[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        environ: MutableMapping[str, str] | None = None,
+        when_ready: Callable[[], None] = lambda: None,
+    ) -> None:
         taken = {name: environ.pop(name) for name in _NOTIFY if name in environ} if environ else {}
         address = os.fsencode(taken.get("NOTIFY_SOCKET", ""))
         self.environ = taken
         self.enabled = address[:1] in (b"/", b"@")
         self.watchdog = 0.0
         self.stops = False
+        self._when_ready = when_ready
         self._is_ready = False
         self._status = ""
         if not self.enabled:
@@ -65,6 +71,7 @@ class Notifier:
         """Report that clients are served."""
         self._is_ready = True
         self._send("READY=1")
+        self._when_ready()
 
     def status(self, text: str) -> None:
         """Show ``text`` (one line) in ``systemctl status``; the same text is sent only once."""

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -172,8 +173,7 @@ def daemon(tmp_path: Path) -> Iterator[tuple[int, Path]]:
     port, pidfile = free_port(), tmp_path / "disque.pid"
     options = ["--daemonize", "yes", "--pidfile", "disque.pid", "--logfile", "disque.log"]
     result = run_server("--port", str(port), "--bind", "127.0.0.1", *options, cwd=tmp_path)
-    assert result.returncode == 0
-    wait_until(lambda: pidfile.exists() and pidfile.read_text().endswith("\n"))
+    assert (result.returncode, result.stderr) == (0, "")
     pid = int(pidfile.read_text())
     yield port, pidfile
     try:
@@ -203,12 +203,35 @@ def test_a_second_daemon_leaves_the_pidfile_of_the_first_alone(daemon: tuple[int
     log = pidfile.parent / "second.log"
     options = ["--daemonize", "yes", "--pidfile", str(pidfile), "--logfile", str(log)]
     options += ["--cluster-config-file", "other.conf"]
-    run_server("--port", str(port), "--bind", "127.0.0.1", *options, cwd=pidfile.parent)
-    wait_until(lambda: log.exists() and str(port) in log.read_text())
+    result = run_server("--port", str(port), "--bind", "127.0.0.1", *options, cwd=pidfile.parent)
+    assert result.returncode == 1
+    assert re.fullmatch(rf"disque-server: cannot start: .*{port}.*\n", result.stderr)
+    assert log.exists()
     with socket.create_connection(("127.0.0.1", port), timeout=HANG_SECONDS) as sock:
         sock.sendall(b"PING\r\n")
         assert sock.recv(100) == b"+PONG\r\n"
     assert pidfile.read_text() == before
+
+
+def test_a_daemon_says_whose_directory_it_was_given(daemon: tuple[int, Path]) -> None:
+    directory = daemon[1].parent
+    result = run_server("--port", str(free_port()), "--daemonize", "yes", cwd=directory)
+    assert result.returncode == 1
+    assert str(directory / "nodes.conf") in result.stderr
+
+
+def test_a_daemon_says_that_it_cannot_load_its_file(tmp_path: Path) -> None:
+    (tmp_path / "disque.aof").write_text("garbage\n")
+    options = ["--bind", "127.0.0.1", "--appendonly", "yes", "--daemonize", "yes"]
+    result = run_server("--port", str(free_port()), *options, cwd=tmp_path)
+    assert result.returncode == 1
+    assert re.fullmatch(r"disque-server: cannot start: disque\.aof is damaged.*\n", result.stderr)
+
+
+def test_a_daemon_says_that_it_cannot_open_its_log(tmp_path: Path) -> None:
+    result = run_server("--daemonize", "yes", "--logfile", "none/log", cwd=tmp_path)
+    assert result.returncode == 1
+    assert result.stderr == "disque-server: logfile none/log: No such file or directory\n"
 
 
 # ---- shutdown ---------------------------------------------------------------------------------

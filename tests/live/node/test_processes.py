@@ -130,12 +130,13 @@ def test_a_second_server_leaves_the_pidfile_of_the_first_alone(tmp_path: Path) -
     options = ["--port", str(port), "--bind", "127.0.0.1", "--processes", str(COUNT)]
     options += ["--daemonize", "yes", "--pidfile", str(file), "--logfile"]
     assert run_server(*options, "first.log", cwd=tmp_path).returncode == 0
-    wait_until(lambda: file.exists() and file.read_text().endswith("\n"))
     before = file.read_text()
     try:
         second = tmp_path / "second"
         second.mkdir()
-        run_server(*options, str(log), "--dir", str(second), cwd=tmp_path)
+        result = run_server(*options, str(log), "--dir", str(second), cwd=tmp_path)
+        assert result.returncode == 1
+        assert re.fullmatch(r"disque-server: process \d cannot start: .*\n", result.stderr)
         wait_until(lambda: not any(map(is_in(second), Path("/proc").iterdir())))
         assert log.exists()
         assert file.read_text() == before

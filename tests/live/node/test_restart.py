@@ -359,11 +359,7 @@ def test_a_node_in_the_background_stays_the_same_process(tmp_path: Path) -> None
         [sys.executable, "-m", "disque_trio.server", *options.split()], cwd=tmp_path, check=True
     )
 
-    def pid() -> int:
-        return int(pidfile.read_text() or 0) if pidfile.exists() else 0
-
-    wait_until(pid)
-    number = pid()
+    number = int(pidfile.read_text())
     try:
         wire = Wire(socket.create_connection(("127.0.0.1", port), HANG_SECONDS))
         wire("ADDJOB", "q", "body", 0)
@@ -372,7 +368,7 @@ def test_a_node_in_the_background_stays_the_same_process(tmp_path: Path) -> None
         wire = Wire(socket.create_connection(("127.0.0.1", port), HANG_SECONDS))
         wait_until(lambda: wire("QLEN", "q") == 1)
         wire.close()
-        assert pid() == number
+        assert int(pidfile.read_text()) == number
     finally:
         os.kill(number, signal.SIGTERM)
     wait_until(lambda: not pidfile.exists())

@@ -69,7 +69,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             audit=options.audit_log,
             bananaq=_bananaq(options.bananaq) if options.bananaq else None,
         )
-    except (OSError, ValueError) as error:
+    except ValueError as error:
         parser.error(str(error))
     log = Logging(options.log_level, options.log_format).log
     audit_log = Logging("notice", options.log_format).log  # whatever --log-level hides
@@ -101,8 +101,9 @@ def _new_password() -> str:
 
 
 def _cluster(options: argparse.Namespace) -> "Cluster":
-    """Raises OSError, ValueError."""
+    """Raises ValueError."""
     from disque_trio.client.urls import Cluster
+    from disque_trio.console.running import naming
     from disque_trio.respclient.tls import Tls, of_arguments
 
     tls = of_arguments(options)
@@ -110,7 +111,8 @@ def _cluster(options: argparse.Namespace) -> "Cluster":
         raise ValueError("--cacert, --cert, --key, --sni and --insecure need --tls")
     password = os.environ.get("DISQUECLI_AUTH")
     if options.password_file:
-        password = Path(options.password_file).read_text(encoding="utf-8").rstrip("\r\n")
+        with naming(f"--password-file {options.password_file}"):
+            password = Path(options.password_file).read_text(encoding="utf-8").rstrip("\r\n")
     nodes = [node for word in options.nodes for node in word.split(",") if node]
     found = Cluster.of(nodes, options.user, password, tls if options.tls else None)
     hide([word for word in [*options.nodes, options.bananaq] if "@" in word])
@@ -138,6 +140,9 @@ def _listen(options: argparse.Namespace) -> str:
     listen: str = options.listen
     if listen.startswith("/"):
         listen = f"unix:{listen}"
+    port = re.fullmatch(r".*:([0-9]+)", listen)
+    if not (listen.startswith(("unix:", "fd://")) or (port and int(port[1]) < 65536)):
+        raise ValueError(f"--listen {listen}: use HOST:PORT, or the path of a Unix socket")
     guarded = options.users or options.acl or options.no_login
     if guarded or listen.startswith("unix:") or _is_loopback(listen):
         return listen

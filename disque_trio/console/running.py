@@ -4,12 +4,14 @@ import os
 import secrets
 import signal
 import ssl
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import trio
-from hypercorn.config import Config
+from hypercorn.config import Config, Sockets
 
 from disque_trio.client.nodes import parse_address
 from disque_trio.client.urls import Cluster as ClusterAddress
@@ -58,6 +60,27 @@ class Settings:
     bananaq: ClusterAddress | None = None
 
 
+@contextmanager
+def naming(what: str) -> Iterator[None]:
+    """If something fails inside, say that it is about ``what``.
+
+    Raises:
+        ValueError: in place of the OSError or ValueError.
+    """
+    try:
+        yield
+    except (OSError, ValueError) as error:
+        raise ValueError(f"{what}: {getattr(error, 'strerror', None) or error}") from error
+
+
+class _Listening(Config):
+    """Hypercorn's settings, with errors that name the address."""
+
+    def create_sockets(self) -> Sockets:
+        with naming(f"--listen {self.bind[0].removeprefix('unix:')}"):
+            return super().create_sockets()
+
+
 def read_secret(path: str) -> bytes:
     """The secret in a file, which is created if it does not exist; without a file, a new secret.
 
@@ -71,7 +94,7 @@ def read_secret(path: str) -> bytes:
     except FileExistsError:
         secret = Path(path).read_bytes().strip()
         if len(secret) < 32:
-            raise ValueError(f"{path}: a secret needs at least 32 bytes") from None
+            raise ValueError("a secret needs at least 32 bytes") from None
         return secret
     secret = secrets.token_hex(32).encode()
     with os.fdopen(descriptor, "wb") as file:
@@ -85,7 +108,8 @@ async def run(settings: Settings, log: Log, audit_log: Log) -> None:
     Raises:
         OSError, ValueError: a file or an address cannot be used.
     """
-    audit = Audit(settings.audit, audit_log)
+    with naming(f"--audit-log {settings.audit}"):
+        audit = Audit(settings.audit, audit_log)
     try:
         async with trio.open_nursery() as nursery:
             console = _make(settings, nursery, audit, log)
@@ -125,16 +149,22 @@ def _make(settings: Settings, nursery: trio.Nursery, audit: Audit, log: Log) -> 
     calls = Calls(nursery, cluster.nodes, settings.cluster.login)
     accounts: Accounts = Everybody(calls)
     if settings.users:
-        accounts = FileAccounts(settings.users, calls, log)
+        with naming(f"--users {settings.users}"):
+            accounts = FileAccounts(settings.users, calls, log)
     elif settings.acl:
         tls = settings.cluster.tls
         accounts = AclAccounts(nursery, cluster.nodes, tls if isinstance(tls, Tls) else None)
+    with naming(f"--secret-file {settings.secret}"):
+        secret = read_secret(settings.secret)
+    if settings.events:
+        with naming(f"--events {settings.events}"):
+            os.scandir(settings.events).close()
     return Console(
         cluster,
         Looks(),
         calls,
         accounts,
-        Sessions(read_secret(settings.secret)),
+        Sessions(secret),
         Attempts(),
         audit,
         log,
@@ -148,7 +178,7 @@ def _make(settings: Settings, nursery: trio.Nursery, audit: Audit, log: Log) -> 
 
 
 def _config(settings: Settings) -> Config:
-    config = Config()
+    config = _Listening()
     config.bind = [settings.listen]
     config.accesslog = None
     config.errorlog = None  # failing pages are in our own log
@@ -157,5 +187,7 @@ def _config(settings: Settings) -> Config:
     if settings.certificate:
         config.certfile = settings.certificate
         config.keyfile = settings.key or settings.certificate
-        ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(config.certfile, config.keyfile)
+        files = " --certificate-key ".join(filter(None, (settings.certificate, settings.key)))
+        with naming(f"--certificate {files}"):
+            ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(config.certfile, config.keyfile)
     return config

@@ -109,6 +109,8 @@ class Parent:
     async def run(self) -> str:
         """Run until all processes have ended. Returns a line that says what went wrong; empty if
         nothing did."""
+        if wrong := self._status_problem():
+            return wrong
         try:
             pages = self._pages() if self._options.metrics else {}
             listeners = await self._listeners()
@@ -318,10 +320,25 @@ class Parent:
 
     # ---- the status file ------------------------------------------------------------------------
 
+    def _new_status(self, path: Path) -> Path:
+        """The file that replaces ``path``."""
+        return path.with_name(f"{path.name}.{os.getpid()}")
+
+    def _status_problem(self) -> str:
+        """Why the status file cannot be written; empty if it can."""
+        if self._options.status_file:
+            new = self._new_status(Path(self._options.status_file))
+            try:
+                new.touch()
+                new.unlink()
+            except OSError as problem:
+                return f"--status-file {self._options.status_file}: {problem.strerror}"
+        return ""
+
     def _write_status(self, view: View) -> None:
         if self._options.status_file:
             path = Path(self._options.status_file)
-            new = path.with_name(f"{path.name}.{os.getpid()}")
+            new = self._new_status(path)
             try:
                 new.write_text(view.to_json(os.getpid(), time.time()) + "\n")
                 new.replace(path)

@@ -2,6 +2,7 @@
 
 import os
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -38,3 +39,10 @@ async def test_metrics_name_the_missing_extra(monkeypatch: pytest.MonkeyPatch) -
     options = parse(["shop:app", "--metrics", "9100"])
     problem = await Parent(options, Notifier({}), Logging("notice", "json").log).run()
     assert problem.startswith("--metrics needs prometheus-client: ")
+
+
+async def test_a_status_file_that_cannot_be_written_ends_the_worker(tmp_path: Path) -> None:
+    file = tmp_path / "none" / "status"
+    options = parse(["shop:app", "--status-file", str(file)])
+    problem = await Parent(options, Notifier({}), Logging("notice", "json").log).run()
+    assert problem == f"--status-file {file}: No such file or directory"

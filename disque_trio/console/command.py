@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from disque_trio.extras import how_to_install
 from disque_trio.process.arguments import hide
+from disque_trio.process.options import add_log_options
 from disque_trio.respclient.arguments import add_certificate_options
 from disque_trio.version import VERSION
 
@@ -255,8 +256,7 @@ def _parser() -> argparse.ArgumentParser:
         help="a bananaq to show as well, or its URL: bananaq://user:password@host:port, or bananaqs://"
         " for TLS",
     )
-    add("--log-level", choices=("debug", "verbose", "notice", "warning"), default="notice")
-    add("--log-format", choices=("auto", "console", "json"), default="auto")
+    add_log_options(add)
     return parser
 
 

@@ -1,9 +1,9 @@
 """The options of ``disque-outbox`` and ``manage.py disque_outbox``."""
 
 import argparse
-import math
 import os
 
+from disque_trio.process.options import add_log_options, count, seconds
 from disque_trio.respclient.arguments import add_certificate_options
 
 UNIQUE_FOR = 86400  # s
@@ -26,7 +26,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--tls", action="store_true", help="connect to the nodes over TLS")
     add_certificate_options(parser.add_argument)
     parser.add_argument(
-        "--batch", type=_count, default=100, metavar="N", help="rows at a time (default: 100)"
+        "--batch", type=count, default=100, metavar="N", help="rows at a time (default: 100)"
     )
     parser.add_argument(
         "--poll",
@@ -54,10 +54,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="trace with OpenTelemetry, configured by OTEL_EXPORTER_OTLP_ENDPOINT and the like",
     )
-    parser.add_argument(
-        "--log-level", choices=("debug", "verbose", "notice", "warning"), default="notice"
-    )
-    parser.add_argument("--log-format", choices=("auto", "console", "json"), default="auto")
+    add_log_options(parser.add_argument)
 
 
 def password() -> str | None:
@@ -65,22 +62,15 @@ def password() -> str | None:
     return os.environ.get("DISQUECLI_AUTH")
 
 
-def _count(text: str) -> int:
-    value = int(text)
-    if value < 1:
-        raise argparse.ArgumentTypeError("must be at least 1")
-    return value
-
-
 def _unique_for(text: str) -> float:
     value = _seconds(text)
     if value < LEAST_UNIQUE_FOR:
-        raise argparse.ArgumentTypeError(f"must be at least {LEAST_UNIQUE_FOR}")
+        raise argparse.ArgumentTypeError(f"expected at least {LEAST_UNIQUE_FOR}, not {text}")
     return value
 
 
 def _seconds(text: str) -> float:
-    value = float(text)
-    if not 0 < value < math.inf:
-        raise argparse.ArgumentTypeError("must be more than 0")
+    value = seconds(text)
+    if value == 0:
+        raise argparse.ArgumentTypeError("expected more than 0")
     return value

@@ -13,21 +13,21 @@ from disque_trio.process.logs import Logging
 from disque_trio.respclient.errors import DisqueError
 from disque_trio.respclient.tls import Tls, of_arguments
 
-FAILED = 1
+FAILED, WRONG = 1, 2
 
 
 def run(store: Store, options: argparse.Namespace) -> int:
     """Forward according to ``options``. Returns the exit status."""
     if options.otel and (problem := _trace()):
-        print(problem, file=sys.stderr)
+        print(f"disque-outbox: {problem}", file=sys.stderr)
         return FAILED
     try:
         sender = DisqueSender(
             options.nodes, password(), options.unique_for, options.user, _tls(options)
         )
     except ValueError as error:
-        print(f"the nodes: {error}", file=sys.stderr)
-        return FAILED
+        print(f"disque-outbox: {error}", file=sys.stderr)
+        return WRONG
     try:
         if options.check:
             return _check(store, sender)
@@ -82,7 +82,8 @@ def _check(store: Store, sender: DisqueSender) -> int:
     else:
         age = 0.0 if waiting.oldest is None else time.time() - waiting.oldest
         print(
-            f"{waiting.rows} rows waiting, {waiting.refused} of them refused;"
+            f"{waiting.rows} {'row' if waiting.rows == 1 else 'rows'} waiting,"
+            f" {waiting.refused} refused;"
             f" the oldest has waited for {age:.0f} s"
         )
     finally:

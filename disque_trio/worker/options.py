@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields
 from typing import Any, Self
 
+from disque_trio.process.options import add_log_options, count, seconds
 from disque_trio.version import VERSION
 from disque_trio.worker.rota import QueueWeight, parse_queues
 
@@ -29,36 +30,20 @@ With --check: 0 all is well; 1 it is not.
 """
 
 
-def positive(text: str) -> int:
-    """Parse an integer of 1 or more. Raises ValueError."""
-    number = int(text)
-    if number < 1:
-        raise ValueError
-    return number
-
-
-def seconds(text: str) -> float:
-    """Parse a time in seconds, 0 or more. Raises ValueError."""
-    number = float(text)
-    if not 0 <= number < 1e9:
-        raise ValueError
-    return number
-
-
 def size(text: str) -> int:
-    """Parse a size: ``500mb``, ``2gb``, ``1000000``; 1kb is 1024 bytes. Raises ValueError."""
+    """Parse a size: ``500mb``, ``2gb``, ``1000000``; 1kb is 1024 bytes."""
     match = re.fullmatch(r"(\d+)\s*([kmg]?)b?", text.strip().lower())
     if match is None or not int(match[1]):
-        raise ValueError
+        raise argparse.ArgumentTypeError(f"expected a size such as 500mb, not {text!r}")
     return int(match[1]) << {"": 0, "k": 10, "m": 20, "g": 30}[match[2]]
 
 
 def place(text: str) -> tuple[str, int]:
     """Parse an address to listen on: ``9100``, ``0.0.0.0:9100``, ``[::1]:9100``. Without a host it
-    is 127.0.0.1. Raises ValueError."""
+    is 127.0.0.1."""
     host, _, port = text.rpartition(":")
-    if not 0 < int(port) < 65536:
-        raise ValueError
+    if not (port.isascii() and port.isdigit() and 0 < int(port) < 65536):
+        raise argparse.ArgumentTypeError(f"expected PORT or HOST:PORT, not {text!r}")
     return host.removeprefix("[").removesuffix("]") or "127.0.0.1", int(port)
 
 
@@ -151,11 +136,11 @@ def _parser() -> argparse.ArgumentParser:
     add(
         "-c",
         "--concurrency",
-        type=positive,
+        type=count,
         default=8,
         help="tasks at a time per process (default: 8)",
     )
-    add("-p", "--processes", type=positive, default=1, help="worker processes (default: 1)")
+    add("-p", "--processes", type=count, default=1, help="worker processes (default: 1)")
     add(
         "--grace",
         type=seconds,
@@ -170,7 +155,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     add(
         "--restarts",
-        type=positive,
+        type=count,
         default=10,
         help="give up after this many processes in a row die before taking a job (default: 10)",
     )
@@ -180,7 +165,7 @@ def _parser() -> argparse.ArgumentParser:
         metavar="SIZE",
         help="replace a process that uses more memory, such as 500mb",
     )
-    add("--max-tasks", type=positive, metavar="N", help="replace a process after this many tasks")
+    add("--max-tasks", type=count, metavar="N", help="replace a process after this many tasks")
     add("--reload", action="store_true", help="replace the processes when a source file changes")
     add(
         "--metrics",
@@ -207,19 +192,7 @@ def _parser() -> argparse.ArgumentParser:
         default=10.0,
         help="time limit of --check in seconds (default: 10)",
     )
-    levels = ("debug", "verbose", "notice", "warning")
-    add(
-        "--log-level",
-        choices=levels,
-        default="notice",
-        help="the lowest level to log (default: notice)",
-    )
-    add(
-        "--log-format",
-        choices=("auto", "console", "json"),
-        default="auto",
-        help="auto: readable text on a terminal, otherwise JSON",
-    )
+    add_log_options(add)
     add("--quiet", action="store_true", help="show no status line")
     add(
         "--otel",

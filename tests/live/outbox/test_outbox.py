@@ -1,6 +1,7 @@
 """``disque-outbox`` between a database file and a real node."""
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -276,11 +277,23 @@ def test_a_check_reports_the_rows(
     monkeypatch.setattr("disque_trio.outbox.sender.RETRY_FOR", 0.0)
     database.add("1", "2")
     assert outbox(database, at(shared_node), "--check") == 0
-    assert capsys.readouterr().out.startswith("2 rows waiting, 0 of them refused")
+    assert capsys.readouterr().out.startswith("2 rows waiting, 0 refused")
     assert len(database.records()) == 2
+    assert outbox(database, at(shared_node), "--once") == 0
+    database.add("3")
+    assert outbox(database, at(shared_node), "--check") == 0
+    assert "1 row waiting, 0 refused" in capsys.readouterr().out
     assert outbox(database, f"127.0.0.1:{free_port()}", "--check") == 1
     assert outbox(database, at(shared_node), "--check", "--table", "nothing") == 1
     assert "the table cannot be read" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("wrong", [("--nodes", "a:b"), ("--cacert", "ca.pem")])
+def test_wrong_nodes_are_wrong_arguments(
+    database: Database, wrong: tuple[str, str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["--database", database.url, "--once", *wrong]) == 2
+    assert re.fullmatch("disque-outbox: .*\n", capsys.readouterr().err)
 
 
 def test_once_fails_if_no_node_can_be_used(

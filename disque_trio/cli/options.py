@@ -53,6 +53,9 @@ Usage: disque [OPTIONS] [cmd [arg [arg ...]]]
 Without a command, show a prompt; or, if stdin is not a terminal, read
 commands from stdin, one per line.
 
+Exit status: 0 success; 1 an error reply, no connection, or wrong arguments;
+130 stopped by SIGINT.
+
 Examples:
   disque addjob greetings world 0
   disque getjob timeout 1000 from greetings

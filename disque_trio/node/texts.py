@@ -18,9 +18,11 @@ Every setting can be given as an option and then overrides the file:
   disque-server --processes 2
 
 --check-config FILE reads the file, reports everything that is wrong with it, and starts nothing.
-The exit status is 0, or 1 if something is wrong.
 
 --install-hints shows the commands that install the node as a systemd service.
+
+Exit status: 0 stopped by SIGTERM, SIGINT or SHUTDOWN; 1 it could not start, or failed, or something
+is wrong with the file. With --daemonize yes: 0 once the node serves clients; 1 it could not start.
 """
 
 # As in the units in config/, which are installed as share/disque.

@@ -4,6 +4,9 @@ from collections.abc import Iterator
 
 from tools.manuals.described import Command, Option
 
+# The names of values that are files or directories.
+_FILES = {"FILE", "DIR", "PATH", "OUT", "OUTPUT", "HTML", "JSON", "PAGE", "ARCHIVE", "AOF", "AUDIT"}
+_FILES |= {"file", "dir", "socket"}
 _MADE = "Generated from the command's help by `make deb`."
 
 
@@ -23,6 +26,13 @@ def bash(command: Command) -> str:
         lines += [
             '    for word in "${COMP_WORDS[@]:1:COMP_CWORD-1}"; do',
             f"        case $word in {words}) command=$word; break ;; esac",
+            "    done",
+        ]
+    elif operands := _operands(command):
+        # The words after it are the operand's own.
+        lines += [
+            '    for word in "${COMP_WORDS[@]:1:COMP_CWORD-1}"; do',
+            f"        case $word in {'|'.join(operands)}) return ;; esac",
             "    done",
         ]
     lines.append('    case "$command $previous" in')
@@ -45,8 +55,9 @@ def bash(command: Command) -> str:
 
 
 def _bash_values(options: list[Option], at: str) -> Iterator[str]:
-    """After an option with a value: its choices, or else file names."""
-    free = []
+    """After an option with a value: its choices, or names of files, or nothing."""
+    files: list[str] = []
+    others: list[str] = []
     for option in options:
         names = "|".join(f'"{at} {name}"' for name in option.names)
         if option.choices:
@@ -54,9 +65,11 @@ def _bash_values(options: list[Option], at: str) -> Iterator[str]:
             yield f'        {names}) mapfile -t COMPREPLY < <(compgen -W "{words}" -- "$current")'
             yield "            return ;;"
         elif option.value:
-            free.append(names)
-    if free:
-        yield f"        {'|'.join(free)}) return ;;"
+            (files if option.value in _FILES else others).append(names)
+    if files:
+        yield f"        {'|'.join(files)}) return ;;"
+    if others:
+        yield f"        {'|'.join(others)}) compopt +o bashdefault +o default; return ;;"
 
 
 def zsh(command: Command) -> str:
@@ -97,7 +110,9 @@ def _arguments(command: Command, more: list[str]) -> str:
 def _zsh_option(option: Option) -> Iterator[str]:
     value = ""
     if option.value:
-        action = f"({' '.join(map(_zsh_text, option.choices))})" if option.choices else "_files"
+        action = "_files" if option.value in _FILES else " "  # a space: nothing can be offered
+        if option.choices:
+            action = f"({' '.join(map(_zsh_text, option.choices))})"
         value = f":{_zsh_text(option.value)}:{action}"
     for name in option.names:
         yield _single(f"{name}[{_zsh_text(_short(option.help))}]{value}")
@@ -130,7 +145,7 @@ def _fish_option(option: Option) -> str:
     if option.choices:
         names.append(f" -x -a {_single(' '.join(option.choices))}")
     elif option.value:
-        names.append(" -r")
+        names.append(" -r" if option.value in _FILES else " -x")
     return "".join(names) + f" -d {_single(_short(option.help))}"
 
 

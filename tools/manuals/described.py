@@ -159,7 +159,8 @@ def _of_setting(param: Param) -> Option:
         choices = ("yes", "no")
     elif isinstance(param.type, Choice):
         choices = param.type.choices
-    return Option((f"--{param.name}",), "VALUE", text.replace("`", ""), choices)
+    value = "PATH" if re.search("path|file name|directory", param.type.expected) else "VALUE"
+    return Option((f"--{param.name}",), value, text.replace("`", ""), choices)
 
 
 def _of_usage(usage: str) -> tuple[tuple[str, ...], str]:

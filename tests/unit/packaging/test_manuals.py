@@ -137,6 +137,43 @@ def test_bash_leaves_the_value_of_an_option_to_names_of_files(made: Path) -> Non
     assert "-o default" in done.stdout
 
 
+@pytest.mark.parametrize(
+    ("command", "typed", "files"),
+    [
+        ("disque", "disque -p ''", False),
+        ("disque", "disque --cert ''", True),
+        ("disque-server", "disque-server --maxclients ''", False),
+        ("disque-server", "disque-server --dir ''", True),
+        ("pressure", "pressure put --timeout ''", False),
+    ],
+)
+def test_bash_offers_files_only_for_values_that_are_files(
+    made: Path, command: str, typed: str, files: bool
+) -> None:
+    script = made / "bash-completion/completions" / command
+    code = f". {script}; compopt() {{ echo no files; }}; COMP_WORDS=({typed})"
+    code += f"; COMP_CWORD=$((${{#COMP_WORDS[@]}} - 1)); _{command.replace('-', '_')}"
+    done = subprocess.run(["bash", "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == ("" if files else "no files\n")
+
+
+def test_bash_offers_no_second_command(made: Path) -> None:
+    script = made / "bash-completion/completions/disque"
+    code = f". {script}; COMP_WORDS=(disque cluster ''); COMP_CWORD=2; _disque"
+    code += "; echo ${#COMPREPLY[@]}"
+    done = subprocess.run(["bash", "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "0\n"
+
+
+@pytest.mark.parametrize(("command", "option"), [("pressure", "port"), ("disque-server", "port")])
+def test_zsh_and_fish_offer_no_files_for_a_number(made: Path, command: str, option: str) -> None:
+    zsh = (made / "zsh/vendor-completions" / f"_{command}").read_text()
+    assert re.search(rf"'--{option}\[[^]]*\]:[A-Z]+: '", zsh)
+    assert re.search(r"\]:[A-Z]+:_files'", zsh)
+    fish = (made / "fish/vendor_completions.d" / f"{command}.fish").read_text()
+    assert re.search(rf"-l {option} -x ", fish)
+
+
 @pytest.mark.parametrize(("command", "typed", "wanted"), TYPED)
 def test_fish_offers_it(
     made: Path, tmp_path: Path, command: str, typed: str, wanted: set[str]

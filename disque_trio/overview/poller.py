@@ -198,6 +198,7 @@ class _Visit:
         [hello] = await self._ask([("HELLO",)])
         self._poller.responded(self._connection, _good(hello))
         self.answered = True
+        silent_since = trio.current_time()
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._look_closely)
             nursery.start_soon(take, self._open, self._address, self._looks, self._cluster.queues)

@@ -166,6 +166,22 @@ async def test_a_node_that_closes_connections_at_once_is_unreachable(
     assert len(world.node.opened) < 150
 
 
+async def test_a_node_that_closes_connections_after_the_first_reply_is_unreachable(
+    monkeypatch: pytest.MonkeyPatch, autojump_clock: MockClock
+) -> None:
+    async def execute_many(self: Connection, commands: Sequence[Sequence[Any]]) -> list[Any]:
+        answers = await real(self, commands)
+        self.close()
+        return answers
+
+    real = Connection.execute_many
+    monkeypatch.setattr(Connection, "execute_many", execute_many)
+    world = polling(monkeypatch, World(Node()))
+    await world.run()
+    assert "away" in world.changes
+    assert len(world.node.opened) < 150
+
+
 async def test_a_node_that_stops_is_unreachable_and_returns(
     monkeypatch: pytest.MonkeyPatch,
     autojump_clock: MockClock,

@@ -137,3 +137,23 @@ def test_a_page_too_many_says_that_it_is_not_kept_up_to_date(
         chrome.driver.delete_all_cookies()
         for other in others:
             other.close()
+
+
+def test_a_page_whose_session_is_over_says_so_and_leads_to_the_login(
+    chrome: Browser, guarded: ConsoleProcess
+) -> None:
+    visitor = log_in(guarded, "viewer")
+    chrome.look()
+    chrome.open(f"{guarded.base}/disque/login")
+    cookie = {"name": COOKIE, "value": visitor.cookies[COOKIE], "path": "/disque/"}
+    chrome.driver.add_cookie(cookie)
+    try:
+        chrome.open(f"{guarded.base}/disque/queues")
+        visitor.post("/disque/logout", {"token": visitor.get("/disque/queues").token})
+        wait_until(lambda: chrome.find("#over").is_displayed())
+        assert not chrome.find("#stale").is_displayed()
+        check(chrome, 200, "Queues")
+        chrome.press("#over a")
+        wait_until(lambda: "Password" in chrome.text("main"))
+    finally:
+        chrome.driver.delete_all_cookies()

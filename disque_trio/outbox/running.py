@@ -4,6 +4,7 @@ import argparse
 import sys
 import time
 
+from disque_trio.client.urls import Cluster
 from disque_trio.outbox.forwarder import Forwarder, NodesAway
 from disque_trio.outbox.options import password
 from disque_trio.outbox.sender import DisqueSender
@@ -21,13 +22,14 @@ def run(store: Store, options: argparse.Namespace) -> int:
     if options.otel and (problem := _trace()):
         print(f"disque-outbox: {problem}", file=sys.stderr)
         return FAILED
+    status = WRONG
     try:
-        sender = DisqueSender(
-            options.nodes, password(), options.unique_for, options.user, _tls(options)
-        )
+        cluster = Cluster.of(options.nodes, options.user, password(), _tls(options))
+        status = FAILED
+        sender = DisqueSender(cluster, options.unique_for)
     except ValueError as error:
         print(f"disque-outbox: {error}", file=sys.stderr)
-        return WRONG
+        return status
     try:
         if options.check:
             return _check(store, sender)

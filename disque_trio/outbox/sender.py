@@ -8,7 +8,6 @@ from disque_trio.client.sync import Client
 from disque_trio.client.sync.client import connect_to
 from disque_trio.client.urls import Cluster
 from disque_trio.respclient.errors import DisqueError
-from disque_trio.respclient.tls import Tls
 
 COPIES_WITHIN = 5.0  # s that a node may take to copy a job
 # s that a batch, and its transaction, waits for another node; the forwarder tries again anyway.
@@ -19,23 +18,14 @@ class DisqueSender:
     """A client of a cluster, connected when first needed; see ``Sender``.
 
     Args:
-        nodes: ``host:port`` of some nodes, or their URLs.
+        cluster: some nodes, and how to log in.
         unique_for: seconds to keep the keys of jobs.
-        password, username, tls: used if the URLs do not specify them.
 
     Raises:
-        ValueError: an address is malformed, or a certificate file cannot be used.
+        ValueError: a certificate file cannot be used.
     """
 
-    def __init__(
-        self,
-        nodes: Sequence[str],
-        password: str | None,
-        unique_for: float,
-        username: str | None = None,
-        tls: Tls | None = None,
-    ) -> None:
-        cluster = Cluster.of(nodes, username, password, tls)
+    def __init__(self, cluster: Cluster, unique_for: float) -> None:
         self._cluster = cluster.named_after("disque-outbox")
         self._cluster.login.encryption()  # reads the files
         self.nodes = self._cluster.nodes

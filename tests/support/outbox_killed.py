@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from disque_trio.client.batch import NewJob
+from disque_trio.client.urls import Cluster
 from disque_trio.outbox.forwarder import Forwarder
 from disque_trio.outbox.sender import DisqueSender
 from disque_trio.outbox.sql import SqlBatch, SqlStore, engine_for
@@ -57,7 +58,7 @@ class DyingStore(SqlStore):
 
 def main(database: str, node: str, step: str) -> None:
     DyingSender.step = DyingStore.step = step
-    sender = DyingSender([node], None, 3600)
+    sender = DyingSender(Cluster.of(node), 3600)
     forwarder = Forwarder(DyingStore(engine_for(database)), sender, Logging("warning").log)
     forwarder.step()
 

@@ -96,10 +96,10 @@ def test_bananaq_groups(tmp_path: Path) -> None:
 def spark_archive(directory: Path, port: int, pipeline: str) -> str:
     """Type the command, which must fail; returns what it prints, and whether a node answers."""
     others = {".venv/bin/disque-pipeline": pipeline, ".venv/bin": str(Path(sys.executable).parent)}
-    others |= {"17711": str(port), "/tmp/shop": str(directory / "shop")}
+    others |= {"7791": str(port), "/tmp/shop": str(directory / "shop")}
     example = Example("spark-archive", directory, others)
     example.commands = f"if {example.commands.rstrip()}; then exit 1; fi\n"
-    example.commands += "redis-cli -p 17711 PING || true\n"
+    example.commands += "redis-cli -p 7791 PING || true\n"
     return example.typed()
 
 

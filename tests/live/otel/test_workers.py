@@ -14,6 +14,7 @@ from opentelemetry.trace import StatusCode
 from sqlalchemy import MetaData, create_engine
 
 from disque_trio.client import sync
+from disque_trio.client.urls import Cluster
 from disque_trio.outbox import Outbox
 from disque_trio.outbox.forwarder import Forwarder
 from disque_trio.outbox.sender import DisqueSender
@@ -140,7 +141,7 @@ def test_a_trace_survives_the_outbox(app: Disque, node: LiveNode, tmp_path: Path
         with traces.tracer.start_as_current_span("request"), engine.begin() as transaction:
             outbox.add(transaction, "mail", "hello")
             outbox.add_task(transaction, echo.bind("hello"))
-        sender = DisqueSender([f"127.0.0.1:{node.port}"], None, 86400)
+        sender = DisqueSender(Cluster.of(f"127.0.0.1:{node.port}"), 86400)
         log = Logging("warning", "json").log
         with stopped_by_signals() as stop:
             assert Forwarder(SqlStore(engine), sender, log).once(stop)

@@ -2,6 +2,7 @@
 
 import importlib
 import os
+import re
 import sys
 from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
@@ -15,6 +16,7 @@ from kombu.transport import resolve_transport
 
 import disque_trio.integrations.celery
 from disque_trio.client import Job
+from disque_trio.extras import how_to_install
 from disque_trio.integrations.celery import messages
 from disque_trio.integrations.celery.backend import Backend
 from disque_trio.integrations.celery.chords import Parts
@@ -54,7 +56,7 @@ def test_gevent_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_without_celery_the_error_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "celery.app.backends", None)
-    with pytest.raises(ImportError, match=r"pip install 'disque-trio\[celery\]'"):
+    with pytest.raises(ImportError, match=re.escape(how_to_install("celery"))):
         importlib.reload(disque_trio.integrations.celery)
 
 

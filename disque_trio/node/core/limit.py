@@ -76,16 +76,24 @@ class Limit:
 
         Other nodes keep what they have. ``own`` is the ID of this node.
         """
-        nodes = sorted([own, *[id for id, user in self.users.items() if user.wants]])
+        wanting = [id for id, user in self.users.items() if user.wants]
         kept = sum([user.in_hand for user in self.users.values() if not user.wants])
-        share, rest = divmod(max(active - kept, 0), len(nodes))
-        return {id: share + 1 if rank < rest else share for rank, id in enumerate(nodes)}
+        return _divide(active - kept, [own, *wanting])
 
     def room(self, own: bytes, active: int) -> int:
-        """Return how many of ``active`` jobs may be in hand on this node, with the ID ``own``."""
-        shares = self.shares(own, active)
-        room = shares[own]
-        for id, share in shares.items():
-            if id != own:
-                room -= max(self.users[id].in_hand - share, 0)
-        return room
+        """Return how many of ``active`` jobs may be in hand on this node, with the ID ``own``: its
+        share of what is left by those that have more than their shares, and keep it."""
+        wanting = {id: user.in_hand for id, user in self.users.items() if user.wants}
+        left = active - sum([user.in_hand for user in self.users.values() if not user.wants])
+        while True:
+            shares = _divide(left, [own, *wanting])
+            over = [id for id, in_hand in wanting.items() if in_hand > shares[id]]
+            if not over:
+                return shares[own]
+            left -= sum([wanting.pop(id) for id in over])
+
+
+def _divide(jobs: int, nodes: list[bytes]) -> dict[bytes, int]:
+    """Return the share of each node of ``jobs``; 0 if there are none left."""
+    share, rest = divmod(max(jobs, 0), len(nodes))
+    return {id: share + 1 if rank < rest else share for rank, id in enumerate(sorted(nodes))}

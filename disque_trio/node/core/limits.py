@@ -4,8 +4,8 @@ A limit (RATE, ACTIVE; see ``policies``) applies to the whole cluster, and is di
 nodes whose clients want jobs of the queue. A node that begins to want jobs asks the others first,
 and delivers nothing before they have answered, so they know of its share before it takes it. It
 asks again every second; a node that has not been heard of for three seconds no longer counts. If
-another node still has more in hand than its share, because it had more before, the excess is taken
-off one's own share.
+another node still has more in hand than its share, because it had more before, the others divide
+what it leaves.
 
 Nodes that cannot be reached are not asked: in a partition into n parts, up to n times the limit is
 delivered. C nodes know no limits.

@@ -37,9 +37,7 @@ PATIENCE: Final = 5.0  # s to wait for a reply; visiting all jobs of a node may 
 FULL_PATIENCE: Final = 30.0
 AGAIN: Final = (0.5, 1.0, 2.0, 5.0)  # s between attempts to reach a node
 SLICE: Final = 200  # commands sent at once
-SHORTEST_TIMEOUT: Final = (
-    1.0  # s of silence after which a node may close a connection (``timeout``)
-)
+SHORTEST_TIMEOUT: Final = 1.0  # s of silence before a node closes a connection (``timeout``)
 
 
 class Poller:

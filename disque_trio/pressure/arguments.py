@@ -4,6 +4,7 @@ import argparse
 from collections.abc import Sequence
 
 from disque_trio.pressure.urls import Url
+from disque_trio.process.options import seconds
 from disque_trio.respclient.arguments import add_certificate_options
 from disque_trio.version import VERSION
 
@@ -189,7 +190,7 @@ def _common(parser: argparse.ArgumentParser) -> None:
     add("--prefix", metavar="TEXT", help="prefix of all keys")
     add(
         "--timeout",
-        type=_seconds,
+        type=seconds,
         metavar="S",
         help="fail after waiting this many seconds for a role, for space or for an element",
     )
@@ -242,16 +243,6 @@ def _port(text: str) -> int:
 def _size(text: str) -> int:
     factor = {"k": 1 << 10, "m": 1 << 20}.get(text[-1:].lower(), 1)
     return _number(text if factor == 1 else text[:-1]) * factor
-
-
-def _seconds(text: str) -> float:
-    try:
-        value = float(text)
-    except ValueError:
-        value = -1.0
-    if not 0 <= value < 1e9:
-        raise argparse.ArgumentTypeError(f"expected a number of seconds, not {text!r}")
-    return value
 
 
 def _url(text: str) -> Url:

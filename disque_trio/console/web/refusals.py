@@ -17,7 +17,7 @@ class Refusal:
 
 
 def refusal(visit: Visit, form: Form, action: Action) -> Refusal | None:
-    """Why the visitor may not do this; None if nothing speaks against it."""
+    """Why the visitor may not do this; None if the visitor may do it."""
     if visit.role < action.role:
         text = f"“{action.title}” needs the role {action.role}; yours is {visit.role}."
         return Refusal("role", "Not allowed", text)

@@ -77,20 +77,23 @@ class Limit:
         Other nodes keep what they have. ``own`` is the ID of this node.
         """
         wanting = [id for id, user in self.users.items() if user.wants]
-        kept = sum([user.in_hand for user in self.users.values() if not user.wants])
-        return _divide(active - kept, [own, *wanting])
+        return _divide(self._left(active), [own, *wanting])
 
     def room(self, own: bytes, active: int) -> int:
         """Return how many of ``active`` jobs may be in hand on this node, with the ID ``own``: its
-        share of what is left by those that have more than their shares, and keep it."""
+        share of what those leave that have more than their shares, and keep what they have."""
         wanting = {id: user.in_hand for id, user in self.users.items() if user.wants}
-        left = active - sum([user.in_hand for user in self.users.values() if not user.wants])
+        left = self._left(active)
         while True:
             shares = _divide(left, [own, *wanting])
             over = [id for id, in_hand in wanting.items() if in_hand > shares[id]]
             if not over:
                 return shares[own]
             left -= sum([wanting.pop(id) for id in over])
+
+    def _left(self, active: int) -> int:
+        """Return how many of ``active`` jobs the nodes leave that have some and want no more."""
+        return active - sum([user.in_hand for user in self.users.values() if not user.wants])
 
 
 def _divide(jobs: int, nodes: list[bytes]) -> dict[bytes, int]:

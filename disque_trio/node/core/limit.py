@@ -71,18 +71,14 @@ class Limit:
         burst = policy.burst / self.sharers()
         return max((burst - 1) * self.interval(policy), float(TOGETHER))
 
-    def shares(self, own: bytes, active: int) -> dict[bytes, int]:
-        """Return the share of ``active`` jobs of each node that wants some, by node ID.
-
-        Other nodes keep what they have. ``own`` is the ID of this node.
-        """
-        wanting = [id for id, user in self.users.items() if user.wants]
-        return _divide(self._left(active), [own, *wanting])
+    def share(self, own: bytes, active: int) -> int:
+        """Return the share of this node, with the ID ``own``, of ``active`` jobs in hand."""
+        return _divide(self._left(active), [own, *self._wanting()])[own]
 
     def room(self, own: bytes, active: int) -> int:
         """Return how many of ``active`` jobs may be in hand on this node, with the ID ``own``: its
         share of what those leave that have more than their shares, and keep what they have."""
-        wanting = {id: user.in_hand for id, user in self.users.items() if user.wants}
+        wanting = self._wanting()
         left = self._left(active)
         while True:
             shares = _divide(left, [own, *wanting])
@@ -90,6 +86,10 @@ class Limit:
             if not over:
                 return shares[own]
             left -= sum([wanting.pop(id) for id in over])
+
+    def _wanting(self) -> dict[bytes, int]:
+        """Return what the other nodes that want jobs have in hand, by node ID."""
+        return {id: user.in_hand for id, user in self.users.items() if user.wants}
 
     def _left(self, active: int) -> int:
         """Return how many of ``active`` jobs the nodes leave that have some and want no more."""

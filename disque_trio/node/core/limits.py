@@ -194,11 +194,7 @@ class Limits:
         if limit is not None:
             limit.in_hand.pop(job.id, None)
             active = self.policies.of(job.queue).active
-            if (
-                limit.users
-                and len(limit.in_hand)
-                >= limit.shares(self._replicas.own, active)[self._replicas.own]
-            ):
+            if limit.users and len(limit.in_hand) >= limit.share(self._replicas.own, active):
                 self._ask(limit)  # another node may have a job instead
             self._serve(limit)
 
@@ -367,11 +363,7 @@ class Limits:
 
     def is_asking(self, names: list[bytes]) -> bool:
         """Whether other nodes are being asked about one of the queues ``names``."""
-        for name in names:
-            limit = self.by_name.get(name)
-            if limit is not None and limit.reason == ASKING:
-                return True
-        return False
+        return ASKING in [self.by_name[name].reason for name in names if name in self.by_name]
 
     def held_back(self) -> dict[bytes, list[Queue]]:
         """The queues whose jobs clients wait for in vain, by reason."""

@@ -264,12 +264,10 @@ class Location:
         On object stores, the file appears as a whole when it is closed; elsewhere it is visible
         from the beginning. So use ``write_bytes`` or ``put_new`` for files that others look for.
         """
+        self.parent.make_directory()
         if self.scheme == LOCAL:
-            os.makedirs(os.path.dirname(self.path), exist_ok=True)  # noqa: PTH103, PTH120
             return open(self.path, "wb")  # noqa: PTH123
         with self._told() as there:
-            if there.needs_directories:
-                there.system.create_dir(there.path.rpartition("/")[0], recursive=True)
             return cast(BinaryIO, there.system.open_output_stream(there.path, compression=None))
 
     def read_bytes(self) -> bytes:

@@ -58,13 +58,16 @@ class Form:
         values = self._fields.get(name)
         return values[0].replace("\r\n", "\n") if values else ""
 
+    def touched(self, field: str) -> bool:
+        """Whether somebody changed the field, or the form does not tell what it was made from,
+        ``field`` + ``WAS``."""
+        was = self._fields.get(field + WAS)
+        return not was or not untouched(self.raw(field), unquoted(was[0]))
+
     def typed(self, field: str) -> str:
         """A name or words as typed, without the spaces around them. If nobody touched the field,
-        they are what the page was made from, ``field`` + ``WAS``: a field cannot hold all bytes."""
-        sent, was = self.raw(field), self._fields.get(field + WAS)
-        if was and untouched(sent, unquoted(was[0])):
-            return unquoted(was[0])
-        return sent.strip()
+        they are what it was made from: a field cannot hold all bytes."""
+        return self.get(field) if self.touched(field) else unquoted(self._fields[field + WAS][0])
 
     def name(self, field: str = "queue") -> str:
         """The name of a queue in a field that contains it quoted.

@@ -12,6 +12,7 @@ from disque_trio.console.model.action import Action, Form, Order, Where, Word
 from disque_trio.console.model.cluster_actions import CLUSTER_ACTIONS
 from disque_trio.console.model.job_actions import JOB_ACTIONS
 from disque_trio.console.model.node_actions import NODE_ACTIONS
+from disque_trio.console.model.policy_actions import POLICY_ACTIONS
 from disque_trio.console.model.roles import Role
 from disque_trio.console.model.schedule_actions import SCHEDULE_ACTIONS
 from disque_trio.overview import figures
@@ -89,48 +90,11 @@ def _headers(text: str) -> list[Word]:
     return ["HEADERS", len(pairs) // 2, *pairs] if pairs else []
 
 
-POLICY_NUMBERS: Final = (
-    "attempts", "deadttl", "ttl", "retry", "replicate", "maxlen", "maxbytes", "burst", "active"
-)  # fmt: skip
-"""Policy options that are whole numbers; an empty field unsets them."""
-
-
-def escape_pattern(name: str) -> str:
-    """The name of a policy for exactly this queue, whatever characters its name contains."""
-    return "".join("\\" + letter if letter in "*?[\\" else letter for letter in name)
-
-
-def _set_policy(form: Form) -> list[Order]:
-    name = form.name("policy")
-    words: list[Word] = []
-    for field in POLICY_NUMBERS:
-        words += [field.upper(), form.number(field) or b""]
-    words += ["DEAD", to_bytes(form.typed("dead")), "RATE", form.get("rate")]
-    groups = form.get("groups")
-    if groups not in ("", "fair", "fifo"):
-        raise ValueError("groups must be fair, fifo or empty")
-    words += ["GROUPS", groups]
-    shortest = form.number("backoff-min", whole=False)
-    longest = form.number("backoff-max", whole=False)
-    if bool(shortest) != bool(longest):
-        raise ValueError("backoff needs both a shortest and a longest pause")
-    words += ["BACKOFF", shortest or "0", longest or "0"]
-    return [Order(("QSET", to_bytes(name), *words))]
-
-
-def _delete_policy(form: Form) -> list[Order]:
-    return [Order(("QDEL", to_bytes(form.name("policy"))))]
-
-
-def _of_policy(text: str) -> Callable[[Form, Sequence[object]], str]:
-    return lambda form, _: text.format(policy=shown(form.name("policy")))
-
-
 ACTIONS: Final[Mapping[str, Action]] = {
     action.name: action
     for action in (
         *JOB_ACTIONS,
-        *CLUSTER_ACTIONS, *NODE_ACTIONS, *SCHEDULE_ACTIONS,
+        *CLUSTER_ACTIONS, *NODE_ACTIONS, *POLICY_ACTIONS, *SCHEDULE_ACTIONS,
         Action("pause", "Pause", Role.OPERATOR, _pause, _said("{queue} is paused.")),
         Action("resume", "Resume", Role.OPERATOR, _resume, _said("{queue} is no longer paused.")),
         Action(
@@ -149,13 +113,6 @@ ACTIONS: Final[Mapping[str, Action]] = {
         ),
         Action("add", "Add job", Role.OPERATOR, _add, lambda form, replies: "Added " + ", ".join(
             reply.decode() for reply in replies if isinstance(reply, bytes)) + "."),
-        Action("policy", "Save policy", Role.ADMIN, _set_policy,
-               _of_policy("The policy of {policy} has been saved.")),
-        Action(
-            "unpolicy", "Delete policy…", Role.ADMIN, _delete_policy,
-            _of_policy("The policy of {policy} has been deleted."),
-            lambda form: f"Delete the policy of {shown(form.name('policy'))}?", danger=True,
-        ),
     )
 }  # fmt: skip
 """By name."""

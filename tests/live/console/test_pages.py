@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from disque_trio.overview.names import unquoted
 from tests.support.console import HOSTILE, PAGES, ConsoleProcess, Visitor, quoted
 from tests.support.harness import HANG_SECONDS, LiveNode, wait_until
 from tests.support.live_helpers import add_job, pairs
@@ -148,6 +149,30 @@ def test_a_policy_is_set_changed_and_deleted(node: LiveNode, visitor: Visitor) -
     wait_until(lambda: 'name="ttl" inputmode="numeric" value="60"' in visitor.get(page).text)
     visitor.do(page, "unpolicy")
     assert node.ask("QGET", "with*policy") is None
+
+
+def test_two_admins_who_change_a_policy_at_once_keep_both_changes(
+    node: LiveNode, visitor: Visitor
+) -> None:
+    page = "/queue?name=two+admins"
+    node.ask("QSET", "two admins", "ATTEMPTS", "3", "TTL", "60", "BACKOFF", "1", "8", "DEAD", "d")
+    wait_until(lambda: "This queue has its own policy." in visitor.get(page).says)
+
+    def form() -> dict[str, str]:
+        hidden = visitor.get(page).fields("policy")
+        shown = [name for name in hidden if name.endswith("-was")]
+        return hidden | {name.removesuffix("-was"): unquoted(hidden[name]) for name in shown}
+
+    def save(form: dict[str, str]) -> str:
+        return visitor.get(visitor.post("/do/policy", form).where).says
+
+    one, two = form(), form()
+    assert "has been saved" in save(one | {"attempts": "5"})
+    assert "has been saved" in save(two | {"ttl": "90", "dead": ""})
+    policy = pairs(node.ask("QGET", "two admins"))
+    assert policy == {"name": b"two admins", "attempts": 5, "ttl": 90, "backoff": [b"1", b"8"]}
+    wait_until(lambda: 'name="ttl" inputmode="numeric" value="90"' in visitor.get(page).text)
+    assert "Not done: nothing to change." in save(form())
 
 
 def test_actions_are_in_the_audit(

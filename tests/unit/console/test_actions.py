@@ -1,11 +1,15 @@
 """The table of actions: forms become commands."""
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from disque_trio.client import Policy
 from disque_trio.config.words import join_words
 from disque_trio.console.model.action import Form, Where
-from disque_trio.console.model.actions import ACTIONS, escape_pattern
+from disque_trio.console.model.actions import ACTIONS
 from disque_trio.console.model.fields import field_value
+from disque_trio.console.model.policy_actions import escape_pattern, fields_of
 from disque_trio.console.model.roles import Role
 from disque_trio.overview.names import quoted, shown, to_bytes, unquoted
 
@@ -106,6 +110,46 @@ def test_a_policy_sends_all_options_so_that_empty_fields_unset_them() -> None:
     assert words["DEAD"] == b"d"
     assert words["TTL"] == b""
     assert command[-3:] == ("BACKOFF", "1", "60")
+
+
+POLICIES = st.builds(
+    Policy,
+    st.just("q"),
+    dead=st.none() | st.text(st.characters(codec="utf-8"), min_size=1),
+    backoff=st.none() | st.tuples(st.floats(0.001, 1e9), st.floats(0.001, 1e9)),
+    rate=st.sampled_from([None, "50/s", "300/m"]),
+    groups=st.sampled_from([None, "fair", "fifo"]),
+    **{
+        name: st.none() | st.integers(1, 1 << 40)
+        for name in ("attempts", "dead_ttl", "ttl", "retry", "replicate", "maxlen", "maxbytes")
+    },
+)
+
+
+def of_a_page(policy: Policy) -> dict[str, list[str]]:
+    """Return what a browser sends for the form of ``policy`` that nobody touched."""
+    form = {"policy": ["q"], "edits": ["yes"]}
+    for name, value in fields_of(policy).items():
+        form |= {name: [in_a_field(value)], f"{name}-was": [quoted(value)]}
+    return form
+
+
+@given(POLICIES)
+def test_only_the_changed_options_of_a_policy_are_sent(policy: Policy) -> None:
+    form = of_a_page(policy)
+    with pytest.raises(ValueError, match="nothing to change"):
+        ACTIONS["policy"].make(Form(form))
+    [order] = ACTIONS["policy"].make(Form({**form, "active": ["7"], "rate": ["9/h"]}))
+    assert order.command == ("QSET", b"q", "ACTIVE", "7", "RATE", "9/h")
+    changed = {**form, "backoff-min": ["4"], "backoff-max": ["60"]}
+    [order] = ACTIONS["policy"].make(Form(changed))
+    assert order.command == ("QSET", b"q", "BACKOFF", "4", "60")
+    del form["edits"]  # made from the policy of a pattern, for a queue that has none of its own
+    [order] = ACTIONS["policy"].make(Form(form))
+    words = dict(zip(order.command[2::2], order.command[3::2], strict=False))
+    assert words["DEAD"] == to_bytes(policy.dead or "")
+    assert words["TTL"] == (str(policy.ttl) if policy.ttl else b"")
+    assert set(words) >= {"ATTEMPTS", "DEADTTL", "MAXLEN", "BURST", "RATE", "GROUPS", "BACKOFF"}
 
 
 def test_a_policy_for_one_queue_is_not_a_pattern() -> None:

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from disque_trio.console.model.actions import POLICY_NUMBERS, escape_pattern
+from disque_trio.console.model.policy_actions import NUMBERS, escape_pattern, fields_of
 from disque_trio.console.web.charts import Line, chart
 from disque_trio.console.web.visit import Missing, Shown, Visit
 from disque_trio.overview import figures
@@ -29,7 +29,8 @@ async def view(visit: Visit) -> Shown:
             "policy": policy,
             "own": own,
             "is_own": policy is not None and policy.name == own,
-            "numbers": POLICY_NUMBERS,
+            "options": fields_of(policy),
+            "numbers": NUMBERS,
             "lines": RATES,
             "throughput": chart(
                 history, RATES, visit.now, "Jobs of the queue per second in the last hour"

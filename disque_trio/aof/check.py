@@ -136,7 +136,7 @@ def _run(path: Path, options: argparse.Namespace) -> int:
             findings = _salvage(file, out, kind, listing)
         else:
             findings = _look(file, kind, lambda stretch: None, listing)
-        findings.show(path, out, options.program)
+        findings.show(path, out, options.program, options.fix)
         size, ok_up_to = findings.scanner.size, findings.ok_up_to
         print(f"AOF analyzed: size={size}, ok_up_to={ok_up_to}, diff={size - ok_up_to}")
         if ok_up_to == size:
@@ -231,7 +231,10 @@ def _salvage(file: BinaryIO, out: Path, kind: type[Scanner], listing: bool) -> F
         OSError: it could not be written.
     """
     _refuse_existing(out)
-    descriptor, temporary = tempfile.mkstemp(".tmp", f".{out.name}.", out.parent)
+    try:
+        descriptor, temporary = tempfile.mkstemp(".tmp", f".{out.name}.", out.parent)
+    except OSError as error:
+        raise Refused(f"Cannot write {shown_path(out)}: {error.strerror or error}") from error
     try:
         with os.fdopen(descriptor, "wb", buffering=0) as target:
 

@@ -50,8 +50,9 @@ class Findings:
         if len(self.damage) < _LISTED:
             self.damage.append(stretch)
 
-    def show(self, path: Path, out: Path | None, program: str) -> None:
-        """Print everything except the lines that Disque's tool prints too."""
+    def show(self, path: Path, out: Path | None, program: str, fixing: bool) -> None:
+        """Print everything except the lines that Disque's tool prints too. Suggest no ``--fix`` if
+        ``fixing``."""
         scanner = self.scanner
         queues = f"{scanner.queues}{' or more' if scanner.queues == MAX_QUEUES else ''}"
         print(
@@ -60,14 +61,16 @@ class Findings:
             f"{f', trailers={scanner.trailers}' if scanner.trailers else ''}"
         )
         if self.first is not None:
-            self._show_damage(self.first, path, out, program)
+            self._show_damage(self.first, path, out, program, fixing)
         if out is not None:
             print(
                 f"Salvaged {sum(self._counts)} records, {scanner.size - self.bad} bytes,"
                 f" into {shown_path(out)}; skipped {self.bad} bytes in {self.places} places"
             )
 
-    def _show_damage(self, first: AofError, path: Path, out: Path | None, program: str) -> None:
+    def _show_damage(
+        self, first: AofError, path: Path, out: Path | None, program: str, fixing: bool
+    ) -> None:
         size = self.scanner.size
         print(f"First bad record: offset={first.offset} (0x{first.offset:x}): {first.reason}")
         for start, end, error in self.damage:
@@ -92,7 +95,7 @@ class Findings:
         quoted = shlex.quote(shown_path(path))
         if out is None and any(behind):
             print(f"To keep them: {program} --salvage NEWFILE {quoted}")
-        elif out is None:
+        elif out is None and not fixing:
             print(f"To repair it: {program} --fix {quoted}")
 
 

@@ -338,8 +338,8 @@ TABLE = make_table(
             LIMITS,
             "How much memory all clients together may use besides events: for requests that are "
             "incomplete or not served yet, and for replies that are not read. Beyond it, those "
-            "that use most are disconnected, except after CLIENT NO-EVICT ON. A percentage is one "
-            "of `maxmemory`, or of 32mb if that is less; 0 sets no limit.",
+            "that use most are disconnected, except after CLIENT NO-EVICT ON. A percentage is "
+            "of `maxmemory`, or of 32mb if `maxmemory` is less; 0 sets no limit.",
         ),
         _same("client-output-buffer-limit", LIMITS),
         _same(

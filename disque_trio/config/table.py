@@ -321,8 +321,10 @@ TABLE = make_table(
             "maxmemory",
             Memory(),
             "1gb",
-            "Memory for jobs and queues; 0: no limit. Eviction begins below it: from 95% on, jobs "
-            "that can be spared are evicted, and if there are none, new ones are refused.",
+            "Memory for jobs and queues; 0: no limit. Above 75% of it, new jobs go to other nodes; "
+            "without one that can take them, jobs that can be spared are evicted, and if that is "
+            "not enough, new ones are refused (NOREPL). Above 95%, this happens whether there are "
+            "other nodes or not (OOM).",
             unit="bytes",
             settable=True,
         ),
@@ -370,8 +372,8 @@ TABLE = make_table(
             "What all clients together may make the node hold besides jobs: requests that are not "
             "complete or not served yet, and replies that are not read. Above that, the clients "
             "that hold the most are disconnected, unless they said CLIENT NO-EVICT ON. A "
-            "percentage is of `maxmemory`, or of 32mb if that is more; 100% admits any job that "
-            "fits into it. 0: no limit. Not in Disque; Redis has 0 by default.",
+            "percentage is of `maxmemory`, or of 32mb if `maxmemory` is less; 100% admits any job "
+            "that fits into it. 0: no limit. Not in Disque; Redis has 0 by default.",
             unit="bytes",
             settable=True,
         ),
@@ -560,8 +562,8 @@ TABLE = make_table(
             "What incomplete packets of other nodes may take together. Beyond it, the connections "
             "that hold the most are closed, to be opened again; a packet that is larger by "
             "itself, such as one with a very large job, is skipped. A percentage is of "
-            "`maxmemory`, or of 32mb if that is more; 0: no limit; less than 4 MB counts as 4 MB. "
-            "Not in Disque.",
+            "`maxmemory`, or of 32mb if `maxmemory` is less; 0: no limit; less than 4 MB counts as "
+            "4 MB. Not in Disque.",
             unit="bytes",
             settable=True,
         ),

@@ -52,7 +52,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     from disque_trio.respclient.errors import first_of
 
     if options.hash_password:
-        print(hash_password(_new_password()))
+        password = _new_password()
+        if not password:
+            return _fail("the password is empty")
+        print(hash_password(password))
         return 0
     try:
         settings = Settings(

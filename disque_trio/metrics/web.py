@@ -112,7 +112,7 @@ class Web:
             return
         page = self._pages.get(request.path)
         if page is None:
-            there_is = f"there is {', '.join(self._pages)}\n"
+            there_is = f"only {' and '.join(self._pages)} can be read here\n"
             reply = Reply(HTTPStatus.NOT_FOUND, [there_is.encode()])
         else:
             try:

@@ -12,7 +12,7 @@ from typing import Protocol
 from disque_trio.client.batch import NewJob
 from disque_trio.outbox.rows import Row
 from disque_trio.outbox.stop import Stop
-from disque_trio.outbox.store import Batch, Listener, Refusal, Store
+from disque_trio.outbox.store import Batch, Listener, Refusal, Store, first_line
 from disque_trio.process.logs import Log
 from disque_trio.respclient.errors import (
     AuthError,
@@ -171,7 +171,7 @@ class Forwarder:
         self._failures += 1
         # Log the first failure, and then about one a minute.
         if self._failures % 12 == 1:
-            self._log.warning(event, error=str(error), attempts=self._failures)
+            self._log.warning(event, error=first_line(error), attempts=self._failures)
         stop.wait(_pause(self._failures, PAUSES))
 
     def _forward(self, batch: Batch) -> None:

@@ -9,7 +9,7 @@ from disque_trio.outbox.forwarder import Forwarder, NodesAway
 from disque_trio.outbox.options import password
 from disque_trio.outbox.sender import DisqueSender
 from disque_trio.outbox.stop import Stop, stopped_by_signals
-from disque_trio.outbox.store import Store
+from disque_trio.outbox.store import Store, first_line
 from disque_trio.process.logs import Logging
 from disque_trio.respclient.errors import DisqueError
 from disque_trio.respclient.tls import Tls, of_arguments
@@ -53,7 +53,7 @@ def _forward(store: Store, sender: DisqueSender, options: argparse.Namespace, st
             log.notice("forwarding", nodes=" ".join(sender.nodes))
             forwarder.run(stop)
     except failures as error:
-        log.warning("failed", error=str(error))
+        log.warning("failed", error=first_line(error))
         return FAILED
     finally:
         counts = forwarder.counts
@@ -79,7 +79,7 @@ def _check(store: Store, sender: DisqueSender) -> int:
     try:
         waiting = store.waiting()
     except store.errors as error:
-        print(f"the table cannot be read: {error}", file=sys.stderr)
+        print(f"the table cannot be read: {first_line(error)}", file=sys.stderr)
         status = FAILED
     else:
         age = 0.0 if waiting.oldest is None else time.time() - waiting.oldest

@@ -75,3 +75,10 @@ class Store(Protocol):
 
     def disconnect(self) -> None:
         """Close all connections; new ones are opened when needed."""
+
+
+def first_line(error: Exception) -> str:
+    """What is wrong, in one line. SQLAlchemy adds lines with the statement and its parameters to
+    what the driver says."""
+    text = str(getattr(error, "orig", None) or error)
+    return text.strip().partition("\n")[0]

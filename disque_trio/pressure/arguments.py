@@ -220,7 +220,7 @@ def _bound(parser: argparse.ArgumentParser, help: str) -> None:
 
 def _natural(text: str) -> int:
     if not text.isascii() or not text.isdigit():
-        raise argparse.ArgumentTypeError(f"expected a number, not {text!r}")
+        raise argparse.ArgumentTypeError(f"expected a whole number of at least 0, not {text!r}")
     if len(text) > 30:
         raise argparse.ArgumentTypeError("the number is too large")
     return int(text)

@@ -165,7 +165,8 @@ class BlockingClient:
             try:
                 sock = self._open(*split_address(address))
             except OSError as problem:
-                problems.append(f"{address}: {refusal(problem) or problem}")
+                reason = refusal(problem) or problem.strerror or problem
+                problems.append(f"{address}: {reason}")
                 continue
             sock.settimeout(self._timeout)
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)

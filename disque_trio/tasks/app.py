@@ -80,9 +80,7 @@ class Disque:
         connect_timeout: float = 5.0,
         safe_adds: bool = True,
     ) -> None:
-        if url is None:
-            url = os.environ.get("DISQUE_URL") or DEFAULT
-        self.cluster: Final = Cluster.parse(url)
+        self.cluster: Final = _cluster_of_environment() if url is None else Cluster.parse(url)
         self.nodes: list[str] = list(self.cluster.nodes)
         self.password: str | None = self.cluster.password
         self._queue = queue
@@ -355,6 +353,13 @@ class Disque:
         """
         with testing(self.core, run, _known(backend or self.core.backend)) as jobs:
             yield jobs
+
+
+def _cluster_of_environment() -> Cluster:
+    try:
+        return Cluster.parse(os.environ.get("DISQUE_URL") or DEFAULT)
+    except ValueError as error:
+        raise ValueError(f"the environment variable DISQUE_URL: {error}") from None
 
 
 def _known(backend: Backend) -> Backend:

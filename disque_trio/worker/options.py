@@ -199,7 +199,7 @@ def _parser() -> argparse.ArgumentParser:
         action="store_true",
         help="trace with OpenTelemetry, configured by OTEL_EXPORTER_OTLP_ENDPOINT and the like",
     )
-    add("--version", action="version", version=f"disque-trio {VERSION}")
+    add("--version", action="version", version=f"disque-worker {VERSION}")
     return parser
 
 

@@ -30,6 +30,8 @@ def load(target: str, app_dir: str) -> object:
     Raises:
         AppError: the object cannot be imported.
     """
+    if not Path(app_dir).is_dir():
+        raise AppError(f"--app-dir: {app_dir} is not a directory")
     directory = str(Path(app_dir).resolve())
     if directory not in sys.path:
         sys.path.insert(0, directory)

@@ -36,7 +36,10 @@ def hash_password(password: str) -> str:
 
 
 def is_password(password: str, hash: str) -> bool:
-    """Whether ``hash`` is a hash of ``password``. Deliberately takes about 50 ms."""
+    """Whether ``hash`` is a hash of ``password``, which must not be empty. Deliberately takes about
+    50 ms."""
+    if not password:
+        return False
     try:
         _, cost, salt, key = hash.split("$")
         known = base64.b64decode(key)

@@ -63,8 +63,8 @@ def parser() -> argparse.ArgumentParser:
     )
     cluster.add_argument(
         "--password",
-        default=os.environ.get("DISQUE_PASSWORD"),
-        help="password of the nodes (default: environment variable DISQUE_PASSWORD)",
+        default=os.environ.get("DISQUECLI_AUTH") or os.environ.get("DISQUE_PASSWORD"),
+        help="password of the nodes (default: environment variable DISQUECLI_AUTH)",
     )
     cluster.add_argument("--user", metavar="NAME", help="the user that the password belongs to")
     cluster.add_argument("--tls", action="store_true", help="connect with TLS")
@@ -268,9 +268,11 @@ def _replay(command: argparse.ArgumentParser) -> None:
     _iceberg(command)
     command.add_argument(
         "--aof",
+        nargs="+",
         type=given,
-        action="append",
         default=[],
+        action="extend",
+        metavar="FILE",
         help="append-only files to take bodies from",
     )
     command.add_argument("--audit", type=path, help="choose among the jobs of this audit")
@@ -294,8 +296,13 @@ def _replay(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--to-queue", metavar="QUEUE", help="add the jobs to this queue instead of their own"
     )
-    for name in ("delay", "retry", "ttl", "replicate"):
-        command.add_argument(f"--{name}", type=number(0), help="option of ADDJOB")
+    for name, meaning in (
+        ("delay", "seconds before the jobs are queued"),
+        ("retry", "seconds after which an unacknowledged job is delivered again"),
+        ("ttl", "time to live of the jobs in seconds"),
+        ("replicate", "how many nodes hold each job"),
+    ):
+        command.add_argument(f"--{name}", type=number(0), metavar="N", help=meaning)
 
 
 def _health(command: argparse.ArgumentParser) -> None:

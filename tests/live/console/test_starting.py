@@ -1,12 +1,24 @@
 """A console whose address cannot be used."""
 
+import io
 import os
 import socket
 import subprocess
 import sys
 
+import pytest
+
+from disque_trio.console.command import main
 from tests.support import ROOT
 from tests.support.harness import HANG_SECONDS, free_port
+
+
+@pytest.mark.parametrize("typed", ["", "\n"])
+def test_an_empty_password_is_refused(typed: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("sys.stdin", io.StringIO(typed))
+        assert main(["--hash-password"]) == 1
+    assert capsys.readouterr() == ("", "disque-console: the password is empty\n")
 
 
 def refused(listen: str) -> str:

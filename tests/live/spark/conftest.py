@@ -71,6 +71,10 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
             .config("spark.ui.showConsoleProgress", "false")
             # It also serves Spark Connect, which costs less than a second JVM.
             .config("spark.plugins", "org.apache.spark.sql.connect.SparkConnectPlugin")
+            # As start-connect-server.sh sets it. Otherwise every session has the files of a client,
+            # and fails if it has not fetched them before the client ends.
+            .config("spark.sql.artifact.isolation.enabled", "true")
+            .config("spark.sql.artifact.isolation.alwaysApplyClassloader", "true")
             .config("spark.connect.grpc.binding.address", "127.0.0.1")
             .config("spark.connect.grpc.binding.port", str(free_port()))
             # With only a few rows, compiling a query is most of its work.

@@ -80,7 +80,7 @@ def test_a_queue_is_archived(client: Client, disque_server: NodeFactory, tmp_pat
         node.ask("ADDJOB", "q", f"body {n}", 0, "RETRY", 600)
     table = tmp_path / "table"
     archive = ("archive", "--nodes", f"127.0.0.1:{node.port}", "--queue", "q", "--output", table)
-    out = client.pipeline(*archive, "--available-now", "--max-restarts", "0")
+    out = client.pipeline(*archive, "--available-now")
     assert out == f"20 jobs archived in {table}\n"
     bodies = pyarrow.dataset.dataset(table).to_table(["body"]).column("body").to_pylist()
     assert sorted(bodies) == sorted(b"body %d" % n for n in range(20))

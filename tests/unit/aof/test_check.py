@@ -171,6 +171,7 @@ def test_fix_asks_copies_and_cuts(aof: Path, answer: str, monkeypatch: pytest.Mo
     size = len(good)
     status, lines = lines_of("--fix", aof)
     assert status == 0
+    assert not any(line.startswith("To repair it") for line in lines)
     assert lines[-4] == f"AOF analyzed: size={size + 7}, ok_up_to={size}, diff=7"
     assert lines[-3] == (
         f"This will shrink the AOF from {size + 7} bytes, with 7 bytes, to {size} bytes"
@@ -225,6 +226,12 @@ def test_fix_changes_nothing_when_there_is_no_room_for_the_copy(
     assert (status, lines[-1]) == (1, "The AOF is as it was")
     assert aof.read_bytes() == bad
     assert backups(aof) == []
+
+
+def test_a_new_file_that_cannot_be_written_is_named(aof: Path, tmp_path: Path) -> None:
+    out = tmp_path / "missing" / "out"
+    status, lines = lines_of("--salvage", out, aof)
+    assert (status, lines) == (1, [f"Cannot write {out}: No such file or directory"])
 
 
 @pytest.mark.parametrize("call", ["copy_file_range", "fsync"])

@@ -401,10 +401,10 @@ async def test_queues_are_bound_and_listed() -> None:
 async def test_publishing_returns_the_ids() -> None:
     async with fake_node() as node, connect([node.address]) as client:
         node.answers["ADDJOB"] = [b"*2\r\n+D-1\r\n+D-2\r\n", b"*0\r\n"]
-        assert await client.publish("mail.new", "body", priority=3) == ["D-1", "D-2"]
+        assert await client.publish("mail.new", "body", priority=3, group="g") == ["D-1", "D-2"]
         assert await client.publish(b"news", "body", timeout=None) == []
         assert adds(node) == [
-            [b"ADDJOB", b"@mail.new", b"body", b"5000", b"PRIORITY", b"3"],
+            [b"ADDJOB", b"@mail.new", b"body", b"5000", b"PRIORITY", b"3", b"GROUP", b"g"],
             [b"ADDJOB", b"@news", b"body", b"0"],
         ]
 

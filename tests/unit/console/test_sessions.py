@@ -88,6 +88,7 @@ def test_a_password_has_another_hash_each_time_and_only_it_fits() -> None:
     assert not is_password("s3cret ", first)
     assert not is_password("s3cret", NOBODY)
     assert not is_password("s3cret", "scrypt$x$y$z")
+    assert not is_password("", hash_password(""))
 
 
 def test_a_file_of_users_names_role_and_hash() -> None:

@@ -88,6 +88,12 @@ def test_a_path_that_is_empty_is_not_this_directory(
     assert "expected a path" in capsys.readouterr().err
 
 
+def test_replay_takes_several_files(tmp_path: Path) -> None:
+    names = [str(tmp_path / name) for name in "abc"]
+    options = parser().parse_args(["replay", "--aof", *names[:2], "--aof", names[2]])
+    assert list(map(str, options.aof)) == names
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [

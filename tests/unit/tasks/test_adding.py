@@ -37,6 +37,10 @@ def test_without_a_url_the_environment_is_used(monkeypatch: pytest.MonkeyPatch) 
     app = Disque()
     assert (app.nodes, app.password) == (["elsewhere:7711"], "secret")
     assert "secret" not in repr(app)
+    monkeypatch.setenv("DISQUE_URL", "secret@elsewhere")
+    with pytest.raises(ValueError, match="the environment variable DISQUE_URL") as caught:
+        Disque()
+    assert "secret" not in str(caught.value)
 
 
 def test_a_task_can_be_called_like_its_function(app: Disque) -> None:

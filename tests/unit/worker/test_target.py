@@ -26,6 +26,11 @@ def modules(tmp_path: Path) -> Iterator[None]:
         del sys.modules[name]
 
 
+def test_a_directory_that_does_not_exist_is_named(tmp_path: Path) -> None:
+    with pytest.raises(AppError, match=r"--app-dir: .*/none is not a directory"):
+        load("shop_x.tasks", str(tmp_path / "none"))
+
+
 @pytest.mark.parametrize(
     ("target", "found"),
     [

@@ -66,7 +66,7 @@ async def take(
     permission."""
     while True:
         await looks.wait_all(time.time)
-        begun, started = time.time(), trio.current_time()
+        begun, started, round = time.time(), trio.current_time(), looks.round
         try:
             async with open() as connection:
                 counts = await _walk(connection.execute_many, looks)
@@ -76,7 +76,7 @@ async def take(
         took = trio.current_time() - started
         if counts is not None:
             table.counted(address, counts, begun, time.time(), max(KEPT, 2 * took))
-            looks.reported()
+            looks.reported(address, round)
             await trio.sleep(max(0.0, EACH - took))
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Collection, Mapping, Set
 from typing import Final
 
-from disque_trio.overview.nodes import COUNTED, Nodes
+from disque_trio.overview.nodes import COUNTED, Nodes, NodeState
 from disque_trio.overview.policies import Policies
 from disque_trio.overview.queues import QueueTable
 from disque_trio.overview.series import Series
@@ -26,7 +26,8 @@ class Cluster:
         self.policies = Policies()
         self.history = Series(STEP, STEPS, tuple(COUNTED), ("length", "jobs"))
         self.node_histories: dict[str, Series] = {}
-        self._known_by: dict[str, Set[str]] = {}  # ids that each node knows, by its address
+        self._known_by: dict[str, Set[str]] = {}  # ids that each node knows, by its id
+        self._forgotten: Set[str] = frozenset()  # ids that a node once knew, and no longer
 
     def take(self, address: str, info: Mapping[str, str], lines: str, now: float) -> None:
         """Take a node's replies to INFO and CLUSTER NODES, at ``now`` (s)."""
@@ -59,22 +60,55 @@ class Cluster:
 
     def knows(self, address: str, ids: Set[str]) -> None:
         """Note which nodes a node knows."""
-        self._known_by[address] = ids
+        state = self.nodes.get(address)
+        if state is not None:
+            before = self._known_by.get(state.id, frozenset())
+            self._forgotten = (self._forgotten | before) - ids
+            self._known_by[state.id] = ids
+            self.nodes.apart = self._apart()
+
+    def _apart(self) -> Set[str]:
+        """Addresses of responding nodes that are in another cluster than most: they know none of
+        the others, and are not known to them."""
+        heard = [state for state in self.nodes.here() if state.id in self._known_by]
+        groups: list[list[NodeState]] = []
+        for state in heard:
+            near = [group for group in groups if any(self._meets(state, other) for other in group)]
+            groups = [group for group in groups if group not in near]
+            groups.append([state, *(other for group in near for other in group)])
+        if len(groups) < 2:
+            return frozenset()
+
+        def rank(group: list[NodeState]) -> tuple[int, int]:
+            known = {id for state in group for id in self._known_by[state.id]}
+            return len(group), len(known)
+
+        main = max(groups, key=rank)
+        return frozenset(state.address for state in heard if state not in main)
+
+    def _meets(self, one: NodeState, other: NodeState) -> bool:
+        """Whether one of two nodes knows the other."""
+        known = self._known_by
+        return one.id in known[other.id] or other.id in known[one.id]
 
     def strangers(self, seeds: Collection[str]) -> list[str]:
-        """Addresses of unreachable nodes that no responding node knows, except ``seeds``."""
+        """Addresses of unreachable nodes that a node has forgotten, and that no responding one
+        knows, except ``seeds``."""
         known: set[str] = set()
         for state in self.nodes.here():
-            known |= self._known_by.get(state.address, set())
+            known |= self._known_by.get(state.id, set())
+        gone = self._forgotten - known
         return [
             state.address
             for state in self.nodes.all()
-            if not state.here and state.id and state.id not in known and state.address not in seeds
+            if not state.here and state.id in gone and state.address not in seeds
         ]
 
     def forget(self, address: str) -> None:
         """Note that a node no longer belongs to the cluster."""
+        state = self.nodes.get(address)
+        if state is not None:
+            self._known_by.pop(state.id, None)
         self.nodes.forget(address)
         self.queues.node_lost(address)
         self.node_histories.pop(address, None)
-        self._known_by.pop(address, None)

@@ -1,6 +1,6 @@
 """Which queues somebody is looking at now, and when nodes have reported them."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Sequence, Set
 from typing import Final
 
 import trio
@@ -10,12 +10,18 @@ MOST: Final = 500
 
 
 class Looks:
-    """The queues that somebody is looking at. Times are in seconds."""
+    """The queues that somebody is looking at. Times are in seconds.
+
+    Attributes:
+        round: increases when nodes have to be asked again.
+    """
 
     def __init__(self) -> None:
         self._until: dict[str, float] = {}
+        self.round = 0
         self._new = trio.Event()
         self._reported = trio.Event()
+        self._reporters: set[str] = set()  # nodes that have reported in this round
         self._all_until = 0.0
         self._all_new = trio.Event()
 
@@ -55,23 +61,31 @@ class Looks:
         return list(self._until)
 
     def again(self) -> None:
-        """Ask again, because of an action."""
+        """Ask again, because of a new queue or an action."""
+        self.round += 1
+        self._reporters.clear()
         self._new.set()
         self._new = trio.Event()
 
-    async def wait(self) -> None:
-        """Wait for a new queue or an action."""
-        await self._new.wait()
+    async def wait(self, round: int) -> None:
+        """Wait for a later round than ``round``."""
+        while self.round == round:
+            await self._new.wait()
 
-    def reported(self) -> None:
-        """Note that a node has reported what somebody is looking at."""
+    def reported(self, node: str, round: int) -> None:
+        """Note that a node has reported what somebody is looking at, asked in ``round``."""
+        if round == self.round:
+            self._reporters.add(node)
         self._reported.set()
         self._reported = trio.Event()
 
-    async def wait_reported(self, seconds: float) -> None:
-        """Wait until a node has reported, or for ``seconds``."""
+    async def wait_reported(self, seconds: float, nodes: Set[str] = frozenset()) -> None:
+        """Wait until ``nodes`` have reported in this round, or for ``seconds``. Without nodes,
+        wait until one has."""
         with trio.move_on_after(seconds):
             await self._reported.wait()
+            while not nodes <= self._reporters:
+                await self._reported.wait()
 
 
 def _lasts(until: float, now: float) -> bool:

@@ -1,6 +1,6 @@
 """The nodes of the cluster: what each one reports, and since when it has not responded."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -91,9 +91,14 @@ class NodeState:
 
 
 class Nodes:
-    """All known nodes, by the address that the console uses for them."""
+    """All known nodes, by the address that the console uses for them.
+
+    Attributes:
+        apart: addresses of responding nodes that are in another cluster than most.
+    """
 
     def __init__(self) -> None:
+        self.apart: Set[str] = frozenset()
         self._states: dict[str, NodeState] = {}
 
     def __len__(self) -> int:
@@ -106,6 +111,10 @@ class Nodes:
     def here(self) -> Sequence[NodeState]:
         """The nodes that respond."""
         return [state for state in self.all() if state.here]
+
+    def is_apart(self, address: str) -> bool:
+        """Whether a node is in another cluster than most."""
+        return address in self.apart
 
     def get(self, address: str) -> NodeState | None:
         """A node; None if it is unknown."""

@@ -2,9 +2,10 @@
 
 from collections.abc import Iterable
 
-from disque_trio.client import Policy
+from disque_trio.client import Policy, replies
 from disque_trio.glob import Globs, is_glob
 from disque_trio.overview.names import to_bytes
+from disque_trio.respclient.connection import Reply
 
 
 class Policies:
@@ -13,6 +14,12 @@ class Policies:
     def __init__(self, policies: Iterable[Policy] = ()) -> None:
         self._all = {to_bytes(policy.name): policy for policy in policies}
         self._globs = Globs([entry for entry in self._all.items() if is_glob(entry[0])])
+
+    @classmethod
+    def read(cls, reply: Reply) -> "Policies":
+        """Read a node's reply to QGET without a queue."""
+        found = map(replies.policy, reply if isinstance(reply, list) else [])
+        return cls(policy for policy in found if policy is not None)
 
     @property
     def dead(self) -> set[str]:

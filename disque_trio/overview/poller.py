@@ -86,9 +86,9 @@ class Poller:
                 self.cluster.sample(time.time())
 
     def _begin(self, connector: Connector, address: str) -> None:
+        self.cluster.nodes.meet(address, time.time())
         if address not in self._tasks:
             scope = self._tasks[address] = trio.CancelScope()
-            self.cluster.nodes.meet(address, time.time())
             self._nursery.start_soon(self._follow, connector, address, scope)
 
     async def _follow(self, connector: Connector, address: str, scope: trio.CancelScope) -> None:
@@ -104,7 +104,8 @@ class Poller:
                         failures = 0 if visit.answered else failures + 1
                         if self._log is not None and (visit.answered or failures == 1):
                             self._log.warning("node unreachable", node=address, why=str(error))
-                        self.cluster.lost(address, str(error), time.time())
+                        if self.cluster.nodes.get(address) is not None:  # it was not forgotten
+                            self.cluster.lost(address, str(error), time.time())
                         self.tell()
                     await trio.sleep(AGAIN[min(failures, len(AGAIN) - 1)])
         finally:
@@ -151,8 +152,11 @@ class Poller:
                 if known is None or known.address != address:
                     self._begin(connector, address)
         self.cluster.knows(str(connection.address), {node.id for node in told.nodes})
-        for address in self.cluster.strangers(self._seeds):
-            self._leave(address)
+        for address in self.cluster.strangers(()):
+            if address in self._seeds:
+                self.cluster.forget(address)  # but keep trying: it may return
+            else:
+                self._leave(address)
 
     def _leave(self, address: str) -> None:
         # Its task forgets it when it ends: until then, replies may arrive.
@@ -235,9 +239,8 @@ class _Visit:
         if started - self._policies_at >= self._each:
             self._policies_at = started
             [policies] = await self._ask([("QGET",)])
-            if isinstance(policies, list):
-                found = [replies.policy(entry) for entry in policies]
-                self._cluster.policies = Policies(policy for policy in found if policy is not None)
+            if isinstance(policies, list) and not self._cluster.nodes.is_apart(self._address):
+                self._cluster.policies = Policies.read(policies)
         if started - self._names_at >= (NAMES_EACH if len(self._rota) > MANY else self._each):
             self._names_at = started
             await self._read_names()
@@ -258,19 +261,20 @@ class _Visit:
             names.update(as_text(name) for name in page if isinstance(name, bytes))
             if cursor == b"0":
                 break
-        for name in self._rota.known(names):
-            self._cluster.queues.gone(self._address, name)
+        self._rota.known(names)
+        self._cluster.queues.listed(self._address, names, time.time())
 
     async def _ask_of(self, names: Sequence[str]) -> None:
+        asked = time.time()
         answers = await self._ask([("QSTAT", to_bytes(name)) for name in names])
-        self._take(names, answers)
+        self._take(names, answers, asked)
 
-    def _take(self, names: Sequence[str], answers: Sequence[Reply]) -> None:
+    def _take(self, names: Sequence[str], answers: Sequence[Reply], asked: float) -> None:
         now = time.time()
         for name, reply in zip(names, answers, strict=True):
             if isinstance(reply, list):
                 fields: dict[bytes, Any] = dict(zip(reply[::2], reply[1::2], strict=False))  # type: ignore[arg-type]
-                changed = self._cluster.queues.take(self._address, name, fields, now)
+                changed = self._cluster.queues.take(self._address, name, fields, now, asked)
                 self._rota.answered(name, changed, trio.current_time())
             elif reply is None:
                 self._rota.forget(name)
@@ -284,19 +288,21 @@ class _Visit:
         reachable is for ``_look`` to find out."""
         looks = self._looks
         while True:
-            names = looks.names(time.time())
+            asked = time.time()
+            names = looks.names(asked)
+            round = looks.round
             if not names:
-                await looks.wait()
+                await looks.wait(round)
                 continue
             begun = trio.current_time()
             with suppress(DisqueError), trio.move_on_after(FULL_PATIENCE):
                 async with self._open() as connection:
                     commands = [("QSTAT", to_bytes(name), "FULL") for name in names]
-                    self._take(names, _alive(await connection.execute_many(commands)))
-                looks.reported()
+                    self._take(names, _alive(await connection.execute_many(commands)), asked)
+                looks.reported(self._address, round)
             took = trio.current_time() - begun
             with trio.move_on_after(max(FULL_EACH, FULL_SHARE * took)):
-                await looks.wait()
+                await looks.wait(round)
 
     async def _ask(self, commands: Sequence[Sequence[Any]]) -> list[Reply]:
         """Raises ConnectionLost."""

@@ -1,6 +1,6 @@
 """The queues of a cluster: what each node reports, and the sums over the nodes."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Set
 from dataclasses import dataclass
 from heapq import nlargest
 from typing import Any, Final, NamedTuple, TypeAlias
@@ -58,6 +58,16 @@ class Share:
     full_asked: float = 0.0
     full_until: float = 0.0
 
+    def has_more(self, now: float) -> bool:
+        """Whether there are jobs that are not queued, as far as known at ``now`` (s)."""
+        counted = self.full_asked <= now <= self.full_until
+        return counted and bool(self.delayed or self.in_hand or self.dead)
+
+    def unlisted(self) -> None:
+        """Note that no job is queued."""
+        self.length = self.blocked = self.oldest = self.groups = self.waiting = 0
+        self.pause, self.held_by = "none", ""
+
 
 class QueueRow(NamedTuple):
     """A queue, summed over the nodes that respond. Rates are per second; None if unknown.
@@ -114,6 +124,7 @@ class QueueTable:
         self._order: dict[tuple[str, bool], list[str]] = {}  # until something changes
         self._histories: dict[str, Series] = {}
         self._counted: dict[str, float] = {}  # by node: when the count of all its jobs began
+        self._listed: dict[str, Set[str]] = {}  # by node: the queues that it has
 
     def __len__(self) -> int:
         return len(self._shares)
@@ -126,12 +137,23 @@ class QueueTable:
         """The number of queued jobs in all queues."""
         return sum(share.length for shares in self._shares.values() for share in shares.values())
 
-    def take(self, node: str, queue: str, fields: Mapping[bytes, Any], now: float) -> bool:
-        """Take a node's reply to QSTAT, at ``now`` (s). Returns whether anything has changed."""
-        shares = self._shares.setdefault(queue, {})
-        share = shares.get(node)
-        if share is None:
-            share = shares[node] = Share(Counters())
+    def take(
+        self,
+        node: str,
+        queue: str,
+        fields: Mapping[bytes, Any],
+        now: float,
+        asked: float | None = None,
+    ) -> bool:
+        """Take a node's reply, at ``now`` (s), to a QSTAT sent at ``asked``. If another reply has
+        come since then, only the counts that QSTAT FULL adds are taken: the other figures may be
+        older than those. Returns whether anything has changed."""
+        share = self._share(node, queue)
+        last = share.counters.moment
+        if asked is not None and last is not None and asked <= last <= now:
+            self._take_full(share, fields, now)
+            self._touch(queue)
+            return False
         before = (share.length, share.blocked, share.pause)
         share.length = _number(fields, b"len")
         share.blocked = _number(fields, b"blocked")
@@ -144,6 +166,19 @@ class QueueTable:
         since = share.counters.moment
         grown = share.counters.read(counts, now)
         changed = any(grown.values()) or before != (share.length, share.blocked, share.pause)
+        self._take_full(share, fields, now)
+        self._note(queue, grown, now, since)
+        self._touch(queue)
+        return changed
+
+    def _share(self, node: str, queue: str) -> Share:
+        shares = self._shares.setdefault(queue, {})
+        if node not in shares:
+            shares[node] = Share(Counters())
+        return shares[node]
+
+    def _take_full(self, share: Share, fields: Mapping[bytes, Any], now: float) -> None:
+        """Take the counts that only QSTAT FULL has, or drop those that are too old."""
         if b"jobs-delayed" in fields:
             share.delayed = _number(fields, b"jobs-delayed")
             share.in_hand = _number(fields, b"jobs-in-hand")
@@ -151,16 +186,16 @@ class QueueTable:
             share.full_asked, share.full_until = now, now + FULL_FOR
         elif not share.full_asked <= now <= share.full_until:
             share.delayed = share.in_hand = share.dead = None
-        self._note(queue, grown, now, since)
-        self._touch(queue)
-        return changed
 
     def counted(
         self, node: str, counts: Mapping[str, Counts], begun: float, now: float, keep: float
     ) -> None:
         """Take a node's counts of all its jobs, made from ``begun`` to ``now`` and to be shown for
-        ``keep`` seconds. Queues not in ``counts`` have no such jobs."""
+        ``keep`` seconds. Queues not in ``counts`` have no such jobs; those in it need not have
+        queued ones."""
         self._counted[node] = begun
+        for queue in counts:
+            self._share(node, queue)
         for queue, shares in self._shares.items():
             share = shares.get(node)
             if share is None or begun < share.full_asked <= now:
@@ -185,9 +220,27 @@ class QueueTable:
             if not shares:
                 self._drop(queue)
 
+    def listed(self, node: str, queues: Set[str], now: float) -> None:
+        """Take the names of the queues that a node has, at ``now`` (s). It may have jobs of others
+        as well, none of which is queued."""
+        self._listed[node] = queues
+        for queue, shares in list(self._shares.items()):
+            share = shares.get(node)
+            if share is None:
+                row = self._rows.get(queue)
+                if row is not None and row.paused:
+                    self._touch(queue)  # it is not paused here
+            elif queue not in queues:
+                if share.has_more(now):
+                    share.unlisted()
+                    self._touch(queue)
+                else:
+                    self.gone(node, queue)
+
     def node_lost(self, node: str) -> None:
         """Drop the shares of a node that has become unreachable."""
         self._counted.pop(node, None)
+        self._listed.pop(node, None)
         for queue in [queue for queue, shares in self._shares.items() if node in shares]:
             self.gone(node, queue)
 
@@ -209,9 +262,15 @@ class QueueTable:
         if shares is None:
             return None
         if queue in self._stale or queue not in self._rows:
-            self._rows[queue] = _sum(queue, shares)
+            self._rows[queue] = _sum(queue, shares, self._lacks(queue, shares))
             self._stale.discard(queue)
         return self._rows[queue]
+
+    def _lacks(self, queue: str, shares: Mapping[str, Share]) -> bool:
+        """Whether ``queue`` is paused on some nodes, and others do not have it."""
+        return any(share.pause != "none" for share in shares.values()) and any(
+            node not in shares and queue not in names for node, names in self._listed.items()
+        )
 
     def history(self, queue: str) -> Series | None:
         """The last hour of a queue; None if nothing happened."""
@@ -267,14 +326,15 @@ class QueueTable:
         self._stale.discard(queue)
 
 
-def _sum(queue: str, shares: Mapping[str, Share]) -> QueueRow:
+def _sum(queue: str, shares: Mapping[str, Share], lacking: bool) -> QueueRow:
+    """``lacking``: it is not paused on some node that does not have it."""
     # A single hand-written pass: with ten thousand queues this dominates the cost of a page.
     length = blocked = groups = waiting = oldest = 0
     rates: dict[str, float] = {}
     delayed: int | None = None
     in_hand: int | None = None
     dead: int | None = None
-    pauses: set[str] = set()
+    pauses = {"none"} if lacking else set()
     held: set[str] = set()
     for share in shares.values():
         length += share.length

@@ -9,8 +9,10 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
+
+from selenium.common.exceptions import StaleElementReferenceException
 
 from tests.support import ROOT
 from tests.support.browser import Browser
@@ -192,11 +194,12 @@ class Story:
 
     def _click(self, selector: str, text: str) -> None:
         def found() -> bool:
-            for element in self._chrome.all(selector):
-                if element.text == text:
-                    self._chrome.run("arguments[0].scrollIntoView({block: 'center'})", element)
-                    element.click()
-                    return True
+            with suppress(StaleElementReferenceException):  # the page is replacing it
+                for element in self._chrome.all(selector):
+                    if element.text == text:
+                        self._chrome.run("arguments[0].scrollIntoView({block: 'center'})", element)
+                        element.click()
+                        return True
             return False
 
         wait_until(found)

@@ -80,8 +80,9 @@ class Calls:
 
     async def any(self, *command: Argument) -> Answer:
         """The reply of the first node that can be reached; no other node is tried once a node may
-        have run the command. Leaving nodes come last."""
-        states = sorted(self._nodes.here(), key=lambda state: state.leaving)
+        have run the command. Leaving nodes come last. Nodes of another cluster are not tried."""
+        states = [state for state in self._nodes.here() if not self._nodes.is_apart(state.address)]
+        states.sort(key=lambda state: state.leaving)
         answer: Answer = "", ConnectionLost("no node answers")
         for state in states:
             answer = state.address, await self.to(state.address, *command)

@@ -8,17 +8,18 @@ from starlette.exceptions import HTTPException
 from starlette.responses import RedirectResponse, Response
 
 from disque_trio.console.io.calls import Answer
-from disque_trio.console.model.action import WAS, Action, Form
+from disque_trio.console.model.action import WAS, Action, Form, Order
 from disque_trio.console.model.actions import ACTIONS
 from disque_trio.console.web.console import Console
 from disque_trio.console.web.refusals import no_audit, refusal
 from disque_trio.console.web.rendering import Rendering
 from disque_trio.console.web.visit import Visit
 from disque_trio.overview.names import to_bytes
+from disque_trio.overview.policies import Policies
 from disque_trio.respclient.errors import ConnectionLost, DisqueError
 
 _OURS: Final = ("token", "confirmed", "back")  # fields that do not describe the action
-AFTERWARDS: Final = 0.15  # s to wait for nodes to show the result
+AFTERWARDS: Final = 0.5  # s to wait for nodes to show the result
 _LONGEST: Final = 200  # characters of a field in the audit
 _MOST: Final = 20  # fields, and values of one
 
@@ -59,9 +60,21 @@ class Acting:
                 break
             answers += await visit.calls.run(order)
         self._console.recent.clear()
-        self._console.looks.again()
-        await self._console.looks.wait_reported(AFTERWARDS)
+        await self._see_result(visit, orders)
         return await self._tell(visit, action, form, answers)
+
+    async def _see_result(self, visit: Visit, orders: Sequence[Order]) -> None:
+        """Read changed policies, and wait until the nodes have reported the queues that somebody is
+        looking at again."""
+        if any(order.command[0] in ("QSET", "QDEL") for order in orders):
+            _, policies = await visit.calls.any("QGET")
+            if isinstance(policies, list):
+                self._console.cluster.policies = Policies.read(policies)
+        looks = self._console.looks
+        looks.again()
+        if looks.names(visit.now):
+            here = {state.address for state in self._console.cluster.nodes.here()}
+            await looks.wait_reported(AFTERWARDS, here)
 
     async def ask(self, visit: Visit) -> Response:
         """Handle a GET, from a reload or after a login: there is no page here."""

@@ -164,6 +164,7 @@ class Rendering:
             "note": None,
             "logins": self._console.accounts.wanted,
             "away": [state for state in nodes.all() if not state.here],
+            "apart": nodes.apart,
             "node_count": len(nodes),
             **values,
         }

@@ -200,3 +200,17 @@ async def test_a_node_that_refuses_connections_is_tried_each_time(
     connector.let.set()
     assert str(answers[0]) == f"{NODE}: refused"
     assert await mine.to(NODE, "PING") == b"PONG"
+
+
+async def test_any_node_is_one_of_the_cluster(monkeypatch: pytest.MonkeyPatch) -> None:
+    connector = Connector()
+    connector.let.set()
+    monkeypatch.setattr(calls, "Connector", lambda *more: connector)
+    nodes = Nodes()
+    for number, address in enumerate(("a:1", "b:1", "c:1")):
+        nodes.responded(address, f"{number}" * 40, 1.0)
+    nodes.apart = {"a:1"}
+    async with trio.open_nursery() as nursery:
+        mine = calls.Calls(nursery, nodes, Login())
+        assert await mine.any("PING") == ("b:1", b"PONG")
+        assert [address for address, _ in await mine.every("PING")] == ["a:1", "b:1", "c:1"]

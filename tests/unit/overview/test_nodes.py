@@ -110,6 +110,45 @@ def test_a_node_that_is_away_and_that_nobody_knows_is_no_node_any_more() -> None
     assert cluster.strangers([A, B]) == []
 
 
+def test_a_node_that_restarts_empty_has_not_forgotten_the_others() -> None:
+    cluster = Cluster()
+    for address, id in ((A, ID_A), (B, ID_B)):
+        cluster.nodes.responded(address, id, 1.0)
+        cluster.knows(address, {ID_A, ID_B})
+    cluster.lost(A, "closed", 2.0)
+    cluster.lost(B, "timed out", 2.0)
+    cluster.nodes.responded(A, "c" * 40, 3.0)
+    cluster.knows(A, {"c" * 40})
+    assert cluster.strangers(()) == []
+
+
+def test_a_node_that_the_others_do_not_know_is_apart() -> None:
+    cluster = Cluster()
+    ids = {A: ID_A, B: ID_B, "c:1": "c" * 40}
+    for address, id in ids.items():
+        cluster.nodes.responded(address, id, 1.0)
+    cluster.knows(B, {ID_B, "old" * 13 + "x", "c" * 40})
+    assert not cluster.nodes.apart  # the others have not answered yet
+    cluster.knows(A, {ID_A})
+    assert cluster.nodes.apart == {A}
+    cluster.knows("c:1", {ID_B, "c" * 40})
+    assert cluster.nodes.apart == {A}
+    cluster.knows(A, {ID_A, ID_B})  # it was told of one
+    assert not cluster.nodes.apart
+
+
+def test_of_two_nodes_that_do_not_know_each_other_the_one_that_knows_more_counts() -> None:
+    cluster = Cluster()
+    for address, id in ((A, ID_A), (B, ID_B)):
+        cluster.nodes.responded(address, id, 1.0)
+    cluster.knows(A, {ID_A})
+    cluster.knows(B, {ID_B, "c" * 40})
+    assert cluster.nodes.apart == {A}
+    cluster.lost(A, "timed out", 2.0)
+    cluster.knows(B, {ID_B, "c" * 40})
+    assert not cluster.nodes.apart
+
+
 def test_the_history_of_the_whole_is_the_sum_of_the_nodes() -> None:
     cluster = Cluster()
     for moment, count in ((100.0, 0), (105.0, 10), (110.0, 10)):

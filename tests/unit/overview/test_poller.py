@@ -239,3 +239,45 @@ async def test_a_node_with_two_addresses_is_followed_at_one(
     await world.run()
     assert [state.status for state in world.cluster.nodes.all()] == ["here"]
     assert len(world.node.opened) == 2
+
+
+async def test_a_seed_that_was_forgotten_is_shown_again_when_it_returns(
+    monkeypatch: pytest.MonkeyPatch,
+    autojump_clock: MockClock,
+) -> None:
+    ids = {A: ID, B: b"b" * 40}
+    members = dict(ids)
+    shown: list[list[str]] = []
+
+    def reply(self: Connection, command: str, *words: Any) -> Any:
+        if command == "HELLO":
+            lines = [[id, at.host.encode(), b"%d" % at.port, b"1"] for at, id in members.items()]
+            return [1, ids[self.address], *lines]
+        return real(self, command, *words)
+
+    async def open(self: Node, address: Address) -> Connection:
+        if address not in members:
+            raise ConnectionLost("refused")
+        return await real_open(self, address)
+
+    real, real_open = Connection._reply, Node.open
+    monkeypatch.setattr(Connection, "_reply", reply)
+    monkeypatch.setattr(Node, "open", open)
+    world = polling(monkeypatch, World(Node(), 2.0, A, B))
+
+    async def forget() -> None:
+        for _ in range(2):
+            await trio.sleep(15)
+            shown.append([state.address for state in world.cluster.nodes.all()])
+            if members.pop(B, None) is None:
+                members[B] = ids[B]
+            for connection in world.node.opened:
+                if connection.address == B:
+                    connection.close()
+        await trio.sleep(15)
+        shown.append([state.address for state in world.cluster.nodes.here()])
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(forget)
+        await world.run()
+    assert shown == [[str(A), str(B)], [str(A)], [str(A), str(B)]]

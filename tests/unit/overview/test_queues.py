@@ -140,3 +140,85 @@ def test_policies_are_found_as_the_node_finds_them() -> None:
     assert of("a*b") == "a\\*b"
     assert of("mail." + "x" * 5000) == "*"
     assert Policies().of("q") is None
+
+
+def test_an_answer_older_than_the_last_one_makes_no_rate() -> None:
+    table = QueueTable()
+    table.take(A, "q", stat(5, jobs_in=1_000), 10.0, asked=9.9)
+    table.take(A, "q", stat(7, jobs_in=1_002), 12.0, asked=11.9)
+    late = stat(6, jobs_in=1_001, jobs_delayed=3, jobs_in_hand=2, jobs_dead=1)
+    assert not table.take(A, "q", late, 12.1, asked=11.0)
+    table.take(A, "q", stat(8, jobs_in=1_004), 14.0, asked=13.9)
+    row = table.row("q")
+    assert row is not None
+    assert (row.length, row.added, row.delayed, row.in_hand, row.dead) == (8, 1.0, 3, 2, 1)
+
+
+def test_after_the_clock_went_back_answers_are_taken() -> None:
+    table = QueueTable()
+    table.take(A, "q", stat(5), 1_000.0, asked=999.9)
+    table.take(A, "q", stat(6), 10.0, asked=9.9)
+    row = table.row("q")
+    assert row is not None
+    assert row.length == 6
+
+
+def test_a_queue_without_queued_jobs_is_there_while_others_are_counted() -> None:
+    table = QueueTable()
+    table.counted(A, {"later": (3, 0, 0)}, 1.0, 2.0, keep=60.0)
+    table.listed(A, set(), 3.0)
+    row = table.row("later")
+    assert row is not None
+    assert (row.length, row.delayed, row.added) == (0, 3, None)
+    table.counted(A, {}, 5.0, 6.0, keep=60.0)
+    table.listed(A, set(), 7.0)
+    assert names(table) == []
+
+
+def test_a_queue_whose_count_is_too_old_is_gone() -> None:
+    table = QueueTable()
+    table.counted(A, {"later": (3, 0, 0)}, 1.0, 2.0, keep=60.0)
+    table.listed(A, set(), 62.1)
+    assert names(table) == []
+
+
+def test_a_queue_that_only_somebody_who_looked_at_it_knew_is_gone() -> None:
+    table = QueueTable()
+    full = stat(0, jobs_delayed=0, jobs_in_hand=2, jobs_dead=0)
+    table.take(A, "q", full, 1.0)
+    table.listed(A, {"other"}, 2.0)
+    assert names(table) == ["q"]
+    table.listed(A, {"other"}, 2.0 + FULL_FOR)
+    assert names(table) == []
+
+
+def test_what_a_node_no_longer_lists_has_no_queued_jobs() -> None:
+    table = QueueTable()
+    table.take(A, "q", stat(4, blocked=1, pause=b"in", oldest_job_age=5), 1.0)
+    table.counted(A, {"q": (0, 1, 0)}, 2.0, 3.0, keep=60.0)
+    table.listed(A, set(), 4.0)
+    row = table.row("q")
+    assert row is not None
+    assert (row.length, row.blocked, row.oldest, row.paused, row.in_hand) == (0, 0, 0.0, "", 1)
+
+
+def test_a_queue_is_not_paused_on_a_node_that_does_not_have_it() -> None:
+    table = QueueTable()
+    table.take(A, "q", stat(1, pause=b"in"), 1.0)
+    table.listed(A, {"q"}, 1.0)
+    row = table.row("q")
+    assert row is not None
+    assert row.paused == "in"
+    table.listed(B, {"q"}, 1.0)  # it will soon say whether it is paused there
+    row = table.row("q")
+    assert row is not None
+    assert row.paused == "in"
+    table.listed(B, set(), 2.0)
+    row = table.row("q")
+    assert row is not None
+    assert row.paused == "partly"
+    table.node_lost(B)
+    table.take(A, "q", stat(1, pause=b"in"), 3.0)
+    row = table.row("q")
+    assert row is not None
+    assert row.paused == "in"

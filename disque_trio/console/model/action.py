@@ -1,5 +1,6 @@
 """An action turns a form into commands for nodes."""
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
@@ -12,6 +13,10 @@ from disque_trio.overview.names import unquoted
 Word: TypeAlias = "str | bytes | int"
 WAS: Final = "-was"
 """Follows the name of a field, in that of a hidden one with the same value quoted."""
+
+# As nodes read them: Python's int and float would take more, such as 1_0, inf and Arabic digits.
+_WHOLE: Final = re.compile(r"[+-]?[0-9]+")
+_DECIMAL: Final = re.compile(r"[+-]?[0-9]+(\.[0-9]+)?")
 
 
 class Where(Enum):
@@ -92,11 +97,9 @@ class Form:
         """
         text = self.get(field)
         if text:
-            try:
-                value = int(text) if whole else float(text)
-            except ValueError:
-                raise ValueError(f"{field}: {text!r} is not a number") from None
-            if not value >= least:
+            if not (_WHOLE if whole else _DECIMAL).fullmatch(text):
+                raise ValueError(f"{field}: {text!r:.60} is not a number")
+            if float(text) < least:
                 raise ValueError(f"{field}: must be at least {least:g}")
         return text
 

@@ -101,6 +101,18 @@ def test_an_invalid_form_becomes_no_command(action: str, fields: dict[str, str])
         commands(action, **fields)
 
 
+@pytest.mark.parametrize(
+    ("field", "text"),
+    [
+        *(("retry", text) for text in ("1_0", "\u0663", "1.5", "0x1", "1 0")),
+        *(("delay", text) for text in ("1_0.5", "\u0663.5", "inf", "1e3", "1.", "1.5_0")),
+    ],
+)
+def test_a_number_that_a_node_would_not_read_is_refused(field: str, text: str) -> None:
+    with pytest.raises(ValueError, match=f"^{field}: .* is not a number$"):
+        commands("add", queue="q", **{field: text})
+
+
 def test_a_policy_sends_all_options_so_that_empty_fields_unset_them() -> None:
     [command] = commands(
         "policy", policy="q", attempts="3", dead="d", backoff_min="1", backoff_max="60"

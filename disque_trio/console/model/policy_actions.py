@@ -25,11 +25,9 @@ def fields_of(policy: Policy | None) -> dict[str, str]:
     policy = policy or Policy("")
     values = {name: getattr(policy, name.replace("deadttl", "dead_ttl")) for name in NUMBERS}
     values |= {"dead": policy.dead, "rate": policy.rate, "groups": policy.groups}
-    values["backoff-min"], values["backoff-max"] = policy.backoff or ("", "")
-    return {
-        name: "" if value is None else str(value).removesuffix(".0")
-        for name, value in values.items()
-    }
+    shortest, longest = (str(pause).removesuffix(".0") for pause in policy.backoff or ("", ""))
+    values |= {"backoff-min": shortest, "backoff-max": longest}
+    return {name: "" if value is None else str(value) for name, value in values.items()}
 
 
 def _set(form: Form) -> list[Order]:

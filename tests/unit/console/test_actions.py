@@ -1,7 +1,7 @@
 """The table of actions: forms become commands."""
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from disque_trio.client import Policy
@@ -147,6 +147,7 @@ def of_a_page(policy: Policy) -> dict[str, list[str]]:
 
 
 @given(POLICIES)
+@example(Policy("q", dead="failed.1.0"))
 def test_only_the_changed_options_of_a_policy_are_sent(policy: Policy) -> None:
     form = of_a_page(policy)
     with pytest.raises(ValueError, match="nothing to change"):

@@ -24,6 +24,20 @@ def _about(text: str) -> Callable[[Form], str]:
     return lambda form: text.format(queue=shown(form.name()), jobs=figures.jobs(form.stands_for))
 
 
+def _sends(text: str) -> Callable[[Form], str]:
+    """``text``, with the queue, the target and limit that were typed, and the number of jobs queued
+    there."""
+
+    def asks(form: Form) -> str:
+        to, count = form.raw("to").strip(), form.number("count")
+        target = f" to {shown(to)}" if to else ""
+        most = f", at most {int(count):,}" if count else ""
+        queue, jobs = shown(form.name()), figures.jobs(form.stands_for)
+        return f"{text.format(queue=queue, to=target)}{most}? {queue} has {jobs} now."
+
+    return asks
+
+
 def _said(text: str) -> Callable[[Form, Sequence[object]], str]:
     """``text``, with the queue, and the sum of the replies that are numbers."""
 
@@ -104,12 +118,11 @@ ACTIONS: Final[Mapping[str, Action]] = {
         ),
         Action(
             "redrive", "Redrive…", Role.OPERATOR, _redrive, _said("Sent {jobs} back from {queue}."),
-            _about("Send dead letters from {queue} back? It has {jobs} now."), of_queue=True,
+            _sends("Send dead letters from {queue} back{to}"), of_queue=True,
         ),
         Action(
             "move", "Move…", Role.OPERATOR, _move, _said("Moved {jobs} from {queue}."),
-            _about("Move queued jobs from {queue} to another queue? It has {jobs} now."),
-            of_queue=True,
+            _sends("Move queued jobs from {queue}{to}"), of_queue=True,
         ),
         Action("add", "Add job", Role.OPERATOR, _add, lambda form, replies: "Added " + ", ".join(
             reply.decode() for reply in replies if isinstance(reply, bytes)) + "."),

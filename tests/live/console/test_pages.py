@@ -103,7 +103,7 @@ def test_dead_letters_are_redriven_and_jobs_moved(node: LiveNode, visitor: Visit
     wait_until(lambda: wire("QLEN", "failing.dead") == 1)
     seen(visitor, "failing.dead")
     form = visitor.get("/queue?name=failing.dead").fields("redrive")
-    assert "It has 1 job now." in visitor.post("/do/redrive", form).says
+    assert "failing.dead has 1 job now." in visitor.post("/do/redrive", form).says
     answer = visitor.do("/queue?name=failing.dead", "redrive")
     assert "Sent 1 job back from failing.dead." in answer.says
     assert wire("QLEN", "failing") == 1

@@ -177,3 +177,26 @@ def test_dangerous_actions_ask_first_and_no_action_is_for_viewers() -> None:
     form = Form({"queue": ["q"]})
     assert ACTIONS["purge"].says(form, [1]) == "Cancelled 1 job in q."
     assert ACTIONS["purge"].says(form, [1200, 34]) == "Cancelled 1,234 jobs in q."
+
+
+@pytest.mark.parametrize(
+    ("action", "fields", "question"),
+    [
+        ("redrive", {}, "Send dead letters from q back? q has 23 jobs now."),
+        ("redrive", {"count": "4"}, "Send dead letters from q back, at most 4? q has 23 jobs now."),
+        ("redrive", {"to": " t "}, "Send dead letters from q back to t? q has 23 jobs now."),
+        ("move", {"to": "t"}, "Move queued jobs from q to t? q has 23 jobs now."),
+        (
+            "move",
+            {"to": "t", "count": "4000"},
+            "Move queued jobs from q to t, at most 4,000? q has 23 jobs now.",
+        ),
+    ],
+)
+def test_the_question_names_the_target_and_the_limit(
+    action: str, fields: dict[str, str], question: str
+) -> None:
+    asks = ACTIONS[action].asks
+    assert asks is not None
+    form = {name: [value] for name, value in fields.items()}
+    assert asks(Form({"queue": ["q"], **form}, 23)) == question

@@ -79,7 +79,7 @@ def _move(form: Form) -> list[Order]:
     return [Order(("QMOVE", to_bytes(form.name()), to_bytes(to), *form.words("count")))]
 
 
-ADD_TIMEOUT: Final = 5_000  # ms
+ADD_TIMEOUT: Final = 3_000  # ms; less than ``io.calls.LIMIT``, so that the node can say why
 
 
 def _add(form: Form) -> list[Order]:

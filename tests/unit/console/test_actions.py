@@ -6,8 +6,9 @@ from hypothesis import strategies as st
 
 from disque_trio.client import Policy
 from disque_trio.config.words import join_words
+from disque_trio.console.io.calls import LIMIT
 from disque_trio.console.model.action import Form, Where
-from disque_trio.console.model.actions import ACTIONS
+from disque_trio.console.model.actions import ACTIONS, ADD_TIMEOUT
 from disque_trio.console.model.fields import field_value
 from disque_trio.console.model.policy_actions import escape_pattern, fields_of
 from disque_trio.console.model.roles import Role
@@ -77,9 +78,13 @@ def test_a_job_is_added_with_the_fields_of_the_form() -> None:
         headers="a: b\nc:d",
     )
     assert command == (
-        *("ADDJOB", b"q", b"line\nline", 5000, "DELAY", "0.5", "PRIORITY", "7"),
+        *("ADDJOB", b"q", b"line\nline", ADD_TIMEOUT, "DELAY", "0.5", "PRIORITY", "7"),
         *("HEADERS", 2, b"a", b"b", b"c", b"d"),
     )
+
+
+def test_a_node_says_why_a_job_was_not_added_before_the_console_gives_up() -> None:
+    assert ADD_TIMEOUT <= (LIMIT - 1) * 1000
 
 
 @pytest.mark.parametrize(

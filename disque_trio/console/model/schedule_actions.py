@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from disque_trio.config.words import split_words
-from disque_trio.console.model.action import Action, Form, Order, Word
+from disque_trio.console.model.action import WAS, Action, Form, Order, Word
 from disque_trio.console.model.roles import Role
 from disque_trio.overview.names import shown, to_bytes
 
@@ -31,6 +31,8 @@ def _deleted(form: Form, replies: Sequence[object]) -> str:
 
 def _set(form: Form) -> list[Order]:
     name, times, queue = form.typed("name"), form.get("times"), form.typed("queue")
+    if form.all("name" + WAS) and form.touched("name"):
+        raise ValueError("a schedule cannot be renamed: add a new one and delete this one")
     if not name or not times or not queue:
         raise ValueError("a schedule needs a name, times and a queue")
     command: list[Word] = ["CRON", "SET", to_bytes(name), times]

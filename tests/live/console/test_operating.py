@@ -57,6 +57,11 @@ def test_a_schedule_is_set_run_paused_resumed_changed_and_deleted(
     assert pairs(node.ask("CRON", "GET", "tick"))["paused"] == 0
     visitor.do(page, "cron-set", **fields | {"times": "@daily", "tz": "UTC"})
     assert pairs(node.ask("CRON", "GET", "tick"))["times"] == b"@daily"
+    names = [field for tag, field in visitor.get(page).tags if field.get("name") == "name"]
+    assert [(field["value"], "readonly" in field) for field in names] == [("tick", True)]
+    renamed = visitor.do(page, "cron-set", **fields | {"name": "tock"})
+    assert "Not done: a schedule cannot be renamed" in renamed.says
+    assert node.ask("CRON", "GET", "tock") is None
     assert "tick has been deleted." in visitor.do(page, "cron-delete").says
     assert node.ask("CRON", "GET", "tick") is None
     assert "This schedule does not exist" in visitor.get(page).says

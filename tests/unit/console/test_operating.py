@@ -202,6 +202,13 @@ def test_a_schedule_is_set_with_its_options_as_words() -> None:
             commands("cron-set", **fields | bad)
 
 
+def test_editing_a_schedule_does_not_make_another_one() -> None:
+    fields = {"name": "n", "name-was": "n", "times": "@daily", "queue": "q"}
+    assert commands("cron-set", **fields) == [("CRON", "SET", b"n", "@daily", b"q", b"")]
+    with pytest.raises(ValueError, match="cannot be renamed"):
+        commands("cron-set", **fields | {"name": "m"})
+
+
 def test_a_schedule_is_run_paused_resumed_and_deleted_by_operators() -> None:
     for word, name in (("RUN", "run"), ("PAUSE", "pause"), ("RESUME", "resume"), ("DEL", "delete")):
         assert commands(f"cron-{name}", schedule=quoted("a b\udcff")) == [

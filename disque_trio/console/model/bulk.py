@@ -15,6 +15,7 @@ from disque_trio.console.model.actions import ACTIONS
 from disque_trio.console.model.job_actions import AT_ONCE, job_value
 from disque_trio.console.model.job_scans import JobFilter
 from disque_trio.console.model.jobs import JOB_ID
+from disque_trio.console.model.outcome import is_unconfirmed
 from disque_trio.overview.names import quoted
 from disque_trio.respclient.connection import Reply
 from disque_trio.respclient.errors import ConnectionLost, DisqueError
@@ -85,7 +86,8 @@ class Bulk:
         walk: the current scan.
         found: ids of counted jobs not processed yet.
         count: how many were counted. cut: whether there are more than ``MOST``.
-        done: number of successes. refused: reasons for failures, and how many of each.
+        done: number of successes. unconfirmed: how many of them some nodes have not confirmed.
+        refused: reasons for failures, and how many of each.
         unknown: how many have an unknown result, because a connection was lost.
         audited: whether its end is in the audit.
         touched: when somebody last continued it (s).
@@ -104,6 +106,7 @@ class Bulk:
     count: int = 0
     cut: bool = False
     done: int = 0
+    unconfirmed: int = 0
     refused: Counter[str] = field(default_factory=Counter)
     unknown: int = 0
     audited: bool = False
@@ -173,6 +176,9 @@ class Bulk:
                 self.unknown += asked
             else:
                 self.found.update(dict.fromkeys(ids))  # another node may also have them
+        elif is_unconfirmed(order, reply):
+            self.done += asked
+            self.unconfirmed += asked
         elif isinstance(reply, DisqueError):
             self.refused[str(reply)] += asked
         elif isinstance(reply, int):
@@ -198,6 +204,7 @@ class Bulk:
             "filter": self.wanted.described,
             "jobs": self.count,
             "done": self.done,
+            "unconfirmed": self.unconfirmed,
             "refused": dict(self.refused.most_common(20)),
             "unknown": self.unknown,
             "untouched": len(self.found),

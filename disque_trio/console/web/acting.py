@@ -1,22 +1,20 @@
 """Visitors' actions: one route for all of them."""
 
-from collections import Counter
 from collections.abc import Sequence
 from typing import Final
 
 from starlette.exceptions import HTTPException
 from starlette.responses import RedirectResponse, Response
 
-from disque_trio.console.io.calls import Answer
 from disque_trio.console.model.action import WAS, Action, Form, Order
 from disque_trio.console.model.actions import ACTIONS
+from disque_trio.console.model.outcome import Outcome
 from disque_trio.console.web.console import Console
 from disque_trio.console.web.refusals import no_audit, refusal
 from disque_trio.console.web.rendering import Rendering
 from disque_trio.console.web.visit import Visit
 from disque_trio.overview.names import to_bytes
 from disque_trio.overview.policies import Policies
-from disque_trio.respclient.errors import ConnectionLost, DisqueError
 
 _OURS: Final = ("token", "confirmed", "back")  # fields that do not describe the action
 AFTERWARDS: Final = 0.5  # s to wait for nodes to show the result
@@ -54,14 +52,15 @@ class Acting:
             await self._write(visit, action, form, "asked")
         except OSError as error:
             return self._rendering.message(visit, "Not done", no_audit(error), 500)
-        answers: list[Answer] = []
+        outcome = Outcome()
         for order in orders:
-            if order.needs and any(isinstance(reply, DisqueError) for _, reply in answers):
+            if order.needs and outcome.problems:
                 break
-            answers += await visit.calls.run(order)
+            for address, reply in await visit.calls.run(order):
+                outcome.hear(order, address, reply)
         self._console.recent.clear()
         await self._see_result(visit, orders)
-        return await self._tell(visit, action, form, answers)
+        return await self._tell(visit, action, form, outcome)
 
     async def _see_result(self, visit: Visit, orders: Sequence[Order]) -> None:
         """Read changed policies, and wait until the nodes have reported the queues that somebody is
@@ -81,20 +80,12 @@ class Acting:
         _action(visit)
         return RedirectResponse(self._console.prefix + "/", 303)
 
-    async def _tell(
-        self, visit: Visit, action: Action, form: Form, answers: Sequence[Answer]
-    ) -> Response:
-        problems = _problems(answers)
-        good = [reply for _, reply in answers if not isinstance(reply, DisqueError)]
-        if problems:
-            result = "partly done" if good else "failed"
-            await self._write(visit, action, form, result, problems=problems)
-        else:
-            await self._write(visit, action, form, "done")
-        words = [action.says(form, good)] if good else []
-        if problems:
-            words.append(("Partly failed: " if good else "Not done: ") + "; ".join(problems) + ".")
-        return self._back(visit, form, " ".join(words), bad=bool(problems))
+    async def _tell(self, visit: Visit, action: Action, form: Form, outcome: Outcome) -> Response:
+        problems = outcome.problems
+        more = {"unconfirmed": outcome.unconfirmed, "problems": problems}
+        told = {name: value for name, value in more.items() if value}
+        await self._write(visit, action, form, outcome.result, **told)
+        return self._back(visit, form, outcome.says(action, form), bad=bool(problems))
 
     def _back(self, visit: Visit, form: Form, text: str, bad: bool) -> Response:
         where = self._rendering.back(visit, form.get("back"))
@@ -144,19 +135,3 @@ def _kept(form: Form) -> list[tuple[str, str]]:
         if name not in ("token", "confirmed")
         for value in values
     ]
-
-
-def _problems(answers: Sequence[Answer]) -> list[str]:
-    """The distinct errors, with counts."""
-    counts = Counter(
-        _problem(address, reply) for address, reply in answers if isinstance(reply, DisqueError)
-    )
-    return [text if count == 1 else f"{text} ({count:,} times)" for text, count in counts.items()]
-
-
-def _problem(address: str, error: DisqueError) -> str:
-    text = str(error)
-    if isinstance(error, ConnectionLost) and error.maybe_executed:
-        text += " (it may have been done anyway)"
-    text = text.removesuffix(".")
-    return text if not address or address in text else f"{address}: {text}"

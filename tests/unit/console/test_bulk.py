@@ -14,7 +14,7 @@ from disque_trio.console.model.job_scans import JobFilter
 from disque_trio.overview.nodes import Nodes
 from disque_trio.resp.command import Argument
 from disque_trio.respclient.connection import Reply
-from disque_trio.respclient.errors import ConnectionLost, ReplyError
+from disque_trio.respclient.errors import ConnectionLost, ReplyError, reply_error
 
 Node = Callable[[Sequence[Argument]], Reply]
 
@@ -28,7 +28,8 @@ class Cluster:
 
     Attributes:
         jobs: by the address of the node. gone: addresses of unreachable nodes.
-        refuses: jobs that UPDATEJOB does not change.
+        refuses: jobs that UPDATEJOB does not change. late: those that it changes, but a holder of
+            them does not answer.
     """
 
     def __init__(self, *jobs: Sequence[int]) -> None:
@@ -36,6 +37,7 @@ class Cluster:
         self.jobs = {f"n{at}:1": [job(number) for number in mine] for at, mine in enumerate(jobs)}
         self.gone: set[str] = set()
         self.refuses: set[str] = set()
+        self.late: set[str] = set()
         self.maybe = False
         self.sent: list[tuple[str, Sequence[Argument]]] = []
         for at, address in enumerate(self.jobs):
@@ -63,6 +65,8 @@ class Cluster:
 
     def _answer(self, command: Sequence[Argument]) -> Reply:
         ids = [str(word) for word in command[1:] if str(word).startswith("D-")]
+        if self.late.intersection(ids):
+            return reply_error("NOREPL Timeout reached")
         if command[0] == "UPDATEJOB":
             return ReplyError("DELIVERED", "a worker has it") if ids[0] in self.refuses else "OK"
         here = {id for mine in self.jobs.values() for id in mine}
@@ -136,6 +140,15 @@ def test_the_reasons_of_refusals_are_shown() -> None:
     cluster.do(run)
     assert (run.done, dict(run.refused)) == (2, {"DELIVERED a worker has it": 2})
     assert all(sent[2:] == ("QUEUE", b"elsewhere") for _, sent in cluster.sent)
+
+
+def test_changes_that_a_node_has_not_confirmed_are_done() -> None:
+    cluster = Cluster(range(4))
+    cluster.late, cluster.refuses = {job(1), job(3)}, {job(2)}
+    run = cluster.begin("job-move", to="elsewhere")
+    cluster.do(run)
+    assert (run.done, run.unconfirmed, sum(run.refused.values())) == (3, 2, 1)
+    assert run.result["unconfirmed"] == 2
 
 
 def test_several_times_are_changed_together() -> None:
@@ -242,8 +255,8 @@ def test_the_audit_gets_the_filter_and_the_numbers() -> None:
     run = cluster.begin()
     cluster.do(run)
     assert run.result == {
-        "filter": {"queue": "q"}, "jobs": 3, "done": 3, "refused": {}, "unknown": 0,
-        "untouched": 0, "nodes_failed": {},
+        "filter": {"queue": "q"}, "jobs": 3, "done": 3, "unconfirmed": 0, "refused": {},
+        "unknown": 0, "untouched": 0, "nodes_failed": {},
     }  # fmt: skip
 
 

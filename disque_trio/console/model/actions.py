@@ -94,6 +94,12 @@ def _add(form: Form) -> list[Order]:
     return [Order((*command, *_headers(form.raw("headers"))))]
 
 
+def _added(form: Form, replies: Sequence[object]) -> str:
+    if not replies:
+        return f"Added no job: no queue is bound to {shown(form.name())}."
+    return "Added " + ", ".join(id.decode() for id in replies if isinstance(id, bytes)) + "."
+
+
 def _headers(text: str) -> list[Word]:
     pairs: list[Word] = []
     for line in filter(None, map(str.strip, text.split("\n"))):
@@ -124,8 +130,7 @@ ACTIONS: Final[Mapping[str, Action]] = {
             "move", "Move…", Role.OPERATOR, _move, _said("Moved {jobs} from {queue}."),
             _sends("Move queued jobs from {queue}{to}"), of_queue=True,
         ),
-        Action("add", "Add job", Role.OPERATOR, _add, lambda form, replies: "Added " + ", ".join(
-            reply.decode() for reply in replies if isinstance(reply, bytes)) + "."),
+        Action("add", "Add job", Role.OPERATOR, _add, _added),
     )
 }  # fmt: skip
 """By name."""

@@ -28,8 +28,11 @@ class Outcome:
         self._problems: Counter[str] = Counter()
 
     def hear(self, order: Order, address: str, reply: Reply) -> None:
-        """Note a reply of the node at ``address``."""
-        if is_unconfirmed(order, reply):
+        """Note a reply of the node at ``address``. It may be a list with errors among it."""
+        if isinstance(reply, list):
+            for part in reply:
+                self.hear(order, address, part)
+        elif is_unconfirmed(order, reply):
             self.unconfirmed += 1
             self.good.append(b"OK")
         elif isinstance(reply, DisqueError):
@@ -53,7 +56,7 @@ class Outcome:
     def says(self, action: Action, form: Form) -> str:
         """The message for the visitor."""
         problems = self.problems
-        words = [action.says(form, self.good)] if self.good else []
+        words = [action.says(form, self.good)] if self.good or not problems else []
         if self.unconfirmed:
             jobs = figures.jobs(self.unconfirmed)
             words.append(f"For {jobs}, some nodes have not confirmed this: they are told again.")

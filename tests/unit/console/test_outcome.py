@@ -49,6 +49,20 @@ def test_a_job_that_has_too_few_copies_was_not_added() -> None:
     assert found.says(action, form) == f"Not done: {NODE}: NOREPL Not enough reachable nodes."
 
 
+def test_all_jobs_of_a_topic_are_named_and_why_some_are_missing() -> None:
+    action, form = ACTIONS["add"], Form({"queue": [quoted("@news")], "body": ["x"]})
+    assert outcome(action, form, [b"D-1", b"D-2"]).says(action, form) == "Added D-1, D-2."
+    found = outcome(action, form, [b"D-1", reply_error("MAXLEN Queue is full"), b"D-2"])
+    assert found.result == "partly done"
+    assert found.says(action, form) == (
+        f"Added D-1, D-2. Partly failed: {NODE}: MAXLEN Queue is full."
+    )
+    found = outcome(action, form, [])
+    assert (found.result, found.says(action, form)) == (
+        "done", "Added no job: no queue is bound to @news."
+    )  # fmt: skip
+
+
 def test_equal_problems_are_counted() -> None:
     found = Outcome()
     for _ in range(2):

@@ -1,6 +1,7 @@
 """Sends visitors' commands to one node, any node or all nodes. Errors are values."""
 
 from collections.abc import Sequence
+from itertools import compress
 from typing import Final, TypeAlias
 
 import trio
@@ -16,15 +17,19 @@ from disque_trio.respclient.login import Login
 LIMIT: Final = 5.0  # s for an answer
 LONG_LIMIT: Final = 60.0  # s for commands that walk a queue on all nodes
 
-_LONG: Final = frozenset({"QPURGE", "QMOVE", "REDRIVE"})
+# Commands that wait for other nodes, and how long an answer to them may take.
+_WAITING: Final = {
+    **dict.fromkeys(("ADDJOB", "UPDATEJOB"), LIMIT),
+    **dict.fromkeys(("QPURGE", "QMOVE", "REDRIVE"), LONG_LIMIT),
+}
 
 Answer: TypeAlias = "tuple[str, Reply]"
 """The address of a node, and its reply; a ``DisqueError`` if it did not answer."""
 
 
 class Calls:
-    """Sends commands to the nodes, as one user, over a connection to each. Commands that take long
-    have connections of their own, since replies come in order.
+    """Sends commands to the nodes, as one user, over a connection to each. Commands that wait for
+    other nodes have connections of their own, since replies come in order.
 
     Args:
         nursery: where connections are served.
@@ -36,7 +41,7 @@ class Calls:
         self._nodes = nodes
         self._connector = Connector(nursery, login, LIMIT)
         self._connections: dict[str, Connection] = {}
-        self._own: set[Connection] = set()  # of commands that take long
+        self._own: set[Connection] = set()  # of commands that wait for other nodes
         self._opening: dict[str, trio.Lock] = {}
         self._failures: dict[str, tuple[float, str]] = {}  # until when not to try again, and why
         self._closed = False
@@ -50,10 +55,10 @@ class Calls:
         """The replies of a node to several commands sent at once; errors are in the list."""
         if not commands:
             return []
-        long = any(str(command[0]).upper() in _LONG for command in commands)
+        limit = max(_WAITING.get(str(command[0]).upper(), 0.0) for command in commands)
         try:
-            if long:
-                return await self._execute_long(address, commands)
+            if limit:
+                return await self._execute_apart(address, commands, limit)
             connection = await self._connection(address)
         except DisqueError as error:
             return [error for _ in commands]
@@ -112,7 +117,54 @@ class Calls:
         self._connections.clear()
 
     async def _connection(self, address: str) -> Connection:
-        """The connection to a node; made now if necessary.
+        """The connection to a node; made now if necessary. Raises DisqueError: there is none."""
+        asked = trio.current_time()
+        async with self._opening.setdefault(address, trio.Lock()):
+            connection = self._connections.get(address)
+            if connection is None or connection.closed:
+                connection = self._connections[address] = await self._open(address, asked)
+            return connection
+
+    async def _execute_apart(
+        self, address: str, commands: Sequence[Sequence[Argument]], limit: float
+    ) -> list[Reply]:
+        """The replies to commands that wait for other nodes. Several of them are sent as a group,
+        in which they all wait at once; if the user may not send groups, one by one. ``limit``: s
+        for an answer.
+
+        Raises:
+            DisqueError: there is no connection.
+        """
+        connection = await self._open(address, trio.current_time())
+        self._own.add(connection)
+
+        async def ask(*few: Sequence[Argument]) -> list[Reply]:
+            with trio.move_on_after(limit):
+                return await connection.execute_many(few)
+            connection.close()
+            return [_too_late(address, limit) for _ in few]
+
+        try:
+            if len(commands) == 1:
+                return await ask(*commands)
+            [begun] = await ask(("MULTI",))
+            if isinstance(begun, DisqueError):
+                return [reply for command in commands for reply in await ask(command)]
+            *queued, done = await ask(*commands, ("EXEC",))
+        finally:
+            self._own.remove(connection)
+            connection.close()
+        if isinstance(done, list):
+            return done
+        taken = [not isinstance(reply, DisqueError) for reply in queued]
+        if isinstance(done, ConnectionLost) or all(taken):
+            return [done for _ in commands]
+        # Nothing was done, because some may not be sent. The others may.
+        others = iter(await self.many(address, list(compress(commands, taken))))
+        return [next(others) if took else reply for reply, took in zip(queued, taken, strict=True)]
+
+    async def _open(self, address: str, asked: float) -> Connection:
+        """A new connection, for somebody who has been waiting since ``asked``.
 
         An attempt that failed is repeated after as long as it took, at the earliest: a page, and
         all who wait meanwhile, wait for a hung node once.
@@ -120,37 +172,18 @@ class Calls:
         Raises:
             DisqueError: there is none.
         """
-        asked = trio.current_time()
-        async with self._opening.setdefault(address, trio.Lock()):
-            connection = self._connections.get(address)
-            if connection is None or connection.closed:
-                until, why = self._failures.get(address, (asked, ""))
-                if until > asked:
-                    raise ConnectionLost(why)
-                began = trio.current_time()
-                try:
-                    connection = self._connections[address] = await self._open(address)
-                except ConnectionLost as error:
-                    now = trio.current_time()
-                    self._failures[address] = now + (now - began), str(error)
-                    raise
-            return connection
-
-    async def _execute_long(
-        self, address: str, commands: Sequence[Sequence[Argument]]
-    ) -> list[Reply]:
-        """Raises DisqueError if there is no connection."""
-        connection = await self._open(address)
-        self._own.add(connection)
+        until, why = self._failures.get(address, (asked, ""))
+        if until > asked:
+            raise ConnectionLost(why)
+        began = trio.current_time()
         try:
-            with trio.move_on_after(LONG_LIMIT):
-                return await connection.execute_many(commands)
-        finally:
-            self._own.remove(connection)
-            connection.close()
-        return [_too_late(address, LONG_LIMIT) for _ in commands]
+            return await self._try_to_open(address)
+        except ConnectionLost as error:
+            now = trio.current_time()
+            self._failures[address] = now + (now - began), str(error)
+            raise
 
-    async def _open(self, address: str) -> Connection:
+    async def _try_to_open(self, address: str) -> Connection:
         """A new connection. Raises DisqueError."""
         if not self._closed:
             try:

@@ -190,3 +190,24 @@ def test_a_node_that_dies_after_the_count_is_reported_and_the_others_jobs_are_do
             assert cluster[0].ask("QLEN", "dies") == 0
         finally:
             cluster[1].start()
+
+
+def test_jobs_are_moved_although_a_node_with_copies_hangs(
+    cluster: LiveCluster, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    wire = cluster[0].wire()
+    with console(tmp_path_factory.mktemp("console"), [cluster[0].port]) as shown:
+        shown.wait_for("/", lambda text: text.count(" up ") == 2)
+        for _ in range(20):
+            wire("ADDJOB", "hangs", "x", 5_000, "REPLICATE", 2)
+        visitor = shown.visitor()
+        page = through(visitor, begin(visitor, "queue=hangs", "job-move", to="hangs 2"))
+        assert "Move 20 jobs to hangs 2?" in page.says
+        cluster[1].pause()
+        try:
+            page = through(visitor, press(visitor, page, "confirm"))
+        finally:
+            cluster[1].resume()
+    assert "Counted 20 Done 20" in page.says
+    assert "Not done" not in page.says
+    assert (wire("QLEN", "hangs"), wire("QLEN", "hangs 2")) == (0, 20)

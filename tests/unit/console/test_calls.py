@@ -12,7 +12,7 @@ from disque_trio.overview.nodes import Nodes
 from disque_trio.resp.command import Argument
 from disque_trio.respclient.addresses import Address
 from disque_trio.respclient.connection import Reply
-from disque_trio.respclient.errors import ConnectionLost
+from disque_trio.respclient.errors import ConnectionLost, ReplyError, reply_error
 from disque_trio.respclient.login import Login
 
 NODE = "127.0.0.1:7711"
@@ -214,3 +214,101 @@ async def test_any_node_is_one_of_the_cluster(monkeypatch: pytest.MonkeyPatch) -
         mine = calls.Calls(nursery, nodes, Login())
         assert await mine.any("PING") == ("b:1", b"PONG")
         assert [address for address, _ in await mine.every("PING")] == ["a:1", "b:1", "c:1"]
+
+
+LATE = reply_error("NOREPL Timeout reached")
+NO_PERMISSION = reply_error("NOPERM User has no permissions")
+
+
+class Waiting(Connection):
+    """A connection to a node whose UPDATEJOBs wait for another node, which hangs, for 2 s: one
+    after the other, but those of a group together.
+
+    Attributes:
+        refused: the first words of commands, or ids of jobs, that the user has no permission for.
+        lasts: s until a group has been run.
+    """
+
+    def __init__(self, refused: frozenset[str], lasts: float) -> None:
+        self.refused = refused
+        self.lasts = lasts
+        self.group: list[Reply] | None = None
+
+    async def execute_many(self, commands: Sequence[Sequence[Argument]]) -> list[Reply]:
+        return [await self._execute(str(command[0]), str(command[-1])) for command in commands]
+
+    async def _execute(self, name: str, last: str) -> Reply:
+        if self.closed:
+            return ConnectionLost("closed")
+        reply: Reply = NO_PERMISSION if self.refused & {name, last} else LATE
+        if name == "EXEC" and self.group is not None:
+            if any(isinstance(each, ReplyError) and each != LATE for each in self.group):
+                return reply_error("EXECABORT Transaction discarded")
+            await trio.sleep(self.lasts)
+            return self.group
+        if name in ("MULTI", "EXEC"):
+            self.group = None if reply is NO_PERMISSION else []
+            return b"OK" if self.group is not None else NO_PERMISSION
+        if self.group is not None:
+            self.group.append(reply)
+            return NO_PERMISSION if reply is NO_PERMISSION else b"QUEUED"
+        if reply is LATE:
+            await trio.sleep(2.0)
+        return reply
+
+    def close(self, why: str = "") -> None:
+        super().close()
+
+
+class WaitingConnector(Connector):
+    def __init__(self, *refused: str, lasts: float = 2.0) -> None:
+        super().__init__()
+        self._refused = frozenset(refused)
+        self._lasts = lasts
+
+    async def open(self, address: Address) -> Connection:
+        self.made.append(Waiting(self._refused, self._lasts))
+        return self.made[-1]
+
+
+CHANGES = [("UPDATEJOB", "QUEUE", "q", str(number)) for number in range(100)]
+
+
+async def test_changes_of_many_jobs_wait_together_for_a_holder_that_hangs(
+    monkeypatch: pytest.MonkeyPatch, autojump_clock: MockClock
+) -> None:
+    connector = WaitingConnector()
+    async with asking(monkeypatch, connector, 0) as (mine, _):
+        assert await mine.many(NODE, CHANGES) == [LATE] * 100
+        assert trio.current_time() == 2.0
+        # The node is not avoided afterwards.
+        assert await mine.many(NODE, CHANGES[:1]) == [LATE]
+    assert all(connection.closed for connection in connector.made)
+
+
+async def test_changes_that_the_user_may_not_make_do_not_keep_the_others_from_being_made(
+    monkeypatch: pytest.MonkeyPatch, autojump_clock: MockClock
+) -> None:
+    async with asking(monkeypatch, WaitingConnector("1", "98"), 0) as (mine, _):
+        replies = await mine.many(NODE, CHANGES)
+    refused = [at for at, reply in enumerate(replies) if reply is NO_PERMISSION]
+    assert (refused, replies.count(LATE)) == ([1, 98], 98)
+    assert trio.current_time() == 2.0
+
+
+async def test_without_permission_for_groups_changes_are_made_one_by_one(
+    monkeypatch: pytest.MonkeyPatch, autojump_clock: MockClock
+) -> None:
+    async with asking(monkeypatch, WaitingConnector("MULTI"), 0) as (mine, _):
+        assert await mine.many(NODE, CHANGES[:10]) == [LATE] * 10
+    assert trio.current_time() == 20.0
+
+
+async def test_changes_of_which_nothing_is_heard_may_have_been_made(
+    monkeypatch: pytest.MonkeyPatch, autojump_clock: MockClock
+) -> None:
+    async with asking(monkeypatch, WaitingConnector(lasts=60.0), 0) as (mine, _):
+        replies = await mine.many(NODE, CHANGES)
+    assert len(replies) == 100
+    assert all(isinstance(reply, ConnectionLost) and reply.maybe_executed for reply in replies)
+    assert trio.current_time() == calls.LIMIT

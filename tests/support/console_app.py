@@ -14,7 +14,7 @@ from starlette.types import Message
 
 from disque_trio.console.io.accounts import Accounts
 from disque_trio.console.io.audit import Audit
-from disque_trio.console.io.calls import Answer, Calls
+from disque_trio.console.io.calls import Calls
 from disque_trio.console.model.action import Order
 from disque_trio.console.model.roles import Role
 from disque_trio.console.model.sessions import Attempts, Session, Sessions
@@ -26,6 +26,7 @@ from disque_trio.overview.cluster import Cluster
 from disque_trio.overview.looks import Looks
 from disque_trio.overview.nodes import Nodes
 from disque_trio.process.logs import Log, Logging
+from disque_trio.respclient import connection
 from disque_trio.respclient.login import Login
 
 PASSWORD: Final = "right"
@@ -40,9 +41,9 @@ class NotedCalls(Calls):
         super().__init__(nursery, Nodes(), Login())
         self.orders: list[Order] = []
 
-    async def run(self, order: Order) -> list[Answer]:
-        self.orders.append(order)
-        return [("127.0.0.1:7711", b"OK")]
+    async def run(self, orders: Sequence[Order]) -> list[tuple[Order, str, connection.Reply]]:
+        self.orders += orders
+        return [(order, "127.0.0.1:7711", b"OK") for order in orders]
 
 
 class Users:

@@ -96,18 +96,24 @@ class Calls:
                 break
         return answer
 
-    async def run(self, order: Order) -> list[Answer]:
-        """Send the command of an order."""
-        if order.where is Where.EVERY:
+    async def run(self, orders: Sequence[Order]) -> list[tuple[Order, str, Reply]]:
+        """Send the commands of orders for one node, or of a single order. -> the replies, each with
+        its order and the address of the node."""
+        where = orders[0].where
+        if isinstance(where, str):
+            if self._nodes.get(where) is None:
+                # A form can contain anything, and only nodes may see a password.
+                stranger = ConnectionLost(f"{where!r:.80} is not a node of the cluster")
+                return [(order, "", stranger) for order in orders]
+            replies = await self.many(where, [order.command for order in orders])
+            return [(order, where, reply) for order, reply in zip(orders, replies, strict=True)]
+        [order] = orders
+        if where is Where.ANY:
+            answers = [await self.any(*order.command)]
+        else:
             answers = await self.every(*order.command, but=order.but)
-            return answers or [("", ConnectionLost("no node answers"))]
-        if order.where is Where.ANY:
-            return [await self.any(*order.command)]
-        assert isinstance(order.where, str)
-        if self._nodes.get(order.where) is None:
-            # A form can contain anything, and only nodes may see a password.
-            return [("", ConnectionLost(f"{order.where!r:.80} is not a node of the cluster"))]
-        return [(order.where, await self.to(order.where, *order.command))]
+            answers = answers or [("", ConnectionLost("no node answers"))]
+        return [(order, *answer) for answer in answers]
 
     def close(self) -> None:
         """Close all connections permanently."""

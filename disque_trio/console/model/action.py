@@ -1,7 +1,7 @@
 """An action turns a form into commands for nodes."""
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import Final, TypeAlias
@@ -10,6 +10,7 @@ from disque_trio.console.model.fields import untouched
 from disque_trio.console.model.roles import Role
 from disque_trio.overview.names import unquoted
 
+TOGETHER: Final = 100  # commands sent to a node at once
 Word: TypeAlias = "str | bytes | int"
 WAS: Final = "-was"
 """Follows the name of a field, in that of a hidden one with the same value quoted."""
@@ -35,6 +36,20 @@ class Order:
     where: Where | str = Where.ANY
     but: str = ""
     needs: bool = False
+
+
+def batches(orders: Iterable[Order]) -> Iterator[Sequence[Order]]:
+    """The orders in order, with consecutive ones for the same node together. One that needs the
+    earlier ones begins a batch."""
+    batch: list[Order] = []
+    for order in orders:
+        alone = order.needs or isinstance(order.where, Where) or len(batch) == TOGETHER
+        if batch and (alone or order.where != batch[0].where):
+            yield batch
+            batch = []
+        batch.append(order)
+    if batch:
+        yield batch
 
 
 class Form:

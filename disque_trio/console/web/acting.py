@@ -6,7 +6,7 @@ from typing import Final
 from starlette.exceptions import HTTPException
 from starlette.responses import RedirectResponse, Response
 
-from disque_trio.console.model.action import WAS, Action, Form, Order
+from disque_trio.console.model.action import WAS, Action, Form, Order, batches
 from disque_trio.console.model.actions import ACTIONS
 from disque_trio.console.model.outcome import Outcome
 from disque_trio.console.web.console import Console
@@ -53,10 +53,10 @@ class Acting:
         except OSError as error:
             return self._rendering.message(visit, "Not done", no_audit(error), 500)
         outcome = Outcome()
-        for order in orders:
-            if order.needs and outcome.problems:
+        for batch in batches(orders):
+            if batch[0].needs and outcome.problems:
                 break
-            for address, reply in await visit.calls.run(order):
+            for order, address, reply in await visit.calls.run(batch):
                 outcome.hear(order, address, reply)
         self._console.recent.clear()
         await self._see_result(visit, orders)

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from disque_trio.client import Policy
 from disque_trio.config.words import join_words
 from disque_trio.console.io.calls import LIMIT
-from disque_trio.console.model.action import Form, Where
+from disque_trio.console.model.action import TOGETHER, Form, Order, Where, batches
 from disque_trio.console.model.actions import ACTIONS, ADD_TIMEOUT
 from disque_trio.console.model.fields import field_value
 from disque_trio.console.model.policy_actions import escape_pattern, fields_of
@@ -205,3 +205,15 @@ def test_the_question_names_the_target_and_the_limit(
     assert asks is not None
     form = {name: [value] for name, value in fields.items()}
     assert asks(Form({"queue": ["q"], **form}, 23)) == question
+
+
+def test_orders_for_one_node_go_together_unless_one_needs_the_others() -> None:
+    def order(where: Where | str, needs: bool = False) -> Order:
+        return Order(("PING",), where, needs=needs)
+
+    orders = [order("a"), order("a"), order("b"), order("a"), order("a", needs=True), order("a")]
+    orders += [order(Where.ANY), order(Where.ANY), order(Where.EVERY), *[order("c")] * TOGETHER]
+    found = list(batches([*orders, order("c")]))
+    assert [len(batch) for batch in found] == [2, 1, 1, 2, 1, 1, 1, TOGETHER, 1]
+    assert [order for batch in found for order in batch] == [*orders, order("c")]
+    assert list(batches([])) == []

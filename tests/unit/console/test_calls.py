@@ -8,6 +8,7 @@ import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from disque_trio.console.io import calls
+from disque_trio.console.model.action import Order
 from disque_trio.overview.nodes import Nodes
 from disque_trio.resp.command import Argument
 from disque_trio.respclient.addresses import Address
@@ -312,3 +313,18 @@ async def test_changes_of_which_nothing_is_heard_may_have_been_made(
     assert len(replies) == 100
     assert all(isinstance(reply, ConnectionLost) and reply.maybe_executed for reply in replies)
     assert trio.current_time() == calls.LIMIT
+
+
+async def test_jobs_of_a_node_are_changed_together_if_it_is_known(
+    monkeypatch: pytest.MonkeyPatch, autojump_clock: MockClock
+) -> None:
+    orders = [Order(command, NODE) for command in CHANGES]
+    nodes = Nodes()
+    monkeypatch.setattr(calls, "Connector", lambda *more: WaitingConnector())
+    async with trio.open_nursery() as nursery:
+        mine = calls.Calls(nursery, nodes, Login())
+        answers = await mine.run(orders)
+        assert all("is not a node" in str(reply) for _, _, reply in answers)
+        nodes.responded(NODE, "a" * 40, 0.0)
+        assert await mine.run(orders) == [(order, NODE, LATE) for order in orders]
+    assert trio.current_time() == 2.0

@@ -97,8 +97,8 @@ class Calls:
         return answer
 
     async def run(self, orders: Sequence[Order]) -> list[tuple[Order, str, Reply]]:
-        """Send the commands of orders for one node, or of a single order. -> the replies, each with
-        its order and the address of the node."""
+        """Send the commands of orders for one node, or of a single order. Returns the replies, each
+        with its order and the address of the node."""
         where = orders[0].where
         if isinstance(where, str):
             if self._nodes.get(where) is None:

@@ -319,8 +319,8 @@ def working(node: Node, client: Client, args: list[bytes]) -> None:
 
 
 def show(node: Node, client: Client, args: list[bytes]) -> None:
-    """SHOW id [CLIENT] [MAXBODY bytes]: all fields of a job. CLIENT: also which client has it.
-    MAXBODY: only this much of the body, and its size."""
+    """SHOW id [CLIENT] [MAXBODY bytes]: all fields of a job. CLIENT: also which client has it, and
+    for how long. MAXBODY: only this much of the body, and its size."""
     words = args[:1:-1]
     with_client, limit = False, None
     while words:
@@ -338,8 +338,9 @@ def show(node: Node, client: Client, args: list[bytes]) -> None:
     fields = describe(node, job, limit)
     if limit is not None:
         fields += [b"body-size", len(job.body or b"")]
-    if with_client and job.taker and is_delivered(job):
-        fields += [b"client", job.taker]
+    taking = job.taking
+    if with_client and taking is not None and is_delivered(job):
+        fields += [b"client", taking.client, b"client-since", max(node.now - taking.heard, 0)]
     client.out.append(encode(fields, client.resp))
 
 

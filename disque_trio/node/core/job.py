@@ -62,8 +62,24 @@ DEFAULT_RETRY: Final = 300  # s
 JOB_OVERHEAD: Final = 480
 
 
-# Jobs are never part of a reference cycle, so the garbage collector need not track them, which
-# saves its 16-byte header. Only the compiled build can say so.
+# Takings and jobs are never part of a reference cycle, so the garbage collector need not track
+# them, which saves its 16-byte header. Only the compiled build can say so.
+@mypyc_attr(acyclic=True)
+class Taking:
+    """To whom and when this node delivered jobs; never changed, as jobs share it.
+
+    Attributes:
+        client: id of the client.
+        heard: when they were delivered, or WORKING was last sent, in ms since the epoch.
+    """
+
+    __slots__ = ("client", "heard")
+
+    def __init__(self, client: int, heard: int) -> None:
+        self.client: i64 = client
+        self.heard: i64 = heard
+
+
 @mypyc_attr(acyclic=True)
 class Job:
     """One job as this node holds it.
@@ -84,7 +100,7 @@ class Job:
         awake: when the timers look at it next, in ms since the epoch; 0: not in the timers.
         dump: number of the last dump that it is in.
         slot: its index in the timers' bucket.
-        taker: id of the client that this node last delivered it to; 0: none since the node started.
+        taking: its last delivery to a client of this node; None: none since the node started.
         delivered: nodes that may hold a copy, usually including this one; None: only this one.
             Empty for an acknowledgement of a job that was never seen here.
         confirmed: nodes that have confirmed what is being asked: that they hold a copy
@@ -112,7 +128,7 @@ class Job:
         "retry",
         "slot",
         "state",
-        "taker",
+        "taking",
     )
 
     def __init__(
@@ -134,13 +150,13 @@ class Job:
         self.body = body
         self.delivered: tuple[bytes, ...] | None = None
         self.confirmed: list[bytes] | None = None
+        self.taking: Taking | None = None
         self.ctime = ctime  # not i64: a damaged file may contain one of 64 bits
         self.etime: i64 = etime
         self.delay: i64 = delay
         self.retry: i64 = retry
         self.qtime: i64 = 0
         self.awake: i64 = 0
-        self.taker: i64 = 0
         self.slot: i32 = 0
         self.dump: i32 = dump
         self.repl: i32 = repl

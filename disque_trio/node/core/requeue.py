@@ -35,6 +35,7 @@ from disque_trio.node.core.job import (
     UINT16_MAX,
     WAIT_REPL,
     Job,
+    Taking,
 )
 from disque_trio.node.core.pauses import HELD_BACK, Pauses
 from disque_trio.node.core.queue import PAUSED_IN
@@ -148,6 +149,7 @@ class Requeue:
                 store.limits.grouping.hold(job, True)
             store.postpone(job)
             self._replicas.tell_working(job)
+            self._hear_working(job)
         if self._notes.noting:
             self._notes.note(schema.WORKING, job)
         return job.retry
@@ -308,6 +310,12 @@ class Requeue:
         job = self._living_job(sender, message.id)
         if job is not None:
             self._leave_to_other(job)
+            self._hear_working(job)
+
+    def _hear_working(self, job: Job) -> None:
+        """Note that the worker that has ``job`` said so."""
+        if job.taking is not None:
+            job.taking = Taking(job.taking.client, self._machine.now)
 
 
 def why_due(job: Job) -> schema.Reason:

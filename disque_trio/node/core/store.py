@@ -32,6 +32,7 @@ from disque_trio.node.core.job import (
     WAIT_REPL,
     Job,
     JobIds,
+    Taking,
 )
 from disque_trio.node.core.lazyfree import FREED_AT_ONCE, LazyFree
 from disque_trio.node.core.limits import Limits
@@ -123,6 +124,7 @@ class JobStore:
         self._last_ctime = 0
         self._last_etime = 0
         self._last_retry = 0
+        self._taking = Taking(0, 0)  # the last one: the jobs of a turn share it
 
     def reset_stats(self) -> None:
         """Set all counters to zero."""
@@ -251,7 +253,10 @@ class JobStore:
         job = self.hand_out(queue)
         client = machine.client
         if client is not None:
-            job.taker = client.id
+            taking = self._taking
+            if taking.heard != machine.now or taking.client != client.id:
+                taking = self._taking = Taking(client.id, machine.now)
+            job.taking = taking
         if self.policies.count:
             if job.retry and self.policies.of(job.queue).attempts:
                 self.trailers.count_attempt(job, self.replicas.own)

@@ -33,7 +33,7 @@ class Held:
     Attributes:
         nodes: the node that delivered it; with older releases, all nodes with a copy.
         since: s since it was delivered, or since its worker last sent WORKING; None if unknown, as
-            with RETRY 0.
+            with older releases.
         left: s until it is requeued; None for never.
         age: s since it was added. returns: how often it was requeued.
         taker: id of the client that has it, on the node ``taken_on``; 0 if unknown.
@@ -70,20 +70,18 @@ def read_held(answers: Iterable[tuple[str, Reply]], now: float) -> list[Held]:
             if fields.get("state") != b"active":
                 continue
             id = text(fields["id"])
-            retry, within = (fields.get(name) for name in ("retry", "next-requeue-within"))
-            since = left = None
-            if isinstance(retry, int) and retry and isinstance(within, int):
-                left = within / 1000
-                since = max(retry - left, 0.0)
+            within = fields.get("next-requeue-within")
+            left = within / 1000 if fields.get("retry") and isinstance(within, int) else None
             known = found.get(id)
             # The node that delivered it, or last heard from its worker, requeues it last.
-            if known is not None and known.left is not None and known.left > (left or 0.0):
-                since, left = known.since, known.left
+            if known is not None and known.left is not None:
+                left = max(known.left, left or 0.0)
             returns = integer(fields["nacks"]) + integer(fields["additional-deliveries"])
             age = max(now - integer(fields["ctime"]) / 1e9, 0.0)
             nodes = (*known.nodes, node) if known else (node,)
             taker, taken_on = integer(fields.get("client", 0)), node
+            since = integer(fields["client-since"]) / 1000 if "client-since" in fields else None
             if not taker and known is not None:
-                taker, taken_on = known.taker, known.taken_on
+                taker, taken_on, since = known.taker, known.taken_on, known.since
             found[id] = Held(id, nodes, since, left, age, returns, taker, taken_on)
     return sorted(found.values(), key=lambda held: (-(held.since or 0.0), held.id))

@@ -131,21 +131,28 @@ def job(id: str, within: int, retry: int = 60, state: bytes = b"active") -> list
     ]
 
 
-def test_a_job_is_in_hand_since_its_retry_time_began_on_the_node_that_knows_best() -> None:
-    held = read_held(
-        [(A, [job("one", 50_000), job("two", 10_000), None]), (B, [job("one", 30_000)])], 200.0
-    )
-    assert [(job.id, job.since, job.left) for job in held] == [
-        ("two", 50.0, 10.0),
-        ("one", 10.0, 50.0),
-    ]
-    one = held[1]
+def taken(id: str, within: int, since: int, client: int = 7) -> list[Reply]:
+    return [*job(id, within), b"client", client, b"client-since", since]
+
+
+def test_a_job_is_in_hand_for_as_long_as_the_node_says_that_delivered_it() -> None:
+    # It waits in its queue before that, while its retry time already runs.
+    here: list[Reply] = [taken("one", 50_000, 1000), taken("two", 9000, 2500), None]
+    two, one = read_held([(A, here), (B, [job("one", 3000)])], 200.0)
+    assert (two.id, two.since, two.left) == ("two", 2.5, 9.0)
+    assert (one.id, one.since, one.left) == ("one", 1.0, 50.0)
     assert (one.nodes, one.age, one.returns) == ((A, B), 100.0, 3)
 
 
+def test_a_node_of_an_older_release_does_not_say_for_how_long() -> None:
+    [held] = read_held([(A, [job("one", 30_000)]), (B, [job("one", 50_000)])], 200.0)
+    assert (held.since, held.left) == (None, 50.0)
+
+
 def test_the_node_that_delivered_a_job_says_who_has_it() -> None:
-    taken: list[Reply] = [*job("one", 50_000), b"client", 7]
-    held = read_held([(A, [taken]), (B, [job("one", 30_000), job("two", 1)])], 200.0)
+    held = read_held(
+        [(A, [taken("one", 50_000, 9)]), (B, [job("one", 30_000), job("two", 1)])], 200.0
+    )
     assert [(job.id, job.taken_on, job.taker) for job in held if job.taker] == [("one", A, 7)]
     [line] = read_clients(A, client_line(7))
     by_id = {(line.node, line.id): line}

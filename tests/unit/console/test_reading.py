@@ -68,6 +68,8 @@ class Cluster:
             fields += [b"body-size", len(self.bodies[id])]
         if "CLIENT" in words:
             fields += [b"client", 7]
+        if {"MAXBODY", "CLIENT"} <= set(words):
+            fields += [b"client-since", 2500]
         return fields
 
     def _body(self, id: str, most: int) -> bytes:
@@ -131,3 +133,4 @@ async def test_jobs_in_hand_are_read_without_bodies_where_that_is_possible(relea
     else:
         assert cluster.sent <= 2 * (BODIES + (10 << 20))
     assert {held.taker for held in hands.held} == ({0} if release == "C Disque" else {7})
+    assert {held.since for held in hands.held} == ({2.5} if release == "ours" else {None})

@@ -16,6 +16,8 @@ SHOWN: Final = 64 * 1024  # bytes of a body to show on a page
 HEX_WIDTH: Final = 16  # bytes per line
 HEX_SHOWN: Final = 4 * 1024  # bytes of a body to show in hexadecimal
 
+WITH_WORKER: Final = "with a worker"
+
 _ORDER: Final = ("queued", "active", "wait-repl", "acked")
 """States of copies, the most telling first: copies on other nodes are just `active`."""
 
@@ -64,10 +66,14 @@ class JobCopy:
     body_size: int = 0
 
     def word(self, now: float) -> str:
-        """Its state for display: ``delayed`` for an ``active`` job whose delay is not over."""
-        if self.state == "active" and self.delay and now < self.created + self.delay:
-            return "delayed"
-        return self.state
+        """Its state for display. An ``active`` job can be ``with a worker``, ``delivered`` (at most
+        once, so nobody knows whether its worker still has it), or ``delayed`` if its delay is not
+        over."""
+        if self.state != "active":
+            return self.state
+        if self.taker:
+            return WITH_WORKER if self.retry else "delivered"
+        return "delayed" if self.delay and now < self.created + self.delay else self.state
 
 
 def read_copy(reply: Reply) -> JobCopy | None:
@@ -131,12 +137,12 @@ class JobView:
     @property
     def holder(self) -> str:
         """The address of the node to send commands to: where the job is queued, or else where it
-        was created, which is usually where it was delivered."""
+        was delivered, or else, if no node knows, where it was created."""
 
-        def rank(address: str) -> tuple[int, bool, str]:
+        def rank(address: str) -> tuple[int, bool, bool, str]:
             copy = self.copies[address]
             elsewhere = copy.id[2:10] != self.ids.get(address, "")[:8]
-            return _rank(copy), elsewhere, address
+            return _rank(copy), not copy.taker, elsewhere, address
 
         return min(self.copies, key=rank)
 

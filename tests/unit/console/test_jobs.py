@@ -40,6 +40,31 @@ def test_a_job_is_asked_for_where_it_is_queued_or_else_where_it_was_made() -> No
         assert view.differing == ()
 
 
+def test_a_job_that_a_worker_has_is_asked_for_where_it_was_delivered() -> None:
+    for here, there, holder in (
+        (reply(), reply(client=7), "there:2"),
+        (reply(client=7), reply(), "here:1"),
+        (reply("queued"), reply(client=7), "here:1"),
+        (reply("acked"), reply(client=7), "there:2"),
+    ):
+        view = merge([("here:1", here), ("there:2", there)], NODES)
+        assert view is not None
+        assert view.holder == holder
+
+
+def test_a_job_that_was_queued_before_its_delay_was_over_is_with_its_worker() -> None:
+    view = merge([("here:1", reply(delay=10)), ("there:2", reply(delay=10, client=7))], NODES)
+    assert view is not None
+    assert view.best.word(1009.0) == "with a worker"
+    assert view.copies["here:1"].word(1009.0) == "delayed"
+
+
+def test_a_job_that_is_delivered_at_most_once_may_have_left_its_worker() -> None:
+    copy = read_copy(reply(delay=10, retry=0, client=7))
+    assert copy is not None
+    assert copy.word(1009.0) == "delivered"
+
+
 def test_nodes_that_missed_a_change_are_noticed() -> None:
     view = merge([("here:1", reply()), ("there:2", reply(queue=b"r", body=b"y"))], NODES)
     assert view is not None

@@ -6,10 +6,11 @@ from dataclasses import dataclass
 from itertools import zip_longest
 from typing import Final
 
+from disque_trio.console.model.jobs import WITH_WORKER
 from disque_trio.overview.names import shown, to_bytes
 from disque_trio.resp.command import Argument
 
-STATES: Final = ("queued", "active", "acked", "wait-repl")
+STATES: Final = ("queued", WITH_WORKER, "active", "acked", "wait-repl")
 _ID_BEGINS: Final = re.compile(r"|D|D-[A-Za-z0-9+/-]{0,38}")
 _PLACE: Final = re.compile(r"([0-9a-f]{40})-([0-9]{1,20})")
 
@@ -67,10 +68,11 @@ class JobFilter:
     @property
     def words(self) -> list[Argument]:
         """The options of JSCAN."""
-        found: list[Argument] = []
+        taken = self.state == WITH_WORKER
+        found: list[Argument] = ["TAKEN"] if taken else []
         for option, value in (
             ("QUEUE", self.queue),
-            ("STATE", self.state),
+            ("STATE", "" if taken else self.state),
             ("MINAGE", self.youngest),
             ("MAXAGE", self.oldest),
             ("MINRETURNS", self.returns),

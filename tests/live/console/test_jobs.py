@@ -48,6 +48,7 @@ def test_jobs_are_found_by_queue_state_age_header_and_returns(
     assert set(listed(visitor, "/jobs?queue=found")) == {plain, late}
     assert listed(visitor, "/jobs?queue=found&state=queued") == [plain]
     assert listed(visitor, "/jobs?queue=found&state=active") == [late]
+    assert listed(visitor, "/jobs?queue=found&state=with+a+worker") == []
     assert listed(visitor, "/jobs?queue=found&header=kind&value=late%20one") == [late]
     assert listed(visitor, "/jobs?queue=found&header=kind&value=x") == []
     assert listed(visitor, "/jobs?queue=found&youngest=1000") == []
@@ -117,6 +118,15 @@ def test_a_job_is_shown_with_all_details(node: LiveNode, visitor: Visitor) -> No
     assert answer.status == 200
     for word in (id, "queued", "77 s", "g1", "[ 1 ]", "7b 22 61", f"127.0.0.1:{node.port}"):
         assert word in answer.says, word
+
+
+def test_jobs_are_found_that_a_worker_has(node: LiveNode, visitor: Visitor) -> None:
+    taken = add(node, "with", "x", "DELAY", 1000)
+    add(node, "with", "x", "DELAY", 1000)
+    node.ask("PROMOTE", taken)
+    node.ask("GETJOB", "FROM", "with")
+    assert listed(visitor, "/jobs?queue=with&state=with+a+worker") == [taken]
+    assert "with a worker on 127.0.0.1" in " ".join(visitor.get(page_of(taken)).says.split())
 
 
 def test_the_page_of_a_missing_job_says_so(node: LiveNode, visitor: Visitor) -> None:

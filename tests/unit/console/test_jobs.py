@@ -161,6 +161,13 @@ def test_a_filter_becomes_options_of_jscan() -> None:
     assert read().words == []
 
 
+def test_jobs_with_a_worker_are_those_that_a_node_has_delivered() -> None:
+    wanted = read(queue="q", state="with a worker")
+    assert wanted.words == ["TAKEN", "QUEUE", b"q"]
+    assert read(**wanted.query) == wanted
+    assert wanted.described == {"queue": "q", "state": "with a worker"}
+
+
 def test_the_start_of_an_id_is_checked_here_because_nodes_have_no_option_for_it() -> None:
     wanted = read(id=" D-aaaaaaaa-00 ")
     assert wanted.words == []

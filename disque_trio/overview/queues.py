@@ -98,20 +98,27 @@ class QueueRow(NamedTuple):
     nodes: tuple[str, ...]
 
 
+_UNKNOWN: Final = -1  # less than any known value
+
+
+def _known(value: float | None) -> float:
+    return _UNKNOWN if value is None else value
+
+
 KEYS: Final[Mapping[str, Callable[[QueueRow], Any]]] = {
     "name": lambda row: row.name,
     "length": lambda row: row.length,
-    "added": lambda row: row.added or 0.0,
-    "delivered": lambda row: row.delivered or 0.0,
-    "acked": lambda row: row.acked or 0.0,
+    "added": lambda row: _known(row.added),
+    "delivered": lambda row: _known(row.delivered),
+    "acked": lambda row: _known(row.acked),
     "oldest": lambda row: row.oldest,
-    "delayed": lambda row: -1 if row.delayed is None else row.delayed,
-    "in_hand": lambda row: -1 if row.in_hand is None else row.in_hand,
-    "dead": lambda row: -1 if row.dead is None else row.dead,
+    "delayed": lambda row: _known(row.delayed),
+    "in_hand": lambda row: _known(row.in_hand),
+    "dead": lambda row: _known(row.dead),
     "blocked": lambda row: row.blocked,
     "paused": lambda row: row.paused,
 }
-"""The keys to sort by. Unknown values sort below 0."""
+"""The keys to sort by."""
 
 
 class QueueTable:
@@ -278,7 +285,7 @@ class QueueTable:
 
     def find(self, search: str, key: str, descending: bool) -> list[QueueRow]:
         """The queues whose names contain ``search``, or match it if it is a pattern, sorted by one
-        of ``KEYS``, then by name."""
+        of ``KEYS``, then by name. Those whose values are unknown come last."""
         names: Iterable[str] = self._sorted(key, descending)
         if search:
             wanted = to_bytes(search)
@@ -300,7 +307,9 @@ class QueueTable:
         if order is None:
             rows = [row for row in map(self.row, list(self._shares)) if row is not None]
             rows.sort(key=lambda row: row.name)
-            rows.sort(key=KEYS[key], reverse=descending)
+            value = KEYS[key]
+            rows.sort(key=value, reverse=descending)
+            rows.sort(key=lambda row: value(row) == _UNKNOWN)
             order = self._order[key, descending] = [row.name for row in rows]
         return order
 

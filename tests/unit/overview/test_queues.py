@@ -88,6 +88,19 @@ def test_queues_are_sorted_by_what_is_asked_for_and_then_by_name() -> None:
     assert names(table, key="length", down=True) == ["a", "b", "c"]
 
 
+@pytest.mark.parametrize("key", ["delayed", "in_hand", "dead", "added", "delivered", "acked"])
+def test_queues_whose_values_are_unknown_come_last_in_both_directions(key: str) -> None:
+    table = QueueTable()
+    for name, count in (("few", 0), ("many", 9)):
+        fields = {"jobs_delayed": count, "jobs_in_hand": count, "jobs_dead": count}
+        table.take(A, name, stat(), 0.0)
+        more = {"jobs_in": count, "jobs_out": count, "jobs_acked": count}
+        table.take(A, name, stat(**fields, **more), 2.0)
+    table.take(A, "a new one", stat(), 2.0)
+    assert names(table, key=key) == ["few", "many", "a new one"]
+    assert names(table, key=key, down=True) == ["many", "few", "a new one"]
+
+
 @pytest.mark.parametrize(
     ("search", "found"),
     [

@@ -24,22 +24,32 @@ def seen(visitor: Visitor, queue: str) -> None:
     wait_until(lambda: "On the nodes" in visitor.get(f"/queue?name={quoted(queue)}").says)
 
 
+def in_list(visitor: Visitor, queue: str) -> dict[str, str]:
+    """The figures of a queue in the list, by their titles; empty if it is not there yet."""
+    page = visitor.get(f"/queues?search={queue}").text
+    cells = re.findall(r'data-label="([^"]*)">(.*?)</td>', page, re.S)
+    return {name: re.sub("<.*?>", "", value).strip() for name, value in cells}
+
+
 def test_a_queue_is_in_the_list_with_its_figures(node: LiveNode, visitor: Visitor) -> None:
     wire = node.wire()
     for _ in range(3):
         add_job(wire, "listed")
     add_job(wire, "listed", "late", "DELAY", 1000)
     wire("GETJOB", "FROM", "listed")
-
-    def row() -> dict[str, str]:
-        page = visitor.get("/queues?search=listed").text
-        cells = re.findall(r'data-label="([^"]*)">(.*?)</td>', page, re.S)
-        return {name: re.sub("<.*?>", "", value).strip() for name, value in cells}
-
-    wait_until(lambda: row().get("Delayed") == "1")
-    assert row() | {"Oldest": ""} == row() | {
+    wait_until(lambda: in_list(visitor, "listed").get("Delayed") == "1")
+    row = in_list(visitor, "listed")
+    assert row | {"Oldest": ""} == row | {
         "Queued": "2", "Delayed": "1", "In hand": "1", "Dead": "0", "Oldest": "",
     }  # fmt: skip
+
+
+def test_an_empty_queue_has_no_oldest_job(node: LiveNode, visitor: Visitor) -> None:
+    wire = node.wire()
+    add_job(wire, "emptied")
+    wire("GETJOB", "FROM", "emptied")
+    wait_until(lambda: in_list(visitor, "emptied").get("Queued") == "0")
+    assert in_list(visitor, "emptied")["Oldest"] == "\N{EN DASH}"
 
 
 def test_the_list_is_sorted_searched_and_in_pages(node: LiveNode, visitor: Visitor) -> None:

@@ -201,7 +201,8 @@ class QueueTable:
         ``keep`` seconds. Queues not in ``counts`` have no such jobs; those in it need not have
         queued ones."""
         self._counted[node] = begun
-        for queue in counts:
+        # Of those that the node lists, QSTAT tells how many jobs are queued.
+        for queue in counts.keys() - self._listed.get(node, counts.keys()):
             self._share(node, queue)
         for queue, shares in self._shares.items():
             share = shares.get(node)

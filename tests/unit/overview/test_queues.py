@@ -178,7 +178,9 @@ def test_after_the_clock_went_back_answers_are_taken() -> None:
 
 def test_a_queue_without_queued_jobs_is_there_while_others_are_counted() -> None:
     table = QueueTable()
-    table.counted(A, {"later": (3, 0, 0)}, 1.0, 2.0, keep=60.0)
+    table.listed(A, {"q"}, 0.0)
+    table.counted(A, {"later": (3, 0, 0), "q": (1, 0, 0)}, 1.0, 2.0, keep=60.0)
+    assert names(table) == ["later"]  # the node has not told yet how long q is
     table.listed(A, set(), 3.0)
     row = table.row("later")
     assert row is not None
@@ -190,7 +192,9 @@ def test_a_queue_without_queued_jobs_is_there_while_others_are_counted() -> None
 
 def test_a_queue_whose_count_is_too_old_is_gone() -> None:
     table = QueueTable()
+    table.listed(A, set(), 0.0)
     table.counted(A, {"later": (3, 0, 0)}, 1.0, 2.0, keep=60.0)
+    assert names(table) == ["later"]
     table.listed(A, set(), 62.1)
     assert names(table) == []
 

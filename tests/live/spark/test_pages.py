@@ -119,7 +119,7 @@ def test_an_audit_of_logs_on_s3(type_in: Type, s3: Bucket, tmp_path: Path) -> No
     generate(tmp_path / "log", 500, anomalies=0, skew=0)
     for file in (tmp_path / "log").iterdir():
         (location(f"{s3.uri}/logs/node/events") / file.name).write_bytes(file.read_bytes())
-    page = commands("spark-files.md", "Files elsewhere: S3, Azure, Google, HDFS")
+    page = commands("spark-files.md", "Files on S3, Azure, Google Cloud and HDFS")
     both = chosen(page, "disque-pipeline")
     buckets = {"s3a://logs": f"{s3.uri}/logs", "s3a://results": f"{s3.uri}/results"}
     printed = type_in(both, **buckets)

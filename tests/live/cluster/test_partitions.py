@@ -5,11 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.harness import wait_until
+from tests.support.harness import HANG_SECONDS, wait_until
 from tests.support.live_cluster import LiveCluster, Member, live_cluster
 from tests.support.live_load import ONCE, QUEUE, Load, load_on
 
 COUNT = 7
+RECOVERY_SECONDS = 2 * HANG_SECONDS  # the network's process has much to forward then
 
 
 @pytest.fixture(scope="module")
@@ -100,7 +101,7 @@ def test_a_cluster_survives_losing_two_of_seven_nodes(cluster: LiveCluster, stal
         load.wait_confirmed(100)
         cluster.proxy.heal()
         cluster.wait_joined()
-        load.wait_confirmed(50)
+        load.wait_confirmed(50, RECOVERY_SECONDS)
         assert set(load.finish().refused) == {"NOREPL"}
 
 

@@ -112,10 +112,6 @@ class Nodes:
         """The nodes that respond."""
         return [state for state in self.all() if state.here]
 
-    def is_apart(self, address: str) -> bool:
-        """Whether a node is in another cluster than most."""
-        return address in self.apart
-
     def get(self, address: str) -> NodeState | None:
         """A node; None if it is unknown."""
         return self._states.get(address)

@@ -16,10 +16,9 @@ class Policies:
         self._globs = Globs([entry for entry in self._all.items() if is_glob(entry[0])])
 
     @classmethod
-    def read(cls, reply: Reply) -> "Policies":
+    def read(cls, reply: Iterable[Reply]) -> "Policies":
         """Read a node's reply to QGET without a queue."""
-        found = map(replies.policy, reply if isinstance(reply, list) else [])
-        return cls(policy for policy in found if policy is not None)
+        return cls(policy for policy in map(replies.policy, reply) if policy is not None)
 
     @property
     def dead(self) -> set[str]:

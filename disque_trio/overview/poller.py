@@ -239,7 +239,7 @@ class _Visit:
         if started - self._policies_at >= self._each:
             self._policies_at = started
             [policies] = await self._ask([("QGET",)])
-            if isinstance(policies, list) and not self._cluster.nodes.is_apart(self._address):
+            if isinstance(policies, list) and self._address not in self._cluster.nodes.apart:
                 self._cluster.policies = Policies.read(policies)
         if started - self._names_at >= (NAMES_EACH if len(self._rota) > MANY else self._each):
             self._names_at = started

@@ -86,7 +86,8 @@ class Calls:
     async def any(self, *command: Argument) -> Answer:
         """The reply of the first node that can be reached; no other node is tried once a node may
         have run the command. Leaving nodes come last. Nodes of another cluster are not tried."""
-        states = [state for state in self._nodes.here() if not self._nodes.is_apart(state.address)]
+        nodes = self._nodes
+        states = [state for state in nodes.here() if state.address not in nodes.apart]
         states.sort(key=lambda state: state.leaving)
         answer: Answer = "", ConnectionLost("no node answers")
         for state in states:

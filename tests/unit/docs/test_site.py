@@ -13,6 +13,8 @@ from pathlib import Path
 import pytest
 
 from tests.support import ROOT
+
+pytest.importorskip("mkdocs")
 from tools.site import TOP
 
 

@@ -12,7 +12,7 @@ from disque_trio.resp.limits import MAX_BULK, PLAIN_LINE
 from disque_trio.resp.request import RequestParser
 from tests.support.careful_parser import CarefulParser
 
-INPUTS = int(os.environ.get("REQUEST_INPUTS", 100_000))
+INPUTS = int(os.environ.get("REQUEST_INPUTS", 20_000))
 BLOCKS = max(4, INPUTS // 100_000)
 
 # Parts of requests, and near misses.

@@ -5,7 +5,7 @@
 #   tools/setup.sh PURPOSE
 #
 #   run       to start a node: Python with its venv module
-#   check     for ruff, mypy and the unit tests: Python packages only
+#   check     for ruff, mypy and the unit tests: Python packages only, below 250 MB
 #   test      for all tests: redis-server, which the node is compared with; PostgreSQL, for the
 #             outbox; Prometheus, for alerts; chromium, axe-core and nginx, for the console; Java,
 #             for Spark; valgrind, which counts instructions; curl, jq, openssl and procps, which
@@ -14,8 +14,9 @@
 #   profile, django, stores, interop, deb, test-deb, wheels, audit: for the targets of these names
 #             (`stores` is test-stores, and so on)
 #
-# It installs Debian packages only as root, and first says which. To anybody else it says what to
-# ask an administrator for, all at once.
+# It first says what it will install, how large that is, and how long it takes, by a network of 100
+# Mbit/s. It installs Debian packages only as root. To anybody else it says what to ask an
+# administrator for, all at once.
 set -eu
 
 cd "$(dirname "$0")/.."
@@ -51,7 +52,8 @@ sources() {
     find config disque_trio tools/packaging pyproject.toml setup.py ./pyspark_disque*.py \
         -type f ! -name '*.pyc' -exec cksum {} + | LC_ALL=C sort
 }
-is_compiled() { sources | cmp -s - "$venv/.installed-compiled"; }
+is_compiled_in() { sources | cmp -s - "$1/.installed-compiled"; }
+is_compiled() { is_compiled_in "$venv"; }
 
 # Debian's python3-dev and python3-venv may be those of an older Python than python3.12.
 case ${python##*/} in
@@ -64,6 +66,27 @@ was_moved() {
     case $venv in /*) return 1 ;; esac
     place=$(cd "$venv" && pwd -P)
     grep -qs '^command = ' "$venv/pyvenv.cfg" && ! grep -qF " $place" "$venv/pyvenv.cfg"
+}
+
+case $what in
+    check) extras=check ;;
+    interop | stores | test | test-deb | audit) extras=dev ;;
+    deb | wheels) extras=release ;;
+    profile) extras=dev,profile ;;
+    django) extras=django,test ;;
+    compiled) extras=pytest ;;
+    *) extras=console,cron ;;
+esac
+# A copy of pyproject.toml tells what is installed; `dev` includes all that `check` needs, and this
+# all that `run` needs.
+has_extras() { cmp -s pyproject.toml "$venv/.installed-$1"; }
+is_installed() {
+    has_extras "$extras" && return
+    case $what in
+        check) has_extras dev ;;
+        run) has_extras dev || has_extras check ;;
+        *) false ;;
+    esac
 }
 
 base=$venv/bin/python # empty: the environment is still to be made
@@ -122,6 +145,30 @@ case $what in
         ;;
 esac
 
+# plan TEXT...: a line of what will be installed.
+planned=
+plan() {
+    [ -n "$planned" ] || echo "setup: this is installed now, once:" >&2
+    planned=yes
+    echo "setup:   $*" >&2
+}
+if [ "$what" = compiled ]; then
+    is_compiled || plan "the compiled build into $venv: 250 MB, 5 minutes, most of it for the compiler"
+elif [ -z "$base" ] || ! is_installed; then
+    case $extras in
+        dev*) size='2 GB, about 3 minutes' ;;
+        check) size='240 MB, about a minute' ;;
+        console,cron) size='50 MB, about 15 seconds' ;;
+        *) size='up to 1 GB, about 2 minutes' ;;
+    esac
+    plan "Python packages into $venv: $size"
+fi
+if [ "$what" = test ]; then
+    is_compiled_in "${COMPILED:-.venv-compiled}" ||
+        plan "the compiled build into ${COMPILED:-.venv-compiled}: 250 MB, 5 minutes, during the first tests"
+    [ -z "$missing" ] || plan "Debian packages, of 1 GB if all are missing, about a minute"
+fi
+
 if [ -n "$missing" ]; then
     missing=$(echo "$missing" | tr ' ' '\n' | sort -u | xargs)
     if [ "$(id -u)" != 0 ] || ! have apt-get >/dev/null; then
@@ -160,32 +207,42 @@ wheel() {
     DISQUE_TRIO_COMPILE=$1 $pip ${3:+--python "$3"} wheel --quiet --no-deps --wheel-dir "$2" .
 }
 
+# Compiled wheels are kept in build/wheels, in a directory named after what they are made of.
+KEPT_WHEELS=5
+compiled_wheel() { # LIST-OF-SOURCES: prints the directory of the wheel, which it builds if needed.
+    key=$({ cat "$1"; "$venv/bin/python" -VV; ${CC:-cc} --version; } | sha256sum | cut -c -32)
+    kept=build/wheels/$key
+    if [ ! -d "$kept" ]; then
+        rm -rf "$kept.new"
+        wheel 1 "$kept.new"
+        cp build/compiled-by "$kept.new/compiled-by"
+        mv "$kept.new" "$kept"
+    fi
+    touch "$kept"
+    # shellcheck disable=SC2012
+    ls -dt build/wheels/* | tail -n +$((KEPT_WHEELS + 1)) | xargs rm -rf
+    echo "$kept"
+}
+
 if [ "$what" = compiled ]; then
     stamp=$venv/.installed-compiled
+    mkdir -p build
+    exec 9>build/.compiling
+    have flock >/dev/null && flock 9 # another one may be compiling the same
     if ! is_compiled; then
-        echo "setup: compiling into $venv, which takes a few minutes" >&2
-        rm -rf "$stamp" "$venv/wheel"
+        rm -f "$stamp"
         sources >"$venv/.built" # now: what is edited meanwhile may not be in the wheel
-        wheel 1 "$venv/wheel"
+        kept=$(compiled_wheel "$venv/.built")
         $pip uninstall --quiet --yes disque-trio
-        $pip install --quiet "$(echo "$venv"/wheel/*.whl)[console,cron,redis,test]"
-        cp build/compiled-by "$venv/compiled-by"
+        $pip install --quiet "$(echo "$kept"/*.whl)[$extras]"
+        cp "$kept/compiled-by" "$venv/compiled-by"
         mv "$venv/.built" "$stamp"
     fi
+    exec 9>&-
     exec "$venv/bin/disque-server" --version
 fi
 
-case $what in
-    check | interop | stores | test | test-deb | audit) extras=dev ;;
-    deb | wheels) extras=release ;;
-    profile) extras=dev,profile ;;
-    django) extras=django,test ;;
-    *) extras=console,cron ;;
-esac
-# A copy of pyproject.toml tells what is installed; `dev` includes all that `run` needs.
-is_installed() { cmp -s pyproject.toml "$venv/.installed-$1"; }
-if ! is_installed "$extras" && ! { [ "$what" = run ] && is_installed dev; }; then
-    echo "setup: installing Python packages into $venv" >&2
+if ! is_installed; then
     $pip install --quiet -e ".[$extras]" || fail "pip cannot install them: is there a network?"
     # Otherwise the first start would do it, or each if PYTHONDONTWRITEBYTECODE is set.
     "$venv/bin/python" -m compileall -q disque_trio

@@ -4,6 +4,7 @@ them only where it may."""
 import os
 import shutil
 import subprocess
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,8 @@ import pytest
 from tests.support import ROOT
 
 # The programs that the script itself calls.
-TOOLS = "sh cat chmod cksum cmp cp dirname echo find grep ls mkdir mv rm sort tr xargs"
+TOOLS = """sh cat chmod cksum cmp cp cut dirname echo find flock grep ls mkdir mv rm sha256sum sort
+tail touch tr xargs"""
 PYTHON_WITHOUT_VENV = """#!/bin/sh
 case "$*" in
     *ensurepip*) exit 1 ;;
@@ -24,9 +26,13 @@ case "$*" in
     *sysconfig*) echo {headers} ;;
     *" wheel "*)
         echo wheel >>{built}
-        mkdir -p build .venv-compiled/wheel
+        for directory; do
+            [ "$before" != --wheel-dir ] || break
+            before=$directory
+        done
+        mkdir -p build "$directory"
         echo a compiler >build/compiled-by
-        : >.venv-compiled/wheel/disque_trio.whl
+        : >"$directory/disque_trio.whl"
         ;;
 esac
 """
@@ -193,6 +199,38 @@ def test_only_other_contents_are_compiled_again(tmp_path: Path) -> None:
     assert machine.builds()
     assert not machine.builds()
     source.rename(source.with_name("renamed.py"))
+    assert machine.builds()
+
+
+def test_what_was_compiled_before_is_kept(tmp_path: Path) -> None:
+    machine = Compiling(tmp_path)
+    source = machine.tree / "disque_trio" / "node.py"
+    assert machine.builds()
+    source.write_text("another branch\n")
+    assert machine.builds()
+    source.write_text("the first\n")
+    assert not machine.builds()
+    for n in range(9):
+        source.write_text(f"branch {n}\n")
+        assert machine.builds()
+    assert len([*(machine.tree / "build" / "wheels").iterdir()]) == 5
+
+
+def test_two_that_need_the_same_build_compile_once(tmp_path: Path) -> None:
+    machine = Compiling(tmp_path)
+    with ThreadPoolExecutor(2) as pool:
+        done = [*pool.map(machine.set_up, ["compiled", "compiled"])]
+    assert [one.returncode for one in done] == [0, 0]
+    assert machine.built.read_text() == "wheel\n"
+
+
+def test_a_build_that_fails_is_not_kept(tmp_path: Path) -> None:
+    machine = Compiling(tmp_path)
+    builder = machine.bin / "python3"
+    whole = builder.read_text()
+    builder.write_text(whole.replace("echo wheel", "exit 3; echo wheel"))
+    assert machine.set_up("compiled").returncode != 0
+    builder.write_text(whole)
     assert machine.builds()
 
 

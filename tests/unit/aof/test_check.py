@@ -11,7 +11,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import pytest
-from hypothesis import assume, example, given, settings
+from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
 from disque_trio.aof import check, scanner
@@ -334,7 +334,6 @@ def test_a_cut_at_each_byte_is_found_at_the_record_that_was_cut(tmp_path: Path) 
 
 
 @given(records, st.data())
-@settings(max_examples=300)
 def test_a_flipped_bit_is_found_at_its_record_and_costs_only_that(
     good: list[bytes], data: st.DataObject
 ) -> None:
@@ -445,7 +444,6 @@ def test_jobs_longer_than_a_chunk_are_checked_too() -> None:
 
 
 @given(st.binary(max_size=20), st.binary(max_size=9), st.data())
-@settings(max_examples=300)
 def test_the_quick_check_takes_no_job_that_the_decoder_refuses(
     body: bytes, queue: bytes, data: st.DataObject
 ) -> None:

@@ -1,7 +1,7 @@
 """The names of keys in Redis."""
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from redis.crc import key_slot
 
@@ -47,7 +47,6 @@ def test_the_slot_equals_that_of_redis(queue: bytes) -> None:
 
 
 @given(st.integers(0, SLOTS - 1), st.integers(0, SLOTS - 1))
-@settings(max_examples=20)
 def test_a_key_of_no_queue_is_in_the_requested_slots(one: int, other: int) -> None:
     low, high = sorted((one, other))
     names = KeyNames()

@@ -137,7 +137,7 @@ class StoreMachine(RuleBasedStateMachine):
 
 
 TestStoreMachine = StoreMachine.TestCase
-TestStoreMachine.settings = settings(max_examples=120, stateful_step_count=40)
+TestStoreMachine.settings = settings(stateful_step_count=40)
 
 
 def live(world: World, rng: random.Random, steps: int) -> None:

@@ -2,7 +2,7 @@
 
 from itertools import pairwise
 
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from disque_trio.resp.inline import quote
@@ -93,7 +93,6 @@ def test_requests_are_those_of_the_careful_parser(
 @example(b"*1\r\n~4294967295\r\n", [])  # hiredis: MemoryError
 @example(b"*1\r\n|1\r\n$1\r\na\r\n$1\r\nb\r\n", [])
 @example(b"*1\r\n$7\r\nabc\r\n", [])  # the marker after the chunk is not part of it
-@settings(max_examples=300)
 def test_nearly_requests_end_the_same_however_they_are_cut(data: bytes, places: list[int]) -> None:
     whole = parse([data])
     assert parse(cut(data, places)) == whole
@@ -113,7 +112,6 @@ def test_random_bytes_are_requests_or_an_error_and_never_an_exception(
 
 
 @given(soup)
-@settings(max_examples=200)
 def test_one_client_that_breaks_the_protocol_does_not_disturb_another(data: bytes) -> None:
     parse([data])
     assert parse([b"*1\r\n$4\r\nPING\r\n"]) == ([[b"PING"]], None)

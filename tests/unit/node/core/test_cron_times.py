@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta
 from zoneinfo import ZoneInfo
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from disque_trio.node.core.cron_times import Times
@@ -127,7 +127,6 @@ def test_a_time_that_never_comes_has_no_next_one() -> None:
     assert Times(b"0 0 29 2 *", b"").next(ms("9999-03-01")) == 0
 
 
-@settings(max_examples=60, deadline=None)
 @given(
     st.sampled_from([b"* * * * *", b"7 * * * *", b"0 3 * * *", b"0 0 1 * *", b"@every 45m"]),
     st.sampled_from([b"", BERLIN]),

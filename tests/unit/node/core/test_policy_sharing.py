@@ -3,7 +3,7 @@
 import random
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from disque_trio.node.core.policies import Policy
@@ -218,7 +218,6 @@ def test_fields_that_are_not_known_are_passed_over() -> None:
 
 
 @given(st.data())
-@settings(max_examples=60, deadline=None)
 def test_all_nodes_end_with_the_same_policies_whatever_order_and_loss(data: st.DataObject) -> None:
     mesh = Mesh(3)
     rng = random.Random(data.draw(st.integers(0, 2**32)))

@@ -3,7 +3,7 @@
 from functools import partial
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from disque_trio.node.core.questions import OUTCOME, Question
@@ -184,7 +184,6 @@ values = st.one_of(ticket, st.binary(max_size=20), about.map(pack_texts))
     st.binary(max_size=6),
 )
 @example(bus.ENDJOB, [], b"")
-@settings(max_examples=300, deadline=None)
 def test_any_fields_are_handled_or_a_bad_packet(
     type: int, fields: list[Field], tail: bytes
 ) -> None:

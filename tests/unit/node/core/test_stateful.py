@@ -288,4 +288,4 @@ class CoreMachine(RuleBasedStateMachine):
 
 
 TestCore = CoreMachine.TestCase
-TestCore.settings = settings(max_examples=120, stateful_step_count=80)
+TestCore.settings = settings(stateful_step_count=80)

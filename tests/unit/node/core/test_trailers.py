@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from disque_trio.aof.compact import compact
@@ -168,7 +168,6 @@ def test_a_lying_trailer_is_a_bad_packet(mesh: Mesh, type: int, lie: bytes) -> N
 
 
 @given(st.integers(0, 10_000), st.integers(0, 255), st.sampled_from([bus.REPLJOB, bus.YOURJOBS]))
-@settings(max_examples=300, deadline=None)
 def test_a_changed_job_with_a_trailer_is_held_or_a_bad_packet(
     at: int, byte: int, type: int
 ) -> None:
@@ -185,7 +184,6 @@ def test_a_changed_job_with_a_trailer_is_held_or_a_bad_packet(
 
 
 @given(trailers())
-@settings(max_examples=50, deadline=None)
 def test_a_trailer_survives_restarts_dumps_and_compaction(
     tmp_path_factory: pytest.TempPathFactory, trailer: Trailer
 ) -> None:

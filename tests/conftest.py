@@ -11,6 +11,7 @@ from hypothesis import HealthCheck, settings
 # Before the imports of it.
 pytest.register_assert_rewrite("tests.support")
 
+from tests.support import ROOT  # noqa: E402
 from tests.support.harness import (  # noqa: E402
     ClusterFactory,
     LiveNode,
@@ -22,6 +23,7 @@ from tests.support.harness import (  # noqa: E402
     wait_for_ping,
     wait_until,
 )
+from tests.support.spent import Spent  # noqa: E402
 
 __all__ = ["LiveNode", "NodeFactory", "Wire", "free_port", "wait_until"]
 
@@ -32,11 +34,17 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
     signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
-# A busy machine is no failure; and a failure prints how to repeat it.
-settings.register_profile(
-    "busy", deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True
-)
-settings.load_profile("busy")
+# A busy machine is no failure; and a failure prints how to repeat it. With `make nightly`, property
+# tests get many more examples.
+for profile, examples in (("quick", 20), ("nightly", 1000)):
+    settings.register_profile(
+        profile,
+        deadline=None,
+        max_examples=examples,
+        suppress_health_check=[HealthCheck.too_slow],
+        print_blob=True,
+    )
+settings.load_profile("quick")
 
 
 # One Spark takes half a gigabyte and ten seconds to start, so there are two at a time at most: the
@@ -46,10 +54,46 @@ OWN_SPARKS = ("test_crash.py", "test_pipeline.py", "test_submit.py")
 NODE_TIMEOUT = "3000"  # ms; short, but not for a machine that is busy with other tests
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add the options of the Makefile."""
+    group = parser.getgroup("disque-trio")
+    group.addoption(
+        "--compiled-only",
+        metavar="PATHS",
+        default="",
+        help="folders and files, separated by spaces: of their tests, which the compiled build"
+        " runs, run only those that are marked `pure`",
+    )
+    group.addoption(
+        "--spent", metavar="FILE", type=Path, help="write the CPU seconds of each folder to FILE"
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Count CPU time if asked to."""
+    if file := config.getoption("--spent"):
+        config.pluginmanager.register(Spent(file))
+
+
+def _leave_to_the_compiled_build(paths: list[Path], items: list[pytest.Item]) -> list[pytest.Item]:
+    """Take the tests below ``paths`` that are not marked ``pure`` from ``items``; returns them."""
+    left: list[pytest.Item] = []
+    taken: list[pytest.Item] = []
+    for item in items:
+        compiled = any(path in (item.path, *item.path.parents) for path in paths)
+        (taken if compiled and not item.get_closest_marker("pure") else left).append(item)
+    items[:] = left
+    return taken
+
+
 @pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Say what stays in one process where several share the tests: what uses a fixture of its
-    module, which is set up once, and what uses a Spark."""
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out what the compiled build runs, and say what stays in one process where several
+    share the tests: what uses a fixture of its module, which is set up once, and what uses a
+    Spark."""
+    paths = [ROOT / path for path in config.getoption("--compiled-only").split()]
+    if left_out := _leave_to_the_compiled_build(paths, items):
+        config.hook.pytest_deselected(items=left_out)
     for item in items:
         fixtures = item._fixtureinfo.name2fixturedefs  # type: ignore[attr-defined]
         if "spark" in fixtures:

@@ -33,6 +33,7 @@ ODD_NAMES = [
 ]
 
 
+@pytest.mark.pure
 def test_ids_increase_and_contain_the_end_of_the_event(bananaq: Daemon, queue: str) -> None:
     wire = bananaq.wire()
     before = now_us()
@@ -293,6 +294,7 @@ def test_a_new_group_gets_all_existing_events(bananaq: Daemon, queue: str) -> No
         assert wire("QGET", queue, group) is None
 
 
+@pytest.mark.pure
 def test_pipelined_commands_are_answered_in_order(bananaq: Daemon, queue: str) -> None:
     wire = bananaq.wire()
     requests: list[tuple[str | int, ...]] = []

@@ -51,6 +51,7 @@ def test_a_supervisor_is_notified_of_start_life_and_end(
         daemon.close()
 
 
+@pytest.mark.pure
 def test_a_password_is_required(run_bananaq: DaemonFactory) -> None:
     (daemon := run_bananaq("embedded")).stop()
     daemon.restart("--requirepass", "secret", wait=False)
@@ -186,6 +187,7 @@ def test_idle_clients_are_disconnected_and_waiting_ones_are_not(run_bananaq: Dae
     assert Given(waiter.read()).body == b"body"
 
 
+@pytest.mark.pure
 def test_a_unix_socket_is_served(run_bananaq: DaemonFactory) -> None:
     daemon = run_bananaq("embedded", "--unixsocket", "banana.sock")
     path = daemon.directory / "banana.sock"

@@ -140,6 +140,7 @@ def test_redo_wakes_waiting_clients_of_the_group(bananaq: Daemon, queue: str, ow
     assert Given(wire("QGET", queue, group)).delivery == 2
 
 
+@pytest.mark.pure
 def test_waiting_takers_are_served_in_the_order_of_their_arrival(
     bananaq: Daemon, queue: str
 ) -> None:

@@ -62,6 +62,7 @@ def test_a_node_that_meets_another_is_met_in_return(node: LiveNode, peer: FakePe
     wait_until(lambda: node.sees(2))
 
 
+@pytest.mark.pure
 def test_a_packet_in_pieces_is_understood(node: LiveNode, peer: FakePeer) -> None:
     packet = peer.packets.gossip(PING, [])
     for at in range(0, len(packet), 7):
@@ -69,6 +70,7 @@ def test_a_packet_in_pieces_is_understood(node: LiveNode, peer: FakePeer) -> Non
     assert packet_type(peer.to_node.read()) == PONG
 
 
+@pytest.mark.pure
 @pytest.mark.parametrize("garbage", [b"PING\r\n" * 5, b"DbuZ" + bytes(200), b"\x16\x03\x01" * 99])
 def test_garbage_closes_its_connection_and_nothing_else(
     node: LiveNode, peer: FakePeer, garbage: bytes
@@ -112,6 +114,7 @@ def test_the_bus_is_counted_apart_from_the_clients(node: LiveNode, peer: FakePee
 # ---- turns ---------------------------------------------------------------------------------
 
 
+@pytest.mark.pure
 def test_all_packets_of_a_turn_leave_in_one_send(node: LiveNode, peer: FakePeer) -> None:
     wire = node.wire()
     before = int(node.info("stats")["total_cluster_sends"])
@@ -366,6 +369,7 @@ def test_a_node_that_does_not_read_is_dropped_and_comes_back(disque_server: Node
         assert packet_type(peer.from_node.read()) == PING
 
 
+@pytest.mark.pure
 def test_half_packets_are_not_held_beyond_what_the_node_may_take(
     disque_server: NodeFactory,
 ) -> None:

@@ -124,6 +124,7 @@ def test_one_node_after_the_other_of_a_loaded_cluster_is_restarted(tmp_path: Pat
         assert cluster.ids == ids
 
 
+@pytest.mark.pure
 @pytest.mark.parametrize("options", [AOF_OFF, AOF_ALWAYS], ids=["memory", "file"])
 def test_the_restart_command_goes_round_a_loaded_cluster(
     tmp_path: Path, options: tuple[str, ...]

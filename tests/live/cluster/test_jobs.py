@@ -57,6 +57,7 @@ def shown(node: Member, id: str, field: str) -> object:
     return None if reply is None else pairs(reply)[field]
 
 
+@pytest.mark.pure
 def test_a_job_lives_through_three_nodes_and_leaves_no_trace(cluster: LiveCluster, q: str) -> None:
     id = add_job(cluster[0].wire(), q, "body", "REPLICATE", 3)
     assert len(cluster.holders(id.encode())) == 3
@@ -197,6 +198,7 @@ def test_at_most_once_jobs_are_taken_once_wherever_they_go(cluster: LiveCluster,
     cluster.wait_empty()
 
 
+@pytest.mark.pure
 def test_pipelined_replies_come_in_order_and_so_do_the_jobs(cluster: LiveCluster, q: str) -> None:
     wire = cluster[0].wire()
     count = 500

@@ -128,6 +128,7 @@ def test_after_a_hard_reset_it_is_another_node(cluster: LiveCluster) -> None:
     assert old not in cluster[1].lines()
 
 
+@pytest.mark.pure
 def test_a_leaving_node_sends_its_clients_away_until_it_stays(cluster: LiveCluster) -> None:
     leaver, other = cluster[2], cluster[0]
     id = leaver.id

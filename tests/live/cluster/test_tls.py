@@ -62,6 +62,7 @@ def stranger(
         yield other[0]
 
 
+@pytest.mark.pure
 def test_jobs_go_through_an_encrypted_cluster(cluster: LiveCluster) -> None:
     job_goes_round(cluster)
 

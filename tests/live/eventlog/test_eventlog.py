@@ -83,6 +83,7 @@ def text(reply: object) -> str:
     return reply.decode()
 
 
+@pytest.mark.pure
 def test_each_event_of_a_job_is_one_line_with_its_fields(
     disque_server: NodeFactory,
 ) -> None:

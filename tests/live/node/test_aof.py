@@ -104,6 +104,7 @@ def _add_large(wire: Wire) -> None:
         pass
 
 
+@pytest.mark.pure
 def test_a_clean_stop_keeps_the_jobs(disque_server: NodeFactory) -> None:
     node = disque_server(*AOF, "--appendfsync", "no")
     ids = {node.wire()("ADDJOB", "q", n, 0) for n in range(100)}
@@ -111,6 +112,7 @@ def test_a_clean_stop_keeps_the_jobs(disque_server: NodeFactory) -> None:
     assert held(restart(node, disque_server).wire()) == ids
 
 
+@pytest.mark.pure
 def test_a_torn_tail_is_cut_off_or_refused(disque_server: NodeFactory) -> None:
     node = disque_server(*AOF)
     ids = [node.wire()("ADDJOB", "q", n, 0) for n in range(3)]
@@ -172,6 +174,7 @@ def test_the_three_steps_of_a_controlled_restart_bring_the_queues_back_once(
     assert held(node.wire()) == set()
 
 
+@pytest.mark.pure
 def test_a_rewrite_makes_the_file_small_and_loses_nothing(disque_server: NodeFactory) -> None:
     node = disque_server(*AOF)
     wire = node.wire()
@@ -212,6 +215,7 @@ def test_the_file_can_be_switched_on_and_off_while_the_node_serves(
     assert node.info("persistence")["aof_state"] == "off"
 
 
+@pytest.mark.pure
 def test_no_job_is_confirmed_while_the_disk_is_full_and_the_node_recovers(
     disque_server: NodeFactory,
 ) -> None:
@@ -356,6 +360,7 @@ def test_a_torn_record_is_cut_off_whatever_its_body_looks_like(disque_server: No
     assert held(restart(node, disque_server).wire()) == {id}
 
 
+@pytest.mark.pure
 def test_headers_survive_a_kill_a_rewrite_and_another_kill(disque_server: NodeFactory) -> None:
     node = disque_server(*AOF, "--appendfsync", "always")
     wire = node.wire()

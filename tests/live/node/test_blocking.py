@@ -32,6 +32,7 @@ def die(wire: Wire) -> None:
     wire.close()
 
 
+@pytest.mark.pure
 def test_a_thousand_waiting_clients_are_served_first_come_first_served(
     shared_node: LiveNode,
 ) -> None:
@@ -117,6 +118,7 @@ def test_a_timeout_may_be_far_in_the_future(shared_node: LiveNode) -> None:
     assert wire.read()
 
 
+@pytest.mark.pure
 def test_commands_behind_a_blocking_getjob_are_served_after_it_in_order(
     shared_node: LiveNode,
 ) -> None:
@@ -168,6 +170,7 @@ def pairs_of_client(control: Wire, wire: Wire) -> dict[str, str]:
     return dict(field.split("=", 1) for field in line.split(" "))
 
 
+@pytest.mark.pure
 def test_a_protocol_error_behind_a_wait_is_reported_after_it(shared_node: LiveNode) -> None:
     wire, producer = shared_node.wire(), shared_node.wire()
     wire.raw(packed("GETJOB", "FROM", "q") + b"*1\r\nnonsense\r\n")
@@ -240,6 +243,7 @@ def test_all_replies_of_a_pipeline_reach_a_client_that_has_closed_its_half(
         assert receive_all(wire.sock) == b"+PONG\r\n" * count
 
 
+@pytest.mark.pure
 def test_big_replies_reach_a_client_that_has_closed_its_half(shared_node: LiveNode) -> None:
     wire = shared_node.wire()
     add_job(wire, "q", b"x" * 8_000_000)
@@ -249,6 +253,7 @@ def test_big_replies_reach_a_client_that_has_closed_its_half(shared_node: LiveNo
     assert len(answer) > 8_000_000
 
 
+@pytest.mark.pure
 def test_requests_may_come_byte_by_byte(shared_node: LiveNode) -> None:
     wire = shared_node.wire()
     wire.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)

@@ -7,6 +7,7 @@ import sys
 from typing import Any
 
 import hiredis
+import pytest
 
 from tests.support.harness import ClusterFactory, LiveNode, NodeFactory, Wire, wait_until
 from tests.support.live_helpers import client_lines, info_value
@@ -41,6 +42,7 @@ def in_hand(node: LiveNode) -> int:
     return info_value(node, "clients", "jobs_pushed_in_hand")
 
 
+@pytest.mark.pure
 def test_jobs_are_pushed_while_other_commands_are_served(shared_node: LiveNode) -> None:
     worker = consumer(shared_node, "q", "CREDIT", 1, "WITHHEADERS")
     first = shared_node.ask("ADDJOB", "q", "one", 0, "HEADERS", 1, "n", "v")
@@ -140,6 +142,7 @@ def test_jobs_come_again_when_the_node_was_killed(disque_server: NodeFactory) ->
     assert again.ask("SHOW", once) is None
 
 
+@pytest.mark.pure
 def test_consumers_get_jobs_of_the_whole_cluster(cluster: ClusterFactory) -> None:
     nodes = cluster(3)
     worker = consumer(nodes[2], "q", "CREDIT", 20)

@@ -95,6 +95,7 @@ def check_replies(answer: bytes) -> None:
     assert not reader.has_data()
 
 
+@pytest.mark.pure
 @pytest.mark.parametrize("make", [mutate, anything])
 def test_no_bytes_crash_or_hang_the_node(
     node: LiveNode, make: Callable[[random.Random], bytes]
@@ -152,6 +153,7 @@ def random_command(rng: random.Random, names: list[bytes], ids: list[bytes]) -> 
             return [name, *words]
 
 
+@pytest.mark.pure
 def test_no_arguments_crash_a_command(disque_server: NodeFactory) -> None:
     print("seed", SEED)
     rng = random.Random(SEED)

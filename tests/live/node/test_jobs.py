@@ -30,6 +30,7 @@ def test_the_id_ends_with_minutes_to_live_and_the_kind_of_delivery(
     assert add_job(talk, "q", "b", *options).endswith("-" + ending)
 
 
+@pytest.mark.pure
 def test_getjob_answers_queue_id_and_body_of_each_job(shared_node: LiveNode) -> None:
     wire = shared_node.wire()
     first, second = add_job(wire, "q", b"one"), add_job(wire, "q", b"\0\r\n\xff")
@@ -105,6 +106,7 @@ def test_a_job_put_back_comes_before_younger_ones(talk: Wire) -> None:
     assert talk("GETJOB", "FROM", "q") == [[b"q", first.encode(), b"first"]]
 
 
+@pytest.mark.pure
 def test_an_at_most_once_job_is_never_delivered_again(talk: Wire) -> None:
     id = add_job(talk, "q", "once", "RETRY", 0)
     assert talk("GETJOB", "FROM", "q")

@@ -128,6 +128,7 @@ def test_an_address_of_another_machine_is_a_clear_error(tmp_path: Path) -> None:
 # ---- the unix socket --------------------------------------------------------------------------
 
 
+@pytest.mark.pure
 def test_a_unix_socket_serves_with_the_permissions_asked_for(
     disque_server: NodeFactory, tmp_path: Path
 ) -> None:

@@ -64,6 +64,7 @@ def test_the_documented_metrics_are_those_exported(disque_server: NodeFactory) -
     assert promtool(page(port)) == ""
 
 
+@pytest.mark.pure
 def test_jobs_are_counted(scraped: Scraped) -> None:
     wire = scraped.node.wire()
     for _ in range(3):

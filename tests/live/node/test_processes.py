@@ -24,6 +24,7 @@ from tests.support.several import (
 from tests.support.supervisor import Supervisor
 
 
+@pytest.mark.pure
 def test_all_processes_serve_and_are_one_cluster(several: Start, tmp_path: Path) -> None:
     server = several()
     assert len({server.pid(number) for number in range(COUNT)} | {server.main.process.pid}) == 3
@@ -38,6 +39,7 @@ def test_all_processes_serve_and_are_one_cluster(several: Start, tmp_path: Path)
     assert (tmp_path / "1" / "nodes.conf").exists()
 
 
+@pytest.mark.pure
 def test_a_process_that_is_killed_comes_back_with_its_jobs(several: Start) -> None:
     server = several("--appendonly", "yes", "--appendfsync", "always")
     id = add_job(server.nodes[1].wire(), *ALONE, "RETRY", 1)
@@ -153,6 +155,7 @@ def test_shutdown_of_one_ends_all(several: Start) -> None:
     assert not any(map(is_alive, pids))
 
 
+@pytest.mark.pure
 def test_restart_replaces_one_process_and_keeps_its_jobs(several: Start) -> None:
     server = several()
     pid = server.pid(1)
@@ -178,6 +181,7 @@ def test_the_processes_stop_without_their_supervisor(several: Start) -> None:
     wait_until(lambda: not any(map(is_alive, pids)))
 
 
+@pytest.mark.pure
 def test_the_jobs_of_all_are_there_after_a_stop(several: Start, tmp_path: Path) -> None:
     options = ("--appendonly", "yes", "--aof-enqueue-jobs-once", "yes")
     server = several(*options)

@@ -61,6 +61,7 @@ def run_id(node: LiveNode) -> str:
     return node.info("server")["run_id"]
 
 
+@pytest.mark.pure
 @both
 def test_queues_come_back_in_order_and_what_was_delivered_at_most_once_does_not(
     disque_server: NodeFactory, options: tuple[str, ...]
@@ -127,6 +128,7 @@ def test_jobs_stay_in_memory_only_if_the_file_is_off(disque_server: NodeFactory)
     assert wire("PAUSE", "empty", "state") == b"none"
 
 
+@pytest.mark.pure
 def test_the_new_process_continues_the_file_if_it_is_on(disque_server: NodeFactory) -> None:
     node = disque_server("--appendonly", "yes")
     wire = node.wire()
@@ -154,6 +156,7 @@ def test_the_new_process_continues_the_file_if_it_is_on(disque_server: NodeFacto
     assert len(ids_of(wire("GETJOB", "COUNT", 20, "FROM", "q"))) == 10
 
 
+@pytest.mark.pure
 @both
 def test_a_client_that_comes_during_the_restart_is_served(
     disque_server: NodeFactory, options: tuple[str, ...]
@@ -374,6 +377,7 @@ def test_a_node_in_the_background_stays_the_same_process(tmp_path: Path) -> None
     wait_until(lambda: not pidfile.exists())
 
 
+@pytest.mark.pure
 @both
 def test_under_load_nothing_confirmed_is_lost_and_nothing_at_most_once_comes_twice(
     disque_server: NodeFactory, options: tuple[str, ...]

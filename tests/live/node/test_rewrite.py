@@ -10,6 +10,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+import pytest
+
 from tests.support.harness import LiveNode, NodeFactory, Wire, wait_until
 
 AOF = ("--appendonly", "yes", "--appendfsync", "everysec")
@@ -138,6 +140,7 @@ def producing(node: LiveNode, seed: int = 1) -> Iterator[Producer]:
         producer.stop()
 
 
+@pytest.mark.pure
 def test_a_process_compacts_the_file_under_load_and_nothing_is_lost(
     disque_server: NodeFactory,
 ) -> None:

@@ -2,6 +2,8 @@
 
 import time
 
+import pytest
+
 from tests.support.harness import LiveNode, NodeFactory, Wire, wait_until
 from tests.support.live_helpers import add_job, client_lines, info_value, packed, receive_all
 
@@ -54,6 +56,7 @@ def test_a_reader_that_gets_below_the_soft_limit_in_time_stays(disque_server: No
     assert slow("PING") == b"PONG"
 
 
+@pytest.mark.pure
 def test_one_turn_cannot_pile_up_more_than_the_limit_and_one_reply(
     disque_server: NodeFactory,
 ) -> None:
@@ -99,6 +102,7 @@ def test_others_are_served_and_memory_goes_back_when_a_slow_reader_leaves(node: 
     wait_until(lambda: info_value(node, "memory", "used_memory_rss") < before + 60 * MB)
 
 
+@pytest.mark.pure
 def test_a_slow_reader_gets_all_its_replies_in_the_end(node: LiveNode) -> None:
     slow = ask_without_reading(node, 50)
     control = node.wire()

@@ -227,6 +227,7 @@ def test_a_client_that_connects_before_the_node_runs_is_served_when_it_does(
     between.close()
 
 
+@pytest.mark.pure
 def test_passed_sockets_replace_port_and_bind(
     supervisor: Supervisor, listener: socket.socket
 ) -> None:

@@ -99,6 +99,7 @@ def start(disque_server: NodeFactory, certificates: Path) -> Iterator[Start]:
         it.close()
 
 
+@pytest.mark.pure
 def test_commands_are_served_and_the_client_is_one_like_any_other(start: Start) -> None:
     node = start()
     wire = node.wire()
@@ -113,6 +114,7 @@ def test_commands_are_served_and_the_client_is_one_like_any_other(start: Start) 
     assert wire.closed()
 
 
+@pytest.mark.pure
 def test_a_waiting_client_gets_its_job(start: Start) -> None:
     node = start()
     wire = node.wire()
@@ -122,6 +124,7 @@ def test_a_waiting_client_gets_its_job(start: Start) -> None:
     assert wire.read() == [[b"q", id, b"body"]]
 
 
+@pytest.mark.pure
 def test_large_bodies_go_both_ways(start: Start) -> None:
     node = start()
     wire = node.wire()
@@ -135,6 +138,7 @@ def test_large_bodies_go_both_ways(start: Start) -> None:
     assert wire.read() == b"PONG"
 
 
+@pytest.mark.pure
 def test_many_requests_at_once_are_all_answered(start: Start) -> None:
     wire = start().wire()
     sender = threading.Thread(
@@ -246,6 +250,7 @@ def test_a_tls_client_is_disconnected_from_the_plain_port(start: Start) -> None:
     assert node.node.ask("PING") == b"PONG"
 
 
+@pytest.mark.pure
 def test_a_half_closed_client_gets_its_replies_and_the_end(start: Start) -> None:
     node = start()
     incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()

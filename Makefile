@@ -4,36 +4,59 @@ PYTHON ?=
 VENV ?= .venv$(patsubst python%,-%,$(notdir $(PYTHON)))
 COMPILED ?= $(VENV)-compiled
 SEEDS ?= 100000
+# make soak PART=20 does a twentieth.
+PART ?= 1
 PY := $(VENV)/bin/python
 export PYTHON VENV COMPILED
 # Let test processes share compiled bytecode.
 export PYTHONDONTWRITEBYTECODE =
 
-# The tests of compiled modules; everything else is the same in both builds.
-COMPILED_TESTS = tests/sim --ignore=tests/sim/test_audit.py \
-	$(addprefix tests/unit/,aof bananaq cluster eventlog node process protocol resp respserver) \
-	$(addprefix tests/live/,cluster eventlog node \
+# The tests of compiled modules; everything else is the same in both builds. Those of real processes
+# run in the build that ships, and only those marked `pure` in the other one too.
+LIVE_COMPILED = $(addprefix tests/live/,cluster eventlog node \
 	$(addprefix bananaq/test_,commands.py process.py semantics.py semantics_okq.py waiting.py))
-IN_COMPILED = cd $(COMPILED)/tree && DISQUE_TRIO_FORM=compiled \
-	../bin/python -m pytest -p no:cacheprovider
+COMPILED_TESTS = tests/sim --ignore=tests/sim/test_audit.py $(LIVE_COMPILED) \
+	$(addprefix tests/unit/,aof bananaq cluster eventlog node process protocol resp respserver)
+IN_COMPILED = cd $(COMPILED)/tree && DISQUE_TRIO_FORM=compiled SIM_SEEDS=$(COMPILED_SEEDS) \
+	../bin/python -m pytest
 
 # Tests mostly wait, so run more processes than there are CPUs.
 WORKERS ?= 3
-PARALLEL = -n $(WORKERS) --dist loadgroup
+PARALLEL = -n $(WORKERS) --dist loadgroup -m "not load"
+
+# Of what `make test` runs; `make nightly` says more.
+PURE_SEEDS ?= 100
+COMPILED_SEEDS ?= 300
+COMPILED_ONLY ?= $(LIVE_COMPILED)
+PROFILE ?= quick
+TESTED = $(PARALLEL) --hypothesis-profile $(PROFILE)
+
+# Tests marked `load` judge elapsed time: they run alone, one by one, and once more after a failure.
+WITH_LOAD = $(shell grep -rlw 'mark[.]load' tests --include='*.py')
+define once-more
+$(1) || { echo "make test: tests that judge elapsed time failed; they run once more" >&2; \
+	$(1) --last-failed; }
+endef
+
+# What the runs of `make test` write for tools/budget.py: the CPU seconds of each folder.
+SPENT = $(CURDIR)/build/spent
 
 # What codespell checks.
 PROSE = $(wildcard *.md *.py) Makefile config disque_trio docs examples tests tools
 
 TYPED = disque_trio.client disque_trio.tasks disque_trio.bananaq.client
 
-.PHONY: help run test types check check-tests collect note-audit test-pure test-pressure test-bananaq test-spark \
+.PHONY: help run test half-pure half-compiled types check check-tests note-audit test-pure test-load nightly mutants test-pressure test-bananaq test-spark \
 	test-spark-versions test-stores test-interop test-django test-compiled lint format bench guard guard-pure guard-compiled profile \
 	simulate soak compiled wheels deb test-deb test-sdist audit docs pictures clean
 
 help:
 	@echo "make run    set up and start a node on port 7711 with config/disque.yaml"
-	@echo "make test   set up, lint and run all tests"
-	@echo "make check  the fast part, under a minute: lint, unit tests, a hundred simulated clusters"
+	@echo "make test   set up (the first time: 3 GB, five minutes), lint and run all tests: 15 minutes"
+	@echo "make check  the fast part, a minute: lint, unit tests, a hundred simulated clusters; sets up"
+	@echo "            Python packages of 240 MB"
+	@echo "make nightly  everything in both builds, more of all that is random, and what takes hours"
+	@echo "make mutants  change the code in 300 places, and see how many changes the tests notice"
 	@echo "make test-spark  the tests that start Spark (SPARK=4.2: with that PySpark version);"
 	@echo "            make test-spark-versions: with the two newest PySpark versions"
 	@echo "make test-stores  the tests of files on Azurite and HDFS; installs both (400 MB)"
@@ -53,7 +76,7 @@ help:
 	@echo "            inject faults into real clusters, kill a loaded node 50 times and compare"
 	@echo "            (ARGS=\"--rounds 500 --policy always\"), audit faulty clusters, kill workers and"
 	@echo "            nodes while they run 5000 tasks, also with Dramatiq and Django, and kill every"
-	@echo "            part of a Spark pipeline"
+	@echo "            part of a Spark pipeline (PART=20: a twentieth of all that)"
 	@echo "make compiled  install the build compiled by mypyc into .venv-compiled"
 	@echo "make wheels  build a source distribution and wheels of both builds into dist/"
 	@echo "            (PYTHONS=\"python3.11 python3.12\": compiled wheels for these)"
@@ -73,28 +96,40 @@ run:
 		"$(COMPILED)/bin/disque-server config/disque.yaml --dir data" >&2
 	@exec $(VENV)/bin/disque-server config/disque.yaml --dir data $(ARGS)
 
+# Unit tests and the simulator need less than all tests do; those of Spark are skipped without it.
+ONLY_UNIT = $(if $(ARGS),$(if $(filter-out tests/unit/% tests/sim%,$(ARGS))$(filter %/spark,$(ARGS)),,yes))
 test:
-	@tools/setup.sh test
+	@tools/setup.sh $(if $(ONLY_UNIT),check,test)
 ifdef ARGS
 	@$(MAKE) --no-print-directory lint
 	$(PY) -m pytest $(ARGS)
 else
-	@$(MAKE) --no-print-directory -j2 -Otarget compiled lint guard-pure collect note-audit
-	@$(MAKE) --no-print-directory -j2 -Otarget test-pure test-compiled guard-compiled
+	@rm -rf $(SPENT)
+	@$(MAKE) --no-print-directory -j2 -Otarget half-pure half-compiled
+	@$(MAKE) --no-print-directory test-load
 	@cat build/vulnerable
+	$(PY) -m tools.budget $(SPENT)
 endif
 
-# The compiled build runs all seeds, in less than half the time.
+# While one CPU compiles, the other one lints and begins to test.
+half-pure:
+	@$(MAKE) --no-print-directory -Otarget lint note-audit test-pure
+half-compiled:
+	@$(MAKE) --no-print-directory -Otarget test-compiled guard-compiled
+
 test-pure:
-	SIM_SEEDS=200 $(PY) -m pytest $(PARALLEL)
+	SIM_SEEDS=$(PURE_SEEDS) $(PY) -m pytest $(TESTED) --compiled-only "$(COMPILED_ONLY)" \
+		--spent $(SPENT)/pure.json
+
+test-load:
+ifneq ($(WITH_LOAD),)
+	$(call once-more,$(PY) -m pytest -m load --compiled-only "$(COMPILED_ONLY)" $(WITH_LOAD))
+	$(call once-more,$(IN_COMPILED) -m load $(filter $(addsuffix %,$(LIVE_COMPILED)),$(WITH_LOAD)))
+endif
 
 check:
 	@tools/setup.sh check
 	@$(MAKE) --no-print-directory -j2 -Otarget lint check-tests
-
-# Compile bytecode once, before the test processes start.
-collect:
-	@$(PY) -m pytest --collect-only -qq >/dev/null || $(PY) -m pytest --collect-only -qq
 
 check-tests:
 	SIM_SEEDS=100 $(PY) -m pytest $(PARALLEL) tests/unit tests/sim/test_seeds.py
@@ -137,22 +172,16 @@ test-interop:
 	DISQUE_INTEROP=1 $(PY) -m pytest tests/interop $(or $(ARGS),$(PARALLEL))
 
 # Django has tasks since 6.0, which needs Python 3.12; `make test` uses django-tasks.
+NEWER_PYTHON = $(or $(PYTHON),$(shell for name in python3.14 python3.13 python3.12; do \
+	$$name -c '' 2>/dev/null && echo $$name && break; done))
+IN_NEWER = .venv-$(patsubst python%,%,$(notdir $(NEWER_PYTHON)))
 test-django:
-	@python="$(PYTHON)"; \
-	for name in python3.14 python3.13 python3.12; do \
-		if [ -z "$$python" ] && $$name -c '' 2>/dev/null; then python=$$name; fi; \
-	done; \
-	if [ -z "$$python" ]; then \
-		echo "make test-django: Django 6 needs Python 3.12 or later, and there is none in PATH" >&2; \
-		exit 1; \
-	fi; \
-	venv=.venv-$${python##*python}; \
-	PYTHON=$$python VENV=$$venv tools/setup.sh django && \
-	$$venv/bin/python -m pytest tests/live/integrations/test_django.py \
+	@$(if $(NEWER_PYTHON),,echo "make test-django: Django 6 needs Python 3.12 or later, and there is none in PATH" >&2; exit 1)
+	@PYTHON=$(NEWER_PYTHON) VENV=$(IN_NEWER) tools/setup.sh django
+	$(IN_NEWER)/bin/python -m pytest tests/live/integrations/test_django.py \
 		tests/live/integrations/test_django_faults.py $(ARGS)
 
 # Run the compiled package in a copy of the tree without sources, so that no source is imported.
-# The pure part gets priority because it takes longer: tests that share a Spark run one by one.
 test-compiled:
 	@tools/setup.sh compiled
 	@rm -rf $(COMPILED)/tree && mkdir $(COMPILED)/tree
@@ -161,14 +190,15 @@ test-compiled:
 ifdef ARGS
 	$(IN_COMPILED) $(ARGS)
 else
-	nice -n 3 $(SHELL) -c '$(IN_COMPILED) $(PARALLEL) $(COMPILED_TESTS)'
+	$(IN_COMPILED) $(TESTED) $(COMPILED_TESTS) \
+		--spent $(SPENT)/compiled.json
 endif
 
 lint:
 	@tools/setup.sh check
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/ruff format --check .
-	$(VENV)/bin/mypy
+	$(PY) -m tools.types
 	$(VENV)/bin/lint-imports
 	$(VENV)/bin/codespell $(PROSE)
 	$(PY) -m tools.english
@@ -210,24 +240,44 @@ simulate:
 	@tools/setup.sh check
 	$(PY) -m tools.simulate $(ARGS)
 
-# `make test` runs the first thousand seeds.
+# What takes hours, and would on every change: each test in both builds, all seeds, many examples
+# of each property, tests of other languages and of Django, mutations, and a twentieth of the soak.
+nightly:
+	@tools/setup.sh test
+	@REQUEST_INPUTS=1000000 UNIQUE_SEEDS=100 $(MAKE) --no-print-directory -j2 -Otarget half-pure half-compiled \
+		PURE_SEEDS=1000 COMPILED_SEEDS=1000 COMPILED_ONLY= PROFILE=nightly
+	@$(MAKE) --no-print-directory test-load COMPILED_ONLY=
+	@$(MAKE) --no-print-directory guard-pure
+	@$(MAKE) --no-print-directory types
+	@$(MAKE) --no-print-directory test-interop
+	@$(if $(NEWER_PYTHON),$(MAKE) --no-print-directory test-django,\
+		echo "make nightly: Django 6 is not tested: it needs Python 3.12 or later" >&2)
+	@$(MAKE) --no-print-directory soak PART=20
+	@$(MAKE) --no-print-directory mutants
+
+mutants:
+	@tools/setup.sh check
+	$(PY) -m tools.mutants $(ARGS)
+
+# `make nightly` runs the first thousand seeds.
+part = $(shell expr $(1) / $(PART))
 soak:
 	@tools/setup.sh test
-	$(PY) -m tools.simulate --first 1000 --seeds $(SEEDS)
-	CONF_SEEDS=10000 $(PY) -m pytest tests/unit/cluster/test_start_fuzz.py
-	REQUEST_INPUTS=10000000 $(PY) -m pytest tests/unit/resp/test_plain.py
-	OUTBOX_ROWS=10000 $(PY) -m pytest tests/live/outbox -k kills_while
-	OUTBOX_ROUNDS=100 $(PY) -m pytest --timeout 3600 tests/live/outbox/test_cluster.py
-	PRESSURE_SINGLES=100000 $(PY) -m pytest tests/live/pressure/test_queue.py -k two_processes
-	CELERY_TASKS=5000 $(PY) -m pytest tests/live/integrations/test_celery_kills.py
-	$(PY) -m tools.soak_cluster
-	$(PY) -m tools.soak_kill $(ARGS)
-	$(PY) -m tools.soak_audit
-	$(PY) -m tools.soak_watch --seconds 900
-	WORKER_TASKS=5000 $(PY) -m pytest --timeout 1800 tests/live/worker/test_killed.py
-	TASK_STORIES=5000 $(PY) -m pytest tests/live/integrations/test_dramatiq_faults.py \
+	$(PY) -m tools.simulate --first 1000 --seeds $(call part,$(SEEDS))
+	CONF_SEEDS=$(call part,10000) $(PY) -m pytest tests/unit/cluster/test_start_fuzz.py
+	REQUEST_INPUTS=$(call part,10000000) $(PY) -m pytest tests/unit/resp/test_plain.py
+	OUTBOX_ROWS=$(call part,10000) $(PY) -m pytest tests/live/outbox -k kills_while
+	OUTBOX_ROUNDS=$(call part,100) $(PY) -m pytest --timeout 3600 tests/live/outbox/test_cluster.py
+	PRESSURE_SINGLES=$(call part,100000) $(PY) -m pytest tests/live/pressure/test_queue.py -k two_processes
+	CELERY_TASKS=$(call part,5000) $(PY) -m pytest tests/live/integrations/test_celery_kills.py
+	$(PY) -m tools.soak_cluster --rounds $(call part,20)
+	$(PY) -m tools.soak_kill --rounds $(call part,60) $(ARGS)
+	$(PY) -m tools.soak_audit --rounds $(call part,20)
+	$(PY) -m tools.soak_watch --seconds $(call part,900)
+	WORKER_TASKS=$(call part,5000) $(PY) -m pytest --timeout 1800 tests/live/worker/test_killed.py
+	TASK_STORIES=$(call part,5000) $(PY) -m pytest tests/live/integrations/test_dramatiq_faults.py \
 		tests/live/integrations/test_django_faults.py
-	DISQUE_LEASE_SEEDS=5000 $(PY) -m pytest tests/unit/spark/test_lease_model.py
+	DISQUE_LEASE_SEEDS=$(call part,5000) $(PY) -m pytest tests/unit/spark/test_lease_model.py
 	DISQUE_SPARK_CRASHES=1 DISQUE_SPARK_LONG=1 $(PY) -m pytest tests/live/spark
 
 # The compiled build has its own environment, so that everything else keeps using the sources.

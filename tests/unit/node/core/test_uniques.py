@@ -364,6 +364,16 @@ def test_a_job_that_moves_keeps_its_key() -> None:
     assert {mesh.add(i, "RETRY", 0, "REPLICATE", 1, "UNIQUE", "k") for i in range(3)} == {id}
 
 
+def test_a_node_that_gave_a_job_away_knows_its_key_after_a_restart() -> None:
+    mesh = Mesh(2)
+    mesh[0].node.journaling = True
+    id = mesh.add(0, "RETRY", 0, "REPLICATE", 1, "UNIQUE", "k")
+    taker = mesh[1].block()
+    mesh.advance(1)
+    assert mesh[1].got(taker) == id
+    assert started_again(mesh[0]).info("jobs")["unique_keys"] == "1"
+
+
 def test_beside_a_c_node_the_option_is_refused() -> None:
     mesh = Mesh(2)
     mesh.c_nodes = {1}
@@ -407,6 +417,16 @@ def test_its_node_does_not_take_it_back_then(options: tuple[str, ...]) -> None:
     mesh[0].node.forget_client(mesh[0].me)
     mesh.settle()
     assert mesh.holders(id) == holders != []
+
+
+def test_with_for_a_key_is_kept_although_only_an_outsider_knows_that_the_job_ended() -> None:
+    """The node that began to add it and the one with a copy are out of reach."""
+    mesh, id = killed_with_one_copy_made(5, 3, *FOR_10[2:])
+    holder = mesh.holders(id)[-1]
+    mesh.isolate(holder)
+    outsiders = [index for index in range(1, 5) if index != holder]
+    mesh[outsiders[0]]("ACKJOB", id)
+    assert mesh.add(outsiders[1], "REPLICATE", 2, *FOR_10) == id
 
 
 def test_a_job_with_too_few_copies_is_no_answer_for_who_wants_more() -> None:

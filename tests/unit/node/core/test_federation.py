@@ -220,6 +220,22 @@ def test_a_job_that_was_moved_is_not_queued_by_its_other_holders_meanwhile() -> 
         assert [i for i, state in enumerate(mesh.states(id)) if state == "queued"] == [third]
 
 
+def test_a_job_that_comes_back_is_no_longer_in_the_hands_of_its_first_worker() -> None:
+    mesh = Mesh(2)
+    id = mesh.add(0, "REPLICATE", 2, "RETRY", 10)
+    assert mesh[0].get() == id  # that worker dies
+    mesh.cut(0, 1)
+    mesh.advance(11)
+    assert mesh.states(id) == ["queued", "queued"]
+    assert mesh[0].get() == id
+    mesh.join(0, 1)
+    packet = mesh[0].node.packets.about_queue(12, b"q", 5)
+    mesh[1].node.receive(mesh.ids[0], packet, mesh[1].now)
+    mesh.settle()
+    assert mesh[0]("DEQUEUE", id) == 1
+    assert b"client" not in mesh[0].fields("SHOW", id, "CLIENT")
+
+
 def test_questions_stop_when_nobody_waits(mesh: Mesh) -> None:
     waiting = mesh[1].block("q")
     mesh.advance(1)

@@ -248,6 +248,21 @@ def test_a_clock_that_goes_back_does_not_stop_a_queue(bench: Bench) -> None:
     assert bench.node.limits.by_name == {}
 
 
+def test_a_clock_that_goes_back_makes_no_wait_longer(bench: Bench) -> None:
+    set_policy(bench, rate=(1, 60))
+    add_many(bench, 2)
+    assert bench.get() is not None
+    bench.advance(50)
+    bench.node.cron(bench.now)
+    bench.now -= 3_600_000
+    bench.node.cron(bench.now)
+    waiting = bench.block()
+    bench.advance(9)
+    assert waiting.blocked
+    bench.advance(2)
+    bench.got(waiting)
+
+
 # ---- several nodes ----------------------------------------------------------------------------
 
 

@@ -487,6 +487,14 @@ def test_the_position_of_chunks_makes_no_difference(
         assert damage() == expected
 
 
+def test_a_record_behind_damage_is_found_wherever_a_chunk_ends(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(scanner, "CHUNK", 4096)
+    for length in range(4076, 4100):
+        assert salvaged(b"x" * length + THREE[0]) == THREE[0]
+
+
 # ---- --salvage -----------------------------------------------------------------------------------
 
 

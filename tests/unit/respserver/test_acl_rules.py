@@ -75,6 +75,8 @@ def test_subcommands_can_be_let_and_refused_by_themselves() -> None:
     assert lets(one, "config", "GET", "dir")
     assert not lets(one, "config", "set", "dir", "x")
     assert not lets(one, "config", "nonsense")
+    assert not lets(one, "config")
+    assert lets(user("+config"), "config")
     but = user("+@all", "-debug|segfault")
     assert lets(but, "debug", "sleep", "0")
     assert not lets(but, "debug", "SegFault")

@@ -13,6 +13,7 @@ pytest.register_assert_rewrite("tests.support")
 
 from tests.support import ROOT  # noqa: E402
 from tests.support.harness import (  # noqa: E402
+    PATIENT,
     ClusterFactory,
     LiveNode,
     NodeFactory,
@@ -50,8 +51,6 @@ settings.load_profile("quick")
 # One Spark takes half a gigabyte and ten seconds to start, so there are two at a time at most: the
 # session that tests share, and those that these start.
 OWN_SPARKS = ("test_crash.py", "test_pipeline.py", "test_submit.py")
-
-NODE_TIMEOUT = "3000"  # ms; short, but not for a machine that is busy with other tests
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -145,13 +144,13 @@ def disque_server(tmp_path: Path) -> Iterator[NodeFactory]:
 @pytest.fixture
 def cluster(tmp_path: Path) -> Iterator[ClusterFactory]:
     """Starts nodes that are one cluster: ``cluster(3, "--appendonly", "yes")``. Each is connected
-    to each when they are given back; they end with the test."""
+    to each when they are given back; they end with the test. They are patient: a test in which
+    they must find out that one is dead calls ``notice_deaths``."""
     started: list[LiveNode] = []
 
     def launch(directory: Path, args: tuple[str, ...]) -> LiveNode:
         port = free_port()
-        options = ["--port", str(port), "--bind", "127.0.0.1"]
-        options += ["--cluster-node-timeout", NODE_TIMEOUT, *args]
+        options = ("--port", str(port), "--bind", "127.0.0.1", *PATIENT, *args)
         return start_process(directory, port, *options)
 
     def start(count: int, *args: str) -> list[LiveNode]:

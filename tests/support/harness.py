@@ -4,9 +4,10 @@ import re
 import signal
 import socket
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from pathlib import Path
+from typing import Final
 
 import hiredis
 import pytest
@@ -175,6 +176,23 @@ def start_process(directory: Path, port: int, *arguments: str) -> LiveNode:
     with log.open("wb") as output:
         process = start_server(NODE, trusting(arguments), directory, output.fileno())
     return LiveNode(port, process, log)
+
+
+PATIENT: Final = ("--cluster-node-timeout", "60000")
+"""Options of the nodes of all clusters of the tests: none seems dead while it is only starved."""
+
+
+def notice_deaths(nodes: Iterable[LiveNode]) -> None:
+    """Let ``nodes``, which are patient, soon find out which others are dead. Their verdicts may be
+    wrong until ``be_patient``."""
+    for node in nodes:
+        assert node.ask("CONFIG", "SET", "cluster-node-timeout", 2_000) == b"OK"
+
+
+def be_patient(nodes: Iterable[LiveNode]) -> None:
+    """End ``notice_deaths``."""
+    for node in nodes:
+        assert node.ask("CONFIG", "SET", "cluster-node-timeout", PATIENT[1]) == b"OK"
 
 
 def join(nodes: list[LiveNode], seconds: float = HANG_SECONDS) -> None:

@@ -16,9 +16,12 @@ from tests.support.bus_proxy import HOST, BusProxy, Door
 from tests.support.fork_server import NODE, start_server
 from tests.support.harness import (
     HANG_SECONDS,
+    PATIENT,
     LiveNode,
     Wire,
+    be_patient,
     free_port,
+    notice_deaths,
     trusting,
     wait_for_ping,
     wait_until,
@@ -27,7 +30,6 @@ from tests.support.live_helpers import add_job
 
 COLLECTED_SECONDS = MAX_GAP / 1_000 + HANG_SECONDS
 """Within this time a holder that was away hears that a job was acknowledged."""
-NODE_TIMEOUT_MS = 3_000  # short, but not for a machine that is busy with other tests
 
 
 def free_cluster_ports(count: int) -> list[int]:
@@ -126,10 +128,8 @@ class Member(LiveNode):
         return isinstance(reply, list) and reply[-1] is not None
 
     def reaches(self, count: int) -> bool:
-        """Whether it knows ``count`` nodes, including itself, and can reach all of them."""
-        info = self.cluster_info()
-        known = int(info["cluster_known_nodes"]), int(info["cluster_reachable_nodes"])
-        return known == (count, count - 1) and set(self.priorities().values()) == {1}
+        """Whether it knows ``count`` nodes, including itself, and is connected to all of them."""
+        return self.sees(count) and set(self.priorities().values()) == {1}
 
 
 def _fields(text: object) -> dict[str, str]:
@@ -145,7 +145,7 @@ class LiveCluster:
         count: of nodes.
         options: of each node; ``{index}`` in one becomes the node's index.
         proxied: whether the bus goes through ``proxy``.
-        node_timeout: ms.
+        node_timeout: ms; None: patient. ``wait_failing`` makes nodes hasty while it waits.
     """
 
     def __init__(
@@ -154,7 +154,7 @@ class LiveCluster:
         count: int,
         *options: str,
         proxied: bool = False,
-        node_timeout: int = NODE_TIMEOUT_MS,
+        node_timeout: int | None = None,
     ) -> None:
         ports = free_cluster_ports(2 * count if proxied else count)
         self.nodes = [
@@ -162,7 +162,7 @@ class LiveCluster:
             for n in range(count)
         ]
         for node in self.nodes:
-            node.options = ["--cluster-node-timeout", str(node_timeout)]
+            node.options = [PATIENT[0], str(node_timeout or PATIENT[1])]
             if proxied:
                 node.options += ["--cluster-announce-ip", HOST]
                 node.options += ["--cluster-announce-port", str(node.announced)]
@@ -217,9 +217,11 @@ class LiveCluster:
 
     def wait_failing(self, ids: Iterable[bytes], by: Iterable[Member]) -> None:
         """Wait until the nodes ``by`` consider the nodes with these ids failing."""
-        ids = list(ids)
+        ids, by = list(ids), list(by)
+        notice_deaths(by)
         for node in by:
             wait_until(partial(_all_failing, node, ids))
+        be_patient(by)
 
     def running(self) -> list[Member]:
         """The nodes whose process is running."""
@@ -296,7 +298,7 @@ def live_cluster(
     count: int,
     *options: str,
     proxied: bool = False,
-    node_timeout: int = NODE_TIMEOUT_MS,
+    node_timeout: int | None = None,
 ) -> Iterator[LiveCluster]:
     """A joined cluster, which ends with the block."""
     cluster = LiveCluster(directory, count, *options, proxied=proxied, node_timeout=node_timeout)

@@ -2,7 +2,7 @@
 
 import time
 
-from tests.support.harness import ClusterFactory, LiveNode, Wire, wait_until
+from tests.support.harness import ClusterFactory, LiveNode, Wire, notice_deaths, wait_until
 from tests.support.live_helpers import pairs
 
 EACH = 20  # jobs and workers per node
@@ -49,6 +49,7 @@ def test_jobs_in_hand_are_limited_until_a_node_dies(cluster: ClusterFactory) -> 
         queue = pairs(node.ask("QSTAT", "q"))
         assert queue["held-back-by"] in (b"active", b"asking")
     nodes[0].kill()
+    notice_deaths(nodes[1:])
     # The remaining two do not know what its workers had in hand, and share the limit.
     wait_until(lambda: in_hand(nodes[1:]) >= 10)
     assert in_hand(nodes[1:]) <= 10 * PARTS

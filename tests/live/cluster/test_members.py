@@ -87,7 +87,7 @@ def test_a_dead_node_is_marked_as_failing_and_can_be_forgotten(cluster: LiveClus
     cluster[2].kill()
     cluster.wait_failing([gone], cluster.nodes[:2])
     for node in cluster.nodes[:2]:
-        assert node.cluster_info()["cluster_reachable_nodes"] == "1"
+        wait_until(lambda node=node: node.cluster_info()["cluster_reachable_nodes"] == "1")  # type: ignore[misc]
         # Forgotten by one node, it must not come back through the other's gossip.
         assert node.ask("CLUSTER", "FORGET", gone) == b"OK"
     cluster.wait_joined(cluster.nodes[:2])

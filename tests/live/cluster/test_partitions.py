@@ -5,18 +5,18 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.harness import HANG_SECONDS, wait_until
+from tests.support.harness import wait_until
 from tests.support.live_cluster import LiveCluster, Member, live_cluster
 from tests.support.live_load import ONCE, QUEUE, Load, load_on
 
 COUNT = 7
-RECOVERY_SECONDS = 2 * HANG_SECONDS  # the network's process has much to forward then
+COPIES_WITHIN = 30_000  # ms
 
 
 @pytest.fixture(scope="module")
 def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveCluster]:
     directory = tmp_path_factory.mktemp("partitions")
-    with live_cluster(directory, COUNT, proxied=True, node_timeout=2_500) as found:
+    with live_cluster(directory, COUNT, proxied=True) as found:
         yield found
 
 
@@ -30,14 +30,15 @@ def cluster(running: LiveCluster) -> Iterator[LiveCluster]:
     running.clean()
 
 
-def loaded(load: Load, cluster: LiveCluster, copies: int, timeout: int = 1_000) -> None:
-    """Start producers and consumers at all nodes. A job has ``timeout`` ms to get its copies.
+def loaded(load: Load, cluster: LiveCluster, copies: int) -> None:
+    """Start producers and consumers at all nodes. A job has half a minute to get its copies: if it
+    were given up sooner on a starved machine, it would only be added again.
 
     The pauses leave the network's process enough time on a machine that gives it a thirtieth of a
     CPU. More jobs with RETRY 0, which wait for no copies, would fill it faster than it empties.
     """
     load.consume(cluster)
-    load.produce(cluster, "REPLICATE", copies, timeout=timeout, pause=0.1)
+    load.produce(cluster, "REPLICATE", copies, timeout=COPIES_WITHIN, pause=0.1)
     load.produce(cluster, queue=ONCE, pause=0.5)
     load.wait_confirmed(50)
 
@@ -68,7 +69,7 @@ def refuses(node: Member, copies: int) -> None:
 def test_a_stopped_node_delays_nobody_and_nothing_is_lost(tmp_path: Path) -> None:
     with live_cluster(tmp_path, 3) as cluster, load_on(cluster) as load:
         load.consume(cluster)
-        load.produce(cluster, "REPLICATE", 2, timeout=1_000, pause=0.01)
+        load.produce(cluster, "REPLICATE", 2, timeout=COPIES_WITHIN, pause=0.01)
         load.produce(cluster, queue=ONCE, pause=0.02)
         for node in cluster:
             others = [other for other in cluster if other is not node]
@@ -101,8 +102,8 @@ def test_a_cluster_survives_losing_two_of_seven_nodes(cluster: LiveCluster, stal
         load.wait_confirmed(100)
         cluster.proxy.heal()
         cluster.wait_joined()
-        load.wait_confirmed(50, RECOVERY_SECONDS)
-        assert set(load.finish().refused) == {"NOREPL"}
+        load.wait_confirmed(50)
+        assert set(load.finish().refused) <= {"NOREPL"}
 
 
 def test_both_halves_go_on_with_as_many_copies_as_they_can_hold(cluster: LiveCluster) -> None:
@@ -166,6 +167,6 @@ def test_slow_links_only_make_it_slower(cluster: LiveCluster) -> None:
         for a in range(COUNT):
             for b in range(COUNT):
                 cluster.proxy.delay(a, b, 0.05 * ((a + b) % 3))
-        loaded(load, cluster, 3, timeout=30_000)
+        loaded(load, cluster, 3)
         ledger = load.finish()
         assert not ledger.refused

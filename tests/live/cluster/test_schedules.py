@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from tests.support.harness import ClusterFactory, LiveNode, NodeFactory, wait_until
+from tests.support.harness import ClusterFactory, LiveNode, NodeFactory, notice_deaths, wait_until
 from tests.support.live_helpers import pairs
 
 QUEUE = "ticks"
@@ -33,6 +33,7 @@ def test_a_schedule_ticks_over_the_death_of_the_node_that_made_the_last_tick(
     (ticker,) = [node for node, total in zip(nodes, totals(nodes), strict=True) if total]
     ticker.kill()
     left = [node for node in nodes if node is not ticker]
+    notice_deaths(left)
     wait_until(lambda: sum(totals(left)) >= 3)
     # Some ticks may be skipped until the node is known to be dead, but none has two jobs.
     keys = [pairs(left[0].ask("SHOW", id))["unique-key"] for id in ids(left[0])]

@@ -107,6 +107,7 @@ def _forget(cluster: LiveCluster, shown: ConsoleProcess) -> None:
     version = gone.info("server")["disque_version"]
     id = gone.id.decode()
     gone.kill()
+    cluster.wait_failing([id.encode()], cluster.nodes[:2])
     wait_until(lambda: " fail" in row(shown, gone))
     text = row(shown, gone)
     assert " unreachable " in text

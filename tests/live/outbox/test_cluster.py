@@ -16,7 +16,7 @@ from sqlalchemy import update
 from disque_trio.client.sync import connect
 from disque_trio.outbox.command import main
 from tests.support import ROOT
-from tests.support.harness import ClusterFactory, LiveNode, start_process, wait_until
+from tests.support.harness import PATIENT, ClusterFactory, LiveNode, start_process, wait_until
 from tests.support.outbox import Database, sqlite
 
 # As a soak test: OUTBOX_ROUNDS=50.
@@ -36,8 +36,8 @@ def running(command: list[str]) -> Iterator[None]:
 
 def again(node: LiveNode) -> LiveNode:
     """Restart a node that was killed, with the same port, file and directory."""
-    options = ["--port", str(node.port), "--bind", node.host, "--appendonly", "yes"]
-    return start_process(node.directory, node.port, *options, "--cluster-node-timeout", "3000")
+    options = ["--port", str(node.port), "--bind", node.host, "--appendonly", "yes", *PATIENT]
+    return start_process(node.directory, node.port, *options)
 
 
 def ids_of(nodes: list[LiveNode]) -> dict[str, set[str]]:

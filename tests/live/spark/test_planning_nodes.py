@@ -7,6 +7,7 @@ import pytest
 
 from disque_trio.spark.leases.queue import QueuePlace
 from tests.support.harness import (
+    PATIENT,
     ClusterFactory,
     LiveNode,
     NodeFactory,
@@ -91,11 +92,11 @@ def test_batches_go_on_while_one_node_after_the_other_is_killed_and_comes_back(
             reader.planner.finish(planned)
             offset = planned
             directory, port = node.log.parent, node.port
-            options = ("--port", str(port), "--bind", "127.0.0.1", *files)
+            options = ("--port", str(port), "--bind", "127.0.0.1", *PATIENT, *files)
             restarted.append(start_process(directory, port, *options))
             assert wait_for_ping(restarted[-1])
             nodes[at] = restarted[-1]
-            wait_until(lambda: all(joined(node) for node in nodes))
+            wait_until(lambda: all(node.sees(3) for node in nodes))
 
         def all_is_done() -> bool:
             nonlocal offset
@@ -110,10 +111,3 @@ def test_batches_go_on_while_one_node_after_the_other_is_killed_and_comes_back(
         for node in restarted:
             node.close()
     assert {body for rows in found.values() for body in rows} == expected
-
-
-def joined(node: LiveNode) -> bool:
-    """Return whether it reaches all nodes of its cluster of three."""
-    text = node.ask("CLUSTER", "INFO")
-    assert isinstance(text, bytes)
-    return b"cluster_state:ok" in text and b"cluster_reachable_nodes:2" in text

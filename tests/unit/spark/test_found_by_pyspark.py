@@ -5,11 +5,12 @@ from importlib import import_module
 from disque_trio.spark import sources
 from tests.support import ROOT
 
+MODULES = [import_module(path.stem) for path in ROOT.glob("pyspark_*.py")]
+
 
 def test_there_is_a_module_for_each_source() -> None:
-    names = [path.stem for path in ROOT.glob("pyspark_*.py")]
-    found = [import_module(name).DefaultSource for name in names]
+    found = [module.DefaultSource for module in MODULES]
     assert sorted(found, key=str) == sorted(sources(), key=str)
     assert sorted(source.name().replace("-", "_") for source in found) == sorted(
-        name.removeprefix("pyspark_") for name in names
+        module.__name__.removeprefix("pyspark_") for module in MODULES
     )

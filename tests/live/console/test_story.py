@@ -5,24 +5,25 @@ from pathlib import Path
 import pytest
 
 from tests.support import ROOT
-from tests.support.browser import browser
+from tests.support.browser import Browser
 from tests.support.console_story import Story, pictures
 
 pytestmark = pytest.mark.live
 
 
-def test_a_dead_letter_is_fixed_and_a_node_taken_out_as_documented(tmp_path: Path) -> None:
+def test_a_dead_letter_is_fixed_and_a_node_taken_out_as_documented(
+    chrome: Browser, tmp_path: Path
+) -> None:
     taken: list[str] = []
-    with browser(tmp_path / "profile") as chrome:
-        story = Story(tmp_path / "disque", chrome, taken.append, {"delay(20": "delay(2"})
-        with story.told():
-            chrome.look()
-            story.begin()
-            story.look_around()
-            story.fix_the_letter()
-            story.take_a_node_out()
-            assert chrome.complaints() == []
-            story.end()
+    story = Story(tmp_path / "disque", chrome, taken.append, {"delay(20": "delay(2"})
+    with story.told():
+        chrome.look()
+        story.begin()
+        story.look_around()
+        story.fix_the_letter()
+        story.take_a_node_out()
+        assert chrome.complaints() == []
+        story.end()
     assert taken == pictures()
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.browser import browser, faults
+from tests.support.browser import Browser, faults
 from tests.support.console import ConsoleProcess, console, quoted
 from tests.support.harness import LiveNode, wait_until
 from tests.support.live_helpers import start_node
@@ -34,7 +34,7 @@ def shown(
 
 
 def test_the_page_of_a_job_shows_its_history_even_when_it_is_gone(
-    logged: tuple[LiveNode, Path], shown: ConsoleProcess, tmp_path: Path
+    logged: tuple[LiveNode, Path], shown: ConsoleProcess, chrome: Browser
 ) -> None:
     node, _ = logged
     wire = node.wire()
@@ -58,8 +58,7 @@ def test_the_page_of_a_job_shows_its_history_even_when_it_is_gone(
     for words in ("delivered", "in hand for", "by <b>shop</b>", f"127.0.0.1:{node.port}"):
         assert words in picture
     assert "<b>shop" not in visitor.get(page).text
-    with browser(tmp_path) as chrome:
-        assert faults(chrome, shown.base + page) == []
+    assert faults(chrome, shown.base + page) == []
     wire("ACKJOB", id)
     wait_until(lambda: " acked " in life())
     assert "No responding node knows this job" in visitor.get(page).says

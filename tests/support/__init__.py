@@ -3,3 +3,4 @@
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]  # of the checkout
+HANG_SECONDS = 60.0  # a generous limit for hangs: machines are busy

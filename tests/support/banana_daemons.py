@@ -1,6 +1,7 @@
 """bananaq processes, and the Redis servers that keep their events."""
 
 import os
+import subprocess
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -8,7 +9,7 @@ from pathlib import Path
 import hiredis
 
 from disque_trio.resp.command import encode_command
-from tests.support.fork_server import BANANAQ, Process, start_server
+from tests.support.commands import start_command
 from tests.support.harness import HANG_SECONDS, LiveNode, Wire, free_port, wait_until
 from tests.support.pressure_helpers import RedisServer, plain_client
 
@@ -26,7 +27,7 @@ class Daemon(LiveNode):
     def __init__(
         self,
         port: int,
-        process: Process,
+        process: "subprocess.Popen[bytes]",
         log: Path,
         options: Sequence[str],
         kind: str,
@@ -98,7 +99,9 @@ def spawn(
     arguments = ["--listen-addr", f"127.0.0.1:{port}", "--dir", str(directory), *options]
     environ = {**os.environ, **(env or {})}
     with log.open("ab") as output:
-        process = start_server(BANANAQ, arguments, directory, output.fileno(), environ)
+        process = start_command(
+            "bananaq", *arguments, cwd=directory, stdout=output, stderr=output, env=environ
+        )
     return Daemon(port, process, log, options, kind)
 
 

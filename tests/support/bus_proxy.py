@@ -20,8 +20,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+from tests.support import ROOT
 from tests.support.bus_network import HOST, Pair
-from tests.support.fork_server import ROOT
 from tests.support.harness import HANG_SECONDS
 
 __all__ = ["HOST", "BusProxy", "Door", "bus_proxy"]

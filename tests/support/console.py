@@ -8,7 +8,6 @@ import signal
 import socket
 import ssl
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -17,7 +16,7 @@ from html.parser import HTMLParser
 from pathlib import Path
 from urllib.parse import quote, urlencode
 
-from tests.support import ROOT
+from tests.support.commands import start_command
 from tests.support.harness import HANG_SECONDS, free_port, wait_until
 
 HOST = "127.0.0.1"
@@ -237,13 +236,11 @@ def console(
     to use instead of a port."""
     port = free_port()
     log = directory / f"console-{port}.log"
-    command = [sys.executable, "-m", "disque_trio.console.command"]
-    command += ["--nodes", *(f"{HOST}:{node}" for node in nodes)]
-    command += ["--listen", str(unix) if unix else f"{HOST}:{port}", *options]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    words = ["--nodes", *(f"{HOST}:{node}" for node in nodes)]
+    words += ["--listen", str(unix) if unix else f"{HOST}:{port}", *options]
     with log.open("wb") as output:
-        process = subprocess.Popen(
-            command, cwd=directory, stdout=output, stderr=output, env=environment
+        process = start_command(
+            "disque-console", *words, cwd=directory, stdout=output, stderr=output
         )
     found = ConsoleProcess(port, process, log)
     try:

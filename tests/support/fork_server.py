@@ -1,164 +1,90 @@
-"""Starts servers by forking a process that has imported them.
+"""Runs a module in processes that it forks after it has imported what the module needs.
 
-A server started for a test spends twenty times more CPU time on imports than on everything else.
-Here they are imported once: ``python -m tests.support.fork_server DESCRIPTOR`` waits at a socket
-for requests, and forks. The child gets the arguments, environment, directory and output of a new
-process, and differs from one only in its parent and its command line.
+A process started for a test spends up to twenty times more CPU time on imports than on everything
+else. Here they are imported once: ``python -m tests.support.fork_server DESCRIPTOR MODULE`` waits
+at a socket for requests (see ``tests/support/commands.py``), and forks. The child gets the
+arguments, environment, directory and streams of a new process, and differs from one only in its
+parent and its command line.
 """
 
-import atexit
+import gc
 import json
 import os
+import runpy
 import signal
 import socket
-import subprocess
 import sys
-import threading
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Mapping
 from contextlib import suppress
+from dataclasses import asdict, dataclass
 from importlib import import_module
+from io import TextIOWrapper
 from pathlib import Path
 from select import select
 
-ROOT = Path(__file__).parents[2]
-NODE = "disque_trio.server"
-BANANAQ = "disque_trio.bananaq.main"
-# Modules that these import when they run a server.
-IMPORTED_LATER = ("disque_trio.node.main", "disque_trio.bananaq.process")
 MAX_REQUEST = 1 << 20
+MAX_DESCRIPTORS = 5
+# What modules import only when they run, or import before a request can change them.
+IMPORTED_LATER: Mapping[str, tuple[str, ...]] = {
+    "disque_trio.bananaq.main": ("disque_trio.bananaq.process",),
+    "disque_trio.cli.main": (
+        "disque_trio.cli.prompt",
+        "disque_trio.cli.repl",
+        "disque_trio.cli.top.running",
+    ),
+    "disque_trio.console.command": (
+        "disque_trio.client.urls",
+        "disque_trio.console.running",
+        "disque_trio.process.logs",
+    ),
+    "disque_trio.outbox.command": ("disque_trio.outbox.sql", "disque_trio.outbox.running"),
+    "disque_trio.pressure_command": ("disque_trio.pressure.cli",),
+    "disque_trio.server": ("disque_trio.node.main",),
+    "disque_trio.worker.command": ("disque_trio.process.logs", "disque_trio.worker.parent"),
+    "tests.support.outbox_project": (
+        "disque_trio.outbox.running",
+        "django.core.management.commands.migrate",
+        "django.db.backends.postgresql.base",
+        "django.db.backends.sqlite3.base",
+        "django.db.models",
+    ),
+    "tests.support.program": (
+        "disque_trio.bananaq.client",
+        "disque_trio.client",
+        "disque_trio.client.sync",
+        "disque_trio.pressure",
+    ),
+}
 
 
-class Forked:
-    """A process started by the fork server, with the methods of ``subprocess.Popen``.
+# What reads the environment as it is imported.
+NEVER_IMPORTED = ("tests.support.outbox_project",)
 
-    Args:
-        pid: its id. end: receives its exit status when it ends.
+
+@dataclass(frozen=True)
+class Request:
+    """A process to start. Its standard streams come with it, and then, if it has a ``terminal``,
+    that.
+
+    Attributes:
+        arguments: after the module's name. session: whether it has a session of its own.
+        terminal: whether its session has a terminal.
     """
 
-    def __init__(self, pid: int, end: int) -> None:
-        self.pid = pid
-        self.returncode: int | None = None
-        self._end = end
-        self._lock = threading.Lock()
+    arguments: list[str]
+    directory: str
+    environ: dict[str, str]
+    session: bool
+    terminal: bool
 
-    def poll(self) -> int | None:
-        """The exit status, or None while it runs; a signal's number is negative."""
-        return self._take_status(0)
-
-    def wait(self, timeout: float | None = None) -> int:
-        """Wait for its end. Raises subprocess.TimeoutExpired after ``timeout`` seconds."""
-        status = self._take_status(timeout)
-        if status is None:
-            raise subprocess.TimeoutExpired("a forked server", timeout or 0)
-        return status
-
-    def _take_status(self, timeout: float | None) -> int | None:
-        with self._lock:
-            if self.returncode is None and select([self._end], [], [], timeout)[0]:
-                self.returncode = int(os.read(self._end, 16))
-                os.close(self._end)
-            return self.returncode
-
-    def send_signal(self, number: int) -> None:
-        """Send a signal, unless it has ended."""
-        if self.poll() is None:
-            # It may have ended although its status has not arrived yet.
-            with suppress(ProcessLookupError):
-                os.kill(self.pid, number)
-
-    def terminate(self) -> None:
-        """Send SIGTERM."""
-        self.send_signal(signal.SIGTERM)
-
-    def kill(self) -> None:
-        """Send SIGKILL."""
-        self.send_signal(signal.SIGKILL)
+    def encoded(self) -> bytes:
+        return json.dumps(asdict(self)).encode()
 
 
-Process = Forked | subprocess.Popen[bytes]
-
-
-class ForkServer:
-    """The fork server, as seen by the test process. It ends with the test process."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._requests, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        with theirs:
-            self.process = subprocess.Popen(
-                [sys.executable, "-m", __name__, str(theirs.fileno())],
-                cwd=ROOT,
-                pass_fds=[theirs.fileno()],
-            )
-
-    def start(
-        self,
-        module: str,
-        arguments: Sequence[str],
-        directory: Path,
-        output: int,
-        environ: Mapping[str, str],
-    ) -> Forked:
-        """Start ``python -m module arguments``; standard output and error go to ``output``."""
-        request = json.dumps([module, [*arguments], str(directory), dict(environ)]).encode()
-        end, status = os.pipe()
-        try:
-            with self._lock:
-                socket.send_fds(self._requests, [request], [output, status])
-                pid = int(self._requests.recv(16))
-        finally:
-            os.close(status)
-        return Forked(pid, end)
-
-    def close(self) -> None:
-        """End it; processes that it started continue."""
-        self._requests.close()
-        self.process.wait()
-
-
-def _before_main(environ: Mapping[str, str]) -> dict[str, str]:
-    """The part of ``environ`` that affects a new process, but not a forked one."""
-    names = [name for name in environ if name.startswith(("LD_", "PYTHON"))]
-    found = {name: environ[name] for name in names}
-    # The fork server also looks in this repository.
-    return {name: value for name, value in found.items() if value != str(ROOT)}
-
-
-_server: ForkServer | None = None
-_BEFORE_MAIN = _before_main(os.environ)
-
-
-def start_server(
-    module: str,
-    arguments: Sequence[str],
-    directory: Path,
-    output: int,
-    environ: Mapping[str, str] | None = None,
-) -> Process:
-    """Start ``python -m module arguments`` in ``directory``: forked, unless its environment
-    contains variables that the interpreter or the linker read at startup.
-
-    Args:
-        output: a descriptor for standard output and error.
-        environ: its environment, that of this process if None.
-    """
-    global _server
-    environ = os.environ if environ is None else environ
-    if _before_main(environ) != _BEFORE_MAIN:
-        command = [sys.executable, "-m", module, *arguments]
-        return subprocess.Popen(command, cwd=directory, stdout=output, stderr=output, env=environ)
-    if _server is None:
-        _server = ForkServer()
-        atexit.register(_server.close)
-    return _server.start(module, arguments, directory, output, environ)
-
-
-# ---- in the process that forks ------------------------------------------------------------------
-
-
-def serve(requests: socket.socket) -> tuple[str, list[str]]:
-    """Fork for each request. Returns, in the children, the module to run and its arguments; ends
-    the process when there are no more requests."""
+def serve(requests: socket.socket) -> Request:
+    """Fork for each request. Returns the request in the children; ends the process when there are
+    no more requests."""
     woken, wakes = socket.socketpair()
     woken.setblocking(False)
     wakes.setblocking(False)
@@ -173,34 +99,63 @@ def serve(requests: socket.socket) -> tuple[str, list[str]]:
             _report_ended(waiting)
         if requests not in readable:
             continue
-        request, descriptors, _, _ = socket.recv_fds(requests, MAX_REQUEST, 2)
-        if not request:
+        data, descriptors, _, _ = socket.recv_fds(requests, MAX_REQUEST, MAX_DESCRIPTORS)
+        if not data:
             raise SystemExit
-        module, arguments, directory, environ = json.loads(request)
-        output, status = descriptors
+        status, *streams = descriptors
         pid = os.fork()
         if pid:
-            os.close(output)
+            for descriptor in streams:
+                os.close(descriptor)
             waiting[pid] = status
             requests.send(b"%d" % pid)
             continue
         for sock in (requests, woken, wakes):
             sock.detach()
-        _become_new(directory, environ, output)
-        return module, arguments
+        request = Request(**json.loads(data))
+        _become_new(request, streams)
+        return request
 
 
-def _become_new(directory: str, environ: dict[str, str], output: int) -> None:
+def _become_new(request: Request, streams: list[int]) -> None:
     """Remove everything from a forked process that a new process would not have."""
     signal.set_wakeup_fd(-1)
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     signal.signal(signal.SIGINT, signal.default_int_handler)
-    os.dup2(output, 1)
-    os.dup2(output, 2)
+    for descriptor, stream in enumerate(streams[:3]):
+        os.dup2(stream, descriptor)
+    if request.terminal:
+        os.login_tty(streams[3])
+    elif request.session:
+        os.setsid()
     os.closerange(3, os.sysconf("SC_OPEN_MAX"))
     os.environ.clear()
-    os.environ.update(environ)
-    os.chdir(directory)
+    os.environ.update(request.environ)
+    time.tzset()
+    os.chdir(request.directory)
+    sys.path[0] = str(Path.cwd())
+    sys.dont_write_bytecode = bool(request.environ.get("PYTHONDONTWRITEBYTECODE"))
+    _open_streams(unbuffered=bool(request.environ.get("PYTHONUNBUFFERED")))
+
+
+def _open_streams(unbuffered: bool) -> None:
+    """Open ``sys.stdin`` etc. as the interpreter does when it starts."""
+    for descriptor, name in enumerate(("stdin", "stdout", "stderr")):
+        before = getattr(sys, f"__{name}__")
+        direct = unbuffered and descriptor > 0
+        file = open(  # noqa: SIM115 - as long as the process lives
+            descriptor, "wb" if descriptor else "rb", buffering=0 if direct else -1, closefd=False
+        )
+        stream = TextIOWrapper(
+            file,
+            encoding=before.encoding,
+            errors=before.errors,
+            newline="\n",
+            line_buffering=not direct and (descriptor == 2 or file.isatty()),
+            write_through=direct,
+        )
+        setattr(sys, name, stream)
+        setattr(sys, f"__{name}__", stream)
 
 
 def _report_ended(waiting: dict[int, int]) -> None:
@@ -213,19 +168,24 @@ def _report_ended(waiting: dict[int, int]) -> None:
         os.close(end)
 
 
-def main() -> int:
-    """Fork until there are no more requests, and run the requested modules in the children."""
-    for name in (NODE, BANANAQ, *IMPORTED_LATER):
-        import_module(name)
-    with socket.socket(fileno=int(sys.argv[1])) as requests:
-        name, arguments = serve(requests)
-    module = sys.modules[name]
+def main() -> None:
+    """Fork until there are no more requests, and run the module in the children."""
+    descriptor, name = sys.argv[1:]
+    for needed in (name, *IMPORTED_LATER.get(name, ())):
+        # The module itself says what is missing.
+        with suppress(ImportError):
+            if needed not in NEVER_IMPORTED:
+                import_module(needed)
+    gc.freeze()  # a collection in a child would copy all pages
+    with socket.socket(fileno=int(descriptor)) as requests:
+        request = serve(requests)
     # As the interpreter sets them for ``python -m``; a server that re-executes itself reads them.
-    sys.argv = [str(module.__file__), *arguments]
-    sys.orig_argv = [sys.executable, "-m", name, *arguments]
-    result = module.main()
-    return int(result)
+    sys.argv = ["-m", *request.arguments]
+    sys.orig_argv = [sys.executable, "-m", name, *request.arguments]
+    # It is imported once more, as ``__main__``.
+    sys.modules.pop(name, None)
+    runpy.run_module(name, run_name="__main__", alter_sys=True)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

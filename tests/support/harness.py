@@ -3,6 +3,7 @@
 import re
 import signal
 import socket
+import subprocess
 import time
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
@@ -13,12 +14,11 @@ import hiredis
 import pytest
 
 from disque_trio.resp.command import encode_command
-from tests.support.fork_server import NODE, Process, start_server
+from tests.support import HANG_SECONDS
+from tests.support.commands import start_command
 from tools.ports import BUS_OFFSET, free_port, free_ports
 
-__all__ = ["BUS_OFFSET", "free_port", "free_ports"]  # besides what is defined here
-
-HANG_SECONDS = 60.0  # a generous limit for hangs: machines are busy
+__all__ = ["BUS_OFFSET", "HANG_SECONDS", "free_port", "free_ports"]  # besides what is defined here
 
 
 def wait_until(condition: Callable[[], object], seconds: float = HANG_SECONDS) -> None:
@@ -92,7 +92,7 @@ class LiveNode:
 
     host = "127.0.0.1"
 
-    def __init__(self, port: int, process: Process, log: Path) -> None:
+    def __init__(self, port: int, process: "subprocess.Popen[bytes]", log: Path) -> None:
         self.port = port
         self.process = process
         self.log = log
@@ -174,7 +174,9 @@ def start_process(directory: Path, port: int, *arguments: str) -> LiveNode:
     """Start a node in ``directory`` without waiting for it; its output goes to a file there."""
     log = directory / f"node-{port}.log"
     with log.open("wb") as output:
-        process = start_server(NODE, trusting(arguments), directory, output.fileno())
+        process = start_command(
+            "disque-server", *trusting(arguments), cwd=directory, stdout=output, stderr=output
+        )
     return LiveNode(port, process, log)
 
 

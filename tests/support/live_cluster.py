@@ -13,7 +13,7 @@ import pytest
 
 from disque_trio.node.core.ack_gc import MAX_GAP
 from tests.support.bus_proxy import HOST, BusProxy, Door
-from tests.support.fork_server import NODE, start_server
+from tests.support.commands import start_command
 from tests.support.harness import (
     HANG_SECONDS,
     PATIENT,
@@ -57,7 +57,9 @@ class Member(LiveNode):
         """Start the process without waiting for it."""
         options = trusting(["--bind", HOST, "--port", str(self.port), *self.options])
         with self.log.open("ab") as output:
-            self.process = start_server(NODE, options, self.directory, output.fileno())
+            self.process = start_command(
+                "disque-server", *options, cwd=self.directory, stdout=output, stderr=output
+            )
 
     def wait_ready(self) -> None:
         """Wait until it answers and has loaded its jobs."""

@@ -7,13 +7,12 @@ import os
 import re
 import socket
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.support.fork_server import NODE, start_server
+from tests.support.commands import run_command, start_command
 from tests.support.harness import HANG_SECONDS, LiveNode, Wire, free_port, trusting, wait_for_ping
 
 QUIT = b"*1\r\n$4\r\nQUIT\r\n"
@@ -25,7 +24,9 @@ def spawn(arguments: list[str], port: int, directory: Path) -> LiveNode:
     """Start a server process with its output in a file, without waiting for it."""
     log = directory / f"node-{port}.log"
     with log.open("wb") as output:
-        process = start_server(NODE, trusting(arguments), directory, output.fileno())
+        process = start_command(
+            "disque-server", *trusting(arguments), cwd=directory, stdout=output, stderr=output
+        )
     return LiveNode(port, process, log)
 
 
@@ -45,15 +46,7 @@ def run_server(
     *arguments: str, text: str = "", cwd: Path | None = None
 ) -> "subprocess.CompletedProcess[str]":
     """Run ``disque-server`` to its end, for calls that do not start a node."""
-    return subprocess.run(
-        [sys.executable, "-m", "disque_trio.server", *arguments],
-        input=text,
-        capture_output=True,
-        text=True,
-        cwd=cwd,
-        timeout=HANG_SECONDS,
-        check=False,
-    )
+    return run_command("disque-server", *arguments, input=text, text=True, cwd=cwd)
 
 
 @pytest.fixture(scope="session")

@@ -4,7 +4,6 @@ import os
 import re
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
@@ -17,6 +16,7 @@ from redis.backoff import NoBackoff
 from redis.retry import Retry
 
 from disque_trio.pressure import PressureQueue
+from tests.support.commands import start_command
 from tests.support.harness import HANG_SECONDS, free_port
 
 REDIS_SERVER = os.environ.get("PRESSURE_REDIS_SERVER", "/usr/bin/redis-server")
@@ -343,8 +343,10 @@ class Child:
     uid = ""
 
     def __init__(self, source: str, *arguments: object) -> None:
-        self.process = subprocess.Popen(
-            [sys.executable, "-c", source, *map(str, arguments)],
+        self.process = start_command(
+            "python -c",
+            source,
+            *map(str, arguments),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
         )

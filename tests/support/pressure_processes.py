@@ -11,9 +11,10 @@ from unittest import mock
 
 from disque_trio.pressure.cli import main
 from tests.support import ROOT
+from tests.support.commands import start_command
 from tests.support.harness import HANG_SECONDS, Wire, wait_until
 
-COMMAND = [sys.executable, "-m", "disque_trio.pressure.cli"]
+COMMAND = [sys.executable, "-m", "disque_trio.pressure_command"]  # for a shell
 
 
 class Redis:
@@ -70,8 +71,9 @@ class Running:
     """A running command with pipes to and from it."""
 
     def __init__(self, redis: Redis, *arguments: str) -> None:
-        self.process = subprocess.Popen(
-            [*COMMAND, *arguments],
+        self.process = start_command(
+            "pressure",
+            *arguments,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,

@@ -1,11 +1,10 @@
-"""A program on its own terminal, whose screen and keyboard the test controls."""
+"""``disque`` on its own terminal, whose screen and keyboard the test controls."""
 
 import fcntl
 import os
 import re
 import signal
 import struct
-import subprocess
 import termios
 import threading
 import time
@@ -13,6 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+from tests.support.commands import start_command
 from tests.support.harness import HANG_SECONDS
 
 _STYLE = re.compile(r"\x1b\[(?:\d*m|K)")
@@ -20,24 +20,25 @@ _PAINTED = re.compile(r"\x1b\[H(.*?)\x1b\[J", re.S)
 
 
 class Screen:
-    """The terminal, and the program on it.
+    """The terminal, and ``disque`` on it.
 
     Attributes:
         process: the program. before: the settings of the terminal before its start.
     """
 
     def __init__(
-        self, command: Sequence[str], columns: int, lines: int, environment: dict[str, str]
+        self, arguments: Sequence[str], columns: int, lines: int, environment: dict[str, str]
     ) -> None:
         self._ours, theirs = os.openpty()
         self._theirs = theirs  # kept open, to check its settings after the program ends
         self.resize(columns, lines)
         self.before = self.settings()
         self._data = b""
-        self.process = subprocess.Popen(
-            command,
+        self.process = start_command(
+            "disque",
+            *arguments,
             env={**os.environ, "TERM": "xterm", **environment},
-            preexec_fn=lambda: os.login_tty(theirs),
+            terminal=theirs,
         )
         self._reader = threading.Thread(target=self._read)
         self._reader.start()
@@ -106,10 +107,10 @@ class Screen:
 
 @contextmanager
 def screen(
-    command: Sequence[str], columns: int = 100, lines: int = 30, **environment: str
+    arguments: Sequence[str], columns: int = 100, lines: int = 30, **environment: str
 ) -> Iterator[Screen]:
-    """A program on a terminal, which ends with the block."""
-    found = Screen(command, columns, lines, environment)
+    """``disque`` on a terminal, which ends with the block."""
+    found = Screen(arguments, columns, lines, environment)
     try:
         yield found
     finally:

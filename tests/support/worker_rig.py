@@ -4,14 +4,13 @@ import contextlib
 import json
 import os
 import signal
-import subprocess
-import sys
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from disque_trio.client.sync import Client, connect
+from tests.support.commands import start_command
 from tests.support.harness import HANG_SECONDS, wait_until
 
 APP = """
@@ -95,10 +94,10 @@ class Worker:
         self.directory = directory
         self.output = directory / "worker.log"
         environ = {**os.environ, "DISQUE_URL": node, "PYTHONDONTWRITEBYTECODE": "1"}
-        command = [sys.executable, "-m", "disque_trio.worker.command", *arguments]
         with self.output.open("ab") as output:
-            self.popen = subprocess.Popen(
-                command,
+            self.popen = start_command(
+                "disque-worker",
+                *arguments,
                 cwd=directory,
                 stdout=output,
                 stderr=output if terminal is None else terminal,

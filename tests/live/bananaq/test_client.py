@@ -16,6 +16,7 @@ from disque_trio.bananaq.client import BananaClient, connect, consumer
 from tests.support import ROOT
 from tests.support.banana_daemons import Daemon
 from tests.support.banana_fixtures import DaemonFactory
+from tests.support.commands import start_command
 from tests.support.harness import HANG_SECONDS
 
 pytestmark = pytest.mark.live
@@ -146,11 +147,8 @@ async def test_the_event_of_a_dead_consumer_goes_to_another_one(
         "trio.run(main, *sys.argv[1:])\n"
     )
     id = await client.add(queue, "x", expire=60)
-    with subprocess.Popen(
-        [sys.executable, "-c", program, str(bananaq.port), queue],
-        stdout=subprocess.PIPE,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-    ) as other:
+    streams = {"stdout": subprocess.PIPE}
+    with start_command("python -c", program, str(bananaq.port), queue, **streams) as other:
         assert other.stdout is not None
         line = await trio.to_thread.run_sync(other.stdout.readline)
         assert line.decode().strip() == id
@@ -177,12 +175,8 @@ async def test_a_worker_that_is_told_to_end_finishes_its_work(
     )
     for body in ("x", "y"):
         await client.add(queue, body, expire=60)
-    with subprocess.Popen(
-        [sys.executable, "-c", program, str(bananaq.port), queue],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-    ) as worker:
+    streams = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    with start_command("python -c", program, str(bananaq.port), queue, **streams) as worker:
         assert worker.stdin is not None
         assert worker.stdout is not None
         assert await trio.to_thread.run_sync(worker.stdout.readline) == b"begin\n"

@@ -5,31 +5,23 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from disque_trio.bananaq.client import AuthError, connect
 from disque_trio.bananaq.option_texts import example, usage
-from tests.support import ROOT
 from tests.support.banana_daemons import spawn
 from tests.support.banana_fixtures import DaemonFactory
-from tests.support.harness import HANG_SECONDS, free_port, wait_until
+from tests.support.commands import run_command
+from tests.support.harness import free_port, wait_until
 
 pytestmark = pytest.mark.live
 
 
 def run(*argv: str, **environ: str) -> subprocess.CompletedProcess[str]:
     """Run bananaq until it ends."""
-    return subprocess.run(
-        [sys.executable, "-m", "disque_trio.bananaq.main", *argv],
-        env={**os.environ, "PYTHONPATH": str(ROOT), **environ},
-        capture_output=True,
-        text=True,
-        timeout=HANG_SECONDS,
-        check=False,
-    )
+    return run_command("bananaq", *argv, env=os.environ | environ, text=True)
 
 
 @pytest.mark.parametrize(("option", "text"), [("--help", usage()), ("--example", example())])

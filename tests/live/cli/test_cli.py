@@ -4,25 +4,18 @@ import json
 import os
 import signal
 import subprocess
-import sys
 
 import pytest
 
+from tests.support.commands import run_command, start_command
 from tests.support.harness import HANG_SECONDS, LiveNode, NodeFactory, wait_until
 from tests.support.tls_front import Certificates, tls_front
 
 
 def run(node: LiveNode, *arguments: str, stdin: str = "", **environment: str) -> tuple[int, str]:
     """Return exit status and stdout of ``disque -p PORT ARGUMENTS``."""
-    done = subprocess.run(
-        [sys.executable, "-m", "disque_trio.cli.main", "-p", str(node.port), *arguments],
-        input=stdin,
-        capture_output=True,
-        text=True,
-        timeout=HANG_SECONDS,
-        check=False,
-        env=os.environ | environment,
-    )
+    words = ["-p", str(node.port), *arguments]
+    done = run_command("disque", *words, input=stdin, text=True, env=os.environ | environment)
     return done.returncode, done.stdout
 
 
@@ -110,8 +103,8 @@ def test_stat_shows_jobs_and_rates(shared_node: LiveNode) -> None:
 
 
 def test_monitor_shows_what_others_do(shared_node: LiveNode) -> None:
-    command = [sys.executable, "-m", "disque_trio.cli.main", "-p", str(shared_node.port), "monitor"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+    words = ["-p", str(shared_node.port), "monitor"]
+    with start_command("disque", *words, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == "OK\n"
         shared_node.wire()("ADDJOB", "q", "x", 0)
@@ -121,8 +114,7 @@ def test_monitor_shows_what_others_do(shared_node: LiveNode) -> None:
 
 
 def test_an_interrupted_getjob_frees_its_place_at_the_node(shared_node: LiveNode) -> None:
-    command = [sys.executable, "-m", "disque_trio.cli.main", "-p", str(shared_node.port)]
-    with subprocess.Popen([*command, "getjob", "from", "q"]) as process:
+    with start_command("disque", "-p", str(shared_node.port), "getjob", "from", "q") as process:
         wait_until(lambda: shared_node.info("clients")["blocked_clients"] == "1")
         process.send_signal(signal.SIGINT)
         assert process.wait(HANG_SECONDS) == 130

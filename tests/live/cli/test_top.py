@@ -7,9 +7,11 @@ import subprocess
 import sys
 from contextlib import AbstractContextManager
 from pathlib import Path
+from subprocess import PIPE
 
 import pytest
 
+from tests.support.commands import run_command, start_command
 from tests.support.harness import HANG_SECONDS, LiveNode, NodeFactory, free_port, wait_until
 from tests.support.live_cluster import live_cluster
 from tests.support.live_helpers import add_job, client_lines
@@ -20,20 +22,18 @@ LEAVES = "\x1b[?1049l"
 OURS = re.compile(r"\x1b\[(?:\?1049|\?25|\?7)[hl]|\x1b\[(?:\d?m|[HJK]|2J)|\r+\n")
 
 
-def command(port: int, *arguments: str) -> list[str]:
-    return [sys.executable, "-m", "disque_trio.cli.main", "-p", str(port), "--top", *arguments]
+def words(port: int, *arguments: str) -> list[str]:
+    return ["-p", str(port), "--top", *arguments]
 
 
 def top(port: int, *arguments: str, **environment: str) -> AbstractContextManager[Screen]:
     # So wide that the first line never wraps, however long its figures are at the moment.
-    return screen(command(port, "-i", "0.2", *arguments), 140, 30, **environment)
+    return screen(words(port, "-i", "0.2", *arguments), 140, 30, **environment)
 
 
 def printed(port: int, *arguments: str) -> tuple[int, list[str], str]:
     """Return exit status, lines and errors without a terminal."""
-    done = subprocess.run(
-        command(port, *arguments), capture_output=True, text=True, timeout=60, check=False
-    )
+    done = run_command("disque", *words(port, *arguments), text=True)
     return done.returncode, done.stdout.splitlines(), done.stderr
 
 
@@ -124,7 +124,7 @@ def test_without_a_terminal_it_is_printed_once_or_as_often_as_wanted(shared_node
 
 def test_a_dumb_terminal_gets_plain_output(shared_node: LiveNode) -> None:
     add_job(shared_node.wire(), "mail", "x")
-    with screen(command(shared_node.port), TERM="dumb") as found:
+    with screen(words(shared_node.port), TERM="dumb") as found:
         assert found.ends() == 0
         wait_until(lambda: "- mail" in found.output)
         assert "\x1b" not in found.output
@@ -137,16 +137,14 @@ def test_what_the_locale_has_no_characters_for_is_escaped(
     add_job(shared_node.wire(), "Û2J日本", "x")
     if where == "pipe":
         environment = {**os.environ, "PYTHONIOENCODING": "iso8859-1"}
-        done = subprocess.run(
-            command(shared_node.port), capture_output=True, timeout=60, env=environment, check=True
-        )
+        done = run_command("disque", *words(shared_node.port), env=environment, check=True)
         assert done.stdout.endswith(b"\xdb2J\\u65e5\\u672c\n")
     elif where == "screen":
         with top(shared_node.port, LC_ALL="C") as found:
             found.shows("\\xdb2J\\u65e5\\u672c")
             assert found.output.isascii()
     else:
-        with screen(command(shared_node.port), TERM="dumb", LC_ALL="C") as found:
+        with screen(words(shared_node.port), TERM="dumb", LC_ALL="C") as found:
             assert found.ends() == 0
             wait_until(lambda: "\\xdb2J\\u65e5\\u672c" in found.output)
             assert found.output.isascii()
@@ -154,30 +152,28 @@ def test_what_the_locale_has_no_characters_for_is_escaped(
 
 def test_a_tiny_window_has_queues(shared_node: LiveNode) -> None:
     add_job(shared_node.wire(), "mail", "x")
-    with screen(command(shared_node.port, "-i", "0.2"), columns=20, lines=5) as found:
+    with screen(words(shared_node.port, "-i", "0.2"), columns=20, lines=5) as found:
         found.shows(lambda text: re.search(r"^ +1 mail$", text, re.M) is not None)
         assert found.lines[0].startswith("1 node up")
         assert max(map(len, found.lines)) <= 20
 
 
 def test_a_reader_that_leaves_and_a_full_disk_end_it(shared_node: LiveNode) -> None:
-    with subprocess.Popen(
-        command(shared_node.port, "-i", "0.1"), stdout=subprocess.PIPE, stderr=subprocess.PIPE
-    ) as left:
+    options = words(shared_node.port, "-i", "0.1")
+    with start_command("disque", *options, stdout=PIPE, stderr=PIPE) as left:
         assert left.stdout is not None
         assert left.stderr is not None
         assert left.stdout.readline().startswith(b"1 node up")
         left.stdout.close()
         assert (left.wait(HANG_SECONDS), left.stderr.read()) == (1, b"")
     with Path("/dev/full").open("wb") as full:
-        done = subprocess.run(
-            command(shared_node.port), stdout=full, stderr=subprocess.PIPE, timeout=60, check=False
-        )
+        done = run_command("disque", *words(shared_node.port), stdout=full)
     assert (done.returncode, done.stderr) == (1, b"disque: No space left on device\n")
 
 
 def test_it_needs_no_standard_input(shared_node: LiveNode) -> None:
-    closed = ["sh", "-c", 'exec "$@" <&-', "sh", *command(shared_node.port)]
+    command = [sys.executable, "-m", "disque_trio.cli.main", *words(shared_node.port)]
+    closed = ["sh", "-c", 'exec "$@" <&-', "sh", *command]
     done = subprocess.run(closed, capture_output=True, timeout=60, check=True)
     assert (done.stdout[:9], done.stderr) == (b"1 node up", b"")
 

@@ -12,6 +12,7 @@ import pytest
 
 from disque_trio.client import CallError, HeldJob, ReplyError, TooSlowError, connect
 from tests.support import ROOT
+from tests.support.commands import start_command
 from tests.support.harness import HANG_SECONDS, LiveNode, NodeFactory
 from tests.support.live_cluster import live_cluster
 from tests.support.loops import on_both
@@ -84,8 +85,8 @@ async def test_a_call_that_nobody_serves_ends_in_time_and_leaves_nothing(
 
 async def test_a_call_whose_server_is_killed_is_served_by_another(shared_node: LiveNode) -> None:
     async with connect(at(shared_node)) as client:
-        command = [sys.executable, "-c", SERVER, *at(shared_node)]
-        with subprocess.Popen(command, stdout=subprocess.PIPE) as server:
+        streams = {"stdout": subprocess.PIPE}
+        with start_command("python -c", SERVER, *at(shared_node), **streams) as server:
 
             async def die() -> None:
                 assert server.stdout is not None

@@ -25,6 +25,7 @@ from disque_trio.client import (
     connect,
 )
 from tests.support import ROOT
+from tests.support.commands import start_command
 from tests.support.harness import HANG_SECONDS, LiveNode, NodeFactory
 from tests.support.loops import on_both
 
@@ -309,9 +310,8 @@ async def test_the_client_survives_a_restart_of_the_node(disque_server: NodeFact
 
 
 def _restart(node: LiveNode) -> "subprocess.Popen[bytes]":
-    command = [sys.executable, "-m", "disque_trio.server", "--port", str(node.port)]
-    command += ["--bind", node.host]
-    return subprocess.Popen(command, cwd=node.log.parent, stdout=subprocess.DEVNULL)
+    words = ["--port", str(node.port), "--bind", node.host]
+    return start_command("disque-server", *words, cwd=node.log.parent, stdout=subprocess.DEVNULL)
 
 
 @on_both

@@ -2,13 +2,13 @@
 
 import random
 import subprocess
-import sys
 from pathlib import Path
 
 import anyio
 import pytest
 
 from disque_trio.client import Client, HeldJob, Jobs, connect
+from tests.support.commands import start_command
 from tests.support.harness import HANG_SECONDS, LiveNode
 from tests.support.live_cluster import live_cluster
 from tests.support.loops import on_both
@@ -47,8 +47,8 @@ async def test_the_job_of_a_killed_worker_is_delivered_to_another_at_once(
 ) -> None:
     async with connect(at(shared_node)) as client:
         id = await client.add("q", "b", retry=300)
-        command = [sys.executable, "-c", HOLDER, *at(shared_node)]
-        with subprocess.Popen(command, stdout=subprocess.PIPE) as worker:
+        streams = {"stdout": subprocess.PIPE}
+        with start_command("python -c", HOLDER, *at(shared_node), **streams) as worker:
             assert worker.stdout is not None
             assert (await anyio.to_thread.run_sync(worker.stdout.readline)).strip() == id.encode()
             worker.kill()

@@ -4,7 +4,6 @@ import os
 import queue
 import signal
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -15,6 +14,7 @@ import pytest
 from disque_trio.client import AuthError, CallError, ConnectionLost, ReplyError, TooSlowError
 from disque_trio.client import Client as AsyncClient
 from disque_trio.client.sync import Client, HeldJob, connect
+from tests.support.commands import run_command, start_command
 from tests.support.harness import HANG_SECONDS, LiveNode, NodeFactory, wait_until
 
 
@@ -327,8 +327,8 @@ sys.stdin.read(1)
 os._exit(1)  # without a word to the node
 """
     with (
-        subprocess.Popen(
-            [sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        start_command(
+            "python -c", program, stdin=subprocess.PIPE, stdout=subprocess.PIPE
         ) as process,
         connect(at(node)) as client,
     ):
@@ -369,7 +369,7 @@ client = connect({at(shared_node)!r})
 client.add("q", "x", retry=3600)
 job = next(client.jobs("q"))
 """
-    subprocess.run([sys.executable, "-c", program], check=True, timeout=HANG_SECONDS)
+    run_command("python -c", program, check=True)
     with connect(at(shared_node)) as client:
         wait_until(lambda: client.qlen("q") == 1)
 

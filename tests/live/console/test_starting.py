@@ -1,16 +1,13 @@
 """A console whose address cannot be used."""
 
 import io
-import os
 import socket
-import subprocess
-import sys
 
 import pytest
 
 from disque_trio.console.command import main
-from tests.support import ROOT
-from tests.support.harness import HANG_SECONDS, free_port
+from tests.support.commands import run_command
+from tests.support.harness import free_port
 
 
 @pytest.mark.parametrize("typed", ["", "\n"])
@@ -23,17 +20,8 @@ def test_an_empty_password_is_refused(typed: str, capsys: pytest.CaptureFixture[
 
 def refused(listen: str) -> str:
     """What a console says that cannot listen."""
-    command = [sys.executable, "-m", "disque_trio.console.command", "--listen", listen]
-    command += ["--nodes", f"127.0.0.1:{free_port()}"]
-    done = subprocess.run(
-        command,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-        text=True,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-        timeout=HANG_SECONDS,
-        check=False,
-    )
+    words = ["--listen", listen, "--nodes", f"127.0.0.1:{free_port()}"]
+    done = run_command("disque-console", *words, text=True)
     assert done.returncode == 1
     return done.stderr
 

@@ -2,15 +2,14 @@
 again."""
 
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
+from tests.support.commands import run_command
 from tests.support.doc_blocks import block
 from tests.support.documented import ID, IN_PLACE, Type, Typist, commands, section, shape, until
-from tests.support.harness import HANG_SECONDS, LiveNode
+from tests.support.harness import LiveNode
 
 pytestmark = pytest.mark.live
 
@@ -136,8 +135,7 @@ def test_the_first_commands_of_the_command_line(shared_node: LiveNode) -> None:
     for command, shown in block("docs/cli.md", "$ disque addjob").typed():
         words = [told.get(word, word) for word in command.split()]
         assert words.pop(0) == "disque"
-        run = [sys.executable, "-m", "disque_trio.cli.main", "-p", str(shared_node.port), *words]
-        done = subprocess.run(run, capture_output=True, text=True, timeout=HANG_SECONDS)
+        done = run_command("disque", "-p", str(shared_node.port), *words, text=True)
         lines = done.stdout.splitlines()
         for there, here in zip(shown, lines, strict=True):
             if re.fullmatch(ID, there):

@@ -1,8 +1,6 @@
 """Everything that accepts the URL of a cluster accepts ``disques://``, with TLS and a user."""
 
 import os
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,7 +14,8 @@ from disque_trio.client.sync import connect
 from disque_trio.integrations.dramatiq import DisqueBackend, DisqueBroker
 from disque_trio.outbox.command import main as outbox
 from disque_trio.tasks import Disque
-from tests.support.harness import HANG_SECONDS, LiveNode
+from tests.support.commands import run_command
+from tests.support.harness import LiveNode
 from tests.support.tls_front import Certificates, TlsFront, tls_front
 
 
@@ -49,15 +48,9 @@ def test_a_worker_check_uses_tls(url: str, tmp_path: Path) -> None:
     (tmp_path / "shop.py").write_text("from disque_trio.tasks import Disque\napp = Disque()\n")
 
     def check(url: str) -> tuple[int, str]:
-        done = subprocess.run(
-            [sys.executable, "-m", "disque_trio.worker.command", "shop:app", "--check"],
-            cwd=tmp_path,
-            env={**os.environ, "DISQUE_URL": url},
-            capture_output=True,
-            text=True,
-            timeout=HANG_SECONDS,
-            check=False,
-        )
+        environ = {**os.environ, "DISQUE_URL": url}
+        words = ["shop:app", "--check"]
+        done = run_command("disque-worker", *words, cwd=tmp_path, env=environ, text=True)
         return done.returncode, done.stdout + done.stderr
 
     assert check(url)[0] == 0

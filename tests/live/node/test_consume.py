@@ -3,12 +3,12 @@
 import os
 import signal
 import subprocess
-import sys
 from typing import Any
 
 import hiredis
 import pytest
 
+from tests.support.commands import start_command
 from tests.support.harness import ClusterFactory, LiveNode, NodeFactory, Wire, wait_until
 from tests.support.live_helpers import client_lines, info_value
 
@@ -60,9 +60,8 @@ def test_jobs_are_pushed_while_other_commands_are_served(shared_node: LiveNode) 
 
 def test_a_worker_that_is_killed_loses_its_jobs_at_once(shared_node: LiveNode) -> None:
     ids = {shared_node.ask("ADDJOB", "q", "b", 0, "RETRY", 3600) for _ in range(5)}
-    with subprocess.Popen(
-        [sys.executable, "-c", WORKER, str(shared_node.port)], stdout=subprocess.PIPE
-    ) as worker:
+    streams = {"stdout": subprocess.PIPE}
+    with start_command("python -c", WORKER, str(shared_node.port), **streams) as worker:
         try:
             wait_until(lambda: in_hand(shared_node) == 5)
         finally:

@@ -6,7 +6,6 @@ import re
 import signal
 import socket
 import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.support import ROOT
+from tests.support.commands import start_command
 from tests.support.harness import (
     HANG_SECONDS,
     LiveNode,
@@ -98,12 +98,8 @@ def test_an_invalid_command_line_ends_with_a_message_and_status_1(
 
 def test_settings_may_come_from_the_standard_input(tmp_path: Path) -> None:
     port = free_port()
-    process = subprocess.Popen(
-        [sys.executable, "-m", "disque_trio.server", "-", "--maxclients", "17"],
-        cwd=tmp_path,
-        stdin=subprocess.PIPE,
-        stdout=subprocess.DEVNULL,
-    )
+    streams = {"stdin": subprocess.PIPE, "stdout": subprocess.DEVNULL}
+    process = start_command("disque-server", "-", "--maxclients", "17", cwd=tmp_path, **streams)
     assert process.stdin is not None
     process.stdin.write(f"port {port}\nbind 127.0.0.1\nhz 55\n".encode())
     process.stdin.close()

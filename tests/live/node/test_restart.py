@@ -6,7 +6,6 @@ import resource
 import signal
 import socket
 import subprocess
-import sys
 import threading
 import time
 from pathlib import Path
@@ -14,6 +13,7 @@ from pathlib import Path
 import hiredis
 import pytest
 
+from tests.support.commands import run_command, start_command
 from tests.support.harness import (
     HANG_SECONDS,
     LiveNode,
@@ -249,12 +249,8 @@ def test_a_wrong_configuration_is_refused_while_the_node_still_runs(
 
 def test_settings_from_standard_input_cannot_be_read_twice(tmp_path: Path) -> None:
     port = free_port()
-    process = subprocess.Popen(
-        [sys.executable, "-m", "disque_trio.server", "-"],
-        cwd=tmp_path,
-        stdin=subprocess.PIPE,
-        stdout=subprocess.DEVNULL,
-    )
+    streams = {"stdin": subprocess.PIPE, "stdout": subprocess.DEVNULL}
+    process = start_command("disque-server", "-", cwd=tmp_path, **streams)
     assert process.stdin is not None
     process.stdin.write(f"port {port}\nbind 127.0.0.1\n".encode())
     process.stdin.close()
@@ -358,9 +354,7 @@ def test_a_node_in_the_background_stays_the_same_process(tmp_path: Path) -> None
     port = free_port()
     pidfile = tmp_path / "disque.pid"
     options = f"--port {port} --bind 127.0.0.1 --daemonize yes --pidfile {pidfile} --logfile log"
-    subprocess.run(
-        [sys.executable, "-m", "disque_trio.server", *options.split()], cwd=tmp_path, check=True
-    )
+    run_command("disque-server", *options.split(), cwd=tmp_path, check=True)
 
     number = int(pidfile.read_text())
     try:

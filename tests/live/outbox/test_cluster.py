@@ -2,7 +2,6 @@
 
 import os
 import subprocess
-import sys
 import threading
 from collections import defaultdict
 from collections.abc import Iterator
@@ -15,7 +14,7 @@ from sqlalchemy import update
 
 from disque_trio.client.sync import connect
 from disque_trio.outbox.command import main
-from tests.support import ROOT
+from tests.support.commands import start_command
 from tests.support.harness import PATIENT, ClusterFactory, LiveNode, start_process, wait_until
 from tests.support.outbox import Database, sqlite
 
@@ -25,9 +24,9 @@ ROWS = 100  # per round
 
 
 @contextmanager
-def running(command: list[str]) -> Iterator[None]:
-    """Return a process that is killed at the end."""
-    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.DEVNULL) as process:
+def running(arguments: list[str]) -> Iterator[None]:
+    """Run ``disque-outbox`` in a process that is killed at the end."""
+    with start_command("disque-outbox", *arguments, stdout=subprocess.DEVNULL) as process:
         try:
             yield
         finally:
@@ -59,16 +58,15 @@ def test_each_row_becomes_one_job_while_nodes_and_the_forwarder_are_killed(
     database = sqlite(tmp_path)
     nodes = cluster(3, "--appendonly", "yes")
     started: list[LiveNode] = []
-    command = [sys.executable, "-m", "disque_trio.outbox.command", "--poll", "0.02"]
-    command += ["--database", database.url, "--batch", "10", "--nodes"]
-    command += [f"{node.host}:{node.port}" for node in nodes]
+    arguments = ["--poll", "0.02", "--database", database.url, "--batch", "10", "--nodes"]
+    arguments += [f"{node.host}:{node.port}" for node in nodes]
     try:
         for number in range(ROUNDS):
             writer = threading.Thread(target=write, args=[database, number])
             writer.start()
             before = len(ids_of(nodes))
             for _ in range(2):
-                with running(command):
+                with running(arguments):
                     wait_until(partial(goes_on, nodes, before, database, writer))
                     victim = nodes.pop(number % 3)
                     victim.kill()
@@ -76,7 +74,7 @@ def test_each_row_becomes_one_job_while_nodes_and_the_forwarder_are_killed(
                 started.append(nodes[number % 3])
                 wait_until(lambda: all(answers(node) and node.sees(3) for node in nodes))
             writer.join()
-            with running(command):
+            with running(arguments):
                 wait_until(lambda: all(record.attempts for record in database.records()))
         found = ids_of(nodes)
         # A row whose node was killed while it added the job may have to wait until that has ended.

@@ -3,7 +3,6 @@
 import json
 import os
 import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,10 +12,11 @@ from sqlalchemy import make_url
 
 from disque_trio.client.sync import Client, connect
 from disque_trio.outbox.command import main
-from tests.support import ROOT
+from tests.support.commands import run_command, start_command
 from tests.support.harness import LiveNode, wait_until
 from tests.support.outbox import Database, listens
 
+MANAGE = "tests.support.outbox_project"
 COMMITTED = ["1", "2", "4", "5"]
 
 
@@ -39,24 +39,19 @@ class Project:
 
     def manage(self, *arguments: str, check: bool = True) -> int:
         """Run ``manage.py`` with ``arguments``; return its exit status."""
-        done = subprocess.run(
-            self._command(arguments), cwd=ROOT, env=self._environment, check=check
-        )
+        done = run_command(MANAGE, *arguments, env=self._environment)
+        assert done.returncode == 0 or not check, done.stderr
         return done.returncode
 
     @contextmanager
     def managing(self, *arguments: str) -> Iterator[None]:
         """Run ``manage.py`` with ``arguments``; it is killed at the end."""
-        with subprocess.Popen(
-            self._command(arguments), cwd=ROOT, env=self._environment, stdout=subprocess.DEVNULL
-        ) as process:
+        streams = {"stdout": subprocess.DEVNULL}
+        with start_command(MANAGE, *arguments, env=self._environment, **streams) as process:
             try:
                 yield
             finally:
                 process.kill()
-
-    def _command(self, arguments: tuple[str, ...]) -> list[str]:
-        return [sys.executable, "-m", "tests.support.outbox_project", *arguments]
 
 
 @pytest.fixture(params=["sqlite", "postgres"])

@@ -16,7 +16,8 @@ from sqlalchemy.orm import Session
 from disque_trio.client.sync import Client, connect
 from disque_trio.outbox.command import main
 from disque_trio.tasks import Disque
-from tests.support import ROOT
+from tests.support import ROOT, outbox_killed
+from tests.support.commands import run_command, start_command
 from tests.support.harness import (
     HANG_SECONDS,
     ClusterFactory,
@@ -27,7 +28,6 @@ from tests.support.harness import (
 )
 from tests.support.live_helpers import spawn
 from tests.support.outbox import Database, sqlite
-from tests.support.outbox_killed import STEPS
 from tests.support.task_worker import working_thread
 
 # As a soak test: OUTBOX_ROWS=20000.
@@ -59,9 +59,8 @@ def outbox(database: Database, node: str, *options: str) -> int:
 @contextmanager
 def running(database: Database, node: str, *options: str) -> "Iterator[subprocess.Popen[bytes]]":
     """Run ``disque-outbox`` in its own process, which is killed at the end."""
-    command = [sys.executable, "-m", "disque_trio.outbox.command", "--poll", "0.02"]
-    command += ["--database", database.url, "--nodes", node, *options]
-    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.DEVNULL) as process:
+    words = ["--poll", "0.02", "--database", database.url, "--nodes", node, *options]
+    with start_command("disque-outbox", *words, stdout=subprocess.DEVNULL) as process:
         try:
             yield process
         finally:
@@ -155,14 +154,13 @@ def test_a_row_for_a_topic_becomes_a_job_in_each_queue(
     client.unbind("mail.#", "b")
 
 
-@pytest.mark.parametrize("step", STEPS)
+@pytest.mark.parametrize("step", outbox_killed.STEPS)
 def test_a_kill_at_any_step_neither_loses_nor_repeats_anything(
     database: Database, shared_node: LiveNode, client: Client, step: str
 ) -> None:
     expected = [str(number) for number in range(6)]
     database.add(*expected)
-    module = [sys.executable, "-m", "tests.support.outbox_killed"]
-    killed = subprocess.run([*module, database.url, at(shared_node), step], cwd=ROOT, check=False)
+    killed = run_command(outbox_killed.__name__, database.url, at(shared_node), step)
     assert killed.returncode == -signal.SIGKILL
     done = bodies(client)  # workers are faster than the next forwarder
     assert done == {"taken": [], "half sent": expected[:3]}.get(step, expected)

@@ -15,6 +15,7 @@ import pytest
 
 from disque_trio.pressure.arguments import parse
 from disque_trio.pressure.streams import waited_for
+from tests.support.commands import run_command, start_command
 from tests.support.harness import HANG_SECONDS, Wire, wait_until
 from tests.support.pressure_helpers import RedisServer, Spot, hung
 from tests.support.pressure_processes import (
@@ -280,13 +281,7 @@ def test_output_that_cannot_be_written_is_an_error(server: Redis, command: str) 
     create(server, "q")
     server.ask("LPUSH", server.key("q"), "1")
     with Path("/dev/full").open("wb") as full:
-        done = subprocess.run(
-            [*COMMAND, command, "q"],
-            stdout=full,
-            stderr=subprocess.PIPE,
-            env=server.environment,
-            check=False,
-        )
+        done = run_command("pressure", command, "q", stdout=full, env=server.environment)
     assert done.returncode == 1
     assert done.stderr.startswith(b"pressure: queue 'q': ")
     assert done.stderr.count(b"\n") == 1
@@ -359,16 +354,11 @@ def test_the_environment_sets_server_and_prefix(server: Redis) -> None:
         "REDIS_DB": "3",
         "PRESSURE_PREFIX": f"{server.prefix}mine",
     }
-    subprocess.run([*COMMAND, "create", "q"], env=environment, check=True)
+    run_command("pressure", "create", "q", env=environment, check=True)
     server.ask("SELECT", 3)
     assert server.ask("EXISTS", f"{server.prefix}mine:q:bound") == 1
-    subprocess.run([*COMMAND, "delete", "q"], env=environment, check=True)
-    wrong = subprocess.run(
-        [*COMMAND, "length", "q"],
-        env={**environment, "REDIS_PORT": "x"},
-        capture_output=True,
-        check=False,
-    )
+    run_command("pressure", "delete", "q", env=environment, check=True)
+    wrong = run_command("pressure", "length", "q", env={**environment, "REDIS_PORT": "x"})
     assert wrong.returncode == 2
     assert b"REDIS_PORT" in wrong.stderr
 
@@ -442,9 +432,8 @@ def test_tail_follows_until_the_queue_is_closed(server: Redis, start: Start) -> 
 def test_a_terminal_shows_the_progress(server: Redis) -> None:
     create(server, "q")
     inside, outside = pty.openpty()
-    put = subprocess.Popen(
-        [*COMMAND, "put", "q"], stdin=subprocess.PIPE, stderr=outside, env=server.environment
-    )
+    streams = {"stdin": subprocess.PIPE, "stderr": outside}
+    put = start_command("pressure", "put", "q", **streams, env=server.environment)
     os.close(outside)
     try:
         assert put.stdin is not None
@@ -462,9 +451,8 @@ def test_a_terminal_shows_the_progress(server: Redis) -> None:
 def test_a_terminal_shows_what_a_put_waits_for(server: Redis) -> None:
     create(server, "q", 1)
     inside, outside = pty.openpty()
-    put = subprocess.Popen(
-        [*COMMAND, "put", "q"], stdin=subprocess.PIPE, stderr=outside, env=server.environment
-    )
+    streams = {"stdin": subprocess.PIPE, "stderr": outside}
+    put = start_command("pressure", "put", "q", **streams, env=server.environment)
     os.close(outside)
     try:
         assert put.stdin is not None

@@ -4,7 +4,6 @@ import math
 import os
 import signal
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Awaitable, Callable
@@ -22,6 +21,7 @@ from disque_trio.redis.connection import REPLY_SECONDS, RedisConnection
 from disque_trio.redis.errors import RedisError, RedisUnavailable
 from disque_trio.respclient.addresses import Address
 from disque_trio.respclient.connection import Connection
+from tests.support.commands import run_command, start_command
 from tests.support.harness import wait_until
 from tests.support.pressure_helpers import RedisServer, hung, plain_client
 
@@ -211,12 +211,10 @@ def test_ctrl_c_ends_an_operation_of_a_thread_soon(own_redis: RedisServer) -> No
 
 def test_ctrl_c_ends_the_command_soon(own_redis: RedisServer) -> None:
     with plain_client(own_redis.port) as raw:
-        command = [sys.executable, "-m", "disque_trio.pressure.cli"]
         place = ["--port", str(own_redis.port), "--prefix", "p"]
-        subprocess.run([*command, "create", "q", *place], check=True)
-        with subprocess.Popen(
-            [*command, "get", "q", *place], stdin=subprocess.DEVNULL, stderr=subprocess.PIPE
-        ) as process:
+        run_command("pressure", "create", "q", *place, check=True)
+        streams = {"stdin": subprocess.DEVNULL, "stderr": subprocess.PIPE}
+        with start_command("pressure", "get", "q", *place, **streams) as process:
             wait_until(lambda: any("b" in row["flags"] for row in raw.client_list()))
             with hung(own_redis):
                 process.send_signal(signal.SIGINT)

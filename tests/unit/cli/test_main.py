@@ -3,24 +3,17 @@
 import os
 import signal
 import socket
-import subprocess
-import sys
 from pathlib import Path
+from subprocess import PIPE
 
+from tests.support.commands import run_command, start_command
 from tests.support.harness import HANG_SECONDS
 from tests.support.scripted_server import HANG_UP, scripted_server
 
 
 def run(*arguments: str, stdin: bytes = b"", **environment: str) -> tuple[int, bytes, str]:
     """Return exit status, stdout and stderr of ``disque ARGUMENTS``."""
-    done = subprocess.run(
-        [sys.executable, "-m", "disque_trio.cli.main", *arguments],
-        input=stdin,
-        capture_output=True,
-        timeout=HANG_SECONDS,
-        check=False,
-        env=os.environ | environment,
-    )
+    done = run_command("disque", *arguments, input=stdin, env=os.environ | environment)
     return done.returncode, done.stdout, done.stderr.decode()
 
 
@@ -44,13 +37,7 @@ def test_an_error_reply_makes_the_exit_status_1() -> None:
 
 def test_a_full_disk_is_told() -> None:
     with scripted_server(lambda _: b"+PONG\r\n") as server, Path("/dev/full").open("wb") as full:
-        done = subprocess.run(
-            [sys.executable, "-m", "disque_trio.cli.main", "-p", server.port, "ping"],
-            stdout=full,
-            stderr=subprocess.PIPE,
-            timeout=30,
-            check=False,
-        )
+        done = run_command("disque", "-p", server.port, "ping", stdout=full)
     assert (done.returncode, done.stderr) == (1, b"disque: No space left on device\n")
 
 
@@ -141,15 +128,16 @@ def test_a_connection_lost_between_two_lines_is_made_anew() -> None:
 
 
 def test_monitor_prints_until_it_is_interrupted() -> None:
-    with scripted_server(lambda _: b'+OK\r\n+1.5 [x] "ping"\r\n') as server:
-        command = [sys.executable, "-m", "disque_trio.cli.main", "-p", server.port, "monitor"]
-        with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
-            assert process.stdout is not None
-            assert process.stdout.readline() == b"OK\n"
-            assert process.stdout.readline() == b'1.5 [x] "ping"\n'
-            process.send_signal(signal.SIGINT)
-            assert process.wait(HANG_SECONDS) == 130
-            assert process.stdout.read() == b""
+    with (
+        scripted_server(lambda _: b'+OK\r\n+1.5 [x] "ping"\r\n') as server,
+        start_command("disque", "-p", server.port, "monitor", stdout=PIPE) as process,
+    ):
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"OK\n"
+        assert process.stdout.readline() == b'1.5 [x] "ping"\n'
+        process.send_signal(signal.SIGINT)
+        assert process.wait(HANG_SECONDS) == 130
+        assert process.stdout.read() == b""
 
 
 def test_help_version_and_mistakes() -> None:
@@ -181,8 +169,8 @@ def test_stat_of_a_node_that_is_down_ends_with_a_message() -> None:
 
 def test_a_reader_that_goes_away_ends_it_quietly() -> None:
     with scripted_server(lambda _: b"+OK\r\n") as server:
-        command = [sys.executable, "-m", "disque_trio.cli.main", "-p", server.port, "-r", "-1", "x"]
-        with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        words = ["-p", server.port, "-r", "-1", "x"]
+        with start_command("disque", *words, stdout=PIPE, stderr=PIPE) as process:
             assert process.stdout is not None
             assert process.stderr is not None
             process.stdout.readline()

@@ -22,6 +22,7 @@ from disque_trio.cli.options import Options
 from disque_trio.cli.prompt import CommandCompleter, hint_for
 from disque_trio.cli.repl import Repl
 from disque_trio.cli.runner import Runner
+from tests.support.commands import start_command
 from tests.support.harness import HANG_SECONDS
 from tests.support.scripted_server import HANG_UP, scripted_server
 
@@ -103,8 +104,10 @@ def terminal(*arguments: str, home: Path, prelude: str = "") -> Iterator[Termina
     master, slave = pty.openpty()
     termios.tcsetwinsize(slave, (24, 80))
     code = f"{prelude}\nimport sys; from disque_trio.cli.main import main; sys.exit(main())"
-    process = subprocess.Popen(
-        [sys.executable, "-c", code, *arguments],
+    command = ["python -c", code] if prelude else ["disque"]
+    process = start_command(
+        *command,
+        *arguments,
         stdin=slave,
         stdout=slave,
         stderr=slave,

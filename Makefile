@@ -33,6 +33,8 @@ TESTED = $(PARALLEL) --hypothesis-profile $(PROFILE)
 
 # Tests marked `load` judge elapsed time: they run alone, one by one, and once more after a failure.
 WITH_LOAD = $(shell grep -rlw 'mark[.]load' tests --include='*.py')
+LOAD_PURE = $(filter-out $(addsuffix %,$(COMPILED_ONLY)),$(WITH_LOAD))
+LOAD_COMPILED = $(filter $(addsuffix %,$(LIVE_COMPILED)),$(WITH_LOAD))
 define once-more
 $(1) || { echo "make test: tests that judge elapsed time failed; they run once more" >&2; \
 	$(1) --last-failed; }
@@ -122,10 +124,8 @@ test-pure:
 		--spent $(SPENT)/pure.json
 
 test-load:
-ifneq ($(WITH_LOAD),)
-	$(call once-more,$(PY) -m pytest -m load --compiled-only "$(COMPILED_ONLY)" $(WITH_LOAD))
-	$(call once-more,$(IN_COMPILED) -m load $(filter $(addsuffix %,$(LIVE_COMPILED)),$(WITH_LOAD)))
-endif
+	$(if $(LOAD_PURE),$(call once-more,$(PY) -m pytest -m load $(LOAD_PURE)))
+	$(if $(LOAD_COMPILED),$(call once-more,$(IN_COMPILED) -m load $(LOAD_COMPILED)))
 
 check:
 	@tools/setup.sh check

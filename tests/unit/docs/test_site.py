@@ -13,8 +13,6 @@ from pathlib import Path
 import pytest
 
 from tests.support import ROOT
-
-pytest.importorskip("mkdocs")
 from tools.site import TOP
 
 

@@ -2,14 +2,12 @@
 
 import ssl
 
-import pytest
+import coredis
+from coredis.connection import TCPLocation
+from coredis.credentials import UserPassCredentialProvider
 
-coredis = pytest.importorskip("coredis")
-from coredis.connection import TCPLocation  # noqa: E402
-from coredis.credentials import UserPassCredentialProvider  # noqa: E402
-
-from disque_trio.redis import Address, Options, Sentinels, Server  # noqa: E402
-from disque_trio.redis.coredis_client import like  # noqa: E402
+from disque_trio.redis import Address, Options, Sentinels, Server
+from disque_trio.redis.coredis_client import like
 
 
 def test_a_coredis_client_says_where_redis_is_and_how_to_log_in() -> None:

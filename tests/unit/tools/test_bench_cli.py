@@ -123,8 +123,6 @@ def test_every_client_gets_work_in_whole_batches() -> None:
 def test_every_run_has_options_with_defaults_and_a_place_in_the_documentation(
     name: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    if name in ("spark", "audit"):
-        pytest.importorskip("pyspark")
     module = bench.module_of(name)
     plan, options = cli.parse(name, module, [])
     assert plan == module.Plan()

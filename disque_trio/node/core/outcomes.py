@@ -134,15 +134,15 @@ class Recent:
     """The ids in the rings. A dict of them is made at the first look-up, which takes no longer than
     searching the rings once."""
 
-    def __init__(self, acked: list[bytes], expired: list[bytes]) -> None:
-        self._rings = (expired, acked)
+    def __init__(self, outcomes: "Outcomes") -> None:
+        self._outcomes = outcomes
         self._ids: dict[bytes, Outcome] | None = None
 
     def of(self, id: bytes) -> Outcome | None:
         """Return how the job ``id`` ended; None: it is not here."""
         ids = self._ids
         if ids is None:
-            expired, acked = self._rings
+            expired, acked = self._outcomes.rings()
             ids = dict.fromkeys(expired, _EXPIRED) | dict.fromkeys(acked, _JUST_ACKED)
             self._ids = ids
         return ids.get(id)
@@ -268,7 +268,11 @@ class Outcomes:
     def recent(self) -> "Recent":
         """The jobs that were last acknowledged, and those that last expired. One object serves many
         look-ups in a turn."""
-        return Recent(self.ring, self._expired)
+        return Recent(self)
+
+    def rings(self) -> tuple[list[bytes], list[bytes]]:
+        """The ids of the jobs that last expired, and of those that were last acknowledged."""
+        return _written(self._expired, self._next_expired), _written(self.ring, self.at)
 
     def of(self, id: bytes, recent: "Recent") -> Outcome | None:
         """Return how the job ``id``, no longer on this node, ended; None: unknown.
@@ -293,4 +297,12 @@ class Outcomes:
         self.kept.clear()
         self.cancelled.clear()
         self.ring = [b""] * RING
+        self.at = 0
         self._expired = [b""] * RING
+        self._next_expired = 0
+
+
+def _written(ring: list[bytes], at: int) -> list[bytes]:
+    """The part of ``ring`` that is in use, if the next id goes to ``at``: most nodes never fill
+    it."""
+    return ring if ring[at] else ring[:at]

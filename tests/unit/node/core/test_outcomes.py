@@ -194,6 +194,21 @@ def test_only_the_last_acknowledges_are_known(bench: Bench) -> None:
     assert bench("WAITJOB", 0, first, id) == [[first, b"gone", None], [id, b"acked", None]]
 
 
+def test_acknowledges_after_a_flush_are_known_wherever_the_ring_was(
+    monkeypatch: pytest.MonkeyPatch, bench: Bench
+) -> None:
+    monkeypatch.setattr(outcomes, "RING", 4)
+    monkeypatch.setattr(outcomes, "RING_MASK", 3)
+    monkeypatch.setattr(ack_gc, "RING_MASK", 3)
+    for _ in range(3):
+        bench("ACKJOB", bench.add())
+    bench("DEBUG", "FLUSHALL")
+    ids = [bench.add() for _ in range(3)]
+    for id in ids:
+        bench("ACKJOB", id)
+    assert [entry[1] for entry in bench("WAITJOB", 0, *ids)] == [b"acked"] * 3
+
+
 def test_the_first_ending_stays(bench: Bench) -> None:
     id = bench.add()
     assert bench("ACKJOB", id, "RESULT", "first") == 1

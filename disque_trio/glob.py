@@ -12,6 +12,7 @@ MAX_NAME: Final = 4_096  # bytes: a longer name could take seconds to compare
 
 _ELEMENT = re.compile(rb"(\*)|(\?)|\[(\^?)((?:\\.|[^\]]-.|[^\]])*)(?:\]|\Z)|\\?(.)", re.DOTALL)
 _SPECIAL = re.compile(rb"[*?[\\]")
+_ALL_BYTES: Final = frozenset(range(256))
 _CLASS_MEMBER = re.compile(rb"\\(.)|(.)-(.)|(.)", re.DOTALL)
 
 
@@ -76,8 +77,9 @@ def _class(negated: bytes, members: bytes) -> bytes:
     for escaped, low, high, single in _CLASS_MEMBER.findall(members):
         first, last = sorted((low or escaped or single, high or escaped or single))
         allowed.update(range(first[0], last[0] + 1))
-    chosen = [byte for byte in range(256) if (byte in allowed) != bool(negated)]
-    return b"[%b]" % re.escape(bytes(chosen)) if chosen else b"(?!)"
+    if negated:
+        allowed ^= _ALL_BYTES
+    return b"[%b]" % re.escape(bytes(sorted(allowed))) if allowed else b"(?!)"
 
 
 class Globs(Generic[T]):

@@ -9,6 +9,7 @@ run, so a simulation can be repeated.
 """
 
 import zlib
+from itertools import compress
 from sys import getsizeof
 from typing import Final, Generic, TypeVar
 
@@ -101,10 +102,10 @@ class Registry(Generic[V]):
         found: list[V] = []
         if cursor >> 32:
             return 0, found
-        for index in range(cursor >> _SHARD_SHIFT, SHARDS):
+        first = cursor >> _SHARD_SHIFT
+        # Most dicts of a small registry are empty: skip these without a step of the interpreter.
+        for index in compress(range(first, SHARDS), self.shards[first:]):
             shard = self.shards[index]
-            if not shard:
-                continue
             entries: list[tuple[int, V]] = []
             for key, value in shard.items():
                 place = _crc32(key)

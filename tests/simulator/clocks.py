@@ -19,12 +19,9 @@ class NodeClock:
         self._virtual = 0
         self._local = (EPOCH + offset) * MS  # µs, at the virtual time above
 
-    def _local_us(self, virtual: int) -> int:
-        return self._local + (virtual - self._virtual) * self.rate // PPM
-
     def now(self, virtual: int) -> int:
         """The time that it shows at the virtual time ``virtual`` (µs), in ms."""
-        return self._local_us(virtual) // MS
+        return (self._local + (virtual - self._virtual) * self.rate // PPM) // MS
 
     def when(self, local: int) -> int:
         """The virtual time (µs) from which on it shows ``local`` ms."""
@@ -32,6 +29,6 @@ class NodeClock:
 
     def change(self, virtual: int, rate: int, jump: int = 0) -> None:
         """From now on run at ``rate``, after a jump of ``jump`` ms."""
-        self._local = self._local_us(virtual) + jump * MS
+        self._local += (virtual - self._virtual) * self.rate // PPM + jump * MS
         self._virtual = virtual
         self.rate = rate

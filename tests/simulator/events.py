@@ -25,7 +25,7 @@ class EventLoop:
     def at(self, time: int, action: Callable[[], None]) -> None:
         """Call ``action`` at ``time`` µs, or now if that has passed."""
         self._number += 1
-        heappush(self._heap, (max(time, self.now), self._number, action))
+        heappush(self._heap, (time if time > self.now else self.now, self._number, action))
 
     def after(self, delay: int, action: Callable[[], None]) -> None:
         """Call ``action`` ``delay`` µs from now."""
@@ -36,8 +36,7 @@ class EventLoop:
         """Let time pass until ``end`` µs."""
         heap = self._heap
         while heap and heap[0][0] <= end:
-            time, _, action = heappop(heap)
-            self.now = time
+            self.now, _, action = heappop(heap)
             self.count += 1
             action()
         self.now = max(self.now, end)

@@ -10,6 +10,7 @@ from typing import Protocol
 
 from disque_trio.cluster.links import Link
 from disque_trio.protocol import bus
+from tests.simulator.draws import below
 from tests.simulator.events import MS, SECOND, EventLoop
 
 BUS_OFFSET = 10_000
@@ -95,28 +96,32 @@ class Wire:
         self.broken = False
         self.hung: tuple[list[list[bytes]], list[list[bytes]]] = ([], [])
         self.hung_since = [0, 0]
+        one, two = ends[0].host.index, ends[1].host.index
+        self._paths = ((one, two), (two, one))
         self._arrived = [0, 0]  # when the last packet of each direction arrives
 
     def path(self, side: int) -> tuple[int, int]:
         """Sender and receiver of what the end ``side`` sends."""
-        return self.ends[side].host.index, self.ends[1 - side].host.index
+        return self._paths[side]
 
     def transmit(self, side: int, packets: list[bytes]) -> None:
         """Send ``packets`` from the end ``side``."""
         if self.broken:
             return
         fabric = self.fabric
-        if self.hung[side] or self.path(side) in fabric.cut:
+        loop = fabric.loop
+        path = self._paths[side]
+        if self.hung[side] or path in fabric.cut:
             if not self.hung[side]:
-                self.hung_since[side] = fabric.loop.now
+                self.hung_since[side] = loop.now
             self.hung[side].append(packets)
             return
         if not self.ends[1 - side].alive:
             self.break_off()  # the answer is a reset
             return
-        arrival = fabric.loop.now + fabric.delay(*self.path(side))
-        arrival = self._arrived[side] = max(arrival, self._arrived[side] + 1)
-        fabric.loop.at(arrival, lambda: self._arrive(side, packets))
+        arrival = max(loop.now + fabric.delay(*path), self._arrived[side] + 1)
+        self._arrived[side] = arrival
+        loop.at(arrival, lambda: self._arrive(side, packets))
 
     def _arrive(self, side: int, packets: list[bytes]) -> None:
         end = self.ends[1 - side]
@@ -204,7 +209,7 @@ class Fabric:
     def delay(self, source: int, target: int) -> int:
         """How long a packet takes, in µs."""
         rng = self.rng
-        delay = self.base // 4 + rng.randrange(self.base)
+        delay = self.base // 4 + below(rng, self.base)
         if self.tail and rng.random() < self.tail:
             delay += int(rng.random() ** 3 * self.longest_tail)
         return delay

@@ -23,6 +23,7 @@ from disque_trio.respserver.host import Host
 from disque_trio.respserver.slices import do_slice
 from tests.simulator.clocks import NodeClock
 from tests.simulator.disk import OFF, Disk
+from tests.simulator.draws import below
 from tests.simulator.eventlog import MachineLog
 from tests.simulator.events import MS
 from tests.simulator.fabric import End, MachineNetwork
@@ -87,6 +88,7 @@ class Machine:
         self._turn_due = False
         self._wake_at = 0
         self._queues_at = 0  # ms of the node's clock
+        self._cron_idled = False  # the last cron had nothing to do
         self._deleted: set[bytes] = set()  # jobs that it was told to delete this turn
         self._cancelled: set[bytes] = set()  # of which it heard this turn that they are
         self._die: tuple[int, bool] | None = None
@@ -261,7 +263,7 @@ class Machine:
 
     def _plan_turn(self, incarnation: int) -> None:
         world = self.world
-        at = max(world.loop.now + world.rng.randrange(100), self.paused_until)
+        at = max(world.loop.now + below(world.rng, 100), self.paused_until)
         world.loop.at(at, lambda: self._take_turn(incarnation))
 
     def _take_turn(self, incarnation: int) -> None:
@@ -335,9 +337,10 @@ class Machine:
                 return
             if world.drops is not None and world.drops(packet):
                 continue
-            if packet_type(packet) == DELJOB:
+            type = packet_type(packet)
+            if type == DELJOB:
                 self._deleted.update(job_ids(packet))
-            elif packet_type(packet) == ENDJOB:
+            elif type == ENDJOB:
                 end = unpack_endjob(read_fields(packet))
                 if end.ending.kind == CANCELLED and self.holds(end.id):
                     self._cancelled.add(end.id)
@@ -364,12 +367,14 @@ class Machine:
                 self.post(self._cron)
 
     def _cron(self, now: int) -> None:
+        self._cron_idled = False
         if self.mesh is not None:
-            self.mesh.cron(self.world.loop.now)
+            self._cron_idled = self.mesh.cron(self.world.loop.now)
         elif self.membership is not None:
             self.membership.cron(now)
         if now >= self._queues_at:
             self._queues_at = now + 2000  # the server looks more often, to the same effect
+            self._cron_idled = False
             self.node.cron(now)
 
     def _turn(self) -> None:
@@ -387,6 +392,8 @@ class Machine:
         due = node.next_wake()
         if 0 < due <= now:
             node.tick(now)
+        elif self._stayed_idle(inbox):
+            return
         if node.batches.waiting:
             do_slice(node, now)
         if world.replies_first:
@@ -410,9 +417,10 @@ class Machine:
         if self._dies_at(BEFORE_PACKETS) and world.fabric.unsent:
             self._dies(set())
             return
-        world.oracle.packets_leave(self, world.fabric.unsent, self._deleted)
+        if world.fabric.unsent:
+            world.oracle.packets_leave(self, world.fabric.unsent, self._deleted)
+            world.fabric.flush()
         self._deleted.clear()
-        world.fabric.flush()
         if self._dies_at(BEFORE_REPLIES) and any(one.client.out for one in self.sessions):
             self._dies(set())
             return
@@ -426,11 +434,24 @@ class Machine:
             self.log.turn(node, world.loop.now)
         self._plan_wake()
 
+    def _stayed_idle(self, inbox: list[Callable[[int], None]]) -> bool:
+        """Whether a turn in which nothing was due, and whose ``inbox`` was handled, left everything
+        as the turn before did, so there is nothing to send, to write, to check or to plan."""
+        return (
+            len(inbox) == 1
+            and inbox[0] == self._cron
+            and self._cron_idled
+            and not self.node.batches.waiting
+            and self._die is None
+            and self.log is None
+        )
+
     def _send_replies(self) -> None:
         again = False
         for session in self.sessions:
-            session.send_replies()
-            again = again or session.can_be_served()
+            if session.client.out:
+                session.send_replies()
+            again = again or (bool(session.pending) and session.can_be_served())
         self.world.oracle.turn_over(self)
         if again:
             self.post(self._serve_all)

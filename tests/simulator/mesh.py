@@ -70,18 +70,22 @@ class StaticMesh(Peers):
 
     # ---- what the machine calls -----------------------------------------------------------
 
-    def cron(self, virtual: int) -> None:
-        """Open missing links, and give up links that hang."""
+    def cron(self, virtual: int) -> bool:
+        """Open missing links, and give up links that hang. Return whether there were none."""
+        healthy = True
         for id, (ip, port) in list(self._addresses.items()):
             link = self._links.get(id)
             if link is None:
                 link = self._links[id] = self._connect(ip, port + BUS_OFFSET)
                 link.node_id = id
+                healthy = False
             elif isinstance(link, End):
                 hung = link.hung_since()
                 if hung and virtual - hung > HANG_LIMIT:
                     link.close()
                     self.link_lost(link)
+                    healthy = False
+        return healthy
 
     def link_up(self, link: Link) -> None:
         """Note that an outgoing link is up."""

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import hiredis
 
 from disque_trio.respserver.client import Client
+from tests.simulator.draws import below
 
 if TYPE_CHECKING:
     from tests.simulator.machine import Machine
@@ -47,7 +48,7 @@ class Session:
     def send(self, *requests: list[bytes]) -> None:
         """Send requests from the client."""
         world = self.machine.world
-        at = world.loop.now + world.rng.randrange(CLIENT_DELAY)
+        at = world.loop.now + below(world.rng, CLIENT_DELAY)
         at = self._sent = max(at, self._sent + 1)
         world.loop.at(at, lambda: self.machine.arrived(self, requests))
 
@@ -70,15 +71,13 @@ class Session:
             machine.node.command(self.client, list(request), now)  # which it may use up
 
     def send_replies(self) -> None:
-        """The turn has ended: send the client its replies."""
+        """The turn has ended: send the client its replies, of which there are some."""
         client = self.client
-        if not client.out:
-            return
         machine = self.machine
         world = machine.world
         self._reader.feed(b"".join(client.out))
         client.out.clear()
-        at = world.loop.now + world.rng.randrange(CLIENT_DELAY)
+        at = world.loop.now + below(world.rng, CLIENT_DELAY)
         at = self._answered = max(at, self._answered + 1)
         while (reply := self._reader.gets()) is not False:
             if isinstance(reply, hiredis.PushNotification):

@@ -110,8 +110,12 @@ class Lookout:
                 del self._looking[interest]
         if self._searched < self._search_end and left > 0:
             by_names = not knows_only_extended(self._peers)
+            shards = self._queues.index.shards
             while self._searched < self._search_end and left > 0:
-                left -= self._search(by_names)
+                shard = shards[self._searched % SHARDS]
+                self._searched += 1
+                if shard:
+                    left -= self._search(shard, by_names)
         while self._closing and left > 0:
             interest = self._closing[0]
             while interest.found and left > 0:
@@ -139,11 +143,9 @@ class Lookout:
                 return
         self._queues.ready.append(queue)
 
-    def _search(self, by_names: bool) -> int:
-        """Look at some of the queues; return how many that counts as. ``by_names``: remember
+    def _search(self, shard: dict[bytes, Queue], by_names: bool) -> int:
+        """Look at the queues in ``shard``; return how many that counts as. ``by_names``: remember
         matching queues without jobs, too."""
-        shard = self._queues.index.shards[self._searched % SHARDS]
-        self._searched += 1
         count = len(shard) >> _EMPTY_SHIFT
         for queue in shard.values():
             if queue.length:

@@ -371,7 +371,11 @@ class Machine:
         if self.mesh is not None:
             self._cron_idled = self.mesh.cron(self.world.loop.now)
         elif self.membership is not None:
-            self.membership.cron(now)
+            membership = self.membership
+            reachable = membership.reachable[:]
+            membership.cron(now)
+            changed = membership.config_changed or membership.reachable != reachable
+            self._cron_idled = not changed and not self.world.fabric.unsent
         if now >= self._queues_at:
             self._queues_at = now + 2000  # the server looks more often, to the same effect
             self._cron_idled = False

@@ -48,6 +48,7 @@ class Promises:
         self._forgot_at = -1  # when a node that had lost what it knew last started, in µs
         self._cancelled: dict[bytes, set[int]] = {}  # id: machines that know that it was
         self._results: dict[bytes, set[bytes]] = {}
+        self._lines: dict[bytes, list[bytes]] = {}  # see ``line_of``
         self._redriven = False  # a client sent REDRIVE
         self._last_of_group: dict[tuple[int, int, object, bytes], bytes] = {}
         self._moved_at = -1  # µs, when a client last sent QMOVE, or got an answer
@@ -183,10 +184,12 @@ class Promises:
     def line_of(self, record: JobRecord) -> list[bytes]:
         """The ids that ``record`` has or may get: its own, that of its dead letter, that of the job
         that this becomes when it is sent back, and so on."""
-        line = [record.id]
-        while len(line) < LONGEST_LINE:
-            line.append(successor_id(line[-1], trailer.DEAD))
-            line.append(successor_id(line[-1], trailer.REDRIVEN))
+        line = self._lines.get(record.id)
+        if line is None:
+            line = self._lines[record.id] = [record.id]
+            while len(line) < LONGEST_LINE:
+                line.append(successor_id(line[-1], trailer.DEAD))
+                line.append(successor_id(line[-1], trailer.REDRIVEN))
         return line
 
     # ---- what nodes answer --------------------------------------------------------------------

@@ -7,6 +7,7 @@ forks; the child switches the mutation on, runs the tests that reach it, the fas
 with the first failure. It imports and collects nothing.
 """
 
+import faulthandler
 import os
 import select
 import signal
@@ -24,10 +25,10 @@ import pytest
 from tools.mutants.mutations import AT, Mutation, woven
 
 # A test that takes this many times as long as without a mutation, and this much more, is taken to
-# run forever.
+# run or to wait forever.
 SLOWER = 10
 MORE_CPU = 1.0  # s of CPU time
-MORE_WAIT = 30.0  # s
+MORE_WAIT = 20.0  # s
 
 # In the same order and with the same examples each time.
 OPTIONS = ["-q", "--tb=no", "-p", "no:cacheprovider", "-p", "no:randomly", "--hypothesis-seed=0"]
@@ -179,25 +180,21 @@ class Runner:
 
     def _run_mutants(self, waiting: list[int]) -> None:
         """Run the tests with each of these mutations."""
-        running: dict[int, tuple[int, int, float]] = {}  # by descriptor: mutation, process, limit
+        running: dict[int, tuple[int, int]] = {}  # by descriptor: mutation and process
         waiting.reverse()
         try:
             while waiting or running:
                 while waiting and len(running) < self._jobs:
                     n = waiting.pop()
-                    limit = sum(reached.wait for reached in self._reached[n]) * SLOWER + MORE_WAIT
                     pid = self._start(n)
-                    running[os.pidfd_open(pid)] = n, pid, time.monotonic() + limit
-                left = min(limit for _, _, limit in running.values()) - time.monotonic()
-                ended, _, _ = select.select([*running], [], [], max(left, 0))
-                for fd, (n, pid, limit) in [*running.items()]:
-                    if fd in ended or limit <= time.monotonic():
-                        del running[fd]
-                        os.close(fd)
-                        fate = SURVIVED if _end(pid) == 0 else KILLED
-                        self._tell(Result(self._mutations[n], fate, len(self._reached[n])))
+                    running[os.pidfd_open(pid)] = n, pid
+                for fd in select.select([*running], [], [])[0]:
+                    n, pid = running.pop(fd)
+                    os.close(fd)
+                    fate = SURVIVED if _end(pid) == 0 else KILLED
+                    self._tell(Result(self._mutations[n], fate, len(self._reached[n])))
         finally:
-            for _, pid, _ in running.values():
+            for _, pid in running.values():
                 _end(pid)
 
     def _start(self, n: int) -> int:
@@ -208,16 +205,24 @@ class Runner:
         try:
             os.setsid()  # so that it is ended together with whatever the tests start
             self._switch.on = n
-            reached = sorted(self._reached[n], key=lambda reached: reached.cpu)
-            cpu = {id(one.item): one.cpu for one in reached}
-            for item, following in _in_order([one.item for one in reached]):
-                # The signal ends this process, even in a loop that catches everything.
-                signal.setitimer(signal.ITIMER_PROF, cpu[id(item)] * SLOWER + MORE_CPU)
-                if not self._passes(item, following):
-                    os._exit(1)
-            os._exit(0)
+            os._exit(0 if self._all_pass(self._reached[n]) else 1)
         finally:
             os._exit(1)
+
+    def _all_pass(self, reached: list[_Reached]) -> bool:
+        """Run these tests, the fastest first, until one fails; end this process if one takes too
+        long."""
+        fastest = sorted(reached, key=lambda one: one.cpu)
+        items = [one.item for one in fastest]
+        with Path(os.devnull).open("w") as nowhere:
+            for one, (item, following) in zip(fastest, _in_order(items), strict=True):
+                # Both end the process even in a loop that catches everything.
+                signal.setitimer(signal.ITIMER_PROF, one.cpu * SLOWER + MORE_CPU)
+                limit = one.wait * SLOWER + MORE_WAIT
+                faulthandler.dump_traceback_later(limit, file=nowhere, exit=True)
+                if not self._passes(item, following):
+                    return False
+        return True
 
 
 def _in_order(items: list[pytest.Item]) -> Iterator[tuple[pytest.Item, pytest.Item | None]]:

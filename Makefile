@@ -244,7 +244,7 @@ simulate:
 # of each property, tests of other languages and of Django, mutations, and a twentieth of the soak.
 nightly:
 	@tools/setup.sh test
-	@REQUEST_INPUTS=1000000 UNIQUE_SEEDS=100 $(MAKE) --no-print-directory -j2 -Otarget half-pure half-compiled \
+	@CONF_SEEDS=1000 REQUEST_INPUTS=1000000 UNIQUE_SEEDS=100 $(MAKE) --no-print-directory -j2 -Otarget half-pure half-compiled \
 		PURE_SEEDS=1000 COMPILED_SEEDS=1000 COMPILED_ONLY= PROFILE=nightly
 	@$(MAKE) --no-print-directory test-load COMPILED_ONLY=
 	@$(MAKE) --no-print-directory guard-pure

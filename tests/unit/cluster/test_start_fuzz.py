@@ -34,7 +34,7 @@ from disque_trio.respserver.host import Host
 from disque_trio.respserver.io.stats import Stats
 from tests.support.conf_fuzz import damaged_conf
 
-SEEDS = int(os.environ.get("CONF_SEEDS", "300"))
+SEEDS = int(os.environ.get("CONF_SEEDS", "100"))
 FIRST_TURNS = 10  # of 100 ms
 TURNS = 60  # of 500 ms after that: twice the node timeout
 # The function calls a turn may make: a base, and some per known node. Pings, connections and gossip

@@ -33,7 +33,8 @@ class Cluster:
         self.nodes = Nodes()
         for address in ("n0:1", "n1:1"):
             self.nodes.responded(address, address[1] * 40, 0.0)
-        self.bodies = {job(number): b"x" * size for number, size in enumerate(sizes)}
+        bodies = {size: b"x" * size for size in sizes}
+        self.bodies = {job(number): bodies[size] for number, size in enumerate(sizes)}
         self.sent = 0
         self._known = RELEASES[::-1].index(release)  # how many of our options of SHOW
 

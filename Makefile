@@ -48,7 +48,7 @@ PROSE = $(wildcard *.md *.py) Makefile config disque_trio docs examples tests to
 
 TYPED = disque_trio.client disque_trio.tasks disque_trio.bananaq.client
 
-.PHONY: help run test half-pure half-compiled types check check-tests note-audit test-pure test-load nightly mutants test-pressure test-bananaq test-spark \
+.PHONY: help run test affected affected-pure affected-compiled half-pure half-compiled types check check-tests note-audit test-pure test-load nightly mutants test-pressure test-bananaq test-spark \
 	test-spark-versions test-stores test-interop test-django test-compiled lint format bench guard guard-pure guard-compiled profile \
 	simulate soak compiled wheels deb test-deb test-sdist audit docs pictures clean
 
@@ -57,6 +57,7 @@ help:
 	@echo "make test   set up (the first time: 3 GB, five minutes), lint and run all tests: 15 minutes"
 	@echo "make check  the fast part, a minute: lint, unit tests, a hundred simulated clusters; sets up"
 	@echo "            Python packages of 240 MB"
+	@echo "make affected  the tests that your change can reach (BASE=revision: since it left that one)"
 	@echo "make nightly  everything in both builds, more of all that is random, and what takes hours"
 	@echo "make mutants  change the code in 300 places, and see how many changes the tests notice"
 	@echo "make test-spark  the tests that start Spark (SPARK=4.2: with that PySpark version);"
@@ -126,6 +127,23 @@ test-pure:
 test-load:
 	$(if $(LOAD_PURE),$(call once-more,$(PY) -m pytest -m load $(LOAD_PURE)))
 	$(if $(LOAD_COMPILED),$(call once-more,$(IN_COMPILED) -m load $(LOAD_COMPILED)))
+
+# BASE=revision: what has changed since HEAD left that one.
+AFFECTED = $(CURDIR)/build/affected
+affected:
+	@tools/setup.sh test
+	@$(PY) -m tools.affected $(if $(BASE),--base $(BASE)) --write $(AFFECTED) --compiled "$(COMPILED_TESTS)"
+	@rm -rf $(SPENT)
+	@$(MAKE) --no-print-directory -j2 -Otarget affected-pure affected-compiled
+
+# Of what is selected, a build may run nothing (status 5 of pytest).
+NONE_IS_FINE = || [ $$? = 5 ]
+affected-pure:
+	@if [ -s $(AFFECTED) ]; then SIM_SEEDS=$(PURE_SEEDS) $(PY) -m pytest $(TESTED) \
+		--compiled-only "$(COMPILED_ONLY)" @$(AFFECTED) $(NONE_IS_FINE); fi
+affected-compiled:
+	@if [ -s $(AFFECTED)-compiled ]; then $(MAKE) --no-print-directory test-compiled \
+		ARGS='$(TESTED) @$(AFFECTED)-compiled $(NONE_IS_FINE)'; fi
 
 check:
 	@tools/setup.sh check

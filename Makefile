@@ -36,8 +36,8 @@ WITH_LOAD = $(shell grep -rlw 'mark[.]load' tests --include='*.py')
 LOAD_PURE = $(filter-out $(addsuffix %,$(COMPILED_ONLY)),$(WITH_LOAD))
 LOAD_COMPILED = $(filter $(addsuffix %,$(LIVE_COMPILED)),$(WITH_LOAD))
 define once-more
-$(1) || { echo "make test: tests that judge elapsed time failed; they run once more" >&2; \
-	$(1) --last-failed; }
+( $(1) ) || { echo "make test: tests that judge elapsed time failed; they run once more" >&2; \
+	( $(1) --last-failed ); }
 endef
 
 # What the runs of `make test` write for tools/budget.py: the CPU seconds of each folder.
@@ -137,13 +137,12 @@ affected:
 	@$(MAKE) --no-print-directory -j2 -Otarget affected-pure affected-compiled
 
 # Of what is selected, a build may run nothing (status 5 of pytest).
-NONE_IS_FINE = || [ $$? = 5 ]
 affected-pure:
 	@if [ -s $(AFFECTED) ]; then SIM_SEEDS=$(PURE_SEEDS) $(PY) -m pytest $(TESTED) \
-		--compiled-only "$(COMPILED_ONLY)" @$(AFFECTED) $(NONE_IS_FINE); fi
+		--compiled-only "$(COMPILED_ONLY)" @$(AFFECTED) || [ $$? = 5 ]; fi
 affected-compiled:
 	@if [ -s $(AFFECTED)-compiled ]; then $(MAKE) --no-print-directory test-compiled \
-		ARGS='$(TESTED) @$(AFFECTED)-compiled $(NONE_IS_FINE)'; fi
+		ARGS='$(TESTED) @$(AFFECTED)-compiled || [ $$$$? = 5 ]'; fi
 
 check:
 	@tools/setup.sh check

@@ -86,6 +86,19 @@ def test_an_expired_job_leaves_one_letter_that_all_holders_have(mesh: Mesh) -> N
     assert sum(bench.number_queued("dead") for bench in mesh.nodes) == 1
 
 
+def test_a_job_that_expires_after_its_acknowledge_leaves_no_letter(mesh: Mesh) -> None:
+    id = mesh.add(0, "REPLICATE", 3, "TTL", 5, "RETRY", 2)
+    mesh.cut(0, 1)  # so it stays until both have confirmed
+    mesh[0]("ACKJOB", id)
+    mesh.advance(1)
+    assert mesh.states(id)[0] == "acked"
+    mesh.isolate(1)
+    mesh.advance(8)
+    assert not mesh[0].held(id)
+    assert mesh[0].node.dead_letters.total_dead == 0
+    assert mesh[2].node.dead_letters.total_dead == 0
+
+
 def test_a_node_that_was_away_hears_that_a_job_died(mesh: Mesh) -> None:
     id = mesh.add(0, "REPLICATE", 3, "RETRY", 10)
     mesh.cut(0, 2)

@@ -81,6 +81,15 @@ def test_the_life_of_a_job_with_copies(mesh: Mesh) -> None:
     assert noted(mesh, 1) == [("acked", "peer", "", 0), ("deleted", "collected", "", 0)]
 
 
+def test_a_job_that_is_placed_on_another_node_is_noted_as_added(mesh: Mesh) -> None:
+    mesh[0].node.set_leaving(True)
+    mesh.add(0, "REPLICATE", 2)
+    assert noted(mesh, 0) == [
+        ("replicated", "", "worker", -1),
+        ("added", "", "worker", -1),
+    ]
+
+
 def test_numbers_are_given_where_a_job_is_new(mesh: Mesh) -> None:
     mesh.add(0, "REPLICATE", 2, "RETRY", 60, "TTL", 100, "DELAY", 5)
     event = next(event for event in mesh[0].node.notes.events if event[1] == "added")

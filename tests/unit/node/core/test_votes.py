@@ -6,6 +6,7 @@ from disque_trio.node.core import key_messages as words
 from disque_trio.node.core.ballots import read_votes
 from disque_trio.node.core.key_messages import KeyMessage, Vote
 from disque_trio.node.core.questions import CLAIM
+from disque_trio.protocol.keyrecord import PENDING
 from tests.support.mesh import Mesh
 
 
@@ -41,3 +42,12 @@ def test_a_job_that_has_its_copies_is_passed_over_only_if_it_is_certainly_gone(
     assert claim(mesh, first, final).id == first
     found = claim(mesh, second, instead=first, certain=certain)
     assert found.id == (second if passed_over else first)
+
+
+def test_a_voter_says_that_it_takes_no_copies_of_a_job_that_was_given_up(mesh: Mesh) -> None:
+    given_up = b"D-" + b"1" * 38
+    assert claim(mesh, given_up).id == given_up
+    mesh[1].node.store.uniques.refuse(given_up)
+    found = claim(mesh, given_up, final=True)
+    assert (found.id, found.state) == (b"", 0)
+    assert claim(mesh, b"D-" + b"2" * 38).state == PENDING  # the key is free again

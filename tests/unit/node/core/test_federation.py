@@ -20,6 +20,15 @@ def test_a_blocked_client_is_served_with_a_job_of_another_node(mesh: Mesh) -> No
     assert mesh[1].got(waiting) == id
 
 
+def test_a_client_that_waits_takes_one_job_from_another_node(mesh: Mesh) -> None:
+    for _ in range(8):
+        mesh.add(0, "REPLICATE", 1)
+    waiting = mesh[1].block("q")
+    mesh.settle()
+    mesh[1].got(waiting)
+    assert [bench.number_queued() for bench in mesh.nodes] == [7, 0, 0]
+
+
 @pytest.mark.parametrize("copies", [1, 3])
 def test_a_job_that_comes_later_is_given_at_once(mesh: Mesh, copies: int) -> None:
     waiting = mesh[1].block("q")

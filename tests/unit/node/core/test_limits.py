@@ -69,6 +69,17 @@ def test_jobs_that_nobody_acknowledges_are_not_counted(bench: Bench) -> None:
     assert bench.get_all() == ids
 
 
+def test_a_job_of_a_queue_that_was_forgotten_meanwhile_can_be_acknowledged(bench: Bench) -> None:
+    set_policy(bench, active=1)
+    id = bench.add("q", "b", "RETRY", 3600)
+    assert bench.get() == id
+    bench.advance(1000)
+    bench.evict_idle_queues()
+    assert bench.node.queues.by_name == {}
+    assert bench("ACKJOB", id) == 1
+    assert in_hand(bench) == 0
+
+
 def test_an_expired_job_is_not_in_hand(bench: Bench) -> None:
     set_policy(bench, active=1)
     bench.add("q", "b", "TTL", 5, "RETRY", 60)

@@ -238,6 +238,12 @@ def test_a_repeat_at_another_node_gets_the_same_id(size: int, options: tuple[str
     assert mesh.add(size - 1, "UNIQUE", "k") != id
 
 
+def test_copies_of_jobs_without_keys_take_no_key() -> None:
+    mesh = Mesh(3)
+    mesh.add(0, "REPLICATE", 3, "GROUP", "g")
+    assert [bench.info("jobs")["unique_keys"] for bench in mesh.nodes] == ["0", "0", "0"]
+
+
 def test_of_two_adds_at_once_one_wins() -> None:
     mesh = Mesh(3)
     clients = [bench.client() for bench in mesh.nodes]
@@ -417,6 +423,17 @@ def test_its_node_does_not_take_it_back_then(options: tuple[str, ...]) -> None:
     mesh[0].node.forget_client(mesh[0].me)
     mesh.settle()
     assert mesh.holders(id) == holders != []
+
+
+def test_with_for_a_key_is_kept_although_nobody_knows_that_the_job_ended() -> None:
+    """Its voters know that it was added, and the node that ended it is out of reach."""
+    mesh = Mesh(5)
+    id = mesh.add(0, "REPLICATE", 1, *FOR_10)
+    mesh[0]("ACKJOB", id)
+    mesh.settle()
+    mesh.isolate(0)
+    for index in range(1, 5):
+        assert mesh.add(index, "REPLICATE", 1, *FOR_10) == id
 
 
 def test_with_for_a_key_is_kept_although_only_an_outsider_knows_that_the_job_ended() -> None:

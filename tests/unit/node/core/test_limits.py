@@ -343,6 +343,19 @@ def test_who_comes_late_gets_its_share_when_the_others_are_done() -> None:
     assert [in_hand(bench) for bench in mesh.nodes] == [2, 2, 2]
 
 
+def test_what_one_node_no_longer_has_in_hand_another_one_gives_at_once() -> None:
+    mesh = mesh_with(2, active=2)
+    mesh[0].block()
+    mesh.settle()
+    assert len(mesh[0].get_all()) == 1
+    waiting = mesh[1].block()
+    mesh.settle()
+    assert waiting.blocked
+    mesh[0]("ACKJOB", next(iter(mesh[0].node.limits.by_name[b"q"].in_hand)))
+    mesh.settle()
+    mesh[1].got(waiting)
+
+
 def test_an_answer_does_not_undo_what_its_sender_said_after_it() -> None:
     mesh = mesh_with(5, active=2)
     mesh[0].block()

@@ -215,6 +215,12 @@ def test_a_node_that_must_not_hold_jobs_places_them_elsewhere(mesh: Mesh, why: s
     assert mesh[0].error("ADDJOB", "q", "b", 0, "REPLICATE", 4) == few
 
 
+def test_jobs_placed_elsewhere_are_counted_where_they_were_added(mesh: Mesh) -> None:
+    mesh[0].node.set_leaving(True)
+    mesh.add(0, "REPLICATE", 2)
+    assert [bench.info("stats")["total_jobs_added"] for bench in mesh.nodes] == ["1", "0", "0"]
+
+
 def test_a_delay_holds_for_jobs_placed_elsewhere(mesh: Mesh) -> None:
     mesh[0].node.set_leaving(True)
     for options in (["RETRY", 20, "REPLICATE", 2], ["RETRY", 0, "REPLICATE", 1]):

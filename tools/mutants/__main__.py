@@ -5,7 +5,7 @@
 Draws a sample of all mutations of the files in PATH (by default of the parts where behaviour is
 decided), and runs the unit tests that reach each. The same seed draws the same mutations, as long
 as the files stay the same. A mutation that no test reaches survives. The exit status is 1 if too
-few are noticed.
+few are noticed. Ctrl-C counts what has been run, which is a sample too.
 
 tools/mutants/equal.yaml lists mutations that change no behaviour, each with the reason. They are
 not counted.

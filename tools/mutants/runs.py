@@ -248,7 +248,8 @@ def run(
     output: Any,
 ) -> Runner:
     """Run the ``tests`` (paths) that reach each of ``mutations``, and ``tell`` the results. What
-    pytest prints goes to the file ``output``. Raises ``RuntimeError`` if pytest cannot run."""
+    pytest prints goes to the file ``output``. Ctrl-C ends it early. Raises ``RuntimeError`` if
+    pytest cannot run."""
     runner = Runner(mutations, jobs, tell)
     before = [os.dup(1), os.dup(2)]
     try:
@@ -259,6 +260,7 @@ def run(
         for fd, copy in zip((1, 2), before, strict=True):
             os.dup2(copy, fd)
             os.close(copy)
-    if status not in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED):
+    codes = pytest.ExitCode
+    if status not in (codes.OK, codes.TESTS_FAILED, codes.INTERRUPTED):
         raise RuntimeError(f"pytest ended with status {status}")
     return runner

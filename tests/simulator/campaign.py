@@ -1,6 +1,5 @@
 """Many runs: distributes seeds to processes, and reports the runs that failed."""
 
-import gc
 import warnings
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
@@ -44,14 +43,7 @@ def simulate(
     world = World(make_plan(seed, mode, membership), trace)
     if spoil is not None:
         spoil(world)
-    # Most of what a world makes lives as long as it does: looking for garbage only takes time.
-    collects = gc.isenabled()
-    gc.disable()
-    try:
-        return world.run()
-    finally:
-        if collects:
-            gc.enable()
+    return world.run()
 
 
 def command(seed: int, mode: str, membership: str) -> str:

@@ -397,6 +397,8 @@ class Machine:
         if 0 < due <= now:
             node.tick(now)
         elif self._stayed_idle(inbox):
+            if self.log is not None:
+                self.log.turn(node, world.loop.now)
             return
         if node.batches.waiting:
             do_slice(node, now)
@@ -447,7 +449,6 @@ class Machine:
             and self._cron_idled
             and not self.node.batches.waiting
             and self._die is None
-            and self.log is None
         )
 
     def _send_replies(self) -> None:

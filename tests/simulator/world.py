@@ -4,6 +4,7 @@ The course of a run: the nodes start and find each other; clients work while thi
 faults end; clients take and acknowledge what is left; then the oracle judges.
 """
 
+import gc
 import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -125,10 +126,16 @@ class World:
 
     def run(self) -> Outcome:
         """Run everything."""
+        # Most of what a world makes lives as long as it does: looking for garbage only takes time.
+        collects = gc.isenabled()
+        gc.disable()
         try:
             self._run()
         except Exception:
             self.oracle.problem("raised: " + traceback.format_exc())
+        finally:
+            if collects:
+                gc.enable()
         records = self.oracle.records
         return Outcome(
             self.oracle.problems,

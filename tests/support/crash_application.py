@@ -9,12 +9,12 @@ from functools import partial
 from pathlib import Path
 
 import pyarrow.dataset
-import pyspark
 import pytest
 
 from tests.support import ROOT
 from tests.support.crash_app import ROWS, Points
 from tests.support.harness import HANG_SECONDS, LiveNode, wait_until
+from tests.support.spark_home import spark_home
 
 LONG = bool(os.environ.get("DISQUE_SPARK_CRASHES"))
 LONG_ONLY = pytest.mark.skipif(not LONG, reason="half a minute each; set DISQUE_SPARK_CRASHES")
@@ -56,19 +56,13 @@ class Application:
     def start(self) -> None:
         for name in ("jvm", "stop"):
             (self.directory / name).unlink(missing_ok=True)
-        # By default, the workers of a cluster write below Spark's home.
-        home = self.directory / "spark"
-        home.mkdir(exist_ok=True)
-        for path in Path(pyspark.__file__).parent.iterdir():
-            if not (home / path.name).exists():
-                (home / path.name).symlink_to(path)
         environment = {
             **os.environ,
             "PYTHONPATH": str(ROOT),
             "PYSPARK_PYTHON": sys.executable,
             "PYSPARK_DRIVER_PYTHON": sys.executable,
             "SPARK_LOCAL_IP": "127.0.0.1",
-            "SPARK_HOME": str(home),
+            "SPARK_HOME": str(spark_home(self.directory / "spark")),
         }
         addresses = ",".join(f"127.0.0.1:{node.port}" for node in self.nodes)
         script = str(ROOT / "tests" / "support" / "crash_app.py")

@@ -15,6 +15,7 @@ from tests.support import ROOT, quick_java
 from tests.support.harness import HANG_SECONDS, LiveNode, free_port
 from tests.support.lease_reader import Reader, place_for
 from tests.support.planted_lines import Key
+from tests.support.spark_home import spark_home
 
 LOGGING = """\
 rootLogger.level = error
@@ -57,6 +58,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         patch.setenv("PYSPARK_DRIVER_PYTHON", sys.executable)
         patch.setenv("PYTHONPATH", str(ROOT))
         patch.setenv("SPARK_LOCAL_IP", "127.0.0.1")
+        patch.setenv("SPARK_HOME", str(spark_home(directory / "home")))
         session = (
             SparkSession.builder.master("local[2]")
             .appName("disque-trio tests")

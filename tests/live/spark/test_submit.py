@@ -9,7 +9,6 @@ import venv
 from pathlib import Path
 
 import pyarrow.dataset
-import pyspark
 import pytest
 
 from disque_trio.protocol.serialjob import JobWriter, loadjob
@@ -18,6 +17,7 @@ from disque_trio.spark.package import packed
 from tests.support import quick_java
 from tests.support.harness import NodeFactory
 from tests.support.planted_log import generate
+from tests.support.spark_home import spark_home
 
 SCRIPT = """
 import json
@@ -74,15 +74,11 @@ def other_python(directory: Path) -> Path:
 
 
 class Home:
-    """A copy of Spark's home: its workers write below it, and tests must leave nothing behind
-    there."""
+    """A separate home of Spark: tests must leave nothing behind in the real one."""
 
     def __init__(self, directory: Path) -> None:
-        self.directory = directory
-        directory.mkdir()
+        self.directory = spark_home(directory)
         self._python = other_python(directory.parent / "python")
-        for path in Path(pyspark.__file__).parent.iterdir():
-            (directory / path.name).symlink_to(path)
 
     def run(self, *command: str | Path) -> str:
         """Return the output of a program that must succeed."""

@@ -1,8 +1,9 @@
-"""One Spark session for all tests of this folder: it takes ten seconds and 400 MB to start."""
+"""One Spark session for many tests of this folder: it takes ten seconds and 400 MB to start."""
 
 import os
 import sys
 from collections.abc import Generator, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,7 @@ from tests.support.lease_reader import Reader, place_for
 from tests.support.planted_lines import Key
 from tests.support.spark_home import spark_home
 
+GROUPS = 2  # see spark_group in tests/conftest.py
 LOGGING = """\
 rootLogger.level = error
 rootLogger.appenderRef.stderr.ref = stderr
@@ -42,12 +44,20 @@ def pytest_runtest_call() -> Generator[None, object, object]:
         raise
 
 
+def _claim_session(directory: Path) -> None:
+    """Fail in one more test process than there are groups of tests that share a session."""
+    for number in range(GROUPS):
+        with suppress(FileExistsError):
+            (directory / f"spark-{number}").mkdir()
+            return
+    raise RuntimeError("too many test processes start a Spark")
+
+
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """A session on two cores, with the data sources of this project registered."""
     if "PYTEST_XDIST_WORKER" in os.environ:
-        # Only one of the test processes has a Spark: this fails in a second one.
-        (tmp_path_factory.getbasetemp().parent / "has-the-spark").mkdir()
+        _claim_session(tmp_path_factory.getbasetemp().parent)
     directory = tmp_path_factory.mktemp("spark")
     logging = directory / "log4j2.properties"
     logging.write_text(LOGGING)

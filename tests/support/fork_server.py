@@ -42,6 +42,12 @@ IMPORTED_LATER: Mapping[str, tuple[str, ...]] = {
     "disque_trio.pressure_command": ("disque_trio.pressure.cli",),
     "disque_trio.server": ("disque_trio.node.main",),
     "disque_trio.worker.command": ("disque_trio.process.logs", "disque_trio.worker.parent"),
+    "tests.support.django_project": (
+        "disque_trio.integrations.django.management.commands.disque_worker",
+        "django.core.management",
+        "django.db.backends.sqlite3.base",
+    ),
+    "tests.support.dramatiq_app": ("disque_trio.integrations.dramatiq",),
     "tests.support.outbox_project": (
         "disque_trio.outbox.running",
         "django.core.management.commands.migrate",
@@ -59,7 +65,11 @@ IMPORTED_LATER: Mapping[str, tuple[str, ...]] = {
 
 
 # What reads the environment as it is imported.
-NEVER_IMPORTED = ("tests.support.outbox_project",)
+NEVER_IMPORTED = (
+    "tests.support.django_project",
+    "tests.support.dramatiq_app",
+    "tests.support.outbox_project",
+)
 
 
 @dataclass(frozen=True)

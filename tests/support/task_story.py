@@ -3,13 +3,13 @@
 import os
 import signal
 import subprocess
-import sys
 import threading
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from tests.support.commands import start_command
 from tests.support.harness import (
     HANG_SECONDS,
     ClusterFactory,
@@ -61,7 +61,11 @@ def record(file: str, what: str, task: str) -> None:
 
 
 class Workers:
-    """Worker processes, two at a time. Their output goes to a file."""
+    """Worker processes, two at a time. Their output goes to a file.
+
+    Args:
+        command: a module and its arguments.
+    """
 
     def __init__(self, command: Sequence[str], env: dict[str, str], directory: Path) -> None:
         self._command = command
@@ -72,9 +76,8 @@ class Workers:
     def start(self) -> subprocess.Popen[bytes]:
         log = self._directory / f"worker-{len(self.processes)}.log"
         with log.open("wb") as output:
-            process = subprocess.Popen(
-                self._command, env=self._env, stdout=output, stderr=output, cwd=self._directory
-            )
+            streams = {"stdout": output, "stderr": output}
+            process = start_command(*self._command, env=self._env, cwd=self._directory, **streams)
         self.processes.append(process)
         return process
 
@@ -164,6 +167,3 @@ def url(nodes: Sequence[LiveNode]) -> str:
 def replicate(nodes: Sequence[LiveNode]) -> int:
     """The number of copies of a task."""
     return min(len(nodes), 2)
-
-
-PYTHON = sys.executable

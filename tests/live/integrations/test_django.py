@@ -32,7 +32,7 @@ from disque_trio.integrations.django.worker import UNKNOWN, Worker
 from tests.support import ROOT
 from tests.support.django_world import disconnect, tasks, tasks_on
 from tests.support.harness import ClusterFactory, LiveNode, NodeFactory, free_port, wait_until
-from tests.support.task_story import PYTHON, Workers
+from tests.support.task_story import Workers
 
 
 def url(node: LiveNode) -> str:
@@ -375,7 +375,7 @@ def test_a_second_signal_ends_a_worker_and_another_one_gets_its_task(
     monkeypatch.setenv("SECONDS", "0")
     settings = backend.settings
     env = {"DISQUE_URL": str(settings.url), "PREFIX": settings.prefix, "PYTHONPATH": str(ROOT)}
-    command = [PYTHON, "-m", "tests.support.django_project", "disque_worker"]
+    command = ["tests.support.django_project", "disque_worker"]
     workers = Workers(command, {**env, "RUNS": str(runs), "SECONDS": "600"}, tmp_path)
     try:
         result = tasks.work.enqueue("task")

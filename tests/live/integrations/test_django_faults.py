@@ -9,7 +9,7 @@ from django.test import override_settings
 from tests.support import ROOT
 from tests.support.django_world import disconnect, tasks, tasks_on
 from tests.support.harness import ClusterFactory, LiveNode
-from tests.support.task_story import FAULTS, PYTHON, Workers, replicate, tell, url
+from tests.support.task_story import FAULTS, Workers, replicate, tell, url
 
 
 def enqueue(nodes: Sequence[LiveNode], names: Sequence[str]) -> None:
@@ -26,7 +26,7 @@ def test_no_task_is_lost_and_only_tasks_in_killed_processes_run_twice(
     def start(nodes: Sequence[LiveNode], runs: Path) -> Workers:
         env = {"DISQUE_URL": url(nodes), "RUNS": str(runs), "PYTHONPATH": str(ROOT)}
         env["REPLICATE"] = str(replicate(nodes))
-        command = [PYTHON, "-m", "tests.support.django_project", "disque_worker"]
+        command = ["tests.support.django_project", "disque_worker"]
         return Workers([*command, "--concurrency", "4"], env, tmp_path)
 
     tell(fault, cluster, tmp_path, start, enqueue)

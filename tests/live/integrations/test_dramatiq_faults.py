@@ -9,7 +9,7 @@ from dramatiq import Message
 from disque_trio.integrations.dramatiq import DisqueBroker
 from tests.support import ROOT
 from tests.support.harness import ClusterFactory, LiveNode
-from tests.support.task_story import FAULTS, PYTHON, RETRY, Workers, replicate, tell, url
+from tests.support.task_story import FAULTS, RETRY, Workers, replicate, tell, url
 
 
 def enqueue(nodes: Sequence[LiveNode], names: Sequence[str]) -> None:
@@ -31,6 +31,6 @@ def test_no_message_is_lost_and_only_messages_in_killed_processes_run_twice(
 ) -> None:
     def start(nodes: Sequence[LiveNode], runs: Path) -> Workers:
         env = {"DISQUE_URL": url(nodes), "RUNS": str(runs), "PYTHONPATH": str(ROOT)}
-        return Workers([PYTHON, "-m", "tests.support.dramatiq_app"], env, tmp_path)
+        return Workers(["tests.support.dramatiq_app"], env, tmp_path)
 
     tell(fault, cluster, tmp_path, start, enqueue)

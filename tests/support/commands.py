@@ -82,7 +82,7 @@ class ForkServer:
             os.close(status)
 
     def close(self) -> None:
-        """End it; processes that it started continue."""
+        """End it, and the processes that it forked."""
         self._requests.close()
         self._process.wait()
 

@@ -93,8 +93,8 @@ class Request:
 
 
 def serve(requests: socket.socket) -> Request:
-    """Fork for each request. Returns the request in the children; ends the process when there are
-    no more requests."""
+    """Fork for each request. Returns the request in the children; ends the process, and those that
+    it forked, when there are no more requests."""
     woken, wakes = socket.socketpair()
     woken.setblocking(False)
     wakes.setblocking(False)
@@ -111,6 +111,9 @@ def serve(requests: socket.socket) -> Request:
             continue
         data, descriptors, _, _ = socket.recv_fds(requests, MAX_REQUEST, MAX_DESCRIPTORS)
         if not data:
+            # The tests may have been killed.
+            for pid in waiting:
+                os.kill(pid, signal.SIGKILL)
             raise SystemExit
         status, *streams = descriptors
         pid = os.fork()

@@ -4,6 +4,7 @@ import json
 import os
 import signal
 import subprocess
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -147,6 +148,21 @@ def test_waiting_for_it_ends_in_time(environ: Mapping[str, str]) -> None:
 def test_a_failed_command_can_raise(environ: Mapping[str, str]) -> None:
     with pytest.raises(subprocess.CalledProcessError, match="status 3"):
         run_command(PYTHON, "raise SystemExit(3)", env=environ, check=True)
+
+
+def test_forked_processes_end_with_the_tests_even_if_these_are_killed() -> None:
+    tests = """
+import subprocess, sys
+from tests.support.commands import start_command
+process = start_command("python -c", "import time; time.sleep(600)", stdout=sys.stdout)
+print(process.pid, flush=True)
+sys.stdin.read()
+"""
+    streams = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    with subprocess.Popen([sys.executable, "-c", tests], cwd=ROOT, **streams) as process:
+        assert process.stdout.readline().strip().isdigit()
+        process.kill()
+        assert process.stdout.read() == b""  # nobody can write to it any more
 
 
 def test_what_a_fork_cannot_have_is_refused() -> None:

@@ -121,6 +121,7 @@ def test_an_event_without_its_own_id_is_not_mistaken(bananaq: Daemon, queue: str
     assert okq(bananaq, queue)["done"] == 2
 
 
+@pytest.mark.load  # a starved process looks after the deadline
 def test_a_late_acknowledgement_counts(bananaq: Daemon, queue: str) -> None:
     wire = bananaq.wire()
     wire("QLPUSH", queue, "own", "body")

@@ -9,7 +9,8 @@ import trio.testing
 
 from disque_trio.bananaq.core.requests import Add, Get, from_now
 from disque_trio.bananaq.redis_store.keys import KeyNames
-from tests.support.redis_drive import RedisDrive, RedisServer, plain_client, running, until
+from tests.support.harness import HANG_SECONDS
+from tests.support.redis_drive import NEVER, RedisDrive, RedisServer, plain_client, running, until
 from tests.support.store_semantics import MINUTE, MS, ack, add, body, counts, flush, get, status
 
 pytestmark = pytest.mark.live
@@ -99,7 +100,9 @@ async def test_a_hung_node_does_not_block_the_queues_of_others(
     assert len(well) > 20
     for server in nodes:
         await until(lambda server=server: is_well(server))
-    async with running(nodes[1].port, prefix=prefix, pool_size=9, cluster=True) as drive:
+    async with running(
+        nodes[1].port, prefix=prefix, pool_size=9, cluster=True, reply_seconds=NEVER
+    ) as drive:
         for queue in (hung, *well):
             await flush(drive, queue)
         process = nodes[0].process
@@ -109,7 +112,7 @@ async def test_a_hung_node_does_not_block_the_queues_of_others(
             try:
                 nursery.start_soon(add, drive, hung, b"late")
                 await trio.testing.wait_all_tasks_blocked()
-                with trio.fail_after(8):  # less than the time in which Redis has to reply
+                with trio.fail_after(HANG_SECONDS):
                     for queue in well:
                         await add(drive, queue, b"1")
             finally:

@@ -12,6 +12,7 @@ from disque_trio.bananaq.core.requests import Add, from_now
 from disque_trio.bananaq.redis_store.health import DOWN, HUNG, REFUSING, UP, Line
 from tests.support import ROOT
 from tests.support.banana_daemons import RedisCluster
+from tests.support.harness import HANG_SECONDS
 from tests.support.redis_drive import (
     NEVER,
     RedisDrive,
@@ -95,12 +96,13 @@ async def test_a_hung_redis_is_noticed_and_waiting_clients_get_an_error(
     own_redis: RedisServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("disque_trio.bananaq.redis_store.probe.HUNG_SECONDS", 2)
+    monkeypatch.setattr("disque_trio.redis.connection.REPLY_SECONDS", NEVER)
     log: Log = []
     async with watched(own_redis, log, reply_seconds=1) as (drive, status):
         await until(lambda: status() == UP)
         with hung(own_redis):
             await until(lambda: status() == HUNG)
-            with trio.fail_after(8):  # less than ten seconds
+            with trio.fail_after(HANG_SECONDS):
                 result = await drive.run(Add(b"q", b"", from_now(MINUTE)))
             assert result.error
             assert drive.store.info()["redis_errors"] == 1
@@ -198,6 +200,7 @@ async def test_a_cluster_is_in_the_state_of_its_worst_node(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("disque_trio.bananaq.redis_store.probe.HUNG_SECONDS", 2)
+    monkeypatch.setattr("disque_trio.redis.connection.REPLY_SECONDS", NEVER)
     cluster = RedisCluster(tmp_path)
     log: Log = []
     try:

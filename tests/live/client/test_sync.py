@@ -91,6 +91,7 @@ def test_an_abandoned_loop_requeues_its_job(client: Client) -> None:
     wait_until(lambda: client.qlen("q") == 1)
 
 
+@pytest.mark.load  # a starved process does not renew it in time
 def test_a_body_that_blocks_keeps_its_job(client: Client) -> None:
     id = client.add("q", "x", retry=3)
     for job in client.jobs("q"):

@@ -4,7 +4,6 @@ import os
 import socket
 import ssl
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
@@ -19,7 +18,7 @@ from tests.support.harness import HANG_SECONDS, LiveNode, NodeFactory, free_port
 from tests.support.loops import on_both
 from tests.support.tls_front import Certificates, TlsFront, tls_front
 
-LONG = 1000.0
+LONG = 1000.0  # s; longer than a test may take
 """Seconds to keep trying, for errors after which the client must not retry."""
 
 
@@ -107,10 +106,8 @@ async def test_it_reconnects_after_a_loss(front: TlsFront, tls: Tls) -> None:
 @contextmanager
 def refused(said: str) -> Iterator[None]:
     """Expect that the connection is refused at once, for this reason."""
-    began = time.monotonic()
     with pytest.raises(TlsError, match=said) as error:
         yield
-    assert time.monotonic() - began < LONG / 2
     assert not error.value.maybe_executed
 
 

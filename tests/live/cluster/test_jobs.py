@@ -61,9 +61,7 @@ def shown(node: Member, id: str, field: str) -> object:
 def test_a_job_lives_through_three_nodes_and_leaves_no_trace(cluster: LiveCluster, q: str) -> None:
     id = add_job(cluster[0].wire(), q, "body", "REPLICATE", 3)
     assert len(cluster.holders(id.encode())) == 3
-    assert cluster[1].ask("GETJOB", "TIMEOUT", 60_000, "FROM", q) == [
-        [q.encode(), id.encode(), b"body"]
-    ]
+    assert cluster[1].ask("GETJOB", "FROM", q) == [[q.encode(), id.encode(), b"body"]]
     assert cluster[2].ask("ACKJOB", id) == 1
     cluster.wait_empty()
 
@@ -141,6 +139,7 @@ def test_at_most_once_delivery_is_refused_with_several_copies(cluster: LiveClust
         assert text.startswith("ERR With RETRY set to 0")
 
 
+@pytest.mark.load
 def test_a_job_without_its_copies_in_time_is_discarded(cluster: LiveCluster, q: str) -> None:
     wire = cluster[0].wire()
     cluster[1].pause()
@@ -203,7 +202,7 @@ def test_pipelined_replies_come_in_order_and_so_do_the_jobs(cluster: LiveCluster
     wire = cluster[0].wire()
     count = 500
     for n in range(count):
-        wire.send("ADDJOB", q, n, 60_000, "REPLICATE", 3)
+        wire.send("ADDJOB", q, n, 0, "REPLICATE", 3)
     wire.send("PING", "end")
     ids = [wire.read() for _ in range(count)]
     assert wire.read() == b"end"
@@ -219,7 +218,7 @@ def test_pipelined_replies_come_in_order_and_so_do_the_jobs(cluster: LiveCluster
 def test_what_follows_a_pipelined_job_sees_it(cluster: LiveCluster, q: str) -> None:
     wire = cluster[0].wire()
     for n in range(20):
-        wire.send("ADDJOB", q, n, 60_000, "REPLICATE", 3)
+        wire.send("ADDJOB", q, n, 0, "REPLICATE", 3)
         wire.send("QLEN", q)
     replies = [wire.read() for _ in range(40)]
     assert replies[1::2] == list(range(1, 21))
@@ -228,7 +227,7 @@ def test_what_follows_a_pipelined_job_sees_it(cluster: LiveCluster, q: str) -> N
 def test_a_refused_job_among_pipelined_ones_has_its_own_place(cluster: LiveCluster, q: str) -> None:
     wire = cluster[0].wire()
     for n in range(30):
-        wire.send("ADDJOB", q, n, 60_000, "REPLICATE", 9 if n % 3 == 1 else 3)
+        wire.send("ADDJOB", q, n, 0, "REPLICATE", 9 if n % 3 == 1 else 3)
     replies = [wire.read() for _ in range(30)]
     refused = [n for n, reply in enumerate(replies) if isinstance(reply, hiredis.ReplyError)]
     assert refused == list(range(1, 30, 3))
@@ -248,7 +247,7 @@ def test_a_queue_is_paused_on_all_nodes_at_once(cluster: LiveCluster, q: str) ->
     for node in cluster:
         wait_until(lambda node=node: node.ask("PAUSE", q, "state") == b"none")
     id = add_job(cluster[0].wire(), q, "body", "REPLICATE", 3)
-    assert taken(cluster[1].ask("GETJOB", "TIMEOUT", 60_000, "FROM", q)) == [id.encode()]
+    assert taken(cluster[1].ask("GETJOB", "FROM", q)) == [id.encode()]
 
 
 def test_a_queue_paused_for_consumers_gives_nothing_to_other_nodes(
@@ -272,7 +271,7 @@ def test_a_job_that_nobody_acknowledges_is_queued_again_by_one_node(
     seen: list[int] = []
     wait_until(lambda: seen.append(queued(cluster, q)) or seen[-1])
     assert seen[-1] == 1
-    jobs = cluster[2].ask("GETJOB", "TIMEOUT", 60_000, "WITHCOUNTERS", "FROM", q)
+    jobs = cluster[2].ask("GETJOB", "WITHCOUNTERS", "FROM", q)
     assert isinstance(jobs, list)
     counters = pairs(jobs[0][3:])
     assert counters["nacks"] == 0
@@ -282,6 +281,7 @@ def test_a_job_that_nobody_acknowledges_is_queued_again_by_one_node(
     cluster.wait_empty()
 
 
+@pytest.mark.load  # a starved process does not renew it in time
 def test_working_at_one_node_postpones_the_next_delivery_at_all_nodes(
     cluster: LiveCluster, q: str
 ) -> None:
@@ -300,7 +300,7 @@ def test_working_at_one_node_postpones_the_next_delivery_at_all_nodes(
 def test_each_node_counts_negative_acknowledgements(cluster: LiveCluster, q: str) -> None:
     id = add_job(cluster[0].wire(), q, "body", "REPLICATE", 3, "RETRY", 200)
     for count, node in enumerate(cluster, 1):
-        jobs = node.ask("GETJOB", "TIMEOUT", 60_000, "WITHCOUNTERS", "FROM", q)
+        jobs = node.ask("GETJOB", "WITHCOUNTERS", "FROM", q)
         assert isinstance(jobs, list)
         assert pairs(jobs[0][3:])["nacks"] == count - 1
         # Any node with a copy can requeue it.

@@ -10,7 +10,7 @@ from tests.support.harness import HANG_SECONDS, LiveNode, Wire, wait_until
 from tests.support.live_helpers import add_job, info_value, packed, pairs, receive_all
 
 TOLERANCE = 0.003  # s; the node counts whole milliseconds
-LATE = 10.0  # s; for a busy machine, otherwise a few ms
+LATE = 10.0  # s
 
 
 def blocked(node: LiveNode) -> int:
@@ -92,6 +92,7 @@ def test_a_waiting_client_gets_one_job_whatever_count_it_asked_for(shared_node: 
     assert jobs[0][3:] == [b"nacks", 0, b"additional-deliveries", 0]
 
 
+@pytest.mark.load
 @pytest.mark.parametrize("timeout", [1, 50, 333])
 def test_a_wait_ends_at_its_timeout_and_not_before(talk: Wire, timeout: int) -> None:
     for _ in range(3):

@@ -209,12 +209,10 @@ def test_a_paused_client_is_not_idle(disque_server: NodeFactory) -> None:
 
 def test_unpause_ends_a_pause(node: LiveNode) -> None:
     wire, other = node.wire(), node.wire()
-    started = time.monotonic()
-    wire("CLIENT", "PAUSE", 60_000)
+    wire("CLIENT", "PAUSE", 1_000_000_000)
     other.send("PING")
     assert wire("CLIENT", "UNPAUSE") == b"OK"
     assert other.read() == b"PONG"
-    assert time.monotonic() - started < 10
 
 
 def test_reply_off_and_skip_silence_a_connection(talk: Wire) -> None:

@@ -94,6 +94,7 @@ def test_a_stopped_node_does_not_feed_the_watchdog(supervisor: Supervisor) -> No
     supervisor.wait_for("WATCHDOG=1")
 
 
+@pytest.mark.load  # a starved test looks after the command
 def test_a_node_stuck_in_a_command_does_not_feed_the_watchdog(supervisor: Supervisor) -> None:
     node = supervisor.start(port=free_port())
     supervisor.wait_for("WATCHDOG=1")

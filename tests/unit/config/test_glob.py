@@ -60,6 +60,6 @@ def test_case_can_be_ignored_on_both_sides() -> None:
 
 
 def test_many_stars_do_not_take_for_ever() -> None:
-    started = time.monotonic()
+    started = time.thread_time()
     assert not glob_match(b"*a" * 40 + b"b", b"a" * 2000)
-    assert time.monotonic() - started < 5
+    assert time.thread_time() - started < 5

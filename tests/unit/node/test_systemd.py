@@ -162,6 +162,7 @@ def test_a_manager_that_cannot_be_reached_is_no_error(address: str) -> None:
     say_everything(notifier)
 
 
+@pytest.mark.load
 def test_a_manager_that_does_not_read_holds_nobody_up(manager: Manager, notifier: Notifier) -> None:
     """The node waits for it briefly, then drops the message."""
     started = time.monotonic()

@@ -2,7 +2,6 @@
 
 import asyncio
 import threading
-import time
 from typing import Any
 
 import pytest
@@ -14,6 +13,7 @@ from disque_trio.tasks import Disque, Reject, Retry, TaskFailed, current_job
 from disque_trio.tasks.calling import Backend, InLoop, Quit
 from disque_trio.tasks.execution import MORE_CRASHES, Execution, pause
 from disque_trio.tasks.messages import Result
+from tests.support.harness import HANG_SECONDS
 
 
 class FakeJob:
@@ -444,17 +444,17 @@ async def test_jobs_run_concurrently(app: Disque, execution: Execution) -> None:
 
     @app.task(name="meet")
     def meet() -> None:
-        barrier.wait(60)
+        barrier.wait(HANG_SECONDS)
 
     @app.task(name="meet-async")
     async def meet_async() -> None:
-        await trio.to_thread.run_sync(barrier.wait, 60)
+        await trio.to_thread.run_sync(barrier.wait, HANG_SECONDS)
 
-    started = time.monotonic()
+    jobs = [FakeJob(name) for name in ("meet", "meet", "meet-async")]
     async with trio.open_nursery() as nursery:
-        for name in ("meet", "meet", "meet-async"):
-            nursery.start_soon(execution.run, FakeJob(name))
-    assert time.monotonic() - started < 60
+        for job in jobs:
+            nursery.start_soon(execution.run, job)
+    assert [job.settled[0] for job in jobs] == ["ack"] * 3
 
 
 def test_a_failed_task_raises_its_error(app: Disque) -> None:

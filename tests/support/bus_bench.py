@@ -15,7 +15,7 @@ from disque_trio.process.logs import Logging
 from disque_trio.protocol.bus import GOTJOB, PING, PacketWriter
 from disque_trio.respserver.io.poller import Poller
 from disque_trio.respserver.io.stats import Stats
-from tests.support.harness import free_port
+from tests.support.harness import HANG_SECONDS, free_port
 
 PACKETS = PacketWriter(b"a" * 40, 7711)
 PING_PACKET = PACKETS.gossip(PING, [])
@@ -115,9 +115,9 @@ class Bench:
 
     def accept(self) -> socket.socket:
         """The other end of a link that the bus opened."""
-        self.listener.settimeout(5)
+        self.listener.settimeout(HANG_SECONDS)
         other, _ = self.listener.accept()
-        other.settimeout(5)
+        other.settimeout(HANG_SECONDS)
         self.others.append(other)
         return other
 
@@ -141,7 +141,7 @@ class Bench:
         self.bus.flush()
 
     def turns_until(self, condition: Callable[[], object]) -> None:
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + HANG_SECONDS
         while not condition():
             assert time.monotonic() < deadline
             self.turn()
@@ -176,7 +176,7 @@ def receive(sock: socket.socket, size: int) -> bytes:
 
 def is_closed(sock: socket.socket) -> bool:
     """Read the rest; returns whether the connection is closed."""
-    sock.settimeout(5)
+    sock.settimeout(HANG_SECONDS)
     try:
         while sock.recv(1 << 20):
             pass

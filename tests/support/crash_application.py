@@ -13,14 +13,13 @@ import pytest
 
 from tests.support import ROOT
 from tests.support.crash_app import ROWS, Points
-from tests.support.harness import HANG_SECONDS, LiveNode, wait_until
+from tests.support.harness import DRIVER_SECONDS, HANG_SECONDS, LiveNode, wait_until
 from tests.support.spark_home import spark_home
 
 LONG = bool(os.environ.get("DISQUE_SPARK_CRASHES"))
 LONG_ONLY = pytest.mark.skipif(not LONG, reason="half a minute each; set DISQUE_SPARK_CRASHES")
 LEASES = pytest.mark.parametrize("leases", ["directory", "disque"])
 JOBS = 600  # before each kill, more than a batch
-START_SECONDS = 240.0  # a driver on a loaded machine
 TWO_EXECUTORS = "local-cluster[2,1,512]"
 SOON = 6  # s, retry time for tests that wait for it
 LATE = 600  # s, retry time for tests in which it must not expire
@@ -98,7 +97,7 @@ class Application:
     def kill_at(self, point: str, *others: Callable[[int], None]) -> None:
         """Wait for a process to reach the point, and kill it; or call ``others`` with its id
         instead."""
-        wait_until(partial(self.points.waiting, point), START_SECONDS)
+        wait_until(partial(self.points.waiting, point), DRIVER_SECONDS)
         waiting = self.points.waiting(point)
         for other in others or (kill,):
             other(waiting)
@@ -158,7 +157,7 @@ class Application:
 
     def finish(self, done: Callable[[], bool]) -> None:
         """Wait until the work is done, and end it cleanly."""
-        wait_until(done, 150)
+        wait_until(done, DRIVER_SECONDS)
         (self.directory / "stop").touch()
         self.ended()
 

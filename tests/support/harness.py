@@ -20,6 +20,9 @@ from tools.ports import BUS_OFFSET, free_port, free_ports
 
 __all__ = ["BUS_OFFSET", "HANG_SECONDS", "free_port", "free_ports"]  # besides what is defined here
 
+DRIVER_SECONDS = 240.0
+"""Ends what hangs where a driver of Spark starts. Such tests have longer time-outs of their own."""
+
 
 def wait_until(condition: Callable[[], object], seconds: float = HANG_SECONDS) -> None:
     """Wait until ``condition()`` is true; fails the test after ``seconds``."""

@@ -3,7 +3,7 @@
 import socket
 import threading
 
-from tests.support.harness import LiveNode, free_port
+from tests.support.harness import HANG_SECONDS, LiveNode, free_port
 
 
 class LossyProxy:
@@ -60,4 +60,4 @@ class LossyProxy:
             except OSError:
                 pass
         for thread in self._threads:
-            thread.join(10)
+            thread.join(HANG_SECONDS)

@@ -13,6 +13,7 @@ from disque_trio.bananaq.core.results import Result
 from disque_trio.bananaq.redis_store import pinned
 from disque_trio.bananaq.redis_store.store import RedisStore
 from disque_trio.redis.script import Script
+from tests.support.harness import HANG_SECONDS
 from tests.support.pressure_helpers import RedisServer, hung, plain_client, until
 
 __all__ = [
@@ -65,7 +66,7 @@ class RedisDrive:
             else:
                 del self._done[request]
                 self._results[request] = result
-        with trio.fail_after(30):
+        with trio.fail_after(HANG_SECONDS):
             for event in events:
                 await event.wait()
         return [self._results.pop(request) for request in requests]

@@ -9,6 +9,8 @@ from typing import Self
 
 import hiredis
 
+from tests.support.harness import HANG_SECONDS
+
 Answer = Callable[[list[bytes]], bytes | None]
 
 
@@ -59,4 +61,4 @@ class ScriptedNode:
     ) -> None:
         self._socket.shutdown(socket.SHUT_RDWR)
         self._socket.close()
-        self._thread.join(5)
+        self._thread.join(HANG_SECONDS)

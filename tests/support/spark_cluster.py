@@ -14,9 +14,7 @@ from typing import Self
 import pyspark
 
 from tests.support import quick_java
-from tests.support.harness import HANG_SECONDS, free_port, wait_until
-
-START_SECONDS = 240.0  # a driver on a loaded machine
+from tests.support.harness import DRIVER_SECONDS, HANG_SECONDS, free_port, wait_until
 
 
 class SparkCluster:
@@ -56,10 +54,10 @@ class SparkCluster:
         try:
             port = self.master.rpartition(":")[2]
             self._start("master", "--host", "127.0.0.1", "--port", port, ui=self._ui)
-            wait_until(lambda: _listens(int(port)), START_SECONDS)
+            wait_until(lambda: _listens(int(port)), DRIVER_SECONDS)
             for number in range(self._workers):
                 self.add_worker(f"worker{number}")
-            wait_until(lambda: self.alive() == self._workers, START_SECONDS)
+            wait_until(lambda: self.alive() == self._workers, DRIVER_SECONDS)
         except BaseException:
             self.__exit__()
             raise

@@ -14,7 +14,8 @@ import tempfile
 import time
 from pathlib import Path
 
-PATIENCE = 60.0  # s
+from tests.support.harness import HANG_SECONDS
+
 INSTALL = """\
 install() {
     local words=()
@@ -73,7 +74,7 @@ def start(unit: Path, pid: Path) -> None:
             start_new_session=True,
         )
         pid.write_text(str(process.pid))
-        deadline = time.monotonic() + PATIENCE
+        deadline = time.monotonic() + HANG_SECONDS
         while notifies:
             try:
                 if b"READY=1" in manager.recv(4096).split(b"\n"):
@@ -91,7 +92,7 @@ def stop(pid: Path) -> None:
     number = int(pid.read_text())
     if lives(number):
         os.kill(number, signal.SIGTERM)
-    deadline = time.monotonic() + PATIENCE
+    deadline = time.monotonic() + HANG_SECONDS
     while lives(number):
         if time.monotonic() > deadline:
             os.kill(number, signal.SIGKILL)

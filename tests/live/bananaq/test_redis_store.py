@@ -86,7 +86,7 @@ async def test_two_daemons_deliver_each_event_once_to_each_group(
         running(banana_redis.port, prefix=prefix, pool_size=2) as one,
         running(banana_redis.port, prefix=prefix, pool_size=2) as two,
     ):
-        with trio.fail_after(90):
+        with trio.fail_after(HANG_SECONDS):
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(produce, one, 0)
                 nursery.start_soon(produce, two, 50)
@@ -319,7 +319,7 @@ async def test_redis_may_be_restarted_at_any_time(own_redis: RedisServer) -> Non
         requests = [adding(b"q", b"x"), getting(b"q", b"g"), Status([], []), Last(b"q")]
         results = await drive.run_all(requests)
         assert all(result.error.startswith("ERR server-side error:") for result in results)
-        with trio.fail_after(10):
+        with trio.fail_after(HANG_SECONDS):
             for _ in range(100):  # fails at once while Redis is down
                 assert (await drive.run(adding(b"q", b"x"))).error
         drive.available.clear()

@@ -174,7 +174,7 @@ def test_a_reader_that_leaves_and_a_full_disk_end_it(shared_node: LiveNode) -> N
 def test_it_needs_no_standard_input(shared_node: LiveNode) -> None:
     command = [sys.executable, "-m", "disque_trio.cli.main", *words(shared_node.port)]
     closed = ["sh", "-c", 'exec "$@" <&-', "sh", *command]
-    done = subprocess.run(closed, capture_output=True, timeout=60, check=True)
+    done = subprocess.run(closed, capture_output=True, timeout=HANG_SECONDS, check=True)
     assert (done.stdout[:9], done.stderr) == (b"1 node up", b"")
 
 

@@ -307,7 +307,7 @@ def test_a_protocol_error_behind_an_addjob_is_reported_after_its_reply(
 def test_a_job_goes_all_its_way_through_three_nodes(cluster: ClusterFactory) -> None:
     first, second, third = nodes = cluster(3)
     id = first.ask("ADDJOB", "q", "body", 0, "REPLICATE", 3)
-    assert second.ask("GETJOB", "TIMEOUT", 60_000, "FROM", "q") == [[b"q", id, b"body"]]
+    assert second.ask("GETJOB", "FROM", "q") == [[b"q", id, b"body"]]
     assert third.ask("ACKJOB", id) == 1
     wait_until(lambda: all(node.info("jobs")["registered_jobs"] == "0" for node in nodes))
 

@@ -35,7 +35,7 @@ def test_headers_go_with_copies_and_with_jobs_that_move(cluster: LiveCluster) ->
     for node in cluster:
         assert pairs(node.ask("SHOW", id))["headers"] == [b"name", b"value"]
     moved = first.ask("ADDJOB", "moving", "body", 0, "REPLICATE", 1, *HEADERS)
-    reply = second.ask("GETJOB", "TIMEOUT", 60_000, "WITHHEADERS", "FROM", "moving")
+    reply = second.ask("GETJOB", "WITHHEADERS", "FROM", "moving")
     assert isinstance(reply, list)
     [[_, taken, body, _, headers]] = reply
     assert (taken, body, headers) == (moved, b"body", [b"name", b"value"])

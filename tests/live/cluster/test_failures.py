@@ -15,7 +15,7 @@ AOF_ALWAYS = ("--appendonly", "yes", "--appendfsync", "always")
 
 def take(node: Member, queue: str = "q") -> list[bytes]:
     """Wait for jobs with GETJOB at ``node``; return their IDs."""
-    jobs = node.ask("GETJOB", "TIMEOUT", 60_000, "FROM", queue)
+    jobs = node.ask("GETJOB", "FROM", queue)
     return [job[1] for job in jobs] if isinstance(jobs, list) else []
 
 

@@ -150,7 +150,7 @@ def test_a_leaving_node_sends_its_clients_away_until_it_stays(cluster: LiveClust
     # Jobs added at it go to the two nodes that stay, and to their consumers.
     job = add_job(leaver.wire(), "q", "body", "REPLICATE", 2).encode()
     assert [node.index for node in cluster.holders(job)] == [0, 1]
-    jobs = cluster[1].ask("GETJOB", "TIMEOUT", 60_000, "FROM", "q")
+    jobs = cluster[1].ask("GETJOB", "FROM", "q")
     assert jobs == [[b"q", job, b"body"]]
     assert leaver.ask("CLUSTER", "LEAVING", "no") == b"OK"
     cluster.wait_joined()
@@ -202,7 +202,7 @@ def _consume(node: Member, queue: str, ids: list[bytes]) -> None:
     wire = node.wire()
     rest = set(ids)
     while rest:
-        jobs = wire("GETJOB", "TIMEOUT", 60_000, "COUNT", 100, "FROM", queue)
+        jobs = wire("GETJOB", "COUNT", 100, "FROM", queue)
         assert isinstance(jobs, list), f"{len(rest)} jobs are missing"
         rest -= {job[1] for job in jobs}
         assert wire("ACKJOB", *(job[1] for job in jobs)) == len(jobs)

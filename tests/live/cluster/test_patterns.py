@@ -6,7 +6,7 @@ import trio
 from disque_trio.client import connect
 from tests.support.harness import HANG_SECONDS, ClusterFactory, LiveNode, NodeFactory, wait_until
 
-WAIT = ("GETJOB", "TIMEOUT", 60_000, "PATTERN", "FROM")
+WAIT = ("GETJOB", "PATTERN", "FROM")
 
 
 def add(node: LiveNode, queue: str, *options: str) -> bytes:

@@ -28,7 +28,7 @@ class Bus:
         """Connect to ``other`` and pass a PING; return both ends."""
         mine = self.ring(other)
         theirs, _ = other._listener.accept()
-        theirs.settimeout(10)
+        theirs.settimeout(HANG_SECONDS)
         other.socks.append(theirs)
         assert theirs.recv(1000) == self.ping
         return mine, theirs

@@ -69,7 +69,7 @@ def test_a_node_that_does_not_know_the_secret_cannot_join(
 
 def test_packets_of_strangers_are_ignored(cluster: LiveCluster) -> None:
     packets = PacketWriter(b"a" * 40, cluster[0].port)
-    with socket.create_connection((HOST, cluster[0].port + BUS_OFFSET), 10) as sock:
+    with socket.create_connection((HOST, cluster[0].port + BUS_OFFSET), HANG_SECONDS) as sock:
         sock.settimeout(HANG_SECONDS)
         sock.sendall(packets.packet(MEET, b""))
         received = b""

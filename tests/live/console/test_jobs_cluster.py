@@ -39,7 +39,7 @@ def test_a_copied_job_is_listed_once_and_its_page_shows_all_holders(
 ) -> None:
     ids = set()
     for node in cluster:
-        id = node.ask("ADDJOB", "copied", "x", 60_000, "REPLICATE", 3)
+        id = node.ask("ADDJOB", "copied", "x", 0, "REPLICATE", 3)
         assert isinstance(id, bytes)
         ids.add(id.decode())
     visitor = shown.visitor()
@@ -52,7 +52,7 @@ def test_a_copied_job_is_listed_once_and_its_page_shows_all_holders(
 def test_commands_go_to_the_node_with_the_job_queued_and_change_all_holders(
     cluster: LiveCluster, shown: ConsoleProcess
 ) -> None:
-    id = cluster[2].ask("ADDJOB", "changed", "old", 60_000, "REPLICATE", 3, "DELAY", 1000)
+    id = cluster[2].ask("ADDJOB", "changed", "old", 0, "REPLICATE", 3, "DELAY", 1000)
     assert isinstance(id, bytes)
     visitor, page = shown.visitor(), f"/job?id={quoted(id)}"
     assert "The job has been changed." in visitor.do(page, "job-edit", body="new").says

@@ -31,7 +31,14 @@ from disque_trio.integrations.django.framework import (
 from disque_trio.integrations.django.worker import UNKNOWN, Worker
 from tests.support import ROOT
 from tests.support.django_world import disconnect, tasks, tasks_on
-from tests.support.harness import ClusterFactory, LiveNode, NodeFactory, free_port, wait_until
+from tests.support.harness import (
+    HANG_SECONDS,
+    ClusterFactory,
+    LiveNode,
+    NodeFactory,
+    free_port,
+    wait_until,
+)
 from tests.support.task_story import Workers
 
 
@@ -57,7 +64,7 @@ def working(backend: DisqueBackend, concurrency: int = 2) -> Iterator[Worker]:
         yield worker
     finally:
         worker.stop()
-        thread.join(60)
+        thread.join(HANG_SECONDS)
         assert not thread.is_alive()
 
 

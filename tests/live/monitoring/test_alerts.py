@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import pytest
 import yaml
 
+from tests.support.harness import HANG_SECONDS
 from tests.support.monitoring import RULES, expressions_of_panels, rules
 
 pytestmark = pytest.mark.live
@@ -184,7 +185,11 @@ def promtool(*arguments: str | Path) -> "subprocess.CompletedProcess[str]":
     if program is None:
         pytest.skip("promtool is not installed")
     return subprocess.run(
-        [program, *map(str, arguments)], capture_output=True, text=True, timeout=120, check=False
+        [program, *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        timeout=HANG_SECONDS,
+        check=False,
     )
 
 

@@ -13,7 +13,7 @@ import pytest
 
 from disque_trio.extras import how_to_install
 from disque_trio.metrics.labels import label_value
-from tests.support.harness import LiveNode, NodeFactory, free_port, wait_until
+from tests.support.harness import HANG_SECONDS, LiveNode, NodeFactory, free_port, wait_until
 from tests.support.live_helpers import add_job, run_server
 from tests.support.scraping import (
     OPENMETRICS,
@@ -43,7 +43,7 @@ def scraped(disque_server: NodeFactory) -> Scraped:
 
 def raw(port: int, sent: bytes) -> bytes:
     """Send ``sent``; return the response."""
-    with socket.create_connection(("127.0.0.1", port), timeout=60) as sock:
+    with socket.create_connection(("127.0.0.1", port), timeout=HANG_SECONDS) as sock:
         sock.sendall(sent)
         answer = b""
         while data := sock.recv(65_536):

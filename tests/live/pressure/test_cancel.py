@@ -11,6 +11,7 @@ import trio
 from coredis.connection import TCPLocation
 
 from disque_trio.pressure import PressureError, PressureQueue
+from tests.support.harness import HANG_SECONDS
 from tests.support.pressure_helpers import Spot, blocked, until
 
 
@@ -164,7 +165,7 @@ async def test_a_handle_that_was_cancelled_while_connecting_works_afterwards(spo
 @pytest.mark.parametrize("seconds", [0, 0.0002, 0.001])
 async def test_a_handle_opened_in_a_cancelled_scope_ends(spot: Spot, seconds: float) -> None:
     for _ in range(10):
-        with trio.fail_after(15), trio.move_on_after(seconds):
+        with trio.fail_after(HANG_SECONDS), trio.move_on_after(seconds):
             async with spot.queue() as q:
                 await q.exists()
 
@@ -185,7 +186,7 @@ async def test_connections_that_fail_to_open_leave_nothing_open(spot: Spot) -> N
             except PressureError:
                 pass
 
-    with trio.fail_after(60):
+    with trio.fail_after(HANG_SECONDS):
         for _ in range(5):
             async with trio.open_nursery() as nursery:
                 for _ in range(20):

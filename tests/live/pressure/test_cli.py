@@ -56,7 +56,7 @@ def shell(server: Redis, line: str) -> str:
         ["bash", "-o", "pipefail", "-c", line.replace("pressure", shlex.join(COMMAND))],
         capture_output=True,
         env=server.environment,
-        timeout=60,
+        timeout=HANG_SECONDS,
         check=False,
     )
     assert done.returncode == 0, done.stderr.decode()

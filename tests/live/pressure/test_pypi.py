@@ -12,6 +12,7 @@ import pytest
 import trio
 
 from disque_trio.pressure import PressureQueue, QueueClosedError, QueueDoesNotExistError
+from tests.support.harness import HANG_SECONDS
 from tests.support.pressure_helpers import Spot, blocked, until
 
 # As published, it cannot be iterated on Python 3, and takes the token of a closed queue for an
@@ -51,7 +52,9 @@ def theirs(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
             for packages in INSTALL:
                 pip = [python, "-m", "pip", "install", "-q", "--retries", "0", "--timeout", "10"]
                 try:
-                    subprocess.run([*pip, *packages], check=True, capture_output=True, timeout=120)
+                    subprocess.run(
+                        [*pip, *packages], check=True, capture_output=True, timeout=HANG_SECONDS
+                    )
                 except subprocess.TimeoutExpired:
                     pytest.skip("pressure 0.5 cannot be installed: no answer of PyPI")
                 except subprocess.CalledProcessError as error:
@@ -64,7 +67,7 @@ def theirs(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
 async def run(python: Path, spot: Spot, source: str) -> str:
     """Return the output of the PyPI client for this source, in which ``q`` is the queue."""
     command = [str(python), "-c", THEIRS + source, str(spot.port), spot.prefix]
-    with trio.fail_after(60):
+    with trio.fail_after(HANG_SECONDS):
         done = await trio.run_process(command, capture_stdout=True)
     return done.stdout.decode()
 

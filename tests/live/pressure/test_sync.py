@@ -137,9 +137,9 @@ def test_one_handle_serves_several_threads(queue: PressureQueueSync) -> None:
     for thread in [*producers, consumer]:
         thread.start()
     for thread in producers:
-        thread.join(60)
+        thread.join(HANG_SECONDS)
     queue.close()
-    consumer.join(60)
+    consumer.join(HANG_SECONDS)
     assert sorted(found) == sorted(sent)
     for n in range(3):
         mine = set(sent[n::3])
@@ -311,7 +311,11 @@ while queue.stats().consumer_free:
 print("held", flush=True)
 """
     done = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, timeout=60, cwd=ROOT, check=True
+        [sys.executable, "-c", program],
+        capture_output=True,
+        timeout=HANG_SECONDS,
+        cwd=ROOT,
+        check=True,
     )
     assert (done.stdout, done.stderr) == (b"held\n", b"")
     assert free(spot, "producer")

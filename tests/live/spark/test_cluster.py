@@ -13,7 +13,7 @@ import pyarrow.dataset
 import pytest
 
 from disque_trio.spark.package import packed
-from tests.support.harness import NodeFactory, wait_until
+from tests.support.harness import DRIVER_SECONDS, NodeFactory, wait_until
 from tests.support.planted_log import generate
 from tests.support.spark_cluster import SparkCluster
 
@@ -84,18 +84,18 @@ def test_an_archive_loses_nothing_with_a_worker(
     with pipeline(
         cluster, tmp_path / "own", *archive, "--seconds", "0", "--max-jobs", "100"
     ) as run:
-        wait_until(lambda: any(table.glob("queue=q/*/*.parquet")), 120)
+        wait_until(lambda: any(table.glob("queue=q/*/*.parquet")), DRIVER_SECONDS)
         lose_a_worker(cluster)
-        wait_until(lambda: node.ask("QLEN", "q") == 0 or run.poll() is not None, 300)
+        wait_until(lambda: node.ask("QLEN", "q") == 0 or run.poll() is not None, DRIVER_SECONDS)
         run.send_signal(signal.SIGTERM)
-        out, _ = run.communicate(timeout=120)
+        out, _ = run.communicate(timeout=DRIVER_SECONDS)
     assert run.returncode == 0, out
     bodies = pyarrow.dataset.dataset(table).to_table(["body"]).column("body").to_pylist()
     assert Counter(bodies) == Counter(b"body %d" % n for n in range(jobs))
     assert node.ask("JSCAN", 0, "BUSYLOOP", "STATE", "queued", "STATE", "active") == [b"0", []]
     replay = ("replay", "--archive", table, "--nodes", f"127.0.0.1:{node.port}", "--to-queue", "r")
     with pipeline(cluster, tmp_path / "again", *replay) as run:
-        out, _ = run.communicate(timeout=300)
+        out, _ = run.communicate(timeout=DRIVER_SECONDS)
     assert f"{jobs} jobs added" in out
     assert node.ask("QLEN", "r") == jobs
 
@@ -105,14 +105,14 @@ def test_an_audit_loses_nothing_with_a_worker(cluster: SparkCluster, tmp_path: P
     tables = tmp_path / "audit"
     audit = ("audit", tmp_path / "log", "--output", tables)
     with pipeline(cluster, tmp_path / "own", *audit) as run:
-        wait_until(lambda: any(tables.rglob("*/jobs")) or run.poll() is not None, 120)
+        wait_until(lambda: any(tables.rglob("*/jobs")) or run.poll() is not None, DRIVER_SECONDS)
         lose_a_worker(cluster)
-        out, _ = run.communicate(timeout=300)
+        out, _ = run.communicate(timeout=DRIVER_SECONDS)
     assert run.returncode == 0, out
     for kind in ("never-delivered", "never-acknowledged", "poison"):
         assert f"{kind}: {len(planted[kind, ''])}\n" in out
     with pipeline(cluster, tmp_path / "report", "report", tables) as run:
-        out, _ = run.communicate(timeout=300)
+        out, _ = run.communicate(timeout=DRIVER_SECONDS)
     assert run.returncode == 0, out
     assert (tables / "report.html").exists()
 
@@ -135,9 +135,9 @@ def test_a_write_loses_nothing_with_a_worker(
         stderr=subprocess.STDOUT,
         text=True,
     ) as run:
-        wait_until(lambda: node.ask("QLEN", "out") != 0 or run.poll() is not None, 120)
+        wait_until(lambda: node.ask("QLEN", "out") != 0 or run.poll() is not None, DRIVER_SECONDS)
         lose_a_worker(cluster)
-        out, _ = run.communicate(timeout=300)
+        out, _ = run.communicate(timeout=DRIVER_SECONDS)
     assert run.returncode == 0, out
     found = []
     while jobs := node.ask("GETJOB", "NOHANG", "COUNT", 1000, "FROM", "out"):

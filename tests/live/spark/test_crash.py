@@ -21,7 +21,6 @@ from tests.support.crash_application import (
     LEASES,
     LONG_ONLY,
     SOON,
-    START_SECONDS,
     TWO_EXECUTORS,
     Application,
     Starting,
@@ -30,7 +29,7 @@ from tests.support.crash_application import (
     jobs_at,
     kill,
 )
-from tests.support.harness import HANG_SECONDS, ClusterFactory, LiveNode, wait_until
+from tests.support.harness import DRIVER_SECONDS, HANG_SECONDS, ClusterFactory, LiveNode, wait_until
 
 
 @pytest.fixture
@@ -91,7 +90,7 @@ def killing(points: Points, point: str) -> "Future[None]":
     """Kill the process that reaches the point, whenever that happens."""
 
     def wait_and_kill() -> None:
-        wait_until(partial(points.waiting, point), START_SECONDS)
+        wait_until(partial(points.waiting, point), DRIVER_SECONDS)
         kill(points.waiting(point))
         points.release(point)
 

@@ -23,7 +23,7 @@ from disque_trio.spark.cli import checks, commands
 from disque_trio.spark.leases.directory import LeaseLog
 from disque_trio.spark.session import speak_utf8
 from tests.support import ROOT, quick_java
-from tests.support.harness import LiveNode, NodeFactory, wait_until
+from tests.support.harness import HANG_SECONDS, LiveNode, NodeFactory, wait_until
 from tests.support.planted_log import NODES, generate
 
 pytestmark = [pytest.mark.live, pytest.mark.timeout(400)]
@@ -390,11 +390,11 @@ def test_a_replay_that_is_interrupted_has_noted_what_it_has_added(
         stderr=subprocess.PIPE,
         text=True,
     ) as process:
-        wait_until(done.exists, 120)
+        wait_until(done.exists)
         children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
         assert children
         process.send_signal(signal.SIGINT)
-        out, err = process.communicate(timeout=60)
+        out, err = process.communicate(timeout=HANG_SECONDS)
     assert process.returncode == 130, err
     assert err.splitlines()[-1] == "disque-pipeline: stopped by SIGINT"
     assert "Traceback" not in err

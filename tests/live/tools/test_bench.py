@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.harness import HANG_SECONDS
 from tools.bench import beside_c, queues, queues_paths, tenants
 from tools.bench.callgrind import Counted
 from tools.bench.cores import Part, drive
@@ -41,7 +42,7 @@ def bench(*arguments: str, path: str | None = None) -> "subprocess.CompletedProc
     command = (sys.executable, "-m", "tools.bench", *arguments)
     environment = dict(os.environ) if path is None else {**os.environ, "PATH": path}
     return subprocess.run(
-        command, cwd=ROOT, capture_output=True, text=True, timeout=100, env=environment
+        command, cwd=ROOT, capture_output=True, text=True, timeout=HANG_SECONDS, env=environment
     )
 
 

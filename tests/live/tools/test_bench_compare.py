@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.harness import HANG_SECONDS
 from tools.bench.load import ask_once
 from tools.bench.peers import LEVELS, Level, Subject, all_subjects
 from tools.bench.servers import Recipe, ServerError, family_cpu_seconds, running
@@ -25,7 +26,7 @@ def compare(*arguments: str, path: str | None = None) -> "subprocess.CompletedPr
         cwd=ROOT,
         capture_output=True,
         text=True,
-        timeout=100,
+        timeout=HANG_SECONDS,
         env=environment,
     )
 

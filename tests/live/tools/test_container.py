@@ -58,7 +58,7 @@ class Containers:
             capture_output=True,
             text=True,
             check=False,
-            timeout=60,
+            timeout=HANG_SECONDS,
         )
 
     def replace(self, program: str, script: str) -> None:

@@ -100,6 +100,8 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
             )
             .getOrCreate()
         )
+        # Otherwise every stream, which has a session of its own, starts new Python workers.
+        session.conf.set("spark.sql.artifact.isolation.enabled", "false")
         register(session)
         yield session
         gateway = SparkContext._gateway

@@ -269,6 +269,18 @@ def test_a_worker_that_says_it_works_on_keeps_its_job(bench: Bench) -> None:
     assert {*bench.get_all()} == {*ids}
 
 
+def test_who_may_no_longer_take_jobs_of_the_queue_is_disconnected(bench: Bench) -> None:
+    bench("ACL", "SETUSER", "worker", "on", "nopass", "+@all", "~q", "~other")
+    client = bench.client()
+    client.resp = 3
+    assert bench.ask(client, "AUTH", "worker", "any") == b"OK"
+    assert bench.ask(client, "CONSUME", "q", "CREDIT", 2) == b"OK"
+    bench("ACL", "SETUSER", "worker", "resetkeys", "~q")
+    assert bench.host.closed == []
+    bench("ACL", "SETUSER", "worker", "resetkeys", "~other")
+    assert bench.host.closed == [client]
+
+
 def test_with_onloss_retry_jobs_are_queued_again_after_their_retry_time(bench: Bench) -> None:
     client = consumer(bench, "q", "CREDIT", 5, "ONLOSS", "retry")
     id = bench.add("q", "b", "RETRY", 100)

@@ -4,10 +4,11 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
 import trio
 from trio.testing import wait_all_tasks_blocked
 
-from disque_trio.cluster.cluster import Cluster
+from disque_trio.cluster.cluster import Cluster, ClusterError
 from disque_trio.cluster.nodes_conf import parse_nodes
 from disque_trio.config import Config
 from disque_trio.process.clock import Clock
@@ -41,3 +42,12 @@ async def test_what_a_thread_is_about_to_write_is_written_at_once_when_the_proce
         limiter.total_tokens = tokens
         cluster.close()
         poller.close()
+
+
+async def test_a_node_does_not_start_before_its_id_is_on_disk(tmp_path: Path) -> None:
+    config = Config({"cluster-config-file": str(tmp_path / "nodes.conf")})
+    (tmp_path / "nodes.conf.tmp").mkdir()  # in the way
+    poller = Poller()
+    with pytest.raises(ClusterError):
+        Cluster(config, Clock(), Stats(), SimpleNamespace(), poller)  # type: ignore[arg-type]
+    poller.close()

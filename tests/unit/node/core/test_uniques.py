@@ -86,6 +86,12 @@ def test_a_repeat_gets_the_same_id_and_adds_nothing() -> None:
     assert bench.info("jobs")["unique_keys"] == "1"
 
 
+def test_a_node_without_a_file_makes_no_records_of_keys() -> None:
+    bench = Bench()
+    bench("ACKJOB", bench.add("q", "a", "UNIQUE", "k"))
+    assert bench.node.journal == []
+
+
 def test_a_key_is_of_one_queue() -> None:
     bench = Bench()
     assert bench.add("q", "a", "UNIQUE", "k") != bench.add("r", "a", "UNIQUE", "k")

@@ -28,7 +28,7 @@ def pair(run_bananaq: DaemonFactory) -> tuple[Daemon, Daemon]:
     return first, run_bananaq("redis", *first.options)
 
 
-@pytest.mark.load
+@pytest.mark.load  # that it does not wait for its timeout is the question
 def test_an_event_added_at_one_daemon_wakes_a_client_of_another(run_bananaq: DaemonFactory) -> None:
     first, second = pair(run_bananaq)
     told, taker = second.wire(), second.wire()

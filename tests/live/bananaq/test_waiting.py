@@ -43,7 +43,7 @@ def taker(
     return wire
 
 
-@pytest.mark.load
+@pytest.mark.load  # when it ends is the question
 @pytest.mark.parametrize("command", ["QNOTIFY g 0.3 {q} {q}2", "QGET {q} g BLOCK 0.3"])
 def test_a_wait_ends_at_its_timeout(bananaq: Daemon, queue: str, command: str) -> None:
     wire = bananaq.wire()
@@ -54,7 +54,7 @@ def test_a_wait_ends_at_its_timeout(bananaq: Daemon, queue: str, command: str) -
     assert wire("PING") == b"PONG"
 
 
-@pytest.mark.load
+@pytest.mark.load  # when it ends is the question
 def test_a_client_that_waits_for_no_queue_waits_until_its_timeout(bananaq: Daemon) -> None:
     wire = bananaq.wire()
     started = time.monotonic()

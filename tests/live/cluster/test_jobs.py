@@ -139,7 +139,7 @@ def test_at_most_once_delivery_is_refused_with_several_copies(cluster: LiveClust
         assert text.startswith("ERR With RETRY set to 0")
 
 
-@pytest.mark.load
+@pytest.mark.load  # when it ends is the question
 def test_a_job_without_its_copies_in_time_is_discarded(cluster: LiveCluster, q: str) -> None:
     wire = cluster[0].wire()
     cluster[1].pause()

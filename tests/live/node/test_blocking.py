@@ -92,7 +92,7 @@ def test_a_waiting_client_gets_one_job_whatever_count_it_asked_for(shared_node: 
     assert jobs[0][3:] == [b"nacks", 0, b"additional-deliveries", 0]
 
 
-@pytest.mark.load
+@pytest.mark.load  # when it ends is the question
 @pytest.mark.parametrize("timeout", [1, 50, 333])
 def test_a_wait_ends_at_its_timeout_and_not_before(talk: Wire, timeout: int) -> None:
     for _ in range(3):

@@ -26,7 +26,7 @@ def many_files() -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("many_files")
-@pytest.mark.load
+@pytest.mark.load  # how long others wait is the question
 def test_ten_thousand_idle_clients_do_not_slow_a_busy_one_down(disque_server: NodeFactory) -> None:
     node = disque_server("--maxclients", str(IDLE + 100))
     worker = node.wire()

@@ -144,7 +144,7 @@ def pause(seconds: float) -> None:
     wait_until(lambda: time.monotonic() > until)
 
 
-@pytest.mark.load
+@pytest.mark.load  # how long others wait is the question
 def test_a_crowd_of_pipelining_clients_lets_new_ones_in(node: LiveNode) -> None:
     crowd = [node.wire() for _ in range(40)]
     for wire in crowd:

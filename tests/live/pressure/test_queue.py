@@ -192,7 +192,7 @@ async def test_wrong_arguments_are_refused(spot: Spot) -> None:
         await spot.queue().put(b"x")
 
 
-@pytest.mark.load
+@pytest.mark.load  # when it ends is the question
 async def test_one_deadline_applies_to_everything_a_put_waits_for(spot: Spot) -> None:
     async with spot.queue() as q, spot.queue() as other, trio.open_nursery() as nursery:
         await q.create(1)

@@ -162,7 +162,7 @@ def test_a_manager_that_cannot_be_reached_is_no_error(address: str) -> None:
     say_everything(notifier)
 
 
-@pytest.mark.load
+@pytest.mark.load  # how long it is held up is the question
 def test_a_manager_that_does_not_read_holds_nobody_up(manager: Manager, notifier: Notifier) -> None:
     """The node waits for it briefly, then drops the message."""
     started = time.monotonic()

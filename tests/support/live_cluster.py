@@ -225,6 +225,13 @@ class LiveCluster:
             wait_until(partial(_all_failing, node, ids))
         be_patient(by)
 
+    def end_handshakes(self) -> None:
+        """Wait until no node tries to meet a stranger any more: patient ones try for a minute."""
+        notice_deaths(self.nodes)
+        for node in self.nodes:
+            wait_until(lambda node=node: not any("handshake" in w[2] for w in node.cluster_nodes()))
+        be_patient(self.nodes)
+
     def running(self) -> list[Member]:
         """The nodes whose process is running."""
         return [node for node in self.nodes if node.process.poll() is None]

@@ -190,11 +190,11 @@ class DeadLetters:
             jobs = [job for job in found if job is not None and job.state == QUEUED]
         going: list[tuple[Job, bytes]] = []
         for job in jobs:
+            if len(going) == most:
+                break
             target = self._way_back(job, to)
             if target and job.queue == name:
                 going.append((job, target))
-            if len(going) == most:
-                break
         sent = 0
         for job, target in going:
             if job.state == QUEUED:  # an id may be given twice

@@ -3,6 +3,11 @@
 The work is done slice by slice, first here, then on each reachable node in turn. Clients are served
 in between. A node handles no more jobs than it had in the queue at first, so that jobs that arrive
 meanwhile, maybe those just moved away, do not keep it going forever.
+
+A slice that a node is asked for may reach it late: a connection can deliver what it was given
+before a partition when that is over. The client has its reply by then, and counts on the node to
+keep its queue. So each answer says until when the node does the next slice, by its own clock, and
+the question for that slice repeats it; the first question to a node only asks for that.
 """
 
 from collections import deque
@@ -42,12 +47,15 @@ SLICE: Final = 100  # jobs
 MOVED: Final = 25  # jobs
 MOVED_BYTES: Final = 1 << 20
 PATIENCE: Final = 5_000  # ms for a node to do a slice
+# ms after its last answer in which it begins one: less, since clocks are not equally fast.
+FRESH: Final = 4_000
 
 # Types of fields.
 _TEXTS: Final = 2
 _MOST: Final = 3
 _DONE: Final = 4
 _LENGTH: Final = 5  # of the queue after that
+_UNTIL: Final = 6  # the node that is asked does the next slice until then, in ms of its clock
 
 BEHIND: Final = 10  # ms until a node checks again whether others have read what it sent
 
@@ -65,9 +73,10 @@ class Sweep(Pending):
         done: how many have been.
         share: how many more jobs the current node may handle; -1: not known yet.
         nodes: ids of the other nodes that have not been asked.
+        until: when the current node last does the next slice, by its clock; -1: not asked yet.
     """
 
-    __slots__ = ("done", "kind", "left", "nodes", "share", "texts")
+    __slots__ = ("done", "kind", "left", "nodes", "share", "texts", "until")
 
     def __init__(
         self, client: Client, kind: int, texts: list[bytes], left: int, nodes: list[bytes]
@@ -79,6 +88,7 @@ class Sweep(Pending):
         self.done = 0
         self.share = -1
         self.nodes = nodes
+        self.until = -1
 
     def most(self) -> int:
         """Return how many jobs the next slice may handle."""
@@ -176,6 +186,7 @@ class Sweeps:
     def _ask_next(self, sweep: Sweep) -> None:
         """Ask the next node to do a slice, or reply if there is none."""
         sweep.share = -1
+        sweep.until = -1
         while sweep.left and sweep.nodes:
             if self._ask(sweep, sweep.nodes[0]):
                 return
@@ -188,6 +199,7 @@ class Sweeps:
         fields: list[Field] = [
             (_TEXTS, pack_texts(sweep.texts)),
             (_MOST, pack_number(sweep.most())),
+            (_UNTIL, pack_number(sweep.until)),
         ]
         question = self._questions.ask(sweep.kind, fields, [node], PATIENCE, self._heard)
         if question.over:
@@ -203,13 +215,15 @@ class Sweeps:
         goes_on = False
         for fields in question.answers.values():
             done = min(number_of(fields, _DONE), sweep.most())
-            goes_on = sweep.note(done, number_of(fields, _LENGTH))
+            only_asked = sweep.until < 0 and not done
+            sweep.until = number_of(fields, _UNTIL)
+            goes_on = only_asked or sweep.note(done, number_of(fields, _LENGTH))
         if not (goes_on and self._ask(sweep, sweep.nodes[0])):
             sweep.nodes.pop(0)
             self._ask_next(sweep)
 
     def _answer(self, work: Work, sender: bytes, fields: list[Field]) -> list[Field] | None:
-        """Do a slice for another node. Raises ``FieldsError``."""
+        """Do a slice for another node, if it is not too late. Raises ``FieldsError``."""
         texts: list[bytes] = []
         most = 0
         for type, value in fields:
@@ -217,8 +231,16 @@ class Sweeps:
                 texts = unpack_texts(value)
             elif type == _MOST:
                 most = min(unpack_number(value), SLICE)
-        done = 0 if self._machine.write_problem else work(texts, most)
-        return [(_DONE, pack_number(done)), (_LENGTH, pack_number(self._length(texts)))]
+        now = self._machine.now
+        # More than that is left if the clock was set back: then this may be late as well.
+        in_time = 0 <= number_of(fields, _UNTIL) - now <= FRESH
+        if self._machine.write_problem or not in_time:
+            most = 0
+        return [
+            (_DONE, pack_number(work(texts, most))),
+            (_LENGTH, pack_number(self._length(texts))),
+            (_UNTIL, pack_number(now + FRESH)),
+        ]
 
     def flush(self) -> None:
         """Reply with what was done so far: all jobs have been forgotten."""

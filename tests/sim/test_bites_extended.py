@@ -4,12 +4,13 @@ from typing import Any
 
 import pytest
 
-from disque_trio.node.core import grouping, limits, queues
+from disque_trio.node.core import deliveries, grouping, limits, queues
 from disque_trio.node.core import node as core_node
 from disque_trio.node.core.ack_gc import AckGc
 from disque_trio.node.core.bus_codec import BusCodec
 from disque_trio.node.core.claims import Claims
 from disque_trio.node.core.dead_letters import DeadLetters
+from disque_trio.node.core.entries import job_entry_with
 from disque_trio.node.core.job import FLAG_IN_HAND, FLAGS_PRIORITY, Job
 from disque_trio.node.core.job_groups import JobGroups
 from disque_trio.node.core.job_waits import JobWaits
@@ -23,6 +24,7 @@ from disque_trio.node.core.successors import Successors
 from disque_trio.node.core.sweeps import Sweeps
 from disque_trio.node.core.ticks import Plan, Ticks
 from disque_trio.node.core.topics import Topics
+from disque_trio.node.core.trailers import Trailers
 from disque_trio.node.core.updates import Updates
 from disque_trio.node.core.votes import Votes
 from disque_trio.protocol import trailer as endings
@@ -187,6 +189,19 @@ class WanderingMoves(Updates):
 
 def test_jobs_in_the_wrong_queue_are_found(made_of: MadeOf) -> None:
     assert found(made_of(WanderingMoves), EXTENDED, "to which nobody moved it")
+
+
+def test_deliveries_from_the_queue_before_a_move_are_found(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def from_the_first_queue(job: Job, queue: Queue, details: int, trailers: Trailers) -> bytes:
+        trailer = trailers.of(job)
+        if trailer is not None and trailer.added_to:
+            queue = Queue(trailer.added_to, 0)
+        return job_entry_with(job, queue, details, trailers)
+
+    monkeypatch.setattr(deliveries, "job_entry_with", from_the_first_queue)
+    assert found(as_it_is, EXTENDED, "after it was moved", first=10)
 
 
 class ForgetfulCounting(Sweeps):

@@ -87,6 +87,7 @@ class Line:
     def _closed(self) -> None:
         self.session = None
         if self._actor.waits_for is self:
+            self._actor.world.oracle.promises.unanswered(self.asked)
             self._actor.resume(None)
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from disque_trio.node.core.contents import is_delivered
 from disque_trio.node.core.job import ACTIVE, QUEUED, Job
 from disque_trio.node.core.successors import successor_id
+from disque_trio.node.core.sweeps import PATIENCE
 from disque_trio.protocol import trailer
 from tests.simulator.events import MS, SECOND
 from tests.simulator.records import JobRecord, expected_group, expected_headers, expected_priority
@@ -51,7 +52,9 @@ class Promises:
         self._lines: dict[bytes, list[bytes]] = {}  # see ``line_of``
         self._redriven = False  # a client sent REDRIVE
         self._last_of_group: dict[tuple[int, int, object, bytes], bytes] = {}
-        self._moved_at = -1  # µs, when a client last sent QMOVE, or got an answer
+        # µs, when a client last sent QMOVE, or got an answer; later than now if a node died that
+        # was asked for one, and others may still do what it asked of them.
+        self._moved_at = -1
         self._moved_to: dict[bytes, set[bytes]] = {}  # id: queues; those of QMOVE without an id
 
     # ---- what clients ask, and what happens ---------------------------------------------------
@@ -71,10 +74,15 @@ class Promises:
             if b"QUEUE" in request:
                 self._moved_to.setdefault(request[1], set()).add(request[-1])
         elif name == b"QMOVE":
-            self._moved_at = self.world.loop.now
+            self._moved_at = max(self._moved_at, self.world.loop.now)
             self._moved_to.setdefault(b"", set()).add(request[2])
         elif name == b"REDRIVE":
             self._redriven = True
+
+    def unanswered(self, requests: list[list[bytes]]) -> None:
+        """Note that a client waited for the answers to ``requests`` when the node died."""
+        if any(request[0] == b"QMOVE" for request in requests):
+            self._moved_at = self.world.loop.now + PATIENCE * MS
 
     def anyway(self, record: JobRecord) -> None:
         """Note that a client asks for ``record`` even if there may be a job with its key."""
@@ -203,7 +211,7 @@ class Promises:
         elif name == b"UPDATEJOB":
             self._updated(request, reply)
         elif name == b"QMOVE":
-            self._moved_at = self.world.loop.now
+            self._moved_at = max(self._moved_at, self.world.loop.now)
             for record in self._by_id.values():
                 self._check_copies(record.id)
         elif name == b"QSTAT":
@@ -338,9 +346,19 @@ class Promises:
             if len(named) <= len(jobs):
                 record.settled = version
                 record.settled_at = now
-                record.settled_queue = jobs[0].queue if jobs else b""
+                # A QMOVE goes on until it is answered, and may get to this job. Then it is over:
+                # a node that did not answer in time is skipped (docs/commands.md), and one that
+                # was not reached keeps its queue (docs/guarantees.md).
+                record.settled_queue = jobs[0].queue if jobs and not self._moving() else b""
         elif self.world.plan.gentle and self.given.get(record.id, 0) < now - SECOND:
             self._complain("a holder that could be reached does not have the change", record.id)
+
+    def _moving(self) -> bool:
+        """Whether a client waits for the answer to a QMOVE."""
+        lines = [actor.waits_for for actor in self.world.clients]
+        return any(
+            request[0] == b"QMOVE" for line in lines if line is not None for request in line.asked
+        )
 
     def _check_version(self, record: JobRecord, id: bytes, body: bytes) -> None:
         version = version_of(body)

@@ -22,13 +22,14 @@ IN_COMPILED = cd $(COMPILED)/tree && DISQUE_TRIO_FORM=compiled SIM_SEEDS=$(COMPI
 
 # Tests mostly wait, so run more processes than there are CPUs.
 WORKERS ?= 3
-PARALLEL = -n $(WORKERS) --dist loadgroup -m "not load"
+PARALLEL = -n $(WORKERS) --dist loadgroup -m "not load $(NOT_NIGHTLY)"
 
 # Of what `make test` runs; `make nightly` says more.
 PURE_SEEDS ?= 100
 COMPILED_SEEDS ?= 300
 COMPILED_ONLY ?= $(LIVE_COMPILED)
 PROFILE ?= quick
+NOT_NIGHTLY ?= and not nightly
 TESTED = $(PARALLEL) --hypothesis-profile $(PROFILE)
 
 # Tests marked `load` judge elapsed time: they run alone, one by one, and once more after a failure.
@@ -261,8 +262,8 @@ simulate:
 # of each property, tests of other languages and of Django, mutations, and a twentieth of the soak.
 nightly:
 	@tools/setup.sh test
-	@CONF_SEEDS=1000 REQUEST_INPUTS=1000000 UNIQUE_SEEDS=100 $(MAKE) --no-print-directory -j2 -Otarget half-pure half-compiled \
-		PURE_SEEDS=1000 COMPILED_SEEDS=1000 COMPILED_ONLY= PROFILE=nightly
+	@AUDIT_SEEDS=48 CONF_SEEDS=1000 DISK_SEEDS=250 REQUEST_INPUTS=1000000 UNIQUE_SEEDS=100 $(MAKE) --no-print-directory -j2 -Otarget half-pure half-compiled \
+		PURE_SEEDS=1000 COMPILED_SEEDS=1000 COMPILED_ONLY= PROFILE=nightly NOT_NIGHTLY=
 	@$(MAKE) --no-print-directory test-load COMPILED_ONLY=
 	@$(MAKE) --no-print-directory guard-pure
 	@$(MAKE) --no-print-directory types

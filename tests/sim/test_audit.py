@@ -31,7 +31,7 @@ from tests.simulator.world import World
 from tests.support.audited_logs import Audited, audited
 
 RULES = Rules(settled=2)
-SEEDS = int(os.environ.get("AUDIT_SEEDS", "48"))  # set it to test more than ``make test`` does
+SEEDS = int(os.environ.get("AUDIT_SEEDS", "16"))  # set it to test more than ``make test`` does
 JUMPING = SEEDS // 5
 EARLY, LATE = 0, 1  # the logs after the last fault, and at the end
 LITTLE = 400  # divides the drift of the clocks, which leaves 50 millionths

@@ -6,6 +6,7 @@ acknowledged; no at-most-once job may be delivered twice; and no job whose ackno
 synced may come back.
 """
 
+import os
 import random
 from pathlib import Path
 
@@ -18,7 +19,7 @@ from disque_trio.aof.writer import AofWriter
 from tests.support.aof_disk import SimulatedDisk
 from tests.support.node_bench import Bench
 
-SEEDS_A_TEST = 250
+SEEDS_A_TEST = int(os.environ.get("DISK_SEEDS", "60"))
 
 
 class Machine:
@@ -159,7 +160,7 @@ def test_with_always_no_confirmed_job_is_lost_and_none_is_done_twice_that_must_n
 
 
 def test_without_syncing_a_crash_of_the_process_alone_loses_nothing(tmp_path: Path) -> None:
-    for seed in range(200):
+    for seed in range(SEEDS_A_TEST):
         machine = Machine(seed, "no", 0.0)
         for _ in range(machine.random.randrange(1, 60)):
             machine.step()
@@ -176,7 +177,7 @@ def test_without_syncing_a_crash_of_the_process_alone_loses_nothing(tmp_path: Pa
 def test_with_everysec_at_most_the_last_two_seconds_are_lost(
     tmp_path: Path, odds: float, soon: bool
 ) -> None:
-    for seed in range(500):
+    for seed in range(2 * SEEDS_A_TEST):
         machine = Machine(seed, "everysec", odds, soon)
         now = machine.bench.now
         for _ in range(machine.random.randrange(1, 200)):

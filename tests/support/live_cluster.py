@@ -229,7 +229,7 @@ class LiveCluster:
         """Wait until no node tries to meet a stranger any more: patient ones try for a minute."""
         notice_deaths(self.nodes)
         for node in self.nodes:
-            wait_until(lambda node=node: not any("handshake" in w[2] for w in node.cluster_nodes()))
+            wait_until(partial(_meets_nobody, node))
         be_patient(self.nodes)
 
     def running(self) -> list[Member]:
@@ -294,6 +294,10 @@ class LiveCluster:
 
 def _remembers(node: Member, ids: set[bytes]) -> bool:
     return ids <= node.remembered()
+
+
+def _meets_nobody(node: Member) -> bool:
+    return not any("handshake" in words[2] for words in node.cluster_nodes())
 
 
 def _all_failing(node: Member, ids: list[bytes]) -> bool:

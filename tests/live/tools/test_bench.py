@@ -71,6 +71,7 @@ def test_the_other_scenarios_report_on_both_servers(scenario: str) -> None:
     assert "\n| redis" in done.stdout
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     ("scenario", "rows"), [("ways", 3 * 2 * 2), ("nodes", 3 * 2 * 2), ("held", 3 * 2 * 2)]
 )
@@ -96,6 +97,7 @@ def test_memory_is_measured_with_few_jobs() -> None:
     assert "kB a round" in done.stdout
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     ("run", "rows"),
     [
@@ -171,6 +173,7 @@ def stand_in(tmp_path: Path) -> Path:
     return program
 
 
+@pytest.mark.nightly
 def test_all_rows_are_measured_of_both_programs(stand_in: Path, tmp_path: Path) -> None:
     output = tmp_path / "results.json"
     done = bench("beside-c", "--c", str(stand_in), "--quick", "--json", str(output))
@@ -315,6 +318,7 @@ def test_a_node_that_stops_is_seen_from_outside_and_from_inside() -> None:
     assert stops.gap >= 200
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     "situations", ["no file,everysec", "always,rewrites", "mass expiry", "federation"]
 )

@@ -292,13 +292,21 @@ def test_the_audit_of_clusters_in_trouble_is_right(tmp_path: Path) -> None:
             counts["poison"] += len(audit.found(POISON))
             for reasons in audit.found(TWICE).values():
                 counts.update(str(reason) for reason in reasons)
-    # The runs were worth something: everything did happen.
-    for what in ("lost", "unsure", "again", "apart", "after", "nack", "enqueue", "retry"):
-        assert counts[what] > 5, (what, counts)
-    assert counts["partition"] > 5
-    for kind in (WITH_WORKER, EXPIRED_UNACKED, LOG_MISSING, "undone", "in doubt"):
-        assert counts[kind] > 5, (kind, counts)
-    assert counts[NEVER_ACKED] > 2, counts
+    # The runs were worth something: everything did happen, once in eight of them.
+    happened = (
+        "lost",
+        "unsure",
+        "again",
+        "apart",
+        "after",
+        "nack",
+        "enqueue",
+        "retry",
+        "partition",
+    )
+    for what in (*happened, WITH_WORKER, EXPIRED_UNACKED, LOG_MISSING, "undone", "in doubt"):
+        assert counts[what] >= SEEDS // 8, (what, counts)
+    assert counts[NEVER_ACKED] >= SEEDS // 16, counts
 
 
 @pytest.mark.timeout(240)
@@ -330,4 +338,4 @@ def test_clocks_that_jump_make_no_deliveries_and_no_losses(tmp_path: Path) -> No
         print(f"seed {seed}")
         for when, audit in enumerate(run.audits):
             counts += check_deliveries(run, when, audit)
-    assert counts["again"] > 50
+    assert counts["again"] > 5 * JUMPING

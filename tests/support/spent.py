@@ -79,7 +79,7 @@ class Spent:
         # Not after each test: it takes a millisecond for each hundred threads of what runs.
         if nextitem is None or folder(nextitem.path) != here:
             now = cpu_seconds()
-            self._seconds[here] += now - self._counted
+            self._seconds[here] += max(now - self._counted, 0.0)
             self._counted = now
         return result  # type: ignore[return-value]
 

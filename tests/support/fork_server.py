@@ -147,6 +147,8 @@ def _become_new(request: Request, streams: list[int]) -> None:
     time.tzset()
     os.chdir(request.directory)
     sys.path[0] = str(Path.cwd())
+    if more := request.environ.get("PYTHONPATH"):
+        sys.path[1:1] = more.split(os.pathsep)
     sys.dont_write_bytecode = bool(request.environ.get("PYTHONDONTWRITEBYTECODE"))
     _open_streams(unbuffered=bool(request.environ.get("PYTHONUNBUFFERED")))
 

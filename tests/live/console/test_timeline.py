@@ -17,6 +17,7 @@ def logged(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[LiveNode,
     directory = tmp_path_factory.mktemp("logged")
     events = directory / "events"
     node = start_node(directory, "--event-log", "yes", "--event-log-dir", str(events))
+    wait_until(events.is_dir)  # its writer, a process of its own, makes it
     yield node, events
     node.close()
 

@@ -21,7 +21,7 @@ IN_COMPILED = cd $(COMPILED)/tree && DISQUE_TRIO_FORM=compiled SIM_SEEDS=$(COMPI
 	../bin/python -m pytest
 
 # Tests mostly wait, so run more processes than there are CPUs.
-WORKERS ?= 3
+WORKERS ?= 4
 PARALLEL = -n $(WORKERS) --dist loadgroup -m "not load $(NOT_NIGHTLY)"
 
 # Of what `make test` runs; `make nightly` says more.
@@ -51,12 +51,12 @@ TYPED = disque_trio.client disque_trio.tasks disque_trio.bananaq.client
 
 .PHONY: help run test affected affected-pure affected-compiled half-pure half-compiled types check check-tests note-audit test-pure test-load nightly mutants test-pressure test-bananaq test-spark \
 	test-spark-versions test-stores test-interop test-django test-compiled lint format bench guard guard-pure guard-compiled profile \
-	simulate soak compiled wheels deb test-deb test-sdist audit docs pictures clean
+	simulate soak compiled wheels deb test-deb test-sdist audit lock docs pictures clean
 
 help:
 	@echo "make run    set up and start a node on port 7711 with config/disque.yaml"
 	@echo "make test   set up (the first time: 3 GB, five minutes), lint and run all tests: half an hour"
-	@echo "make check  the fast part, three minutes: lint, unit tests, a hundred simulated clusters; sets up"
+	@echo "make check  the fast part, two minutes: lint, unit tests, a hundred simulated clusters; sets up"
 	@echo "            Python packages of 240 MB"
 	@echo "make affected  the tests that your change can reach (BASE=revision: since it left that one)"
 	@echo "make nightly  everything in both builds, more of all that is random, and what takes hours"
@@ -89,6 +89,7 @@ help:
 	@echo "            and purge it in a separate Debian (needs mmdebstrap and root)"
 	@echo "make audit  check the installed Python packages for known vulnerabilities, and list them"
 	@echo "            with their licences in dist/sbom.json"
+	@echo "make lock   choose the versions of what the container image and the Debian package contain"
 	@echo "make docs   write the generated pages of docs/, and build the site into build/site"
 	@echo "make pictures  take the pictures of docs/console.md"
 	@echo "make clean  remove virtual environments, builds and caches"
@@ -122,8 +123,8 @@ half-compiled:
 	@$(MAKE) --no-print-directory -Otarget test-compiled guard-compiled
 
 test-pure:
-	SIM_SEEDS=$(PURE_SEEDS) $(PY) -m pytest $(TESTED) --compiled-only "$(COMPILED_ONLY)" \
-		--spent $(SPENT)/pure.json
+	SIM_SEEDS=$(PURE_SEEDS) $(PY) -m pytest $(TESTED) --compiled-only="$(COMPILED_ONLY)" \
+		--spent=$(SPENT)/pure.json
 
 test-load:
 	$(if $(LOAD_PURE),$(call once-more,$(PY) -m pytest -m load $(LOAD_PURE)))
@@ -139,7 +140,7 @@ affected:
 # Of what is selected, a build may run nothing (status 5 of pytest).
 affected-pure:
 	@if [ -s $(AFFECTED) ]; then SIM_SEEDS=$(PURE_SEEDS) $(PY) -m pytest $(TESTED) \
-		--compiled-only "$(COMPILED_ONLY)" @$(AFFECTED) || [ $$? = 5 ]; fi
+		--compiled-only="$(COMPILED_ONLY)" @$(AFFECTED) || [ $$? = 5 ]; fi
 affected-compiled:
 	@if [ -s $(AFFECTED)-compiled ]; then $(MAKE) --no-print-directory test-compiled \
 		ARGS='$(TESTED) @$(AFFECTED)-compiled || [ $$$$? = 5 ]'; fi
@@ -198,7 +199,8 @@ test-django:
 	$(IN_NEWER)/bin/python -m pytest tests/live/integrations/test_django.py \
 		tests/live/integrations/test_django_faults.py $(ARGS)
 
-# Run the compiled package in a copy of the tree without sources, so that no source is imported.
+# Run the compiled package in a copy of the tree without sources, so that no source is imported. An
+# option's file is not a word of its own, or pytest would take the sources beside it for its root.
 test-compiled:
 	@tools/setup.sh compiled
 	@rm -rf $(COMPILED)/tree && mkdir $(COMPILED)/tree
@@ -208,7 +210,7 @@ ifdef ARGS
 	$(IN_COMPILED) $(ARGS)
 else
 	$(IN_COMPILED) $(TESTED) $(COMPILED_TESTS) \
-		--spent $(SPENT)/compiled.json
+		--spent=$(SPENT)/compiled.json
 endif
 
 lint:
@@ -259,9 +261,12 @@ simulate:
 
 # What takes hours, and would on every change: each test in both builds, all seeds, many examples
 # of each property, tests of other languages and of Django, mutations, and a twentieth of the soak.
+# The fuzz tests begin with another seed each night.
+nightly: TONIGHT := $(shell echo $$(($$(date +%s) / 86400 * 1000)))
 nightly:
 	@tools/setup.sh test
-	@AUDIT_SEEDS=48 CONF_SEEDS=1000 DISK_SEEDS=250 REQUEST_INPUTS=1000000 UNIQUE_SEEDS=100 \
+	@AUDIT_SEEDS=48 CONF_SEEDS=1000 CROWD_EVENTS=10000 DISK_SEEDS=250 FUZZ_BYTES=10000000 \
+		FUZZ_FIRST=$(TONIGHT) REQUEST_INPUTS=1000000 UNIQUE_SEEDS=100 \
 		$(MAKE) --no-print-directory -j2 -Otarget half-pure half-compiled \
 		PURE_SEEDS=1000 COMPILED_SEEDS=1000 COMPILED_ONLY= PROFILE=nightly NOT_NIGHTLY=
 	@$(MAKE) --no-print-directory test-load COMPILED_ONLY=
@@ -283,6 +288,8 @@ soak:
 	@tools/setup.sh test
 	$(PY) -m tools.simulate --first 1000 --seeds $(call part,$(SEEDS))
 	CONF_SEEDS=$(call part,10000) $(PY) -m pytest tests/unit/cluster/test_start_fuzz.py
+	FUZZ_BYTES=$(call part,1000000000) $(PY) -m pytest tests/unit/node/core/test_bus_fuzz.py
+	FUZZ_BYTES=$(call part,1000000000) $(PY) -m pytest tests/unit/node/test_client_fuzz.py
 	REQUEST_INPUTS=$(call part,10000000) $(PY) -m pytest tests/unit/resp/test_plain.py
 	OUTBOX_ROWS=$(call part,10000) $(PY) -m pytest tests/live/outbox -k kills_while
 	OUTBOX_ROUNDS=$(call part,100) $(PY) -m pytest --timeout 3600 tests/live/outbox/test_cluster.py
@@ -325,6 +332,10 @@ test-deb:
 audit:
 	@tools/setup.sh audit
 	@$(PY) -m tools.packages $(PY) --sbom dist/sbom.json
+
+lock:
+	@tools/setup.sh lock
+	$(PY) -m tools.lock
 
 # A vulnerability that became known today is no fault of the change that is tested, so it does not
 # fail `make test`, which only reports it, now and at the end.

@@ -36,6 +36,7 @@ MORE = (
     "disque_trio/respserver/io/departures.py",
     "disque_trio/respserver/io/engine.py",
     "disque_trio/respserver/io/hold.py",
+    "disque_trio/respserver/io/lines.py",
     "disque_trio/respserver/io/links.py",
     "disque_trio/respserver/io/measured.py",
     "disque_trio/respserver/io/sealing.py",
@@ -43,6 +44,7 @@ MORE = (
     "disque_trio/respserver/io/stats.py",
     "disque_trio/respserver/io/tls_connection.py",
     "disque_trio/respserver/io/turns.py",
+    "disque_trio/respserver/io/unsent.py",
 )
 # Modules that stay interpreted: interpreted classes derive from theirs, or theirs from interpreted
 # ones, which compiled classes do not allow; or they mostly wait for sockets and files; or the
@@ -57,7 +59,9 @@ PURE = {
     "disque_trio/respserver/process_host.py",
     "disque_trio/respserver/reload.py",
     "disque_trio/cluster/cluster.py",
+    "disque_trio/cluster/crypto.py",
     "disque_trio/cluster/halfpackets.py",
+    "disque_trio/cluster/keys_file.py",
     "disque_trio/cluster/listeners.py",
     "disque_trio/cluster/names.py",
     "disque_trio/cluster/nodes_file.py",

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
+import glob
 import os
 import tempfile
 from pathlib import Path
@@ -15,8 +17,9 @@ def replace_file(path: str, data: bytes) -> None:
     Keeps mode and owner as far as the process may. Raises ``OSError``; then the old file is
     unchanged, and no temporary one is left.
     """
+    remove_leftovers(path)
     real = Path(path).resolve()
-    descriptor, temporary = tempfile.mkstemp(".tmp", f".{real.name}.", real.parent)
+    descriptor, temporary = _locked_temporary(real)
     try:
         with os.fdopen(descriptor, "wb") as file:
             _copy_owner_and_mode(real, descriptor)
@@ -29,6 +32,47 @@ def replace_file(path: str, data: bytes) -> None:
             Path(temporary).unlink()
         raise
     sync_directory(real.parent)
+
+
+def append_to_file(path: str, data: bytes) -> None:
+    """Append to a file, which must be there, and sync it. Raises ``OSError``; then a part of
+    ``data`` may be in the file."""
+    descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)
+    try:
+        rest = memoryview(data)
+        while rest:
+            rest = rest[os.write(descriptor, rest) :]
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def remove_leftovers(path: str) -> None:
+    """Remove the temporary files of processes that were killed while they replaced a file."""
+    real = Path(path).resolve()
+    for leftover in real.parent.glob(f".{glob.escape(real.name)}.*.tmp"):
+        with contextlib.suppress(OSError):
+            descriptor = os.open(leftover, os.O_RDWR | os.O_NOFOLLOW)
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                leftover.unlink()
+            finally:
+                os.close(descriptor)
+
+
+def _locked_temporary(real: Path) -> tuple[int, str]:
+    """A new file beside ``real``, open, and locked so that it is no leftover to others."""
+    while True:
+        descriptor, temporary = tempfile.mkstemp(".tmp", f".{real.name}.", real.parent)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            pass  # another process has just found it
+        except OSError:
+            return descriptor, temporary  # nobody can lock files here
+        if os.fstat(descriptor).st_nlink:
+            return descriptor, temporary
+        os.close(descriptor)
 
 
 def _copy_owner_and_mode(source: Path, descriptor: int) -> None:

@@ -8,11 +8,13 @@ from typing import Final, Generic, TypeVar
 
 T = TypeVar("T")
 
-MAX_NAME: Final = 4_096  # bytes: a longer name could take seconds to compare
+MAX_NAME: Final = 4_096  # bytes: comparing a longer name with many patterns takes too long
+MAX_PATTERN: Final = 4_096  # bytes, of a pattern that a client names in a request
 
 _ELEMENT = re.compile(rb"(\*)|(\?)|\[(\^?)((?:\\.|[^\]]-.|[^\]])*)(?:\]|\Z)|\\?(.)", re.DOTALL)
 _SPECIAL = re.compile(rb"[*?[\\]")
-_ALL_BYTES: Final = frozenset(range(256))
+_MORE = re.compile(rb"[?[\\]")
+_ANY: Final = (1 << 256) - 1
 _CLASS_MEMBER = re.compile(rb"\\(.)|(.)-(.)|(.)", re.DOTALL)
 
 
@@ -25,12 +27,95 @@ def glob_match(pattern: bytes, value: bytes, *, ignore_case: bool = False) -> bo
     if ignore_case:
         pattern = pattern.lower()
         value = value.lower()
-    return compile_glob(pattern).fullmatch(value) is not None
+    return Glob(pattern).matches(value)
 
 
-def compile_glob(pattern: bytes) -> re.Pattern[bytes]:
-    """Return a compiled pattern whose ``fullmatch`` agrees with ``glob_match``."""
-    return re.compile(glob_expression(pattern), re.DOTALL)
+class Glob:
+    """A glob to compare many names with.
+
+    The time for that grows with the length of the name, and hardly with the pattern: no client can
+    make ``*a*a*a*a*b`` take forever.
+
+    Args:
+        pattern: as clients write it.
+    """
+
+    def __init__(self, pattern: bytes) -> None:
+        # What is between stars, if stars are all that is special.
+        self._between = [] if _MORE.search(pattern) else pattern.split(b"*")
+        self._prefix = glob_prefix(pattern)
+        self._starred = 0  # bit i: a star is before element i, or at the end
+        self._literals: dict[int, int] = {}  # the elements that are a byte
+        self._others: list[tuple[int, int]] = []  # bits of other elements, and of their bytes
+        self._end = 1  # the bit after the last element
+        self._taking: dict[int, int] = {}  # cache of ``_elements``
+        if not self._between:
+            self._read(pattern)
+
+    def _read(self, pattern: bytes) -> None:
+        """Take ``pattern`` apart: each element but a star stands for one byte."""
+        bit = 1
+        for star, any_byte, negated, members, literal in _ELEMENT.findall(pattern):
+            if star:
+                self._starred |= bit
+                continue
+            if literal:
+                self._literals[literal[0]] = self._literals.get(literal[0], 0) | bit
+            else:
+                self._others.append((bit, _ANY if any_byte else _class(negated, members)))
+            bit <<= 1
+        self._end = bit
+
+    def matches(self, name: bytes) -> bool:
+        """Tell whether the whole of ``name`` matches."""
+        if not name.startswith(self._prefix):
+            return False
+        if self._between:
+            return self._matches_between(name)
+        # Bit i: the elements before element i can stand for what of the name was read so far.
+        reached = 1
+        taking = self._taking
+        for byte in name:
+            elements = taking.get(byte, -1)
+            if elements < 0:
+                elements = self._elements(byte)
+            reached = (reached & elements) << 1 | reached & self._starred
+            if not reached:
+                return False
+        return reached & self._end != 0
+
+    def cost(self, name: bytes) -> int:
+        """About how long it takes to compare ``name``, in microseconds."""
+        if self._between:
+            return (len(name) * len(self._between) >> 12) + 1
+        return (len(name) * (self._end.bit_length() + 512) >> 13) + 1
+
+    def _elements(self, byte: int) -> int:
+        """The bits of the elements that may stand for ``byte``."""
+        found = self._literals.get(byte, 0)
+        for bit, bytes_ in self._others:
+            if bytes_ >> byte & 1:
+                found |= bit
+        self._taking[byte] = found
+        return found
+
+    def _matches_between(self, name: bytes) -> bool:
+        """The same for a pattern with stars only, whose start matches."""
+        first, *rest = self._between
+        if not rest:
+            return name == first
+        last = rest.pop()
+        end = len(name) - len(last)
+        at = len(first)
+        if at > end or not name.endswith(last):
+            return False
+        for part in rest:
+            # As early as possible: another place could gain nothing.
+            at = name.find(part, at, end)
+            if at < 0:
+                return False
+            at += len(part)
+        return True
 
 
 def is_glob(pattern: bytes) -> bool:
@@ -50,36 +135,13 @@ def glob_prefix(pattern: bytes) -> bytes:
     return pattern if special is None else pattern[: special.start()]
 
 
-def glob_expression(pattern: bytes) -> bytes:
-    """The regular expression (with DOTALL) for full matches that is equivalent to ``pattern``."""
-    segments = [b""]  # regular expressions for what is between the stars
-    for star, any_byte, negated, members, literal in _ELEMENT.findall(pattern):
-        if star:
-            segments.append(b"")
-        elif any_byte:
-            segments[-1] += b"."
-        elif literal:
-            segments[-1] += re.escape(literal)
-        else:
-            segments[-1] += _class(negated, members)
-    expression = segments[0]
-    if len(segments) > 1:
-        # Each segment but the last matches as early as possible, for good (an atomic group):
-        # another position could gain nothing, and a client cannot make ``*a*a*a*a*b`` take forever.
-        middle = [b"(?>.*?%b)" % segment for segment in segments[1:-1]]
-        expression = b"".join([expression, *middle, b".*", segments[-1]])
-    return expression
-
-
-def _class(negated: bytes, members: bytes) -> bytes:
-    """The regular expression of a class in brackets."""
-    allowed: set[int] = set()
+def _class(negated: bytes, members: bytes) -> int:
+    """The bits of the bytes of a class in brackets."""
+    allowed = 0
     for escaped, low, high, single in _CLASS_MEMBER.findall(members):
         first, last = sorted((low or escaped or single, high or escaped or single))
-        allowed.update(range(first[0], last[0] + 1))
-    if negated:
-        allowed ^= _ALL_BYTES
-    return b"[%b]" % re.escape(bytes(sorted(allowed))) if allowed else b"(?!)"
+        allowed |= (1 << last[0] + 1) - (1 << first[0])
+    return allowed ^ _ANY if negated else allowed
 
 
 class Globs(Generic[T]):
@@ -92,7 +154,7 @@ class Globs(Generic[T]):
 
     def __init__(self, patterns: Iterable[tuple[bytes, T]]) -> None:
         found = sorted(patterns, key=_generality)
-        self._found = [(compile_glob(pattern), value) for pattern, value in found]
+        self._found = [(Glob(pattern), value) for pattern, value in found]
         self._any = found[-1][1] if found and found[-1][0] == b"*" else None
 
     def of(self, name: bytes) -> T | None:
@@ -100,8 +162,8 @@ class Globs(Generic[T]):
         more than ``MAX_NAME`` bytes match only ``*``."""
         if len(name) > MAX_NAME:
             return self._any
-        for expression, value in self._found:
-            if expression.fullmatch(name) is not None:
+        for glob, value in self._found:
+            if glob.matches(name):
                 return value
         return None
 

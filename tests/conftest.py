@@ -75,7 +75,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Count CPU time if asked to."""
+    """Collect garbage more rarely, which saves a seventh of the CPU time of unit tests, and count
+    CPU time if asked to."""
+    gc.set_threshold(100_000, 20, 20)
     if file := config.getoption("--spent"):
         config.pluginmanager.register(Spent(file))
 

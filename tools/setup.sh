@@ -11,8 +11,8 @@
 #             for Spark; valgrind, which counts instructions; curl, jq, openssl and procps, which
 #             pages of docs/ use; and what `compiled` needs
 #   compiled  for the compiled build, which it makes and installs: a C compiler, Python's headers
-#   profile, django, stores, interop, deb, test-deb, wheels, audit: for the targets of these names
-#             (`stores` is test-stores, and so on)
+#   profile, lock, django, stores, interop, deb, test-deb, wheels, audit: for the targets of these
+#             names (`stores` is test-stores, and so on)
 #
 # It first says what it will install, how large that is, and how long it takes, by a network of 100
 # Mbit/s. It installs Debian packages only as root. To anybody else it says what to ask an
@@ -73,8 +73,9 @@ case $what in
     interop | stores | test | test-deb | audit) extras=dev ;;
     deb | wheels) extras=release ;;
     profile) extras=dev,profile ;;
+    lock) extras=lock ;;
     django) extras=django,test ;;
-    compiled) extras=pytest ;;
+    compiled) extras=identity,pytest ;;
     *) extras=console,cron ;;
 esac
 # A copy of pyproject.toml tells what is installed; `dev` includes all that `check` needs, and this
@@ -121,7 +122,8 @@ case $what in
         need procps have pgrep
         need postgresql has_postgresql
         need prometheus have promtool
-        need 'chromium chromium-driver' have chromedriver
+        need chromium-headless-shell have chromium-headless-shell
+        need chromium-driver have chromedriver
         need nginx have nginx
         # Spark needs Java 17 or later, which is the default in Debian 12 and 13.
         need default-jre-headless "${JAVA_HOME:+$JAVA_HOME/bin/}java" -version

@@ -2,6 +2,8 @@
 
     python -m tools.types [ARGUMENT OF MYPY...]
 
+With a plugin of its own (see ``tools.narrow``), which compiling the package does not need.
+
 In the small environment of ``make check`` most libraries of the extras are not installed. There,
 errors in modules that import one of these are not reported, and a line says which: without the
 library's types, its classes are ``Any``. ``make test`` reports them.
@@ -40,8 +42,11 @@ def _quoted(names: set[str]) -> str:
 
 
 def configuration(text: str, packages: set[str], modules: set[str]) -> str:
-    """pyproject.toml's ``text``, extended: mypy looks for no ``packages``, and reports nothing
-    about ``modules``."""
+    """pyproject.toml's ``text``, extended: mypy uses the plugin ``tools.narrow``, looks for no
+    ``packages``, and reports nothing about ``modules``."""
+    text = text.replace("[tool.mypy]\n", '[tool.mypy]\nplugins = ["tools.narrow"]\n', 1)
+    if not packages:
+        return text
     wildcards = {pattern for name in packages for pattern in (name, f"{name}.*")}
     return (
         f"{text}\n[[tool.mypy.overrides]]\nmodule = [{_quoted(wildcards)}]\n"
@@ -60,10 +65,10 @@ def main() -> int:
             packages |= found
             modules.add(_module(path))
     command = [sys.executable, "-m", "mypy", *sys.argv[1:]]
+    _CONFIG.parent.mkdir(exist_ok=True)
+    _CONFIG.write_text(configuration(Path("pyproject.toml").read_text(), packages, modules))
+    command += ["--config-file", str(_CONFIG)]
     if packages:
-        _CONFIG.parent.mkdir(exist_ok=True)
-        _CONFIG.write_text(configuration(Path("pyproject.toml").read_text(), packages, modules))
-        command += ["--config-file", str(_CONFIG)]
         names = ", ".join(sorted(packages))
         print(f"types: {len(modules)} modules are not checked: they import {names}", flush=True)
     return subprocess.run(command, check=False).returncode

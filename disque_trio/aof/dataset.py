@@ -3,6 +3,13 @@
 from typing import Protocol
 
 
+class Account(Protocol):
+    """The memory that a dataset takes. used: bytes, at least as many as in a new file."""
+
+    @property
+    def used(self) -> int: ...
+
+
 class Dataset(Protocol):
     """The records' source and destination: the jobs of a node or the events of bananaq.
 
@@ -14,7 +21,11 @@ class Dataset(Protocol):
         flushed: everything was forgotten: the contents of the file are void.
         compactable: a separate process can compact the file.
         loading: the file is being read.
-        write_problem: why the file cannot be written, or empty.
+        may_lag: work can go on while the file cannot be written, see ``lagging``.
+        write_problem: why nothing may be done that the file has to know, or empty.
+        add_problem: why no jobs, or events, may be added: the same, that the disk is full, or that
+            the file lags; empty: they may.
+        lagging: the file cannot be written, and records wait in memory.
     """
 
     holds: str
@@ -24,13 +35,23 @@ class Dataset(Protocol):
     flushed: bool
     compactable: bool
     loading: bool
+    may_lag: bool
     write_problem: str
+    add_problem: str
+    lagging: bool
+
+    @property
+    def memory(self) -> Account:
+        """What the jobs, or events, take."""
 
     def held(self) -> int:
         """The number of jobs, or events, held."""
 
-    def set_trouble(self, loading: bool, write_problem: str) -> None:
-        """Set whether the file is being read, and why nothing can be written (empty: it can)."""
+    def set_trouble(
+        self, loading: bool, write_problem: str, full: str = "", lagging: bool = False
+    ) -> None:
+        """Set whether the file is being read, why nothing can be written (empty: it can), why
+        nothing may be added even so (empty: it may), and whether the file is ``lagging``."""
 
     def load_record(self, record: list[bytes], queue_jobs: bool) -> int:
         """Load one record. ``queue_jobs``: it was written after all work had stopped, so jobs that

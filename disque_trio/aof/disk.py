@@ -4,12 +4,22 @@
 purpose.
 """
 
+import ctypes
 import os
+import resource
 import threading
 import time
+from typing import Final
 
 from disque_trio.histogram import DISK_TIMES, NS, Histogram
 from disque_trio.process.files import Files
+
+_KEEP_SIZE: Final = 1  # of fallocate: the size of the file does not change
+_UNLIMITED: Final = (1 << 63) - 1
+_BLOCK: Final = 512  # bytes, of st_blocks
+
+_fallocate = ctypes.CDLL(None, use_errno=True).fallocate
+_fallocate.argtypes = [ctypes.c_int, ctypes.c_int, ctypes.c_long, ctypes.c_long]
 
 
 class Disk(Files):
@@ -23,6 +33,28 @@ class Disk(Files):
     def size(self, fd: int) -> int:
         """Bytes in the file."""
         return os.fstat(fd).st_size
+
+    def allocated(self, fd: int) -> int:
+        """Bytes that the file takes on the disk: more than its size if space was reserved."""
+        return os.fstat(fd).st_blocks * _BLOCK
+
+    def space(self, fd: int) -> tuple[int, int]:
+        """The file system of the file: how many bytes it has, and how many this user may still
+        take."""
+        system = os.fstatvfs(fd)
+        return system.f_blocks * system.f_frsize, system.f_bavail * system.f_frsize
+
+    def longest(self) -> int:
+        """Bytes that a file may have, by the limit of the process (ulimit -f)."""
+        limit = resource.getrlimit(resource.RLIMIT_FSIZE)[0]
+        return _UNLIMITED if limit == resource.RLIM_INFINITY else limit
+
+    def reserve(self, fd: int, start: int, size: int) -> None:
+        """Take ``size`` bytes from ``start`` on, beyond the end of the file, whose size does not
+        change."""
+        if _fallocate(fd, _KEEP_SIZE, start, size):
+            code = ctypes.get_errno()
+            raise OSError(code, os.strerror(code))
 
     def write(self, fd: int, data: bytes | memoryview) -> int:
         """Append; returns the number of bytes written."""

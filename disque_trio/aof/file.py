@@ -6,6 +6,7 @@
 import fcntl
 import os
 import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Protocol
 
@@ -14,6 +15,7 @@ import trio
 from disque_trio.aof.dataset import Dataset
 from disque_trio.aof.disk import Disk
 from disque_trio.aof.dump import TEMPORARY, NewFile
+from disque_trio.aof.room import nobody
 from disque_trio.aof.writer import AofWriter
 from disque_trio.process.logs import Log
 
@@ -40,8 +42,10 @@ class AofFile:
         new: the file that a rewrite is making.
         known: what the file contains is in memory, or was written from it.
         switch_problem: why the file cannot be switched on, or empty.
-        failed_at: when a write last failed, in Trio's time.
+        failed_at: when a write last failed, or room was looked for, in Trio's time.
         storing: bytes that a thread is writing.
+        in_group: a group of commands is run in slices: its records are not complete.
+        on_more_room: called when the file has got more room on the disk.
     """
 
     def __init__(
@@ -57,8 +61,10 @@ class AofFile:
         self.switch_problem = ""
         self.failed_at = 0.0
         self.storing = 0
+        self.in_group = False
+        self.on_more_room: Callable[[], None] = nobody
         self._allowed = allowed
-        self._stored = trio.Event()  # that thread has ended
+        self._stored = trio.Event()  # that thread, or the group, has ended
         self._lock_fd = -1
 
     @property
@@ -97,10 +103,13 @@ class AofFile:
         self.writer = self.make_writer()
         self.disk.sync_directory(self.path)
         self.dataset.journaling = True
+        self.tell_trouble()
 
     def make_writer(self) -> AofWriter:
         """Return a writer that appends to the file. Raises ``OSError``."""
-        return AofWriter(self.disk, self.path, self.config.appendfsync)
+        writer = AofWriter(self.disk, self.path, self.config.appendfsync, self.dataset.held)
+        writer.room.on_more = lambda: self.on_more_room()
+        return writer
 
     def _remove_leftovers(self) -> None:
         """Remove unfinished files of rewrites whose process died."""
@@ -126,17 +135,46 @@ class AofFile:
     # ---- trouble ----------------------------------------------------------------------------
 
     def tell_trouble(self) -> None:
-        """Refuse writes while there is a problem, and accept them again afterwards."""
+        """Refuse new jobs while there is a problem or the disk is full, or everything that the file
+        has to know if too much waits for it; accept them again afterwards."""
         writer = self.writer
         dataset = self.dataset
         problem = writer.problem if writer is not None else self.switch_problem
-        if problem != dataset.write_problem:
-            if problem:
-                self.failed_at = trio.current_time()
-                self.log.warning("the append-only file cannot be written", reason=problem)
-            else:
-                self.log.notice("the append-only file can be written again")
-            dataset.set_trouble(dataset.loading, problem)
+        full = writer.room.problem if writer is not None else ""
+        lagging = False
+        if problem and dataset.may_lag and not (writer is not None and writer.overfull):
+            # Without a writer the file is off, and lacks nothing.
+            lagging = writer is not None
+            full = problem
+            problem = ""
+        trouble = (problem, problem or full, lagging)
+        if trouble == (dataset.write_problem, dataset.add_problem, dataset.lagging):
+            return
+        if problem or full:
+            self.failed_at = trio.current_time()
+        self._log_trouble(problem, full, lagging)
+        dataset.set_trouble(dataset.loading, problem, full, lagging)
+
+    def _log_trouble(self, problem: str, full: str, lagging: bool) -> None:
+        """Log the trouble, which has changed: the arguments are those of ``set_trouble``."""
+        dataset = self.dataset
+        if problem:
+            self.log.warning("the append-only file cannot be written", reason=problem)
+            return
+        if dataset.write_problem or (dataset.lagging and not lagging):
+            self.log.notice("the append-only file can be written again")
+        if lagging:
+            self.log.warning(
+                f"the append-only file cannot be written: no more {dataset.holds} are taken, "
+                "work goes on, and what has to be written is kept",
+                reason=full,
+            )
+        elif full:
+            self.log.warning(
+                f"the disk is full: no more {dataset.holds} are taken, work goes on", reason=full
+            )
+        elif not (dataset.write_problem or dataset.lagging):
+            self.log.notice(f"there is room on the disk again for {dataset.holds}")
 
     # ---- a thread that writes ---------------------------------------------------------------
 
@@ -145,11 +183,11 @@ class AofFile:
         self.storing = size
 
     def store_ends(self) -> None:
-        """Called when the thread has ended and its result is known."""
+        """Called when the thread has ended and its result is known, or the group is over."""
         self._stored.set()
         self._stored = trio.Event()
 
     async def until_stored(self) -> None:
-        """Wait until no thread writes records."""
-        while self.storing:
+        """Wait until no thread writes records, and no group makes them."""
+        while self.storing or self.in_group:
             await self._stored.wait()

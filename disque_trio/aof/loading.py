@@ -44,7 +44,7 @@ class Loading:
         afterwards.
 
         Raises:
-            LoadError: the file is damaged, or ends inside a record and aof-load-truncated is no.
+            LoadError: the file is damaged, or was torn by a crash and aof-load-truncated is no.
             OSError: it cannot be read or written.
         """
         file = self._file
@@ -81,24 +81,19 @@ class Loading:
         size = os.stat(path).st_size  # noqa: PTH116
         lost = size - damage.offset
         with Path(path).open("rb", buffering=0) as content:
-            # A damaged length looks like the end of the file, but then good records follow.
-            scanner = self._scanner(content)
-            more = (
-                not scanner.begins_whole(damage.offset)
-                and scanner.find_record(damage.offset + 1) < size
-            )
-        if more or not damage.truncated:
+            is_torn = self._scanner(content).is_torn(damage)
+        if not is_torn:
             raise LoadError(
                 f"{path} is damaged at offset {damage.offset}: {damage.reason}. "
                 f"{lost} bytes follow. Look at it with: {self._checker} {path}"
             )
         if not file.config.aof_load_truncated:
             raise LoadError(
-                f"{path} ends inside of a record, at offset {damage.offset}, and "
+                f"{path} was torn by a crash at offset {damage.offset}, and "
                 f"aof-load-truncated is no. Cut the end off with: "
                 f"{self._checker} --fix {path}"
             )
-        file.log.warning("the file ended inside a record, which was cut off", bytes=lost)
+        file.log.warning("the end of the file was torn by a crash and was cut off", bytes=lost)
         fd = file.disk.open_append(path)
         try:
             file.disk.truncate(fd, damage.offset)

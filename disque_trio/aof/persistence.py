@@ -112,10 +112,19 @@ class Persistence:
                 dump.append(records)
             except OSError as failure:
                 self.rewriting.give_up(failure)
-        if writer is None or writer.append(records):
-            return True
-        file.tell_trouble()
-        return False
+        written = writer is None or writer.append(records)
+        if not written or (writer is not None and writer.room.problem != dataset.add_problem):
+            file.tell_trouble()
+        return written
+
+    def begin_group(self) -> None:
+        """See ``RecordFile``."""
+        self.file.in_group = True
+
+    def end_group(self) -> None:
+        """See ``RecordFile``."""
+        self.file.in_group = False
+        self.file.store_ends()
 
     def _start_over(self) -> bool:
         """Replace the file after everything was forgotten, instead of writing a record for each
@@ -197,7 +206,9 @@ class Persistence:
             now = trio.current_time()
             writer = file.writer
             if writer is not None:
-                if writer.problem and now - file.failed_at >= RETRY_SECONDS:
+                if (
+                    writer.problem or writer.room.problem
+                ) and now - file.failed_at >= RETRY_SECONDS:
                     file.failed_at = now
                     self._retry(background, writer)
                 policy = file.config.appendfsync
@@ -221,12 +232,14 @@ class Persistence:
             return False
         return writer is None or not (
             writer.problem
+            or writer.room.problem
             or writer.unnamed
             or (writer.unsynced and self.file.config.appendfsync != NO)
         )
 
     def _retry(self, background: "_Background", writer: AofWriter) -> None:
-        """Try again to write what could not be written."""
+        """Try again to write what could not be written, and to find room for more."""
+        writer.find_room()
         kept = writer.kept
         if not writer.distrusted and is_large(kept):
             background.replies.hold_replies()
@@ -274,15 +287,15 @@ class Persistence:
 
     def dump_now(self) -> str:
         """SHUTDOWN REWRITE-AOF, RESTART: write all jobs to a new file at once. Returns "", or the
-        reason for failure."""
+        reason for failure. What happens afterwards, until ``close``, goes into the file as well."""
         file = self.file
         try:
             self.rewriting.dump_now()
         except OSError as failure:
             problem = failure.strerror or str(failure)
         else:
-            problem = file.dataset.write_problem
-        file.dataset.journaling = file.wanted
+            problem = file.writer.problem if file.writer is not None else ""
+        file.dataset.journaling = file.wanted or not problem
         if problem:
             file.log.warning("the jobs could not be written", reason=problem)
             self.rewriting.apply()  # the node continues: without the file, if it is off
@@ -296,6 +309,8 @@ class Persistence:
             self.dump_now()  # it was being switched on
         if file.writer is not None:
             self.turn()
+            if not (file.writer.retry() and file.writer.sync()):
+                self.dump_now()  # a new file needs less room, or lies where the disk works
             if not file.writer.close():
                 file.log.warning("the append-only file could not be synced at the end")
             file.writer = None
@@ -315,14 +330,16 @@ class Persistence:
             "aof_enabled": int(file.wanted),
             "aof_state": "wait-rewrite" if waiting else "on" if writer is not None else "off",
             **self.rewriting.info(),
-            "aof_last_write_status": "err" if file.dataset.write_problem else "ok",
+            "aof_last_write_status": "err" if file.dataset.add_problem else "ok",
         }
         if writer is not None:
             fields |= {
                 "aof_current_size": writer.size,
                 "aof_base_size": writer.base_size,
+                "aof_reserved_bytes": writer.room.left(writer.size),
+                "aof_disk_full": int(writer.room.problem != ""),
                 "aof_pending_rewrite": int(self.rewriting.wanted),
-                "aof_buffer_length": sum(map(len, writer.kept)) + file.storing,
+                "aof_buffer_length": writer.kept_size + file.storing,
                 "aof_rewrite_buffer_length": 0,
                 "aof_pending_bio_fsync": int(self._syncing),
                 "aof_delayed_fsync": self._slow_syncs,

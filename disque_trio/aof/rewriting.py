@@ -19,6 +19,7 @@ from disque_trio.aof.writer import ALWAYS, AofWriter
 
 RETRY_SECONDS = 1.0
 MAX_BACKOFF_SECONDS = 60.0
+MAX_URGENT_BACKOFF_SECONDS = 8.0  # no jobs are added until a rewrite succeeds
 JOBS_A_STEP = 200
 LAST_COPY = 1 << 20  # bytes to copy between two turns, at the end of a compaction
 FRESH_SECONDS = 0.5  # maximum age of unsynced data when a new file takes its name
@@ -70,12 +71,20 @@ class Rewriting:
         if writer.distrusted:
             return True
         percentage = config.auto_aof_rewrite_percentage
+        if percentage == 0:
+            return False
+        if (writer.room.problem or writer.problem) and self._would_win(writer):
+            return True
         grown = writer.size - writer.base_size
         return (
-            percentage > 0
-            and writer.size >= config.auto_aof_rewrite_min_size
+            writer.size >= config.auto_aof_rewrite_min_size
             and grown * 100 >= max(writer.base_size, 1) * percentage
         )
+
+    def _would_win(self, writer: AofWriter) -> bool:
+        """Whether a new file fits on the disk and is less than half as large. What it has takes
+        more space in memory."""
+        return self._file.dataset.memory.used < min(writer.size // 2, writer.room.free)
 
     # ---- one rewrite ------------------------------------------------------------------------
 
@@ -199,7 +208,7 @@ class Rewriting:
             file.writer = writer
         else:
             dataset.journaling = False
-            writer.close()
+            writer.close(True)
         file.tell_trouble()
 
     def drop_new(self) -> None:
@@ -221,9 +230,9 @@ class Rewriting:
                 file.tell_trouble()
         self._ok = False
         self._not_before = trio.current_time() + self._backoff
-        if file.writer is not None and not file.writer.distrusted:
-            # The node can do without it. Otherwise it refuses writes until a rewrite succeeds.
-            self._backoff = min(2 * self._backoff, MAX_BACKOFF_SECONDS)
+        urgent = file.writer is None or file.writer.distrusted
+        most = MAX_URGENT_BACKOFF_SECONDS if urgent else MAX_BACKOFF_SECONDS
+        self._backoff = min(2 * self._backoff, most)
         file.log.warning("rewriting failed", reason=failure.strerror or str(failure))
 
     # ---- settings ---------------------------------------------------------------------------
@@ -253,7 +262,7 @@ class Rewriting:
         dataset.journal.clear()
         if writer is not None:
             file.writer = None
-            writer.close()
+            writer.close(True)
             dataset.set_trouble(dataset.loading, "")
 
     def apply_if_put_off(self) -> None:

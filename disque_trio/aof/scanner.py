@@ -129,6 +129,8 @@ class Scanner:
                     if error.truncated and end < self.size:
                         # Nothing follows in a file that was cut off, so the length must be wrong.
                         error = AofError(at, "a length that goes past the end of the file", False)
+                    elif not error.truncated and end == self.size and self._ends_in_zeros():
+                        error = AofError(at, "the file ends in zero bytes", True)
                     yield Stretch(at, end, error)
                     at = end
                     continue
@@ -230,6 +232,19 @@ class Scanner:
         if reason:
             return at, AofError(at, reason, False), reader.offset if alone else at + 1
         return reader.offset, None, reader.offset
+
+    def is_torn(self, damage: AofError) -> bool:
+        """Whether a crash may have left the file like this: no good record follows, and it ends
+        inside of the bad one or in zero bytes. Those are what many file systems have, after a power
+        failure, where nothing was synced."""
+        if not damage.truncated and not self._ends_in_zeros():
+            return False
+        # A damaged length looks like the end of the file, but then good records follow.
+        return self.begins_whole(damage.offset) or self.find_record(damage.offset + 1) == self.size
+
+    def _ends_in_zeros(self) -> bool:
+        """Whether the last byte is zero: a record ends in another one."""
+        return os.pread(self._file.fileno(), 1, self.size - 1) == b"\0"
 
     def begins_whole(self, at: int) -> bool:
         """Whether a LOADJOB begins at ``at`` whose two lengths agree and exceed the file: a record

@@ -2,22 +2,28 @@
 
 Rule 1: the records of a turn are appended before its replies are sent; with ``appendfsync always``
         they are synced as well.
-Rule 2: if that fails, the caller is told, confirms nothing and refuses writes until ``retry``
-        succeeds. What could not be written is kept and goes first.
+Rule 2: if that fails, the caller is told, and confirms nothing that the file has to know until
+        ``retry`` succeeds. What could not be written is kept and goes first.
 Rule 3: a failed write may have left half a record: the file is cut back to the last complete one.
-Rule 4: after a failed sync nobody knows what is on disk, and another sync may report success
+Rule 4: the last space on the disk is for what the node writes about jobs that it has (``room``):
+        the caller is told to take no more.
+Rule 5: after a failed sync nobody knows what is on disk, and another sync may report success
         although data is lost. So the file is not written to again until a dump from memory has
-        replaced it (``distrusted``).
+        replaced it (``distrusted``). The same applies after a failed write, unless it only says
+        that there is no room: other errors may be about what was written before.
 
 Large amounts are written by another thread (``LargeAppend``), since the disk may take seconds.
 Nothing else is written to the file until that has ended, so the rules are the same.
 """
 
-from collections.abc import Callable
+import errno
+from collections.abc import Callable, Iterator
 from functools import partial
+from typing import Final
 
 from disque_trio.aof.disk import Disk
 from disque_trio.aof.dump import NewFile, pieces
+from disque_trio.aof.room import Room
 
 ALWAYS = "always"
 EVERYSEC = "everysec"
@@ -26,6 +32,10 @@ NO = "no"
 # earlier, and only in whole pages: the last one is still written to.
 EARLY_BYTES = 64 << 10
 _PAGE = 4096
+MOST_KEPT: Final = 64 << 20  # bytes of records that wait for the file
+_AT_ONCE: Final = 1 << 20  # bytes of them to write at once
+# The file system, the quota or the file may not grow: what is in the file is as it was.
+NO_ROOM: Final = frozenset((errno.ENOSPC, errno.EDQUOT, errno.EFBIG))
 # Records that another thread should write: a large one, or very many; and from which size on it
 # should sync them too, since a later sync of so much would keep the writes of other turns waiting.
 LARGE = 1 << 20  # bytes
@@ -37,6 +47,17 @@ def is_large(records: list[bytes]) -> bool:
     """Whether another thread should write ``records``."""
     size = sum(map(len, records))
     return size > LARGE and (size > MANY or max(map(len, records)) > LARGE)
+
+
+def _groups(records: list[bytes]) -> Iterator[tuple[int, list[bytes]]]:
+    """``records`` in groups to be written at once, each with the index of what comes after it."""
+    first = size = 0
+    for at, record in enumerate(records):
+        size += len(record)
+        if size >= _AT_ONCE or at == len(records) - 1:
+            yield at + 1, records[first : at + 1]
+            first = at + 1
+            size = 0
 
 
 class LargeAppend:
@@ -93,20 +114,25 @@ class AofWriter:
         disk: where it is.
         path: its name.
         policy: appendfsync: always, everysec or no.
+        held: returns the number of jobs, or events, in the file.
 
     Attributes:
         size: bytes in the file.
         base_size: its size after the last rewrite, or at the start.
         problem: why nothing can be written; empty: it can.
-        distrusted: a sync failed: only a new file helps.
+        kept_size: bytes of the records that could not be written yet.
+        distrusted: a sync failed: only a new file, with everything that is in memory, helps.
         unsynced: something was written and not synced.
         unnamed: the file has taken over the name, and the directory is not synced yet.
+        room: the space that it has on the disk.
 
     Raises:
         OSError: the file cannot be opened.
     """
 
-    def __init__(self, disk: Disk, path: str, policy: str) -> None:
+    def __init__(
+        self, disk: Disk, path: str, policy: str, held: Callable[[], int] = lambda: 0
+    ) -> None:
         self.path = path
         self.policy = policy
         self.problem = ""
@@ -118,69 +144,98 @@ class AofWriter:
         self._syncing = -1  # descriptor that another thread is syncing
         self._naming = False  # and it syncs the directory, too
         self._kept: list[bytes] = []
+        self.kept_size = 0
         self.size = disk.size(self._fd)
         self.base_size = self.size
         self._begun = self.size  # the disk was told to begin writing up to this offset
+        self.room = Room(disk, held)
+        self.room.begin(self._fd, self.size)
 
     @property
     def kept(self) -> list[bytes]:
-        """The records that could not be written yet."""
+        """The records that could not be written yet; none if a new file will have to replace
+        this one."""
         return list(self._kept)
+
+    @property
+    def overfull(self) -> bool:
+        """Whether so much could not be written yet that no more may come."""
+        return self.kept_size >= MOST_KEPT
+
+    def _keep(self, records: list[bytes]) -> None:
+        """Keep ``records``, which come after those that are kept, until they can be written."""
+        if not self.distrusted:
+            self._kept += records
+            self.kept_size += sum(map(len, records))
+
+    def _take_kept(self) -> list[bytes]:
+        """Return the kept records, which are to be written now."""
+        kept, self._kept = self._kept, []
+        self.kept_size = 0
+        return kept
 
     def append(self, records: list[bytes]) -> bool:
         """Write ``records``; return False if they are not where ``policy`` wants them."""
         if self.problem:
-            self._kept += records
+            self._keep(records)
             return False
-        return self._write(records)
+        return self._write(records) and (self.policy != ALWAYS or self.sync())
 
     def retry(self) -> bool:
         """Retry what failed; return True if no problem is left."""
         if self.distrusted:
             return False
         if self.problem:
-            kept, self._kept = self._kept, []
+            kept = self._take_kept()
             self.problem = ""
-            return self._write(kept)
+            for at, piece in _groups(kept):
+                if not self._write(piece):
+                    self._keep(kept[at:])
+                    return False
+            return self.policy != ALWAYS or self.sync()
         return True
 
+    def find_room(self, more: int = 0) -> None:
+        """Reserve space for ``more`` bytes, and for what may have to follow."""
+        self.room.extend(self._fd, self.size + more)
+
     def _write(self, records: list[bytes]) -> bool:
+        """Write ``records``, all of them or none; they are kept if that fails."""
         data = b"".join(records)
+        if self.size + len(data) > self.room.enough:
+            self.find_room(len(data))
         try:
             rest = memoryview(data)
             while rest:
                 rest = rest[self._disk.write(self._fd, rest) :]
         except OSError as failure:
-            self._kept = [data, *self._kept]
-            self._fail(failure)
-            self._cut_back()
+            self._keep([data])
+            self._write_failed(failure)
             return False
         self.size += len(data)
         self.unsynced = self.unsynced or len(data) > 0
-        if self.policy == ALWAYS:
-            return self.sync()
         return True
 
     def large_append(self, records: list[bytes]) -> LargeAppend:
         """Return an object that writes ``records`` in another thread. Call ``append_ended`` when it
         is done, and write nothing else before. There must be no ``problem``."""
-        return LargeAppend(self._disk, self._fd, records, self.size, self.policy)
+        large = LargeAppend(self._disk, self._fd, records, self.size, self.policy)
+        if self.size + large.size > self.room.enough:
+            self.find_room(large.size)
+        return large
 
     def large_retry(self) -> LargeAppend:
         """Like ``large_append``, for the kept records. There is a ``problem``, but the file is not
         ``distrusted``."""
-        kept, self._kept = self._kept, []
-        return self.large_append(kept)
+        return self.large_append(self._take_kept())
 
     def append_ended(self, large: LargeAppend) -> bool:
         """Called when the other thread is done; returns the same as ``append``."""
         if self.distrusted:
-            self._kept = [*large.records, *self._kept]  # a sync failed meanwhile
-            return False
+            return False  # a sync failed meanwhile
         if not large.written:
-            self._kept = [*large.records, *self._kept]
-            self._fail(large.failure or OSError("not written"))
-            self._cut_back()
+            self._keep([*large.records, *self._take_kept()])
+            self._write_failed(large.failure or OSError("not written"))
             return False
         self.problem = ""
         self.size += large.size
@@ -191,12 +246,18 @@ class AofWriter:
             return self.policy != ALWAYS
         return True
 
-    def _cut_back(self) -> None:
-        """Cut off what a failed write has left after the last complete record."""
+    def _write_failed(self, failure: OSError) -> None:
+        """Note the failure, and cut off what the write has left after the last complete record."""
+        self._fail(failure)
         try:
             self._disk.truncate(self._fd, self.size)
-        except OSError as failure:
+        except OSError as problem:
             # Half a record stays in the file; nothing may be written after it.
+            self.distrust(problem)
+            return
+        if failure.errno in NO_ROOM:
+            self.room.cut(self._fd, self.size)
+        else:
             self.distrust(failure)
 
     def sync(self) -> bool:
@@ -252,6 +313,7 @@ class AofWriter:
     def distrust(self, failure: OSError) -> None:
         """Write nothing more until the file is replaced, because a sync failed."""
         self.distrusted = True
+        self._take_kept()  # the new file is made from memory
         self._fail(failure)
 
     def _fail(self, failure: OSError) -> None:
@@ -278,9 +340,10 @@ class AofWriter:
         self.distrusted = False
         self.unsynced = self.unnamed = soon
         self._begun = new.size
-        self._kept.clear()
+        self._take_kept()
         if old != self._syncing:
             self._disk.close(old)
+        self.room.begin(fd, self.size)
         if soon:
             return
         try:
@@ -288,10 +351,16 @@ class AofWriter:
         except OSError as failure:
             self.distrust(failure)
 
-    def close(self) -> bool:
-        """Write and sync everything; return False if that failed."""
+    def close(self, for_good: bool = False) -> bool:
+        """Write and sync everything; return False if that failed. ``for_good``: nobody will append
+        to the file, so others may have the space that was reserved."""
         good = self.retry() and self.sync()
         fd, self._fd = self._fd, -1
+        if for_good and not self.distrusted:
+            try:
+                self._disk.truncate(fd, self.size)
+            except OSError:
+                pass  # it stays reserved
         if fd != self._syncing:
             self._disk.close(fd)
         return good

@@ -82,6 +82,7 @@ class Schedule:
         done_until: all times up to this moment are done.
         next: when the next job is added; None: never.
         problem: why the last job could not be added; empty if it was added.
+        user: with whose rights jobs are added; empty: nobody's rights limit it.
     """
 
     name: str
@@ -95,6 +96,7 @@ class Schedule:
     done_until: int
     next: int | None
     problem: str
+    user: str = ""
 
 
 def record(reply: Reply) -> Record | None:
@@ -227,6 +229,7 @@ def schedule(reply: Reply) -> Schedule | None:
         integer(fields.get("done-until")),
         None if next is None else integer(next),
         text(fields.get("problem", b"")),
+        text(fields.get("user", b"")),
     )
 
 

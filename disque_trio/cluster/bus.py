@@ -88,7 +88,8 @@ class Bus(Links):
         if exposed and not links.guarded and self._config.protected_mode and not is_local(ip):
             links.tell_once(
                 "a node on another machine was refused (protected-mode). To let it in, name the "
-                "addresses to listen on with bind, or use tls-cluster or cluster-secret",
+                "addresses to listen on with bind, or use tls-cluster, cluster-identity or "
+                "cluster-secret",
                 ip,
             )
             sock.close()
@@ -124,13 +125,13 @@ class Bus(Links):
             return
         if link.up:
             self.links.watch(link)
-            self._membership.opened(link, now)
+            self._opened(link, now)
         else:
             self.links.doubt(link, now + PATIENCE)
             self._shake_hands(link, now)
 
     def _shake_hands(self, link: BusLink, now: int) -> None:
-        """Continue the handshakes of ``link``: TLS, cluster-secret."""
+        """Continue the handshakes of ``link``: TLS, cluster-secret, cluster-identity."""
         try:
             wants = link.shake_hands()
         except OSError as failure:
@@ -138,22 +139,32 @@ class Bus(Links):
             self.links.break_off(link, str(failure))
             return
         except SealError as problem:
-            self._refuse(link, problem)
+            if self.links.tries_plainly(link):
+                self.links.break_off(link, str(problem))
+            else:
+                self._refuse(link, problem)
             return
         if not link.up:
             self.links.wait_for(link, wants)
             return
+        self.links.introduced(link)
         self.links.watch(link)
         if link.outgoing:
             del self.links.unproven[link]
-            self._membership.opened(link, now)
+            self._opened(link, now)
         if link.early and not link.closed:
             self._read(link, now)
 
+    def _opened(self, link: BusLink, now: int) -> None:
+        """Handle that an outgoing ``link`` is up."""
+        self.stirred = True  # nodes that reach each other again compare what they share
+        self._membership.opened(link, now)
+
     def _refuse(self, link: BusLink, problem: SealError) -> None:
-        """Close ``link``, because the other side does not have the same secret."""
+        """Close ``link``, because the other side does not have the same secret, or is none of the
+        nodes that may talk to this one."""
         self._stats.cluster_links_refused += 1
-        self.links.tell_once(f"a node was refused: {problem}", link.remote_ip)
+        self.links.tell_refused(f"a node was refused: {problem}", link.remote_ip)
         self.links.break_off(link, str(problem))
 
     # ---- turns -------------------------------------------------------------------------------
@@ -171,12 +182,7 @@ class Bus(Links):
         link = self.links.by_fd.get(fd)
         if link is None:
             return
-        if self.links.reading_stopped:
-            if link.unsent and mask & _WRITE:
-                self._write_rest(link)
-            elif mask & _GONE or not link.up:
-                self.links.drop(link)
-        elif not link.connected:
+        if not link.connected:
             if mask & (_WRITE | _GONE):
                 self._connected(link, now)
         elif not link.up:
@@ -296,8 +302,8 @@ class Bus(Links):
                 continue
             data = queue[0] if len(queue) == 1 else b"".join(queue)
             queue.clear()
-            if link.seal is not None:
-                data = link.seal.close(data)
+            if link.records is not None:
+                data = link.records.close(data)
             if link.unsent:
                 self._keep(link, data)
                 continue
@@ -347,11 +353,6 @@ class Bus(Links):
     def membership_changed(self) -> None:
         """Called when the table of nodes has changed."""
         self._changed()
-
-    def stop_reading(self) -> None:
-        """Stop reading: the jobs are written, and nothing may change them any more. Unsent packets
-        are still sent."""
-        self.links.stop_reading()
 
     def close_all(self) -> None:
         """Close all links, silently."""

@@ -1,4 +1,4 @@
-"""One connection of the cluster bus, as bytes: plain, sealed, over TLS, or both.
+"""One connection of the cluster bus, as bytes: plain or protected by TLS, a seal, keys of nodes.
 
 Owns the socket and its buffers; ``bus`` decides when to read and write. A TLS socket has its own
 exceptions for "would block", and returns one record at a time.
@@ -13,8 +13,9 @@ from collections.abc import Callable
 
 from disque_trio.cluster.links import Link
 from disque_trio.cluster.tls import BusTls
+from disque_trio.protocol.identity import Handshake, IdentityError
 from disque_trio.protocol.packet_parser import PacketParser
-from disque_trio.protocol.seal import Seal, SealError
+from disque_trio.protocol.seal import Records, Seal, SealError
 
 # Bytes per turn. Larger buffers would not come from the heap, but be mapped again for each read.
 READ_SIZE = 64 * 1024
@@ -35,7 +36,8 @@ class BusLink(Link):
     Attributes:
         fd: of the socket; -1: there is none.
         connected: the TCP connection exists; it is ``up`` once TLS is too, and the other side has
-            shown that it knows the secret.
+            shown that it knows the secret, and who it is.
+        address: ip and port that it goes to; of an incoming link, nothing.
         closed: it is closed.
         given_up: the membership closed it.
         heard: a packet has arrived.
@@ -43,7 +45,10 @@ class BusLink(Link):
         queue: packets of this turn.
         unsent: what the socket did not take.
         largest: size of the largest piece in ``unsent``, in bytes.
-        seal: seals and opens what is sent and received, or None.
+        seal: of the common secret, or None.
+        handshake: shows who the two nodes are, or None.
+        introducing: that has begun: TLS and secret are in order, if there are any.
+        records: protects what is sent and received, or None.
         early: data that came with the end of the handshake; the next ``receive`` returns it.
     """
 
@@ -64,11 +69,15 @@ class BusLink(Link):
         self.largest = 0
         self._dirty = dirty
         self._drop = drop
+        self.address = ("", 0)
         self.seal: Seal | None = None
+        self.handshake: Handshake | None = None
+        self.records: Records | None = None
+        self.introducing = False
         self.early = b""
         self._tls: ssl.SSLSocket | None = None
         self._encrypted = False  # the TLS handshake is done
-        self._bare = True  # neither TLS nor a seal
+        self._bare = True  # it has neither TLS nor records
 
     def send(self, packet: bytes) -> None:
         if self.up:
@@ -89,11 +98,12 @@ class BusLink(Link):
         self.sock = sock
         self.fd = sock.fileno()
 
-    def secure(self, tls: BusTls | None, seal: Seal | None) -> None:
-        """Begin to protect the connection by those of the two that are given; with neither it is
+    def secure(self, tls: BusTls | None, seal: Seal | None, handshake: Handshake | None) -> None:
+        """Begin to protect the connection by those of the three that are given; with none it is
         ``up``. Raises ``OSError``."""
-        self.seal = seal
-        self._bare = self.up = tls is None and seal is None
+        self.records = self.seal = seal
+        self.handshake = handshake
+        self._bare = self.up = tls is None and seal is None and handshake is None
         if tls is None:
             return
         context = tls.client if self.outgoing else tls.server
@@ -109,7 +119,8 @@ class BusLink(Link):
 
         Raises:
             OSError: there is no TLS with the other side.
-            SealError: the other side does not know the secret, or says that this one does not.
+            SealError: the other side does not know the secret, or says that this one does not; or
+                it is none of the nodes that may talk to this one.
         """
         tls, seal = self._tls, self.seal
         if tls is not None and not self._encrypted:
@@ -121,32 +132,59 @@ class BusLink(Link):
                 return _WRITE
             self._encrypted = True
         if seal is not None and not seal.ready:
-            self._say(seal, seal.greeting)
+            if not self._say(seal.greeting):
+                raise SealError(seal.ended)
             seal.greeting = b""
-            data = self._read_raw(seal)
+            data = self._read_raw()
             if data is None:
                 return _READ
+            if not data:
+                raise SealError(seal.ended)
             self.early = seal.open(data)
-            self._say(seal, seal.answer())
+            if not self._say(seal.answer()):
+                raise SealError(seal.ended)
             if not seal.ready:
                 return _READ
+        if self.handshake is not None and not self._introduce(self.handshake):
+            return _READ
         self.up = True
         return _READ
 
-    def _read_raw(self, seal: Seal) -> bytes | None:
-        """Return the next bytes of the peer's handshake; None: none yet. Raises ``SealError``."""
-        try:
-            data = self._receive()
-        except OSError:
-            data = b""
-        if data == b"":
-            raise SealError(seal.ended)
-        return data
+    def _introduce(self, handshake: Handshake) -> bool:
+        """Continue the ``handshake`` of the nodes. Returns whether it is done. Raises
+        ``SealError``."""
+        if not self.introducing:
+            self.introducing = True
+            seal = self.seal
+            if self.early:
+                raise IdentityError("it shows no identity, but this node has cluster-identity")
+            if not self._say(handshake.begin(b"" if seal is None else seal.binding())):
+                raise IdentityError(handshake.ended)
+        while not handshake.ready:
+            data = self._read_raw()
+            if data is None:
+                return False
+            if not data or not self._say(handshake.receive(data)):
+                raise IdentityError(handshake.ended)
+        self.peer = handshake.peer
+        self.key = handshake.key
+        if not handshake.plain:
+            self.records = handshake.records
+        rest, handshake.rest = handshake.rest, b""
+        self.early = rest if self.records is None or not rest else self.records.open(rest)
+        return True
 
-    def _say(self, seal: Seal, data: bytes) -> None:
-        """Send ``data``, a part of the handshake, to an empty socket. Raises ``SealError``."""
-        if data and self.write(data) != len(data):
-            raise SealError(seal.ended)
+    def _read_raw(self) -> bytes | None:
+        """Return the next bytes of the peer's handshake; None: none yet; b"": it has ended."""
+        try:
+            return self._receive()
+        except OSError:
+            return b""
+
+    def _say(self, data: bytes) -> bool:
+        """Send ``data``, a part of the handshake, to an empty socket. Returns whether that was
+        possible."""
+        return not data or self.write(data) == len(data)
 
     def receive(self) -> bytes | None:
         """Return what has arrived. None: nothing that is complete; b"": the other side has closed.
@@ -160,12 +198,12 @@ class BusLink(Link):
             data, self.early = self.early, b""
             return data
         received = self._receive()
-        if received and self.seal is not None:
-            return self.seal.open(received) or None
+        if received and self.records is not None:
+            return self.records.open(received) or None
         return received
 
     def _receive(self) -> bytes | None:
-        """Like ``receive``, but still sealed."""
+        """Like ``receive``, but as it came over the connection."""
         try:
             if self._tls is None:
                 return self.sock.recv(READ_SIZE)

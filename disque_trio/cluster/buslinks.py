@@ -11,9 +11,11 @@ from collections.abc import Callable, Sequence
 
 from disque_trio.cluster.buslink import BusLink
 from disque_trio.cluster.halfpackets import HalfPackets
+from disque_trio.cluster.identities import Identities
 from disque_trio.cluster.links import Link
 from disque_trio.cluster.packethold import PacketHold
 from disque_trio.cluster.tls import BusTls
+from disque_trio.cluster.told import Told
 from disque_trio.config import Config
 from disque_trio.process.addresses import is_loopback, plain_ip
 from disque_trio.process.logs import Log
@@ -23,7 +25,8 @@ from disque_trio.protocol.seal import NONCE_SIZE, Seal, master_key
 from disque_trio.respserver.io.poller import Poller
 from disque_trio.respserver.io.stats import Stats
 
-MOST_TOLD = 100  # log lines about strangers and mismatched nodes
+MOST_TOLD, TOLD_PERIOD = 100, 3_600_000  # log lines about strangers and mismatched nodes; ms
+MOST_REFUSED, REFUSED_PERIOD = 100, 600_000  # the same about refused nodes
 KEEPALIVE = 30  # s of silence until the kernel checks whether a node is still there
 
 _READ = select.EPOLLIN
@@ -38,6 +41,7 @@ class BusLinks:
 
     Attributes:
         tls: encrypts and checks links; None: nothing does.
+        identities: shows who the nodes are; None: they show no identity.
         sources: addresses that the node listens on, without wildcards; links go out from the
             matching one.
         enabled: whether there is a bus at all.
@@ -48,12 +52,12 @@ class BusLinks:
         unproven: links without a valid packet so far, and until when they have time, in ms.
         halves: the incomplete packets of all links.
         hold: holds packets back while the turn's records are being written.
-        reading_stopped: nothing is read any more.
         hurry: called when ``cron`` may be due earlier than ``next_due`` said.
     """
 
     def __init__(self, config: Config, stats: Stats, log: Log, poller: Poller) -> None:
         self.tls: BusTls | None = None
+        self.identities: Identities | None = None
         self._masters: list[bytes] = []  # keys of the secrets that nodes may know
         self.sources: list[str] = []
         self.enabled = True
@@ -64,12 +68,13 @@ class BusLinks:
         self.unproven: dict[BusLink, int] = {}
         self.halves = HalfPackets(config, stats, log)
         self.hold = PacketHold()
-        self.reading_stopped = False
         self.hurry: Callable[[], None] = _nobody
+        self._config = config
         self._log = log
         self._poller = poller
         self._epoll = poller.epoll
-        self._told: set[tuple[str, str]] = set()  # texts that were logged, with their addresses
+        self._told = Told(MOST_TOLD, TOLD_PERIOD)
+        self._refused = Told(MOST_REFUSED, REFUSED_PERIOD)
 
     @property
     def count(self) -> int:
@@ -78,8 +83,10 @@ class BusLinks:
 
     @property
     def guarded(self) -> bool:
-        """Whether TLS or a secret keeps out strangers who reach the bus."""
-        return self.tls is not None or len(self._masters) > 0
+        """Whether TLS, a secret or keys of nodes keep out strangers who reach the bus."""
+        identities = self.identities
+        required = identities is not None and identities.trust.required
+        return self.tls is not None or len(self._masters) > 0 or required
 
     def use_secrets(self, secrets: Sequence[str]) -> None:
         """Accept only nodes that know one of ``secrets``, and show them that this one knows the
@@ -105,6 +112,7 @@ class BusLinks:
     def connect(self, ip: str, port: int) -> Link:
         """Begin to open a link to another node; see ``links.Connect``."""
         link = BusLink(True, self.dirty, self.drop)
+        link.address = (ip, port)
         if not self.enabled:
             self.break_off(link, "there is no bus without a port")
             return link
@@ -176,7 +184,25 @@ class BusLinks:
         link.connected = True
         masters = self._masters
         seal = Seal(masters, os.urandom(NONCE_SIZE), link.outgoing) if masters else None
-        link.secure(self.tls, seal)
+        identities = self.identities
+        handshake = None if identities is None else identities.handshake(link)
+        link.secure(self.tls, seal, handshake)
+
+    def introduced(self, link: BusLink) -> None:
+        """Note that ``link`` is up, and which node is at its other side, if it has shown that."""
+        if self.identities is not None and link.peer:
+            self.identities.trust.proved(link)
+
+    def tries_plainly(self, link: BusLink) -> bool:
+        """Whether the node at the other side of ``link``, which has failed, may just have no
+        identity; if so, the next attempt goes without."""
+        return self.identities is not None and self.identities.tries_plainly(link)
+
+    def part_with(self, keys: set[bytes]) -> None:
+        """Close the links of nodes with ``keys``; empty: of all that have shown their identity."""
+        for link in list(self.by_fd.values()):
+            if link.key and (link.key in keys or not keys):
+                self.break_off(link, "the key of the node does not count any more")
 
     # ---- events ----------------------------------------------------------------------------
 
@@ -186,7 +212,7 @@ class BusLinks:
 
     def watch(self, link: BusLink) -> None:
         """Read from ``link``, which is up, and write what is unsent, as far as permitted."""
-        mask = 0 if self.reading_stopped or self.hold.is_full() else _READ
+        mask = 0 if self.hold.is_full() else _READ
         if link.unsent:
             mask |= _WRITE
         self._epoll.modify(link.fd, mask)
@@ -196,14 +222,6 @@ class BusLinks:
         for link in self.by_fd.values():
             if link.up:
                 self.watch(link)
-
-    def stop_reading(self) -> None:
-        """Stop reading: the jobs are written, and nothing may change them any more. Unsent packets
-        are still sent."""
-        if not self.reading_stopped:
-            self.reading_stopped = True
-            for link in self.by_fd.values():
-                self._epoll.modify(link.fd, _WRITE if link.unsent else 0)
 
     # ---- the end of links --------------------------------------------------------------------
 
@@ -248,8 +266,14 @@ class BusLinks:
 
     def cron(self, now: int) -> None:
         """Drop strangers whose time is over, and links that hold too much after the limit was
-        lowered. Call it when ``next_due`` says."""
+        lowered; read on if the others could take this node for dead. Call it when ``next_due``
+        says, and with each heartbeat."""
         self.close_largest()
+        if self.hold.tires(now, self._config.cluster_node_timeout // 2):
+            self._log.warning("packets about jobs are dropped: too many have to wait")
+            self.watch_all()
+        self._told.renew(now)
+        self._refused.renew(now)
         if self.unproven:
             for link, deadline in list(self.unproven.items()):
                 if now > deadline:
@@ -261,10 +285,18 @@ class BusLinks:
             self.drop(link)
 
     def tell_once(self, text: str, ip: str) -> None:
-        """Log ``text`` once per address, since the same thing would happen again every second."""
-        if (text, ip) not in self._told and len(self._told) < MOST_TOLD:
-            self._told.add((text, ip))
+        """Log ``text`` once per address and hour, since the same thing would happen again every
+        second."""
+        if self._told.is_new(text, ip):
             self._log.warning(text, address=ip)
+
+    def tell_refused(self, text: str, ip: str) -> None:
+        """Log why a node was refused, once per address for a while. The texts have the keys of
+        strangers, of which there is no end."""
+        if self._refused.is_new(text, ip):
+            self._log.warning(text, address=ip)
+            if self._refused.full:
+                self._log.warning("further refused nodes are not logged for some minutes")
 
 
 def _nobody() -> None:

@@ -14,6 +14,16 @@ from random import Random
 import trio
 
 from disque_trio.cluster.buslinks import BusLinks
+from disque_trio.cluster.identities import Identities
+from disque_trio.cluster.keyring import Keyring
+from disque_trio.cluster.keys_file import (
+    KeysFileError,
+    copy_key,
+    is_key_of_another,
+    load_key,
+    load_keyring,
+    save_keyring,
+)
 from disque_trio.cluster.membership import Membership
 from disque_trio.cluster.names import NameLookups
 from disque_trio.cluster.nodes_conf import NodesConfError, parse_nodes
@@ -74,10 +84,17 @@ class Cluster:
         )
         self._hurried = trio.Event()  # there may be something to do now
         self.links.hurry = self.membership.heartbeat.hurry = self._hurry
+        self.membership.heartbeat.unmet = self._tell_unmet
         self._path = os.path.realpath(config.cluster_config_file)
+        self._keyring: Keyring | None = None
+        self._private = b""  # this node's private key as text
         self._file = NodesFile(self._path)
         try:
             self._load()
+            if config.cluster_identity != "no":
+                self._use_identity()
+            elif config.cluster_encrypt:
+                log.warning("cluster-encrypt encrypts nothing without cluster-identity")
         except BaseException:
             self._file.close()
             raise
@@ -99,6 +116,34 @@ class Cluster:
         problem = self.membership.save()
         if problem:
             raise ClusterError(f"{self._path} cannot be written: {problem}")
+
+    def _use_identity(self) -> None:
+        """Load the keys of this node and of others, and show who this node is from now on. Raises
+        ``ClusterError``."""
+        try:
+            key = load_key(self._path)
+            keyring = self._keyring = load_keyring(self._path)
+        except KeysFileError as problem:
+            raise ClusterError(str(problem)) from problem
+        self._private = key.pem()
+        trust = self.membership.use_identity(key.key, keyring)
+        trust.required = self._config.cluster_identity == "yes"
+        trust.tell = self._tell_of_key
+        trust.accuse = self._accuse
+        trust.close_links = self.links.part_with
+        trust.stored = self._keys_changed
+        self.links.identities = Identities(key, trust, self.packets)
+        self._log.notice("cluster-identity: this node is known by its key", key=key.key.hex())
+
+    def _keys_changed(self) -> None:
+        """Write the keys of nodes with nodes.conf at the end of the turn."""
+        self.membership.config_changed = True
+
+    def _tell_of_key(self, text: str, id: bytes, key: bytes) -> None:
+        self._log.warning(text, node=id.decode("ascii", "replace"), key=key.hex())
+
+    def _accuse(self, text: str, id: bytes, key: bytes) -> None:
+        self.links.tell_once(text, f"{id.decode('ascii', 'replace')} {key.hex()}")
 
     def listens(self, listeners: Sequence[socket.socket], bus: Sequence[socket.socket]) -> None:
         """Set where the node listens for clients and for other nodes."""
@@ -127,6 +172,8 @@ class Cluster:
         self.membership.set_extensions(config.cluster_extensions)
         self.links.halves.apply()
         self.links.use_secrets(config.cluster_secret)
+        if self.links.identities is not None:
+            self.links.identities.encrypt = config.cluster_encrypt
         self._hurry()
         self.membership.spread(domain == "host" or (domain == "auto" and config.processes > 1))
 
@@ -157,6 +204,10 @@ class Cluster:
         """Check again what is due: something may have become due earlier."""
         self._hurried.set()
 
+    def _tell_unmet(self, ip: str, port: int) -> None:
+        """Log that the node at this address, which was to be met, is given up."""
+        self._log.warning("CLUSTER MEET had no success; try it again", ip=ip, port=port)
+
     def _meet_other_workers(self) -> None:
         """Meet the workers of this server that are not known yet."""
         for places in self._other_workers:
@@ -165,12 +216,17 @@ class Cluster:
 
     # ---- nodes.conf -----------------------------------------------------------------------------
 
-    def _write(self, number: int, text: str) -> str | None:
-        """Write ``text`` to the file, unless a later one is there. May be called in a thread."""
+    def _write(self, number: int, text: str, keys: str | None) -> str | None:
+        """Write ``text``, and the ``keys`` of nodes unless they are None, to the files, unless
+        later ones are there. May be called in a thread."""
         with self._writing:
             if number < self._written:
                 return None
-            problem = self._file.save(text)
+            # The keys come first: a member without a pin would be taken for one from before
+            # identities were used, and so would anybody that shows its id.
+            problem = save_keyring(self._path, keys) if keys is not None else None
+            if problem is None:
+                problem = self._file.save(text)
             if problem is None:
                 self._written = number
             return problem
@@ -192,9 +248,10 @@ class Cluster:
         self._dumps += 1
         problem: str | None = "the node ended"
         text = membership.dump_conf()
+        keys = self._keys()
         membership.config_changed = False  # later changes are not in the text
         try:
-            problem = await trio.to_thread.run_sync(self._write, self._dumps, text)
+            problem = await trio.to_thread.run_sync(self._write, self._dumps, text, keys)
         finally:
             if problem is not None:
                 membership.config_changed = True
@@ -205,7 +262,11 @@ class Cluster:
     def _save_now(self, text: str) -> str | None:
         """CLUSTER SAVECONFIG: the caller waits for the disk."""
         self._dumps += 1
-        return self._write(self._dumps, text)
+        return self._write(self._dumps, text, self._keys())
+
+    def _keys(self) -> str | None:
+        """The text for the file with the keys of nodes; None: nodes show no identity."""
+        return self._keyring.dump() if self._keyring is not None else None
 
     def _tell(self, problem: str) -> None:
         self._log.warning("nodes.conf cannot be written", file=self._path, reason=problem)
@@ -222,6 +283,8 @@ class Cluster:
         """Return why nodes.conf cannot follow the node to ``directory``, or None."""
         name = self._config.cluster_config_file
         path = os.path.realpath(os.path.join(directory, name))  # noqa: PTH118
+        if self._private and is_key_of_another(path, self._private):
+            return f"there is the key of another node: {name}.key"
         if path == self._path or not os.path.exists(path):  # noqa: PTH110
             return None
         try:
@@ -255,7 +318,8 @@ class Cluster:
             old, self._file = self._file, new
             self._path = path
         old.close()
-        problem_text = self.membership.save()
+        problem_text = copy_key(path, self._private) if self._private else None
+        problem_text = problem_text or self.membership.save()
         if problem_text:
             self._tell(problem_text)
 

@@ -1,11 +1,14 @@
 """Handles MEET, PING, PONG and FAIL packets and updates the table of nodes."""
 
+from collections.abc import Callable
+
 from disque_trio.cluster.blacklist import Blacklist
 from disque_trio.cluster.failure import FAILING, mark_down
 from disque_trio.cluster.heartbeat import Heartbeat
 from disque_trio.cluster.links import Link
 from disque_trio.cluster.members import Member, Members, is_node_id
 from disque_trio.cluster.myself import Myself
+from disque_trio.cluster.trust import Trust
 from disque_trio.process.addresses import is_port, plain_ip, told_ip, usefulness
 from disque_trio.protocol.bus import (
     MEET,
@@ -23,6 +26,7 @@ from disque_trio.protocol.bus import (
     sender_extensions,
     sender_flags,
     sender_tls_port,
+    sender_trouble,
 )
 
 MAX_HANDSHAKES = 100  # at a time, caused by other nodes
@@ -36,29 +40,45 @@ class PacketHandlers:
         members: the other nodes.
         heartbeat: links to them.
         blacklist: those that must not come back.
+        acquainted: called with a member that has pinged this node for the first time, or answers
+            over a new link; and whether it is the latter.
+
+    Attributes:
+        trust: the keys of nodes; None: nodes show no identity.
     """
 
     def __init__(
-        self, me: Myself, members: Members, heartbeat: Heartbeat, blacklist: Blacklist
+        self,
+        me: Myself,
+        members: Members,
+        heartbeat: Heartbeat,
+        blacklist: Blacklist,
+        acquainted: Callable[[Member, bool], None],
     ) -> None:
         self._me = me
         self._members = members
         self._known = members.known  # always the same dict
         self._heartbeat = heartbeat
         self._blacklist = blacklist
+        self._acquainted = acquainted
+        self.trust: Trust | None = None
 
     def handle_ping(self, link: Link, type: int, sender: bytes, packet: bytes) -> None:
         """Handle a PING, PONG or MEET. Raises ``PacketError``."""
         entries = read_gossip(packet)
         if not is_node_id(sender):
             raise PacketError("the sender has no id")
+        trust = self.trust
+        if trust is not None and not link.peer and trust.bars(sender):
+            return
         itself = sender == self._me.packets.id  # through a loop, or a copy of its nodes.conf
         if type != PONG:
             if not itself:
                 if self._me.learn(link.local_ip, type == MEET):
                     self._members.update()  # also which nodes are on this host
-                if type == MEET and sender not in self._known:
-                    self._greet(link, packet)
+                if type == MEET and sender not in self._known and not self._greet(link, packet):
+                    link.close()
+                    return
             # A stranger that was forgotten but goes on pinging must not hear of nodes that it does
             # not know: it would meet them, and come back through them.
             gossip = type == MEET or sender in self._known
@@ -69,26 +89,39 @@ class PacketHandlers:
         known = self._known.get(sender)
         if known is None:
             return
+        if trust is not None and link.peer and not (trust.required or trust.trusts(link)):
+            trust.proved(link)  # it was no member yet when it did that
+        known.owes_since = 0
         if type != PONG:
+            known.meeting = False  # only who knows this node, or is about to, pings it
             self._follow(known, link, packet)
             self._heartbeat.link_back(known)
+            if not known.pinged:
+                known.pinged = True
+                self._acquainted(known, False)
         elif member is known:
             self._hear_pong(known)
         if (known.flags ^ sender_flags(packet)) & NODE_LEAVING:
             known.flags ^= NODE_LEAVING
             self._members.update()
         extensions = sender_extensions(packet)
-        if known.extensions != extensions:
+        trouble = sender_trouble(packet)
+        if known.extensions != extensions or known.trouble != trouble:
             known.extensions = extensions
+            known.trouble = trouble
             self._members.update(False)
         known.tls_port = sender_tls_port(packet)
         self._hear_gossip(known, entries)
 
-    def _greet(self, link: Link, packet: bytes) -> None:
-        """Respond to the MEET of an unknown node by meeting it, too."""
+    def _greet(self, link: Link, packet: bytes) -> bool:
+        """Respond to the MEET of an unknown node by meeting it, too. Returns False if its key does
+        not allow that."""
         ip, port = _address(link, packet)
+        if self.trust is not None and not self.trust.met(link, port):
+            return False
         if len(self._members.handshakes) < MAX_HANDSHAKES:
             self._heartbeat.begin_handshake(ip, port, 0)
+        return True
 
     def _identify(self, member: Member, link: Link, sender: bytes, packet: bytes) -> bool:
         """Check which node answers on the link to ``member``. Return whether it is the expected
@@ -107,6 +140,10 @@ class PacketHandlers:
         if known is not None:
             if not member.hearsay or not known.connected() or known.flags & FAILING:
                 self._follow(known, link, packet)
+            if member.meeting:
+                known.meeting = True  # it may have forgotten this node
+                known.since = member.since
+                known.key = member.key
         elif sender != self._me.packets.id and not (
             member.hearsay and self._blacklist.has(sender, self._heartbeat.time)
         ):
@@ -120,6 +157,9 @@ class PacketHandlers:
         member.pong_received = self._heartbeat.time
         member.ping_sent = 0
         member.attempts = 0
+        if not member.answers:
+            member.answers = True
+            self._acquainted(member, True)
         if member.flags & FAILING:
             was_down = member.flags & NODE_FAIL
             member.flags &= ~FAILING

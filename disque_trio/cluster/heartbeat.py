@@ -26,6 +26,9 @@ from disque_trio.rng import Rng
 
 NODE_TIMEOUT = 15_000  # ms
 MIN_HANDSHAKE_TIME = 1000  # ms
+MEET_TIMES = 10  # node timeouts for which a node that CLUSTER MEET named is met again and again
+MIN_MEET_TIME = 60_000  # ms
+MEET_PERIOD = 1000  # ms between two MEETs to it
 PING_PERIOD = 1000  # ms between pings to the stalest of a few
 PING_SAMPLE = 5
 RETRY_STEP, MAX_RETRY_WAIT = 100, 1000  # ms before a failed link is tried again
@@ -50,6 +53,8 @@ class Heartbeat:
         now: the driver's time, ms since the epoch.
         time: the membership's own, ms.
         hurry: called when ``cron`` may be due earlier than ``next_due`` said.
+        unmet: called with the address of a node that CLUSTER MEET named when it is given up: it
+            never answered, or never took this node in.
     """
 
     def __init__(
@@ -72,6 +77,7 @@ class Heartbeat:
         self._ping_at = 0
         self._due = 0  # when ``cron`` is due, by the driver's time; 0: nobody has asked
         self.hurry: Callable[[], None] = _nobody
+        self.unmet: Callable[[str, int], None] = _nobody_asks
 
     # ---- time and links -------------------------------------------------------------------------
 
@@ -86,6 +92,9 @@ class Heartbeat:
             self._ping_at = time + PING_PERIOD
             self._ping_stalest()
         for member in self._known.values():
+            if member.meeting and time - member.since > self._meet_time():
+                member.meeting = False
+                self.unmet(member.ip, member.port)
             if member.flags & NODE_NOADDR:
                 continue
             link = member.link
@@ -96,16 +105,13 @@ class Heartbeat:
                 if time - member.link_since > timeout // 2:
                     self.unlink(member)
             elif not member.ping_sent:
-                if time - member.pong_received > timeout // 2:
+                if time - member.pong_received > self._quiet_time(member):
                     self.ping(member)
             elif time - member.ping_sent > timeout // 2 and time - member.link_since > timeout:
                 # The node may be well, and only the connection dead.
                 self.unlink(member)
-            if (
-                member.ping_sent
-                and time - member.ping_sent > timeout
-                and not member.flags & FAILING
-            ):
+            silent_since = _silent_since(member)
+            if silent_since and time - silent_since > timeout and not member.flags & FAILING:
                 member.flags |= NODE_PFAIL
                 self._members.update(False)
                 self.judge(member)
@@ -127,11 +133,12 @@ class Heartbeat:
             elif not link.up:
                 at = member.link_since + timeout // 2 + 1
             elif not member.ping_sent:
-                at = member.pong_received + timeout // 2 + 1
+                at = member.pong_received + self._quiet_time(member) + 1
             else:
                 at = max(member.ping_sent + timeout // 2, member.link_since + timeout) + 1
-            if member.ping_sent and not member.flags & (FAILING | NODE_NOADDR):
-                at = min(at, member.ping_sent + timeout + 1)
+            silent_since = _silent_since(member)
+            if silent_since and not member.flags & (FAILING | NODE_NOADDR):
+                at = min(at, silent_since + timeout + 1)
             due = min(due, at, self._ping_at)
         self._due = NEVER if due == NEVER else self.now + max(due - time, 0)
         return 0 if due == NEVER else self._due
@@ -144,6 +151,7 @@ class Heartbeat:
             link.close()
             return
         member.link_since = self.time
+        member.answers = False
         self.ping(member)
         self.hurry()
 
@@ -165,16 +173,33 @@ class Heartbeat:
             self.time += min(now - self.now, max(self._due - self.now, 0) + MAX_STEP)
         self.now = now
 
+    def _quiet_time(self, member: Member) -> int:
+        """How long ``member`` may be silent after a PONG before it is pinged, in ms."""
+        half = self.node_timeout // 2
+        return min(half, MEET_PERIOD) if member.meeting else half
+
+    def _meet_time(self) -> int:
+        """For how long a node that CLUSTER MEET named is met again and again, in ms."""
+        return max(MEET_TIMES * self.node_timeout, MIN_MEET_TIME)
+
     def _tend_handshakes(self, time: int) -> None:
         """Open the links of handshakes, and give up those that take too long."""
-        limit = max(self.node_timeout, MIN_HANDSHAKE_TIME)
+        usual = max(self.node_timeout, MIN_HANDSHAKE_TIME)
         for member in list(self._members.handshakes.values()):
             if not member.since:
                 member.since = time
+            limit = self._meet_time() if member.meeting else usual
+            link = member.link
             if time - member.since > limit:
+                if member.meeting:
+                    self.unmet(member.ip, member.port)
                 self._members.remove(member)
-            elif member.link is None and time >= member.retry_at:
-                self.connect(member)
+            elif link is None:
+                if time >= member.retry_at:
+                    self.connect(member)
+            elif time - member.link_since > usual:
+                # The address may have led nowhere at that time, or to a process that is gone.
+                self.unlink(member)
 
     def connect(self, member: Member) -> None:
         """Begin to open a link to ``member``."""
@@ -233,7 +258,8 @@ class Heartbeat:
         if member.link is not None:
             if not member.ping_sent:
                 member.ping_sent = self.time
-            self.tell(member.link, MEET if member.flags & NODE_MEET else PING, member.id)
+            wants_in = member.meeting or member.flags & NODE_MEET
+            self.tell(member.link, MEET if wants_in else PING, member.id)
 
     def tell(self, link: Link, type: int, recipient: bytes, gossip: bool = True) -> None:
         """Send a packet of ``type`` to ``recipient``; ``gossip``: mention other nodes."""
@@ -241,6 +267,16 @@ class Heartbeat:
         if gossip:
             entries = choose_entries(self._members, self._rng, recipient, self.now - self.time)
         self._transmit(link, self._me.packets.gossip(type, entries))
+
+    def meet(self, ip: str, port: int, key: bytes) -> None:
+        """CLUSTER MEET: learn which node is at this address, and be known by it; try until both
+        is so, but not forever. ``key``: the public key that it has to show; empty: any."""
+        self.begin_handshake(ip, port, NODE_MEET)
+        member = self._members.under_way(ip, port)
+        if member is not None:
+            member.flags |= NODE_MEET
+            member.meeting = True
+            member.key = key
 
     def begin_handshake(self, ip: str, port: int, flags: int, hearsay: bool = False) -> None:
         """Find out which node is at this address, unless that is known or the address is
@@ -273,5 +309,16 @@ class Heartbeat:
                     self._transmit(link, packet)
 
 
+def _silent_since(member: Member) -> int:
+    """Since when ``member`` owes an answer, to a PING or to anything else; 0: it owes none."""
+    if member.ping_sent and member.owes_since:
+        return min(member.ping_sent, member.owes_since)
+    return member.ping_sent or member.owes_since
+
+
 def _nobody() -> None:
     """Default of ``hurry``, if ``cron`` is called every 100 ms."""
+
+
+def _nobody_asks(ip: str, port: int) -> None:
+    """Default of ``unmet``."""

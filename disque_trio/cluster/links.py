@@ -20,6 +20,8 @@ class Link:
         up: packets can be sent over it.
         local_ip, remote_ip: text; empty until the other side has answered.
         node_id: id of the member it belongs to, for the membership; None for an incoming link.
+        peer, key: id and public key that the other side has proved (cluster-identity); empty: it
+            has shown no identity.
     """
 
     def __init__(self, outgoing: bool) -> None:
@@ -28,6 +30,8 @@ class Link:
         self.local_ip = ""
         self.remote_ip = ""
         self.node_id: bytes | None = None
+        self.peer = b""
+        self.key = b""
 
     def send(self, packet: bytes) -> None:
         """Send ``packet`` with the others of this turn. Does nothing unless the link is ``up``."""

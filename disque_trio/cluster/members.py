@@ -34,6 +34,10 @@ class Member:
         ip, port: for clients; empty and 0 while it has NODE_NOADDR.
         flags: NODE_* bits; NODE_MEET: the first packet to it is a MEET.
         hearsay: a handshake that began because another node mentioned it.
+        meeting: CLUSTER MEET named it, and it has not pinged this node yet: perhaps it does not
+            know this node. MEET is repeated.
+        answers: it has answered over this link; a node that still loads its jobs does not.
+        pinged: it has pinged this node, and so knows it.
         since: when it came into the table; 0: not set yet.
         link: the outgoing one, even before it is up.
         link_since: when that was begun, then when it came up.
@@ -42,8 +46,12 @@ class Member:
         ping_sent: when the first PING without a PONG was sent (or a link for it begun); 0: no PONG
             is awaited.
         pong_received: 0: never.
+        owes_since: since when it owes an answer to more than a PING, and has sent nothing; 0: it
+            owes none.
         extensions: what it announces beyond C Disque; 0: nothing, or not heard yet.
+        trouble: what keeps it from taking copies, as it announces.
         tls_port: for clients with TLS; 0: none, or not heard yet.
+        key: that it has to show, according to CLUSTER MEET; empty: none was named.
         reports: ids of the members that say that it is failing, and when they last said so.
     """
 
@@ -54,14 +62,20 @@ class Member:
         self.flags = flags
         self.since = since
         self.hearsay = False
+        self.meeting = False
+        self.answers = False
+        self.pinged = False
         self.link: Link | None = None
         self.link_since = 0
         self.retry_at = 0
         self.attempts = 0
         self.ping_sent = 0
         self.pong_received = 0
+        self.owes_since = 0
         self.extensions = 0
+        self.trouble = 0
         self.tls_port = 0
+        self.key = b""
         self.reports: dict[bytes, int] = {}
 
     def connected(self) -> bool:
@@ -75,7 +89,8 @@ class Members:
     Attributes:
         known, handshakes: by id.
         everyone: ids of all in ``known``, sorted, so that a simulation can be repeated.
-        reachable: those that can take a copy of a job now, sorted.
+        reachable: those that are neither failing nor leaving, sorted.
+        takers: those of them that can take copies of jobs, sorted.
         suspects: those that only this node considers failing, sorted.
 
     Args:
@@ -87,6 +102,7 @@ class Members:
         self.handshakes: dict[bytes, Member] = {}
         self.everyone: list[bytes] = []
         self.reachable: list[bytes] = []
+        self.takers: list[bytes] = []
         self.suspects: list[bytes] = []
         self._changed = changed
 
@@ -105,6 +121,7 @@ class Members:
         """
         self.everyone = sorted(self.known)
         self.reachable = [i for i in self.everyone if not self.known[i].flags & _NOT_REACHABLE]
+        self.takers = [id for id in self.reachable if not self.known[id].trouble]
         self.suspects = [i for i in self.everyone if self.known[i].flags & NODE_PFAIL]
         self._changed(matters)
 
@@ -115,9 +132,12 @@ class Members:
         member = self.known.get(link.node_id) or self.handshakes.get(link.node_id)
         return member if member is not None and member.link is link else None
 
-    def under_way(self, ip: str, port: int) -> bool:
-        """Whether there is a handshake with that address."""
-        return any(m.ip == ip and m.port == port for m in self.handshakes.values())
+    def under_way(self, ip: str, port: int) -> Member | None:
+        """The handshake with that address; None: there is none."""
+        for member in self.handshakes.values():
+            if member.ip == ip and member.port == port:
+                return member
+        return None
 
     def remove(self, member: Member) -> None:
         """Close the member's link, and forget the member and its reports."""

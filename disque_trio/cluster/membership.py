@@ -7,35 +7,44 @@ commands need, and what is kept on disk.
 How a node gets in: a handshake begins with an address, from CLUSTER MEET, from the MEET of a
 stranger, or because a member mentioned it. A link to it is opened and a MEET sent (or a PING, if it
 sent a MEET itself). Its PONG tells its id, which ends the handshake. A MEET makes the other side
-begin a handshake in return; a PING from a stranger is answered and changes nothing.
+begin a handshake in return; a PING from a stranger is answered and changes nothing. That handshake
+may fail, or not begin, as there are too many: so CLUSTER MEET goes on after the PONG, until the
+other node has pinged this one.
 """
 
 from collections.abc import Callable, Sequence
+from typing import Final
 
 from disque_trio.cluster.blacklist import Blacklist
 from disque_trio.cluster.handlers import PacketHandlers
 from disque_trio.cluster.heartbeat import MAX_MEMBERS, Heartbeat
 from disque_trio.cluster.hosts import Hosts
+from disque_trio.cluster.keyring import Keyring
 from disque_trio.cluster.links import Connect, Link
 from disque_trio.cluster.members import Member, Members
 from disque_trio.cluster.myself import Myself
 from disque_trio.cluster.nodes_conf import NodeLine, NodesConfError, format_nodes, parse_nodes
-from disque_trio.cluster.peers import Peer, Peers
+from disque_trio.cluster.peers import Obstacle, Peer, Peers
+from disque_trio.cluster.troubles import TROUBLE_FILE, describe_trouble
+from disque_trio.cluster.trust import Trust
 from disque_trio.process.addresses import is_loopback, is_port
 from disque_trio.protocol.bus import (
-    BINDINGS,
     EXTENDED,
     FAIL,
+    KEYS,
     MEET,
     NODE_FAIL,
     NODE_LEAVING,
-    NODE_MEET,
     NODE_MYSELF,
     NODE_NOADDR,
     NODE_PFAIL,
+    PAUSES,
     PING,
     PONG,
+    REPLJOB,
+    UPDATEJOB,
     VERSION,
+    YOURJOBS,
     PacketError,
     PacketWriter,
     packet_sender,
@@ -44,6 +53,7 @@ from disque_trio.protocol.bus import (
 from disque_trio.rng import Rng
 
 PRIORITY_OK, PRIORITY_UNLINKED, PRIORITY_SUSPECT, PRIORITY_BAD = 1, 5, 10, 100
+_MOST: Final = 1 << 20  # bytes: MAX_CONTROL_PACKET; importing it would cost a look-up
 _FROM_FILE = NODE_PFAIL | NODE_FAIL | NODE_NOADDR | NODE_LEAVING
 
 
@@ -85,7 +95,9 @@ class Membership(Peers):
         self._known = self._members.known  # always the same dict
         self.heartbeat = Heartbeat(self.me, self._members, connect, rng, self._transmit)
         self._blacklist = Blacklist()
-        handlers = PacketHandlers(self.me, self._members, self.heartbeat, self._blacklist)
+        handlers = self._packet_handlers = PacketHandlers(
+            self.me, self._members, self.heartbeat, self._blacklist, self._tell_linked
+        )
         self._handlers: dict[int, Callable[[Link, int, bytes, bytes], None]] = {
             PING: handlers.handle_ping,
             PONG: handlers.handle_ping,
@@ -96,6 +108,21 @@ class Membership(Peers):
         self._hosts_stale = False
         self._saver = saver
         self._is_own_address = is_own_address
+
+    def use_identity(self, key: bytes, keyring: Keyring) -> Trust:
+        """Have the other nodes show their keys: this node has the public ``key`` and knows the keys
+        in ``keyring``. Call it once, before any link is opened."""
+        trust = Trust(key, keyring, self.packets, self._members)
+        trust.forget = self._expelled
+        trust.is_forgotten = lambda id: self._blacklist.has(id, self.heartbeat.time)
+        self.trust = self._packet_handlers.trust = trust
+        return trust
+
+    def _expelled(self, id: bytes) -> None:
+        """Forget the node ``id``, which the cluster has expelled."""
+        member = self._known.get(id)
+        if member is not None:
+            self._members.remove(member)
 
     def _changed(self, matters: bool) -> None:
         """Handle a change of the table; ``matters``: it is worth a write to disk."""
@@ -154,6 +181,16 @@ class Membership(Peers):
     def opened(self, link: Link, now: int) -> None:
         """Called when an outgoing ``link`` is up."""
         self.heartbeat.opened(link, now)
+        if self.trust is not None:
+            self.trust.inform(link)
+
+    def _tell_linked(self, member: Member, again: bool) -> None:
+        """Say that there is a connection to ``member``, ``again`` or for the first time, once both
+        know each other and it serves others."""
+        if member.pinged and member.answers and member.connected():
+            if self.trust is not None and member.link is not None:
+                self.trust.inform(member.link)
+            self.linked_to(member.id, again)
 
     def lost(self, link: Link, now: int) -> None:
         """Called when a ``link`` broke, or could not be opened."""
@@ -168,24 +205,62 @@ class Membership(Peers):
             return b""
         type = packet_type(packet)
         sender = packet_sender(packet)
+        if link.peer and sender != link.peer:
+            self._refuse_speaker(link, sender, now)
+            return b""
         if type > FAIL:
+            if type == KEYS and self.trust is not None:
+                self._hear_keys(self.trust, link, packet)
             member = self._known.get(sender)
+            if member is None or type > PAUSES:
+                return b""
+            member.owes_since = 0
             # The member's own id object, not a slice: comparing ids is then mostly comparing
             # objects.
-            return b"" if member is None or type > BINDINGS else member.id
+            return member.id
         try:
             self._handlers[type](link, type, sender, packet)
         except PacketError:
             self.malformed += 1
         return b""
 
+    def _refuse_speaker(self, link: Link, sender: bytes, now: int) -> None:
+        """Close ``link``, whose other side has proved to be another node than ``sender``."""
+        if self.trust is not None:
+            self.trust.refused += 1
+            self.trust.accuse(
+                "a node was refused: it sent a packet in the name of another", link.peer, link.key
+            )
+        link.close()
+        self.heartbeat.lost(link, now)
+
+    def _hear_keys(self, trust: Trust, link: Link, packet: bytes) -> None:
+        """Handle what another node knows of keys."""
+        try:
+            trust.hear(link, packet)
+        except PacketError:
+            self.malformed += 1
+
     # ---- for the jobs ---------------------------------------------------------------------------
 
     def places(self) -> int:
         return self._placed().count if self.by_host else self.size
 
+    def takers(self) -> list[bytes]:
+        return self._members.takers
+
+    def obstacles(self) -> list[Obstacle]:
+        found: list[Obstacle] = []
+        for id in self._members.everyone:
+            member = self._known[id]
+            why = _obstacle(member)
+            if why:
+                trouble = member.trouble if id in self.reachable else 0
+                found.append(Obstacle(f"{member.ip}:{member.port}", why, trouble))
+        return found
+
     def room(self, external: bool) -> int:
-        return self._placed().room(external) if self.by_host else len(self.reachable)
+        return self._placed().room(external) if self.by_host else len(self.takers())
 
     def place(self, id: bytes) -> str:
         return self._placed().of.get(id, "")
@@ -210,6 +285,10 @@ class Membership(Peers):
         member = self._known.get(id)
         return member is not None and member.connected()
 
+    def answers(self, id: bytes) -> bool:
+        member = self._known.get(id)
+        return member is not None and member.connected() and member.answers
+
     def behind(self, id: bytes) -> bool:
         member = self._known.get(id)
         return (
@@ -219,8 +298,18 @@ class Membership(Peers):
             and member.link.behind()
         )
 
+    def expect(self, ids: list[bytes], now: int) -> None:
+        self.heartbeat.pass_time(now)
+        for id in ids:
+            member = self._known.get(id)
+            if member is not None and not member.owes_since:
+                member.owes_since = self.heartbeat.time
+                self.heartbeat.hurry()
+
     def send(self, id: bytes, packet: bytes) -> None:
         member = self._known.get(id)
+        if len(packet) > _MOST and packet_type(packet) not in (REPLJOB, YOURJOBS, UPDATEJOB):
+            return  # the other side would break the connection: what others sent has grown too long
         if member is not None:
             link = member.link
             if link is not None and link.up:
@@ -239,7 +328,7 @@ class Membership(Peers):
                 self.endpoint()[0],
                 self.packets.port,
                 self._known,
-                self.reachable,
+                self.takers(),
                 self._is_own_address,
             )
         return self._hosts
@@ -271,8 +360,8 @@ class Membership(Peers):
     def describe(self) -> str:
         return format_nodes([self._my_line(), *map(self._line, self._members.all())])
 
-    def meet(self, ip: str, port: int) -> None:
-        self.heartbeat.begin_handshake(ip, port, NODE_MEET)
+    def meet(self, ip: str, port: int, key: bytes = b"") -> None:
+        self.heartbeat.meet(ip, port, key)
 
     def has(self, places: Sequence[tuple[str, int]]) -> bool:
         """Whether a member has one of these addresses."""
@@ -280,11 +369,13 @@ class Membership(Peers):
 
     def forget(self, id: bytes) -> bool:
         member = self._known.get(id) or self._members.handshakes.get(id)
-        if member is None:
+        dropped = self.trust is not None and self.trust.drop(id)
+        if member is None and not dropped:
             return False
         self._blacklist.add(id, self.heartbeat.time)
-        self._members.remove(member)
-        self._members.update()
+        if member is not None:
+            self._members.remove(member)
+            self._members.update()
         return True
 
     def reset(self, id: bytes) -> None:
@@ -294,6 +385,8 @@ class Membership(Peers):
         self.packets.id = id
         self.packets.refresh()
         self._members.update()
+        if self.trust is not None:
+            self.trust.reset()
 
     def spread(self, by_host: bool) -> None:
         """Set whether copies of a job have to be on different hosts."""
@@ -307,11 +400,20 @@ class Membership(Peers):
     def set_leaving(self, leaving: bool) -> None:
         if leaving != self.leaving:
             self.packets.flags ^= NODE_LEAVING
-            self.packets.refresh()
             self.config_changed = True
-            for member in self._known.values():
-                if member.connected():
-                    self.heartbeat.ping(member)  # otherwise some would hear of it seconds later
+            self._announce()
+
+    def set_trouble(self, trouble: int) -> None:
+        if trouble != self.trouble:
+            self.trouble = self.packets.trouble = trouble
+            self._announce()
+
+    def _announce(self) -> None:
+        """Tell all members what has changed in the headers of this node's packets."""
+        self.packets.refresh()
+        for member in self._known.values():
+            if member.connected():
+                self.heartbeat.ping(member)  # otherwise some would hear of it seconds later
 
     # ---- nodes.conf -----------------------------------------------------------------------------
 
@@ -349,6 +451,7 @@ class Membership(Peers):
                 member.flags |= NODE_NOADDR
             if line.pong_received:
                 member.pong_received = time
+                member.pinged = True
             self._known[line.id] = member
         self._members.update(False)
 
@@ -374,8 +477,17 @@ def _nobody() -> None:
 
 def _priority(member: Member) -> int:
     """Return the priority of a node in HELLO: that of the worst rule that applies."""
-    if member.flags & (NODE_FAIL | NODE_LEAVING):
+    if member.flags & (NODE_FAIL | NODE_LEAVING) or member.trouble & TROUBLE_FILE:
         return PRIORITY_BAD
     if member.flags & NODE_PFAIL:
         return PRIORITY_SUSPECT
     return PRIORITY_OK if member.connected() else PRIORITY_UNLINKED
+
+
+def _obstacle(member: Member) -> str:
+    """Why a node can take no copies; empty: it can."""
+    if member.flags & (NODE_FAIL | NODE_PFAIL | NODE_NOADDR):
+        return "is down"
+    if member.flags & NODE_LEAVING:
+        return "is leaving the cluster"
+    return describe_trouble(member.trouble)

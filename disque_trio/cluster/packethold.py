@@ -2,6 +2,9 @@
 
 Outgoing ones stay in the queues of their links. Incoming ones are stored, and handled later in
 order. Packets about nodes pass.
+
+If very much is stored, nothing more is read, until the others could take this node for dead. Then
+further packets about jobs are dropped, as if they were lost on the way, so that heartbeats go on.
 """
 
 from disque_trio.cluster.buslink import BusLink
@@ -17,12 +20,15 @@ class PacketHold:
         out: packets about jobs must not be sent.
         back: incoming ones are stored.
         size: bytes that are stored.
+        drops: incoming ones are dropped instead.
     """
 
     def __init__(self) -> None:
         self.out = False
         self.back = False
         self.size = 0
+        self.drops = False
+        self._full_since = 0  # ms; 0: it was not seen to be full
         self._packets: list[tuple[BusLink, bytes]] = []
 
     def begin(self) -> None:
@@ -31,7 +37,10 @@ class PacketHold:
         self.back = True
 
     def put_by(self, link: BusLink, packet: bytes) -> bool:
-        """Store ``packet``, which came from ``link``; return whether that makes it full."""
+        """Store ``packet``, which came from ``link``, or drop it; return whether that makes it
+        full."""
+        if self.drops:
+            return False
         was_full = self.is_full()
         self._packets.append((link, packet))
         self.size += len(packet)
@@ -39,13 +48,23 @@ class PacketHold:
 
     def is_full(self) -> bool:
         """Whether so much is stored that nothing more may arrive, not even heartbeats."""
-        return self.size > MOST_HELD
+        return self.size > MOST_HELD and not self.drops
+
+    def tires(self, now: int, patience: int) -> bool:
+        """Whether it ``drops`` from ``now`` (ms) on, since it has been full for ``patience`` ms."""
+        if not self.is_full():
+            return False
+        self._full_since = self._full_since or now
+        self.drops = now - self._full_since >= patience
+        return self.drops
 
     def end(self) -> list[tuple[BusLink, bytes]]:
         """Return the stored packets in order; later ones are not stored."""
         packets = self._packets
         self._packets = []
         self.size = 0
+        self._full_since = 0
+        self.drops = False
         self.back = False
         return packets
 

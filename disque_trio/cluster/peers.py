@@ -5,8 +5,10 @@ implements it for other nodes. Sending is an effect: packets leave at the end of
 node's records are in its append-only file, and may be lost.
 """
 
+from collections.abc import Callable
 from typing import NamedTuple
 
+from disque_trio.cluster.trust import Trust
 from disque_trio.native import mypyc_attr
 
 
@@ -28,27 +30,48 @@ class Peer(NamedTuple):
     tls_port: int = 0
 
 
+class Obstacle(NamedTuple):
+    """A node that can take no copy now.
+
+    Attributes:
+        address: ``ip:port``.
+        why: what it does or is, to follow the address.
+        trouble: what it announced; 0: it cannot be reached, or is leaving.
+    """
+
+    address: str
+    why: str
+    trouble: int
+
+
 @mypyc_attr(allow_interpreted_subclasses=True)
 class Peers:
     """The interface to the other nodes; by itself, a cluster of one.
 
     Attributes:
         size: number of known nodes, including this one, without handshakes.
-        reachable: ids of the other nodes that can take a copy now (not failing, not leaving).
+        reachable: ids of the other nodes that are neither failing nor leaving.
+        trouble: what keeps this node from taking copies (see ``troubles``).
         by_host: copies have to be on different hosts, and several nodes on one count as one.
         extended: jobs may have trailers: all nodes know them, or the settings say so.
         plain: cluster-extensions is no: there are no trailers in files and packets.
+        trust: the keys of nodes; None: nodes show no identity.
         messages_sent, messages_received: number of packets on the bus.
+        linked_to: called with the id of a node that can be told things, and whether it could be
+            before: then it may have started again, and forgotten what it was asked.
     """
 
     def __init__(self) -> None:
         self.size = 1
         self.reachable: list[bytes] = []
+        self.trouble = 0
         self.by_host = False
         self.extended = True
         self.plain = False
         self.messages_sent = 0
         self.messages_received = 0
+        self.linked_to: Callable[[bytes, bool], None] = _nobody
+        self.trust: Trust | None = None
         self._leaving = False
 
     # ---- for the jobs -----------------------------------------------------------------------
@@ -80,12 +103,20 @@ class Peers:
         """Return how many copies a job could have if all nodes were well: nodes, or hosts."""
         return self.size
 
+    def takers(self) -> list[bytes]:
+        """Ids of the reachable nodes that can take copies."""
+        return self.reachable
+
+    def obstacles(self) -> list[Obstacle]:
+        """The other nodes that can take no copies."""
+        return []
+
     def room(self, external: bool) -> int:
         """Return how many copies other nodes can take now.
 
         ``external``: this node holds none, so another node on its host counts as well.
         """
-        return len(self.reachable)
+        return len(self.takers())
 
     def place(self, id: bytes) -> str:
         """The host of the node ``id``, if ``by_host``; that of this node's host is ``here``. Empty:
@@ -105,9 +136,18 @@ class Peers:
         """Whether there is a connection to the node ``id`` now."""
         return False
 
+    def answers(self, id: bytes) -> bool:
+        """Whether the node ``id`` has answered over the connection that there is now: a node that
+        still loads its jobs does not, and knows nothing yet."""
+        return self.linked(id)
+
     def behind(self, id: bytes) -> bool:
         """Whether the node ``id`` has not yet taken what was sent to it in earlier turns."""
         return False
+
+    def expect(self, ids: list[bytes], now: int) -> None:
+        """Note that the nodes ``ids`` owe an answer at ``now`` (ms). One that then sends nothing at
+        all for the node timeout is no longer reachable."""
 
     def send(self, id: bytes, packet: bytes) -> None:
         """Send ``packet`` to the node ``id``; it is lost if there is no connection."""
@@ -126,8 +166,9 @@ class Peers:
         """The text of CLUSTER NODES."""
         return ""
 
-    def meet(self, ip: str, port: int) -> None:
-        """Begin a handshake with the node at ``ip`` and client port ``port``, both valid."""
+    def meet(self, ip: str, port: int, key: bytes = b"") -> None:
+        """Begin a handshake with the node at ``ip`` and client port ``port``, both valid. ``key``:
+        the public key that it has to show; empty: any."""
 
     def forget(self, id: bytes) -> bool:
         """Forget the node ``id`` and do not accept it again for a minute. False: unknown."""
@@ -140,6 +181,14 @@ class Peers:
         """Say, here and to the others, whether this node is about to leave."""
         self._leaving = leaving
 
+    def set_trouble(self, trouble: int) -> None:
+        """Tell the others what keeps this node from taking copies; 0: nothing."""
+        self.trouble = trouble
+
     def save(self) -> str | None:
         """Write what is known of the cluster to disk. Return why that failed, or None."""
         return None
+
+
+def _nobody(id: bytes, again: bool) -> None:
+    pass

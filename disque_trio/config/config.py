@@ -50,6 +50,7 @@ class Config(Settings):
     maxmemory: int
     maxmemory_policy: str
     result_ttl: int
+    default_replicate: int
     maxmemory_samples: int
     queue_max_idle_time: int
     maxmemory_clients: MemoryLimit
@@ -67,6 +68,7 @@ class Config(Settings):
     aof_rewrite_incremental_fsync: bool
     aof_load_truncated: bool
     aof_enqueue_jobs_once: bool
+    requeue_at_start: bool
     cluster_config_file: str
     cluster_node_timeout: int
     cluster_failure_domain: str
@@ -77,6 +79,8 @@ class Config(Settings):
     cluster_link_sendbuf_limit: int
     maxmemory_bus: MemoryLimit
     cluster_secret: tuple[str, ...]
+    cluster_identity: str
+    cluster_encrypt: bool
     tls_port: int
     tls_cert_file: str
     tls_key_file: str

@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Self
 from disque_trio.config.errors import BadValue, ConfigError
 from disque_trio.config.params import Param, Table
 from disque_trio.config.words import to_bytes, to_text
-from disque_trio.glob import glob_match
+from disque_trio.glob import Glob
 
 
 class Settings:
@@ -91,11 +91,11 @@ class Settings:
     def config_get(self, patterns: Sequence[bytes]) -> list[tuple[bytes, bytes]]:
         """The reply of CONFIG GET: names that match any of the globs, each once, with their
         texts."""
+        globs = [Glob(pattern.lower()) for pattern in dict.fromkeys(patterns)]
         return [
             (name.encode(), to_bytes(param.told(self.get(name))))
             for name, param in self.table.items()
-            if not param.file_only
-            and any(glob_match(glob, name.encode(), ignore_case=True) for glob in patterns)
+            if not param.file_only and any(glob.matches(name.encode()) for glob in globs)
         ]
 
     def config_set(self, pairs: Sequence[tuple[bytes, bytes]]) -> list[str]:

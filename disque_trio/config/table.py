@@ -15,6 +15,7 @@ from disque_trio.config.types import (
     LONG_MAX,
     Addresses,
     Choice,
+    Ciphers,
     Directory,
     FileMode,
     FileName,
@@ -285,9 +286,10 @@ TABLE = make_table(
             YesNo(),
             "yes",
             "Without a password and without `bind`, serve only clients on this machine. Without "
-            "`bind`, `tls-cluster` and `cluster-secret`, accept only nodes on this machine into "
-            "the cluster, password or not: the bus asks for none. To admit others, name addresses "
-            "with `bind`, or use `cluster-secret` or `tls-cluster`. Not in Disque.",
+            "`bind`, `tls-cluster`, `cluster-identity` and `cluster-secret`, accept only nodes on "
+            "this machine into the cluster, password or not: the bus asks for none. To admit "
+            "others, name addresses with `bind`, or use `cluster-secret`, `cluster-identity` or "
+            "`tls-cluster`. Not in Disque.",
             settable=True,
         ),
         _security(
@@ -334,6 +336,15 @@ TABLE = make_table(
             "acks",
             "What may be evicted when memory runs short: acknowledged jobs and delivered jobs "
             "with RETRY 0 (acks), or nothing (noeviction).",
+            settable=True,
+        ),
+        _limits(
+            "default-replicate",
+            Int(1, 65535),
+            "2",
+            "How many nodes hold a job whose ADDJOB, and the policy of whose queue, do not say so: "
+            "this many, or all nodes of a smaller cluster. With 2, the loss of a node loses no "
+            "job, and producers of a cluster of three go on with two nodes. C Disque has 3.",
             settable=True,
         ),
         _limits(
@@ -483,14 +494,23 @@ TABLE = make_table(
             "appendonly is no. The node sets it back to no.",
             settable=True,
         ),
+        _aof(
+            "requeue-at-start",
+            YesNo(),
+            "yes",
+            "After a start, queue what no client had at once, as the file `appendfilename` plus "
+            ".progress says. With no, all jobs wait for their retry time, as on a C node, unless "
+            "the start is a RESTART.",
+            settable=True,
+        ),
         _cluster(
             "cluster-config-file",
             FileName(),
             "nodes.conf",
             "File in `dir` in which the node remembers its own id and the other nodes. Nobody "
             "else may use it: a second node with the same file does not start. Policies of "
-            "queues, schedules and bindings are kept in files of the same name plus .policies, "
-            ".schedules and .bindings.",
+            "queues, schedules, bindings and pauses on all nodes are kept in files of the same "
+            "name plus .policies, .schedules, .bindings and .pauses.",
             file_only=True,
         ),
         _cluster(
@@ -580,6 +600,24 @@ TABLE = make_table(
             secret=True,
             masked=True,
         ),
+        _cluster(
+            "cluster-identity",
+            Choice("no", "optional", "yes"),
+            "no",
+            "Whether nodes have to show who they are, each by a key of its own, which is pinned "
+            "when nodes meet: docs/cluster.md. yes: nodes that do not are refused. optional: they "
+            "are taken as they are, to change a cluster node by node; this protects from nobody. "
+            "Needs the extra `identity` (the package cryptography). C nodes cannot join such a "
+            "cluster. Not in Disque.",
+        ),
+        _cluster(
+            "cluster-encrypt",
+            YesNo(),
+            "no",
+            "Encrypt new connections to nodes that show who they are (`cluster-identity`), without "
+            "certificates. It is enough if one of the two nodes wants it. Not in Disque.",
+            settable=True,
+        ),
         _tls(
             "tls-port",
             Int(0, 65535),
@@ -658,7 +696,7 @@ TABLE = make_table(
         ),
         _tls(
             "tls-ciphers",
-            Text("a list of ciphers as in openssl ciphers"),
+            Ciphers(),
             "",
             "Ciphers for TLS 1.2; empty: those that Python considers good.",
             settable=True,

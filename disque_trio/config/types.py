@@ -18,25 +18,15 @@ from typing import ClassVar, Generic, NamedTuple, TypeVar
 
 from disque_trio.config.errors import BadValue
 from disque_trio.config.words import join_words
+from disque_trio.sizes import format_size, read_size
 
 T = TypeVar("T")
 
 INT_MAX = 2**31 - 1
 LONG_MAX = 2**63 - 1
 
-_UNITS = {
-    "": 1,
-    "b": 1,
-    "k": 1000,
-    "kb": 1024,
-    "m": 1000**2,
-    "mb": 1024**2,
-    "g": 1000**3,
-    "gb": 1024**3,
-}
 # No leading zeros: YAML reads 010 as 8, a person as 10. Refusing it is clearer than either.
 _INTEGER = re.compile(r"-?(?:0|[1-9][0-9]{0,18})")
-_SIZE = re.compile(r"(0|[1-9][0-9]{0,18})([a-z]{0,2})")
 
 
 class ParamType(ABC, Generic[T]):
@@ -104,21 +94,10 @@ def parse_integer(word: str, low: int, high: int) -> int:
 
 def parse_size(word: str, low: int = 0, high: int = LONG_MAX) -> int:
     """Parse a number of bytes with an optional unit, within bounds; raises ``BadValue``."""
-    found = _SIZE.fullmatch(word.lower())
-    if found is None or found[2] not in _UNITS:
-        raise BadValue
-    value = int(found[1]) * _UNITS[found[2]]
-    if not low <= value <= high:
+    value = read_size(word)
+    if value is None or not low <= value <= high:
         raise BadValue
     return value
-
-
-def format_size(value: int) -> str:
-    """Write bytes in the largest of gb, mb and kb that divides them: 1073741824 is "1gb"."""
-    for unit in ("gb", "mb", "kb"):
-        if value and value % _UNITS[unit] == 0:
-            return f"{value // _UNITS[unit]}{unit}"
-    return str(value)
 
 
 class Int(Word[int]):
@@ -216,6 +195,24 @@ class Text(Word[str]):
             raise BadValue("it holds a NUL byte")
         if len(word.encode("utf-8", "surrogateescape")) > self.longest:
             raise BadValue(f"it is longer than {self.longest} bytes")
+        return word
+
+
+class Ciphers(Text):
+    """A list of ciphers for TLS 1.2 that OpenSSL understands; empty: its own choice."""
+
+    def __init__(self) -> None:
+        super().__init__("a list of ciphers as in openssl ciphers")
+
+    def parse_word(self, word: str) -> str:
+        super().parse_word(word)
+        if word:
+            import ssl  # a process without TLS does not load it
+
+            try:
+                ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).set_ciphers(word)
+            except (ssl.SSLError, ValueError) as problem:
+                raise BadValue("OpenSSL cannot choose any cipher of it") from problem
         return word
 
 

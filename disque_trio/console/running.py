@@ -20,7 +20,8 @@ from disque_trio.console.io.audit import Audit
 from disque_trio.console.io.calls import Calls
 from disque_trio.console.io.connections import serve_browsers
 from disque_trio.console.io.timelines import Timelines
-from disque_trio.console.model.sessions import Attempts, Sessions
+from disque_trio.console.model.attempts import Attempts, Browsers
+from disque_trio.console.model.sessions import Sessions
 from disque_trio.console.web.app import application
 from disque_trio.console.web.console import Console
 from disque_trio.overview.cluster import Cluster
@@ -152,8 +153,8 @@ def _make(settings: Settings, nursery: trio.Nursery, audit: Audit, log: Log) -> 
         with naming(f"--users {settings.users}"):
             accounts = FileAccounts(settings.users, calls, log)
     elif settings.acl:
-        tls = settings.cluster.tls
-        accounts = AclAccounts(nursery, cluster.nodes, tls if isinstance(tls, Tls) else None)
+        tls = settings.cluster.tls if isinstance(settings.cluster.tls, Tls) else None
+        accounts = AclAccounts(nursery, cluster.nodes, calls, tls, log)
     with naming(f"--secret-file {settings.secret}"):
         secret = read_secret(settings.secret)
     if settings.events:
@@ -166,6 +167,7 @@ def _make(settings: Settings, nursery: trio.Nursery, audit: Audit, log: Log) -> 
         accounts,
         Sessions(secret),
         Attempts(),
+        Browsers(secret),
         audit,
         log,
         prefix=settings.prefix,

@@ -23,6 +23,7 @@ _SIZE = len(FIELDS)
 _CTIME = _SIZE + NEW_JOB_FIELDS.index("ctime")
 _FACTS = tuple(f',"{name}":' for name in NEW_JOB_FIELDS[:-1])  # the ctime differs in each line
 _PRIORITY, _GROUP, _UNTIL = (_CTIME + 1 + place for place in range(len(RARE_FIELDS) + 1))
+_PLAIN = bytes(byte for byte in range(0x20, 0x7F) if byte not in b'"\\')  # as they are in JSON
 _MOST_TEXTS = 10_000  # to cache; clients without a name come and go
 
 
@@ -69,7 +70,9 @@ class LineWriter:
         for event in events:
             if isinstance(event, bytes):
                 around = around or self._around(what, client)
-                id = event.decode("ascii")
+                id = event.decode("ascii", "backslashreplace")
+                if event.translate(None, _PLAIN):  # of a damaged append-only file
+                    id = quote(id)[1:-1]
                 line = f"{around[0]}{id}{around[1]}"
                 if ctime >= 0:
                     line += f',"ctime":{ctime}'
@@ -109,7 +112,7 @@ class LineWriter:
         """Return the line of a tick of a schedule."""
         text = self._begin(time, kind)
         if id:
-            text += ',"id":' + quote(id.decode("ascii"))
+            text += ',"id":' + quote(id.decode("ascii", "backslashreplace"))
         text += ',"queue":' + quote(queue.decode("utf-8", "backslashreplace"))
         if why:
             text += ',"reason":' + quote(why)

@@ -15,6 +15,7 @@ from prometheus_client.registry import Collector
 
 from disque_trio.metrics.sheet import Family, Sheet
 
+_MOST = 16  # formats, each of which makes a page of its own
 _END = b"# EOF\n"
 _FAMILIES = {
     "gauge": GaugeMetricFamily,
@@ -61,13 +62,13 @@ class Formats:
         """Return the format that suits an Accept header best."""
         try:
             encode, content_type = choose_encoder(accept)
-        except (ValueError, IndexError):  # malformed header
+        except (ValueError, IndexError, TypeError):  # malformed header
             return self._plain
         known = self._known.get(content_type)
         if known is None:
-            known = Format(content_type, encode)
-            if len(self._known) < 16:
-                self._known[content_type] = known
+            if len(self._known) == _MOST:  # the header says the version: no client needs so many
+                return self._plain
+            known = self._known[content_type] = Format(content_type, encode)
         return known
 
 

@@ -10,6 +10,7 @@ from typing import Protocol
 from disque_trio.cluster.cluster import Cluster
 from disque_trio.config import Config, rewrite
 from disque_trio.eventlog.recorder import EventLog
+from disque_trio.node.progress_file import ProgressFile
 from disque_trio.node.worker import Worker
 from disque_trio.process.restart import replace_process
 from disque_trio.process.systemd import Notifier
@@ -21,6 +22,7 @@ class NodeProgram(Program, Protocol):
     """The interface of the program that ``NodeHost`` belongs to."""
 
     event_log: EventLog
+    progress_file: ProgressFile
 
     def restart_problem(self) -> str | None:
         """Return why a new process could not take over from this one, or None."""
@@ -92,5 +94,10 @@ class NodeHost(ProcessHost):
         sections = super().info()
         sections["clients"]["cluster_connections"] = self._cluster.links.count
         sections["memory"]["mem_cluster_links"] = self._cluster.links.memory
+        trust = self._cluster.membership.trust
+        if trust is not None:
+            sections["server"]["cluster_identity_key"] = trust.key.hex()
+            sections["stats"]["cluster_identity_refused"] = trust.refused
+        sections["persistence"] |= self._node_program.progress_file.info()
         sections["persistence"] |= self._node_program.event_log.info()
         return sections

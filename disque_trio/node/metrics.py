@@ -265,6 +265,11 @@ class JobFigures:
         node = self._node
         for name, text, value in (
             ("registered_jobs", "Jobs in the node's memory, in all states.", node.store.jobs.count),
+            (
+                "jobs_waiting_retry",
+                "Loaded jobs that no client has and that are not queued yet.",
+                len(node.progress.waiting),
+            ),
             ("consuming_clients", "Clients that have jobs pushed to them.", node.consumers.count),
             ("policies", "Queue policies.", node.policies.count),
             ("schedules", "Schedules.", node.ticks.schedules.count),

@@ -26,9 +26,11 @@ from disque_trio.node.core.counts import JobCounts
 from disque_trio.node.core.node import Node
 from disque_trio.node.host import NodeHost
 from disque_trio.node.metrics import ClusterFigures, JobFigures
+from disque_trio.node.progress_file import ProgressFile
 from disque_trio.node.shared_file import (
     SharedFileError,
     bindings_file,
+    pauses_file,
     policies_file,
     schedules_file,
 )
@@ -54,6 +56,8 @@ from disque_trio.respserver.process_host import reload_users
 from disque_trio.respserver.reload import reload
 from disque_trio.respserver.user_file import UserFileError, check_users
 from disque_trio.version import VERSION
+
+LOOK_SECONDS = 0.002  # between looks at whether all other nodes have answered
 
 
 class Server(Product):
@@ -121,11 +125,15 @@ class Server(Product):
             packets=self.cluster.packets,
         )
         self.node.users = Users(catalog)
+        for makers in (self.node.ticks.makers, self.node.topics.makers):
+            makers.tell = self._tell_rights
+        self.node.store.uniques.warn = self.log.warning
         try:
             self._shared_files = [
                 policies_file(config, self.node, membership, self.log),
                 schedules_file(config, self.node, self.log),
                 bindings_file(config, self.node, self.log),
+                pauses_file(config, self.node, self.log),
             ]
         except SharedFileError as problem:
             self.cluster.close()
@@ -141,9 +149,11 @@ class Server(Product):
             stats,
             self.log,
         )
+        self.progress_file = ProgressFile(self.node, config, self.log)
         self.event_log = EventLog(self.node.notes, self.node.id.decode(), self.log)
         disk = TimedDisk() if self._metrics else None
         persistence = Persistence(self.node, config, self.log, disk)
+        persistence.file.on_more_room = self.progress_file.find_room
         timer = RequeueTimer(clock)
         engine_class = MeasuredEngine if self._metrics else Engine
         self.engine = engine_class(
@@ -189,6 +199,9 @@ class Server(Product):
             self.cluster.close()
             raise StartError(str(problem)) from problem
 
+    def _tell_rights(self, what: str, details: str) -> None:
+        self.log.warning(what, details=details)
+
     def restart_problem(self) -> str | None:
         """Return why a new process could not take over from this one, or None.
 
@@ -233,17 +246,24 @@ class Server(Product):
 
     async def begin(self, nursery: trio.Nursery) -> None:
         nursery.start_soon(self.event_log.run, self.engine.when_stirred)
+        nursery.start_soon(self.progress_file.run)
         if self._metrics is not None:
             nursery.start_soon(self._metrics.run)
         if self._worker is not None:
             nursery.start_soon(self._watch_supervisor)
 
+    def load(self) -> None:
+        self.progress_file.load(self._requeue)
+
     def loaded(self) -> None:
+        self.node.recovery.finish()
         self.node.updates.resume()
         if self._requeue:
             self._reset_once()
 
     def serve(self, nursery: trio.Nursery) -> None:
+        self.progress_file.start()
+        self.node.queue_pauses.resume()
         # Other nodes wait, too: this one must not answer before it has loaded all jobs.
         nursery.start_soon(self.cluster.run, self.engine)
         for file in self._shared_files:
@@ -251,11 +271,23 @@ class Server(Product):
         for listener in self._bus_listeners:
             nursery.start_soon(accept_nodes, listener, self.engine, self.bus)
 
+    async def take_leave(self) -> None:
+        farewell = self.node.farewell
+        clock = self.engine.clock
+        farewell.begin(clock.now())
+        self.engine.after_node()
+        while True:
+            if farewell.is_over(clock.now()):
+                return
+            await trio.sleep(LOOK_SECONDS)
+
     async def end(self) -> None:
+        self.progress_file.stop(self.daemon.restarting)
         await self.event_log.close()
 
     def close(self) -> None:
         self.event_log.abandon()
+        self.progress_file.close()
         for file in self._shared_files:
             file.close()
         self.cluster.close()
@@ -276,6 +308,7 @@ class Server(Product):
         self.node.store.evicts = config.maxmemory_policy == "acks"
         self.node.queues.max_idle = config.queue_max_idle_time * 1000
         self.node.store.outcomes.result_ttl = config.result_ttl
+        self.node.replicas.default_copies = config.default_replicate
         if self.node.notes.counts is not None:
             self.node.notes.counts.limit(config.metrics_max_queues)
         self.cluster.apply()
@@ -285,6 +318,8 @@ class Server(Product):
             for file in self._shared_files:
                 file.move()
         self.event_log.apply(self._event_log_settings())
+        if "appendonly" in names or "appendfsync" in names:
+            self.progress_file.apply()
 
     def reload(self) -> None:
         if self._load is None or not self.config.file:

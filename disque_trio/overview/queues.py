@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from heapq import nlargest
 from typing import Any, Final, NamedTuple, TypeAlias
 
-from disque_trio.glob import compile_glob, is_glob
+from disque_trio.glob import Glob, is_glob
 from disque_trio.overview.names import to_bytes
 from disque_trio.overview.rates import Counters
 from disque_trio.overview.series import Series
@@ -36,7 +36,7 @@ class Share:
         blocked: blocked clients.
         pause: ``none``, ``in``, ``out`` or ``all``.
         oldest: ms since the oldest queued job was added, or 0.
-        held_by: what holds back jobs: ``rate``, ``active``, ``asking``, or empty.
+        held_by: what holds back jobs: ``rate``, ``active``, ``asking``, ``file``, or empty.
         groups: groups with queued jobs.
         waiting: jobs waiting for their groups.
         delayed, in_hand, dead: None if unknown now.
@@ -291,8 +291,8 @@ class QueueTable:
         if search:
             wanted = to_bytes(search)
             if is_glob(wanted):
-                pattern = compile_glob(wanted)
-                names = [name for name in names if pattern.fullmatch(to_bytes(name))]
+                pattern = Glob(wanted)
+                names = [name for name in names if pattern.matches(to_bytes(name))]
             else:
                 folded = search.casefold()
                 names = [name for name in names if folded in name.casefold()]

@@ -4,7 +4,7 @@ The bus of a node is 10000 ports above its port for clients, so that port is at 
 """
 
 import re
-from ipaddress import IPv6Address, ip_address
+from ipaddress import IPv4Address, IPv6Address, IPv6Network, ip_address
 
 BUS_OFFSET = 10_000
 MAX_PORT = 65_535 - BUS_OFFSET
@@ -86,3 +86,18 @@ def usefulness(ip: str) -> int:
 def is_port(port: int) -> bool:
     """Whether a node can use this port for clients."""
     return 1 <= port <= MAX_PORT
+
+
+def place_of(ip: str) -> str:
+    """The place that the address ``ip`` belongs to: itself, or the first half of an IPv6 address,
+    since its owner usually has all addresses that begin with it. Other text is a place of its own.
+    """
+    try:
+        address = ip_address(ip.partition("%")[0])
+    except ValueError:
+        return ip
+    if isinstance(address, IPv4Address):
+        return str(address)
+    if address.ipv4_mapped is not None:
+        return str(address.ipv4_mapped)
+    return str(IPv6Network((address, 64), strict=False))

@@ -3,11 +3,11 @@
 Every packet has a header of 144 bytes, big-endian: ``DbuZ``, total length u32, version u16 (1), 2
 unused, type u16, gossip entries u16, sender id 40, sender's ip 46 (NUL-padded text; empty: use that
 of the connection), sender's extensions u16 (C nodes send 0), sender's port for clients with TLS u16
-(0: none, or a C node), 30 unused, sender's client port u16, sender's node flags u16, state u8, 3
-bytes of message flags. The data that follows depends on the type. Packets about a job may name many
-jobs, among nodes that know of that (see ``PacketWriter.about_jobs``). Serialised jobs are
-little-endian (see ``serialjob``). This module owns the layout; ``node.core`` and ``cluster`` give
-it meaning.
+(0: none, or a C node), sender's trouble u16 (C nodes send 0), 28 unused, sender's client port u16,
+sender's node flags u16, state u8, 3 bytes of message flags. The data that follows depends on the
+type. Packets about a job may name many jobs, among nodes that know of that (see
+``PacketWriter.about_jobs``). Serialised jobs are little-endian (see ``serialjob``). This module
+owns the layout; ``node.core`` and ``cluster`` give it meaning.
 """
 
 from struct import Struct
@@ -43,17 +43,23 @@ QUESTION: Final = 20
 ANSWER: Final = 21
 SCHEDULES: Final = 22
 BINDINGS: Final = 23
+PAUSES: Final = 24
+# Only for nodes that have shown their identity: the keys of nodes (see ``cluster.keyring``).
+KEYS: Final = 40
 TYPE_NAMES: Final = [
     "ping", "pong", "meet", "fail", "repljob", "gotjob", "enqueue", "queued", "setack",
     "willqueue", "gotack", "deljob", "needjobs", "yourjobs", "working", "pause",
     "endjob", "requeued", "updatejob", "policies", "question", "answer",
-    "schedules", "bindings",
+    "schedules", "bindings", "pauses",
 ]  # fmt: skip
 
 # Message flags.
 NOREPLY: Final = 1  # REPLJOB: no GOTJOB is wanted. QUEUED: it is an answer, which gets none
 INCR_NACKS: Final = 2  # QUEUED: after a negative acknowledgement
 INCR_DELIVERIES: Final = 4  # QUEUED: a further delivery for another reason
+CLIENT_WAITS: Final = 1  # NEEDJOBS, only for nodes that announce extensions: a client waits
+UNKNOWN_END: Final = 1  # SETACK, only for these, too: the sender cannot say how the job ended
+SHARED: Final = 1  # PAUSE, likewise: a PAUSES follows, for nodes that know it
 
 # Node flags.
 NODE_PFAIL: Final = 1
@@ -120,7 +126,7 @@ class JobMessage:
     Attributes:
         id: of the job.
         aux: ENQUEUE: delay, s. SETACK: holders known. GOTACK: whether the job is known, 0 or 1.
-        flags: INCR_NACKS, INCR_DELIVERIES, NOREPLY.
+        flags: INCR_NACKS, INCR_DELIVERIES, NOREPLY, UNKNOWN_END.
         mark: 16-bit mark of the sender's set of holders; 0: not told. In a GOTACK for an unknown
             job: that of the SETACK.
     """
@@ -140,13 +146,15 @@ class QueueMessage:
     Attributes:
         queue: its name.
         aux: NEEDJOBS: how many jobs. PAUSE: 1 in, 2 out.
+        flags: CLIENT_WAITS.
     """
 
-    __slots__ = ("aux", "queue")
+    __slots__ = ("aux", "flags", "queue")
 
-    def __init__(self, queue: bytes, aux: int) -> None:
+    def __init__(self, queue: bytes, aux: int, flags: int = 0) -> None:
         self.queue = queue
         self.aux = aux
+        self.flags = flags
 
 
 class JobsMessage:
@@ -175,6 +183,8 @@ class PacketWriter:
     Attributes:
         extensions: what it announces beyond C Disque: EXTENDED or 0.
         tls_port: for clients with TLS; 0: none.
+        trouble: what keeps it from taking copies (see ``cluster.troubles``); only announced with
+            extensions.
     """
 
     def __init__(self, id: bytes, port: int, ip: str = "") -> None:
@@ -184,6 +194,7 @@ class PacketWriter:
         self.flags = NODE_MYSELF
         self.extensions = EXTENDED
         self.tls_port = 0
+        self.trouble = 0
         self._about_me = b""
         self.refresh()
 
@@ -194,7 +205,8 @@ class PacketWriter:
             + self.ip.encode().ljust(_IP_LENGTH, b"\0")
             + _U16.pack(self.extensions)
             + _U16.pack(self.tls_port)
-            + bytes(30)
+            + _U16.pack(self.trouble if self.extensions else 0)
+            + bytes(28)
             + _U16.pack(self.port)
             + _U16.pack(self.flags)
             + b"\0"
@@ -249,12 +261,12 @@ class PacketWriter:
             )
         return before
 
-    def about_queue(self, type: int, queue: bytes, aux: int) -> bytes:
+    def about_queue(self, type: int, queue: bytes, aux: int, flags: int = 0) -> bytes:
         """NEEDJOBS (aux: how many) or PAUSE (aux: 1 in, 2 out) for ``queue``."""
-        return self.packet(type, _TWO_U32.pack(aux, len(queue)) + queue)
+        return self.packet(type, _TWO_U32.pack(aux, len(queue)) + queue, flags)
 
     def fields(self, type: int, fields: list[Field]) -> bytes:
-        """ENDJOB to BINDINGS, only for nodes with extensions."""
+        """ENDJOB to PAUSES, only for nodes with extensions."""
         return self.packet(type, pack_fields(fields))
 
     def jobs(self, type: int, jobs: list[bytes], message_flags: int = 0) -> bytes:
@@ -346,6 +358,11 @@ def sender_tls_port(packet: bytes) -> int:
     return packet[104] << 8 | packet[105]
 
 
+def sender_trouble(packet: bytes) -> int:
+    """What keeps the sender from taking copies; 0: nothing, or it is a C node."""
+    return packet[106] << 8 | packet[107] if sender_extensions(packet) else 0
+
+
 def read_ip(field: bytes) -> str:
     """Read NUL-padded text; empty if it is not text."""
     text = field.partition(b"\0")[0]
@@ -400,7 +417,7 @@ def job_ids(packet: bytes) -> list[bytes]:
 
 
 def read_fields(packet: bytes) -> list[Field]:
-    """The fields of an ENDJOB to BINDINGS. Raises ``PacketError``."""
+    """The fields of an ENDJOB to PAUSES. Raises ``PacketError``."""
     try:
         return unpack_fields(packet[HEADER_SIZE:])
     except FieldsError as problem:
@@ -411,7 +428,7 @@ def read_about_queue(packet: bytes) -> QueueMessage:
     """Read a NEEDJOBS or PAUSE. Raises ``PacketError``."""
     at = HEADER_SIZE + 8
     if len(packet) >= at and len(packet) == at + read_u32(packet, HEADER_SIZE + 4):
-        return QueueMessage(packet[at:], read_u32(packet, HEADER_SIZE))
+        return QueueMessage(packet[at:], read_u32(packet, HEADER_SIZE), packet_flags(packet))
     raise PacketError("a message about a queue has the wrong length")
 
 

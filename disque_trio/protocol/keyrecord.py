@@ -8,6 +8,7 @@ expires, in ms since the epoch; 0: the key is free, whatever earlier records say
 know this record.
 """
 
+import re
 from typing import Final, NamedTuple
 
 from disque_trio.protocol.serialjob import is_job_id
@@ -19,6 +20,8 @@ ADDED: Final = 3  # its producer was, or may have been, told its id
 _STATES: Final = [b"", b"pending", b"confirmed", b"added"]
 _DIGITS: Final = 18  # of a time
 MAX_UNTIL: Final = 10**_DIGITS - 1  # ms since the epoch
+MAX_KEY: Final = 64 * 1024  # bytes
+_PRINTABLE: Final = re.compile(rb"[!-~]+")
 _LASTS: Final = b"-for"  # follows the state: the key outlives the job
 
 
@@ -46,14 +49,30 @@ class KeyRecord(NamedTuple):
         return b"*6\r\n" + b"".join([b"$%d\r\n%b\r\n" % (len(word), word) for word in words])
 
 
+def is_plain_id(id: bytes) -> bool:
+    """Whether ``id`` is the id of a job, and can be told to a client as it is."""
+    return is_job_id(id) and _PRINTABLE.fullmatch(id) is not None
+
+
+def fits(key: bytes, id: bytes, until: int, state: int) -> bool:
+    """Whether a client, another node or a file may say this of a key. Anything else is damaged."""
+    return (
+        0 < len(key) <= MAX_KEY
+        and is_plain_id(id)
+        and 0 <= until <= MAX_UNTIL
+        and PENDING <= state <= ADDED
+    )
+
+
 def read_key(record: list[bytes]) -> KeyRecord | None:
     """Parse a record of a key; None: it is another record."""
     if len(record) != 6 or record[0].upper() != b"UNIQUE":
         return None
     _, queue, key, id, until, state = record
     name = state.removesuffix(_LASTS)
-    if not until.isdigit() or len(until) > _DIGITS or not name or name not in _STATES:
+    if not until.isdigit() or len(until) > _DIGITS or name not in _STATES:
         return None
-    if not is_job_id(id):
+    number = _STATES.index(name)
+    if not fits(key, id, int(until), number):
         return None
-    return KeyRecord(queue, key, id, int(until), _STATES.index(name), name != state)
+    return KeyRecord(queue, key, id, int(until), number, name != state)

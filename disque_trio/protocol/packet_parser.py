@@ -15,7 +15,7 @@ from disque_trio.protocol.bus import (
     PacketError,
     read_u32,
 )
-from disque_trio.protocol.seal import MAGIC, SealError
+from disque_trio.protocol.seal import IDENTITY_MAGIC, MAGIC, SealError
 
 _SIGNATURE: Final = read_u32(SIGNATURE, 0)
 
@@ -64,6 +64,8 @@ class PacketParser:
             if read_u32(data, at) != _SIGNATURE:
                 if data[at : at + 8] == MAGIC:
                     raise SealError("it has a cluster-secret, but this node has none")
+                if data[at : at + 8] == IDENTITY_MAGIC:
+                    raise SealError("it has cluster-identity, but this node does not")
                 raise PacketError("not the signature of the bus")
             wanted = read_u32(data, at + 4)
             if not HEADER_SIZE <= wanted <= MAX_PACKET:

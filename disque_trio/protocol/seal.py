@@ -16,16 +16,20 @@ from hashlib import blake2b
 from hmac import compare_digest
 from typing import Final
 
+from disque_trio.native import mypyc_attr
+
 MAGIC: Final = b"DTseal1\n"  # differs from the signature of packets in its first bytes
+IDENTITY_MAGIC: Final = b"DTident1"  # of the handshake with keys (see ``identity``)
 NONCE_SIZE: Final = 32
 LONGEST: Final = 64 * 1024  # bytes of data in a record
 _GREETING_SIZE: Final = len(MAGIC) + NONCE_SIZE
-_MAC_SIZE: Final = 16
-_HEAD: Final = 4 + _MAC_SIZE
+MAC_SIZE: Final = 16
+_HEAD: Final = 4 + MAC_SIZE
 # The purpose of a key: its personalization in BLAKE2, at most 16 bytes.
 _MASTER: Final = b"disque secret"
 _FROM_OPENER: Final = b"disque opener"
 _FROM_OTHER: Final = b"disque other"
+_BINDING: Final = b"disque binding"
 
 
 class SealError(Exception):
@@ -38,23 +42,21 @@ def master_key(secret: bytes) -> bytes:
     return blake2b(secret, person=_MASTER).digest()
 
 
-class _Direction:
-    """The records of one direction of one connection.
+class MacChain:
+    """Computes the MACs of the records of one direction of one connection: each covers the number
+    of its record, too.
 
     Args:
-        master: of the secret.
-        nonces: of the side that opened the connection, then of the other.
+        key: 32 bytes that nothing else uses.
     """
 
-    def __init__(self, master: bytes, nonces: bytes, opener: bool) -> None:
-        self.master = master
-        person = _FROM_OPENER if opener else _FROM_OTHER
-        self._key = blake2b(nonces, key=master, person=person, digest_size=32).digest()
+    def __init__(self, key: bytes) -> None:
+        self._key = key
         self._records = 0
 
     def mac(self, data: bytes | memoryview) -> bytes:
-        """The MAC of ``data`` as the next record."""
-        mac = blake2b(self._records.to_bytes(8, "big"), digest_size=_MAC_SIZE, key=self._key)
+        """The MAC of ``data`` as the next record, ``MAC_SIZE`` bytes."""
+        mac = blake2b(self._records.to_bytes(8, "big"), digest_size=MAC_SIZE, key=self._key)
         mac.update(data)
         return mac.digest()
 
@@ -63,7 +65,36 @@ class _Direction:
         self._records += 1
 
 
-class Seal:
+def _direction(master: bytes, nonces: bytes, opener: bool) -> MacChain:
+    """Make the MACs of what one side sends.
+
+    Args:
+        master: of the secret.
+        nonces: of the side that opened the connection, then of the other.
+        opener: whether it is the side that opened the connection.
+    """
+    person = _FROM_OPENER if opener else _FROM_OTHER
+    return MacChain(blake2b(nonces, key=master, person=person, digest_size=32).digest())
+
+
+@mypyc_attr(allow_interpreted_subclasses=True)
+class Records:
+    """Protects the bytes that go over one connection, in both directions."""
+
+    def close(self, data: bytes) -> bytes:
+        """Put ``data``, which is not empty, into records."""
+        raise NotImplementedError
+
+    def open(self, data: bytes) -> bytes:
+        """Return the data in the records that the received ``data`` completes.
+
+        Raises:
+            SealError: ignore everything that comes after it.
+        """
+        raise NotImplementedError
+
+
+class Seal(Records):
     """One side of a sealed connection.
 
     Args:
@@ -83,8 +114,9 @@ class Seal:
         self._nonce = nonce
         self._opener = opener
         self._nonces = b""  # of both sides, once the other side has greeted
-        self._outgoing: _Direction | None = None
-        self._incoming: _Direction | None = None
+        self._outgoing: MacChain | None = None
+        self._incoming: MacChain | None = None
+        self._theirs = b""  # the master that the other side uses
         self._rest = b""  # received part of an incomplete record
         self._to_answer = b""
 
@@ -99,7 +131,15 @@ class Seal:
         """Whether the secrets that both sides use are among ``masters``."""
         if self._outgoing is None or self._incoming is None:
             return False
-        return self._outgoing.master in masters and self._incoming.master in masters
+        return self._masters[0] in masters and self._theirs in masters
+
+    def binding(self) -> bytes:
+        """Return 32 bytes that only the two sides of this connection know, once it is ``ready``."""
+        ours, theirs = self._masters[0], self._theirs
+        key = ours + theirs if self._opener else theirs + ours
+        binding = blake2b(self._nonces, person=_BINDING, digest_size=32)
+        binding.update(key)
+        return binding.digest()
 
     def answer(self) -> bytes:
         """Return what ``open`` wants to be sent to the other side now; may be empty."""
@@ -107,7 +147,6 @@ class Seal:
         return answer
 
     def close(self, data: bytes) -> bytes:
-        """Put ``data``, which is not empty, into records."""
         if len(data) <= LONGEST:
             return self._record(data)
         view = memoryview(data)
@@ -123,11 +162,6 @@ class Seal:
         return b"".join([len(data).to_bytes(4, "big"), mac, data])
 
     def open(self, data: bytes) -> bytes:
-        """Return the data in the records that the received ``data`` completes.
-
-        Raises:
-            SealError: ignore everything that comes after it.
-        """
         if self._rest:
             data = self._rest + data
             self._rest = b""
@@ -165,7 +199,7 @@ class Seal:
             raise SealError("it sent this node's greeting back")
         opener = self._opener
         self._nonces = self._nonce + other if opener else other + self._nonce
-        self._outgoing = _Direction(self._masters[0], self._nonces, opener)
+        self._outgoing = _direction(self._masters[0], self._nonces, opener)
         if opener:
             self._to_answer += self._record(b"")
         return _GREETING_SIZE
@@ -175,8 +209,9 @@ class Seal:
         incoming = self._incoming
         if incoming is None:
             for master in self._masters:
-                incoming = _Direction(master, self._nonces, not self._opener)
+                incoming = _direction(master, self._nonces, not self._opener)
                 if compare_digest(incoming.mac(data), mac):
+                    self._theirs = master
                     break
             else:
                 raise SealError("its cluster-secret differs from this node's")

@@ -56,6 +56,7 @@ DEATH_NAMES: Final = [b"", b"attempts", b"expired", b"refused", b"redriven"]
 
 
 _NODE_LENGTH: Final = 8  # bytes of a node's id, as in job ids
+_MOST: Final = 2**32 - 1  # deliveries: clients could not read the sum of larger numbers
 
 
 class Letter:
@@ -92,7 +93,7 @@ def unpack_letter(value: bytes) -> Letter:
     why = unpack_number(texts[2][:8])
     if not 0 < why < len(DEATH_NAMES):
         raise FieldsError(f"unknown cause of death {why}")
-    return Letter(texts[0], texts[1], why, unpack_number(texts[2][8:]), texts[3])
+    return Letter(texts[0], texts[1], why, _count(texts[2][8:]), texts[3])
 
 
 class Ending:
@@ -161,6 +162,7 @@ class Trailer:
         whole: the fields of a trailer of a later version, and that version; then there is nothing
             else.
         counted: its size in the memory account, in bytes.
+        shared: whether that is also counted for the users who may add to the queue of its job.
     """
 
     __slots__ = (
@@ -174,6 +176,7 @@ class Trailer:
         "key_until",
         "letter",
         "reason",
+        "shared",
         "unknown",
         "updated",
         "whole",
@@ -193,6 +196,7 @@ class Trailer:
         self.unknown: list[Field] = []
         self.whole: tuple[bytes, int] | None = None
         self.counted = 0
+        self.shared = False
 
     def is_of_clients(self) -> bool:
         """Whether it has fields that clients, or nodes of a later version, have set, rather than
@@ -297,6 +301,11 @@ def unpack_attempts(value: bytes) -> dict[bytes, int]:
     if len(value) % size:
         raise FieldsError("malformed count of attempts")
     return {
-        value[at : at + _NODE_LENGTH]: unpack_number(value[at + _NODE_LENGTH : at + size])
+        value[at : at + _NODE_LENGTH]: _count(value[at + _NODE_LENGTH : at + size])
         for at in range(0, len(value), size)
     }
+
+
+def _count(value: bytes) -> int:
+    """The number of deliveries in ``value``. Another node may say anything."""
+    return min(unpack_number(value), _MOST)

@@ -85,5 +85,12 @@ def quote(text: bytes) -> bytes:
     return b'"%b"' % b"\\a".join([b"\\b".join(map(_escape, piece)) for piece in pieces])
 
 
+def quote_all(words: list[bytes]) -> bytes:
+    """All ``words`` as by ``quote``, with spaces between them."""
+    if words and not b"".join(words).translate(None, _PLAIN):  # nearly always
+        return b'"%b"' % b'" "'.join(words)
+    return b" ".join(map(quote, words))
+
+
 def _escape(text: bytes) -> bytes:
     return text.decode("latin-1").encode("unicode_escape").replace(b'"', b'\\"')

@@ -45,10 +45,11 @@ class DeliveryLoop(AsyncIterator[D], Generic[D]):
         return self
 
     async def __anext__(self) -> D:
+        self._given = _open(self._given)
         if self._ack and self._given:
             self._given[-1].processed = True
             await self._given[-1].finish()
-        self._given = [delivery for delivery in self._given if not delivery.settled]
+            self._given = _open(self._given)
         if self._stopped:
             raise StopAsyncIteration
         delivery: D | None = None
@@ -86,7 +87,7 @@ class DeliveryLoop(AsyncIterator[D], Generic[D]):
         given, self._given = self._given, []
         for delivery in given:
             delivery.left()
-        left = [delivery for delivery in given if not delivery.settled]
+        left = _open(given)
         if left:
             await self._in_flight.finish(left)
 
@@ -94,9 +95,14 @@ class DeliveryLoop(AsyncIterator[D], Generic[D]):
         # An abandoned loop must not keep its deliveries from other consumers forever.
         for delivery in self._given:
             delivery.left()
-        left = [delivery for delivery in self._given if not delivery.settled]
+        left = _open(self._given)
         if left or self._leave is not None:
             self._in_flight.abandon(left, self._leave)
+
+
+def _open(deliveries: Iterable[D]) -> list[D]:
+    """Return those that their loop still has to settle."""
+    return [each for each in deliveries if not (each.settled or each.detached)]
 
 
 async def run_handlers(

@@ -56,6 +56,8 @@ class Delivery(ABC):
 
     Attributes:
         processed: whether the consumer has finished with it, so that ``finish`` acknowledges it.
+        detached: whether a source of the client settles it, so that its loop must not; see
+            ``detach``.
     """
 
     def __init__(self, message: Message, grace: float, on_settled: Callable[[Any], object]) -> None:
@@ -68,6 +70,8 @@ class Delivery(ABC):
         self._settled = False
         self._lost = False
         self.processed: bool = False
+        self.detached: bool = False
+        self.in_flight: InFlight | None = None
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.id} of queue {self.queue!r}>"
@@ -103,6 +107,15 @@ class Delivery(ABC):
         The caller takes care of it by its id, or the server delivers it again after its time.
         """
         self.end()
+
+    def detach(self, source: Source) -> None:
+        """Have ``source``, which the client runs from now on, settle it, in place of its loop.
+
+        Its heartbeats go on until it is settled.
+        """
+        assert self.in_flight is not None
+        self.detached = True
+        self.in_flight.serve(source)
 
     def hurry(self) -> None:
         """Send the next heartbeat now, unless one is in progress."""
@@ -174,6 +187,7 @@ class InFlight:
     def add(self, delivery: Delivery) -> None:
         """Keep a delivery until it is settled."""
         self._deliveries.add(delivery)
+        delivery.in_flight = self
         self._nursery.start_soon(delivery.keep)
 
     def discard(self, delivery: Delivery) -> None:
@@ -181,9 +195,10 @@ class InFlight:
         self._deliveries.discard(delivery)
 
     def serve(self, source: Source) -> None:
-        """Run a source of deliveries in the background."""
-        self._sources.add(source)
-        self._nursery.start_soon(self._serve, source)
+        """Run a source of deliveries in the background, unless it runs already."""
+        if source not in self._sources:
+            self._sources.add(source)
+            self._nursery.start_soon(self._serve, source)
 
     async def finish(self, deliveries: Iterable[Delivery]) -> None:
         """Settle deliveries whose loops were left, waiting for a short time, shielded.
@@ -219,8 +234,9 @@ class InFlight:
         sources = list(self._sources)
         for source in sources:
             source.retire()
-        if self._deliveries:
-            await self.finish(self._deliveries)
+        left = [delivery for delivery in self._deliveries if not delivery.detached]
+        if left:
+            await self.finish(left)
         with library().move_on_after(_SETTLE_SECONDS, shield=True):
             for source in sources:
                 await source.ended.wait()

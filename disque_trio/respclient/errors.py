@@ -86,7 +86,11 @@ class MaxLenError(ReplyError):
 
 
 class OOMError(ReplyError):
-    """OOM: the node has reached its ``maxmemory``."""
+    """OOM: the node has reached its ``maxmemory``, or the queues of the user hold what they may."""
+
+
+class LimitError(ReplyError):
+    """LIMIT: the user has as many keys, schedules, bindings or connections as it may have."""
 
 
 class LeavingError(ReplyError):
@@ -138,6 +142,7 @@ _BY_CODE: dict[str, type[ReplyError]] = {
     "MAXLEN": MaxLenError,
     "MAXBYTES": MaxLenError,
     "OOM": OOMError,
+    "LIMIT": LimitError,
     "LEAVING": LeavingError,
     "BADID": BadIdError,
     "LOADING": LoadingError,

@@ -15,13 +15,14 @@ KNOW: Final = 0  # to ask about the queue itself, such as its length: either rig
 TAKE: Final = 1  # to read, take, acknowledge or remove jobs of a queue: ``%R~``
 ADD: Final = 2  # to add jobs to a queue: ``%W~``; ``~`` is both
 PATTERN: Final = 4  # in addition: the name is a glob, for all queues that match
+FOUND: Final = 8  # in addition: the name is not in the request, but follows from what is held
 
 NO_QUEUE: Final = "NOPERM this user has no permissions to access one of the keys used as arguments"
 
 # The name of all queues, with PATTERN.
 EVERY: Final = b"*"
 
-# A queue's name and what is needed there: KNOW, TAKE, ADD or both, maybe with PATTERN.
+# A queue's name and what is needed there: KNOW, TAKE, ADD or both, maybe with PATTERN or FOUND.
 Access: TypeAlias = tuple[bytes, int]
 
 # Called with the machine and all arguments of a request with the right number of arguments, the

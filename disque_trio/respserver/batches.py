@@ -1,4 +1,4 @@
-"""Runs commands about many ids in slices.
+"""Runs commands about many ids, or with long replies, in slices.
 
 A million ids take seconds, in which a node would serve nobody else. So a command with more ids than
 fit into a slice is only queued when it arrives. First all its ids are checked, so that a malformed
@@ -6,11 +6,16 @@ one is reported before anything is done; then they are processed, slice by slice
 served in between: it is as if the client had sent many commands with few ids each. The reply comes
 at the end and has the sum; later commands of the client wait for that. If the client disconnects,
 the rest is still carried out; so the amount of pending work is bounded.
+
+A command that looks at many things, such as JSCAN BUSYLOOP, does its first slice when it arrives.
+Nearly always that is all. Otherwise it first finds what to tell, which takes 8 bytes each, and then
+sends the reply piece by piece as it is made. So a long reply is never in memory as a whole, unless
+the client does not read it; then the limits for unread replies disconnect the client.
 """
 
 from collections import deque
-from collections.abc import Callable
-from typing import Final
+from collections.abc import Callable, Iterator
+from typing import Final, Generic, TypeVar
 
 from disque_trio.resp.reply import integer
 from disque_trio.respserver.client import Client, Pending
@@ -20,9 +25,64 @@ SLICE: Final = 100  # ids; a fraction of a millisecond
 CHECKED: Final = 1_000  # ids whose form can be checked in the time of a slice
 MOST_LEFT: Final = 1 << 20  # pending ids, some 100 MB; beyond it no such command is accepted
 
+READ_TOO_MUCH: Final = (
+    "ERR the commands of the group look at too much: nothing else can be done meanwhile"
+)
 
-class Batch(Pending):
+T = TypeVar("T")
+
+# How much a slice of a reading does, in units of about a microsecond.
+UNITS_OF_ID: Final = 20  # as much as is done for an id of a command about many
+FIRST: Final = 4  # the first slice is so much shorter, since many clients may ask at once
+LOOK: Final = 1  # at a thing
+TELL: Final = 2  # about a thing that was found
+_BYTES_SHIFT: Final = 8  # as long as it takes to make, and send, 256 bytes
+# Units of work for all that only reads in a group: some seconds, in which nothing else happens.
+MOST_READ: Final = 5_000_000
+_FOUND_SHIFT: Final = 3  # eight of what was found count as an id
+
+
+class Sliced(Pending):
     """The pending reply of a command that runs in slices.
+
+    Attributes:
+        command: the command.
+        ready: the next pieces of the reply, before ``reply``.
+        alone: while it runs, nothing else may happen to jobs and queues.
+        spent: units of work that its last step did, if it is a ``Reading``.
+    """
+
+    __slots__ = ("alone", "command", "ready", "spent")
+
+    def __init__(self, client: Client, command: AnyCommand) -> None:
+        super().__init__(client, None)
+        self.command = command
+        self.ready: list[bytes] = []
+        self.alone = False
+        self.spent = 0
+
+    @property
+    def left(self) -> int:
+        """The number of arguments that are not done yet, or as many as take the same memory."""
+        raise NotImplementedError
+
+    def step(self, size: int) -> None:
+        """Do the next slice, as much work as for ``size`` ids; sets ``reply`` to what comes after
+        ``ready`` in the last one.
+
+        Raises:
+            CommandError: nothing was done.
+        """
+        raise NotImplementedError
+
+    def refuse(self, problem: bytes) -> None:
+        """End with ``problem``, such as that the file cannot take what a slice does."""
+        self.ready.clear()
+        self.reply = problem
+
+
+class Batch(Sliced):
+    """The pending reply of a command about many ids.
 
     Args:
         command: the command.
@@ -32,7 +92,7 @@ class Batch(Pending):
         work: does the command for ids; returns how many count.
     """
 
-    __slots__ = ("_args", "_check", "_checked", "_start", "_total", "_work", "command")
+    __slots__ = ("_args", "_check", "_checked", "_start", "_total", "_work")
 
     def __init__(
         self,
@@ -43,8 +103,7 @@ class Batch(Pending):
         check: Callable[[list[bytes]], None],
         work: Callable[[list[bytes]], int],
     ) -> None:
-        super().__init__(client, None)
-        self.command = command
+        super().__init__(client, command)
         self._args = args
         self._start = start
         self._check = check
@@ -54,15 +113,9 @@ class Batch(Pending):
 
     @property
     def left(self) -> int:
-        """The number of arguments that are not done yet."""
         return len(self._args)
 
     def step(self, size: int) -> None:
-        """Do the next slice, of ``size`` ids; sets ``reply`` after the last one.
-
-        Raises:
-            CommandError: an id is malformed; nothing was done.
-        """
         args = self._args
         if self._checked < len(args):
             end = self._checked + CHECKED
@@ -83,39 +136,120 @@ class Batch(Pending):
             self.reply = integer(self._total)
 
 
+class Reading(Sliced, Generic[T]):
+    """The reply of a command that may look at many things, and tell about many.
+
+    Args:
+        source: the things; between two steps, they may change.
+    """
+
+    __slots__ = ("_found", "_looked", "_source")
+
+    def __init__(self, client: Client, command: AnyCommand, source: Iterator[T]) -> None:
+        super().__init__(client, command)
+        self._source: Iterator[T] = source
+        self._found: list[T] = []
+        self._looked = False
+
+    def takes(self, item: T) -> bool:
+        """Whether the reply is to tell about ``item``; may add to ``spent``."""
+        return True
+
+    def head(self, count: int) -> bytes:
+        """The start of the reply, which tells about ``count`` things."""
+        return b"*%d\r\n" % count
+
+    def entry(self, item: T) -> bytes:
+        """What the reply tells about ``item``."""
+        raise NotImplementedError
+
+    @property
+    def left(self) -> int:
+        return 1 + (len(self._found) >> _FOUND_SHIFT)
+
+    def step(self, size: int) -> None:
+        most = size * UNITS_OF_ID
+        self.spent = 0
+        found = self._found
+        if not self._looked:
+            for item in self._source:
+                self.spent += LOOK
+                if self.takes(item):
+                    found.append(item)
+                if self.spent >= most:
+                    return
+            self._looked = True
+            self.ready.append(self.head(len(found)))
+            found.reverse()  # taken from the end, where they can be dropped at once
+        while found and self.spent < most:
+            entry = self.entry(found.pop())
+            self.ready.append(entry)
+            self.spent += TELL + (len(entry) >> _BYTES_SHIFT)
+        if not found:
+            self.reply = b""
+
+
 class Batches:
     """The commands of a machine that run in slices (see ``slices``).
 
     Attributes:
-        size: IDs in a slice; a command with at most as many runs at once.
+        size: ids in a slice; a command with at most as many runs at once.
         waiting: the unfinished batches, the next one first.
         left: number of their arguments that are not done yet.
         most_left: limit for ``left``; beyond it the machine is ``full``, and accepts no further
             command with more than ``size`` ids.
+        exclusive: a group has begun to run: nothing else may happen to jobs and queues.
+        read_in_group: units of work that what only reads has done in the group.
+        most_read: limit for that; beyond it, it fails.
+        inside: collects what is begun in the group's current slice; None: no slice of one runs.
     """
 
     def __init__(self) -> None:
         self.size = SLICE
-        self.waiting: deque[Batch] = deque()
+        self.waiting: deque[Sliced] = deque()
         self.left = 0
         self.most_left = MOST_LEFT
         self.full = False
+        self.exclusive = False
+        self.read_in_group = 0
+        self.most_read = MOST_READ
+        self.inside: list[Sliced] | None = None
 
     def _count(self, more: int) -> None:
         """Add ``more`` (may be negative) to the arguments that are left."""
         self.left += more
         self.full = self.left > self.most_left
 
-    def begin(self, batch: Batch) -> None:
+    def begin(self, batch: Sliced) -> None:
         """Start to run the command of ``batch`` in slices."""
         client = batch.client
         client.line_up(batch)
+        if self.inside is not None:
+            self.inside.append(batch)
+            return
         client.in_slices = batch.left
         client.resized = True
         self._count(batch.left)
         self.waiting.append(batch)
 
-    def put_back(self, batch: Batch, before: int) -> None:
+    def read(self, reading: Sliced) -> None:
+        """Do the first slice of ``reading``, and the others in later turns."""
+        client = reading.client
+        reading.step(max(self.size // FIRST, 1))
+        self.read_in_group += reading.spent
+        if reading.reply is not None or not client.in_flight:
+            client.out += reading.ready
+            reading.ready.clear()
+        if reading.reply is None:
+            self.begin(reading)
+
+    def end(self, batch: Sliced) -> None:
+        """Forget ``batch``, which was first and ran ``alone``."""
+        self.waiting.popleft()
+        batch.client.in_slices -= batch.left
+        self._count(-batch.left)
+
+    def put_back(self, batch: Sliced, before: int) -> None:
         """Queue ``batch``, which was first and has run a slice, again; it had ``before`` arguments
         left."""
         if batch.reply is None:

@@ -3,6 +3,7 @@
 from collections import deque
 from typing import Final
 
+from disque_trio.respserver.acl.budget import Use
 from disque_trio.respserver.acl.user import User, everybody
 
 REPLY_ON: Final = 0
@@ -10,7 +11,11 @@ REPLY_OFF: Final = 1
 REPLY_SKIP: Final = 2
 REPLY_SKIP_NEXT: Final = 3
 
-_ANYBODY: Final = everybody()  # if there are no users
+LONG_REPLY: Final = 64 * 1024  # bytes
+PIECE: Final = 256 * 1024  # bytes of a long reply to send together
+
+# If there are no users; also the user of clients that stand in for nobody in particular.
+ANYBODY: Final = everybody()
 
 
 class Pending:
@@ -31,6 +36,10 @@ class Pending:
         self.reply = reply
         self.silent = False
         self.journaled = False
+
+    def refuse(self, problem: bytes) -> None:
+        """Reply with ``problem`` alone; empty: with nothing."""
+        self.reply = problem
 
 
 class Group:
@@ -64,19 +73,26 @@ class Client:
     Attributes:
         id: increasing number, never used again.
         out: replies that have not been handed to the connection yet.
+        long: they may be too long to be copied as a whole; the code that sends them resets it.
         resp: protocol version of the replies, 2 or 3.
         user: the one that it has logged in as; before that, the default user.
-        authenticated: whether its commands are served (always if the default user has no password).
+        authenticated: whether its commands are served (always if the default user has no password,
+            and connections left).
         unrestricted: whether it may run all commands on all queues; set by ``log_in``.
+        budgeted: whether it has logged in as a user with a budget; paced: whether that has a rate;
+            set by ``log_in``.
+        counted: of the user whose connections it counts among; None: of none.
         name: from CLIENT SETNAME.
         label: its name in the event log; empty: not known yet, as after a change of its name.
         lib_name, lib_ver: from CLIENT SETINFO.
         reply_mode: REPLY_ON, REPLY_OFF, REPLY_SKIP (this command has no reply) or REPLY_SKIP_NEXT.
         monitor: whether it gets a line for every command.
         consumes: whether it gets push messages.
+        silent: whether the machine waits for it to say something (see ``Machine.heard``).
         slow: it has not read much of what was sent, and gets no push messages until it has.
         no_evict: it stays connected even if all clients together hold too much.
         close: close the connection once the replies are sent.
+        gone: it has disconnected.
         waits_for: names of the queues of its blocked GETJOB; empty: not blocked.
         wait_number: number of the blocked GETJOB; guards against stale time-outs.
         details: what the blocked GETJOB asked for besides the jobs; 0: nothing.
@@ -93,9 +109,12 @@ class Client:
 
     __slots__ = (
         "authenticated",
+        "budgeted",
         "close",
         "consumes",
+        "counted",
         "details",
+        "gone",
         "group",
         "id",
         "in_flight",
@@ -104,14 +123,17 @@ class Client:
         "last_command",
         "lib_name",
         "lib_ver",
+        "long",
         "monitor",
         "name",
         "no_evict",
         "out",
+        "paced",
         "reply_mode",
         "reply_queue",
         "resized",
         "resp",
+        "silent",
         "slow",
         "unrestricted",
         "user",
@@ -119,13 +141,17 @@ class Client:
         "waits_for",
     )
 
-    def __init__(self, id: int, user: User = _ANYBODY) -> None:
+    def __init__(self, id: int, user: User = ANYBODY) -> None:
         self.id = id
         self.out: list[bytes] = []
+        self.long = False
         self.resp = 2
         self.user = user
-        self.authenticated = user.open
-        self.unrestricted = self.authenticated and user.unrestricted
+        self.authenticated = False
+        self.unrestricted = False
+        self.budgeted = False
+        self.paced = False
+        self.counted: Use | None = None
         self.name = b""
         self.label = ""
         self.lib_name = b""
@@ -133,9 +159,11 @@ class Client:
         self.reply_mode = REPLY_ON
         self.monitor = False
         self.consumes = False
+        self.silent = False
         self.slow = False
         self.no_evict = False
         self.close = False
+        self.gone = False
         self.waits_for: list[bytes] = []
         self.wait_number = 0
         self.details = 0
@@ -145,12 +173,27 @@ class Client:
         self.group: Group | None = None
         self.resized = False
         self.last_command = "NULL"
+        # Last: compiled, attributes that are set after a call are checked at each use.
+        self.log_in(user, user.open and not user.full)
 
     def log_in(self, user: User, authenticated: bool = True) -> None:
         """Make it ``user`` from now on."""
+        self.leave()
         self.user = user
         self.authenticated = authenticated
         self.unrestricted = authenticated and user.unrestricted
+        budget = user.budget
+        self.budgeted = authenticated and budget is not None
+        self.paced = authenticated and budget is not None and budget.rate > 0
+        if authenticated:
+            self.counted = user.use
+            user.use.connections += 1
+
+    def leave(self) -> None:
+        """Count no longer among the connections of its user."""
+        if self.counted is not None:
+            self.counted.connections -= 1
+            self.counted = None
 
     def line_up(self, reply: Pending) -> None:
         """Append ``reply``, which is not known yet or has to wait for an earlier one."""

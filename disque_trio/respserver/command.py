@@ -22,8 +22,25 @@ _INDEPENDENT: Final = frozenset(
      "slowlog", "time")
 )  # fmt: skip
 _INDEPENDENT_PARTS: Final[dict[str, tuple[bytes, ...]]] = {
-    "cluster": (b"info", b"myid", b"nodes"),
+    "cluster": (b"info", b"keys", b"myid", b"mykey", b"nodes"),
     "config": (b"get",),
+}
+
+# Commands that may need memory for jobs, but are about those that are in the file already.
+_ABOUT_HELD: Final = frozenset(("enqueue", "nack", "promote", "queue"))
+
+# Commands whose effect is held in memory if the file cannot be written, so their replies stand.
+# If the process then dies, the job comes again.
+_STANDING: Final = frozenset(("ackjob", "fastack", "nack", "working"))
+
+# What each word of these commands costs, or what each may add to the reply, is too much for more.
+_MOST_WORDS: Final = {
+    "acl": 5_000,
+    "client": 5_000,
+    "command": 1_000,
+    "config": 2_000,
+    "hello": 1_000,
+    "latency": 1_000,
 }
 
 INTERNAL_ERROR: Final = b"-ERR internal error, see the log of the node\r\n"
@@ -56,6 +73,10 @@ class Command(Generic[M]):
         alias_of: the command that this is another name of, or empty.
         unauthenticated: whether it is served before a client has given its password.
         accesses: the queues that a request is about; None: none.
+        writes: whether it is refused while the append-only file cannot be written.
+        adds: whether it is also refused while the disk is full.
+        stands: whether its reply is right even if its record cannot be written, where work goes on
+            then.
         calls, nanoseconds: the counters in INFO commandstats.
     """
 
@@ -95,8 +116,10 @@ class Command(Generic[M]):
         self.while_loading = "loading" in self.flags
         # PING too: whatever monitors a node has to learn that it cannot take jobs.
         self.writes = "write" in self.flags or name == "ping"
+        self.adds = (self.denyoom and name not in _ABOUT_HELD) or name == "ping"
+        self.stands = name in _STANDING
         self.min_args = abs(arity)
-        self.max_args = arity if arity > 0 else MANY
+        self.max_args = arity if arity > 0 else _MOST_WORDS.get(name, MANY)
         self.calls = 0
         self.nanoseconds = 0
 

@@ -39,6 +39,7 @@ from disque_trio.respserver.io.tasks import (
     serve_ahead,
 )
 
+BUSY_SECONDS = 5  # for groups and large writes of clients when the daemon is about to stop
 FLUSH_SECONDS = 2  # for unsent replies when the daemon stops
 
 
@@ -65,11 +66,18 @@ class Product:
     async def begin(self, nursery: trio.Nursery) -> None:
         """Start the tasks that run before clients are admitted."""
 
+    def load(self) -> None:
+        """Called before the append-only file is loaded."""
+
     def loaded(self) -> None:
         """Called after the append-only file is loaded, before anything is appended to it."""
 
     def serve(self, nursery: trio.Nursery) -> None:
         """Start the tasks that need the loaded data."""
+
+    async def take_leave(self) -> None:
+        """Called when the daemon is about to stop, while it still serves: tell whoever has to know,
+        and wait for what they still have for it."""
 
     async def end(self) -> None:
         """Called when the daemon has stopped cleanly."""
@@ -204,6 +212,11 @@ class Daemon:
                     if notifier.enabled:
                         nursery.start_soon(report, notifier, engine)
                     await self._stopping.wait()
+                    await self._be_free()
+                    await self._product.take_leave()
+                    # Half a group must not be written, nor packets be dropped that wait for its
+                    # end, or that of a large write.
+                    engine.halt()
                     await persistence.file.until_stored()
                     await flush_all(engine, FLUSH_SECONDS)
             nursery.cancel_scope.cancel()
@@ -211,6 +224,16 @@ class Daemon:
             raise failure
         persistence.close()
         await self._product.end()
+
+    async def _be_free(self) -> None:
+        """Wait until nothing holds back packets for other nodes: no group, and no large write. If
+        clients keep the daemon busy with these, serve them no more."""
+        file = self.persistence.file
+        with trio.move_on_after(BUSY_SECONDS) as scope:
+            await file.until_stored()
+        if scope.cancelled_caught:
+            self.engine.halt()
+            await file.until_stored()
 
     async def _restore(self) -> None:
         """Load the append-only file, if there should be one. Clients get -LOADING meanwhile."""
@@ -220,6 +243,7 @@ class Daemon:
         machine = self.engine.node
         # The time when the jobs were written: a job whose delay ended since then was not delivered.
         machine.now = self._written_at or self.engine.clock.now()
+        self._product.load()
         held = await persistence.loading.load(self._requeue, self._notifier, self._stopping.is_set)
         if self._stopping.is_set():
             return

@@ -72,9 +72,9 @@ class Doors:
             lines.append(
                 f"the cluster bus at {at} asks for no password, whatever requirepass is: anyone "
                 f"who connects can join the cluster, and then read and remove {holds}. Set "
-                "cluster-secret, or tls-cluster yes with tls-cert-file, tls-key-file and "
-                f"tls-ca-cert-file, name other addresses with {setting}, or use a firewall "
-                "that admits only the other nodes"
+                "cluster-secret, cluster-identity, or tls-cluster yes with tls-cert-file, "
+                f"tls-key-file and tls-ca-cert-file, name other addresses with {setting}, or use "
+                "a firewall that admits only the other nodes"
             )
         at = _reached(self._figures, False, processes)
         if at:

@@ -7,6 +7,7 @@ simulations use it; the server overrides what it can do.
 from collections.abc import Callable
 from typing import Final
 
+from disque_trio.respserver.acl.user import User
 from disque_trio.respserver.client import Client
 
 NO_ACL_FILE: Final = (
@@ -42,6 +43,18 @@ class Host:
 
     def close(self, client: Client) -> None:
         """Disconnect ``client``; if it is the one being served, after its reply."""
+
+    def most_replies(self, client: Client) -> int:
+        """How many bytes of replies ``client`` may have unread at any time; 0: any number."""
+        return 0
+
+    def held_by(self, user: User) -> int:
+        """How many bytes of replies that wait, and of unfinished requests, the clients of ``user``
+        have, if there is a limit for that."""
+        return 0
+
+    def limit_reached(self, text: str) -> None:
+        """Log that a user has reached a limit of its budget: the error ``text``."""
 
     def pause(self, milliseconds: int) -> None:
         """Serve no client for this time."""

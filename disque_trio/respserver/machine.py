@@ -19,8 +19,9 @@ from typing import Final
 
 from disque_trio.resp.reply import error
 from disque_trio.respserver.acl.catalog import Catalog
+from disque_trio.respserver.acl.user import User
 from disque_trio.respserver.acl.users import Users
-from disque_trio.respserver.batches import Batches
+from disque_trio.respserver.batches import Batches, Sliced
 from disque_trio.respserver.client import REPLY_ON, REPLY_SKIP, REPLY_SKIP_NEXT, Client, Pending
 from disque_trio.respserver.command import AnyCommand, CommandError, misconf
 from disque_trio.respserver.durations import Durations
@@ -29,10 +30,12 @@ from disque_trio.respserver.host import Host
 from disque_trio.respserver.latency import LatencyMonitor
 from disque_trio.respserver.memory import Memory
 from disque_trio.respserver.monitor import monitor_line
+from disque_trio.respserver.over_budget import connections_refused
 from disque_trio.respserver.rights import not_permitted
 from disque_trio.respserver.slowlog import SlowLog
 from disque_trio.respserver.wait_ends import WaitEnds
 
+LONG: Final = 200_000  # ns; a command that takes longer counts in its turn
 LONGEST_REST: Final = 10_000  # ms for which to put off the periodic work when nothing happens
 _NOAUTH: Final = b"-NOAUTH Authentication required.\r\n"
 _OOM: Final = b"-OOM command not allowed when used memory > 'maxmemory'.\r\n"
@@ -62,7 +65,11 @@ class Machine:
         flushed: everything was forgotten: the contents of the file are void. The driver resets it.
         compactable: a separate process can compact the append-only file.
         loading: the append-only file is being read.
-        write_problem: why it cannot be written, or empty.
+        may_lag: work can go on while the file cannot be written.
+        lagging: it does: the records wait in memory.
+        write_problem: why nothing may be done that the file has to know, or empty.
+        add_problem: why nothing may be added to it: the same, that the disk is full, or that the
+            file lags; empty: it may.
         answered: replies that became known this turn; ``commit`` hands them out.
         woken: clients other than the caller that got replies; the driver empties it.
         monitors: clients that see every command.
@@ -70,6 +77,7 @@ class Machine:
             the journal of the turn is in the append-only file; ``commit`` empties it.
         blocked_clients: how many wait. wait_ends: when their waits end.
         ended: when the last command ended, in ns of ``clock``.
+        long: ns that long commands have taken; the driver resets it.
         slowlog, latency: of slow commands. durations: decides which ones were.
         in_group: the current command is in a group: it must not wait for anything.
     """
@@ -98,7 +106,10 @@ class Machine:
         self.compactable = True
         self.loading = False
         self.write_problem = ""
-        self.troubled = False  # either of the two
+        self.add_problem = ""
+        self.may_lag = False
+        self.lagging = False
+        self.troubled = False  # any of these
         self.answered: list[Pending] = []
         self.woken: list[Client] = []
         self.monitors: list[Client] = []
@@ -109,6 +120,7 @@ class Machine:
         self.total_commands = 0
         self.blocked_clients = 0
         self.ended = 0
+        self.long = 0
         self.in_group = False
         self.clock = clock
         self._loading = error(f"LOADING {product.capitalize()} is loading the dataset in memory")
@@ -124,6 +136,12 @@ class Machine:
         """The command that a client calls ``name``."""
         return self._lookup.get(name) or self._lookup.get(name.lower())
 
+    def command_of(self, request: list[bytes]) -> "AnyCommand":
+        """The command of a ``request`` that is being served, so there is one."""
+        command = self.find_command(request[0])
+        assert command is not None
+        return command
+
     # ---- called by the driver -------------------------------------------------------------
 
     def command(self, client: Client, args: list[bytes], now: int, started: int = 0) -> None:
@@ -136,6 +154,9 @@ class Machine:
         """
         self.now = now
         self.total_commands += 1
+        if client.silent:
+            client.silent = False
+            self.heard(client)
         name = args[0]
         if name == self._last_name:
             command = self._last_command
@@ -178,9 +199,15 @@ class Machine:
             took = self.ended - started
             command.calls += 1
             command.nanoseconds += took
+            if took > LONG:
+                self.long += took
             if took >= self.durations.least:
                 self.durations.note(command, args, took, self.now)
-            if self.journaling and (len(self.journal) != noted or self.flushed):
+            if (
+                self.journaling
+                and (len(self.journal) != noted or self.flushed)
+                and not (command.stands and self.may_lag)
+            ):
                 if waiting:
                     journaled = True
                 else:
@@ -211,7 +238,14 @@ class Machine:
                 client.out[start:end] = [refusal]
         for entry in self.answered:
             if entry.journaled:
-                entry.reply = refusal
+                entry.refuse(refusal)
+
+    def refuse_added(self) -> None:
+        """Confirm nothing that was added this turn: the file lags. For all else it is enough that
+        the records are kept."""
+        for entry in self.answered:
+            if entry.journaled:
+                entry.refuse(misconf(self.add_problem))
 
     def commit(self) -> None:
         """Release the replies that became known this turn, in order for each client."""
@@ -227,8 +261,13 @@ class Machine:
                 first = line.popleft()
                 client.in_flight -= 1
                 released = True
-                if not first.silent:
-                    client.out.append(first.reply or b"")
+                if first.silent:
+                    continue
+                if isinstance(first, Sliced) and first.ready:
+                    client.out += first.ready
+                    client.long = True
+                if first.reply:
+                    client.out.append(first.reply)
             if released:
                 self.woken.append(client)
 
@@ -249,7 +288,13 @@ class Machine:
         none."""
         if not client.authenticated and (command is None or not command.unauthenticated):
             # Whatever else is wrong: a stranger need not learn which commands there are.
-            return _NOAUTH
+            default = self.users.default
+            if not default.open:
+                return _NOAUTH
+            full = connections_refused(self, default)
+            if full:
+                return error(full)
+            client.log_in(default)  # a connection has become free
         if command is None:
             return error(b"ERR unknown command '%b'" % args[0][:128])
         if not command.min_args <= len(args) <= command.max_args:
@@ -260,8 +305,8 @@ class Machine:
                 return refusal
         if self.memory.used > self.memory.evict_above and not self.make_room(command):
             return _OOM
-        if self.write_problem and command.writes:
-            return misconf(self.write_problem)
+        if self.add_problem and (command.adds or (self.write_problem and command.writes)):
+            return misconf(self.add_problem)
         if self.loading and not command.while_loading:
             return self._loading
         return b""
@@ -280,11 +325,22 @@ class Machine:
             found.append((client.last_command.encode(), names))
         return found
 
-    def set_trouble(self, loading: bool, write_problem: str) -> None:
-        """Set whether jobs are being loaded, and why nothing can be written (empty: it can)."""
+    def set_trouble(
+        self, loading: bool, write_problem: str, full: str = "", lagging: bool = False
+    ) -> None:
+        """Set whether jobs are being loaded, why nothing can be written (empty: it can), why
+        nothing may be added even so (empty: it may), and whether the file is ``lagging``."""
         self.loading = loading
         self.write_problem = write_problem
-        self.troubled = loading or write_problem != ""
+        self.add_problem = write_problem or full
+        self.lagging = lagging
+        self.troubled = loading or self.add_problem != ""
+
+    @property
+    def may_confirm(self) -> bool:
+        """Whether others, such as other nodes, may rely on what is done here: it is recorded in the
+        file."""
+        return not (self.lagging or self.write_problem)
 
     def _silence(self, client: Client, replies: int) -> None:
         """CLIENT REPLY OFF or SKIP: drop the replies after the first ``replies``."""
@@ -320,6 +376,16 @@ class Machine:
 
     # ---- for subclasses ---------------------------------------------------------------------
 
+    def users_changed(self) -> None:
+        """Called when users, or their rules, have changed."""
+
+    def used_by(self, user: User) -> dict[str, int]:
+        """What ``user`` uses of what a budget can limit, by the names of the limits."""
+        return {"connections": user.use.connections, "output": self.host.held_by(user)}
+
+    def replied(self) -> None:
+        """Called at the end of a turn, when its replies have left."""
+
     def after_command(self) -> None:
         """Called after each command: its client may now be blocked, and others may be served."""
 
@@ -340,10 +406,15 @@ class Machine:
 
     def forget_client(self, client: Client) -> None:
         """End all waits of ``client``, which has disconnected."""
+        client.gone = True
+        client.leave()
         if client.waits_for:
             self._stop_waiting(client)
         if client.monitor:
             self.monitors.remove(client)
+
+    def heard(self, client: Client) -> None:
+        """Called when ``client``, which was ``silent``, says something."""
 
     def stop_pushing(self, client: Client) -> None:
         """Stop push messages to ``client``, which no longer speaks RESP3."""

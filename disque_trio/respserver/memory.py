@@ -9,6 +9,30 @@ from typing import Final
 UNLIMITED: Final = (1 << 62) - 1  # compiled, the largest number that is not an object
 
 
+# What is counted for users with a budget.
+MEMORY: Final = 0  # bytes of jobs
+KEYS: Final = 1  # of UNIQUE
+SCHEDULES: Final = 2
+BINDINGS: Final = 3
+POLICIES: Final = 4
+
+
+class Shares:
+    """Interface to the account of what each user with a budget has (see ``node.core.budgets``)."""
+
+    def add(self, queue: bytes, kind: int, amount: int) -> None:
+        """Count that there is so much more in ``queue``; less, if ``amount`` is negative."""
+        raise NotImplementedError
+
+    def job_grew(self, job_id: bytes, queue: bytes, size: int) -> None:
+        """Count that the job ``job_id``, in ``queue``, takes ``size`` bytes more (or less)."""
+        raise NotImplementedError
+
+    def counts(self, job_id: bytes) -> bool:
+        """Whether the job ``job_id`` is counted already: all are, once the account is complete."""
+        raise NotImplementedError
+
+
 class Memory:
     """The memory account of one program.
 
@@ -18,11 +42,13 @@ class Memory:
         limit: maxmemory, in bytes; 0: no limit.
         external_above: above this, new jobs are only placed on other nodes (75%).
         evict_above: above this, what may go is evicted (95%).
+        shares: the account for users; None: no user has had a budget so far.
     """
 
     def __init__(self, limit: int) -> None:
         self.used = 0
         self.peak = 0
+        self.shares: Shares | None = None
         self.set_limit(limit)
 
     def set_limit(self, limit: int) -> None:

@@ -13,6 +13,8 @@ def without_password(command: AnyCommand, args: list[bytes]) -> list[bytes]:
     """``args`` with passwords redacted."""
     if command.name in ("auth", "hello"):
         return [args[0], *[b"(redacted)"] * (len(args) - 1)]
+    if command.name == "acl" and len(args) > 4 and args[1].lower() == b"check":
+        return [*args[:4], *[b"(redacted)"] * (len(args) - 4)]
     if command.name == "acl" and len(args) > 3 and args[1].lower() == b"setuser":
         rules = [b"(redacted)" if _is_password(rule) else rule for rule in args[3:]]
         return [*args[:3], *rules]

@@ -14,6 +14,7 @@ from disque_trio.config import ConfigError, Settings, rewrite
 from disque_trio.process.logs import Log
 from disque_trio.process.sockets import is_local
 from disque_trio.process.tls import TlsError
+from disque_trio.respserver.acl.user import User
 from disque_trio.respserver.client import Client
 from disque_trio.respserver.commands.info import Fields, human
 from disque_trio.respserver.daemon import Daemon
@@ -84,6 +85,22 @@ class ProcessHost(Host):
         if connection is not None:
             self._engine.clients.close_soon(connection)
 
+    def held_by(self, user: User) -> int:
+        holdings = self._engine.clients.departures.by_user.get(user)
+        return 0 if holdings is None else holdings.total
+
+    def limit_reached(self, text: str) -> None:
+        self._engine.log.warning("a user has reached a limit", refused=text)
+
+    def most_replies(self, client: Client) -> int:
+        engine = self._engine
+        limits = [engine.config.client_output_buffer_limit.hard]
+        if client.user.budget is not None:
+            limits.append(client.user.budget.output)
+        if not client.no_evict:
+            limits.append(engine.clients.departures.holdings.limit)
+        return min([limit for limit in limits if limit], default=0)
+
     def pause(self, milliseconds: int) -> None:
         self._engine.pause(milliseconds)
 
@@ -97,8 +114,7 @@ class ProcessHost(Host):
         return os.urandom(count)
 
     def users_changed(self) -> None:
-        for connection in self._engine.clients.by_id.values():
-            connection.parser.trusted = connection.client.authenticated
+        self._engine.clients.users_changed()
         self._program.daemon.look()
 
     # ---- users ------------------------------------------------------------------------------

@@ -26,6 +26,9 @@ class Guarded(Protocol):
     def standing(self, client: Client) -> list[tuple[bytes, list[bytes]]]:
         """Return what ``client`` gets without asking again; see ``Machine``."""
 
+    def users_changed(self) -> None:
+        """See ``Machine``."""
+
 
 def not_permitted(
     machine: Guarded, client: Client, command: AnyCommand, args: list[bytes]
@@ -59,10 +62,16 @@ def users_changed(machine: Guarded) -> None:
     their users may no longer have."""
     anybody = machine.users.default.open
     for client in machine.host.clients():
-        client.log_in(client.user, client.authenticated or anybody)
-        if not (client.unrestricted or _may_go_on(machine, client)):
-            machine.host.close(client)
+        client.log_in(client.user, client.authenticated or (anybody and not client.user.full))
+        close_unless_lawful(machine, client)
     machine.host.users_changed()
+    machine.users_changed()
+
+
+def close_unless_lawful(machine: Guarded, client: Client) -> None:
+    """Disconnect ``client`` if it waits for, or gets, what its user may not have."""
+    if not (client.unrestricted or _may_go_on(machine, client)):
+        machine.host.close(client)
 
 
 def _may_go_on(machine: Guarded, client: Client) -> bool:

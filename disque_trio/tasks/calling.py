@@ -2,22 +2,17 @@
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager
 from contextvars import copy_context
 from functools import partial
 from typing import Any, Literal, Protocol, TypeAlias
 
 import trio
 
-from disque_trio.respclient.concurrency import library
 from disque_trio.respclient.foreign import AsyncioThread, in_asyncio
 from disque_trio.tasks.definition import Definition
 
 _LETTING_GO = 1.0
 """Seconds that a cancelled function has to end."""
-
-SETTLE_SECONDS = 5.0
-"""Seconds that settling a job may take while the worker is being cancelled."""
 
 
 class TimedOut(Exception):
@@ -43,9 +38,6 @@ class Caller(Protocol):
         self, definition: Definition, args: Sequence[Any], kwargs: Mapping[str, Any]
     ) -> Any:
         """Return what the function returns. Raises what it raises, and TimedOut, Runaway, Quit."""
-
-    def shielded(self) -> AbstractContextManager[object]:
-        """Return a block that may go on for a while after a cancellation from outside."""
 
 
 Backend: TypeAlias = Literal["trio", "asyncio"]
@@ -93,9 +85,6 @@ class InLoop:
                 function, abandon_on_cancel=True, limiter=self._limiter
             )
         raise _late(definition, runs=self._asyncio is not None and self._asyncio.stuck)
-
-    def shielded(self) -> AbstractContextManager[object]:
-        return library().move_on_after(SETTLE_SECONDS, shield=True)
 
 
 async def _in_own_task(definition: Definition, function: "partial[Any]") -> Any:

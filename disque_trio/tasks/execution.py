@@ -4,17 +4,16 @@ import time
 import traceback
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol, TypeAlias, TypeVar
+from typing import Any, TypeVar
 
 from disque_trio.client import Client, DisqueError, ReplyError, tracing
-from disque_trio.client.jobs import Letter
 from disque_trio.respclient.randomness import RANDOM
-from disque_trio.respclient.values import Name
 from disque_trio.tasks import groups, traces
 from disque_trio.tasks.calling import Caller, Quit, Runaway, TimedOut
 from disque_trio.tasks.core import Core
 from disque_trio.tasks.current import CurrentJob, running
 from disque_trio.tasks.definition import Definition
+from disque_trio.tasks.ending import Ended, Ending, Held, Kind
 from disque_trio.tasks.errors import BadJob, Reject, Retry
 from disque_trio.tasks.messages import (
     CONTENT_TYPE,
@@ -32,22 +31,9 @@ from disque_trio.tasks.messages import (
     steps_of,
 )
 from disque_trio.tasks.serializers import Serializer
+from disque_trio.tasks.settling import PASSING, Settling
 
 T = TypeVar("T")
-
-Kind: TypeAlias = Literal["done", "retried", "dead", "postponed", "runaway", "lost"]
-"""How a run ended.
-
-- ``done``: the task returned, and the job is acknowledged.
-- ``retried``: the task failed, and the job will be delivered again.
-- ``dead``: the task failed for good, or this program cannot process the job.
-- ``postponed``: the job waits for other jobs, and will be delivered again; no task has run.
-- ``runaway``: a function goes on after its timeout and cannot be stopped, since it runs in a
-  thread, blocks the asyncio loop or ignores its cancellation. The job is settled as ``retried``
-  or ``dead``; the process should end.
-- ``lost``: the job could not be settled, since no node was reached. It will be delivered again
-  unless it has ended.
-"""
 
 MORE_CRASHES = 10
 """How many deliveries beyond its retries a job may have without a failure, because workers crashed
@@ -59,7 +45,7 @@ class Outcome:
     """How one run of a job ended.
 
     Attributes:
-        kind: see ``Kind``.
+        kind: see ``Kind``. If the job is not settled yet, how it ends once it is.
         task: the name of the task; empty if the job does not name one.
         seconds: how long it took.
         error: what went wrong, such as ``ValueError: no such address``; empty if nothing did.
@@ -71,32 +57,6 @@ class Outcome:
     seconds: float
     error: str = ""
     trace: str = ""
-
-
-class Held(Protocol):
-    """The methods of ``HeldJob`` that its execution uses."""
-
-    @property
-    def id(self) -> str: ...
-    @property
-    def queue(self) -> str: ...
-    @property
-    def body(self) -> bytes: ...
-    @property
-    def nacks(self) -> int: ...
-    @property
-    def additional_deliveries(self) -> int: ...
-    @property
-    def header_pairs(self) -> tuple[tuple[str, bytes], ...]: ...
-    @property
-    def letter(self) -> Letter | None: ...
-    @property
-    def lost(self) -> bool: ...
-
-    async def ack(self, result: Name | None = None) -> None: ...
-    async def nack(self, *, delay: float | None = None, reason: Name | None = None) -> None: ...
-    async def dead(self, *, reason: Name | None = None) -> None: ...
-    def release(self) -> None: ...
 
 
 class _Failed(Exception):
@@ -133,37 +93,51 @@ class Execution:
     Args:
         core: the core of the app.
         caller: calls the functions.
+        settling: settles the jobs; None: each is settled at once.
     """
 
-    def __init__(self, core: Core, caller: Caller) -> None:
+    def __init__(self, core: Core, caller: Caller, settling: Settling | None = None) -> None:
         self._core = core
         self._caller = caller
+        self._settling = settling
 
     async def run(self, job: Held) -> Outcome:
         """Run the task of a job, and settle the job; see ``Runner.run``."""
         began = time.monotonic()
         headers = _texts(job)
         task = headers.get(TASK, "")
+        if self._settling is None:
+            return await self._process(job, headers, began)
+        if await self._settling.again(job):
+            return Outcome("repeated", task, time.monotonic() - began)
+        with self._settling.running(job):
+            return await self._process(job, headers, began)
+
+    async def _process(self, job: Held, headers: Mapping[str, str], began: float) -> Outcome:
+        task = headers.get(TASK, "")
         definition = self._core.tasks.get(task)
-        kind: Kind = "done"
-        error = trace = ""
+        ended = Ended("done")
+        trace = ""
         if task and (processing := tracing.current()) is not None:
             processing.describe("task", task)
         try:
-            try:
-                if task == groups.GROUP:
-                    kind = await self._collect(job)
-                else:
-                    definition = self._known(task, definition)
-                    await self._run(job, definition, headers)
-            except _Failed as failure:
-                error, trace = failure.error, failure.trace
-                with self._caller.shielded():
-                    kind = await self._fail(job, definition, failure)
+            if task == groups.GROUP:
+                ended = Ended(await self._collect(job))
+            else:
+                ended = await self._run(job, self._known(task, definition), headers)
+        except _Failed as failure:
+            trace = failure.trace
+            ended = await self._settle(job, self._failed(job, definition, headers, failure))
+        return Outcome(ended.kind, task, time.monotonic() - began, ended.error, trace)
+
+    async def _settle(self, job: Held, ending: Ending) -> Ended:
+        if self._settling is not None:
+            return await self._settling.settle(job, ending)
+        try:
+            return await ending.send(job)
         except DisqueError as problem:
-            kind, error = "lost", error or describe(problem)
             job.release()  # otherwise its loop would acknowledge it
-        return Outcome(kind, task, time.monotonic() - began, error, trace)
+            return Ended("lost", ending.ended.error or describe(problem))
 
     async def _collect(self, job: Held) -> Kind:
         """Process a job that is a group. Raises _Failed."""
@@ -181,8 +155,8 @@ class Execution:
             raise _Failed(f"unknown task: {name}", final=True)
         return definition
 
-    async def _run(self, job: Held, definition: Definition, headers: Mapping[str, str]) -> None:
-        """Run a task; acknowledge the job. Raises _Failed, DisqueError."""
+    async def _run(self, job: Held, definition: Definition, headers: Mapping[str, str]) -> Ended:
+        """Run a task; acknowledge the job. Raises _Failed."""
         crashes = job.additional_deliveries
         if crashes > definition.retries + MORE_CRASHES:
             raise _Failed(f"{crashes} workers took it, and none finished it", final=True)
@@ -200,14 +174,11 @@ class Execution:
         )
         with running(current):
             value = await self._call(job, definition, args, kwargs)
-            with self._caller.shielded():
-                try:
-                    result = await self._follow(job, headers, serializer, value, then)
-                except DisqueError as error:
-                    raise _Failed(f"the next step was not added: {describe(error)}") from None
-                except Exception as error:  # from a serializer
-                    raise _Failed(describe(error), final=True) from None
-                await job.ack(result.encode())
+            try:
+                ending = self._done(definition, headers, serializer, value, then)
+            except Exception as error:  # from a serializer
+                raise _Failed(describe(error), final=True) from None
+            return await self._settle(job, ending)
 
     async def _call(
         self, job: Held, definition: Definition, args: list[Any], kwargs: dict[str, Any]
@@ -231,55 +202,93 @@ class Execution:
             trace = "".join(traceback.format_exception(raised))
             raise _Failed(describe(raised), trace=trace) from None
 
-    async def _follow(
+    def _done(
         self,
-        job: Held,
+        definition: Definition,
         headers: Mapping[str, str],
         serializer: Serializer,
         value: Any,
         then: tuple[Step, ...],
-    ) -> Result:
-        """Add the steps after a job that is done, and return its result.
+    ) -> Ending:
+        """Return what is left to do for a job whose task has returned ``value``: add the step after
+        it, or a part of its group, and acknowledge it with its result.
 
         The key of each added job follows from the id of this job, so that nothing is added twice if
-        this job is delivered again.
+        this is done again. Raises BadJob, TypeError, ValueError.
         """
         part = headers.get(PART)
         trace = traces.current()
+        step: Step | None = None
+        result = Result()
         if then:
             next, *rest = then
             step = behind(next, self._core.serializers.of(next.content_type), value, tuple(rest))
-            key = f"then {job.id}"
-            id = await self._with_client(
-                lambda client: step.add(client, trace, key=key, kept=DAY, part=part)
-            )
-            return Result(next=id)
-        result = result_of(serializer, value)
-        if part is not None:
-            await self._with_client(lambda client: groups.add_part(client, part, result, ""))
-        return result
+        else:
+            result = result_of(serializer, value)
 
-    async def _fail(self, job: Held, definition: Definition | None, failure: _Failed) -> Kind:
-        """Settle a job that failed. Raises DisqueError."""
+        async def follow(job: Held) -> Result:
+            if step is not None:
+                key = f"then {job.id}"
+                id = await self._with_client(
+                    lambda client: step.add(client, trace, key=key, kept=DAY, part=part)
+                )
+                return Result(next=id)
+            if part is not None:
+                await self._with_client(lambda client: groups.add_part(client, part, result, ""))
+            return result
+
+        async def send(job: Held) -> Ended:
+            try:
+                left = await follow(job)
+            except PASSING:
+                raise
+            except Exception as error:
+                refused = isinstance(error, DisqueError)
+                text = f"the next step was not added: {describe(error)}"
+                failure = _Failed(text if refused else describe(error), final=not refused)
+                return await self._failed(job, definition, headers, failure).send(job)
+            await job.ack(left.encode())
+            return Ended("done")
+
+        return Ending(Ended("done"), send, len(step.body if step is not None else result.data))
+
+    def _failed(
+        self,
+        job: Held,
+        definition: Definition | None,
+        headers: Mapping[str, str],
+        failure: _Failed,
+    ) -> Ending:
+        """Return what is left to do for a job that failed: it is given back or refused."""
         reason = reason_of(failure.error)
         # A group has no definition: it is tried until it expires.
         backoff = (1.0, 60.0) if definition is None else definition.backoff
         if not failure.final and (definition is None or job.nacks < definition.retries):
             delay = pause(backoff, job.nacks) if failure.delay is None else failure.delay
-            await job.nack(delay=delay, reason=reason)
-            return "runaway" if failure.runaway else "retried"
-        part = _texts(job).get(PART)
+            retried = Ended("runaway" if failure.runaway else "retried", failure.error)
+
+            async def give_back(job: Held) -> Ended:
+                await job.nack(delay=delay, reason=reason)
+                return retried
+
+            return Ending(retried, give_back, len(reason))
+        dead = Ended("runaway" if failure.runaway else "dead", failure.error)
+        part = headers.get(PART)
         left = Result(ERROR_TYPE, reason)
-        if part is not None:
-            await self._with_client(lambda client: groups.add_part(client, part, left, job.id))
-        try:
-            await job.dead(reason=reason)
-        except ReplyError as error:
-            if error.code != "NODEAD":
-                raise
-            # Its queue has no dead letters. At least whoever waits for the job learns the reason.
-            await job.ack(left.encode())
-        return "runaway" if failure.runaway else "dead"
+
+        async def refuse(job: Held) -> Ended:
+            if part is not None:
+                await self._with_client(lambda client: groups.add_part(client, part, left, job.id))
+            try:
+                await job.dead(reason=reason)
+            except ReplyError as error:
+                if error.code != "NODEAD":
+                    raise
+                # Its queue has no dead letters. At least whoever waits for the job learns why.
+                await job.ack(left.encode())
+            return dead
+
+        return Ending(dead, refuse, len(reason))
 
     async def _with_client(self, function: Callable[[Client], Awaitable[T]]) -> T:
         return await self._core.link.run(function)

@@ -20,7 +20,7 @@ from disque_trio.tasks import traces
 from disque_trio.tasks.core import Core, Later
 from disque_trio.tasks.errors import BadJob
 from disque_trio.tasks.handle import Handle, Handles, value_of
-from disque_trio.tasks.messages import DAY, ERROR_TYPE, PART, Result, Step, behind
+from disque_trio.tasks.messages import DAY, ERROR_TYPE, PART, RETRY, Result, Step, behind
 from disque_trio.tasks.template import Bound, adder, step_of
 
 R = TypeVar("R")
@@ -37,9 +37,10 @@ _INHERITED = ("priority", "ttl", "retry", "replicate")
 
 _MOST_IDS = 1000
 _MOST_PARTS = 100
-_PART_RETRY = 30
-"""Retry time of parts in seconds, after which they are delivered again if a worker or a node died,
-unless the last job has a retry time of its own."""
+_SEVERAL = 8
+_ASKING = 0.5
+"""Seconds to wait for what becomes of members, after several visits in vain: a node that has
+forgotten it, as after a restart, has to ask the others."""
 _MISSING = 0.2
 """Seconds to wait for parts that may be on other nodes."""
 
@@ -166,10 +167,11 @@ class Collection:
             await self._postpone()
             await self._note(client, _pack(ids, [*members, last]))
             return False
+        seconds = _ASKING if self._job.nacks >= _SEVERAL else 0.001
         states = [
             outcome.state
             for first in range(0, len(ids), _MOST_IDS)
-            for outcome in await client.wait(ids[first : first + _MOST_IDS], 0.001)
+            for outcome in await client.wait(ids[first : first + _MOST_IDS], seconds)
         ]
         if "pending" in states:
             await self._postpone()
@@ -202,7 +204,7 @@ class Collection:
     async def _kept(self, client: Client, last: Step) -> str:
         """Return retry time and number of copies for the parts: those of the last job or its
         queue."""
-        retry = last.options.get("retry", _PART_RETRY)
+        retry = last.options.get("retry", RETRY)
         copies = last.options.get("replicate")
         if copies is None:
             policy = await client.policy(last.queue)

@@ -8,7 +8,7 @@ the content type and, if another job continues this one, the id of that job. The
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from disque_trio.client import Client
 from disque_trio.tasks.errors import BadJob
@@ -36,6 +36,11 @@ MOST_RESULT = 1_000_000
 """The most bytes in a result, as nodes accept it."""
 
 Pair: TypeAlias = tuple[str, bytes]
+
+
+RETRY: Final = 30
+"""Seconds after which the job of a worker that is gone comes again. Ten times less than for other
+jobs: a worker says all the time that it is still at work."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +86,12 @@ class Step:
         except (ValueError, KeyError, TypeError) as error:
             raise BadJob(f"bad step: {error!r}") from None
 
+    def job_options(self) -> dict[str, Any]:
+        """The options with a retry time, of ``RETRY`` unless the program has given one, or a tenth
+        of the time to live if that is shorter, as nodes choose it, too."""
+        ttl = self.options.get("ttl")
+        return {"retry": RETRY if ttl is None else min(RETRY, ttl // 10 or 1), **self.options}
+
     def pairs(self, traceparent: str | None, part: str | None = None) -> list[Pair]:
         """Return the headers of the job."""
         pairs = [(CONTENT_TYPE, self.content_type.encode()), (TASK, self.task.encode())]
@@ -104,7 +115,7 @@ class Step:
 
         ``key`` and ``kept`` replace the key in the options.
         """
-        options = dict(self.options)
+        options = self.job_options()
         if key is None:
             options.pop("unique_for", None)
         else:

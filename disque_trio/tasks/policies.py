@@ -81,7 +81,7 @@ class Timetable:
         """Return the options of ADDJOB as CRON GET formats them."""
         step = self.step
         command: list[Argument] = addjob(
-            step.queue, step.body, **_addjob(step.options), headers=step.pairs(None)
+            step.queue, step.body, **_addjob(step.job_options()), headers=step.pairs(None)
         )[4:]
         return tuple(as_text(word) if isinstance(word, bytes) else str(word) for word in command)
 
@@ -142,7 +142,7 @@ class Schedules:
                 tz=table.tz,
                 catchup=table.catchup,
                 headers=step.pairs(None),
-                **_addjob(step.options),
+                **_addjob(step.job_options()),
             )
         if self.owner:
             for name in there:

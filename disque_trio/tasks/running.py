@@ -5,7 +5,9 @@ import trio
 from disque_trio.client.jobs import HeldJob
 from disque_trio.tasks.app import Disque
 from disque_trio.tasks.calling import InLoop
-from disque_trio.tasks.execution import Execution, Kind, Outcome
+from disque_trio.tasks.ending import Kind
+from disque_trio.tasks.execution import Execution, Outcome
+from disque_trio.tasks.settling import Log, Settling
 
 __all__ = ["Kind", "Outcome", "Runner"]
 
@@ -17,10 +19,18 @@ class Runner:
     Args:
         app: the app with the tasks.
         limiter: limits the threads for functions that are not async; None: Trio's default.
+        log: where to say what could not be settled; None: structlog's.
     """
 
-    def __init__(self, app: Disque, *, limiter: trio.CapacityLimiter | None = None) -> None:
-        self._execution = Execution(app.core, InLoop(limiter, app.core.backend))
+    def __init__(
+        self,
+        app: Disque,
+        *,
+        limiter: trio.CapacityLimiter | None = None,
+        log: Log | None = None,
+    ) -> None:
+        self._settling = Settling(log)
+        self._execution = Execution(app.core, InLoop(limiter, app.core.backend), self._settling)
 
     async def run(self, job: HeldJob) -> Outcome:
         """Run the task of ``job`` and settle the job.
@@ -28,7 +38,19 @@ class Runner:
         The job must have been fetched with its headers. It is acknowledged with the result, given
         back with a delay, or sent to the dead letters. Jobs that follow it are added first.
 
+        If no node takes the outcome within a second, this returns all the same, and the client
+        of the job goes on with it in the background. If the same job is delivered again meanwhile,
+        it is settled in the same way, and its task does not run again.
+
         Raises nothing but the cancellation of the caller. If cancelled before the task has ended,
-        the job is not settled; if later, there are five seconds to settle it.
+        the job is not settled; if later, it is.
         """
         return await self._execution.run(job)
+
+    async def settled(self) -> None:
+        """Wait until the jobs of all tasks that have ended are settled."""
+        await self._settling.settled()
+
+    def give_up(self) -> list[str]:
+        """Settle nothing more. Returns the ids of jobs that were not settled: they come again."""
+        return self._settling.give_up()

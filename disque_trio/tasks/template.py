@@ -30,7 +30,8 @@ class Options(TypedDict, total=False):
         unique_for: seconds to keep the key; by default as long as the job lives.
         priority: 0 to 7; the highest is delivered first.
         ttl: the time to live, in seconds.
-        retry: seconds after which the job is delivered again if its worker's node is gone.
+        retry: seconds after which the job is delivered again if its worker or that worker's node is
+            gone; by default 30.
         group: the group that the job belongs to, if the queue's policy serves groups.
         replicate: how many nodes must hold the job.
         headers: the program's own headers.
@@ -213,7 +214,7 @@ class Template(Generic[P, R]):
             if not made:
                 return []
             first = made[0][0]
-            options = dict(first.options)
+            options = first.job_options()
             if fresh:
                 options |= {"unique": fresh, "unique_for": key_for}
             elif own:

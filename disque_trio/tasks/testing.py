@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, TypeVar, cast
@@ -13,6 +13,7 @@ from disque_trio.client import Client, Job
 from disque_trio.client.jobs import Letter
 from disque_trio.client.replies import Outcome, Record
 from disque_trio.client.requests import pairs_of
+from disque_trio.respclient.delivery import Source
 from disque_trio.respclient.foreign import in_async
 from disque_trio.respclient.values import Name
 from disque_trio.tasks.calling import Backend, InLoop, Quit
@@ -91,6 +92,7 @@ class _Record:
         self.body = body
         self.header_pairs = header_pairs
         self.nacks = 0
+        self.goes_on = False
         self.result: bytes | None = None
 
     @property
@@ -112,8 +114,12 @@ class _Record:
     async def dead(self, *, reason: Name | None = None) -> None:
         self.shown.state = "dead"
 
+    def detach(self, source: Source) -> None: ...
+
     def release(self) -> None:
         self.shown.state = "gone"
+
+    def end(self) -> None: ...
 
 
 class _InPlace:
@@ -140,9 +146,6 @@ class _InPlace:
             if isinstance(error.__cause__, KeyboardInterrupt):
                 raise error.__cause__ from None  # Ctrl-C is meant for the tests
             raise
-
-    def shielded(self) -> AbstractContextManager[object]:
-        return nullcontext()
 
 
 class _Nodes:

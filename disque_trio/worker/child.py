@@ -32,7 +32,11 @@ from disque_trio.worker.tally import Tally, Waits
 from disque_trio.worker.target import AppError, files, load
 
 _PAUSE = 1.0  # s between two attempts to find a node
-_LAST_WORDS = MARGIN / 2  # s to hand jobs back
+_LAST_WORDS = MARGIN / 2  # s to hand jobs back, and for what takes longer than that
+_HAND_BACK = (
+    _LAST_WORDS / 2
+)  # s in which nodes may take jobs back; if none is reached, of the grace
+_MOST_NAMED = 100  # ids of jobs in one line of the log
 _FLUSH = MARGIN / 10  # s to send traces
 _PATIENCE = 30.0  # s for which a command is repeated if the node is gone
 _LIBRARIES = tuple(
@@ -92,8 +96,11 @@ class Child:
         self._told_memory = False
         self._retiring = False
         self._ending = trio.Event()
-        self._waiting = trio.CancelScope()  # around waiting for a node
+        self._starting = trio.CancelScope()  # around waiting for a node, until jobs are taken
+        self._serving = False
+        self._settling = trio.CancelScope()  # around waiting for a node to take outcomes
         self._limit = trio.CancelScope()  # limits the time that tasks have at the end
+        self._early = trio.CancelScope()  # the same if no node is reached
         self._runaway = False
 
     async def run(self) -> None:
@@ -106,16 +113,14 @@ class Child:
         async with background() as nursery:
             await nursery.start(self._watch_signals)
             nursery.start_soon(self._listen)
-            await self._connect()
+            with self._starting:
+                await self._connect()
         if self._runaway:
             leave()  # at once, since the loop would wait for tasks that ignore their cancellation
 
     async def _connect(self) -> None:
         app = self._app
-        with self._waiting:
-            await self._wait_for_node()
-        if self._ending.is_set():
-            return
+        await self._wait_for_node()
         async with connect_to(self._cluster, _PATIENCE) as client:
             with app.using(client):
                 try:
@@ -142,9 +147,11 @@ class Child:
         queues = options.queues or tuple(QueueWeight(name, 1) for name in app.queues())
         if not queues:
             raise CannotStart("the app has no tasks: name queues with --queues")
+        runner = Runner(app, limiter=trio.CapacityLimiter(options.concurrency), log=self._log)
+        self._serving = True
         slots = Slots(
             client,
-            Runner(app, limiter=trio.CapacityLimiter(options.concurrency)),
+            runner,
             Rota(queues, strict=options.strict),
             options.concurrency,
             tally=self._tally,
@@ -156,37 +163,62 @@ class Child:
         )
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._beat, client, slots, [queue.name for queue in queues])
-            nursery.start_soon(self._end, slots)
+            nursery.start_soon(self._end, client, slots, runner)
             await self._link.send("ready", files=files(but=_LIBRARIES))
             await slots.run()
             await self._retire_if_due(memory())
+            if not self._ending.is_set():  # jobs are refused
+                self._finish(self._options.grace)
+            with self._settling:
+                await runner.settled()
             nursery.cancel_scope.cancel()
+        self._give_up(runner)
         await self._tell(slots, None)
         if slots.refusal is not None:
             raise Refused(f"the node gives this user no jobs: {slots.refusal}")
 
     # ---- the end ------------------------------------------------------------------------------
 
-    async def _end(self, slots: Slots) -> None:
+    async def _end(self, client: Client, slots: Slots, runner: Runner) -> None:
         """At the end, take no more jobs, and hand back those whose tasks take too long."""
         await self._ending.wait()
         await slots.stop()
-        with self._limit:
+        with self._early:
             await trio.sleep_forever()
+        within = self._limit.deadline - trio.current_time()
+        if within > 0 and client.address is None:
+            self._give_up(runner)  # so that no slot waits for that
+        else:
+            with self._limit:
+                await trio.sleep_forever()
+            within = _HAND_BACK
         if slots.in_hand:
             self._log.notice("jobs are handed back", jobs=len(slots.in_hand))
-        slots.hand_back()
+        self._settling.cancel()
+        slots.hand_back(within)
         await trio.sleep(_LAST_WORDS)
         # A task ignores its cancellation. Its job comes again, since the connection breaks.
         self._log.warning("tasks do not end", jobs=[job.id for job in slots.in_hand])
         leave()
 
+    def _give_up(self, runner: Runner) -> None:
+        """Settle no more jobs, and say which were left."""
+        if left := runner.give_up():
+            self._log.warning(
+                "no node took the outcomes of tasks: their jobs come again",
+                count=len(left),
+                jobs=left[:_MOST_NAMED],
+            )
+
     def _finish(self, within: float | None) -> None:
         """End when all tasks have ended, or in ``within`` seconds if that is not None."""
         if within is not None:
-            self._limit.deadline = min(self._limit.deadline, trio.current_time() + within)
+            last = trio.current_time() + within
+            self._limit.deadline = min(self._limit.deadline, last)
+            self._early.deadline = min(self._early.deadline, last - min(_HAND_BACK, within / 2))
         self._ending.set()
-        self._waiting.cancel()
+        if not self._serving:
+            self._starting.cancel()
 
     async def _listen(self) -> None:
         """Carry out the parent's orders."""

@@ -62,6 +62,8 @@ class Slots:
         self._on_outcome = on_outcome
         self._log = log
         self._deadlines: dict[HeldJob, float] = {}
+        self._returning: set[trio.CancelScope] = set()
+        self._last = math.inf  # when jobs must have been handed back
         self._stopped = False
         orders = [client.loops(*order, count=count, withheaders=True) for order in rota.orders]
         self._loops = [list(of_one_slot) for of_one_slot in zip(*orders, strict=True)]
@@ -82,8 +84,16 @@ class Slots:
                 for loop in loops:
                     nursery.start_soon(loop.stop)
 
-    def hand_back(self) -> None:
-        """Cancel the tasks. Their jobs are queued again, which does not count as a failure."""
+    def hand_back(self, within: float) -> None:
+        """Cancel the tasks. Their jobs are queued again, which does not count as a failure.
+
+        Args:
+            within: how long the client may try that, in seconds. Without a node, jobs come back
+                after their retry time.
+        """
+        self._last = trio.current_time() + within
+        for scope in self._returning:
+            scope.deadline = self._last
         for scope in self.in_hand.values():
             scope.cancel()
 
@@ -113,7 +123,7 @@ class Slots:
             order = following
 
     async def _work(self, job: HeldJob) -> None:
-        """Run the task of ``job``, which is then settled or was handed back."""
+        """Run the task of ``job``, which is then settled, or will be, or was handed back."""
         outcome: Outcome | None = None
         with trio.CancelScope() as scope:
             self._take_in(job, scope)
@@ -125,18 +135,25 @@ class Slots:
         if outcome is not None:
             self._tally.add(outcome.task, job.queue, outcome.kind, outcome.seconds)
             self._report(job, outcome)
-        if not job.settled:
+        if not (job.settled or job.detached):
             await self._return(job, failed=outcome is None and not scope.cancelled_caught)
         if outcome is not None and not self._on_outcome(outcome):
             self._stopped = True  # now: this slot would take another job before ``stop`` is called
 
     async def _return(self, job: HeldJob, *, failed: bool) -> None:
-        try:
-            await (job.nack() if failed else job.requeue())
-        except DisqueError as error:
-            # The job comes again after its retry time.
-            self._log.warning("a job was not handed back", job=job.id, error=str(error))
-            job.release()
+        problem = "no node answers"
+        with trio.CancelScope(deadline=self._last) as scope:
+            self._returning.add(scope)
+            try:
+                await (job.nack() if failed else job.requeue())
+                return
+            except DisqueError as error:
+                problem = str(error)
+            finally:
+                self._returning.discard(scope)
+        # The job comes again after its retry time.
+        self._log.warning("a job was not handed back", job=job.id, error=problem)
+        job.release()
 
     def _take_in(self, job: HeldJob, scope: trio.CancelScope) -> None:
         self.in_hand[job] = scope

@@ -7,7 +7,7 @@ from typing import NamedTuple
 from disque_trio.worker.fleet import State
 from disque_trio.worker.tally import Tally
 
-_SHOWN = ("done", "retried", "dead", "postponed", "runaway", "lost")
+_SHOWN = ("done", "retried", "dead", "postponed", "repeated", "runaway", "lost")
 
 
 class ProcessView(NamedTuple):

@@ -170,7 +170,6 @@ def test_turning_the_default_user_off_keeps_who_is_connected(
     [
         "ACL",
         "ACL NOPE",
-        "ACL HELP",
         "ACL HELP x",
         "ACL CAT nope",
         "ACL CAT a b",
@@ -211,6 +210,12 @@ def test_other_requests_have_the_same_replies(ours: Wire, theirs: Wire, words: s
     for wire in (ours, theirs):
         wire("ACL", "LOG", "RESET")
     assert alike(said(ours, *words.split())) == alike(said(theirs, *words.split()))
+
+
+def test_the_help_has_the_lines_of_theirs(ours: Wire, theirs: Wire) -> None:
+    """And those of ACL CHECK, in between."""
+    lines = iter(ours("ACL", "HELP"))
+    assert all(line in lines for line in theirs("ACL", "HELP"))
 
 
 def test_what_is_refused_is_said_and_logged_alike(node: LiveNode, ours: Wire, theirs: Wire) -> None:

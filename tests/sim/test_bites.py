@@ -1,7 +1,10 @@
 """The checks bite: a cluster broken on purpose does not pass."""
 
+from typing import ClassVar
+
 import pytest
 
+from disque_trio.cluster.membership import Membership
 from disque_trio.node.core import node as core_node
 from disque_trio.node.core.ack_gc import AckGc
 from disque_trio.node.core.exports import Exports
@@ -84,7 +87,9 @@ def test_a_second_delivery_of_an_at_most_once_job_is_found(made_of: MadeOf) -> N
 
 
 class KeepingExports(Exports):
-    """Keeps the at-most-once jobs that it hands to others."""
+    """Keeps the at-most-once jobs that it hands to others, each once."""
+
+    kept: ClassVar[set[bytes]] = set()
 
     def on_needjobs(self, sender: bytes, message: QueueMessage) -> None:
         store = self._store
@@ -92,7 +97,8 @@ class KeepingExports(Exports):
         before = [] if queue is None else [job for job in queue.first_to_last() if job.retry == 0]
         super().on_needjobs(sender, message)
         for job in before:
-            if store.jobs.get(job.id) is None:
+            if store.jobs.get(job.id) is None and job.id not in self.kept:
+                self.kept.add(job.id)
                 job.state = ACTIVE
                 job.awake = 0
                 store.register(job)
@@ -187,7 +193,7 @@ def test_clients_that_wait_for_ever_are_found(made_of: MadeOf) -> None:
 class SilentFederation(Federation):
     """Never asks others for jobs."""
 
-    def need_jobs(self, queue: Queue) -> None:
+    def need_jobs(self, queue: Queue, again: bool = False) -> None:
         pass
 
 
@@ -246,3 +252,10 @@ def test_a_majority_that_cannot_go_on_is_found(made_of: MadeOf) -> None:
     made_of(TrustingPlacement)
     made_of(TrustingReplication)
     assert found(made_of(PatientWaits), LIVENESS, "was answered after")
+
+
+def test_an_addjob_that_waits_for_the_next_ping_of_a_dead_node_is_found(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(Membership, "expect", lambda peers, ids, now: None)
+    assert found(lambda world: None, LIVENESS, "was answered after", membership="gossip")

@@ -18,7 +18,7 @@ if not consumers.__file__.endswith(".py"):
 class ForgetfulConsumers(Consumers):
     """Do not notice that a client is done with a job."""
 
-    def _taken_back(self, job: Job) -> None:
+    def _taken_back(self, job: Job, timed_out: bool) -> None:
         pass
 
 

@@ -54,8 +54,12 @@ class Machine:
                 self.dump.abandon()
                 self.dump = None
         good = self.writer.append(records)
-        self.node.set_trouble(False, self.writer.problem)
+        self.tell_trouble()
         return good
+
+    def tell_trouble(self) -> None:
+        problem = self.writer.problem
+        self.node.set_trouble(False, "", problem, problem != "")
 
     def rewrite(self) -> None:
         try:
@@ -71,7 +75,7 @@ class Machine:
             elif self.dump.complete:
                 self.writer.take_over(self.dump, soon)
                 self.dump = None
-                self.node.set_trouble(False, self.writer.problem)
+                self.tell_trouble()
         except OSError:
             if self.dump is not None:
                 self.dump.abandon()
@@ -91,7 +95,9 @@ class Machine:
                     self.confirmed[reply] = False
                     self.confirmed_at[reply] = bench.now
         elif what < 0.65:
-            id = bench.get() if not self.node.write_problem else None
+            lagged = self.node.lagging
+            id = bench.get()
+            assert not (lagged and id in self.once)
             # The delivery is sent in any case.
             self.turn()
             if id in self.once:
@@ -109,14 +115,14 @@ class Machine:
                 self.rewrite()
             elif self.writer.problem:
                 self.writer.retry()
-                self.node.set_trouble(False, self.writer.problem)
+                self.tell_trouble()
         else:
             bench.advance(0.5)
             self.turn()
             if self.writer.policy == "everysec" and bench.now - self.synced_at >= 1000:
                 self.synced_at = bench.now
                 self.writer.sync()
-                self.node.set_trouble(False, self.writer.problem)
+                self.tell_trouble()
 
     def crash_and_load(self, directory: Path) -> "Bench":
         path = directory / "aof"

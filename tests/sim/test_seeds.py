@@ -4,12 +4,14 @@ import os
 
 import pytest
 
-from tests.simulator.campaign import campaign, report
-from tests.simulator.plan import CALM, LIVENESS, SAFETY
+from tests.simulator.campaign import campaign, report, simulate
+from tests.simulator.plan import CALM, LIVENESS, SAFETY, TIMELY
+from tests.simulator.spoiled import only_stops
 
 SEEDS = int(os.environ.get("SIM_SEEDS", "1000"))
 BLOCK = 50  # seeds per test, so that test processes can share the work
 JOIN_SEEDS = 12
+TIMELY_SHARE = 50  # of so many seeds, one more is run in timely mode
 
 
 @pytest.mark.parametrize("first", range(0, SEEDS, BLOCK))
@@ -32,3 +34,16 @@ def test_no_promise_is_broken_in_a_thousand_runs(first: int) -> None:
 def test_no_promise_is_broken_where_nodes_find_each_other_by_gossip(mode: str) -> None:
     for summary in campaign(range(JOIN_SEEDS), 1, mode, "gossip"):
         assert not summary.problems, report(summary, mode, "gossip")
+
+
+def test_a_healthy_cluster_delivers_in_time_and_not_too_often() -> None:
+    confirmed = 0
+    for summary in campaign(range(max(SEEDS // TIMELY_SHARE, 1)), 1, TIMELY, "static"):
+        assert not summary.problems, report(summary, TIMELY, "static")
+        confirmed += summary.confirmed
+    assert confirmed > 0
+
+
+@pytest.mark.parametrize("seed", [1, 5, 8, 10])
+def test_clean_stops_lose_no_job_that_is_delivered_at_most_once(seed: int) -> None:
+    assert simulate(seed, TIMELY, "static", spoil=only_stops).problems == []

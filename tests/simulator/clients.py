@@ -174,7 +174,7 @@ def _addjob(world: "World", rng: Random) -> list[bytes]:
         repl = 1
         retry = 0
     ttl = 86_400
-    if not plan.careful and rng.random() < 0.1:
+    if not plan.careful and rng.random() < plan.brief:
         ttl = rng.randrange(2, 20)
     options += [b"TTL", b"%d" % ttl]
     delay = 0
@@ -205,6 +205,20 @@ def _addjob(world: "World", rng: Random) -> list[bytes]:
     ]  # fmt: skip
 
 
+def adder(actor: Actor, machine: "Machine") -> Program:
+    """Adds one job, with a copy on each node, at ``machine``, within a node timeout from now on."""
+    world = actor.world
+    plan = world.plan
+    yield actor.rng.randrange(plan.node_timeout * MS)
+    record = world.oracle.new_job(QUEUES[0], 10, 86_400, 0, plan.nodes, False)
+    line = Line(actor, machine)
+    yield line.ask(
+        [b"ADDJOB", QUEUES[0], b"%d" % record.token, b"0", b"REPLICATE", b"%d" % plan.nodes,
+         b"RETRY", b"10", b"TTL", b"86400"]
+    )  # fmt: skip
+    line.close()
+
+
 def more_options(record: JobRecord) -> list[bytes]:
     """The options of ADDJOB that give the job its headers, its group and its priority."""
     body = b"%d" % record.token
@@ -224,7 +238,7 @@ def consumer(actor: Actor) -> Program:
         line = yield from actor.connect()
         for _ in range(rng.randrange(3, 40)):
             request = [b"GETJOB"]
-            if rng.random() < 0.2:
+            if rng.random() < 0.2 and world.plan.polls:
                 request.append(b"NOHANG")
             else:
                 request += [b"TIMEOUT", b"%d" % rng.choice((50, 500, 2000))]

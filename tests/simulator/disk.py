@@ -1,10 +1,18 @@
-"""The disk of a machine: the append-only file and nodes.conf."""
+"""The disk of a machine: the append-only file, the progress file and nodes.conf."""
 
 from io import BytesIO
 from random import Random
 
 from disque_trio.aof.format import RecordReader
 from disque_trio.node.core.node import Node
+from disque_trio.protocol.progress import (
+    MAGIC,
+    ProgressReader,
+    Run,
+    pack_block,
+    pack_run,
+    pack_stopped,
+)
 from tests.simulator.events import SECOND
 
 OFF = "off"
@@ -19,10 +27,16 @@ class Disk:
         policy: OFF, EVERYSEC or ALWAYS.
         conf: the text of nodes.conf.
         records: the append-only file, record by record.
+        progress: the progress file, block by block; there is none if ``requeue`` is no.
     """
 
-    def __init__(self, policy: str) -> None:
+    def __init__(self, policy: str, requeue: bool = True) -> None:
         self.policy = policy
+        self.pauses = b""  # the file of these
+        self.requeue = requeue
+        self.progress: list[bytes] = []
+        self._boots = 0
+        self._progress_synced = 0
         self.conf = ""
         self.records: list[bytes] = []
         self._synced = 0  # records that outlive the machine
@@ -33,6 +47,7 @@ class Disk:
         if self.policy == EVERYSEC and now - self._synced_at >= SECOND:
             # The sync that ran in between included what was there before.
             self._synced = len(self.records)
+            self._progress_synced = len(self.progress)
             self._synced_at = now
         self.records += records
         if self.policy == ALWAYS:
@@ -45,6 +60,9 @@ class Disk:
 
     def machine_dies(self, now: int, rng: Random) -> int:
         """Lose what was not synced, up to a random point. Returns how many records are lost."""
+        self._boots += 1
+        del self.progress[rng.randrange(self._progress_synced, len(self.progress) + 1) :]
+        self._progress_synced = len(self.progress)
         if self.policy == EVERYSEC and now - self._synced_at >= SECOND:
             self._synced = len(self.records)
         keep = rng.randrange(self._synced, len(self.records) + 1)
@@ -57,7 +75,46 @@ class Disk:
         """Load the append-only file into ``node``, whose ``now`` is set."""
         if self.policy == OFF and not queue_jobs:
             self.replace([])
+        if self.progress:
+            self._load_progress(node, queue_jobs)
         for command in RecordReader(BytesIO(b"".join(self.records))):
             node.load_record(command, queue_jobs)
+        node.recovery.finish()
+        self.progress = []
+        self._progress_synced = 0
         if self.policy == OFF:
             self.replace([])
+        elif self.requeue:
+            self._write_progress(node)
+            node.progress.write = self.progress.append
+            node.progress.recording = True
+
+    def _load_progress(self, node: Node, at_once: bool) -> None:
+        """Let ``node`` know what became of the jobs that it is about to load."""
+        found = ProgressReader()
+        found.read(BytesIO(b"".join(self.progress)))
+        run = found.run
+        stopped = found.stopped_at >= 0
+        assert not stopped or found.stopped_at == len(self.records)
+        if run is not None:
+            same = run.boot == b"%d" % self._boots
+            node.recovery.begin(found, stopped or run.synced or same, at_once)
+
+    def _write_progress(self, node: Node) -> None:
+        run = Run(b"%d" % self._boots, self.policy == ALWAYS)
+        self.progress.append(MAGIC + pack_block([pack_run(run)]))
+        for shard in node.store.jobs.shards:
+            if shard and (records := node.progress.records_of(list(shard.values()))):
+                self.progress.append(pack_block(records))
+        if records := node.store.outcomes.records():
+            self.progress.append(pack_block(records))
+        self._progress_synced = len(self.progress)
+
+    def stop(self, node: Node) -> None:
+        """Write the progress file of ``node``, which has stopped."""
+        node.progress.recording = False
+        self.progress = []
+        if self.requeue:
+            self._write_progress(node)
+            self.progress.append(pack_block([pack_stopped(len(self.records))]))
+            self._progress_synced = len(self.progress)

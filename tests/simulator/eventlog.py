@@ -21,12 +21,13 @@ class MachineLog:
 
     Attributes:
         lost: the periods that crashes destroyed, in virtual µs.
-        saved: for each save, the time up to which everything is there; likewise.
+        saved: for each save, the time up to which everything is there, likewise, and how many of
+            these periods were over by then.
     """
 
     def __init__(self, node: bytes, rng: Random) -> None:
         self.lost: list[tuple[int, int]] = []
-        self.saved: list[int] = []
+        self.saved: list[tuple[int, int]] = []
         self._node = node.decode()
         self._writer = LineWriter(self._node)
         self._rng = rng
@@ -67,7 +68,7 @@ class MachineLog:
 
     def save(self, directory: Path) -> None:
         """Write everything that is in files: a segment for each process."""
-        self.saved.append(self._handed)
+        self.saved.append((self._handed, len(self.lost)))
         number = -1
         for _, lines in self._written:
             if b'"started"' in lines[:100]:

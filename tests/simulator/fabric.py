@@ -5,6 +5,7 @@ lost; each end learns that at a different time. A path that is cut swallows pack
 it is repaired, they arrive late, or the connection turns out to be broken.
 """
 
+from functools import partial
 from random import Random
 from typing import Protocol
 
@@ -111,17 +112,20 @@ class Wire:
         fabric = self.fabric
         loop = fabric.loop
         path = self._paths[side]
-        if self.hung[side] or path in fabric.cut:
-            if not self.hung[side]:
+        hung = self.hung[side]
+        if hung or path in fabric.cut:
+            if not hung:
                 self.hung_since[side] = loop.now
-            self.hung[side].append(packets)
+            hung.append(packets)
             return
         if not self.ends[1 - side].alive:
             self.break_off()  # the answer is a reset
             return
-        arrival = max(loop.now + fabric.delay(*path), self._arrived[side] + 1)
+        arrival = loop.now + fabric.delay(*path)
+        if arrival <= self._arrived[side]:
+            arrival = self._arrived[side] + 1
         self._arrived[side] = arrival
-        loop.at(arrival, lambda: self._arrive(side, packets))
+        loop.at(arrival, partial(self._arrive, side, packets))
 
     def _arrive(self, side: int, packets: list[bytes]) -> None:
         end = self.ends[1 - side]
@@ -168,7 +172,7 @@ class Wire:
         self.hung[1].clear()
         rng = self.fabric.rng
         for end in self.ends:
-            limit = slowest or (50 * MS if rng.random() < 0.8 else 2 * SECOND)
+            limit = slowest or (50 * MS if rng.random() >= self.fabric.late else 2 * SECOND)
             self.fabric.loop.after(rng.randrange(limit), lambda end=end: lose(end))  # type: ignore[misc]
 
 
@@ -187,6 +191,7 @@ class Fabric:
         cut: (from, to) of machines between which packets vanish, by index.
         duplicates: chance that packets come twice.
         tail: chance that a packet takes far longer than usual.
+        late: chance that a process hears only much later that its connection is gone.
         unsent: ends with packets from this turn.
     """
 
@@ -195,6 +200,7 @@ class Fabric:
         self.rng = rng
         self.tail = tail
         self.longest_tail = 1500 * MS
+        self.late = 0.2
         self.duplicates = duplicates
         self.base = 1 * MS
         self.cut: set[tuple[int, int]] = set()

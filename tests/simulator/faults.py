@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from tests.simulator.clients import Actor, commander
 from tests.simulator.events import MS, SECOND
 from tests.simulator.machine import BEFORE_PACKETS, BEFORE_PERSIST, BEFORE_REPLIES, BEFORE_TURN
-from tests.simulator.plan import CRASHES, QUEUES
+from tests.simulator.plan import CRASHES, QUEUES, TIMELY
 
 if TYPE_CHECKING:
     from tests.simulator.machine import Machine
@@ -21,12 +21,16 @@ class Faults:
 
     Attributes:
         over: no more faults may happen.
+        only_stops: there are no faults but clean stops, at the worst moment: when another node has
+            just given the node jobs, or a second later.
     """
 
     def __init__(self, world: "World") -> None:
         self.world = world
         self.rng = Random(f"faults {world.plan.seed}")
         self.over = False
+        self.only_stops = False
+        self._when_given: dict[int, Callable[[], None]] = {}
 
     def plan(self, begin: int, end: int) -> None:
         """Cause the faults of the plan between two points in time."""
@@ -40,6 +44,10 @@ class Faults:
             (self.break_links, 2),
             (self.pause_queue, 2),
         ]
+        if plan.mode == TIMELY:
+            kinds = [(self.stop, 3), (self.kill_all, 1), (self.crash, 1)]
+        if self.only_stops:
+            kinds = [(self.stop, 1)]
         choices = [kind for kind, weight in kinds for _ in range(weight)]
         for _ in range(plan.faults):
             at = self.rng.randrange(begin, end)
@@ -82,18 +90,47 @@ class Faults:
         """Kill a process, or switch off its machine."""
         machine = self._some()
         rng = self.rng
-        if machine.up:
-            machine.kill(rng.choice(STAGES), rng.random() < 0.4)
+        if machine.up and not machine.stopping:
+            of_machine = rng.random() < 0.4 and self.world.plan.mode != TIMELY
+            machine.kill(rng.choice(STAGES), of_machine)
             self._start_later(machine, rng.randrange(100 * MS, 6 * SECOND))
+
+    def kill_all(self) -> None:
+        """Kill all processes at once."""
+        self.world.note("* all die")
+        for machine in self.world.machines:
+            if machine.up and not machine.stopping:
+                machine.kill(self.rng.choice(STAGES), False)
+                self._start_later(machine, self.rng.randrange(100 * MS, 2 * SECOND))
 
     def stop(self) -> None:
         """Stop a process cleanly, and restart it."""
         machine = self._some()
-        if machine.up and not machine.dying:
-            handover = self.rng.random() < 0.5
-            machine.stop(handover)
-            machine.start_with_queues = handover
-            self._start_later(machine, self.rng.randrange(50 * MS, 2 * SECOND))
+        handover = self.rng.random() < 0.5
+        delay = self.rng.randrange(50 * MS, 2 * SECOND)
+
+        def stop() -> None:
+            self._when_given.pop(machine.index, None)
+            if machine.up and not (machine.dying or machine.stopping):
+                machine.stop(handover)
+                machine.start_with_queues = handover
+                self._start_later(machine, delay)
+
+        if self.only_stops:
+            incarnation = machine.incarnation
+            self._when_given[machine.index] = stop
+            self._at(
+                self.world.loop.now + SECOND,
+                lambda: stop() if machine.incarnation == incarnation else None,
+            )
+        else:
+            stop()
+
+    def jobs_given_to(self, machine: "Machine") -> None:
+        """Another node has just sent jobs to ``machine``, which may be to stop now."""
+        stop = self._when_given.pop(machine.index, None)
+        if stop is not None:
+            self._at(self.world.loop.now, stop)
 
     def _start_later(self, machine: "Machine", delay: int) -> None:
         self._at(self.world.loop.now + delay, lambda: self.world.revive(machine))
@@ -144,7 +181,8 @@ class Faults:
         """Once a leaving node has no more jobs, switch it off for good, and tell the others to
         forget it."""
         world = self.world
-        if machine.up and machine.node.peers.leaving and machine.node.store.jobs.count == 0:
+        there = machine.up and not machine.stopping
+        if there and machine.node.peers.leaving and machine.node.store.jobs.count == 0:
             machine.removed = True
             del world.addresses[machine.id]
             machine.stop(handover=False)

@@ -5,7 +5,9 @@ written, the replies that waited for copies are settled, packets leave, replies 
 happen between any two of these.
 """
 
+import re
 from collections.abc import Callable
+from functools import partial
 from random import Random
 from typing import TYPE_CHECKING
 
@@ -14,6 +16,7 @@ from disque_trio.node.commands.table import build_table
 from disque_trio.node.core.bindings import Binding
 from disque_trio.node.core.job import ACTIVE, QUEUED
 from disque_trio.node.core.node import Node
+from disque_trio.node.core.pause_words import format_file, parse_file
 from disque_trio.node.core.policies import Policy
 from disque_trio.node.core.policy_words import GROUPS_WORDS
 from disque_trio.protocol.bus import DELJOB, ENDJOB, PacketWriter, job_ids, packet_type, read_fields
@@ -28,7 +31,8 @@ from tests.simulator.eventlog import MachineLog
 from tests.simulator.events import MS
 from tests.simulator.fabric import End, MachineNetwork
 from tests.simulator.mesh import StaticMesh
-from tests.simulator.plan import BINDINGS, DEAD
+from tests.simulator.plan import BINDINGS, DEAD, TIMELY
+from tests.simulator.restarts import Memory, compare, remember
 from tests.simulator.session import Replied, Session
 from tests.simulator.trace import packet_text
 
@@ -36,8 +40,10 @@ if TYPE_CHECKING:
     from tests.simulator.world import World
 
 PORT = 7711
+ID = re.compile(rb"D-[0-9a-f]{8}-[0-9A-Za-z+/]{24}-[0-9a-f]{4}")
 CRON = 100 * MS  # by the node's clock; in µs
 STATIC_CRON = 250 * MS
+LOOK = 2 * MS  # between looks of a process that stops
 
 # The points in a turn at which the process can die.
 BEFORE_TURN = 0
@@ -56,6 +62,7 @@ class Machine:
         held_at_death: jobs that the last process had in memory, by id, with their states.
         intact: its file had all of them.
         leave: it was told to leave the cluster. removed: it has left, and is gone for good.
+        stopping: the process is about to end cleanly. halted: it serves no more clients.
         start_with_queues: the last process wrote a file from which queues are restored.
         log: its event log; None: it writes none.
     """
@@ -67,13 +74,15 @@ class Machine:
         self.port = PORT
         self.rng = Random(f"machine {index} {world.plan.seed}")
         self.id = b"%040x" % self.rng.getrandbits(160)
-        self.disk = Disk(policy)
+        # Without it, they start as C nodes do.
+        self.disk = Disk(policy, world.plan.seed % 4 != 0 or world.plan.mode == TIMELY)
         self.maxmemory = maxmemory
         self.clock = NodeClock(0, 1_000_000)
         self.up = False
         self.incarnation = 0
         self.paused_until = self.stood_still_until = 0
         self.died_at = -1  # virtual µs
+        self.killed_at: list[int] = []  # likewise
         self.held_at_death: dict[bytes, int] = {}
         self.sessions: list[Session] = []
         self.node: Node
@@ -83,6 +92,7 @@ class Machine:
         self.removed = False
         self.intact = True
         self.start_with_queues = False
+        self.stopping = self.halted = False
         self.log: MachineLog | None = None
         self._inbox: list[Callable[[int], None]] = []
         self._turn_due = False
@@ -92,6 +102,7 @@ class Machine:
         self._deleted: set[bytes] = set()  # jobs that it was told to delete this turn
         self._cancelled: set[bytes] = set()  # of which it heard this turn that they are
         self._die: tuple[int, bool] | None = None
+        self._before: Memory | None = None
         self._clients = 0
 
     # ---- life -------------------------------------------------------------------------------
@@ -100,6 +111,7 @@ class Machine:
         """Start the process with what is on the disk."""
         world = self.world
         self.up = True
+        self.stopping = self.halted = False
         self.incarnation += 1
         self._inbox.clear()
         self._turn_due = False
@@ -132,11 +144,26 @@ class Machine:
         self.disk.load(self.node, queue_jobs)
         self.node.journal.clear()
         self.node.journaling = self.disk.policy != OFF
+        self._load_pauses()
+        if self._before is not None:
+            compare(self, self._before, world.oracle.problem)
+            self._before = None
         if self.log is not None:
             self.log.start(self.node, world.loop.now)
         world.note(f"* {self.index} starts with {self.node.store.jobs.count} jobs")
         self._plan_cron(self.incarnation)
         self.post(lambda now: None)
+
+    def _load_pauses(self) -> None:
+        """Pause queues as the file of pauses says, which is synced before each reply."""
+        pauses = self.node.queue_pauses
+
+        def keep(names: list[bytes] | None) -> None:
+            self.disk.pauses = b"".join(format_file(pauses.known))
+
+        parse_file(self.disk.pauses, pauses.known)
+        pauses.resume()
+        pauses.sharing.keep = pauses.sharing.changed = keep
 
     def _set_policies(self) -> None:
         """In extended mode, all queues have a policy, and there are bindings, as if the node had
@@ -146,7 +173,7 @@ class Machine:
             policy = Policy(b"*")
             policy.attempts = plan.attempts
             policy.dead = DEAD
-            policy.retry = 3  # for dead letters, and jobs that are sent back
+            policy.retry = plan.later_retry  # for dead letters, and jobs that are sent back
             policy.dead_ttl = 86_400
             policy.backoff_min, policy.backoff_max = plan.backoff
             policy.active = plan.active
@@ -175,25 +202,57 @@ class Machine:
         return self._die is not None
 
     def _dies_at(self, stage: int) -> bool:
-        return self._die is not None and self._die[0] == stage
+        die = self._die
+        return die is not None and die[0] == stage
 
     def settle_death(self) -> None:
         """If it is meant to die, but no turn had anything to lose, let it die now."""
         if self.up and self._die is not None:
             self._die = (BEFORE_TURN, self._die[1])
             self._turn()
+        if self.up and self.stopping:
+            self._turn()
+            self.end()
 
     def stop(self, handover: bool) -> None:
-        """End the process cleanly; ``handover``: write all jobs for the next process."""
-        world = self.world
+        """Begin to end the process cleanly; ``handover``: write all jobs for the next process.
+        Where nodes only stop, it takes its leave of the other nodes first; elsewhere these hear
+        nothing of it, as if they answered too late."""
         self._turn()
+        node = self.node
+        self.stopping = True
         if handover:
-            node = self.node
+            self.halted = True
             node.start_dump()
             records: list[bytes] = []
             for number in range(len(node.store.jobs.shards)):
                 records += node.aof_codec.dump_shard(number, 1 << 40)[0]
             self.disk.replace(records)
+            node.journaling = True
+        if not self.world.faults.only_stops:
+            self.end()
+            return
+        self.post(node.farewell.begin)
+        self._turn()
+        self._look(self.incarnation)
+
+    def _look(self, incarnation: int) -> None:
+        """End the process if the other nodes have nothing more for it."""
+        if self.up and self.incarnation == incarnation:
+            if self.node.farewell.is_over(self.now()):
+                self._turn()
+                self.end()
+            else:
+                self.world.loop.after(LOOK, lambda: self._look(incarnation))
+
+    def end(self) -> None:
+        """End the process, which is to be stopped."""
+        world = self.world
+        handover = self.halted
+        if world.timely is not None:
+            self._before = remember(self)
+        if handover or self.disk.policy != OFF:
+            self.disk.stop(self.node)
         if self.log is not None:
             self.log.stop(self.node, world.loop.now)
         world.note(f"* {self.index} stops, handover {handover}")
@@ -205,6 +264,10 @@ class Machine:
         assert self._die is not None
         stage, machine = self._die
         self._die = None
+        self.killed_at.append(self.world.loop.now)
+        if stage >= BEFORE_PACKETS:  # it has noted what its clients get, and they do not get it
+            for session in self.sessions:
+                self._unheard(session, True)
         lost = self.disk.machine_dies(self.world.loop.now, self.world.rng) if machine else 0
         if self.log is not None:
             self.log.dies(self.world.loop.now, machine)
@@ -263,8 +326,9 @@ class Machine:
 
     def _plan_turn(self, incarnation: int) -> None:
         world = self.world
-        at = max(world.loop.now + below(world.rng, 100), self.paused_until)
-        world.loop.at(at, lambda: self._take_turn(incarnation))
+        at = world.loop.now + below(world.rng, 100)
+        at = at if at > self.paused_until else self.paused_until
+        world.loop.at(at, partial(self._take_turn, incarnation))
 
     def _take_turn(self, incarnation: int) -> None:
         if self.incarnation != incarnation or not self.up:
@@ -291,18 +355,35 @@ class Machine:
 
     def hung_up(self, session: Session) -> None:
         """A client has closed its connection."""
+        world = self.world
+        timely = world.timely
         incarnation = self.incarnation
 
         def gone(now: int) -> None:
             if self.incarnation == incarnation:
                 consumer = self.node.consumers.by_client.get(session.client)
-                if consumer in self.node.consumers.pushed:
-                    self.world.oracle.unsent.update(consumer.in_hand)
+                self._unheard(session, False)
+                if consumer is not None and consumer.requeues and timely is not None:
+                    timely.put_back(consumer.in_hand, world.plan.backoff[1] * MS)
+                if consumer is not None and consumer in self.node.consumers.pushed:
+                    world.oracle.unsent.update(consumer.in_hand)
+                    if timely is not None:
+                        ids = [id for _, id in consumer.once]
+                        timely.unheard(ids if consumer.requeues else consumer.in_hand, False)
                 self.node.forget_client(session.client)
                 if session in self.sessions:
                     self.sessions.remove(session)
 
         self.post(gone)
+
+    def _unheard(self, session: Session, dying: bool) -> None:
+        """Note that what this turn has for the client of ``session`` will never leave, since the
+        client has left, or this process is ``dying``."""
+        world = self.world
+        if world.timely is not None and session.client.out:
+            ids = ID.findall(b"".join(session.client.out))
+            world.timely.unheard(ids, dying)
+            world.oracle.unsent.update(ids)
 
     def link_accepted(self, link: End) -> None:
         if self.membership is not None:
@@ -326,16 +407,18 @@ class Machine:
             self.post(lambda now: None if link.closed else membership.lost(link, now))
 
     def packets(self, link: End, packets: list[bytes]) -> None:
-        self.post(lambda now: self._receive(link, packets, now))
+        self.post(partial(self._receive, link, packets))
 
     # ---- turns ------------------------------------------------------------------------------
 
     def _receive(self, link: End, packets: list[bytes], now: int) -> None:
         world = self.world
+        drops = world.drops
+        tracing = world.trace.on
         for packet in packets:
             if link.closed:
                 return
-            if world.drops is not None and world.drops(packet):
+            if drops is not None and drops(packet):
                 continue
             type = packet_type(packet)
             if type == DELJOB:
@@ -344,7 +427,7 @@ class Machine:
                 end = unpack_endjob(read_fields(packet))
                 if end.ending.kind == CANCELLED and self.holds(end.id):
                     self._cancelled.add(end.id)
-            if world.trace.on:
+            if tracing:
                 sender = packet[16:20].decode()
                 world.trace.add(f"{self.index} got from {sender} {packet_text(packet)}")
             member = b""
@@ -357,7 +440,7 @@ class Machine:
 
     def _plan_cron(self, incarnation: int) -> None:
         every = STATIC_CRON if self.world.plan.static else CRON
-        self.world.loop.after(every, lambda: self._cron_due(incarnation))
+        self.world.loop.after(every, partial(self._cron_due, incarnation))
 
     def _cron_due(self, incarnation: int) -> None:
         if self.up and self.incarnation == incarnation:
@@ -376,7 +459,7 @@ class Machine:
             membership.cron(now)
             changed = membership.config_changed or membership.reachable != reachable
             self._cron_idled = not changed and not self.world.fabric.unsent
-        if now >= self._queues_at:
+        if now >= self._queues_at or self.node.recovery.asking:
             self._queues_at = now + 2000  # the server looks more often, to the same effect
             self._cron_idled = False
             self.node.cron(now)
@@ -385,7 +468,7 @@ class Machine:
         """Handle everything that arrived, then the effects in their order."""
         world = self.world
         node = self.node
-        now = self.now()
+        now = self.clock.now(world.loop.now)
         self._turn_due = False
         if self._dies_at(BEFORE_TURN):
             self._dies(set())
@@ -394,14 +477,16 @@ class Machine:
         for item in inbox:
             item(now)
         due = node.next_wake()
-        if 0 < due <= now:
+        if 0 < due <= now and not self.halted:
             node.tick(now)
-        elif self._stayed_idle(inbox):
+        elif self._cron_idled and self._stayed_idle(inbox):
             if self.log is not None:
                 self.log.turn(node, world.loop.now)
             return
-        if node.batches.waiting:
+        if node.batches.waiting and not self.halted:
             do_slice(node, now)
+            while node.batches.exclusive:
+                do_slice(node, now)
         if world.replies_first:
             node.commit()
             self._send_replies()
@@ -433,6 +518,7 @@ class Machine:
         node.uncommitted.clear()
         node.woken.clear()
         self._send_replies()
+        node.replied()
         if self._cancelled:
             world.oracle.promises.knows_cancelled(self, self._cancelled)
             self._cancelled.clear()
@@ -442,11 +528,11 @@ class Machine:
 
     def _stayed_idle(self, inbox: list[Callable[[int], None]]) -> bool:
         """Whether a turn in which nothing was due, and whose ``inbox`` was handled, left everything
-        as the turn before did, so there is nothing to send, to write, to check or to plan."""
+        as the turn before did, so there is nothing to send, to write, to check or to plan. Its cron
+        had nothing to do."""
         return (
             len(inbox) == 1
             and inbox[0] == self._cron
-            and self._cron_idled
             and not self.node.batches.waiting
             and self._die is None
         )
@@ -456,7 +542,8 @@ class Machine:
         for session in self.sessions:
             if session.client.out:
                 session.send_replies()
-            again = again or (bool(session.pending) and session.can_be_served())
+            if session.pending and not again:
+                again = session.can_be_served()
         self.world.oracle.turn_over(self)
         if again:
             self.post(self._serve_all)
@@ -466,17 +553,22 @@ class Machine:
             session.serve(now)
 
     def _plan_wake(self) -> None:
-        if self.node.batches.waiting:
+        if self.halted:
+            return
+        node = self.node
+        if node.batches.waiting:
             self.post(lambda now: None)
-        due = self.node.next_wake()
+        due = node.next_wake()
         if due == 0:
             return
         loop = self.world.loop
-        at = max(self.clock.when(due), loop.now + 100)
+        at = self.clock.when(due)
+        if at < loop.now + 100:
+            at = loop.now + 100
         if self._wake_at <= loop.now or at < self._wake_at:
             self._wake_at = at
             incarnation = self.incarnation
-            loop.at(at, lambda: self._wake(incarnation, at))
+            loop.at(at, partial(self._wake, incarnation, at))
 
     def _wake(self, incarnation: int, at: int) -> None:
         if self.incarnation == incarnation and self._wake_at == at:

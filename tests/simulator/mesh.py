@@ -14,7 +14,8 @@ HANG_LIMIT = 3 * SECOND
 
 
 class StaticMesh(Peers):
-    """All nodes are known; a node is reachable while the link to it is up.
+    """All nodes are known; a node is reachable while the link to it is up, and before the first
+    attempt to open one has ended.
 
     Args:
         addresses: IP address and client port of all nodes by id, including this one.
@@ -32,7 +33,9 @@ class StaticMesh(Peers):
         self._connect = connect
         self._addresses = {id: at for id, at in addresses.items() if id != packets.id}
         self._links: dict[bytes, Link] = {}
+        self._untried = set(self._addresses)
         self._others_leaving: dict[bytes, bool] = {}
+        self._refresh()
 
     def everyone(self) -> list[bytes]:
         return list(self._addresses)
@@ -89,12 +92,16 @@ class StaticMesh(Peers):
 
     def link_up(self, link: Link) -> None:
         """Note that an outgoing link is up."""
+        assert link.node_id is not None
+        self._untried.discard(link.node_id)
         self._refresh()
+        self.linked_to(link.node_id, True)
 
     def link_lost(self, link: Link) -> None:
         """Note that a link broke, or could not be opened."""
         if link.outgoing and link.node_id is not None and self._links.get(link.node_id) is link:
             del self._links[link.node_id]
+            self._untried.discard(link.node_id)
             self._refresh()
 
     def receive(self, packet: bytes, now: int) -> bytes:
@@ -111,5 +118,5 @@ class StaticMesh(Peers):
         self.reachable = [
             id
             for id in self._addresses
-            if self.linked(id) and not self._others_leaving.get(id, False)
+            if (self.linked(id) or id in self._untried) and not self._others_leaving.get(id, False)
         ]

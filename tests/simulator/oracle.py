@@ -36,12 +36,21 @@ class Problem:
     words: list[str]
 
 
+class Enough(BaseException):
+    """The problem that was looked for is there: the rest of the run does not matter."""
+
+
 class Oracle:
-    """See the module."""
+    """See the module.
+
+    Attributes:
+        enough: the run ends with a problem whose text has one of these.
+    """
 
     def __init__(self, world: "World") -> None:
         self.world = world
         self.problems: list[Problem] = []
+        self.enough: tuple[str, ...] = ()
         self.records: list[JobRecord] = []
         self.by_id: dict[bytes, JobRecord] = {}
         self.promises = Promises(world, self.problem, self.by_id)
@@ -59,8 +68,11 @@ class Oracle:
         if len(self.problems) < 20:
             now = self.world.loop.now
             names = [id.decode() for id in ids]
-            self.problems.append(Problem(f"{now / SECOND:.3f} s: {text} {' '.join(names)}", names))
+            problem = Problem(f"{now / SECOND:.3f} s: {text} {' '.join(names)}", names)
+            self.problems.append(problem)
             self.world.note(f"* PROBLEM {text} {' '.join(names)}")
+            if any(text in problem.text for text in self.enough):
+                raise Enough
 
     # ---- what clients ask ---------------------------------------------------------------------
 
@@ -79,6 +91,8 @@ class Oracle:
         """Note that a client sends a command that may end jobs or queue them again, even if it
         never hears the answer."""
         self.promises.asks(request)
+        if self.world.timely is not None:
+            self.world.timely.asks(request)
         for id in request[1:]:
             record = self.by_id.get(id)
             if record is not None:
@@ -113,6 +127,7 @@ class Oracle:
         """A turn of ``machine`` sends the contents of ``ends``; ``deleted``: jobs that it was told
         to delete in this turn."""
         trace = self.world.trace
+        timely = self.world.timely
         promised: list[bytes] = []
         for end in ends:
             for packet in end.buffer:
@@ -120,12 +135,17 @@ class Oracle:
                     target = end.wire.ends[1 - end.side].host.index if end.wire else -1
                     trace.add(f"{machine.index} to {target} {packet_text(packet)}")
                 type = bus.packet_type(packet)
+                if timely is not None:
+                    timely.announces(machine, packet)
                 if type == bus.GOTJOB:
                     promised += bus.job_ids(packet)
                 elif type == bus.YOURJOBS:
                     # At-most-once jobs are then nowhere else.
                     given = [data[4:44] for data in bus.read_jobs(packet).jobs]
                     self.promises.given.update(dict.fromkeys(given, self.world.loop.now))
+                    if end.wire is not None:
+                        to = end.wire.ends[1 - end.side].host.index
+                        self.world.faults.jobs_given_to(self.world.machines[to])
         for id in promised:
             if id not in deleted:
                 self._promised(machine, id)
@@ -151,6 +171,8 @@ class Oracle:
         """Check a reply that leaves ``machine``."""
         name = request[0]
         now = self.world.loop.now
+        if self.world.timely is not None:
+            self.world.timely.replied(request, reply)
         if name == b"ADDJOB":
             record = self.records[int(request[2])]
             if request[1][:1] == b"@":
@@ -188,6 +210,7 @@ class Oracle:
             self._answered(machine, record, reply)
         else:
             record.error = str(reply)
+            record.refused = self.world.loop.now
             # A machine has no file of policies, so after a restart it does not know which of the
             # nodes that it finds by gossip support extensions.
             new_here = record.error.startswith("NOEXT ") and not self.world.plan.static
@@ -274,10 +297,14 @@ class Oracle:
     def turn_over(self, machine: "Machine") -> None:
         """All replies of a turn have left: check that there were enough copies of the confirmed
         jobs."""
-        self._check_limits()
-        if self.world.plan.attempts:
+        plan = self.world.plan
+        if plan.active and plan.gentle and plan.static:
+            self._check_limits(plan.active)
+        if plan.attempts:
             check_consumers(self.world, machine)
             check_waits(self.world, machine)
+        if not self._new:
+            return
         confirmed, self._new = self._new, []
         for record in confirmed:
             wanted = 1 if record.is_async else record.repl
@@ -290,7 +317,7 @@ class Oracle:
                 continue
             if record.retry == 0 and record.id in self.promises.given:
                 continue
-            if record.is_async and (self.world.plan.leaving == machine.index or machine.maxmemory):
+            if record.is_async and (plan.leaving == machine.index or machine.maxmemory):
                 continue  # placed elsewhere without waiting: nothing is confirmed
             self.problem(
                 f"confirmed with {len(record.promised_to)} of {wanted} copies on "
@@ -298,21 +325,20 @@ class Oracle:
                 record.id,
             )
 
-    def _check_limits(self) -> None:
-        """Check that no more jobs are in hand than allowed, unless a fault excuses it."""
-        plan = self.world.plan
-        if not (plan.active and plan.gentle and plan.static):
-            return
+    def _check_limits(self, active: int) -> None:
+        """Check that no more than ``active`` jobs of each queue are in hand."""
         in_hand: Counter[bytes] = Counter()
         for machine in self.world.machines:
             for name, limit in machine.node.limits.by_name.items():
                 in_hand[name] += len(limit.in_hand)
         for name, count in in_hand.items():
-            if count > plan.active:
-                self.problem(f"{count} jobs of {name.decode()} in hand, not {plan.active}")
+            if count > active:
+                self.problem(f"{count} jobs of {name.decode()} in hand, not {active}")
 
     def sent(self, machine: "Machine", entry: list[bytes]) -> None:
         """Check a delivery of a job, or of a dead letter."""
+        if self.world.timely is not None:
+            self.world.timely.delivered(machine, entry[1])
         if entry[0] == DEAD:
             self._sent_letter(machine, entry)
         else:
@@ -440,6 +466,8 @@ class Oracle:
                         f"{self._losses.get(record.id, {})}",
                         record.id,
                     )
+            if self._is_lost(record):
+                self.problem("a job with RETRY 0 was lost, though no node was killed", record.id)
             ended = record.ack_asked or record.cancel_asked
             if record.confirmed >= 0 and record.retry and not ended:
                 excuse = self.excuse(record)
@@ -454,6 +482,18 @@ class Oracle:
                     f"left on node {machine.index}, {STATE_NAMES[job[1]].decode()}", job[0]
                 )
 
+    def _is_lost(self, record: JobRecord) -> bool:
+        """Whether ``record`` is of a confirmed at-most-once job that was never delivered, in a
+        healthy network in which nodes only stopped, cleanly and with a farewell."""
+        world = self.world
+        stopped = any(machine.incarnation > 1 for machine in world.machines)
+        if world.timely is None or (stopped and not world.faults.only_stops):
+            return False
+        if record.retry or record.confirmed < 0 or record.sent or record.id in self.unsent:
+            return False
+        # It may have become another job before it was delivered.
+        return not (self.ended(record.id) or self._expired(record) or record.letters)
+
     def must_arrive(self, record: JobRecord) -> bool:
         """Whether it is delivered at least once; without faults, so are at-most-once jobs. (Not
         with late packets: a node that hears no PONG for long gives up a link, and what is on
@@ -463,7 +503,7 @@ class Oracle:
     def left_over(self, machine: "Machine") -> list[tuple[bytes, int]]:
         """Jobs that should no longer be there, with their states."""
         left: list[tuple[bytes, int]] = []
-        for shard in machine.node.store.jobs.shards:
+        for shard in filter(None, machine.node.store.jobs.shards):  # few have a job
             for id, job in shard.items():
                 # An at-most-once job whose consumer died stays until its time to live is over.
                 if not (job.retry == 0 and job.state == ACTIVE and job.body is not None):
@@ -475,7 +515,7 @@ class Oracle:
         node = machine.node
         jobs = sum(
             len(job.body or b"") + JOB_OVERHEAD
-            for shard in node.store.jobs.shards
+            for shard in filter(None, node.store.jobs.shards)
             for job in shard.values()
         )
         queues = sum(len(name) + QUEUE_OVERHEAD for name in node.queues.by_name)
@@ -518,6 +558,17 @@ class Oracle:
             return "crashes took all copies that were promised"
         return ""
 
+    def check_answers(self, limit: int) -> None:
+        """Check that every ADDJOB so far was answered within ``limit`` µs."""
+        for record in self.records:
+            self._check_answer(record, limit)
+
+    def _check_answer(self, record: JobRecord, limit: int) -> None:
+        answered = max(record.confirmed, record.refused)
+        late = (self.world.loop.now if answered < 0 else answered) - record.asked
+        if late > limit:
+            self.problem(f"ADDJOB was answered after {late // MS} ms", record.id)
+
     def check_latency(self, since: int, answered: int, delivered: int) -> None:
         """Check that every job requested after ``since`` was confirmed within ``answered`` µs and
         delivered within ``delivered`` µs, or that long after its delay."""
@@ -525,9 +576,7 @@ class Oracle:
         for record in self.records:
             if record.asked < since:
                 continue
-            late = (now if record.confirmed < 0 else record.confirmed) - record.asked
-            if late > answered:
-                self.problem(f"ADDJOB was answered after {late // MS} ms", record.id)
+            self._check_answer(record, answered)
             if record.confirmed >= 0 and self.must_arrive(record):
                 first = record.sent[0][0] if record.sent else now
                 late = first - record.confirmed - record.delay * SECOND

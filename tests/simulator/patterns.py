@@ -3,7 +3,7 @@
 from functools import cache
 from typing import TYPE_CHECKING
 
-from disque_trio.glob import compile_glob
+from disque_trio.glob import Glob
 from disque_trio.node.core.queue import PAUSED_OUT
 
 if TYPE_CHECKING:
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 PATTERNS = (b"[ab]", b"?", b"c*", b"[^a]")
 
-compiled = cache(compile_glob)  # clients use the same few again and again
+glob_of = cache(Glob)  # clients use the same few again and again
 
 
 def check_queues(world: "World", request: list[bytes], entries: list[list[bytes]]) -> None:
@@ -23,7 +23,7 @@ def check_queues(world: "World", request: list[bytes], entries: list[list[bytes]
         if b"PATTERN" not in request[:start]:
             named = entry[0] in names
         else:
-            named = any(compiled(pattern).fullmatch(entry[0]) for pattern in names)
+            named = any(glob_of(pattern).matches(entry[0]) for pattern in names)
         if not named:
             world.oracle.problem(f"a job of the queue {entry[0]!r} for {names}", entry[1])
 
@@ -39,7 +39,7 @@ def check_waits(world: "World", machine: "Machine") -> None:
     stocked = [queue for queue in machine.node.queues.by_name.values() if queue.length]
     for client, its_interests in interests.by_client.items():
         for queue in stocked:
-            if any(compiled(interest.pattern).fullmatch(queue.name) for interest in its_interests):
+            if any(glob_of(interest.pattern).matches(queue.name) for interest in its_interests):
                 stands = any(interest.stand_in in queue.waiters for interest in its_interests)
                 if not (limited or queue.paused & PAUSED_OUT) or not stands:
                     world.oracle.problem(

@@ -4,7 +4,7 @@ A part of the oracle, which passes on what concerns these. The standard is docs/
 exemption says why it is one.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from disque_trio.node.core.contents import is_delivered
@@ -13,7 +13,13 @@ from disque_trio.node.core.successors import successor_id
 from disque_trio.node.core.sweeps import PATIENCE
 from disque_trio.protocol import trailer
 from tests.simulator.events import MS, SECOND
-from tests.simulator.records import JobRecord, expected_group, expected_headers, expected_priority
+from tests.simulator.records import (
+    Complain,
+    JobRecord,
+    expected_group,
+    expected_headers,
+    expected_priority,
+)
 
 if TYPE_CHECKING:
     from tests.simulator.machine import Machine
@@ -22,8 +28,6 @@ if TYPE_CHECKING:
 ENDS = {b"ACKJOB", b"FASTACK", b"CANCEL"}
 LONGEST_LINE = 12  # jobs that become each other, including letters
 LATE = 1 * SECOND  # for a turn, a tick and the way of a request
-
-Complain = Callable[..., None]
 
 
 class Promises:
@@ -224,10 +228,12 @@ class Promises:
                 self._complain(f"WAITJOB was answered {reply}")
 
     def in_order(self, entries: Sequence[Sequence[bytes]]) -> None:
-        """Check the reply ``entries`` to a GETJOB."""
+        """Check the reply ``entries`` to a GETJOB. More urgent jobs may come between its slices."""
         last: dict[tuple[bytes, bytes], int] = {}
-        for entry in entries:
+        for number, entry in enumerate(entries):
             queue, id, body = entry[:3]
+            if number % self.world.plan.slice == 0:
+                last.clear()
             line = (queue, expected_group(body) if self.world.plan.groups else b"")
             priority = expected_priority(body)
             if priority > last.get(line, priority):

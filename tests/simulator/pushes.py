@@ -2,6 +2,7 @@
 
 from typing import TYPE_CHECKING
 
+from disque_trio.node.core.consumers import Consumer
 from disque_trio.node.core.job import ACTIVE, FLAG_IN_HAND
 from tests.simulator.clients import DETAILS, Actor, Program, work_on
 from tests.simulator.events import MS
@@ -49,6 +50,8 @@ def check_consumers(world: "World", machine: "Machine") -> None:
     """A turn of ``machine`` has ended: check that each client has what it may have, and waits for
     more."""
     consumers = machine.node.consumers
+    if not consumers.by_client:
+        return
     jobs = machine.node.store.jobs
     for consumer in consumers.by_client.values():
         for id in consumer.in_hand:
@@ -57,13 +60,19 @@ def check_consumers(world: "World", machine: "Machine") -> None:
                 world.oracle.problem(f"node {machine.index} thinks that a client has it", id)
         if consumer.size != sum(consumer.in_hand.values()):
             world.oracle.problem(f"node {machine.index} counts {consumer.size} bytes in hand")
-        waits = [name for name in consumer.names if _waits(machine, name, consumer.waiter)]
+        waits = _waits(machine, consumer)
         if len(waits) != (len(consumer.names) if consumer.waits else 0):
             world.oracle.problem(f"node {machine.index} lets a client wait in {waits}")
         if consumer.room() and not consumer.waits and not consumers.due:
             world.oracle.problem(f"node {machine.index} forgets a client that has credit")
 
 
-def _waits(machine: "Machine", name: bytes, waiter: object) -> bool:
-    queue = machine.node.queues.by_name.get(name)
-    return queue is not None and waiter in queue.waiters
+def _waits(machine: "Machine", consumer: Consumer) -> list[bytes]:
+    """The queues of ``consumer`` in which it waits."""
+    queues = machine.node.queues.by_name
+    waiter = consumer.waiter
+    return [
+        name
+        for name in consumer.names
+        if (queue := queues.get(name)) is not None and waiter in queue.waiters
+    ]

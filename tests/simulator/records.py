@@ -1,6 +1,9 @@
 """What the oracle knows about a job."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
+
+Complain = Callable[..., None]
 
 
 @dataclass(slots=True)
@@ -9,7 +12,8 @@ class JobRecord:
 
     Attributes:
         asked: when the client sent it, in µs. answers: how many replies it got.
-        id, confirmed: the reply, and when it left the node, in µs. error: it was refused.
+        id, confirmed: the reply, and when it left the node, in µs. error, refused: the same if it
+            was refused.
         promised_to: machines that had to have it when it was confirmed.
         sent: when and from which machine it was delivered. received: a client has it.
         acked: when and on which machine ACKJOB was answered.
@@ -43,6 +47,7 @@ class JobRecord:
     id: bytes = b""
     confirmed: int = -1
     error: str = ""
+    refused: int = -1
     promised_to: list[int] = field(default_factory=list)
     sent: list[tuple[int, int]] = field(default_factory=list)
     received: bool = False

@@ -55,7 +55,7 @@ class Session:
     def can_be_served(self) -> bool:
         """Whether there is a request that need not wait."""
         client = self.client
-        if not self.pending or client.waits_for or client.in_slices:
+        if not self.pending or client.waits_for or client.in_slices or self.machine.halted:
             return False
         return not client.in_flight or self.machine.node.may_overlap(self.pending[0])
 
@@ -75,6 +75,8 @@ class Session:
         client = self.client
         machine = self.machine
         world = machine.world
+        if world.timely is not None:
+            world.timely.answered(client)
         self._reader.feed(b"".join(client.out))
         client.out.clear()
         at = world.loop.now + below(world.rng, CLIENT_DELAY)

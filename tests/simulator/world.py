@@ -12,7 +12,7 @@ from pathlib import Path
 from random import Random
 
 from tests.simulator.bindings import check_bindings
-from tests.simulator.clients import Actor, commander, consumer, drainer, producer
+from tests.simulator.clients import Actor, adder, commander, consumer, drainer, producer
 from tests.simulator.clocks import EPOCH
 from tests.simulator.eventlog import MachineLog
 from tests.simulator.events import MS, SECOND, EventLoop
@@ -20,10 +20,13 @@ from tests.simulator.extended_clients import meddler, repeater, waiter
 from tests.simulator.fabric import Fabric
 from tests.simulator.faults import Faults
 from tests.simulator.machine import Machine
-from tests.simulator.oracle import Oracle, Problem
-from tests.simulator.plan import CALM, LIVENESS, QUEUES, Plan
+from tests.simulator.oracle import Enough, Oracle, Problem
+from tests.simulator.pauses import check_pauses
+from tests.simulator.plan import CALM, LIVENESS, QUEUES, TIMELY, Plan
 from tests.simulator.pushes import pushed_worker
 from tests.simulator.ticks import check_ticks
+from tests.simulator.timely import Timely
+from tests.simulator.timely_clients import POLLING_CLIENTS, TIMELY_CLIENTS, Programs
 from tests.simulator.trace import Trace
 
 JOIN_LIMIT = 60 * SECOND
@@ -38,6 +41,7 @@ MAX_EVENTS = 2_000_000
 DELIVERY_LIMIT = 40 * SECOND
 CALM_ANSWER_LIMIT = 500 * MS
 MAJORITY_ANSWER_LIMIT = 10 * SECOND  # packets may take long
+NOTICED = 250 * MS  # a node looks at the others, and at what waits for them, at intervals
 
 
 @dataclass(slots=True)
@@ -81,9 +85,12 @@ class World:
         self.trace = Trace(trace, lambda: self.loop.now)
         self.fabric = Fabric(self.loop, self.rng, plan.tail, plan.duplicates)
         self.oracle = Oracle(self)
+        self.timely = Timely(self, self.oracle.problem) if plan.mode == TIMELY else None
         self.faults = Faults(self)
         self.drops: Callable[[bytes], bool] | None = None
-        self.steady_clocks = False
+        self.steady_clocks = plan.mode == TIMELY
+        if self.timely is not None:
+            self.fabric.late = 0
         self.replies_first = False
         self.stopping = False
         self.drained = False
@@ -131,6 +138,8 @@ class World:
         gc.disable()
         try:
             self._run()
+        except Enough:
+            pass
         except Exception:
             self.oracle.problem("raised: " + traceback.format_exc())
         finally:
@@ -163,6 +172,8 @@ class World:
         else:
             self.faults.plan(begin, end)
         self._start_clients()
+        if self.timely is not None:
+            self.timely.start()
         self.loop.run_until(end)
         if plan.mode == LIVENESS:
             self._judge_majority(begin)
@@ -219,7 +230,9 @@ class World:
             self.clients.append(actor)
             actor.start(consumer(actor))
         if plan.attempts:
-            programs = (repeater, repeater, waiter, meddler, pushed_worker)
+            programs: Programs = (repeater, repeater, waiter, meddler, pushed_worker)
+            if self.timely is not None:
+                programs = POLLING_CLIENTS if plan.polls else TIMELY_CLIENTS
             for number, program in enumerate(programs):
                 actor = Actor(self, f"{program.__name__} {number}")
                 self.clients.append(actor)
@@ -250,7 +263,7 @@ class World:
     def _resume_queues(self) -> None:
         """No queue is paused any longer; no PAUSE with BCAST may be in flight."""
         for machine in self.usable:
-            self.command(machine, *[[b"PAUSE", queue, b"none"] for queue in QUEUES])
+            self.command(machine, *[[b"PAUSE", queue, b"none", b"bcast"] for queue in QUEUES])
 
     def _drain(self) -> None:
         """Let consumers take what is left, for as long as that takes."""
@@ -312,6 +325,7 @@ class World:
         if self.plan.attempts:
             check_ticks(self)
             check_bindings(self)
+            check_pauses(self)
         for machine in self.usable:
             machine.node.policies.clear()  # what expires now must leave nothing behind
             machine.change_clock(1_000_000, TTL_OVER)
@@ -335,6 +349,9 @@ class World:
             self.fabric.cut_paths([(a, b) for a in inside for b in minority])
         self.note(f"* minority {minority}, dead {plan.minority_dies}")
         self.usable = majority
+        adders = [Actor(self, f"adder {machine.index}") for machine in majority]
+        for actor, machine in zip(adders, majority, strict=True):
+            actor.start(adder(actor, machine))
         lost = {self.machines[index].id for index in minority}
         # A static mesh gives up a hung link after 3 s, a gossiping one after the node timeout.
         end = self.loop.now + (15 * SECOND if plan.static else 4 * plan.node_timeout * MS + SECOND)
@@ -342,13 +359,23 @@ class World:
             # Occasionally use a client: only a node that has something to send notices that a path
             # is cut.
             self.loop.run_until(self.loop.now + 500 * MS)
-            if not any(id in lost for one in majority for id in one.node.peers.reachable):
+            unseen = any(id in lost for one in majority for id in one.node.peers.reachable)
+            if not unseen and all(actor.done for actor in adders):
+                self._judge_adders()
                 return
             if plan.static:
                 for one in majority:
                     for id in sorted(lost):
                         one.post(_say_something(one, id))
         self.oracle.problem("the majority does not see that the others are gone")
+
+    def _judge_adders(self) -> None:
+        """Check that nobody waited for nodes that are gone for longer than a node timeout, and the
+        time that their last packets may take to arrive. Clocks are slow by a fiftieth at most."""
+        plan = self.plan
+        if not plan.static:
+            longest = plan.node_timeout * MS * 50 // 49 + NOTICED
+            self.oracle.check_answers(longest + (self.fabric.longest_tail if plan.tail else 0))
 
     def _judge_majority(self, begin: int) -> None:
         """Wait until everything that was added is delivered, with the minority still away."""
@@ -360,7 +387,7 @@ class World:
             actor.start(drainer(actor, machine, limit))
         self.loop.run_until(limit + 5 * SECOND)
         self.oracle.check_latency(begin, MAJORITY_ANSWER_LIMIT, DELIVERY_LIMIT)
-        for record in self.oracle.records:
+        for record in [one for one in self.oracle.records if one.asked >= begin]:
             if record.error:
                 self.oracle.problem(f"a majority could not add a job: {record.error}")
             elif not record.sent and self.oracle.must_arrive(record):

@@ -31,11 +31,13 @@ class SimulatedDisk(Disk):
         self._old_names: dict[str, _File] = {}  # as on the disk
         self._open: dict[int, _File] = {}
         self._next = 3
+        self.room = 1 << 40  # bytes that are free
+        self.write_error = errno.ENOSPC
         self.started: list[tuple[int, int]] = []  # ranges passed to start_writing
 
     def _may_fail(self, operation: str) -> None:
         if operation in self.fail or (self.odds and self.random.random() < self.odds):
-            raise OSError(errno.ENOSPC if operation == "write" else errno.EIO, operation)
+            raise OSError(self.write_error if operation == "write" else errno.EIO, operation)
 
     def open_append(self, path: str, fresh: bool = False) -> int:
         self._may_fail("open")
@@ -47,6 +49,16 @@ class SimulatedDisk(Disk):
 
     def size(self, fd: int) -> int:
         return len(self._open[fd].data)
+
+    def allocated(self, fd: int) -> int:
+        return len(self._open[fd].data)
+
+    def space(self, fd: int) -> tuple[int, int]:
+        return self.room + sum(len(file.data) for file in self.names.values()), self.room
+
+    def reserve(self, fd: int, start: int, size: int) -> None:
+        self._may_fail("reserve")
+        self.room -= size
 
     def write(self, fd: int, data: bytes | memoryview) -> int:
         file = self._open[fd]

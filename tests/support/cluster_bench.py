@@ -8,11 +8,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from disque_trio.cluster.heartbeat import NEVER
+from disque_trio.cluster.keyring import Keyring
 from disque_trio.cluster.links import Link
 from disque_trio.cluster.membership import Membership
 from disque_trio.cluster.nodes_conf import NodeLine, NodesConf, parse_nodes
 from disque_trio.process.addresses import is_loopback
-from disque_trio.protocol.bus import PacketWriter
+from disque_trio.protocol.bus import PacketWriter, packet_type
 
 START = 1_700_000_000_000  # ms
 STEP = 10  # ms that a packet or a connection takes
@@ -53,7 +54,7 @@ class MemoryNetwork:
 
 @dataclass(eq=False)
 class Machine:
-    """One node: its membership and received packets."""
+    """One node: its membership, received packets, and to whom connections were new, or again."""
 
     wires: Wires
     ip: str
@@ -62,12 +63,16 @@ class Machine:
     up: bool = True
     jobs: list[tuple[bytes, bytes]] = field(default_factory=list)
     connects: list[tuple[str, int]] = field(default_factory=list)
+    linked_to: list[tuple[bytes, bool]] = field(default_factory=list)
     links: list[MemoryLink] = field(default_factory=list)
     conf: str = ""
     saves: int = 0
     save_problem: str | None = None
     is_own_address: Callable[[str], bool] = is_loopback
     source_ip: str = ""  # of its outgoing connections, if not ``ip``
+    identity: str = "no"  # cluster-identity, as of the next start
+    keyring: Keyring = field(default_factory=Keyring)
+    heard: set[int] = field(default_factory=set)  # types of packets
     cron_at: int = 0  # elapsed ms at which its periodic work is due
 
     def __post_init__(self) -> None:
@@ -83,11 +88,26 @@ class Machine:
             self._save,
             lambda ip: self.is_own_address(ip),
         )
+        if self.identity != "no":
+            trust = self.member.use_identity(self.key, self.keyring)
+            trust.required = self.identity == "yes"
+            trust.close_links = self._part_with
         self.member.heartbeat.node_timeout = self.wires.node_timeout
         self.member.heartbeat.hurry = self._hurry
+        self.member.linked_to = lambda id, again: self.linked_to.append((id, again))
         self._hurry()
         if self.conf:
             self.member.load_conf(self.conf, self.wires.now)
+
+    @property
+    def key(self) -> bytes:
+        """Its public key."""
+        return b"key of %25d" % self.seed
+
+    def _part_with(self, keys: set[bytes]) -> None:
+        """Close the links of nodes with ``keys``."""
+        for link in [link for link in self.links if link.key in keys]:
+            link.close()
 
     def _hurry(self) -> None:
         self.cron_at = 0
@@ -101,6 +121,7 @@ class Machine:
 
     def receive(self, link: Link, packet: bytes, now: int) -> None:
         """Receive a packet; those not for the membership are kept in ``jobs``."""
+        self.heard.add(packet_type(packet))
         sender = self.member.receive(link, packet, now)
         if sender:
             self.jobs.append((sender, packet))
@@ -156,6 +177,7 @@ class Wires:
         self.node_timeout = node_timeout
         self.machines: list[Machine] = []
         self.blocked: set[tuple[Machine, Machine]] = set()
+        self._plain: set[tuple[int, str, int]] = set()  # attempts that show no identity
         self._queue: list[tuple[int, Callable[[], None]]] = []
 
     def add(self, count: int, port: int = 7711) -> list[Machine]:
@@ -202,6 +224,9 @@ class Wires:
             link.local_ip = far.remote_ip = (
                 "127.0.0.1" if ip == "127.0.0.1" else source.source_ip or source.ip
             )
+            if not self._introduce(link, far, (source.seed, ip, port)):
+                source.member.lost(link, self.now)
+                return
             link.up = far.up = True
             source.links.append(link)
             target.links.append(far)
@@ -209,6 +234,30 @@ class Wires:
             source.member.opened(link, self.now)
 
         self._later(arrive)
+
+    def _introduce(self, link: MemoryLink, far: MemoryLink, attempt: tuple[int, str, int]) -> bool:
+        """Let the nodes at both ends show who they are, if they use identities, as a ``BusLink``
+        does: to one that knows of none, the next attempt goes without. Returns whether they may
+        talk."""
+        near, other = link.machine, far.machine
+        shows = near.identity != "no" and attempt not in self._plain
+        self._plain.discard(attempt)
+        if not shows:
+            return other.identity != "yes"
+        if other.identity == "no":
+            if near.identity == "optional":
+                self._plain.add(attempt)
+            return False
+        ends = ((link, near, other), (far, other, near))
+        for end, judge, shown in ends:
+            trust = judge.member.trust
+            if trust is None or trust.judge(end, shown.id, shown.key):
+                return False
+        for end, judge, shown in ends:
+            end.peer, end.key = shown.id, shown.key
+            if judge.member.trust is not None:
+                judge.member.trust.proved(end)
+        return True
 
     def carry(self, source: Machine, to: MemoryLink, packet: bytes) -> None:
         def arrive() -> None:

@@ -12,16 +12,17 @@ import pytest
 import trio
 from starlette.types import Message
 
-from disque_trio.console.io.accounts import Accounts
+from disque_trio.console.io.accounts import Accounts, TooManyWrong
 from disque_trio.console.io.audit import Audit
 from disque_trio.console.io.calls import Calls
 from disque_trio.console.model.action import Order
+from disque_trio.console.model.attempts import Attempts, Browsers
 from disque_trio.console.model.roles import Role
-from disque_trio.console.model.sessions import Attempts, Session, Sessions
+from disque_trio.console.model.sessions import Session, Sessions
 from disque_trio.console.web import app, security
 from disque_trio.console.web.app import application
 from disque_trio.console.web.console import Console
-from disque_trio.console.web.security import COOKIE
+from disque_trio.console.web.security import BROWSER_COOKIE, COOKIE
 from disque_trio.overview.cluster import Cluster
 from disque_trio.overview.looks import Looks
 from disque_trio.overview.nodes import Nodes
@@ -30,6 +31,8 @@ from disque_trio.respclient import connection
 from disque_trio.respclient.login import Login
 
 PASSWORD: Final = "right"
+LEFT: Final = b"\0left"
+"""The last piece of a body whose sender disconnects."""
 CONFIRMED: Final = {"confirmed": "yes", "queue": "q", "job": "D-x@127.0.0.1:7711"}
 """A form for any action, without the token."""
 
@@ -51,6 +54,8 @@ class Users:
 
     Attributes:
         roles: of the users; tests may change them.
+        origins: where passwords came from.
+        refused: origins of too many wrong passwords; tests may change them.
     """
 
     wanted = True
@@ -58,8 +63,13 @@ class Users:
     def __init__(self, calls: Calls) -> None:
         self._calls = calls
         self.roles = {str(role): role for role in Role}
+        self.origins: list[str] = []
+        self.refused: set[str] = set()
 
-    async def role(self, user: str, password: str) -> Role | None:
+    async def role(self, user: str, password: str, origin: str) -> Role | None:
+        self.origins.append(origin)
+        if origin in self.refused:
+            raise TooManyWrong("too many wrong passwords")
         return self.roles.get(user) if password == PASSWORD else None
 
     def mark(self, user: str) -> str:
@@ -80,17 +90,17 @@ class Users:
 
 @dataclass
 class Reply:
-    """A response of the application."""
+    """A response of the application. cookies: what it sets, with attributes, by name."""
 
     status: int = 0
     headers: dict[str, str] = field(default_factory=dict)
     body: bytes = b""
+    cookies: dict[str, str] = field(default_factory=dict)
 
     @property
     def cookie(self) -> str:
         """The session cookie that it sets."""
-        name, _, value = self.headers.get("set-cookie", "").partition(";")[0].partition("=")
-        return value if name == COOKIE else ""
+        return self.cookies.get(COOKIE, "").partition(";")[0]
 
 
 class Clock:
@@ -131,11 +141,15 @@ class World:
         form: Mapping[str, str] | Sequence[bytes | None] = (),
         cookie: str = "",
         address: str = "10.0.0.1",
+        browser: str = "",
         **headers: str | Sequence[str],
     ) -> Reply:
         """One request. form: fields, or pieces of the body, where None means that no more
-        arrives. headers: the value of each, or those of several lines with its name."""
+        arrives, and LEFT that the sender has gone. browser: the cookie of a known one. headers: the
+        value of each, or those of several lines with its name."""
         reply = Reply()
+        if browser:
+            cookie = f"{cookie}; {BROWSER_COOKIE}={browser}"
         async for _ in self.follow(method, path, form, cookie, address, reply, **headers):
             pass
         return reply
@@ -183,6 +197,8 @@ class World:
             piece = pieces.pop(0)
             if piece is None:
                 await trio.sleep_forever()
+            if piece == LEFT:
+                return {"type": "http.disconnect"}
             return {"type": "http.request", "body": piece, "more_body": bool(pieces)}
 
         async def run() -> None:
@@ -196,6 +212,9 @@ class World:
                     reply.status = message["status"]
                     for name, value in message["headers"]:
                         reply.headers[name.decode().lower()] = value.decode()
+                        if name.lower() == b"set-cookie":
+                            cookie, _, rest = value.decode().partition("=")
+                            reply.cookies[cookie] = rest
                 else:
                     reply.body += message.get("body", b"")
                     yield message.get("body", b"")
@@ -224,6 +243,7 @@ async def world(
             accounts,
             Sessions(b"s" * 32),
             Attempts(),
+            Browsers(b"s" * 32),
             Audit(str(audit) if audit else "", log),
             log,
             prefix=prefix,

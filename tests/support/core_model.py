@@ -171,8 +171,8 @@ class Model:
         while True:
             before = len(found)
             for name in names:
-                jobs = self.queued(name)
-                if len(found) < count and not self.queue(name).paused_out and jobs:
+                jobs = self.queued(name) if name in self.queues else []
+                if len(found) < count and jobs and not self.queue(name).paused_out:
                     self.take(jobs[0])
                     found.append(jobs[0])
             if len(found) == before:

@@ -22,6 +22,7 @@ TASKS = {
             "url": os.environ.get("DISQUE_URL", "disque://127.0.0.1:7711"),
             "prefix": os.environ.get("PREFIX", "django"),
             "retry": RETRY,
+            "modules": ["tests.support.django_tasks_of_tests"],
             "replicate": int(os.environ.get("REPLICATE", "1")),
         },
     }

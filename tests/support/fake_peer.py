@@ -93,7 +93,8 @@ class FakePeer:
         self._listener.settimeout(HANG_SECONDS)
         self.to_node = bus_wire(node)
         self.from_node: BusWire
-        self._copied: set[bytes] = set()
+        self._copied: dict[bytes, None] = {}  # ids, in their order
+        self._told = 0  # how many of them ``copies`` has returned
 
     def __enter__(self) -> "FakePeer":
         return self
@@ -153,23 +154,15 @@ class FakePeer:
     def copies(self, count: int = 1) -> list[bytes]:
         """Ids of the next ``count`` jobs for which the node wants copies. Repeated requests, for
         unconfirmed jobs, count once."""
-        found: list[bytes] = []
-        while len(found) < count:
-            [packet] = self.expect(REPLJOB)
-            id = job_id(packet)
-            if id not in self._copied:
-                self._copied.add(id)
-                found.append(id)
-        return found
+        begin, self._told = self._told, self._told + count
+        while len(self._copied) < self._told:
+            [packet] = self.expect(REPLJOB)  # with the jobs of one turn
+            self._copied.update(dict.fromkeys(decode_job(job).id for job in read_jobs(packet).jobs))
+        return list(self._copied)[begin : self._told]
 
     def confirm(self, *ids: bytes) -> None:
         """Confirm that it holds these jobs."""
         self.to_node.send(*(self.packets.about_job(GOTJOB, id, 1) for id in ids))
-
-
-def job_id(packet: bytes) -> bytes:
-    """The id of the job in a REPLJOB."""
-    return decode_job(read_jobs(packet).jobs[0]).id
 
 
 def about(packet: bytes) -> bytes:

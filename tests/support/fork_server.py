@@ -126,11 +126,11 @@ def serve(requests: socket.socket) -> Request:
         for sock in (requests, woken, wakes):
             sock.detach()
         request = Request(**json.loads(data))
-        _become_new(request, streams)
+        become_new(request, streams)
         return request
 
 
-def _become_new(request: Request, streams: list[int]) -> None:
+def become_new(request: Request, streams: list[int]) -> None:
     """Remove everything from a forked process that a new process would not have."""
     signal.set_wakeup_fd(-1)
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
@@ -183,6 +183,16 @@ def _report_ended(waiting: dict[int, int]) -> None:
         os.close(end)
 
 
+def run_as_main(name: str, arguments: list[str]) -> None:
+    """Run a module as ``python -m`` does, although it may have been imported."""
+    # As the interpreter sets them for ``python -m``; a server that re-executes itself reads them.
+    sys.argv = ["-m", *arguments]
+    sys.orig_argv = [sys.executable, "-m", name, *arguments]
+    # It is imported once more, as ``__main__``.
+    sys.modules.pop(name, None)
+    runpy.run_module(name, run_name="__main__", alter_sys=True)
+
+
 def main() -> None:
     """Fork until there are no more requests, and run the module in the children."""
     descriptor, name = sys.argv[1:]
@@ -194,12 +204,7 @@ def main() -> None:
     gc.freeze()  # a collection in a child would copy all pages
     with socket.socket(fileno=int(descriptor)) as requests:
         request = serve(requests)
-    # As the interpreter sets them for ``python -m``; a server that re-executes itself reads them.
-    sys.argv = ["-m", *request.arguments]
-    sys.orig_argv = [sys.executable, "-m", name, *request.arguments]
-    # It is imported once more, as ``__main__``.
-    sys.modules.pop(name, None)
-    runpy.run_module(name, run_name="__main__", alter_sys=True)
+    run_as_main(name, request.arguments)
 
 
 if __name__ == "__main__":

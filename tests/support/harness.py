@@ -23,14 +23,19 @@ __all__ = ["BUS_OFFSET", "HANG_SECONDS", "free_port", "free_ports"]  # besides w
 DRIVER_SECONDS = 240.0
 """Ends what hangs where a driver of Spark starts. Such tests have longer time-outs of their own."""
 
+_LOOKS = 20  # in the time that something has taken already
+_SHORTEST_PAUSE, _LONGEST_PAUSE = 0.005, 0.05  # s between two looks
+
 
 def wait_until(condition: Callable[[], object], seconds: float = HANG_SECONDS) -> None:
-    """Wait until ``condition()`` is true; fails the test after ``seconds``."""
-    deadline = time.monotonic() + seconds
+    """Wait until ``condition()`` is true; fails the test after ``seconds``. Looking keeps servers
+    and clients busy, so the longer it takes, the more rarely this looks."""
+    start = time.monotonic()
     while not condition():
-        if time.monotonic() > deadline:
+        waited = time.monotonic() - start
+        if waited > seconds:
             pytest.fail(f"not within {seconds} s: {condition}")
-        time.sleep(0.005)
+        time.sleep(min(max(waited / _LOOKS, _SHORTEST_PAUSE), _LONGEST_PAUSE))
 
 
 class Wire:

@@ -26,7 +26,8 @@ class Ledger:
     """What clients were told, in all threads.
 
     Attributes:
-        confirmed: ids of jobs that a node promised to deliver at least once.
+        confirmed: ids of jobs that a node promised to deliver at least once. confirmed_once: those
+            of jobs that it promised to deliver at most once.
         delivered: how often each job was delivered. once: those of them with RETRY 0.
         ended: ids sent in acknowledgements. acked: those that a node confirmed.
         refused: the first words of ADDJOB's errors.
@@ -35,6 +36,7 @@ class Ledger:
 
     def __init__(self) -> None:
         self.confirmed: set[bytes] = set()
+        self.confirmed_once: set[bytes] = set()
         self.delivered: Counter[bytes] = Counter()
         self.once: set[bytes] = set()
         self.ended: set[bytes] = set()
@@ -49,8 +51,7 @@ class Ledger:
             if isinstance(reply, bytes):
                 if reply in self.confirmed:
                     self.problems.append(f"{reply!r} was given to two jobs")
-                if not once:
-                    self.confirmed.add(reply)
+                (self.confirmed_once if once else self.confirmed).add(reply)
             else:
                 self.refused[str(reply).split()[0]] += 1
 

@@ -30,7 +30,9 @@ class MeshPeers(Peers):
         self.index = index
         self.away: set[bytes] = set()  # known, but not connected
         self.as_c: set[bytes] = set()  # nodes that appear to be C nodes
+        self.mute: set[bytes] = set()  # connected, but still loading
         self.slow: set[bytes] = set()  # those that have not yet read earlier packets
+        self.expected: set[bytes] = set()  # those that owe an answer
         self.hosts = Hosts()
 
     def everyone(self) -> list[bytes]:
@@ -42,10 +44,18 @@ class MeshPeers(Peers):
     def linked(self, id: bytes) -> bool:
         return id not in self.away
 
+    def answers(self, id: bytes) -> bool:
+        return self.linked(id) and id not in self.mute
+
     def behind(self, id: bytes) -> bool:
         return id in self.slow
 
+    def expect(self, ids: list[bytes], now: int) -> None:
+        self.expected.update(ids)
+
     def understands(self, id: bytes) -> bool:
+        if id not in self.mesh.ids:
+            return False
         other = self.mesh.ids.index(id)
         c_nodes = self.mesh.c_nodes
         return (
@@ -111,6 +121,7 @@ class Mesh:
         for index in range(size):
             peers = MeshPeers(self, index)
             bench = Bench(seed * 100 + index, peers=peers, maxmemory=maxmemory, jitter=jitter)
+            bench.node.replicas.default_copies = 3  # most tests are about three holders
             self.peers.append(peers)
             self.nodes.append(bench)
             self.ids.append(bench.node.id)
@@ -136,6 +147,8 @@ class Mesh:
         """Restore the connection."""
         self.peers[a].away.discard(self.ids[b])
         self.peers[b].away.discard(self.ids[a])
+        self.peers[a].linked_to(self.ids[b], True)
+        self.peers[b].linked_to(self.ids[a], True)
 
     def isolate(self, index: int) -> None:
         """Block packets between one node and all others."""

@@ -10,8 +10,10 @@ import hiredis
 from disque_trio.aof.loader import Loader
 from disque_trio.cluster.peers import Peers
 from disque_trio.node.commands.table import build_table
+from disque_trio.node.core.copies import SHORT_OVERHEAD
 from disque_trio.node.core.job import JOB_OVERHEAD
 from disque_trio.node.core.job_groups import GROUP_OVERHEAD
+from disque_trio.node.core.job_waits import WAIT_OVERHEAD
 from disque_trio.node.core.node import Node
 from disque_trio.node.core.queue import QUEUE_OVERHEAD
 from disque_trio.node.core.spreads import SPREAD_OVERHEAD
@@ -51,6 +53,7 @@ class BenchHost(Host):
         self.closed: list[Client] = []
         self.asked: list[tuple[object, ...]] = []
         self.wishes: list[tuple[str, Callable[[list[str]], None]]] = []
+        self.limits: list[str] = []
 
     def clients(self) -> list[Client]:
         return [client for client in self.connected if client not in self.closed]
@@ -60,6 +63,9 @@ class BenchHost(Host):
 
     def close(self, client: Client) -> None:
         self.closed.append(client)
+
+    def limit_reached(self, text: str) -> None:
+        self.limits.append(text)
 
     def pause(self, milliseconds: int) -> None:
         self.asked.append(("pause", milliseconds))
@@ -168,14 +174,18 @@ class Bench:
         assert self.replies(client) == []
         return self._pushed.pop(client, [])
 
-    def ask(self, client: Client, *args: bytes | str | int) -> object:
-        """The reply to a request of ``client`` that does not block."""
-        self.send(client, *args)
+    def finish(self, client: Client) -> None:
+        """Take turns until the command of ``client`` that runs in slices is over."""
         while client.in_slices:
             if self.node.batches.waiting:
                 do_slice(self.node, self.now)
             else:
                 self.node.tick(self.now)
+
+    def ask(self, client: Client, *args: bytes | str | int) -> object:
+        """The reply to a request of ``client`` that does not block."""
+        self.send(client, *args)
+        self.finish(client)
         replies = self.replies(client)
         assert len(replies) == 1, replies
         return replies[0]
@@ -229,6 +239,10 @@ class Bench:
         assert client.blocked
         assert client.out == []
         return client
+
+    def make_queue(self, name: str = "q") -> None:
+        """Make an empty queue: a client waits for it, and disconnects."""
+        self.disconnect(self.block(name))
 
     def got(self, client: Client) -> bytes:
         """The id of the one job that the waiting ``client`` got."""
@@ -310,7 +324,8 @@ def loaded_again(bench: Bench, directory: Path) -> Bench:
 
 
 def counted_extras(node: Node) -> int:
-    """The memory of trailers, keys, groups and jobs that are not added yet, added up."""
+    """The memory of trailers, keys, groups, waits for jobs, and jobs that are not added yet, added
+    up."""
     store = node.store
     groups = [name for groups in node.limits.grouping.groups.values() for name in groups.by_name]
     held_back = [admission.job for admission in node.admissions.held.values()]
@@ -318,10 +333,13 @@ def counted_extras(node: Node) -> int:
         sum(trailer.counted for trailer in store.trailers.all())
         + store.outcomes.kept.size
         + store.outcomes.cancelled.size
+        + store.outcomes.index_size
         + sum(counted(entry) for entry in store.uniques.entries.values())
         + sum(JOB_OVERHEAD + len(job.body or b"") for job in held_back)
         + sum(GROUP_OVERHEAD + len(name) for name in groups)
         + SPREAD_OVERHEAD * len(node.updates.spreads.by_id)
+        + SHORT_OVERHEAD * len(node.copies.by_id)
+        + sum(WAIT_OVERHEAD * len(awaited.waits) for awaited in node.job_waits._awaited.values())
     )
 
 

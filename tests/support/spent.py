@@ -65,7 +65,6 @@ class Spent:
     def __init__(self, file: Path) -> None:
         self._file = file
         self._seconds: Counter[str] = Counter()
-        self._in_workers = 0.0
         self._counted: float | None = None  # CPU seconds that are some folder's already
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
@@ -88,16 +87,14 @@ class Spent:
         """Take over what a process of pytest-xdist has counted."""
         counted = getattr(node, "workeroutput", {}).get("spent", {})
         self._seconds.update(counted)
-        self._in_workers += sum(counted.values())
 
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
         """Hand over, or write, what was counted."""
-        own = sum(self._seconds.values()) - self._in_workers
         output = getattr(session.config, "workeroutput", None)
+        # What has counted may have ended since, with nobody to wait for it.
+        self._seconds[OTHER] += max(cpu_seconds() - sum(self._seconds.values()), 0.0)
         if output is not None:
-            self._seconds[OTHER] += cpu_seconds() - own
             output["spent"] = dict(self._seconds)
             return
-        self._seconds[OTHER] += cpu_seconds() - own - self._in_workers
         self._file.parent.mkdir(parents=True, exist_ok=True)
         self._file.write_text(json.dumps(dict(sorted(self._seconds.items())), indent=1) + "\n")

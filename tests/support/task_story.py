@@ -20,6 +20,7 @@ from tests.support.harness import (
 )
 
 TASKS = int(os.environ.get("TASK_STORIES", "300"))
+LATEST = 8  # lines that were written in the last moments
 FAULTS = ("worker", "node", "both", "leaving", "lost")
 """``lost``: one of three nodes is killed and does not come back."""
 RETRY = 6
@@ -33,6 +34,7 @@ class Runs:
 
     file: Path
     killed: set[int] = field(default_factory=set)
+    in_hand: set[str] = field(default_factory=set)
 
     def lines(self) -> list[list[str]]:
         if not self.file.exists():
@@ -43,13 +45,22 @@ class Runs:
         """The tasks that completed."""
         return {task for what, task, _ in self.lines() if what == "end"}
 
+    def note_in_hand(self) -> None:
+        """Note which tasks have begun and not ended, or were the last to end. A node was just
+        killed: what it gave to workers in the last millisecond, or more on a busy machine, it has
+        not written down, and it may not have read that tasks ended."""
+        lines = self.lines()
+        self.in_hand |= {task for what, task, _ in lines if what == "begin"} - self.ended()
+        self.in_hand |= {task for _, task, _ in lines[-LATEST:]}
+
     def check(self, tasks: set[str]) -> None:
-        """Check that no task was lost, and that only tasks begun by a killed worker ran twice."""
+        """Check that no task was lost, and that only tasks begun by a killed worker, or in hand
+        when a node was killed, ran twice."""
         lines = self.lines()
         assert self.ended() == tasks
         begun = Counter(task for what, task, _ in lines if what == "begin")
         excused = {task for what, task, pid in lines if int(pid) in self.killed}
-        assert {task for task, times in begun.items() if times > 1} <= excused
+        assert {task for task, times in begun.items() if times > 1} <= excused | self.in_hand
 
 
 def record(file: str, what: str, task: str) -> None:
@@ -127,6 +138,7 @@ def tell(
             victim.kill()
         if fault in ("node", "both"):
             nodes[0].kill()
+            runs.note_in_hand()
             restarted.append(_again(nodes[0], options))
         if fault == "lost":
             nodes[0].kill()

@@ -1,9 +1,12 @@
 """TLS servers and clients, with certificates from ``certificates``."""
 
+import select
 import shutil
 import socket
 import ssl
+from contextlib import suppress
 from pathlib import Path
+from typing import Final
 
 import pytest
 
@@ -11,6 +14,7 @@ from tests.support.certificates import make_authority, make_certificates, sign
 from tests.support.harness import HANG_SECONDS, Wire
 
 HOST = "127.0.0.1"
+_CHUNK: Final = 64 * 1024  # bytes to send or receive at a time
 
 
 def all_certificates(directory: Path) -> Path:
@@ -63,3 +67,36 @@ class TlsWire(Wire):
     def certificate(self) -> bytes | None:
         """The server's certificate."""
         return self.sock.getpeercert(True)
+
+    def converse(self, data: bytes, replies: int) -> list[object]:
+        """Send ``data`` and read ``replies`` replies at the same time, in one thread: OpenSSL does
+        not let two share a connection. Raises EOFError if the node closed it."""
+        found: list[object] = []
+        self.sock.setblocking(False)
+        try:
+            with memoryview(data) as rest:
+                sent = 0
+                while len(found) < replies:
+                    waits_for = []
+                    if sent < len(data):
+                        waits_for = [self.sock]
+                        with suppress(ssl.SSLWantReadError, ssl.SSLWantWriteError):
+                            sent += self.sock.send(rest[sent : sent + _CHUNK])
+                    if not self._receive(found):
+                        assert any(select.select([self.sock], waits_for, [], HANG_SECONDS)), "hangs"
+        finally:
+            self.sock.settimeout(HANG_SECONDS)
+        return found
+
+    def _receive(self, found: list[object]) -> bool:
+        """Append the replies that are there to ``found``; return whether anything came."""
+        try:
+            received = self.sock.recv(_CHUNK)
+        except (ssl.SSLWantReadError, ssl.SSLWantWriteError):
+            return False
+        if not received:
+            raise EOFError("the node closed the connection")
+        self._reader.feed(received)
+        while (reply := self._reader.gets()) is not False:
+            found.append(reply)
+        return True

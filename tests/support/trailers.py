@@ -16,6 +16,7 @@ from disque_trio.protocol.trailer import (
 
 ID = b"D-%b-%b-05a1" % (b"0" * 8, b"a" * 24)
 _NUMBERS = st.integers(0, 2**64 - 1)
+_COUNTS = st.integers(0, 2**32 - 1)
 _TEXT = st.binary(max_size=20)
 
 letters = st.builds(
@@ -23,7 +24,7 @@ letters = st.builds(
     st.binary(min_size=40, max_size=40),
     _TEXT,
     st.integers(1, 3),
-    _NUMBERS,
+    _COUNTS,
     _TEXT,
 )
 endings = st.one_of(
@@ -46,7 +47,7 @@ def trailers(draw: st.DrawFn) -> Trailer:
     trailer.letter = draw(st.none() | letters)
     trailer.reason = draw(_TEXT)
     nodes = st.binary(min_size=8, max_size=8)
-    trailer.attempts = draw(st.dictionaries(nodes, _NUMBERS, max_size=3))
+    trailer.attempts = draw(st.dictionaries(nodes, _COUNTS, max_size=3))
     trailer.ending = draw(st.none() | endings)
     trailer.unknown = draw(st.lists(st.tuples(st.integers(11, 255), _TEXT), max_size=3))
     return trailer

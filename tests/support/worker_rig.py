@@ -71,10 +71,10 @@ def sms(n):
     note("sms", n)
 
 @app.task(name="some", queue="mail", retry=3, retries=100)
-async def some(n):
+async def some(n, seconds=0.02):
     note("begun", n, time.time())
-    await trio.sleep(0.02)
-    note("ended", n)
+    await trio.sleep(seconds)
+    note("ended", n, time.time())
 """
 
 
@@ -204,12 +204,14 @@ class Rig:
 
     def add_all(
         self, task: str, calls: Sequence[Sequence[object]], queue: str = "mail", retry: int = 30
-    ) -> None:
-        """Add a job for a task for each of these arguments."""
+    ) -> list[str]:
+        """Add a job for a task for each of these arguments; returns their ids."""
         headers = {"task": task, "content-type": "application/json"}
         bodies = [json.dumps({"args": [*args], "kwargs": {}}) for args in calls]
         with self.client() as client:
-            client.add_many(queue, bodies, headers=headers, retry=retry, unique=True, replicate=1)
+            return client.add_many(
+                queue, bodies, headers=headers, retry=retry, unique=True, replicate=1
+            )
 
     def notes(self, *first: object) -> list[list[str]]:
         """The tasks' lines that begin with these words."""

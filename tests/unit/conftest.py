@@ -13,7 +13,8 @@ import pytest
 from tests.support.node_bench import Bench
 
 OF_EXTRAS = """
-botocore coredis deltalake django fsspec mkdocs numpy pandas psycopg py4j pyarrow pyiceberg pyspark
+botocore coredis cryptography deltalake django fsspec mkdocs numpy pandas psycopg py4j pyarrow
+pyiceberg pyspark
 """
 MISSING = [name for name in OF_EXTRAS.split() if find_spec(name) is None]
 

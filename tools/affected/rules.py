@@ -21,9 +21,9 @@ UNTESTED = (
 # Files that are read, of which no string tells it.
 READ = {
     # It builds copies of the tree.
-    "tests/unit/packaging/test_build_backend.py": ("disque_trio/", "docs/", "config/"),
+    "tests/live/packaging/test_build_backend.py": ("disque_trio/", "docs/", "config/"),
     # It looks at all sources.
-    "tests/unit/packaging/test_types.py": ("disque_trio/",),
+    "tests/live/packaging/test_types.py": ("disque_trio/",),
     # PySpark imports the module that is named after a format.
     "tests/live/spark/conftest.py::spark": (
         *("pyspark_disque.py", "pyspark_disque_aof.py", "pyspark_disque_events.py"),

@@ -10,7 +10,8 @@ import os
 import random
 import select
 import socket
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from itertools import count
 from pathlib import Path
 from typing import TypeVar
 
@@ -26,6 +27,7 @@ from disque_trio.cluster.peers import Peers
 from disque_trio.config import Config
 from disque_trio.node.commands.table import build_table
 from disque_trio.node.core.node import Node
+from disque_trio.node.progress_file import ProgressFile
 from disque_trio.process.clock import Clock
 from disque_trio.process.logs import Logging
 from disque_trio.protocol.bus import PacketWriter
@@ -46,6 +48,7 @@ BODY = b"x" * 100
 JOB_COMMANDS = ("ADDJOB", "GETJOB", "ACKJOB")
 EVENT_COMMANDS = ("QADD", "QGET", "QACK")
 ENDS = ("ACKJOB", "QACK")
+TURNS_A_BLOCK = 8  # a busy node takes at least that many between two blocks of progress
 _BUFFER = 1 << 20
 
 M = TypeVar("M")  # a machine
@@ -145,6 +148,12 @@ class Desk:
             scanner: type[Scanner] = EventScanner if isinstance(machine, Broker) else Scanner
             self.persistence = Persistence(machine, config, log, scanner=scanner)
             self.persistence.file.open()
+        self.progress_file: ProgressFile | None = None
+        self._blocks: Iterator[None] | None = None
+        if aof is not None and isinstance(machine, Node):
+            self.progress_file = ProgressFile(machine, config, log)
+            self.progress_file.start()
+            self._blocks = _blocks(machine)
         self.timer = RequeueTimer(self.clock)
         self.engine = Engine(
             machine,
@@ -178,6 +187,10 @@ class Desk:
     def turn(self) -> None:
         """Serve the requests sent so far."""
         self.engine.turn(self.ready)
+        while self.engine.is_behind:  # a command took long, because the machine did
+            self.engine.turn(self.ready)
+        if self._blocks is not None:
+            next(self._blocks)
 
     def replies(self) -> list[object]:
         """The replies to all clients.
@@ -208,7 +221,19 @@ class Desk:
             sock.close()
         if self.persistence is not None:
             self.persistence.close()
+        if self.progress_file is not None:
+            self.progress_file.close()
         self._logging.close()
+
+
+def _blocks(node: Node) -> Iterator[None]:
+    """Write the progress of jobs now and then; to be advanced in each turn. As the clock stands
+    still, it would never be due."""
+    for turn in count(1):
+        if turn % TURNS_A_BLOCK == 0:
+            node.now += turn
+            node.progress.write_block()
+        yield
 
 
 def request(*words: bytes) -> bytes:

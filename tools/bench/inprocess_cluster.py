@@ -50,6 +50,7 @@ class _Member:
         links = BusLinks(config, self.stats, log, poller)
         self.membership = Membership(self.packets, links.connect, rng)
         node = make_node(self.membership, number, packets=self.packets)
+        node.replicas.default_copies = 3  # as on C nodes
         wants_copy = node.replication.wants_copy
         clock = StillClock()
         self.bus = Bus(

@@ -2,8 +2,8 @@
 # Builds the Debian package into dist/, for the Debian that it runs on. `make deb` calls it.
 #
 # Debian 12 has too old versions of trio, hiredis and structlog, and lacks trio-util. So the package
-# contains its own Python environment, /usr/lib/disque, with the packages that pip installs now. It
-# runs on Debian's Python, of the minor version that the package was built with.
+# contains its own Python environment, /usr/lib/disque, with the packages of requirements.txt. It runs
+# on Debian's Python, of the minor version that the package was built with.
 set -eu
 
 cd "$(dirname "$0")/../.."
@@ -15,10 +15,22 @@ environment=$root$place
 rm -rf build/deb
 mkdir -p "$environment" dist
 
-/usr/bin/python3 -m venv --without-pip "$environment"
-DISQUE_TRIO_COMPILE=1 "$VENV/bin/python" -m pip --python "$environment/bin/python" \
-    --disable-pip-version-check install --quiet --no-compile --no-warn-script-location \
-    '.[console,cron,metrics,msgpack,outbox,web]' 'psycopg[binary]'
+pip() { # ENVIRONMENT ARGUMENTS...
+    python=$1/bin/python
+    shift
+    "$VENV/bin/python" -m pip --python "$python" --disable-pip-version-check "$@"
+}
+install_locked() { # ENVIRONMENT FILE: of the versions, and with the hashes, that it has
+    /usr/bin/python3 -m venv --without-pip "$1"
+    pip "$1" install --quiet --no-compile --no-warn-script-location --only-binary :all: \
+        --require-hashes --requirement "tools/packaging/$2"
+}
+install_locked build/deb/compiler build-requirements.txt
+DISQUE_TRIO_COMPILE=1 pip build/deb/compiler wheel --quiet --no-deps --no-build-isolation \
+    --wheel-dir build/deb .
+install_locked "$environment" requirements.txt
+pip "$environment" install --quiet --no-compile --no-warn-script-location --no-deps --no-index \
+    build/deb/*.whl
 
 # Fix the paths: it was built in another place.
 rm "$environment"/bin/[Aa]ctivate* "$environment"/lib/python3*/site-packages/*.dist-info/direct_url.json

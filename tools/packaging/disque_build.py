@@ -19,6 +19,7 @@ import subprocess
 import sys
 import sysconfig
 import tempfile
+import tomllib
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from functools import wraps
@@ -34,8 +35,6 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 VARIABLE = "DISQUE_TRIO_COMPILE"
-# mypy must see the types of the compiled modules' imports.
-TO_COMPILE = ("mypy>=2.4", "types-PyYAML", "hiredis>=3.1", "structlog")
 
 _TRIAL = "#include <Python.h>\nint trial(void) { return PY_MAJOR_VERSION; }\n"
 
@@ -143,7 +142,10 @@ def build_wheel(
 def get_requires_for_build_wheel(config_settings: Settings = None) -> list[str]:
     """The requirements of ``build_wheel`` besides setuptools."""
     requires = list(_pure(build_meta.get_requires_for_build_wheel)(config_settings))
-    return requires if why_pure() else [*requires, *TO_COMPILE]
+    if why_pure():
+        return requires
+    project = tomllib.loads(Path("pyproject.toml").read_text())["project"]
+    return [*requires, *project["optional-dependencies"]["compile"]]
 
 
 # The wheel's metadata is the same for both builds.

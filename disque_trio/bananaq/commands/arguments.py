@@ -8,7 +8,15 @@ from disque_trio.respserver.commands.arguments import SYNTAX
 
 DEFAULT_HOLD: Final = from_now(30_000_000)
 
+MAX_NAMES: Final = 1_000  # queues to wait for, or groups to tell about, in one command
+
 _NUMBER: Final = b"0123456789+-.eE"
+
+
+def check_number(queues: list[bytes]) -> None:
+    """Raise ``CommandError`` if a client cannot wait for so many ``queues``."""
+    if len(queues) > MAX_NAMES:
+        raise CommandError(f"ERR a client may wait for events of at most {MAX_NAMES} queues")
 
 
 def parse_time(text: bytes) -> Time:

@@ -2,11 +2,14 @@
 
 from disque_trio.bananaq.commands.arguments import (
     DEFAULT_HOLD,
+    MAX_NAMES,
     check_id,
+    check_number,
     parse_hold,
     parse_time,
     parse_wait,
 )
+from disque_trio.bananaq.commands.status import InfoReading, StatusReading
 from disque_trio.bananaq.core.broker import Broker
 from disque_trio.bananaq.core.replies import COUNT, DONE, EVENT, ID, INFO, STATUS
 from disque_trio.bananaq.core.requests import Ack, Add, Flush, Get, Redo, Status, Working
@@ -98,6 +101,7 @@ def qnotify(broker: Broker, client: Client, args: list[bytes]) -> None:
         queues = broker.consumers.registered(client)
     else:
         group, timeout, queues = args[1], args[2], args[3:]
+    check_number(queues)
     broker.poller.wait_for_news(client, group, queues, parse_wait(timeout))
 
 
@@ -108,15 +112,34 @@ def qflush(broker: Broker, client: Client, args: list[bytes]) -> None:
 
 def qstatus(broker: Broker, client: Client, args: list[bytes]) -> None:
     """QSTATUS [queue ...] [GROUPS group ...]."""
-    broker.ask(client, read_status(args), STATUS)
+    _tell_status(broker, client, args, STATUS, StatusReading)
 
 
 def qinfo(broker: Broker, client: Client, args: list[bytes]) -> None:
     """QINFO [queue ...] [GROUPS group ...]: the same as readable text."""
-    broker.ask(client, read_status(args), INFO)
+    _tell_status(broker, client, args, INFO, InfoReading)
+
+
+def _tell_status(
+    broker: Broker,
+    client: Client,
+    args: list[bytes],
+    reply_format: int,
+    reading: type[StatusReading] | type[InfoReading],
+) -> None:
+    """Reply in ``reply_format``; by ``reading``, if the store can be asked piece by piece."""
+    status = read_status(args)
+    names = broker.queues_of(status)
+    if names is None:
+        broker.ask(client, status, reply_format)
+    else:
+        broker.batches.read(reading(broker, client, args, names, status.groups))
 
 
 def read_status(args: list[bytes]) -> Status:
     """Read the arguments of QSTATUS or QINFO."""
     end = next((i for i in range(1, len(args)) if args[i].lower() == b"groups"), len(args))
-    return Status(list(dict.fromkeys(args[1:end])), list(dict.fromkeys(args[end + 1 :])))
+    groups = list(dict.fromkeys(args[end + 1 :]))
+    if len(groups) > MAX_NAMES:
+        raise CommandError(f"ERR at most {MAX_NAMES} groups may be given")
+    return Status(list(dict.fromkeys(args[1:end])), groups)

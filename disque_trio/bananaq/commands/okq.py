@@ -4,7 +4,7 @@ Producers choose the ids of events. Events exist for a fixed time.
 """
 
 from disque_trio.bananaq.commands import events
-from disque_trio.bananaq.commands.arguments import DEFAULT_HOLD, parse_hold
+from disque_trio.bananaq.commands.arguments import DEFAULT_HOLD, check_number, parse_hold
 from disque_trio.bananaq.core.broker import Broker
 from disque_trio.bananaq.core.replies import DONE, OWN_EVENT
 from disque_trio.bananaq.core.requests import Add, Get, Last, Next, from_now
@@ -53,6 +53,7 @@ def qrpeek(broker: Broker, client: Client, args: list[bytes]) -> None:
 
 def qregister(broker: Broker, client: Client, args: list[bytes]) -> None:
     """QREGISTER [queue ...]: the connection is a consumer of these queues, and of no others."""
+    check_number(args[1:])
     broker.consumers.register(client, broker.okq_group, args[1:])
     client.out.append(OK)
 

@@ -16,9 +16,10 @@ from disque_trio.bananaq.core.requests import (
     Get,
     Redo,
     Request,
+    Status,
     is_event_id,
 )
-from disque_trio.bananaq.core.results import Result
+from disque_trio.bananaq.core.results import QueueStatus, Result
 from disque_trio.bananaq.core.store import Sections, Store
 from disque_trio.resp.reply import OK, error, null
 from disque_trio.respserver.client import Client
@@ -82,6 +83,16 @@ class Broker(Machine):
             return
         self._asked[request] = entry = Ask(client, reply_format)
         client.line_up(entry)
+
+    def queues_of(self, status: Status) -> list[bytes] | None:
+        """The queues that ``status`` is about, for ``status_of``; None: ``ask`` for all at once."""
+        return self._store.queues_of(status)
+
+    def status_of(self, queue: bytes, groups: list[bytes]) -> QueueStatus:
+        """The status of ``queue``, which is one of ``queues_of``."""
+        result = self._store.run(Status([queue], groups), self.now)
+        assert result is not None
+        return result.queues[0]
 
     def add_in_background(self, client: Client, add: Add) -> None:
         """Have the store add an event without reporting the outcome."""

@@ -38,7 +38,7 @@ from disque_trio.bananaq.core.store import Sections, Store
 from disque_trio.respserver.machine import Machine
 
 MOST_DUE: Final = 1000  # due items that a request handles first
-A_TICK: Final = 10_000
+A_TICK: Final = 1_000
 
 _DONE: Final = Result()
 _COUNT_1: Final = Result(count=1)
@@ -103,7 +103,7 @@ class EmbeddedStore(Store):
         self.consumers.add(queue, group, -1)
 
     def tick(self, now: int) -> None:
-        """Do the work due at ``now`` (ms), at most some thousands of items."""
+        """Do the work due at ``now`` (ms), at most some thousand items."""
         self._now = now
         if self._loading:
             self._loaded()
@@ -370,13 +370,16 @@ class EmbeddedStore(Store):
             self._advance(A_TICK)
         queues = self.index.queues
         consumers = self.consumers
-        names = status.queues or sorted({*queues, *consumers.queues()})
         return Result(
             queues=[
                 queue_status(name, queues.get(name), status.groups, consumers.of(name))
-                for name in names
+                for name in self.queues_of(status)
             ]
         )
+
+    def queues_of(self, status: Status) -> list[bytes]:
+        """The queues that ``status`` is about."""
+        return status.queues or sorted({*self.index.queues, *self.consumers.queues()})
 
 
 def _found(event: StoredEvent, number: int) -> Result:

@@ -45,7 +45,7 @@ def render(result: Result, reply_format: int, resp: int) -> bytes:
     if reply_format == ID:
         return bulk(result.id)
     if reply_format == STATUS:
-        return encode([_queue(queue) for queue in result.queues])
+        return encode([status_value(queue) for queue in result.queues])
     if reply_format == INFO:
         lines: list[Value] = list(_lines(result.queues))
         return encode(lines)
@@ -59,7 +59,8 @@ def event_reply(event: Event, reply_format: int) -> bytes:
     return b"*2\r\n$%d\r\n%b\r\n$%d\r\n%b\r\n" % (len(id), id, len(body), body)
 
 
-def _queue(queue: QueueStatus) -> Value:
+def status_value(queue: QueueStatus) -> Value:
+    """What QSTATUS says about ``queue``."""
     groups: list[Value] = []
     for status in queue.groups:
         counts: list[Value] = [
@@ -76,32 +77,44 @@ def _queue(queue: QueueStatus) -> Value:
 
 
 def _lines(queues: Sequence[QueueStatus]) -> list[bytes]:
-    """Format a line for each group of each queue, in columns. A queue without groups gets one."""
+    """Format the lines of QINFO about ``queues``, in columns."""
     rows: list[list[bytes]] = []
     for queue in queues:
-        if not queue.groups:
-            rows.append([queue.queue, b"-", b"total:%d" % queue.total])
-        for status in queue.groups:
-            rows.append(  # noqa: PERF401 (compiled, a loop is as good)
-                [
-                    queue.queue,
-                    status.group,
-                    b"total:%d" % status.total,
-                    b"inprogress:%d" % status.inprogress,
-                    b"redo:%d" % status.redo,
-                    b"done:%d" % status.done,
-                    b"available:%d" % status.available,
-                    b"consumers:%d" % status.consumers,
-                ]
-            )
+        rows += info_rows(queue)
     widths: list[int] = []
     for row in rows:
-        for i in range(len(row)):
-            if i == len(widths):
-                widths.append(0)
-            widths[i] = max(widths[i], len(row[i]))
-    lines: list[bytes] = []
-    for row in rows:
-        padded = [row[i].ljust(widths[i]) for i in range(len(row))]
-        lines.append(b"  ".join(padded).rstrip())
-    return lines
+        widen(widths, row)
+    return [info_line(row, widths) for row in rows]
+
+
+def info_rows(queue: QueueStatus) -> list[list[bytes]]:
+    """What QINFO says about ``queue``: a row for each group, or one if there are none."""
+    if not queue.groups:
+        return [[queue.queue, b"-", b"total:%d" % queue.total]]
+    return [
+        [
+            queue.queue,
+            status.group,
+            b"total:%d" % status.total,
+            b"inprogress:%d" % status.inprogress,
+            b"redo:%d" % status.redo,
+            b"done:%d" % status.done,
+            b"available:%d" % status.available,
+            b"consumers:%d" % status.consumers,
+        ]
+        for status in queue.groups
+    ]
+
+
+def widen(widths: list[int], row: list[bytes]) -> None:
+    """Make the columns of ``widths`` wide enough for ``row``."""
+    for i in range(len(row)):
+        if i == len(widths):
+            widths.append(0)
+        widths[i] = max(widths[i], len(row[i]))
+
+
+def info_line(row: list[bytes], widths: list[int]) -> bytes:
+    """The line for ``row``, in columns of these ``widths``."""
+    padded = [row[i].ljust(widths[i]) for i in range(len(row))]
+    return b"  ".join(padded).rstrip()

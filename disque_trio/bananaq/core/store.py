@@ -4,7 +4,7 @@ There are two stores: ``embedded`` in this process, and ``redis_store`` in a Red
 daemons may also use.
 """
 
-from disque_trio.bananaq.core.requests import Request
+from disque_trio.bananaq.core.requests import Request, Status
 from disque_trio.bananaq.core.results import Result
 from disque_trio.native import mypyc_attr
 from disque_trio.respserver.machine import Machine
@@ -41,6 +41,11 @@ class Store:
         None, the result will be in ``answers`` later. Raises nothing; errors are in
         ``Result.error``."""
         raise NotImplementedError
+
+    def queues_of(self, status: Status) -> list[bytes] | None:
+        """The queues that ``status`` is about, if the store can be asked about each by itself, and
+        answers at once; otherwise None."""
+        return None
 
     def watch(self, queue: bytes, group: bytes) -> None:
         """Note events of ``queue`` in ``available`` from now on, also those from other daemons.

@@ -1,5 +1,6 @@
 """Who may log in: anybody without a login, the users in a file, or the users of the cluster."""
 
+import secrets
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,7 +15,13 @@ from disque_trio.console.model.roles import Role
 from disque_trio.console.model.sessions import Session
 from disque_trio.overview.nodes import Nodes
 from disque_trio.process.logs import Log
-from disque_trio.respclient.errors import AuthError, DisqueError, NoPermError
+from disque_trio.respclient.errors import (
+    AuthError,
+    ConnectionLost,
+    DisqueError,
+    NoPermError,
+    ReplyError,
+)
 from disque_trio.respclient.login import Login
 from disque_trio.respclient.tls import Tls
 
@@ -31,6 +38,10 @@ class AccountsAway(Exception):
     """Nobody can log in now; the text says why."""
 
 
+class TooManyWrong(Exception):
+    """The nodes have had too many wrong passwords from where this one comes; the text says more."""
+
+
 class Accounts(Protocol):
     """The users who may log in.
 
@@ -40,8 +51,9 @@ class Accounts(Protocol):
 
     wanted: bool
 
-    async def role(self, user: str, password: str) -> Role | None:
-        """The role of a user; None if the user or password is wrong. Raises AccountsAway."""
+    async def role(self, user: str, password: str, origin: str) -> Role | None:
+        """The role of a user; None if the user or password is wrong. origin: where the password
+        comes from, an address or other text. Raises AccountsAway, TooManyWrong."""
 
     def mark(self, user: str) -> str:
         """The mark of the user's password, for ``Session``; empty if there is none."""
@@ -67,7 +79,7 @@ class Everybody:
     def __init__(self, calls: Calls) -> None:
         self._calls = calls
 
-    async def role(self, user: str, password: str) -> Role | None:
+    async def role(self, user: str, password: str, origin: str) -> Role | None:
         return Role.ADMIN
 
     def mark(self, user: str) -> str:
@@ -103,7 +115,7 @@ class FileAccounts:
         self._users = read_users(self._path.read_text(encoding="utf-8"))
         self._hashing = trio.CapacityLimiter(_HASHING)
 
-    async def role(self, user: str, password: str) -> Role | None:
+    async def role(self, user: str, password: str, origin: str) -> Role | None:
         if self._hashing.statistics().tasks_waiting >= _WAITING:
             raise AccountsAway("too many logins at once")
         found = self._read().get(user)
@@ -158,9 +170,11 @@ _PROBES: Final[Sequence[tuple[Role, tuple[str, ...]]]] = (
 
 @dataclass(slots=True)
 class _Guest:
-    """A logged-in user of the cluster. until: when the session ends (s since the epoch)."""
+    """A logged-in user of the cluster. until: when the session ends (s since the epoch). origin:
+    names the session to the nodes, which count its password there if it is no longer right."""
 
     login: Login
+    origin: str
     calls: Calls
     role: Role
     until: float
@@ -171,24 +185,38 @@ class AclAccounts:
     decide what is allowed; the role only decides what the console offers. It is checked again every
     ``LOOK_AGAIN`` s; the session ends if the user can no longer log in.
 
+    Wrong passwords count for the visitor who typed them: the console's own user asks the nodes
+    (ACL CHECK). If it may not, or the nodes are older, they count for the address of the console.
+
     Passwords are kept in memory while the session lasts, so everybody has to log in again after a
     restart of the console.
+
+    Args:
+        nursery: where connections are served.
+        nodes: the known nodes.
+        own: sends commands as the console's own user.
+        tls: how to connect; None: without TLS.
     """
 
     wanted = True
 
-    def __init__(self, nursery: trio.Nursery, nodes: Nodes, tls: Tls | None) -> None:
+    def __init__(
+        self, nursery: trio.Nursery, nodes: Nodes, own: Calls, tls: Tls | None, log: Log
+    ) -> None:
         self._nursery = nursery
         self._nodes = nodes
+        self._own = own
         self._tls = tls
+        self._log = log
+        self._unchecked = ""  # why the nodes did not check a password
         self._guests: dict[str, _Guest] = {}  # by the id of the session
         nursery.start_soon(self._look_again)
 
-    async def role(self, user: str, password: str) -> Role | None:
-        role = await self._role(Login(user, password, self._tls))
+    async def role(self, user: str, password: str, origin: str) -> Role | None:
+        role = await self._role(Login(user, password, self._tls), origin)
         if role is None or user != DEFAULT:
             return role
-        if await self._role(Login(tls=self._tls)) is not None:
+        if await self._role_of(Login(tls=self._tls)) is not None:
             raise AccountsAway(f"the nodes ask no password of the user {DEFAULT}: give it one")
         return role
 
@@ -201,7 +229,8 @@ class AclAccounts:
             self._end(id)
         login = Login(session.user, password, self._tls)
         calls = Calls(self._nursery, self._nodes, login)
-        self._guests[session.id] = _Guest(login, calls, session.role, session.expires)
+        origin = f"session/{secrets.token_urlsafe(12)}"
+        self._guests[session.id] = _Guest(login, origin, calls, session.role, session.expires)
 
     def still(self, session: Session) -> Role | None:
         guest = self._guests.get(session.id)
@@ -230,15 +259,41 @@ class AclAccounts:
                 role: Role | None = None
                 if guest.until > time.time():
                     try:
-                        role = await self._role(guest.login)
-                    except AccountsAway:
+                        role = await self._role(guest.login, guest.origin)
+                    except (AccountsAway, TooManyWrong):
                         continue  # no node can be asked, so the user can do nothing anyway
                 if role is None:
                     self._end(id)
                 else:
                     guest.role = role
 
-    async def _role(self, login: Login) -> Role | None:
+    async def _role(self, login: Login, origin: str) -> Role | None:
+        """Raises AccountsAway, TooManyWrong."""
+        if not await self._may_log_in(login.username or "", login.password or "", origin):
+            return None
+        return await self._role_of(login)
+
+    async def _may_log_in(self, user: str, password: str, origin: str) -> bool:
+        """Whether the nodes say that the password is not wrong. Raises AccountsAway,
+        TooManyWrong."""
+        _, reply = await self._own.any("ACL", "CHECK", origin, user, password)
+        if isinstance(reply, ConnectionLost):
+            raise AccountsAway(str(reply))
+        if isinstance(reply, ReplyError) and reply.code == "TRYAGAIN":
+            raise TooManyWrong(reply.message)
+        if not isinstance(reply, DisqueError):
+            return reply != 0
+        # The user's login will show it.
+        if self._unchecked != str(reply):
+            self._unchecked = str(reply)
+            self._log.warning(
+                "wrong passwords count for the address of the console: "
+                "its own user cannot use ACL CHECK",
+                why=str(reply),
+            )
+        return True
+
+    async def _role_of(self, login: Login) -> Role | None:
         """Raises AccountsAway."""
         # Open new connections: existing ones survive a change of the password.
         calls = Calls(self._nursery, self._nodes, login)

@@ -35,9 +35,21 @@ async def serve_browsers(
     await serve(app, config, shutdown_trigger=until, task_status=task_status, mode="asgi")
 
 
+class _Connection(TCPServer):
+    """A connection that ends with its browser."""
+
+    async def _read_data(self) -> None:
+        await super()._read_data()
+        # In Hypercorn 0.18, answers by HTTP/2 that are not sent yet would wait forever, and the
+        # descriptor would stay open.
+        buffers: dict[int, Any] = getattr(self.protocol.protocol, "stream_buffers", {})
+        for buffer in list(buffers.values()):
+            await buffer.close()
+
+
 async def _one(log: Log, *arguments: Any) -> None:
     """Serve one connection."""
     try:
-        await TCPServer(*arguments)
+        await _Connection(*arguments)
     except* Exception as failed:
         log.verbose("a connection failed", why=repr(first_of(failed)))

@@ -53,12 +53,12 @@ def _pause(form: Form) -> list[Order]:
     if word not in ("in", "out", "all"):
         raise ValueError("pause in, out or all")
     # "none" comes first, so that pauses do not add up. Each node gets its own command, because
-    # bcast does not reach nodes that no other node is connected to.
-    return [Order(("PAUSE", to_bytes(form.name()), "none", word), Where.EVERY)]
+    # bcast reaches nodes that no other node is connected to only later.
+    return [Order(("PAUSE", to_bytes(form.name()), "none", word, "bcast"), Where.EVERY)]
 
 
 def _resume(form: Form) -> list[Order]:
-    return [Order(("PAUSE", to_bytes(form.name()), "none"), Where.EVERY)]
+    return [Order(("PAUSE", to_bytes(form.name()), "none", "bcast"), Where.EVERY)]
 
 
 def _purge(form: Form) -> list[Order]:

@@ -1,4 +1,4 @@
-"""Visitors' sessions and form tokens, and the limits on wrong passwords and live pages."""
+"""Visitors' sessions and form tokens, and the limits on live pages."""
 
 import hashlib
 import hmac
@@ -13,9 +13,6 @@ from disque_trio.console.model.roles import Role
 
 LIFETIME: Final = 12 * 3600.0  # s
 RENEWED_AFTER: Final = 3600.0  # s after which a session in use gets a new cookie
-TRIES: Final = 10  # wrong passwords for an address or a user
-TRIES_FOR: Final = 60.0  # s until one try is forgiven
-REMEMBERED: Final = 10_000  # addresses and users
 STREAMS: Final = 20  # live pages of a session
 USER_STREAMS: Final = 60  # live pages of all sessions of a user
 ALL_STREAMS: Final = 200  # live pages of all sessions together
@@ -87,42 +84,6 @@ class Sessions:
     def _cookie(self, session: Session) -> str:
         values = [session.id, session.user, int(session.role), session.expires, session.mark]
         return str(self._signer.dumps(values))
-
-
-class Attempts:
-    """Limits password attempts per address and per user."""
-
-    def __init__(self, tries: int = TRIES, seconds: float = TRIES_FOR) -> None:
-        self._tries = tries
-        self._seconds = seconds
-        self._used: dict[str, tuple[float, float]] = {}  # tries left, and at what time
-
-    def wait(self, keys: tuple[str, ...], now: float) -> float:
-        """Seconds to wait before the next try, or 0."""
-        return max((self._wait(key, now) for key in keys), default=0.0)
-
-    def failed(self, keys: tuple[str, ...], now: float) -> None:
-        """Count a wrong password."""
-        for key in keys:
-            self._used[key] = (self._left(key, now) - 1.0, now)
-        if len(self._used) > REMEMBERED:
-            full = [key for key in self._used if self._left(key, now) >= self._tries]
-            for key in full or list(self._used)[: REMEMBERED // 10]:
-                del self._used[key]
-
-    def forgive(self, keys: tuple[str, ...], now: float) -> None:
-        """Undo a ``failed``."""
-        for key in keys:
-            self._used[key] = (min(float(self._tries), self._left(key, now) + 1.0), now)
-
-    def _wait(self, key: str, now: float) -> float:
-        left = self._left(key, now)
-        return 0.0 if left >= 1.0 else (1.0 - left) * self._seconds / self._tries
-
-    def _left(self, key: str, now: float) -> float:
-        left, moment = self._used.get(key, (float(self._tries), now))
-        passed = max(0.0, now - moment)  # the clock may have gone back
-        return min(float(self._tries), left + passed * self._tries / self._seconds)
 
 
 class Streams:

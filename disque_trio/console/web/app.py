@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import PlainTextResponse, RedirectResponse, Response
 from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
@@ -113,6 +113,9 @@ def application(console: Console) -> ASGIApp:
             request, 408, "Too slow", "The form did not arrive within a minute."
         )
 
+    async def gone(request: Request, error: Exception) -> Response:
+        return Response(status_code=400)  # nobody reads it
+
     async def health(request: Request) -> Response:
         return PlainTextResponse("ok\n")
 
@@ -148,6 +151,7 @@ def application(console: Console) -> ASGIApp:
         HTTPException: refused,
         TooLarge: too_large,
         TooSlow: too_slow,
+        ClientDisconnect: gone,
         Exception: failed,
     }
     prefixed = [Mount(console.prefix, routes=routes)] if console.prefix else routes

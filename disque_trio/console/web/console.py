@@ -10,8 +10,9 @@ from disque_trio.console.io.bulk import Bulks
 from disque_trio.console.io.calls import Calls
 from disque_trio.console.io.recent import Recent
 from disque_trio.console.io.timelines import Timelines
+from disque_trio.console.model.attempts import Attempts, Browsers
 from disque_trio.console.model.roles import Role
-from disque_trio.console.model.sessions import Attempts, Session, Sessions, Streams
+from disque_trio.console.model.sessions import Session, Sessions, Streams
 from disque_trio.overview.cluster import Cluster
 from disque_trio.overview.looks import Looks
 from disque_trio.process.logs import Log
@@ -40,6 +41,7 @@ class Console:
     accounts: Accounts
     sessions: Sessions
     attempts: Attempts
+    browsers: Browsers
     audit: Audit
     log: Log
     prefix: str = ""

@@ -4,10 +4,11 @@ from typing import Final
 
 from starlette.responses import RedirectResponse, Response
 
-from disque_trio.console.io.accounts import AccountsAway
+from disque_trio.console.io.accounts import AccountsAway, TooManyWrong
 from disque_trio.console.web.console import Console
+from disque_trio.console.web.headers import cookies_of
 from disque_trio.console.web.rendering import Rendering
-from disque_trio.console.web.security import session_cookie
+from disque_trio.console.web.security import BROWSER_COOKIE, browser_cookie, session_cookie
 from disque_trio.console.web.visit import Visit
 
 _WRONG: Final = "Wrong user or password."
@@ -34,8 +35,10 @@ class Entrance:
         user, password, wanted = form.get("user"), form.raw("password"), form.get("next")
         address = self._address(visit)
         user = user[:_NAME]  # it is kept, and written to the audit
-        keys = (f"address {address}", f"user {user}")
         attempts, audit = self._console.attempts, self._console.audit
+        known = cookies_of(visit.request.headers).get(BROWSER_COOKIE, "")
+        browser = self._console.browsers.id(known, user)
+        keys = attempts.keys(address, user, browser)
         wait = attempts.wait(keys, visit.now)
         if wait > 0:
             await audit.note("login", user=user, address=address, result="too often")
@@ -44,7 +47,10 @@ class Entrance:
         attempts.failed(keys, visit.now)  # until the password proves right: many may try at once
         mark = self._console.accounts.mark(user)  # first: the password may change meanwhile
         try:
-            role = await self._console.accounts.role(user, password)
+            role = await self._console.accounts.role(user, password, _origin(address, browser))
+        except TooManyWrong as many:
+            await audit.note("login", user=user, address=address, result="too often")
+            return self._form(visit, f"Login is not possible now: {many}.", wanted, user, 429)
         except AccountsAway as away:
             attempts.forgive(keys, visit.now)
             return self._form(visit, f"Login is not possible now: {away}.", wanted, user, 503)
@@ -52,6 +58,7 @@ class Entrance:
             await audit.note("login", user=user, address=address, result="refused")
             return self._form(visit, _WRONG, wanted, user, 403)
         attempts.forgive(keys, visit.now)
+        attempts.succeeded(address, user)
         try:
             await audit.write("login", user=user, address=address, result="done", role=str(role))
         except OSError as error:
@@ -61,6 +68,9 @@ class Entrance:
         self._console.accounts.begun(session, password)
         answer = RedirectResponse(self._rendering.back(visit, wanted), 303)
         self._set_cookie(visit, answer, cookie)
+        known = self._console.browsers.with_user(known, user)
+        line = browser_cookie(self._console, known, self._is_secure(visit))
+        answer.headers.append("Set-Cookie", line)
         return answer
 
     async def leave(self, visit: Visit) -> Response:
@@ -77,9 +87,11 @@ class Entrance:
         return answer
 
     def _set_cookie(self, visit: Visit, answer: Response, value: str) -> None:
-        secure = visit.request.scope["scheme"] == "https"
-        line = session_cookie(self._console, value, secure)
+        line = session_cookie(self._console, value, self._is_secure(visit))
         answer.headers.append("Set-Cookie", line)
+
+    def _is_secure(self, visit: Visit) -> bool:
+        return bool(visit.request.scope["scheme"] == "https")
 
     def _form(
         self, visit: Visit, problem: str, wanted: str, user: str, status: int = 200
@@ -89,3 +101,10 @@ class Entrance:
 
     def _address(self, visit: Visit) -> str:
         return str(visit.request.scope["disque.address"])
+
+
+def _origin(address: str, browser: str) -> str:
+    """Where a password comes from, for the nodes: a known browser is a place of its own. A trusted
+    proxy may send any text as the address."""
+    shown = "".join(sign if "!" <= sign <= "~" else "?" for sign in address[:64])
+    return f"{shown}/{browser}" if browser else shown or "?"

@@ -11,22 +11,32 @@ from starlette.responses import PlainTextResponse, RedirectResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from disque_trio.console.io.accounts import ANYBODY
+from disque_trio.console.model.attempts import BROWSER_LIFETIME
 from disque_trio.console.model.sessions import LIFETIME, Session
 from disque_trio.console.web.console import Console
 from disque_trio.console.web.headers import cookies_of
 from disque_trio.console.web.visit import Visitor
 
 COOKIE: Final = "disque_console"
+BROWSER_COOKIE: Final = "disque_console_browser"
 OPEN: Final = ("/login", "/static/", "/health")
 """Paths that need no session."""
 
 
 def session_cookie(console: Console, value: str, secure: bool) -> str:
     """The header that sets the session cookie; an empty value deletes it."""
-    age = int(LIFETIME) if value else 0
+    return _cookie(console, COOKIE, value, LIFETIME if value else 0, secure)
+
+
+def browser_cookie(console: Console, value: str, secure: bool) -> str:
+    """The header that sets the cookie of a browser with which somebody has logged in."""
+    return _cookie(console, BROWSER_COOKIE, value, BROWSER_LIFETIME, secure)
+
+
+def _cookie(console: Console, name: str, value: str, age: float, secure: bool) -> str:
     path = f"{console.prefix}/"
     flags = "; Secure" if secure else ""
-    return f"{COOKIE}={value}; Max-Age={age}; Path={path}; HttpOnly; SameSite=Lax{flags}"
+    return f"{name}={value}; Max-Age={int(age)}; Path={path}; HttpOnly; SameSite=Lax{flags}"
 
 
 class Gate:
@@ -44,6 +54,11 @@ class Gate:
             await self._app(scope, receive, send)
             return
         headers = Headers(scope=scope)
+        if "content-length" in headers and "transfer-encoding" in headers:
+            # A proxy may see other requests in the same bytes (RFC 9112, 6.3).
+            answer = PlainTextResponse("two lengths\n", 400, {"Connection": "close"})
+            await answer(scope, receive, send)
+            return
         address = self._forwarded(scope, headers)
         scope["disque.address"] = address
         host = scope["disque.host"]
@@ -54,8 +69,8 @@ class Gate:
         prefix = self._console.prefix
         if not scope["path"].startswith(f"{prefix}/"):
             where = f"{prefix}/" if scope["path"] in ("/", prefix) else ""
-            answer = RedirectResponse(where) if where else PlainTextResponse("not here\n", 404)
-            await answer(scope, receive, send)
+            elsewhere = RedirectResponse(where) if where else PlainTextResponse("not here\n", 404)
+            await elsewhere(scope, receive, send)
             return
         visitor = self._visitor(headers, address)
         if visitor is None and not scope["path"][len(prefix) :].startswith(OPEN):

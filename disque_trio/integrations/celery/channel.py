@@ -306,8 +306,8 @@ class Channel(virtual.Channel):
     def _arrived(self, job: Job) -> None:
         """Deliver a job, in the connection's thread."""
         queue = job.queue.removeprefix(self._options.queue_prefix)
-        if self.closed:
-            return  # it was given back with everything that was in hand
+        if self._consumer is None or not self._consumer.take(job.id):
+            return  # it was given back
         if queue not in self._active_queues:
             self.settle("ENQUEUE", job.id)
             return

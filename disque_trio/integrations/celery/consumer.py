@@ -95,6 +95,7 @@ class Consumer:
         self._credit = 1
         self._line: _Line | None = None
         self._held: dict[str, _Held] = {}
+        self._unread: dict[str, str] = {}  # queues by ids of jobs passed on and not yet taken
         self._news = trio.Event()  # for the task that keeps the connection
         self._hurry = trio.Event()  # for the task that sends WORKING
         self._idle = False  # that task waits for a job
@@ -106,6 +107,8 @@ class Consumer:
         """Take jobs of these queues, at most ``credit`` at a time, from now on. No queues: none."""
         changed = tuple(queues) != self._queues
         self._queues, self._credit = tuple(queues), min(max(credit, 1), MAX_CREDIT)
+        if changed:
+            self._give_back_unread()
         line = self._line
         if line is None:
             self._news.set()
@@ -113,6 +116,17 @@ class Consumer:
             line.connection.submit([self._consume() if self._queues else ["CONSUME", "STOP"]])
         elif self._queues:
             line.connection.submit([["CREDIT", self._credit]])
+
+    def take(self, id: str) -> bool:
+        """Take a job that was passed to ``on_job``, in the thread that works on it. Returns False
+        if it was given back meanwhile, because its queue is no longer wanted."""
+        return self._unread.pop(id, None) is not None
+
+    def _give_back_unread(self) -> None:
+        """Give back jobs that nobody took while their queue was wanted: nobody may ever look."""
+        unread = list(self._unread)  # copied, since another thread takes jobs
+        unwanted = [id for id in unread if self._unread.get(id) not in self._queues]
+        self.settle("ENQUEUE", filter(self.take, unwanted))
 
     def keep(self, id: str) -> None:
         """Send WORKING for a job that was fetched elsewhere, until it is settled."""
@@ -249,6 +263,7 @@ class Consumer:
                 line.send(["ENQUEUE", job.id])
                 return
             self._hold(job.id, line)
+            self._unread[job.id] = job.queue
             self._on_job(job)
         elif message[0] == b"stopped" and self._line is line:
             # Its jobs are settled on it, so it stays open until the node closes it.

@@ -177,7 +177,8 @@ class DisqueBackend(BaseTaskBackend):
             raise TaskResultDoesNotExist(result_id)
         text, running = found
         try:
-            result = records.result(self.alias, result_id, records.read(text))
+            record = records.read(text)
+            result = records.result(self.alias, result_id, record, settings.modules)
         except (ImportError, ValueError) as error:
             raise TaskResultDoesNotExist(f"{result_id}: {error}") from error
         if running:

@@ -23,6 +23,8 @@ class Options:
         task_ttl: how long a task waits at most, counted from ``run_after``.
         result_ttl: how long to keep the result.
         replicate: how many nodes must have a task; None: the node's default.
+        modules: names of modules and packages with tasks, besides the ``tasks`` of apps and of the
+            project: a worker imports only these.
     """
 
     url: str | list[str] = "disque://127.0.0.1:7711"
@@ -32,6 +34,7 @@ class Options:
     task_ttl: int = 30 * DAY
     result_ttl: int = DAY
     replicate: int | None = None
+    modules: list[str] | tuple[str, ...] = ()
 
     @classmethod
     def read(cls, given: Mapping[str, Any]) -> "Options":
@@ -50,6 +53,10 @@ class Options:
         options.cluster()
         if not isinstance(options.prefix, str):
             raise ValueError("prefix must be a string")
+        if not isinstance(options.modules, list | tuple) or not all(
+            isinstance(name, str) and name for name in options.modules
+        ):
+            raise ValueError("modules must be a list of names of modules")
         seconds = options.retry_for
         if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not seconds >= 0:
             raise ValueError(f"retry_for must be a number of 0 or more, not {seconds!r}")

@@ -1,10 +1,9 @@
 """Tasks and their results as JSON: the body of a job, and the record of a task that has ended."""
 
 import json
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
-
-from django.utils.module_loading import import_string
 
 from disque_trio.integrations.django.framework import (
     Task,
@@ -12,6 +11,7 @@ from disque_trio.integrations.django.framework import (
     TaskResult,
     TaskResultStatus,
 )
+from disque_trio.integrations.django.known import find_task
 
 Record = dict[str, Any]
 
@@ -63,21 +63,18 @@ def read(text: bytes) -> Record:
         ValueError: it is neither.
     """
     record = json.loads(text)
-    if not isinstance(record, dict) or "task" not in record:
+    if not isinstance(record, dict) or not isinstance(record.get("task"), str):
         raise ValueError("the job is not a Django task")
     return record
 
 
-def result(backend: str, id: str, record: Record) -> TaskResult:
-    """Make a task result from a body or a record.
+def result(backend: str, id: str, record: Record, modules: Sequence[str]) -> TaskResult:
+    """Make a task result from a body or a record. modules: as in ``find_task``.
 
     Raises:
         ImportError, ValueError: this program has no such task.
     """
-    found = import_string(record["task"])
-    if not isinstance(found, Task):
-        raise ValueError(f"{record['task']} is not a task")
-    task = found.using(
+    task = find_task(record["task"], modules).using(
         priority=record["priority"],
         queue_name=record["queue"],
         run_after=_moment(record["run_after"]),

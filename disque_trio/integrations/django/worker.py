@@ -125,8 +125,9 @@ class Worker:
             started = timezone.now().isoformat()
             record["started_at"] = record["last_attempted_at"] = started
             record["status"] = TaskResultStatus.RUNNING.value
+            modules = self._settings.modules
             try:
-                result = records.result(self._backend.alias, job.id, record)
+                result = records.result(self._backend.alias, job.id, record, modules)
             except Exception as error:
                 _log.exception("no such task", task=job.id, name=record["task"])
                 return records.failed(record, _error(error), timezone.now())

@@ -7,17 +7,17 @@ with other ids, and with very many.
 
 from typing import Final
 
-from disque_trio.glob import glob_prefix, is_glob
+from disque_trio.glob import is_glob
 from disque_trio.node.commands.consume import ConsumeOptions, is_stop
 from disque_trio.node.commands.dead_letters import RedriveOptions, end_of_nacked
 from disque_trio.node.commands.endings import has_result
 from disque_trio.node.commands.reach import queue_of
 from disque_trio.node.commands.scan import JobScan, QueueScan
-from disque_trio.node.core.bindings import TOPIC
+from disque_trio.node.core.makers import topic_access
 from disque_trio.node.core.node import Node
 from disque_trio.node.core.schedule_words import read_schedule
 from disque_trio.node.core.versions import SharedError
-from disque_trio.respserver.access import ADD, EVERY, KNOW, PATTERN, TAKE, Access
+from disque_trio.respserver.access import ADD, EVERY, FOUND, KNOW, PATTERN, TAKE, Access
 from disque_trio.respserver.command import CommandError
 
 _WORDS: Final = 2  # that may be among the ids
@@ -83,22 +83,24 @@ def jobs(node: Node, args: list[bytes]) -> list[Access]:
 def waitjob(node: Node, args: list[bytes]) -> list[Access]:
     """WAITJOB: a user who adds a job may wait for its end."""
     queues = dict.fromkeys([queue_of(node, id) for id in args[2:]])
-    return [(name, KNOW) for name in queues if name is not None]
+    return [(name, KNOW | FOUND) for name in queues if name is not None]
 
 
 def updatejob(node: Node, args: list[bytes]) -> list[Access]:
     """UPDATEJOB: the same as taking the job and adding another one."""
     found = _of_jobs(node, args[1:2])
     new = [args[i + 1] for i in range(2, len(args) - 1, 2) if args[i].lower() == b"queue"]
-    return found + [(name, ADD) for name in new or [name for name, _ in found]]
+    if new:
+        return found + [(name, ADD) for name in new]
+    return found + [(name, ADD | FOUND) for name, _ in found]
 
 
 def _of_jobs(node: Node, ids: list[bytes]) -> list[Access]:
     """The queues of those of the jobs ``ids`` that this node has."""
-    if len(ids) > node.batches.size + _WORDS and not node.in_group:
+    if len(ids) > node.batches.size + _WORDS:
         return []
     queues = dict.fromkeys([queue_of(node, id) for id in ids])
-    return [(name, TAKE) for name in queues if name is not None]
+    return [(name, TAKE | FOUND) for name in queues if name is not None]
 
 
 def jscan(node: Node, args: list[bytes]) -> list[Access]:
@@ -161,6 +163,16 @@ def _rules(name: bytes, kind: int) -> list[Access]:
     return [(name, TAKE | kind), (name, ADD | kind)]
 
 
+def qkeys(node: Node, args: list[bytes]) -> list[Access]:
+    """QKEYS: the keys of a queue, or of all."""
+    return knows(node, args) if len(args) > 1 else [(EVERY, KNOW | PATTERN)]
+
+
+def qdelkey(node: Node, args: list[bytes]) -> list[Access]:
+    """QDELKEY: it concerns users who add, and users who take what then comes twice."""
+    return _rules(args[1], 0)
+
+
 def qget(node: Node, args: list[bytes]) -> list[Access]:
     """QGET: the policy of a queue, or all of them."""
     return knows(node, args) if len(args) > 1 else [(EVERY, KNOW | PATTERN)]
@@ -175,9 +187,11 @@ def cron(node: Node, args: list[bytes]) -> list[Access]:
     if len(args) < 3:
         return []
     found: list[Access] = []
-    schedule = node.ticks.schedules.named(args[2])
-    if schedule is not None:
-        found.append((schedule.queue, KNOW if word == b"get" else ADD))
+    entry = node.ticks.schedules.entries.get(args[2])
+    if entry is not None and entry.value is not None:
+        found.append((entry.value.queue, (KNOW if word == b"get" else ADD) | FOUND))
+    elif entry is not None and entry.strange:  # only newer releases know for which queue it is
+        found.append((EVERY, (KNOW if word == b"get" else ADD) | PATTERN | FOUND))
     if word == b"set" and len(args) > 3:
         try:
             found.append((read_schedule(args[2], args[3:]).queue, ADD))
@@ -191,22 +205,12 @@ def bind(node: Node, args: list[bytes]) -> list[Access]:
     return [topic_access(args[1]), (args[2], ADD)]
 
 
-def topic_access(topic: bytes) -> Access:
-    """The right to read what is added to ``topic``. For an AMQP pattern, this is a glob that
-    matches at least as much: what comes before its first wildcard, followed by anything."""
-    words = topic.split(b".")
-    for at, word in enumerate(words):
-        if word in (b"*", b"#"):
-            start = b"".join([TOPIC, *[before + b"." for before in words[:at]]])
-            if word == b"#":
-                start = start.removesuffix(b".")  # it may stand for no word
-            return glob_prefix(start) + b"*", TAKE | PATTERN
-    return TOPIC + topic, TAKE
-
-
 def bindings(node: Node, args: list[bytes]) -> list[Access]:
     """BINDINGS: those of a queue, or all."""
-    for at in range(1, len(args) - 1, 2):
-        if args[at].lower() == b"queue":
+    at = 1
+    while at + 1 < len(args):
+        option = args[at].lower()
+        if option == b"queue":
             return [(args[at + 1], KNOW)]
+        at += 1 if option == b"full" else 2
     return [(EVERY, KNOW | PATTERN)]

@@ -5,6 +5,7 @@ from typing import Final
 from disque_trio.node.commands.arguments import BAD_DELAY, at_least, parse_seconds
 from disque_trio.node.core.job import MAX_PRIORITY, UINT16_MAX, UINT32_MAX
 from disque_trio.node.core.policies import NO_POLICY, Policy
+from disque_trio.protocol.keyrecord import MAX_KEY
 from disque_trio.protocol.trailer import Trailer
 from disque_trio.resp.ints import parse_int
 from disque_trio.respserver.command import CommandError
@@ -12,7 +13,6 @@ from disque_trio.respserver.commands.arguments import SYNTAX
 
 MAX_HEADERS: Final = 1_000
 MAX_HEADERS_SIZE: Final = 64 * 1024  # bytes of all names and values of a job
-MAX_KEY: Final = 64 * 1024  # bytes
 MAX_GROUP: Final = 1_024  # bytes
 _NUMBERS: Final = frozenset((b"replicate", b"ttl", b"retry", b"maxlen"))
 _SHOWN: Final = 100  # bytes of the name of a policy in an error

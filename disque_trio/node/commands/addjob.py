@@ -6,24 +6,30 @@ from typing import Final
 from disque_trio.node.commands.add_options import NO_OPTIONS, AddOptions, follow
 from disque_trio.node.commands.arguments import PAUSED, check_topic, require_extensions
 from disque_trio.node.core.admissions import NOTHING, Admission, Queued
-from disque_trio.node.core.job import UINT32_MAX, Job, priority_flags
+from disque_trio.node.core.job import JOB_OVERHEAD, UINT32_MAX, Job, priority_flags
 from disque_trio.node.core.node import Node
 from disque_trio.node.core.queue import PAUSED_IN
+from disque_trio.node.core.shortage import too_few
+from disque_trio.node.core.trailers import TRAILER_OVERHEAD
+from disque_trio.node.core.uniques import ENTRY_OVERHEAD
 from disque_trio.protocol.bus import MAX_JOB, MAX_NAME_IN_FIELDS
 from disque_trio.protocol.keyrecord import ADDED
 from disque_trio.protocol.trailer import Trailer
+from disque_trio.respserver.acl.user import User
 from disque_trio.respserver.client import Client
 from disque_trio.respserver.command import CommandError
 from disque_trio.respserver.commands.arguments import parse_timeout
 from disque_trio.respserver.commands.info import human
 
 # As in ``job``. Compiled, a constant of another module costs a look-up.
-DEFAULT_REPLICATE: Final = 3
 DEFAULT_TTL: Final = 86_400
 DEFAULT_RETRY: Final = 300
 MAX_TRAILER: Final = 1 << 20  # bytes that the options can add to a trailer
 
-_TOO_FEW: Final = "NOREPL Not enough reachable nodes for the requested replication level"
+_LEAVING: Final = (
+    "NOREPL Not enough reachable nodes for the requested replication level, since I'm unable to "
+    "hold a copy of the message for the following reason: I'm leaving the cluster"
+)
 
 
 def addjob(node: Node, client: Client, args: list[bytes]) -> None:
@@ -63,6 +69,8 @@ def addjob(node: Node, client: Client, args: list[bytes]) -> None:
         raise CommandError(
             f"ERR The specified {what} TTL. Job refused since would never be delivered"
         )
+    if node.memory.shares is not None:
+        _check_budget(node, client, args, options)
     external = _is_external(node)
     name = args[1]
     if (
@@ -86,6 +94,8 @@ def addjob(node: Node, client: Client, args: list[bytes]) -> None:
             client.out.append(b"+%b\r\n" % known)
             return
         if node.peers.size == 1:
+            if node.memory.shares is not None:
+                _check_budget(node, client, args, options)  # what had the key is gone
             name = _admit(node, args, repl, external, options, NOTHING)
     else:
         name = _admit(node, args, repl, external, options, NOTHING)
@@ -113,6 +123,22 @@ def addjob(node: Node, client: Client, args: list[bytes]) -> None:
     else:
         node.replication.add_async(job)
     client.out.append(b"+%b\r\n" % job.id)
+
+
+def _check_budget(node: Node, client: Client, args: list[bytes], options: AddOptions) -> None:
+    """Raise ``CommandError`` if the user of ``client`` may not add the job. One whose key another
+    job has is not added."""
+    trailer = options.trailer
+    size = JOB_OVERHEAD + len(args[2])
+    keys = 0
+    if trailer is not None:
+        if trailer.key:
+            if node.store.uniques.find(args[1], trailer.key) is not None:
+                return
+            keys = 1
+            size += ENTRY_OVERHEAD + len(args[1]) + 2 * len(trailer.key)
+        size += TRAILER_OVERHEAD + sum(map(len, args[4:]))
+    node.budgets.admit(client.user, size, keys)
 
 
 def _add_to_topic(node: Node, client: Client, args: list[bytes]) -> None:
@@ -152,6 +178,24 @@ def _admit(
     return queue.name
 
 
+def _admit_claimed(
+    node: Node,
+    user: User,
+    id: bytes,
+    args: list[bytes],
+    repl: int,
+    external: bool,
+    options: AddOptions,
+    elsewhere: Queued,
+) -> bytes:
+    """The same for a job that may have its key now. It counts already for ``user``, who was not
+    checked if another job had the key."""
+    if node.memory.shares is not None and options.trailer is not None:
+        entry = node.store.uniques.find(args[1], options.trailer.key)
+        node.budgets.admit_claimed(user, entry is not None and entry.id == id)
+    return _admit(node, args, repl, external, options, elsewhere)
+
+
 def _known(node: Node, queue: bytes, key: bytes) -> bytes:
     """The id of the job with this key, as far as this node can tell; empty: there is none."""
     if len(queue) > MAX_NAME_IN_FIELDS:
@@ -175,7 +219,7 @@ def _claims(
     if node.peers.size == 1:
         node.store.uniques.hold(job, ADDED)
         return False
-    admit = partial(_admit, node, args, job.repl, external, options)
+    admit = partial(_admit_claimed, node, client.user, job.id, args, job.repl, external, options)
     bounded = options.maxlen > 0 or options.maxbytes > 0
     wait, anyway = options.wait, options.anyway
     node.claims.begin(client, job, trailer, external, wait, anyway, timeout, bounded, admit)
@@ -183,10 +227,11 @@ def _claims(
 
 
 def _default_copies(node: Node) -> int:
-    """The number of copies without REPLICATE: three, or as many as possible."""
+    """The number of copies without REPLICATE: as the settings say, or as many as possible."""
     peers = node.peers
     size = peers.places() if peers.by_host else peers.size
-    return size if size < DEFAULT_REPLICATE else DEFAULT_REPLICATE
+    usual = node.replicas.default_copies
+    return size if size < usual else usual
 
 
 def _is_external(node: Node) -> bool:
@@ -194,9 +239,10 @@ def _is_external(node: Node) -> bool:
     if node.peers.leaving:
         return True
     memory = node.memory
-    if memory.used > memory.external_above and not node.peers.reachable:
+    if memory.used > memory.external_above and not node.peers.takers():
         # No other node could take it: evict what may go.
         node.store.evict(memory.external_above)
+        node.store.uniques.make_room(memory.external_above)
     return memory.used > memory.external_above
 
 
@@ -207,10 +253,7 @@ def _check_reachable(node: Node, repl: int, external: bool) -> None:
     if others <= reachable:
         return
     if node.peers.leaving and others - 1 == reachable:
-        raise CommandError(
-            f"{_TOO_FEW}, since I'm unable to hold a copy of the message for the following "
-            "reason: I'm leaving the cluster"
-        )
+        raise CommandError(_LEAVING)
     if external and not node.peers.leaving and repl - 1 <= node.peers.room(False):
         # C says "I'm out of memory" at the end of a text about nodes.
         used, limit = human(node.memory.used), human(node.memory.limit)
@@ -219,4 +262,4 @@ def _check_reachable(node: Node, repl: int, external: bool) -> None:
             "holds no new jobs, and too few other nodes that could take it are reachable. "
             "Acknowledge or delete jobs, raise maxmemory, or add nodes"
         )
-    raise CommandError(_TOO_FEW)
+    raise CommandError(too_few(node.peers, others, external))

@@ -15,6 +15,7 @@ from disque_trio.respserver.command import CommandError
 
 BAD_ID: Final = "BADID Invalid Job ID format."
 PAUSED: Final = "PAUSED Queue paused in input, try later"
+MAX_QUEUES: Final = 1_000  # per client
 MAX_PATTERNS: Final = 1_000  # per client
 BAD_DELAY: Final = "ERR DELAY time must be a non negative number"
 

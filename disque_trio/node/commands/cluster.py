@@ -2,9 +2,11 @@
 
 from typing import Final
 
+from disque_trio.cluster.keyring import parse_key
 from disque_trio.cluster.members import is_node_id
 from disque_trio.cluster.membership import PRIORITY_BAD, PRIORITY_OK
 from disque_trio.cluster.peers import Peer
+from disque_trio.cluster.trust import Trust
 from disque_trio.node.core.node import Node
 from disque_trio.process.addresses import is_host_name, is_port, plain_ip
 from disque_trio.resp.ints import parse_int
@@ -20,7 +22,7 @@ _HELLO_FORMAT: Final = 1
 
 def cluster(node: Node, client: Client, args: list[bytes]) -> None:
     """CLUSTER NODES, INFO, MYID, LEAVING [yes|no], RESET [SOFT|HARD], SAVECONFIG, FORGET id,
-    MEET host port."""
+    MEET host port [KEY key], MYKEY, KEYS, EXPEL key-or-id, READMIT key."""
     word = args[1].lower()
     count = len(args)
     answer: Value
@@ -30,9 +32,14 @@ def cluster(node: Node, client: Client, args: list[bytes]) -> None:
         answer = Text(_info(node).encode())
     elif word == b"myid" and count == 2:
         answer = node.id
-    elif word == b"meet" and count == 4:
-        _meet(node, client, args[2].decode("utf-8", "replace"), args[3])
+    elif word == b"meet" and count in (4, 6):
+        key = _key_to_show(node, args[4:])
+        _meet(node, client, args[2].decode("utf-8", "replace"), args[3], key)
         return
+    elif word == b"mykey" and count == 2:
+        answer = _trust(node).key.hex().encode()
+    elif word == b"keys" and count == 2:
+        answer = _keys(node)
     elif word == b"leaving" and count == 2:
         client.out.append(b"+yes\r\n" if node.peers.leaving else b"+no\r\n")
         return
@@ -45,6 +52,10 @@ def cluster(node: Node, client: Client, args: list[bytes]) -> None:
             _save(node)
         elif word == b"forget" and count == 3:
             _forget(node, args[2])
+        elif word == b"expel" and count == 3:
+            _expel(node, args[2])
+        elif word == b"readmit" and count == 3:
+            _readmit(node, args[2])
         else:
             raise CommandError(_FALLBACK)
         client.out.append(OK)
@@ -63,13 +74,24 @@ def _nodes(node: Node) -> str:
 
 def _info(node: Node) -> str:
     peers = node.peers
+    trust = peers.trust
+    about_keys = ""
+    if trust is not None:
+        about_keys = (
+            f"cluster_identity:{'yes' if trust.required else 'optional'}\r\n"
+            f"cluster_identity_key:{trust.key.hex()}\r\n"
+            f"cluster_identity_pinned:{len(trust.keyring.pins)}\r\n"
+            f"cluster_identity_missing:{trust.unpinned()}\r\n"
+            f"cluster_identity_expelled:{len(trust.keyring.expelled())}\r\n"
+            f"cluster_identity_refused:{trust.refused}\r\n"
+        )
     return (
         "cluster_state:ok\r\n"
         f"cluster_known_nodes:{1 + len(peers.others())}\r\n"
         f"cluster_reachable_nodes:{len(peers.reachable)}\r\n"
         f"cluster_size:{peers.size}\r\n"
         f"cluster_stats_messages_sent:{peers.messages_sent}\r\n"
-        f"cluster_stats_messages_received:{peers.messages_received}\r\n"
+        f"cluster_stats_messages_received:{peers.messages_received}\r\n" + about_keys
     )
 
 
@@ -104,13 +126,73 @@ def _forget(node: Node, id: bytes) -> None:
         raise CommandError(f"ERR Unknown node {id.decode()}")
 
 
+def _trust(node: Node) -> Trust:
+    """The keys of nodes. Raises ``CommandError`` if nodes show no identity."""
+    trust = node.peers.trust
+    if trust is None:
+        raise CommandError("ERR This node has no cluster-identity")
+    return trust
+
+
+def _key_to_show(node: Node, words: list[bytes]) -> bytes:
+    """The key that a node has to show, from KEY and the key; empty: there are no ``words``."""
+    if not words:
+        return b""
+    if words[0].lower() != b"key":
+        raise CommandError(SYNTAX)
+    _trust(node)
+    return _parse_key(words[1])
+
+
+def _parse_key(word: bytes) -> bytes:
+    key = parse_key(word.decode("utf-8", "replace"))
+    if not key:
+        raise CommandError("ERR A key has 64 hex characters")
+    return key
+
+
+def _keys(node: Node) -> Value:
+    """For each key: id of the node (empty: unknown), key, state, and who vouched for it."""
+    trust = _trust(node)
+    keyring = trust.keyring
+    lines: list[Value] = [[node.id, trust.key.hex().encode(), b"myself", b""]]
+    for pin in sorted(keyring.pins.values()):
+        state = b"expelled" if keyring.is_expelled(pin.key) else b"pinned"
+        lines.append([pin.id, pin.key.hex().encode(), state, pin.by])
+    known = {pin.key for pin in keyring.pins.values()}
+    others = [key for key in sorted(keyring.expelled()) if key not in known]
+    return lines + [[b"", key.hex().encode(), b"expelled", b""] for key in others]
+
+
+def _expel(node: Node, word: bytes) -> None:
+    trust = _trust(node)
+    key = trust.keyring.key_of(word) if is_node_id(word) else _parse_key(word)
+    if word == node.id or key == trust.key:
+        raise CommandError("ERR A node cannot expel itself: ask another one")
+    if not key:
+        raise CommandError(f"ERR No key of node {word.decode()} is known")
+    trust.expel(key)
+    _save(node)
+
+
+def _readmit(node: Node, word: bytes) -> None:
+    trust = _trust(node)
+    key = _parse_key(word)
+    if not trust.keyring.is_expelled(key):
+        raise CommandError("ERR That key is not expelled")
+    if not trust.readmit(key):
+        raise CommandError("ERR That key is expelled for good: the node needs a new one")
+    _save(node)
+
+
 class Meeting(Pending):
     """The pending reply to a CLUSTER MEET whose ``host`` is being looked up."""
 
-    __slots__ = ("_host", "_node", "_port")
+    __slots__ = ("_host", "_key", "_node", "_port")
 
-    def __init__(self, node: Node, client: Client, host: str, port: int) -> None:
+    def __init__(self, node: Node, client: Client, host: str, port: int, key: bytes) -> None:
         super().__init__(client, None)
+        self._key = key
         self._node = node
         self._host = host
         self._port = port
@@ -120,12 +202,12 @@ class Meeting(Pending):
         # If one address fails, another may work; and if a name stands for several nodes, these are
         # meant to form one cluster.
         for address in addresses:
-            self._node.peers.meet(address, self._port)
+            self._node.peers.meet(address, self._port, self._key)
         self.reply = OK if addresses else error(f"ERR No address found for '{self._host}'")
         self._node.answered.append(self)
 
 
-def _meet(node: Node, client: Client, host: str, port: bytes) -> None:
+def _meet(node: Node, client: Client, host: str, port: bytes, key: bytes) -> None:
     number = parse_int(port)
     if number is None:
         raise CommandError("ERR Invalid TCP port specified: " + port.decode("utf-8", "replace"))
@@ -133,10 +215,10 @@ def _meet(node: Node, client: Client, host: str, port: bytes) -> None:
     if not (address or is_host_name(host)) or not is_port(number):
         raise CommandError(f"ERR Invalid node address specified: {host}:{port.decode()}")
     if address:
-        node.peers.meet(address, number)
+        node.peers.meet(address, number, key)
         client.out.append(OK)
     else:
-        meeting = Meeting(node, client, host, number)
+        meeting = Meeting(node, client, host, number, key)
         client.line_up(meeting)
         node.host.look_up(host, meeting.found)
 
@@ -154,7 +236,8 @@ def hello(node: Node, client: Client, args: list[bytes]) -> None:
 
 def _hello_nodes(node: Node, client: Client) -> None:
     ip, port = node.peers.endpoint()
-    priority = PRIORITY_BAD if node.peers.leaving else PRIORITY_OK
+    bad = node.peers.leaving or node.add_problem != ""
+    priority = PRIORITY_BAD if bad else PRIORITY_OK
     me = Peer(node.id, ip, port, priority, node.peers.tls_port)
     tls = node.host.over_tls(client)
     lines: list[Value] = [

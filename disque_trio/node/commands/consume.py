@@ -1,7 +1,6 @@
 """CONSUME and CREDIT: jobs as push messages."""
 
-from typing import Final
-
+from disque_trio.node.commands.arguments import MAX_QUEUES
 from disque_trio.node.core.consumers import MAX_CREDIT
 from disque_trio.node.core.entries import WITH_COUNTERS, WITH_HEADERS
 from disque_trio.node.core.node import LEAVING, Node
@@ -10,8 +9,6 @@ from disque_trio.resp.reply import OK, integer
 from disque_trio.respserver.client import Client
 from disque_trio.respserver.command import CommandError
 from disque_trio.respserver.commands.arguments import SYNTAX
-
-MAX_QUEUES: Final = 1_000  # of a client
 
 
 class ConsumeOptions:

@@ -6,7 +6,8 @@ from disque_trio.node.commands.add_options import AddOptions
 from disque_trio.node.commands.addjob import addjob
 from disque_trio.node.commands.arguments import check_topic, require_extensions
 from disque_trio.node.core.bindings import TOPIC
-from disque_trio.node.core.cron_times import Times
+from disque_trio.node.core.cron_times import times_of
+from disque_trio.node.core.makers import maker_of
 from disque_trio.node.core.node import Node
 from disque_trio.node.core.schedule_words import describe, read_schedule
 from disque_trio.node.core.schedules import PAUSED, Schedule
@@ -48,7 +49,7 @@ def cron(node: Node, client: Client, args: list[bytes]) -> None:
 def _set(node: Node, client: Client, name: bytes, words: list[bytes]) -> None:
     require_extensions(node)
     schedule = read_schedule(name, words)
-    times = Times(schedule.spec, schedule.zone)
+    times = times_of(schedule.spec, schedule.zone)
     options = AddOptions(_addjob(schedule))
     if schedule.queue.startswith(TOPIC):
         check_topic(schedule.queue[1:])
@@ -63,6 +64,8 @@ def _set(node: Node, client: Client, name: bytes, words: list[bytes]) -> None:
     old = node.ticks.schedules.named(name)
     if old is not None and old.flags & PAUSED:
         schedule = schedule.paused(True)
+    schedule.user = maker_of(client)
+    node.budgets.admit_schedule(client.user, schedule.queue, old.queue if old else None)
     node.ticks.sharing.set(client, name, schedule, node.now)
 
 
@@ -92,7 +95,8 @@ def _describe(node: Node, entry: Entry[Schedule], schedule: Schedule) -> dict[by
     plan = node.ticks.plan_of(entry)
     if plan is None:  # it was just set, or is paused
         plan = Plan(entry, schedule)
-    return describe(schedule, entry.reached, plan.tick, plan.problem)
+    problem = node.ticks.makers.problem(schedule) or plan.problem
+    return describe(schedule, entry.reached, plan.tick, problem)
 
 
 def _list(node: Node, client: Client) -> None:

@@ -81,7 +81,8 @@ def nack(node: Node, client: Client, args: list[bytes]) -> None:
 def end_of_nacked(args: list[bytes]) -> int:
     """The index at which the ids of a NACK end."""
     for i in range(2, len(args)):
-        if args[i].lower() in (b"delay", b"reason", b"dead"):
+        # Nearly all are ids, which are longer.
+        if len(args[i]) <= 6 and args[i].lower() in (b"delay", b"reason", b"dead"):
             return i
     return len(args)
 
@@ -157,4 +158,6 @@ def redrive(node: Node, client: Client, args: list[bytes]) -> None:
     """REDRIVE queue [TO queue] [COUNT n] [MATCH id [id ...]]: send dead letters back, on all
     reachable nodes; return how many were sent."""
     options = RedriveOptions(args)
+    if options.to:
+        node.budgets.admit_moved(client.user, args[1], 1)
     node.sweeps.begin(client, REDRIVE, [args[1], options.to, *options.ids], options.most)

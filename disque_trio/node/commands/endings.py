@@ -5,7 +5,7 @@ from typing import Final
 from disque_trio.eventlog import schema
 from disque_trio.node.commands.arguments import check_ids
 from disque_trio.node.core.job import ACKED
-from disque_trio.node.core.job_waits import MOST_IDS
+from disque_trio.node.core.job_waits import AT_ONCE, MOST_IDS
 from disque_trio.node.core.node import LEAVING, Node
 from disque_trio.protocol.trailer import ACKED as ENDED_ACKED
 from disque_trio.protocol.trailer import Ending
@@ -23,7 +23,11 @@ def waitjob(node: Node, client: Client, args: list[bytes]) -> None:
     if len(ids) > MOST_IDS:
         raise CommandError(f"ERR WAITJOB takes {MOST_IDS} ids at most")
     check_ids(ids)
-    wait = node.job_waits.look(ids)
+    if len(ids) > AT_ONCE and not (node.in_group or node.peers.leaving):
+        node.begin_wait(client, ids, timeout)
+        node.job_waits.begin_later(client, ids)
+        return
+    wait = node.job_waits.look(ids, client)
     if wait.left == 0 or node.in_group:
         client.out.append(wait.reply(client.resp))
     elif node.peers.leaving:

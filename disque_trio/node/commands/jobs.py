@@ -7,6 +7,7 @@ from typing import Final
 from disque_trio.eventlog import schema
 from disque_trio.node.commands.arguments import (
     BAD_ID,
+    MAX_QUEUES,
     check_ids,
     check_patterns,
     find_job,
@@ -14,26 +15,38 @@ from disque_trio.node.commands.arguments import (
 )
 from disque_trio.node.commands.endings import ack_ending, end_jobs, has_result
 from disque_trio.node.commands.reach import Reach, may_end_others
-from disque_trio.node.core.contents import first_due, is_delivered
+from disque_trio.node.core.contents import is_delivered
 from disque_trio.node.core.entries import (
+    TAKEN_AT_ONCE,
     WITH_COUNTERS,
     WITH_HEADERS,
     describe_priority,
     describe_trailer,
     job_entry,
     job_entry_with,
+    size_of,
 )
-from disque_trio.node.core.job import ACKED, ACTIVE, FLAG_PAUSED, QUEUED, STATE_NAMES, Job
+from disque_trio.node.core.job import (
+    ACKED,
+    ACTIVE,
+    FLAG_PAUSED,
+    QUEUED,
+    STATE_NAMES,
+    Job,
+    first_due,
+)
 from disque_trio.node.core.limits import ASKING_TIME
 from disque_trio.node.core.node import LEAVING, Node
 from disque_trio.protocol.serialjob import is_job_id
 from disque_trio.protocol.trailer import CANCELLED, Ending
 from disque_trio.resp.ints import parse_int
 from disque_trio.resp.reply import Value, encode, integer, null, null_array
-from disque_trio.respserver.batches import Batch
-from disque_trio.respserver.client import Client
+from disque_trio.respserver.batches import Batch, Sliced
+from disque_trio.respserver.client import PIECE, Client
 from disque_trio.respserver.command import CommandError
 from disque_trio.respserver.commands.arguments import SYNTAX, parse_size, parse_timeout, wrong_arity
+
+MOST_TAKEN: Final = 4 << 20  # bytes of bodies for one GETJOB, plus what is taken at once
 
 _CANCELLED: Final = "CANCELLED Job was cancelled, it will not be delivered again."
 
@@ -78,21 +91,19 @@ def getjob(node: Node, client: Client, args: list[bytes]) -> None:
         else:
             raise CommandError(SYNTAX)
     names = args[i:]
+    if len(names) > MAX_QUEUES and not by_patterns:
+        raise CommandError(f"ERR a client may ask for jobs of at most {MAX_QUEUES} queues")
     if by_patterns:
         check_patterns(node, names)
-        jobs = node.deliveries.interests.take(names, count)
-    else:
-        jobs = node.deliveries.take(names, count)
+    jobs = _take(node, names, by_patterns, count)
+    if jobs and len(jobs) < count and _may_be_more(node, jobs):
+        taking = _Taking(node, client, args, names, by_patterns, count, details)
+        taking.add(jobs)
+        node.batches.begin(taking)
+        return
     if jobs:
-        queues = node.queues.by_name
         client.out.append(b"*1\r\n" if len(jobs) == 1 else b"*%d\r\n" % len(jobs))
-        for job in jobs:
-            if details:
-                trailers = node.store.trailers
-                entry = job_entry_with(job, queues[job.queue], details, trailers)
-                client.out.append(entry)
-            else:
-                client.out.append(job_entry(job, queues[job.queue]))
+        _tell(node, jobs, details, client.out)
     elif by_patterns:
         _wait_by_patterns(node, client, names, -1 if nohang else timeout, details)
     elif nohang and (node.in_group or not node.limits.is_asking(names)):
@@ -105,9 +116,116 @@ def getjob(node: Node, client: Client, args: list[bytes]) -> None:
         node.deliveries.wait(client, names, ASKING_TIME if nohang else timeout, details)
     if not jobs and node.peers.size > 1 and not by_patterns:
         for name in names:
-            queue = node.queues.by_name[name]
-            if not queue.deliverable() or queue.paused:  # otherwise a limit holds its jobs back
+            queue = node.queues.by_name.get(name)
+            if queue is None:
+                node.federation.poll(name)
+            elif not queue.deliverable() or queue.paused:  # otherwise a limit holds its jobs back
                 node.federation.need_jobs(queue)
+
+
+def _take(node: Node, names: list[bytes], by_patterns: bool, count: int) -> list[Job]:
+    """Deliver up to ``count`` jobs of the queues ``names``, as many as fit into a slice."""
+    most = min(count, node.batches.size)
+    if by_patterns:
+        return node.deliveries.interests.take(names, most)
+    return node.deliveries.take(names, most)
+
+
+def _may_be_more(node: Node, jobs: list[Job]) -> bool:
+    """Whether ``jobs`` are so many, or so large, that taking more was put off."""
+    return len(jobs) >= node.batches.size or size_of(jobs) >= TAKEN_AT_ONCE
+
+
+def _tell(node: Node, jobs: list[Job], details: int, out: list[bytes]) -> None:
+    """Append to ``out`` what the reply of GETJOB says about each of ``jobs``."""
+    queues = node.queues.by_name
+    for job in jobs:
+        if details:
+            out.append(job_entry_with(job, queues[job.queue], details, node.store.trailers))
+        else:
+            out.append(job_entry(job, queues[job.queue]))
+
+
+class _Taking(Sliced):
+    """The pending reply of a GETJOB for many jobs, or for large ones.
+
+    It ends before they take more than ``MOST_TAKEN`` bytes, or than the client may have unread:
+    COUNT is only how many it takes at most.
+
+    If the file cannot take a record, the client gets none of them: after a crash those whose
+    records are missing would be delivered again. It is as with few jobs: those with a RETRY come
+    back after that time.
+    """
+
+    __slots__ = (
+        "_by_patterns",
+        "_count",
+        "_details",
+        "_entries",
+        "_made",
+        "_most",
+        "_names",
+        "_node",
+        "_size",
+        "_taken",
+    )
+
+    def __init__(
+        self,
+        node: Node,
+        client: Client,
+        args: list[bytes],
+        names: list[bytes],
+        by_patterns: bool,
+        count: int,
+        details: int,
+    ) -> None:
+        super().__init__(client, node.command_of(args))
+        self.ready.append(b"")  # becomes the head
+        self._entries: list[bytes] = []  # those that are not in a piece yet
+        self._made = 0  # bytes that they have
+        self._node = node
+        self._names = names
+        self._by_patterns = by_patterns
+        self._count = count
+        self._details = details
+        self._size = 0
+        self._taken = 0
+        self._most = min(MOST_TAKEN, node.host.most_replies(client) // 2 or MOST_TAKEN)
+
+    @property
+    def left(self) -> int:
+        return 1 + self._taken
+
+    def add(self, jobs: list[Job]) -> None:
+        """Tell about ``jobs``, which were taken."""
+        entries = self._entries
+        told = len(entries)
+        _tell(self._node, jobs, self._details, entries)
+        self._made += sum(map(len, entries[told:]))
+        if self._made >= PIECE:
+            self._end_piece()
+        self._taken += len(jobs)
+        self._size += size_of(jobs)
+        if self._size >= self._most or not _may_be_more(self._node, jobs):
+            self._end()
+
+    def _end_piece(self) -> None:
+        self.ready.append(b"".join(self._entries))
+        self._entries.clear()
+        self._made = 0
+
+    def _end(self) -> None:
+        self._end_piece()
+        self.ready[0] = b"*%d\r\n" % self._taken
+        self.reply = b""
+
+    def step(self, size: int) -> None:
+        left = self._count - self._taken
+        if left and not self.client.close:
+            self.add(_take(self._node, self._names, self._by_patterns, left))
+        else:
+            self._end()
 
 
 def _wait_by_patterns(
@@ -172,10 +290,8 @@ def answer_count(
         reach = Reach(node, client, args)
         check = reach.check
         work = partial(reach.within, work)
-    if len(args) - start > node.batches.size and not node.in_group:
-        command = node.find_command(args[0])
-        assert command is not None
-        batch = Batch(client, command, args, start, check, partial(work, node))
+    if len(args) - start > node.batches.size:
+        batch = Batch(client, node.command_of(args), args, start, check, partial(work, node))
         node.batches.begin(batch)
     else:
         client.out.append(integer(work(node, args[start:])))
@@ -290,6 +406,7 @@ def _dequeue(node: Node, ids: list[bytes]) -> int:
     for job in find_jobs(node, ids):
         if job.state == QUEUED:
             node.store.dequeue(job)
+            node.progress.note(job)
             if node.notes.noting:
                 node.notes.note(schema.DEQUEUED, job, schema.BY_COMMAND)
             taken += 1
@@ -355,10 +472,11 @@ def describe(node: Node, job: Job, limit: int | None = None) -> list[Value]:
     confirmed: list[Value] = list(job.confirmed or [])
     waits: Value = max(job.qtime - now, 0) if job.qtime else None
     wakes: Value = max(job.awake - now, 0) if job.awake else None
+    state = job.state if job.state < ACKED else ACKED  # gone: since JSCAN found it
     fields: list[Value] = [
         b"id", job.id,
         b"queue", job.queue,
-        b"state", STATE_NAMES[job.state],
+        b"state", STATE_NAMES[state],
         b"repl", job.repl,
         b"ttl", max(job.etime - now // 1000, 0),
         b"ctime", job.ctime,

@@ -20,6 +20,8 @@ def qset(node: Node, client: Client, args: list[bytes]) -> None:
         raise CommandError(f"ERR the name of a policy must have 1 to {MAX_NAME} bytes")
     old = node.policies.named(name)
     policy = Policy(name) if old is None else old.copy()
+    if old is None:
+        node.budgets.admit_policy(client.user)
     try:
         set_options(policy, args[2:])
         if policy.dead.startswith(TOPIC) and (old is None or policy.dead != old.dead):
@@ -40,6 +42,9 @@ def qget(node: Node, client: Client, args: list[bytes]) -> None:
     if len(args) > 2:
         raise wrong_arity("qget")
     policy = node.policies.of(args[1])
+    as_set = node.policies.as_set(args[1])
+    if policy.attempts and not as_set.dead:
+        policy = as_set  # without the name that follows from it
     if policy is NO_POLICY:
         client.out.append(null_array(client.resp))
     else:

@@ -5,14 +5,17 @@ from itertools import islice
 
 from disque_trio.node.commands.arguments import at_least, parse_queue, require_extensions
 from disque_trio.node.core.entries import job_entry
+from disque_trio.node.core.job import Job
 from disque_trio.node.core.node import Node
 from disque_trio.node.core.questions import MOVE, PURGE
 from disque_trio.node.core.queue import PAUSED_IN, PAUSED_OUT, Queue
 from disque_trio.node.core.tallies import Tally
+from disque_trio.node.core.versions import SharedError
 from disque_trio.protocol.bus import MAX_NAME_IN_FIELDS
 from disque_trio.protocol.serialjob import PAUSE_NAMES
 from disque_trio.resp.ints import INT64_MAX, parse_int
 from disque_trio.resp.reply import EMPTY_ARRAY, Value, encode, integer, null_array
+from disque_trio.respserver.batches import Reading
 from disque_trio.respserver.client import Client
 from disque_trio.respserver.command import CommandError, misconf
 from disque_trio.respserver.commands.arguments import SYNTAX, parse_integer, parse_size, wrong_arity
@@ -26,7 +29,7 @@ def qlen(node: Node, client: Client, args: list[bytes]) -> None:
 
 def qpeek(node: Node, client: Client, args: list[bytes]) -> None:
     """QPEEK queue count [MAXBODY bytes]: the first jobs, or the last for a negative count, without
-    taking them. MAXBODY: only this much of each body."""
+    taking them. MAXBODY: only this much of each body. Of a queue with groups at most 10,000."""
     count = parse_integer(args[2])
     limit = None
     if len(args) > 3:
@@ -37,13 +40,33 @@ def qpeek(node: Node, client: Client, args: list[bytes]) -> None:
     if queue is None or queue.length == 0 or count == 0:
         client.out.append(EMPTY_ARRAY)
         return
-    jobs = queue.first_to_last() if count > 0 else queue.last_to_first()
-    chosen = islice(jobs, min(abs(count), queue.length))
-    if limit is None:
-        entries = [job_entry(job, queue) for job in chosen]
-    else:
-        entries = [encode([queue.name, job.id, (job.body or b"")[:limit]]) for job in chosen]
-    client.out.append(b"*%d\r\n" % len(entries) + b"".join(entries))
+    most = min(abs(count), queue.length)
+    node.batches.read(_Peek(node, client, args, queue, count < 0, most, limit))
+
+
+class _Peek(Reading[Job]):
+    """The reply of QPEEK."""
+
+    __slots__ = ("_limit", "_queue")
+
+    def __init__(
+        self,
+        node: Node,
+        client: Client,
+        args: list[bytes],
+        queue: Queue,
+        backwards: bool,
+        most: int,
+        limit: int | None,
+    ) -> None:
+        super().__init__(client, node.command_of(args), islice(queue.walk(backwards), most))
+        self._queue = queue
+        self._limit = limit
+
+    def entry(self, item: Job) -> bytes:
+        if self._limit is None:
+            return job_entry(item, self._queue)
+        return encode([self._queue.name, item.id, (item.body or b"")[: self._limit]])
 
 
 def qstat(node: Node, client: Client, args: list[bytes]) -> None:
@@ -65,13 +88,14 @@ def _tell_all(node: Node, name: bytes, resp: int, tally: Tally) -> bytes:
     the queue ``name``."""
     queue = node.queues.by_name.get(name)
     if queue is None:
-        if not (tally.delayed or tally.in_hand):
+        if not (tally.delayed or tally.in_hand or tally.waiting):
             return null_array(resp)
         queue = Queue(name, node.now)  # not made yet, or forgotten: nothing was queued for long
     counted: list[Value] = [
         b"jobs-delayed", tally.delayed,
         b"jobs-in-hand", tally.in_hand,
         b"jobs-dead", tally.dead,
+        b"jobs-waiting", tally.waiting,
     ]  # fmt: skip
     return encode(_describe(node, queue) + counted, resp)
 
@@ -118,6 +142,7 @@ def qmove(node: Node, client: Client, args: list[bytes]) -> None:
     require_extensions(node)
     if len(args[1]) + len(parse_queue(node, args[2])) > MAX_NAME_IN_FIELDS:
         raise CommandError(f"ERR the names of the queues have more than {MAX_NAME_IN_FIELDS} bytes")
+    node.budgets.admit_moved(client.user, args[1], 1)
     node.sweeps.begin(client, MOVE, [args[1], args[2]], most)
 
 
@@ -145,15 +170,19 @@ def pause(node: Node, client: Client, args: list[bytes]) -> None:
             broadcast = True
         elif option != b"state":
             raise CommandError(SYNTAX)
-    queue = node.queues.by_name.get(args[1])
     if not change:
-        paused = 0 if queue is None else queue.paused
-    elif node.write_problem:
+        paused = node.queue_pauses.state(args[1])
+    elif not node.may_confirm:
         # A pause would be lost at the next start, while repeating it would seem to help.
-        client.out.append(misconf(node.write_problem))
+        client.out.append(misconf(node.add_problem))
         return
-    elif queue is not None or paused:
-        node.federation.pause(args[1], paused)
-    if broadcast:
-        node.federation.tell_paused(args[1], paused)
-    client.out.append(b"+%b\r\n" % PAUSE_NAMES[paused])
+    elif not broadcast:
+        node.queue_pauses.set_here(args[1], paused)
+    reply = b"+%b\r\n" % PAUSE_NAMES[paused]
+    if not broadcast:
+        client.out.append(reply)
+        return
+    try:
+        node.queue_pauses.set_everywhere(client, args[1], paused, reply)
+    except SharedError as full:
+        raise CommandError(f"ERR {full}") from full

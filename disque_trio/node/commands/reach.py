@@ -39,9 +39,7 @@ class Reach:
     def __init__(self, node: Node, client: Client, args: list[bytes]) -> None:
         self._node = node
         self._client = client
-        command = node.find_command(args[0])
-        assert command is not None
-        self._word = word_of(command, args)
+        self._word = word_of(node.command_of(args), args)
 
     def lets(self, name: bytes, need: int) -> bool:
         """Whether its user may do that now."""

@@ -4,18 +4,20 @@ The cursor may be anywhere among the options. A scan begins and ends with cursor
 and returns everything that exists throughout exactly once.
 """
 
-from collections.abc import Iterable
-from typing import Final
+from collections.abc import Iterator
+from typing import Final, TypeVar
 
-from disque_trio.glob import compile_glob
+from disque_trio.glob import MAX_PATTERN, Glob
 from disque_trio.node.commands.jobs import describe
 from disque_trio.node.core.contents import is_delivered
 from disque_trio.node.core.job import STATE_NAMES, Job
 from disque_trio.node.core.node import Node
 from disque_trio.node.core.queue import Queue
+from disque_trio.node.core.registry import Registry
 from disque_trio.node.core.tallies import Tally
 from disque_trio.resp.ints import parse_int
-from disque_trio.resp.reply import Simple, Value, encode
+from disque_trio.resp.reply import bulk, encode
+from disque_trio.respserver.batches import Reading
 from disque_trio.respserver.client import Client
 from disque_trio.respserver.command import CommandError
 from disque_trio.respserver.commands.arguments import SYNTAX
@@ -25,7 +27,10 @@ MAX_COUNT: Final = 1 << 30
 # COUNT is a hint: a step must not stop the node for long; compiled, these take about 4 ms.
 MAX_IDS: Final = 1_500
 MAX_WHOLE_JOBS: Final = 500
-MAX_PATTERN: Final = 4_096  # bytes
+
+_DESCRIBED: Final = 14  # units of work to tell all about a job, besides those to tell its id
+
+T = TypeVar("T")
 
 _BAD_OPTION: Final = "ERR invalid cursor or option name"
 
@@ -125,28 +130,74 @@ class QueueScan:
                 raise CommandError(_BAD_OPTION)
 
 
+class _Scan(Reading[T]):
+    """The reply of a scan: the next cursor, and what was found.
+
+    Args:
+        things: to scan: all with BUSYLOOP, otherwise about ``most`` at a time.
+
+    Attributes:
+        cursor: the next one.
+        node: is scanned.
+    """
+
+    __slots__ = ("cursor", "node")
+
+    def __init__(
+        self,
+        node: Node,
+        client: Client,
+        args: list[bytes],
+        things: Registry[T],
+        options: _Options,
+        most: int,
+    ) -> None:
+        source: Iterator[T]
+        if options.busyloop:
+            cursor, source = 0, things.in_turn()
+        else:
+            cursor, found = things.scan(options.cursor, min(options.count, most))
+            source = iter(found)
+        super().__init__(client, node.command_of(args), source)
+        self.node = node
+        self.cursor = cursor
+
+    def head(self, count: int) -> bytes:
+        return b"*2\r\n" + bulk(b"%d" % self.cursor) + b"*%d\r\n" % count
+
+
+class _QueueReading(_Scan[Queue]):
+    """The reply of QSCAN."""
+
+    __slots__ = ("_glob", "_scan")
+
+    def __init__(self, node: Node, client: Client, args: list[bytes]) -> None:
+        self._scan = scan = QueueScan(args)
+        super().__init__(node, client, args, node.queues.index, scan.options, MAX_IDS)
+        self._glob = None if scan.pattern is None else Glob(scan.pattern)
+
+    def takes(self, item: Queue) -> bool:
+        scan, node, glob = self._scan, self.node, self._glob
+        if not (
+            item.length >= scan.minlen
+            and (scan.maxlen < 0 or item.length <= scan.maxlen)
+            and (scan.import_rate <= 0 or node.federation.import_rate(item) >= scan.import_rate)
+            and (scan.maxidle < 0 or node.now - item.atime <= scan.maxidle * 1000)
+        ):
+            return False
+        if glob is None:
+            return True
+        self.spent += glob.cost(item.name)
+        return glob.matches(item.name)
+
+    def entry(self, item: Queue) -> bytes:
+        return bulk(item.name)
+
+
 def qscan(node: Node, client: Client, args: list[bytes]) -> None:
     """QSCAN [cursor] [COUNT n] [BUSYLOOP] [MINLEN n] [MAXLEN n] [IMPORTRATE n] [MAXIDLE s]
     [MATCH pattern]."""
-    scan = QueueScan(args)
-    options = scan.options
-    match = None if scan.pattern is None else compile_glob(scan.pattern)
-
-    def wanted(queue: Queue) -> bool:
-        return (
-            queue.length >= scan.minlen
-            and (scan.maxlen < 0 or queue.length <= scan.maxlen)
-            and (scan.import_rate <= 0 or node.federation.import_rate(queue) >= scan.import_rate)
-            and (scan.maxidle < 0 or node.now - queue.atime <= scan.maxidle * 1000)
-            and (match is None or match.fullmatch(queue.name) is not None)
-        )
-
-    if options.busyloop:
-        cursor, queues = 0, node.queues.index.values()
-    else:
-        cursor, queues = node.queues.index.scan(options.cursor, min(options.count, MAX_IDS))
-    names: list[Value] = [queue.name for queue in queues if wanted(queue)]
-    client.out.append(encode([b"%d" % cursor, names], client.resp))
+    node.batches.read(_QueueReading(node, client, args))
 
 
 class _JobFilter:
@@ -205,7 +256,7 @@ class _JobFilter:
             job.body is None
             or (self.queues and job.queue not in self.queues)
             or (self.states and job.state not in self.states)
-            or job.nacks + job.deliveries < self.returns
+            or int(job.nacks + job.deliveries) < self.returns
             or (self.taken and not (job.retry and is_delivered(job)))
         ):
             return False
@@ -256,33 +307,52 @@ def jscan(node: Node, client: Client, args: list[bytes]) -> None:
     """JSCAN [cursor] [COUNT n] [BUSYLOOP] [QUEUE q] ... [STATE s] ... [MINAGE s] [MAXAGE s]
     [MINRETURNS n] [GROUP name] [HEADER name value] ... [TAKEN] [REPLY all|id|counts]."""
     scan = JobScan(args)
-    options = scan.options
-    if options.busyloop:
-        cursor, jobs = 0, node.store.jobs.values()
-    else:
+    reading = _JobCounts if scan.counts else _JobReading
+    node.batches.read(reading(node, client, args, scan))
+
+
+class _JobReading(_Scan[Job]):
+    """The reply of JSCAN."""
+
+    __slots__ = ("_scan",)
+
+    def __init__(self, node: Node, client: Client, args: list[bytes], scan: JobScan) -> None:
         most = MAX_WHOLE_JOBS if scan.whole else MAX_IDS
-        cursor, jobs = node.store.jobs.scan(options.cursor, min(options.count, most))
-    wanted = [job for job in jobs if scan.wanted.takes(node, job)]
-    found: list[Value]
-    if scan.counts:
-        found = _counts(node, wanted)
-    else:
-        found = [describe(node, job) if scan.whole else Simple(job.id) for job in wanted]
-    client.out.append(encode([b"%d" % cursor, found], client.resp))
+        super().__init__(node, client, args, node.store.jobs, scan.options, most)
+        self._scan = scan
+
+    def takes(self, item: Job) -> bool:
+        return self._scan.wanted.takes(self.node, item)
+
+    def entry(self, item: Job) -> bytes:
+        if self._scan.whole:
+            self.spent += _DESCRIBED
+            return encode(describe(self.node, item), self.client.resp)
+        return b"+%b\r\n" % item.id
 
 
-def _counts(node: Node, jobs: Iterable[Job]) -> list[Value]:
-    """For each queue: its name and how many of ``jobs`` are delayed, in hand and dead; without
-    queues that have none of these."""
-    tallies: dict[bytes, Tally] = {}
-    count = node.sweeps.tallies.count
-    for job in jobs:
-        tally = tallies.get(job.queue)
+class _JobCounts(_JobReading):
+    """The reply of JSCAN REPLY counts: for each queue its name and how many jobs are delayed, in
+    hand and dead; without queues that have none of these."""
+
+    __slots__ = ("_tallies",)
+
+    def __init__(self, node: Node, client: Client, args: list[bytes], scan: JobScan) -> None:
+        super().__init__(node, client, args, scan)
+        self._tallies: dict[bytes, Tally] = {}
+
+    def takes(self, item: Job) -> bool:
+        """Count ``item``; tell about its queue if it is the first job there that counts."""
+        if not super().takes(item):
+            return False
+        tallies = self._tallies
+        tally = tallies.get(item.queue)
         if tally is None:
-            tally = tallies[job.queue] = Tally()
-        count(tally, job)
-    return [
-        [name, tally.delayed, tally.in_hand, tally.dead]
-        for name, tally in tallies.items()
-        if tally.delayed or tally.in_hand or tally.dead
-    ]
+            tally = tallies[item.queue] = Tally()
+        known = tally.delayed or tally.in_hand or tally.dead
+        self.node.sweeps.tallies.count(tally, item)
+        return not known and bool(tally.delayed or tally.in_hand or tally.dead)
+
+    def entry(self, item: Job) -> bytes:
+        tally = self._tallies[item.queue]
+        return encode([item.queue, tally.delayed, tally.in_hand, tally.dead])

@@ -2,9 +2,10 @@
 
 from disque_trio.node.commands.arguments import check_topic, require_extensions
 from disque_trio.node.core.bindings import Binding
+from disque_trio.node.core.makers import maker_of
 from disque_trio.node.core.node import Node
 from disque_trio.node.core.versions import SharedError
-from disque_trio.resp.reply import OK, integer
+from disque_trio.resp.reply import OK, Value, encode, integer
 from disque_trio.respserver.client import Client
 from disque_trio.respserver.command import CommandError
 from disque_trio.respserver.commands.arguments import SYNTAX
@@ -13,14 +14,20 @@ from disque_trio.respserver.commands.arguments import SYNTAX
 def bind(node: Node, client: Client, args: list[bytes]) -> None:
     """BIND topic queue."""
     binding = Binding(args[1], args[2])
+    binding.user = maker_of(client)
     problem = binding.problem()
     if problem:
         raise CommandError(f"ERR {problem}")
     require_extensions(node)
     topics = node.topics
-    if topics.bindings.named(binding.name) is not None and not node.commons.unsettled:
-        client.out.append(OK)  # workers may repeat it each time they start
-        return
+    old = topics.bindings.named(binding.name)
+    if old is not None and topics.makers.allows(old):
+        if not node.commons.unsettled:
+            client.out.append(OK)  # workers may repeat it each time they start
+            return
+        binding.user = old.user
+    if old is None:
+        node.budgets.admit_binding(client.user)
     try:
         topics.sharing.set(client, binding.name, binding)
     except SharedError as full:
@@ -37,10 +44,16 @@ def unbind(node: Node, client: Client, args: list[bytes]) -> None:
 
 
 def bindings(node: Node, client: Client, args: list[bytes]) -> None:
-    """BINDINGS [QUEUE queue] [MATCH topic]: topics and queues, sorted."""
+    """BINDINGS [QUEUE queue] [MATCH topic] [FULL]: topics and queues, sorted."""
     wanted = about = None
-    for at in range(1, len(args), 2):
+    full = False
+    at = 1
+    while at < len(args):
         option = args[at].lower()
+        if option == b"full" and not full:
+            full = True
+            at += 1
+            continue
         if at + 1 == len(args):
             raise CommandError(SYNTAX)
         if option == b"queue" and wanted is None:
@@ -50,10 +63,26 @@ def bindings(node: Node, client: Client, args: list[bytes]) -> None:
             check_topic(about)
         else:
             raise CommandError(SYNTAX)
+        at += 2
     known = node.topics.bindings
     found = known.all() if about is None else known.matching(about)
+    if full:
+        some = sorted([(one.topic, one.queue, one) for one in found if wanted in (None, one.queue)])
+        client.out.append(encode([_describe(node, one) for _, _, one in some], client.resp))
+        return
     pairs = sorted((one.topic, one.queue) for one in found if wanted in (None, one.queue))
     # There may be many: this takes a third of the time of ``encode``.
     two = b"*2\r\n$%d\r\n%b\r\n$%d\r\n%b\r\n"
     entries = [two % (len(topic), topic, len(queue), queue) for topic, queue in pairs]
     client.out.append(b"*%d\r\n" % len(pairs) + b"".join(entries))
+
+
+def _describe(node: Node, binding: Binding) -> dict[bytes, Value]:
+    """What BINDINGS FULL says of ``binding``."""
+    fields: dict[bytes, Value] = {b"topic": binding.topic, b"queue": binding.queue}
+    if binding.user:
+        fields[b"user"] = binding.user
+        problem = node.topics.makers.problem(binding)
+        if problem:
+            fields[b"problem"] = problem.encode()
+    return fields

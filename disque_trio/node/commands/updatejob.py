@@ -11,7 +11,7 @@ from disque_trio.node.commands.arguments import (
     require_extensions,
 )
 from disque_trio.node.core.contents import Contents, is_delivered
-from disque_trio.node.core.job import ACKED, UINT32_MAX, WAIT_REPL, Job
+from disque_trio.node.core.job import ACKED, JOB_OVERHEAD, UINT32_MAX, WAIT_REPL, Job
 from disque_trio.node.core.node import Node
 from disque_trio.node.core.updates import DELIVERED
 from disque_trio.protocol.bus import MAX_JOB
@@ -74,7 +74,19 @@ def updatejob(node: Node, client: Client, args: list[bytes]) -> None:
     contents.body = options.get(b"body", contents.body)
     if job.delivered is not None and len(contents.queue) + len(contents.body) > MAX_JOB:
         raise CommandError("ERR the job is too large to be sent to other nodes")
+    if node.memory.shares is not None:
+        _check_budget(node, client, job, contents)
     node.updates.change(client, job, contents)
+
+
+def _check_budget(node: Node, client: Client, job: Job, contents: Contents) -> None:
+    """Raise ``CommandError`` if the user of ``client`` may not add what ``job`` grows by, or the
+    whole of it to a queue of its own."""
+    grows = len(contents.body) - len(job.body or b"")
+    if contents.queue != job.queue:
+        node.budgets.admit_moved(client.user, job.queue, JOB_OVERHEAD + len(contents.body))
+    if grows > 0:
+        node.budgets.admit(client.user, grows)
 
 
 def _is_unique(node: Node, job: Job) -> bool:

@@ -4,7 +4,7 @@ here until all of them have confirmed.
 When a client acknowledges a job (ACKJOB), its node marks the job and tells all nodes that may hold
 a copy (SETACK). Each confirms (GOTACK). When all have, the node tells them to forget the job
 (DELJOB), and forgets it itself. Until then it keeps the job and repeats SETACK to the others, at
-growing intervals, so a holder that was cut off hears of it when it is back. If two nodes share a
+growing intervals, and at once to a holder to which there is a new connection. If two nodes share a
 job and agree that nobody else holds it, the receiver of SETACK forgets it at once, and the sender
 on the confirmation: no DELJOB is needed.
 
@@ -54,6 +54,7 @@ RING_MASK: Final = 16_383  # as in ``Outcomes``; importing it would cost a look-
 FIRST_GAP: Final = 1_000  # ms between attempts to collect a job, doubled each time
 MAX_GAP: Final = 180_000
 MAX_ATTEMPTS: Final = 10
+LOOKED_AT: Final = 1_000  # jobs to look at per turn that a node which is back may not know of
 _SPREAD: Final = 500  # ms; half of it to either side
 
 
@@ -96,6 +97,8 @@ class AckGc:
         self._random = rng.random
         self._spread_at = 0
         self._spread = 0
+        self._back: dict[bytes, None] = {}  # nodes to tell again
+        self._to_look_at: list[bytes] = []  # ids of the jobs that they may not know of
 
     # ---- from clients -----------------------------------------------------------------------
 
@@ -183,26 +186,70 @@ class AckGc:
         """Tell every node that may hold the acknowledged ``job`` and has not confirmed; forget the
         job once all have."""
         missing = self._not_confirmed(job)
-        if not missing and not self._machine.write_problem:
+        if not missing and self._machine.may_confirm:
             self._finish(job)
             return
-        holders = self._replicas.of(job)
-        mark = self._replicas.sets.mark(holders) if holders else 0
-        told = self._endjob(job, len(holders), mark) if job.flags & FLAG_TRAILER else None
-        for id in missing:
-            if job.gc_retry:
+        if job.gc_retry:
+            for id in missing:
                 self._notices.reads_one(id)
+            if job.gc_retry == 1 and job.flags & FLAG_TRAILER:
+                self._successors.look_after(job)
+        self._tell(job, missing)
+        self._collect_later(job)
+
+    def _tell(self, job: Job, nodes: list[bytes]) -> None:
+        """Tell ``nodes`` that ``job`` has ended."""
+        holders = self._replicas.of(job)
+        # A mark says that it is in the file here.
+        mark = self._replicas.sets.mark(holders) if holders and self._machine.may_confirm else 0
+        told: bytes | None = None
+        if job.flags & (FLAG_TRAILER | FLAG_END_UNKNOWN):
+            told = self._endjob(job, len(holders), mark)
+        for id in nodes:
             if told is not None and self._peers.understands(id):
                 self._notices.fields.append((id, told))
             else:
                 self._notices.add(id, bus.SETACK, job.id, len(holders), mark)
-        self._collect_later(job)
+
+    def linked_to(self, nodes: list[bytes]) -> None:
+        """Tell ``nodes``, to which connections are new, again which jobs have ended."""
+        self._back.update(dict.fromkeys(nodes))
+        self._to_look_at = list(self._store.evictable)  # all that have ended are among them
+        for id in nodes:
+            if self._peers.understands(id):
+                self._notices.reads_many(id)
+
+    @property
+    def due(self) -> int:
+        """Return when to look at more jobs, in ms; 0: there are none."""
+        return self._machine.now + 1 if self._to_look_at else 0
+
+    def go_on(self) -> None:
+        """Look at some of the jobs that nodes which are back may not know of."""
+        ids = self._to_look_at[-LOOKED_AT:]
+        del self._to_look_at[-LOOKED_AT:]
+        for id in ids:
+            job = self._store.evictable.get(id)
+            if job is not None and job.state == ACKED and job.gc_retry:
+                missing = [node for node in self._not_confirmed(job) if node in self._back]
+                if missing:
+                    self._tell(job, missing)
+                    job.gc_retry = 0  # if that gets lost, it is told again as if it were new
+                    self._collect_later(job)
+        if not self._to_look_at:
+            self._back.clear()
+
+    def flush(self) -> None:
+        """Start over: all jobs have been forgotten."""
+        self._to_look_at.clear()
 
     def _endjob(self, job: Job, holders: int, mark: int) -> bytes | None:
         """The packet that says how ``job`` ended; None: it was acknowledged, which SETACK says."""
         ending = self._trailers.ending(job)
         if ending is None:
-            return None
+            if not job.flags & FLAG_END_UNKNOWN:
+                return None
+            return self._packets.about_job(bus.SETACK, job.id, holders, bus.UNKNOWN_END, mark)
         return self._packets.fields(bus.ENDJOB, EndJob(job.id, holders, mark, ending).pack())
 
     def _collect_later(self, job: Job) -> None:
@@ -295,10 +342,12 @@ class AckGc:
             if holders_known:
                 # A copy may be on its way here, or follow from the end of another job.
                 self._tombstones.ended.add(id)
-            if not self._machine.write_problem:
+            if self._machine.may_confirm:
                 self._notices.add(sender, bus.GOTACK, id, 0, message.mark)
             return
         news = job.state != ACKED
+        if news and message.flags & bus.UNKNOWN_END:
+            job.flags |= FLAG_END_UNKNOWN
         if job.state == WAIT_REPL:
             self._hear(job)  # replies to its producer, even if the job ends at once
         if message.mark and job.delivered != ():
@@ -334,7 +383,7 @@ class AckGc:
             confirm = len(holders) <= holders_known or holders_known == 0
             collect = len(holders) > holders_known
         # Not before it is on disk, or a crash would bring the job back. The sender asks again.
-        if confirm and not self._machine.write_problem:
+        if confirm and self._machine.may_confirm:
             self._notices.add(sender, bus.GOTACK, id, 1, mark)
         if collect:
             if holders_known:
@@ -379,11 +428,13 @@ class AckGc:
             return
         if known and sender not in (job.delivered or ()):
             self._replicas.add(job, sender)
+        if not known and job.flags & FLAG_TRAILER:
+            self._successors.not_made_by(sender, job)
         if message.mark and self._is_shared_by_two(job, sender, message.mark):
             self._end(job)  # the other node has ended it too, or never had it
             return
         self._note_confirmed(job, sender)
-        if not self._machine.write_problem and self._is_confirmed(job):
+        if self._machine.may_confirm and self._is_confirmed(job):
             self._finish(job)
         elif not job.awake:
             self._collect_later(job)
@@ -398,7 +449,7 @@ class AckGc:
             and other in holders
             and self._replicas.own in holders
             and mark == self._replicas.sets.mark(holders)
-            and not self._machine.write_problem
+            and self._machine.may_confirm
         )
 
     def _hear(self, job: Job) -> None:

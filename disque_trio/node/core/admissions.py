@@ -162,7 +162,11 @@ class Admissions:
         job = admission.job
         del self.held[job.id]
         self._store.trailers.drop(job)
-        self._machine.memory.used -= JOB_OVERHEAD + len(job.body or b"")
+        memory = self._machine.memory
+        size = JOB_OVERHEAD + len(job.body or b"")
+        memory.used -= size
+        if memory.shares is not None:
+            memory.shares.job_grew(job.id, job.queue, -size)
         self._reply(admission, reply)
 
     def _reply(self, admission: Admission, reply: bytes) -> None:

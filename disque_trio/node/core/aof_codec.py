@@ -13,8 +13,10 @@ from disque_trio.node.core.job import (
     FLAGS_IN_FILES,
     QUEUED,
     Job,
+    first_due,
     read_job,
 )
+from disque_trio.node.core.recovery import Recovery
 from disque_trio.node.core.registry import SHARDS
 from disque_trio.node.core.store import JobStore
 from disque_trio.protocol.keyrecord import CONFIRMED, read_key
@@ -51,10 +53,12 @@ _U32: Final = Struct("<I")
 
 
 class AofCodec:
-    """Converts between the jobs of ``store`` and records of append-only files."""
+    """Converts between the jobs of ``store`` and records of append-only files. ``recovery`` knows
+    what became of the jobs."""
 
-    def __init__(self, store: JobStore) -> None:
+    def __init__(self, store: JobStore, recovery: Recovery) -> None:
         self._store = store
+        self._recovery = recovery
         self._machine = store.machine
         self._replicas = store.replicas
         self._next_shard = 0  # of the dump under way
@@ -102,9 +106,7 @@ class AofCodec:
             return int(self.load_job(record[1], queue_jobs))
         if name == b"DELJOB" and all(is_job_id(id) for id in record[1:]):
             for id in record[1:]:
-                job = self._store.jobs.get(id)
-                if job is not None:
-                    self._store.delete(job)
+                self._load_end(id)
             return 0
         paused = read_pause(record)
         if paused >= 0:
@@ -115,6 +117,15 @@ class AofCodec:
             self._store.uniques.load(key)
             return 0
         raise SerialJobError(f"not a command of an append-only file: {record[0][:40]!r}")
+
+    def _load_end(self, id: bytes) -> None:
+        """Forget the job ``id``: the file says that it has ended."""
+        job = self._store.jobs.get(id)
+        if job is not None:
+            self._store.uniques.load_end(job)
+            self._store.delete(job)
+        elif self._recovery.ended:
+            self._recovery.ended.pop(id, None)
 
     def _load_pause(self, name: bytes, paused: int) -> None:
         queues = self._store.queues
@@ -131,9 +142,9 @@ class AofCodec:
 
         The file says that the job was taken, not whether it was delivered since. So an
         at-least-once job is queued after a whole retry time, and an at-most-once job only if its
-        delay is not over, because then it cannot have been queued before. ``stopped`` says that the
-        file was written after all work had stopped: then jobs that were queued are queued again,
-        and so are those whose delay has ended since.
+        delay is not over, because then it cannot have been queued before; unless the recovery knows
+        more. ``stopped`` says that the file was written after all work had stopped: then jobs that
+        were queued are queued again, and so are those whose delay has ended since.
 
         A later record of a known job replaces it if it has a trailer, which may say what became of
         the job.
@@ -151,6 +162,7 @@ class AofCodec:
         if known is not None and trailer is not None:
             store.delete(known)
         if found.etime * 1000 <= now and not self._leaves_letter(found):
+            self._recovery.skip(found.id, found.retry)
             return False
         # Clients could not read a larger one, from a damaged file.
         queue = store.queues.one_name(found.queue)
@@ -158,11 +170,7 @@ class AofCodec:
         job = read_job(found, queue, found.etime, ctime, store.dump_number)
         if found.state != ACKED:
             job.delivered = self._replicas.read(found.nodes)
-            taken = self._take(job, found.flags, stopped, found.state == QUEUED)
-            if taken and trailer is not None:
-                store.trailers.put(job, trailer)
-                store.uniques.hold(job, CONFIRMED)
-            return taken
+            return self._take(job, found.flags, stopped, found.state == QUEUED, trailer)
         job.delivered = self._replicas.sets.read(found.nodes)
         job.flags = found.flags & FLAGS_FROM_FILES
         job.body = None  # nobody will want it
@@ -183,42 +191,39 @@ class AofCodec:
             return False
         return policies.of(found.queue).dead != b""
 
-    def _take(self, job: Job, flags: int, stopped: bool, was_queued: bool) -> bool:
-        """Hold ``job``, which had ``flags`` in a file, unless it is known: queue it, or schedule
-        when it will be queued. ``stopped``: see ``load_job``."""
+    def _take(
+        self, job: Job, flags: int, stopped: bool, was_queued: bool, trailer: Trailer | None
+    ) -> bool:
+        """Hold ``job``, which had ``flags`` and a ``trailer`` in a file, unless it is known: queue
+        it, or schedule when it will be queued. ``stopped``: see ``load_job``."""
         store = self._store
         job.flags = flags & FLAGS_FROM_FILES
         if not store.register(job):
             return False
-        if stopped and was_queued:
-            store.put(job)
+        if trailer is not None:  # before it is queued: it may say in which group
+            store.trailers.put(job, trailer)
+            store.uniques.hold(job, CONFIRMED)
+        if self._recovery.knows:
+            self._recovery.place(job, flags, was_queued)
             return True
         now = self._machine.now
-        queued_first = job.ctime // 1_000_000 + job.delay * 1000
-        if (
-            job.delay
-            and now < queued_first
-            # The node that was chosen may have delivered an at-most-once job of which this is a
-            # copy.
-            and not (job.retry == 0 and flags & FLAG_QUEUED_BEFORE)
-        ):
-            # If the clock was set back, that must not make the delay longer.
-            job.qtime = min(queued_first, now + job.delay * 1000)
+        if stopped and was_queued:
+            store.put(job)
+        elif self._recovery.delays(job, flags):
+            pass
         elif (
             job.delay
             and stopped
             and not flags & (FLAG_QUEUED_BEFORE | FLAG_DELIVERED)
             # After the retry time another holder may have queued it.
-            and (job.delivered is None or now < queued_first + job.retry * 1000)
+            and (job.delivered is None or now < first_due(job) + job.retry * 1000)
         ):
             job.qtime = now if job.delivered is None else now + TELL_AGAIN
+            store.schedule(job)
         elif job.retry:
-            store.postpone(job)
-            return True
+            self._recovery.postpone(job, was_queued)
         else:
-            job.flags |= FLAG_DELIVERED
-            store.evictable[job.id] = job
-        store.schedule(job)
+            self._recovery.hold(job)
         return True
 
     def load_usual(self, data: bytes, at: int, most: int, queue_jobs: bool) -> tuple[int, int, int]:
@@ -230,7 +235,6 @@ class AofCodec:
         Returns:
             where the next record begins; the number of records; the number of jobs taken.
         """
-        store = self._store
         size = len(data)
         self._ending = b""
         records = jobs = 0
@@ -257,9 +261,7 @@ class AofCodec:
                 id = data[id_at:end]
                 if data[at:id_at] != _DELJOB or data[end : end + 2] != b"\r\n" or not is_job_id(id):
                     break
-                job = store.jobs.get(id)
-                if job is not None:
-                    store.delete(job)
+                self._load_end(id)
                 at = end + 2
             records += 1
         return at, records, jobs
@@ -292,7 +294,10 @@ class AofCodec:
             self._ending = ending
             self._holders = self._replicas.read(nodes)
         if etime <= self._machine.now // 1000:
-            return -1 if self._store.policies.count else 0
+            if self._store.policies.count:
+                return -1
+            self._recovery.skip(id, retry)
+            return 0
         queue = data[queue_at : body_at - 4]
         if queue == self._queue:
             queue = self._queue
@@ -304,7 +309,7 @@ class AofCodec:
         job.nacks = nacks
         job.deliveries = deliveries
         job.delivered = self._holders
-        return int(self._take(job, flags, queue_jobs, state & 15 == QUEUED))
+        return int(self._take(job, flags, queue_jobs, state & 15 == QUEUED, None))
 
     # ---- dumping ----------------------------------------------------------------------------
 
@@ -335,7 +340,7 @@ class AofCodec:
         store = self._store
         records: list[bytes] = []
         for job in store.jobs.shards[number].values():
-            if job.dump != store.dump_number:
+            if int(job.dump) != store.dump_number:
                 if room <= 0:
                     return records, False
                 job.dump = store.dump_number

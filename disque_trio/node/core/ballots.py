@@ -13,6 +13,7 @@ from disque_trio.node.core.store import JobStore
 from disque_trio.node.core.votes import Votes
 
 ANSWER_TIME: Final = 500  # ms that a node has to answer
+ASKED_AGAIN: Final = 100  # ms after which it is asked once more
 
 
 class Ballots:
@@ -54,7 +55,7 @@ class Ballots:
         others = [id for id in nodes if id != own]
         heard = partial(judge, claim)
         question = self._questions.ask(
-            CLAIM, message.pack(), others, timeout, heard, self._notices.fields
+            CLAIM, message.pack(), others, timeout, heard, self._notices.fields, ASKED_AGAIN
         )
         claim.question = question
         if vote is not None:

@@ -3,10 +3,18 @@
 binding 12 1f...c0 "mail.* mails"
 """
 
+from collections.abc import Iterator
+from functools import partial
 from typing import Final
 
 from disque_trio.node.core.bindings import Binding, Bindings
-from disque_trio.node.core.version_words import lines_of, take_lines, take_words
+from disque_trio.node.core.version_words import (
+    lines_of,
+    take_lines,
+    take_words,
+    text_of,
+    whole_file,
+)
 from disque_trio.node.core.versions import SharedError
 
 _ABOUT: Final = b"""\
@@ -15,34 +23,33 @@ _ABOUT: Final = b"""\
 """
 
 
-def format_file(bindings: Bindings) -> bytes:
-    """The contents of the file; empty if there is nothing to remember."""
-    lines = lines_of(bindings, b"binding", _words)
-    return _ABOUT + b"\n".join(lines) + b"\n" if lines else b""
+def format_file(bindings: Bindings) -> Iterator[bytes]:
+    """The contents of the file, in pieces (see ``whole_file``)."""
+    return whole_file(bindings, _ABOUT, [], partial(format_changes, bindings))
+
+
+def format_changes(bindings: Bindings, names: list[bytes]) -> bytes:
+    """What to append to the file after changes of ``names``."""
+    return text_of(lines_of(bindings, b"binding", _words, names))
 
 
 def _words(binding: Binding) -> list[bytes]:
     return []  # its name says everything
 
 
-def parse_file(text: bytes, bindings: Bindings) -> None:
-    """Read the file ``text`` into ``bindings``, which must be empty.
+def parse_file(text: bytes, bindings: Bindings) -> list[str]:
+    """Read the file ``text`` into ``bindings``, which must be empty. Return the lines that had to
+    be skipped (see ``take_lines``)."""
 
-    Raises:
-        SharedError: a line is wrong; the text says which one and why.
-    """
-
-    def take(words: list[bytes]) -> None:
-        if not take_words(words, bindings, b"binding", _read):
+    def take(words: list[bytes], later: bool) -> None:
+        if not take_words(words, later, bindings, b"binding", _read):
             raise SharedError("expected clock, binding or deleted, followed by its values")
 
-    take_lines(text, take)
+    return take_lines(text, take)
 
 
 def _read(name: bytes, words: list[bytes]) -> Binding:
     topic, _, queue = name.partition(b" ")
-    binding = Binding(topic, queue)
-    problem = binding.problem()
-    if problem or words:
-        raise SharedError(problem or "a binding has a name and nothing else")
-    return binding
+    if words:
+        raise SharedError("a binding has a name and nothing else")
+    return Binding(topic, queue)

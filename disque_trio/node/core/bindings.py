@@ -7,17 +7,19 @@ words, or none.
 All nodes of a cluster share the same bindings (see ``versions``).
 """
 
+from collections.abc import Callable
 from typing import Final
 
 from disque_trio.node.core.versions import (
     MAX_NAME,
+    USER,
     Entry,
     Shared,
     SharedError,
     Versions,
     name_in,
 )
-from disque_trio.protocol.fields import Field, FieldsError
+from disque_trio.protocol.fields import Field
 
 TOPIC: Final = b"@"  # the queue name of an ADDJOB begins with it if it is a topic
 MAX_TOPIC: Final = 255  # bytes, as in AMQP
@@ -32,6 +34,7 @@ class Binding(Shared):
     """A queue that gets the jobs of a topic. ``name`` consists of both."""
 
     def __init__(self, topic: bytes, queue: bytes) -> None:
+        super().__init__()
         self.name = topic + b" " + queue
         self.topic = topic
         self.queue = queue
@@ -41,13 +44,12 @@ class Binding(Shared):
         return b".#." in self.topic or self.topic.startswith(b"#.")
 
     def problem(self) -> str:
-        """Return what is wrong with it; empty: nothing."""
         if not 0 < len(self.queue) <= MAX_QUEUE or self.queue.startswith(TOPIC):
             return f"a queue that is bound must have 1 to {MAX_QUEUE} bytes, and no @ in front"
         return topic_problem(self.topic)
 
     def fields(self) -> list[Field]:
-        return []
+        return self.user_fields()
 
 
 def topic_problem(topic: bytes) -> str:
@@ -77,25 +79,51 @@ class Bindings(Versions[Binding]):
 
     Attributes:
         gaps: how many have words after a ``#``.
+        may: whether a binding may copy jobs now. ``forget_cached`` if its answers change.
     """
 
     def __init__(self) -> None:
-        super().__init__()
+        super().__init__(frozenset((USER,)))
+        self.may: Callable[[Binding], bool] = _always
         self.gaps = 0
         self._root = Place(False)
         self._cache: dict[bytes, list[bytes]] = {}
+        self._users: dict[bytes, dict[bytes, list[bytes]]] = {}  # cache of ``users_of``
         self._cached = 0
 
     def queues_of(self, topic: bytes) -> list[bytes]:
         """The sorted names of the queues that get a job for ``topic``. Do not change the list."""
         queues = self._cache.get(topic)
         if queues is None:
-            queues = sorted({binding.queue for binding in self.matching(topic)})
+            may = self.may
+            queues = sorted({binding.queue for binding in self.matching(topic) if may(binding)})
             if self._cached > _CACHED:
-                self._forget_cached()
+                self.forget_cached()
             self._cache[topic] = queues
             self._cached += 1 + len(queues)
         return queues
+
+    def users_of(self, topic: bytes) -> dict[bytes, list[bytes]]:
+        """The users of the bindings for which a queue gets a job for ``topic``, by queue, without
+        queues for which a binding of nobody does. Do not change it."""
+        found = self._users.get(topic)
+        if found is None:
+            found = {}
+            free: set[bytes] = set()
+            for binding in self.matching(topic):
+                if not self.may(binding):
+                    continue
+                if binding.user:
+                    found.setdefault(binding.queue, []).append(binding.user)
+                else:
+                    free.add(binding.queue)
+            for queue in free:
+                found.pop(queue, None)
+            if self._cached > _CACHED:
+                self.forget_cached()
+            self._users[topic] = found
+            self._cached += 1 + len(found)
+        return found
 
     def matching(self, topic: bytes) -> list[Binding]:
         """The bindings that match ``topic``, in no particular order."""
@@ -111,8 +139,10 @@ class Bindings(Versions[Binding]):
             places = reached
         return [binding for place in places for binding in place.here.values()]
 
-    def _forget_cached(self) -> None:
+    def forget_cached(self) -> None:
+        """Look again which queues get the jobs of which topics."""
         self._cache.clear()
+        self._users.clear()
         self._cached = 0
 
     # ---- changes --------------------------------------------------------------------------------
@@ -156,15 +186,17 @@ class Bindings(Versions[Binding]):
             del path[-1].next[words.pop()]
 
     def changed(self) -> None:
-        self._forget_cached()
+        self.forget_cached()
 
     def read(self, values: dict[int, bytes]) -> Binding:
         topic, _, queue = name_in(values).partition(b" ")
         binding = Binding(topic, queue)
-        problem = binding.problem()
-        if problem:
-            raise FieldsError(problem)
+        binding.user = values.get(USER, b"")
         return binding
+
+
+def _always(binding: Binding) -> bool:
+    return True
 
 
 def _enter(places: dict[Place, None], place: Place | None) -> None:

@@ -22,6 +22,8 @@ from disque_trio.protocol.trailer import Trailer, split_body
 
 MAX_HOLDERS: Final = 1_000  # of a job from another node
 
+_IN_IDS: Final = bytes(byte for byte in range(0x21, 0x7F) if byte not in b'"\\')
+
 # Offsets in a serialised job (see ``serialjob``).
 _STATE_AT: Final = 44
 _CTIME_AT: Final = 52
@@ -74,8 +76,8 @@ class BusCodec:
         id = found.id
         if found.ctime >> 63 or len(found.nodes) > MAX_HOLDERS * NODE_ID_LENGTH:
             return None
-        if not id.isascii() or len(id.split()) > 1:
-            return None  # it would break replies
+        if id.translate(None, _IN_IDS):
+            return None  # it would break replies, or lines of the event log
         flags = found.flags
         self.trailer = None
         if flags & FLAG_TRAILER:

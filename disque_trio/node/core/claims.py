@@ -180,7 +180,7 @@ class Claims(Agreement):
                 self._refuse(claim, UNDECIDED)
                 return
             if vote.id != claim.job.id:
-                if vote.state == ADDED and (vote.lasts or vote.status == words.HELD):
+                if _is_added(vote):
                     self._answer(claim, vote.id)
                     return
                 if rival is None or vote.state > rival.state:
@@ -317,9 +317,15 @@ class Claims(Agreement):
         needed = len(claim.voters) // 2 + 1
         lost = len(votes) - len(granted) > len(claim.voters) - needed
         given_up = b"" in [vote.id for vote in votes.values()]
+        rivals = [vote.id for vote in votes.values() if vote.id != claim.job.id and _is_added(vote)]
         if given_up or (lost and not claim.anyway):
             self._questions.close(question)
             self._replication.cancel(claim, UNDECIDED)
+        elif claim.anyway and rivals and len(granted) < needed:
+            # Nobody answered in time at first, but now it is known which job has the key.
+            self._questions.close(question)
+            self.repeats += 1
+            self._replication.cancel(claim, b"+" + rivals[0] + b"\r\n")
         elif claim.stage == CONFIRMING and (
             len(granted) >= needed or (claim.anyway and (question.over or lost))
         ):
@@ -380,3 +386,8 @@ class Claims(Agreement):
         """Give up all claims, before all jobs are forgotten."""
         for claim in list(self.claiming.values()):
             self._refuse(claim, _FLUSHED)
+
+
+def _is_added(vote: Vote) -> bool:
+    """Whether another job has the key, according to ``vote``, and is alive or keeps it."""
+    return vote.state == ADDED and (vote.lasts or vote.status == words.HELD)

@@ -1,8 +1,9 @@
 """Pushes jobs to clients that consume queues (CONSUME), as long as they have credit.
 
 A job is in a client's hands from when it was pushed until it is acknowledged, handed back, queued
-again or gone, for whatever reason; that returns its credit. A client whose connection breaks loses
-its jobs: they are queued again at once if it asked for that.
+again or gone, for whatever reason; that returns its credit. But if its time was over, the client
+may hang: then the credit only returns when the client says something on this connection. A client
+whose connection breaks loses its jobs: they are queued again at once if it asked for that.
 
 Pushed jobs are sent at the end of the turn, after the replies: so they never come between the parts
 of a reply, and what has to be in the append-only file is there.
@@ -15,7 +16,7 @@ from typing import Final
 from disque_trio.eventlog import schema
 from disque_trio.node.core.agenda import Agenda
 from disque_trio.node.core.dead_letters import DeadLetters
-from disque_trio.node.core.entries import PUSHED, job_entry_with
+from disque_trio.node.core.entries import PUSHED, TAKEN_AT_ONCE, job_entry_with, size_of
 from disque_trio.node.core.federation import Federation
 from disque_trio.node.core.job import ACTIVE, FLAG_IN_HAND, Job
 from disque_trio.node.core.queue import Queue
@@ -29,6 +30,7 @@ MAX_CREDIT: Final = 65_535  # jobs, like the prefetch of AMQP
 MAX_IN_HAND: Final = 16 << 20  # bytes of bodies in a client's hands, unless a single one has more
 A_TURN: Final = 100  # jobs to push to a client, or to queue again, per turn
 ALL_IN_A_TURN: Final = 1_000  # jobs to push per turn, plus one for each client
+_LARGE_SHIFT: Final = 14  # 16 KB of a body take as long as a job
 _AT_ONCE: Final = 10  # jobs to take before looking at their size
 _LARGE: Final = 1 << 20  # bytes in hand; above it, look at the size after each job
 
@@ -44,6 +46,7 @@ class Consumer:
         requeues: whether its jobs are queued again at once if its connection breaks.
         in_hand: its jobs: size of the body in bytes, by id.
         size: the sum of these.
+        withheld: credit of jobs whose time was over, since when the client has said nothing.
         waits: its ``waiter`` is in the queues.
         frames: what to push at the end of the turn.
         once: those with at-most-once jobs, and their ids.
@@ -57,13 +60,14 @@ class Consumer:
         self.requeues = True
         self.in_hand: dict[bytes, int] = {}
         self.size = 0
+        self.withheld = 0
         self.waits = False
         self.frames: list[bytes] = []
         self.once: list[tuple[bytes, bytes]] = []
 
     def room(self) -> int:
         """Return how many more jobs it may get."""
-        room = self.credit - len(self.in_hand) if self.names else 0
+        room = self.credit - len(self.in_hand) - self.withheld if self.names else 0
         return room if room > 0 and self.size < MAX_IN_HAND and not self.client.slow else 0
 
 
@@ -225,7 +229,7 @@ class Consumers:
             frame = b">4\r\n$3\r\njob\r\n%b%b\r\n$%d\r\n%b\r\n" % (head, job.id, len(body), body)
         consumer.frames.append(frame)
         self.pushed[consumer] = None
-        self._left -= 1
+        self._left -= 1 + (len(body) >> _LARGE_SHIFT)
         if job.retry == 0:
             consumer.once.append((frame, job.id))
         job.flags |= FLAG_IN_HAND
@@ -233,14 +237,28 @@ class Consumers:
         consumer.size += len(body)
         self._by_job[job.id] = consumer
 
-    def _taken_back(self, job: Job) -> None:
-        """Return the credit for ``job``, which had FLAG_IN_HAND but has left its client's hands."""
+    def heard(self, client: Client) -> None:
+        """Return the credit that was withheld from ``client``, which has said something."""
+        consumer = self.by_client.get(client)
+        if consumer is not None and consumer.withheld:
+            consumer.withheld = 0
+            if consumer.names:
+                self._open_for(consumer)
+
+    def _taken_back(self, job: Job, timed_out: bool) -> None:
+        """Return the credit for ``job``, which had FLAG_IN_HAND but has left its client's hands;
+        later, if it ``timed_out``."""
         consumer = self._by_job.pop(job.id, None)
         if consumer is None:
             self._lost.pop(job.id, None)
             return
         consumer.size -= consumer.in_hand.pop(job.id)
-        if consumer.names:
+        if timed_out and consumer.names:
+            consumer.withheld += 1
+            consumer.client.silent = True
+            if not consumer.room():
+                self._leave_queues(consumer)
+        elif consumer.names:
             self._open_for(consumer)
         elif not consumer.in_hand:
             self.by_client.pop(consumer.client, None)
@@ -277,8 +295,9 @@ class Consumers:
                 jobs = take(consumer.names, room)
                 for job in jobs:
                     self._push(consumer, queues[job.queue], job)
-                left -= len(jobs)
-                if len(jobs) < room:
+                size = size_of(jobs)
+                left -= len(jobs) + (size >> _LARGE_SHIFT)
+                if len(jobs) < room and size < TAKEN_AT_ONCE:
                     self._enter_queues(consumer)
             machine.client = None
 
@@ -362,7 +381,7 @@ class Consumers:
         self._later.clear()
         for consumer in list(self.by_client.values()):
             consumer.in_hand = {}
-            consumer.size = 0
+            consumer.size = consumer.withheld = 0
             consumer.waits = False
             if consumer.names:
                 self._open_for(consumer)

@@ -9,13 +9,17 @@ from disque_trio.node.core.job import (
     FLAG_QUEUED_BEFORE,
     FLAG_WILLQUEUE,
     FLAGS_HOLDING,
+    JOB_OVERHEAD,
     QUEUED,
+    UINT32_MAX,
     WAIT_REPL,
     Job,
+    first_due,
 )
 from disque_trio.node.core.queue import PAUSED_IN
 from disque_trio.node.core.requeue import Requeue, why_due
 from disque_trio.node.core.store import TIME_ERROR, JobStore
+from disque_trio.respserver.memory import MEMORY
 
 
 class Contents:
@@ -37,11 +41,6 @@ class Contents:
         self.retry = int(job.retry)
         self.etime = int(job.etime)
         self.due = first_due(job)
-
-
-def first_due(job: Job) -> int:
-    """Return when ``job`` is first queued, in ms since the epoch."""
-    return job.ctime // 1_000_000 + int(job.delay) * 1000
 
 
 def is_delivered(job: Job) -> bool:
@@ -68,11 +67,18 @@ class ContentsSetter:
         trailer = store.trailers.want(job)
         first = trailer.added_to or job.queue
         trailer.added_to = b"" if first == name else first
-        store.trailers.recount(trailer)
+        store.trailers.recount(job, trailer)
         queues = store.queues
         job_queued = job.state == QUEUED
         if job_queued:
             store.dequeue(job)
+        shares = store.machine.memory.shares
+        if shares is not None and shares.counts(job.id):
+            size = JOB_OVERHEAD + len(job.body or b"")
+            if trailer.shared:
+                size += trailer.counted
+            shares.add(job.queue, MEMORY, -size)
+            shares.add(name, MEMORY, size)
         job.queue = queues.one_name(name)
         if job_queued:
             job.state = QUEUED
@@ -97,7 +103,10 @@ class ContentsSetter:
         store = self._store
         body = contents.body
         grows = len(body) - len(job.body or b"")
-        store.machine.memory.used += grows
+        memory = store.machine.memory
+        memory.used += grows
+        if memory.shares is not None:
+            memory.shares.job_grew(job.id, job.queue, grows)
         if job.state == QUEUED:
             store.queues.by_name[job.queue].body_grew(grows)
         job.body = body
@@ -106,7 +115,8 @@ class ContentsSetter:
         job.retry = contents.retry
         created = job.ctime // 1_000_000
         delay_changed = contents.due != created + job.delay * 1000
-        job.delay = max(contents.due - created + 999, 0) // 1000
+        delay = max(contents.due - created + 999, 0) // 1000
+        job.delay = delay if delay <= UINT32_MAX else UINT32_MAX  # another node may say anything
         if job.state == WAIT_REPL:
             return
         if is_delivered(job):

@@ -5,7 +5,8 @@ since most nodes have no schedules.
 """
 
 import re
-from datetime import datetime
+from datetime import UTC, datetime, tzinfo
+from functools import lru_cache
 from importlib import import_module
 from typing import Any, Final
 from zoneinfo import ZoneInfo
@@ -15,6 +16,7 @@ from disque_trio.node.core.versions import SharedError
 MAX_SPEC: Final = 256  # bytes
 MAX_ZONE: Final = 64  # bytes
 MAX_PERIOD: Final = 366 * 86_400  # s
+_CACHED: Final = 256  # times: a schedule that was just set is looked at a moment later
 _NAMED: Final = {
     "@yearly": "0 0 1 1 *",
     "@annually": "0 0 1 1 *",
@@ -49,6 +51,8 @@ class Times:
         self._fields = ""
         self._zone = _zone(zone)
         self._sim: Any = None
+        self._asked = -1  # in the last call of ``next`` that had to compute something
+        self._found = 0
         if text.lower().startswith("@every "):
             self._period = _period(text[7:]) * 1000
             return
@@ -76,6 +80,12 @@ class Times:
         """The first tick after ``after``; 0: there is none in the next 50 years."""
         if self._period:
             return (after // self._period + 1) * self._period
+        if after != self._asked:
+            self._asked, self._found = after, self._compute(after)
+        return self._found
+
+    def _compute(self, after: int) -> int:
+        """The same for the five fields."""
         try:
             start = datetime.fromtimestamp(after // 1000, self._zone)
             # In the hour that comes twice, cronsim may start in the first one.
@@ -104,9 +114,17 @@ class Times:
         return found
 
 
-def _zone(name: bytes) -> ZoneInfo:
+@lru_cache(_CACHED)
+def times_of(spec: bytes, zone: bytes) -> Times:
+    """The times of a schedule, which schedules may share; the arguments and errors of ``Times``."""
+    return Times(spec, zone)
+
+
+def _zone(name: bytes) -> tzinfo:
     """The time zone ``name``. Raises ``SharedError``."""
-    text = name.decode("ascii", "replace") or "UTC"
+    if name in (b"", b"UTC"):
+        return UTC  # cronsim is faster with this one
+    text = name.decode("ascii", "replace")
     if len(name) <= MAX_ZONE:
         try:
             return ZoneInfo(text)

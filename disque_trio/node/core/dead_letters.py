@@ -7,8 +7,9 @@ they let the job go. So while nodes do not see each other there may be two lette
 never none.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from hashlib import sha256
+from itertools import islice
 from typing import Final
 
 from disque_trio.cluster.peers import Peers
@@ -41,6 +42,7 @@ from disque_trio.protocol.trailer import (
     Letter,
 )
 
+LOOKS: Final = 1_000  # jobs to look at in a slice
 DEFAULT_DEAD_TTL: Final = 7 * 86_400  # s
 LATE: Final = 10_000  # ms; a job that expires later than this did so while its node was down
 _REASONS: Final[dict[int, schema.Reason]] = {
@@ -62,6 +64,7 @@ class DeadLetters:
 
     Attributes:
         total_dead, total_redriven: the counters in INFO stats.
+        cut_short: the last ``redrive`` did not look at all jobs.
     """
 
     def __init__(
@@ -80,6 +83,7 @@ class DeadLetters:
         self._peers = peers
         self.total_dead = 0
         self.total_redriven = 0
+        self.cut_short = False
 
     # ---- to the dead letters ----------------------------------------------------------------
 
@@ -114,7 +118,7 @@ class DeadLetters:
         self.total_dead += 1
         self._successors.make(job, ending, True)
         self._ack_gc.end(job, ending, _REASONS[why])
-        self._successors.announce(job, DEAD)
+        self._successors.announce(job, ending)
 
     def _ending(self, job: Job, why: int, reason: bytes) -> Ending:
         trailer = self._trailers.of(job)
@@ -135,6 +139,7 @@ class DeadLetters:
         if self._policies.count and self._leaves_letter(job):
             ending = self._ending(job, BY_EXPIRY, b"")
             self._successors.make(job, ending, self._is_first(job))
+            self._successors.offer(ending)
             self._store.outcomes.ended(job, Outcome(DEAD))
             self.total_dead += 1
         queue = self._store.queues.by_name.get(job.queue)
@@ -165,12 +170,14 @@ class DeadLetters:
 
     # ---- and back from them -----------------------------------------------------------------
 
-    def redrive(self, texts: list[bytes], most: int) -> int:
-        """Send up to ``most`` jobs of a queue back, in the order of the queue.
+    def redrive(self, texts: list[bytes], most: int, walk: Iterator[Job] | None = None) -> int:
+        """Send up to ``most`` jobs of a queue back, in the order of the queue. Sets ``cut_short``.
 
         Args:
             texts: the name of the queue; the queue to send them to (empty: back where each came
                 from); and the ids of the jobs to send (none: any).
+            walk: the jobs of the queue that have not been looked at; only some are, at once. None:
+                look at all.
 
         Returns:
             how many were sent. A job without an origin, or whose target takes no jobs, stays.
@@ -188,13 +195,20 @@ class DeadLetters:
         if ids:
             found = [self._store.jobs.get(id) for id in ids]
             jobs = [job for job in found if job is not None and job.state == QUEUED]
+        elif walk is not None:
+            jobs = islice(walk, LOOKS)
         going: list[tuple[Job, bytes]] = []
+        looks = 0
+        if not most:
+            jobs = []
         for job in jobs:
-            if len(going) == most:
-                break
+            looks += 1
             target = self._way_back(job, to)
-            if target and job.queue == name:
+            if target and job.queue == name and job.state == QUEUED:
                 going.append((job, target))
+                if len(going) == most:
+                    break
+        self.cut_short = looks == LOOKS and walk is not None
         sent = 0
         for job, target in going:
             if job.state == QUEUED:  # an id may be given twice
@@ -227,4 +241,4 @@ class DeadLetters:
         ending = Ending(REDRIVEN, to=to, ttl=ttl, letter=letter)
         self._successors.make(job, ending, True)
         self._ack_gc.end(job, ending, schema.BY_CLIENT)
-        self._successors.announce(job, REDRIVEN)
+        self._successors.announce(job, ending)

@@ -3,7 +3,7 @@
 from disque_trio.cluster.peers import Peers
 from disque_trio.node.core.consumers import Consumers
 from disque_trio.node.core.dead_letters import DeadLetters
-from disque_trio.node.core.entries import PUSHED, job_entry, job_entry_with
+from disque_trio.node.core.entries import PUSHED, TAKEN_AT_ONCE, job_entry, job_entry_with
 from disque_trio.node.core.federation import Federation
 from disque_trio.node.core.interest import STANDS_IN
 from disque_trio.node.core.interests import Interests
@@ -53,17 +53,17 @@ class Deliveries:
         self._federation = federation
 
     def take(self, names: list[bytes], count: int) -> list[Job]:
-        """Deliver up to ``count`` jobs: one per queue, left to right, repeatedly until enough."""
+        """Deliver up to ``count`` jobs: one per queue, left to right, repeatedly until enough, or
+        until they have ``TAKEN_AT_ONCE`` bytes."""
         queues = self._queues
         store = self._store
         found: list[Job] = []
+        size = 0
         while True:
             before = len(found)
             for name in names:
                 queue = queues.by_name.get(name)
-                if queue is None:
-                    queue = queues.create(name)
-                elif queue.length and not queue.paused & PAUSED_OUT:
+                if queue is not None and queue.length and not queue.paused & PAUSED_OUT:
                     if self._limits.needed and self._limits.holds_back(queue, False):
                         continue
                     found.append(store.take_job(queue))
@@ -71,6 +71,9 @@ class Deliveries:
                     if imports is not None and queue.length <= imports.low:
                         self._federation.runs_low(queue, imports)
                     if len(found) == count:
+                        return found
+                    size += len(found[-1].body or b"")
+                    if size >= TAKEN_AT_ONCE:
                         return found
             if len(found) == before:
                 return found
@@ -135,7 +138,7 @@ class Deliveries:
             if queue.groups is not None and not queue.waiters:
                 self._federation.offer(queue)
             imports = queue.imports
-            if imports is not None and queue.length <= imports.low:
+            if imports is not None and queue.deliverable() <= imports.low:
                 self._federation.runs_low(queue, imports)
         if self.consumers.open:
             self.consumers.fill(self.take)

@@ -39,6 +39,7 @@ class Dispatcher:
         commons: Commons,
         updates: Updates,
     ) -> None:
+        self._exports = exports
         self._notices = notices
         self._replication = replication
         self._ack_gc = ack_gc
@@ -84,6 +85,14 @@ class Dispatcher:
             self._about_queue[type](sender, bus.read_about_queue(packet))
         elif type in self._with_fields:
             self._with_fields[type](sender, bus.read_fields(packet))
+
+    def keep_request(self, sender: bytes, packet: bytes) -> None:
+        """Note what ``sender`` wants if ``packet`` asks for jobs, which are being loaded."""
+        if bus.packet_type(packet) == bus.NEEDJOBS:
+            try:
+                self._exports.remember(sender, bus.read_about_queue(packet))
+            except bus.PacketError:
+                pass  # it would not be heard anyway
 
     def _hand_over(self, type: int, sender: bytes, message: JobMessage) -> None:
         """Handle ``message``, in which ``sender`` tells about one job."""

@@ -13,6 +13,13 @@ WITH_COUNTERS: Final = 1
 WITH_HEADERS: Final = 2
 PUSHED: Final = 4  # not asked for: the job is pushed (see ``consumers``)
 
+TAKEN_AT_ONCE: Final = 1 << 20  # bytes of bodies, after which no further job is taken
+
+
+def size_of(jobs: list[Job]) -> int:
+    """The bytes of the bodies of ``jobs``."""
+    return sum([len(job.body or b"") for job in jobs])
+
 
 def job_entry(job: Job, queue: Queue) -> bytes:
     """The entry of ``job`` in a GETJOB reply: queue, id and body."""

@@ -112,8 +112,8 @@ class EventNotes:
             or reason is not self._reason
             or self.peer is not self._peer
             or job.queue is not self._queue
-            or job.nacks != self._nacks
-            or job.deliveries != self._deliveries
+            or int(job.nacks) != self._nacks
+            or int(job.deliveries) != self._deliveries
             or (
                 new
                 and (
@@ -204,7 +204,7 @@ class EventNotes:
 
     def _is_another(self, job: Job) -> bool:
         """Whether ``job`` has another priority or group than the job that was noted last."""
-        return job.flags & _RARE != self._rare or self._trailers.group(job) != self._group
+        return int(job.flags & _RARE) != self._rare or self._trailers.group(job) != self._group
 
     def _name(self, client: Client) -> str:
         """The name of ``client`` in the log: its own name, or the address it connected from."""

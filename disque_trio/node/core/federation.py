@@ -5,7 +5,9 @@ some gives a part of them (YOURJOBS); one that has none gives the next job that 
 ``exports``). ``need_jobs`` decides when to ask whom.
 """
 
+from collections.abc import Callable
 from heapq import heappop, heappush
+from typing import Final
 
 from disque_trio.cluster.peers import Peers
 from disque_trio.eventlog import schema
@@ -13,8 +15,9 @@ from disque_trio.node.core.aof_codec import AofCodec
 from disque_trio.node.core.bus_codec import BusCodec
 from disque_trio.node.core.exports import ASKED_ALL, Exports
 from disque_trio.node.core.job import ACKED, ACTIVE, FLAG_DELIVERED, Job
-from disque_trio.node.core.need_jobs import COUNT_MAX, Imports
+from disque_trio.node.core.need_jobs import COUNT_MAX, FIRST_MIN, POLL_MIN, Imports
 from disque_trio.node.core.notices import Notices
+from disque_trio.node.core.pauses import HELD_BACK
 from disque_trio.node.core.queue import PAUSED_OUT, Queue
 from disque_trio.node.core.store import WARNING_TIME, JobStore
 from disque_trio.node.core.tombstones import Tombstones
@@ -22,6 +25,9 @@ from disque_trio.node.core.updates import Updates
 from disque_trio.protocol import bus
 from disque_trio.protocol.bus import JobsMessage, PacketError, QueueMessage
 from disque_trio.protocol.keyrecord import CONFIRMED
+
+MAX_POLLED: Final = 1_000  # queues that do not exist, and whose requests are paced
+MAX_POLLED_SIZE: Final = 1_000_000  # bytes of their names
 
 
 class Federation:
@@ -39,8 +45,12 @@ class Federation:
 
     Attributes:
         exports: as given.
+        linked: nodes to which connections are new, and with which to ``exchange`` requests; and
+            whether there were connections before.
         questions: heap of the queues for which clients wait: when to ask again (ms), a number, the
             queue.
+        paused_elsewhere: called with the name of a queue and its pause bits, if another node tells
+            them that does not share them.
     """
 
     def __init__(
@@ -68,8 +78,14 @@ class Federation:
         self._notices = notices
         self._peers = peers
         self._question_number = 0
+        self.linked: dict[bytes, bool] = {}
+        # Queues that do not exist here, but whose jobs clients asked for in vain: they take no part
+        # in anything but the pacing of requests, and the oldest are forgotten.
+        self._polled: dict[bytes, Queue] = {}
+        self._polled_size = 0  # bytes of their names
         self._asks = False  # it may ask others, and has done so for all waiting clients
         self._sweep_at = 0
+        self.paused_elsewhere: Callable[[bytes, int], None] = self.pause
 
     def import_rate(self, queue: Queue) -> int:
         """The number of jobs per second that ``queue`` gets from other nodes."""
@@ -77,24 +93,48 @@ class Federation:
 
     # ---- asking -----------------------------------------------------------------------------
 
-    def need_jobs(self, queue: Queue) -> None:
+    def need_jobs(self, queue: Queue, again: bool = False) -> None:
         """Ask nodes that may have jobs of ``queue``, which is empty here, for some, as often as the
-        pacing allows. Repeats itself while clients wait."""
+        pacing allows. Repeats itself (``again``) while clients wait."""
         queue.wanted = self._machine.now
         if not self.may_ask():
             return  # ``cron`` asks as soon as it may
         imports = queue.imports
         if imports is None:
             imports = queue.imports = Imports()
-        if imports.ask_all(self._machine.now):
-            self._replicas.tell_of_queue(self._peers.everyone(), bus.NEEDJOBS, queue.name, 1)
+        if not again:
+            imports.want(self._machine.now)
+        # A client begins to wait, or polls, or waits while the others think that none does.
+        begins = (not again and len(queue.waiters) <= 1) or (
+            len(queue.waiters) > 0 and not imports.told_waits
+        )
+        soon = FIRST_MIN if queue.waiters else POLL_MIN
+        if imports.ask_all(self._machine.now, soon if begins else 0):
+            self._tell(queue, imports, self._peers.everyone(), 1)
         self._ask_sources(queue, imports, False)
         if queue.waiters:
             self._ask_later(queue, imports)
 
+    def poll(self, name: bytes) -> None:
+        """Ask other nodes for jobs of ``name``, a queue that does not exist here, for a client that
+        does not wait for them."""
+        if not self.may_ask() or len(name) > bus.MAX_QUEUE_NAME:
+            return
+        queue = self._polled.get(name)
+        if queue is None:
+            queue = self._polled[name] = Queue(name, self._machine.now)
+            self._polled_size += len(name)
+            while len(self._polled) > MAX_POLLED or self._polled_size > MAX_POLLED_SIZE:
+                oldest = next(iter(self._polled))
+                self._polled_size -= len(oldest)
+                del self._polled[oldest]
+        self.need_jobs(queue)
+
     def may_ask(self) -> bool:
         """Whether this node may ask others for jobs now."""
-        return self._peers.size > 1 and not self._peers.leaving and not self._machine.write_problem
+        if self._peers.size == 1 or self.exports.stopping:
+            return False
+        return not (self._peers.leaving or self._machine.add_problem)
 
     def cron(self, now: int) -> None:
         """Run the periodic work, a few times a second."""
@@ -102,7 +142,7 @@ class Federation:
         if may_ask and not self._asks:
             # It met other nodes, or can take jobs again.
             for queue in self._queues.index.values():
-                if queue.waiters and not queue.length:
+                if queue.waiters and not queue.deliverable():
                     self.need_jobs(queue)
             if self._queues.interests is not None:
                 self._queues.interests.ask_again()
@@ -111,13 +151,36 @@ class Federation:
             self._sweep_at = now + ASKED_ALL
             self.exports.forget_old(now)
 
+    def exchange(self) -> None:
+        """Tell the nodes to which connections are new what clients here wait for, and give them
+        what they asked for: they, or this node, may have started after the others were asked."""
+        linked, self.linked = self.linked, {}
+        nodes = list(linked)
+        self.exports.linked_to(nodes)
+        for id, again in linked.items():
+            if again:
+                self.exports.ask_about_given(id)
+        if not self.may_ask():
+            return
+        for queue in self._queues.index.values():
+            if queue.waiters and not queue.deliverable():
+                self._replicas.tell_of_queue(nodes, bus.NEEDJOBS, queue.name, 1, bus.CLIENT_WAITS)
+        if self._queues.interests is not None:
+            self._queues.interests.ask_again()
+
     def _ask_sources(self, queue: Queue, imports: Imports, at_once: bool) -> None:
         """Ask the nodes that lately gave jobs of ``queue`` for more, if it is time to."""
         count = imports.ask_sources(self._machine.now, at_once)
         if count:
             for id in imports.sources:
                 most = count if self._notices.is_read_by(id) else COUNT_MAX
-                self._replicas.tell_of_queue([id], bus.NEEDJOBS, queue.name, min(count, most))
+                self._tell(queue, imports, [id], min(count, most))
+
+    def _tell(self, queue: Queue, imports: Imports, nodes: list[bytes], count: int) -> None:
+        """Ask ``nodes`` for ``count`` jobs of ``queue``."""
+        imports.told_waits = len(queue.waiters) > 0
+        flags = bus.CLIENT_WAITS if imports.told_waits else 0
+        self._replicas.tell_of_queue(nodes, bus.NEEDJOBS, queue.name, count, flags)
 
     def offer(self, queue: Queue) -> None:
         """Give jobs of ``queue`` to nodes that wait for some."""
@@ -129,11 +192,13 @@ class Federation:
         in, before the next client finds it empty."""
         if not self.may_ask():
             return
-        if queue.length:
+        if queue.deliverable():
             if imports.asks_ahead(self._machine.now):
                 self._ask_sources(queue, imports, True)
             return
-        if queue.waiters or imports.streams(self._machine.now):
+        now = self._machine.now
+        wanted = imports.is_wanted(now, queue.jobs_out) and not imports.passes_on
+        if queue.waiters or (imports.streams(now) and wanted):
             self._ask_sources(queue, imports, True)
         if queue.waiters:
             self._ask_later(queue, imports)
@@ -154,8 +219,8 @@ class Federation:
             if imports is None or imports.due != due:
                 continue  # it was asked earlier
             imports.due = 0
-            if queue.waiters and not queue.length:
-                self.need_jobs(queue)
+            if queue.waiters and not queue.deliverable():
+                self.need_jobs(queue, True)
 
     # ---- taking -----------------------------------------------------------------------------
 
@@ -179,11 +244,18 @@ class Federation:
         """Note that ``sender`` gave ``count`` jobs of the queue ``name``."""
         queue = self._queues.by_name.get(name)
         if count and queue is not None:
+            polled = self._polled.pop(name, None)
+            if polled is not None:
+                self._polled_size -= len(name)
+                queue.wanted = max(queue.wanted, polled.wanted)
+                queue.imports = queue.imports or polled.imports
             if queue.imports is None:
                 queue.imports = Imports()
             queue.imports.received(sender, self._machine.now, queue.jobs_out, count)
             if self._queues.interests is not None:
                 self._queues.interests.received(sender, queue, count)
+            if name in self.exports.asked_for:
+                self.exports.pass_on(queue)
 
     def _take_in(self, sender: bytes, new: Job) -> bool:
         """Queue the job ``new``, which ``sender`` gave, unless it is known or has ended. Returns
@@ -207,14 +279,18 @@ class Federation:
         else:
             for id in new.delivered or ():
                 replicas.add(job, id)
-            if self._codec.trailer is not None:
-                self._updates.take(job, new, self._codec.trailer)
+            trailer = self._codec.trailer
+            if trailer is not None:
+                self._updates.take(job, new, trailer)
+                if trailer.attempts:
+                    store.trailers.learn_attempts(job, trailer.attempts)
             if job.state != ACTIVE or job.retry == 0:
                 return False
         if job.retry:
             replicas.add(job, sender)
-        job.flags &= ~FLAG_DELIVERED
+        job.flags &= ~(FLAG_DELIVERED | HELD_BACK)
         store.put(job)
+        store.progress.note(job)
         if self._notes.noting:
             self._notes.note(schema.IMPORTED, job, new=True)
             self._notes.note(schema.QUEUED, job, schema.BY_IMPORT)
@@ -240,17 +316,14 @@ class Federation:
         if not paused & PAUSED_OUT and name in self.exports.asked_for:
             self.exports.offer(name)
 
-    def tell_paused(self, name: bytes, paused: int) -> None:
-        """Set the pause bits of the queue ``name`` on all other nodes."""
-        self._replicas.tell_of_queue(self._peers.everyone(), bus.PAUSE, name, paused)
-
     def on_pause(self, sender: bytes, message: QueueMessage) -> None:
         """Handle PAUSE: a client of another node used PAUSE with BCAST."""
-        paused = message.aux & 3
-        if paused or message.queue in self._queues.by_name:
-            self.pause(message.queue, paused)
+        if not message.flags & bus.SHARED:
+            self.paused_elsewhere(message.queue, message.aux & 3)
 
     def flush(self) -> None:
         """Start over: all jobs and queues have been forgotten."""
         self.exports.flush()
         self.questions.clear()
+        self._polled.clear()
+        self._polled_size = 0

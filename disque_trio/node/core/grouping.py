@@ -1,7 +1,7 @@
 """Puts the jobs of queues into groups where a policy says so (GROUPS), and takes them out again.
 
-A queue follows its policy when somebody wants jobs from it, and in the background. The jobs that it
-then has move by a few hundred per turn.
+A queue follows its policy from its first job on. When the policy changes it follows when somebody
+wants jobs from it, and in the background: its jobs move by a few hundred per turn.
 """
 
 from itertools import islice
@@ -53,7 +53,14 @@ class Grouping:
         self._agenda = agenda
         self._moving: dict[bytes, Queue] = {}
         self._next = 0  # index in ``groups`` of the next queue to compare with its policy
-        self._left = 0  # how many are left to compare
+        self._left = 0  # how many of them are left to compare
+        self._cursor = -1  # of the walk through all queues after a change of policies; -1: none
+        queues.on_create = self._created
+
+    def _created(self, queue: Queue) -> None:
+        """Group the jobs that ``queue`` will have."""
+        if self._policies.grouped:
+            self.follow(queue)
 
     def follow(self, queue: Queue) -> None:
         """Group the jobs of ``queue`` if its policy says so, otherwise ungroup them."""
@@ -86,12 +93,15 @@ class Grouping:
 
     def _call(self) -> None:
         """Schedule more work for the next turn, if there is any."""
-        self.due = self._machine.now if self._moving or self._left else 0
+        busy = self._moving or self._left or self._cursor >= 0
+        self.due = self._machine.now if busy else 0
         self._agenda.call(self.due)
 
     def compare(self) -> None:
         """Make all queues follow their policies, which have changed, soon."""
         self._left = len(self.groups)
+        if self._policies.grouped:
+            self._cursor = 0
         self._call()
 
     def go_on(self, now: int) -> None:
@@ -100,6 +110,11 @@ class Grouping:
             return
         if self._left:
             self.compare_some()
+        if self._cursor >= 0:
+            cursor, queues = self._all.index.scan(self._cursor, _COMPARED)
+            self._cursor = cursor or -1
+            for queue in queues:
+                self.follow(queue)
         self._move_some()
         self._call()
 
@@ -165,3 +180,4 @@ class Grouping:
         self.groups.clear()
         self._moving.clear()
         self.due = self._left = 0
+        self._cursor = -1

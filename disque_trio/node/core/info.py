@@ -4,6 +4,7 @@ from disque_trio.node.core.claims import Claims
 from disque_trio.node.core.dead_letters import DeadLetters
 from disque_trio.node.core.deliveries import Deliveries
 from disque_trio.node.core.limits import BY_ACTIVE, BY_GROUPS, BY_RATE
+from disque_trio.node.core.sharing import Commons
 from disque_trio.node.core.store import JobStore
 from disque_trio.node.core.ticks import Ticks
 from disque_trio.node.core.topics import Topics
@@ -13,7 +14,7 @@ class Figures:
     """The figures of one node.
 
     Args:
-        store, dead_letters, claims, ticks, topics, deliveries: have the counts.
+        store, dead_letters, claims, ticks, topics, deliveries, commons: have the counts.
     """
 
     def __init__(
@@ -24,6 +25,7 @@ class Figures:
         ticks: Ticks,
         topics: Topics,
         deliveries: Deliveries,
+        commons: Commons,
     ) -> None:
         self._store = store
         self._dead_letters = dead_letters
@@ -32,11 +34,13 @@ class Figures:
         self._topics = topics
         self._consumers = deliveries.consumers
         self._interests = deliveries.interests
+        self._commons = commons
 
     def sections(self) -> "dict[str, dict[str, str | int | float]]":
         """The sections of INFO and their fields."""
         store = self._store
         held = store.limits.held_back()
+        shared = self._commons.kinds.values()
         return {
             "clients": {
                 "consuming_clients": self._consumers.count,
@@ -46,6 +50,7 @@ class Figures:
             "memory": {"maxmemory_policy": "acks" if store.evicts else "noeviction"},
             "jobs": {
                 "registered_jobs": store.jobs.count,
+                "jobs_waiting_retry": len(store.progress.waiting),
                 "unique_keys": store.uniques.entries.count,
             },
             "queues": {
@@ -53,6 +58,10 @@ class Figures:
                 "policies": store.policies.count,
                 "schedules": self._ticks.schedules.count,
                 "bindings": self._topics.bindings.count,
+                "schedules_without_rights": len(self._ticks.makers.stopped),
+                "bindings_without_rights": len(self._topics.makers.stopped),
+                "shared_of_newer_releases": sum([kind.strange() for kind in shared]),
+                "shared_lines_skipped": sum([kind.skipped for kind in shared]),
                 "queues_held_by_rate": len(held.get(BY_RATE, [])),
                 "queues_held_by_active": len(held.get(BY_ACTIVE, [])),
                 "queues_held_by_groups": len(held.get(BY_GROUPS, [])),
@@ -72,8 +81,10 @@ class Figures:
                 "total_jobs_dead": self._dead_letters.total_dead,
                 "total_jobs_redriven": self._dead_letters.total_redriven,
                 "total_jobs_repeated": self._claims.repeats,
+                "total_keys_evicted": store.uniques.total_evicted,
                 "total_ticks": self._ticks.total,
                 "total_ticks_missed": self._ticks.missed,
+                "shared_changes_refused": sum([kind.refused for kind in shared]),
                 "results_kept": len(store.outcomes.kept.by_id),
             },
         }
@@ -82,4 +93,7 @@ class Figures:
         """Set all counters to zero."""
         self._store.reset_stats()
         self._dead_letters.total_dead = self._dead_letters.total_redriven = 0
+        for kind in self._commons.kinds.values():
+            kind.refused = 0
+        self._store.uniques.total_evicted = 0
         self._claims.repeats = self._ticks.total = self._ticks.missed = 0

@@ -5,12 +5,12 @@ has jobs again, is compared only with patterns whose start its name shares, so a
 that begin differently cost no more than one.
 """
 
-import re
 from bisect import insort
 from collections import deque
 from typing import Final
 
-from disque_trio.glob import compile_glob, glob_prefix
+from disque_trio.glob import Glob, glob_prefix
+from disque_trio.node.core.exports import Wanted
 from disque_trio.node.core.need_jobs import Imports
 from disque_trio.node.core.queue import Queue
 from disque_trio.respserver.client import Client
@@ -18,23 +18,12 @@ from disque_trio.respserver.client import Client
 MAX_PATTERN: Final = 255  # bytes, as of a topic
 MAX_JOKERS: Final = 32  # stars and classes in a pattern: each makes it more expensive
 MAX_NAME: Final = 1_000  # bytes; a longer name matches only stars
+_MOST_REMEMBERED: Final = 10_000  # names and patterns
+
+_QUICK: Final = 8  # to compare a name is as much work as for so many bytes of it,
+_QUICK_SHIFT: Final = 3  # and to look at 8 of these takes a microsecond
 
 STANDS_IN: Final = 8  # in a client's ``details``: it is a pattern's stand-in
-
-
-class Wish:
-    """The request of another node for jobs by a pattern.
-
-    Attributes:
-        jobs: how many more.
-        until: when to forget it, in ms.
-    """
-
-    __slots__ = ("jobs", "until")
-
-    def __init__(self, jobs: int, until: int) -> None:
-        self.jobs = jobs
-        self.until = until
 
 
 class Interest:
@@ -44,7 +33,7 @@ class Interest:
         pattern: as clients write it.
         number: never used again.
         alone: its number, as ``found_by`` of queues that no other pattern has found.
-        expression: the compiled pattern; None: not compiled yet, matches nothing.
+        glob: the pattern, read; None: not yet, it matches nothing.
         found: matching queues that have jobs, or had some when last looked at; the one to serve
             next comes first.
         left: how many of these to look at, because clients began to wait, or stopped.
@@ -63,7 +52,7 @@ class Interest:
         self.pattern = pattern
         self.number = number
         self.alone: tuple[int, ...] = (number,)
-        self.expression: re.Pattern[bytes] | None = None
+        self.glob: Glob | None = None
         self.found: deque[Queue] = deque()
         self.left = 0
         self.complete_at = 0
@@ -75,7 +64,7 @@ class Interest:
         self.imports: Imports | None = None
         self.asks_at = 0
         self.emptied: dict[bytes, None] = {}
-        self.wishes: dict[bytes, Wish] = {}
+        self.wishes: dict[bytes, Wanted] = {}
 
     def put(self, queue: Queue) -> None:
         """Note that ``queue``, which matches, has jobs."""
@@ -108,16 +97,26 @@ class Interest:
 
 
 class InterestIndex:
-    """Finds the patterns that match a name."""
+    """Finds the patterns that match a name.
+
+    Attributes:
+        spent: how long that took beyond a few patterns and a short name, in about microseconds;
+            the caller resets it.
+    """
 
     def __init__(self) -> None:
+        self.spent = 0
         self._by_prefix: dict[bytes, dict[Interest, None]] = {}
         self._lengths: list[int] = []  # of the prefixes, sorted, without duplicates
         self._counts: dict[int, int] = {}  # how many prefixes have a length
+        # What was found for names since the last change: queues get many jobs, one by one.
+        self._found: dict[bytes, list[Interest]] = {}
+        self._remembered = 0  # how much that is
 
     def add(self, interest: Interest) -> None:
-        """Compile the pattern of ``interest``, and find it from now on."""
-        interest.expression = compile_glob(interest.pattern)
+        """Read the pattern of ``interest``, and find it from now on."""
+        self._found.clear()
+        interest.glob = Glob(interest.pattern)
         prefix = glob_prefix(interest.pattern)
         interests = self._by_prefix.get(prefix)
         if interests is not None:
@@ -132,8 +131,9 @@ class InterestIndex:
 
     def remove(self, interest: Interest) -> None:
         """Stop finding ``interest``."""
-        if interest.expression is None:
+        if interest.glob is None:
             return
+        self._found.clear()
         prefix = glob_prefix(interest.pattern)
         interests = self._by_prefix[prefix]
         del interests[interest]
@@ -147,7 +147,10 @@ class InterestIndex:
             self._lengths.remove(length)
 
     def matching(self, name: bytes) -> list[Interest]:
-        """The interests whose patterns match ``name``."""
+        """The interests whose patterns match ``name``. Do not change the list."""
+        known = self._found.get(name)
+        if known is not None:
+            return known
         found: list[Interest] = []
         size = len(name)
         if size > MAX_NAME:
@@ -156,10 +159,17 @@ class InterestIndex:
         for length in self._lengths:
             if length > size:
                 break
-            for interest in self._by_prefix.get(name[:length], {}):
-                expression = interest.expression
-                if expression is not None and expression.fullmatch(name) is not None:
+            interests = self._by_prefix.get(name[:length], {})
+            self.spent += len(interests) * (size + _QUICK) >> _QUICK_SHIFT
+            for interest in interests:
+                glob = interest.glob
+                if glob is not None and glob.matches(name):
                     found.append(interest)
+        if not self._found or self._remembered > _MOST_REMEMBERED:
+            self._found.clear()
+            self._remembered = 0
+        self._found[name] = found
+        self._remembered += 1 + len(found)
         return found
 
 

@@ -16,10 +16,13 @@ from itertools import islice
 from typing import Final
 
 from disque_trio.cluster.peers import Peers
+from disque_trio.node.core.entries import TAKEN_AT_ONCE, size_of
+from disque_trio.node.core.exports import Wanted
 from disque_trio.node.core.federation import Federation
-from disque_trio.node.core.interest import Interest, Wish
+from disque_trio.node.core.interest import Interest
 from disque_trio.node.core.job import Job
 from disque_trio.node.core.lookout import Lookout
+from disque_trio.node.core.need_jobs import FIRST_MIN, POLL_MIN
 from disque_trio.node.core.questions import WISH, Questions
 from disque_trio.node.core.queue import PAUSED_OUT, Queue
 from disque_trio.node.core.queues import QueueInterests
@@ -150,14 +153,17 @@ class Interests(QueueInterests):
             self._lookout.work(SLICE)
         found: list[Job] = []
         looks = LOOKS
+        size = 0
         self.cut_short = False
         while True:
             before = len(found)
             for interest in interests:
                 if interest.clients and not self._lookout.is_searching(interest):
                     continue  # other clients wait in vain
+                had = len(found)
                 looks = self._take_one(interest, found, looks)
-                if len(found) == count:
+                size += size_of(found[had:])
+                if len(found) == count or size >= TAKEN_AT_ONCE:
                     return found
                 if looks <= 0:
                     self.cut_short = True
@@ -227,13 +233,13 @@ class Interests(QueueInterests):
             interest.clients[client] = None
             if len(interest.clients) == 1:
                 self._lookout.look_again(interest)
-        self._wishes.ask(interests, True)
+        self._wishes.ask(interests, FIRST_MIN)
         self._call()
 
     def tell(self, patterns: list[bytes]) -> None:
         """Tell other nodes that a client wanted a job in vain and does not wait: they may have
         one."""
-        self._wishes.ask([self._use(pattern) for pattern in dict.fromkeys(patterns)], False)
+        self._wishes.ask([self._use(pattern) for pattern in dict.fromkeys(patterns)], POLL_MIN)
         self._call()
 
     def forget(self, client: Client) -> None:
@@ -308,28 +314,29 @@ class Interests(QueueInterests):
         for interest in self._lookout.matching(queue.name):
             if interest.imports is not None:
                 interest.imports.received(sender, self._machine.now, 0, count)
+                if queue.imports is not None:
+                    queue.imports.want_as(interest.imports)
                 if len(interest.clients) > count:
-                    self._wishes.ask([interest], True)
+                    self._wishes.ask([interest], FIRST_MIN)
 
     def ask_again(self) -> None:
         waiting = [interest for interest in self.by_pattern.values() if interest.clients]
-        self._wishes.ask(waiting, True)
+        self._wishes.ask(waiting, FIRST_MIN)
         self._call()
 
     def _on_wish(self, sender: bytes, fields: list[Field]) -> list[Field] | None:
-        """Handle that clients of another node wait by pattern. Raises ``FieldsError``."""
-        time, wanted = read_wishes(fields)
+        """Handle that clients of another node want jobs by pattern. Raises ``FieldsError``."""
+        time, wanted, waiting = read_wishes(fields)
         if not self.make_room(list(wanted)):
             return None
         until = self._machine.now + time
         for pattern, jobs in wanted.items():
             interest = self._use(pattern)
             before = interest.wishes.get(sender)
+            latest = until
             if before is not None:
-                jobs = max(jobs, before.jobs)
-                interest.wishes[sender] = Wish(jobs, max(until, before.until))
-            else:
-                interest.wishes[sender] = Wish(jobs, until)
+                jobs, latest = max(jobs, before.jobs), max(until, before.until)
+            interest.wishes[sender] = Wanted(jobs, self._machine.now, latest, pattern in waiting)
             self._lookout.look_again(interest)
         self._call()
         return None

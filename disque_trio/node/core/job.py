@@ -51,7 +51,7 @@ UINT32_MAX: Final = 2**32 - 1
 UINT16_MAX: Final = 2**16 - 1
 MAX_ID_MINUTES: Final = 0xFFFF
 
-DEFAULT_REPLICATE: Final = 3  # copies, in a cluster that is large enough
+DEFAULT_REPLICATE: Final = 2  # copies, in a cluster that is large enough; C Disque has 3
 DEFAULT_TTL: Final = 86_400  # s
 DEFAULT_RETRY: Final = 300  # s
 
@@ -178,6 +178,11 @@ def read_job(found: SerialJob, queue: bytes, etime: int, ctime: int, dump: int) 
     return job
 
 
+def first_due(job: Job) -> int:
+    """Return when ``job`` is first queued, in ms since the epoch."""
+    return job.ctime // 1_000_000 + int(job.delay) * 1000
+
+
 def priority_of(job: Job) -> int:
     """Return the priority of ``job``: 7 is delivered first; jobs of C Disque have 0."""
     return (job.flags & FLAGS_PRIORITY) >> 4
@@ -225,6 +230,11 @@ class JobIds:
             start = 0
         self._used = start + 24
         return b"%b%b%b" % (self._prefix, self._pool[start : start + 24], self._ending)
+
+
+def is_maker(node: bytes, job: bytes) -> bool:
+    """Whether ``node`` made the job with the id ``job``."""
+    return job[2:10] == node[:8]
 
 
 def id_minutes(id: bytes) -> int:

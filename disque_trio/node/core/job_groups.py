@@ -146,6 +146,10 @@ class JobGroups(Groups):
             return 0
         return len(self._turns) if self.fifo else self.length
 
+    def next_job(self) -> Job | None:
+        group = self._next()
+        return None if group is None else group.jobs.first()
+
     def pop(self) -> Job:
         group = self._next()
         assert group is not None

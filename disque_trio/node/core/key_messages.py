@@ -13,6 +13,7 @@ from disque_trio.protocol.fields import (
     unpack_number,
     unpack_texts,
 )
+from disque_trio.protocol.keyrecord import ADDED, MAX_UNTIL, PENDING, fits, is_plain_id
 
 # What a node says.
 CLAIM: Final = 1  # may this job have the key? Answered by a ``Vote``
@@ -82,6 +83,12 @@ def read_message(fields: list[Field]) -> KeyMessage:
     message.any = bits & 4 != 0
     message.left = unpack_number(texts[4][16:])
     message.instead = texts[3]
+    if (
+        not CLAIM <= message.op <= BURY
+        or not fits(message.key, message.id, message.left, PENDING)
+        or not (message.instead == b"" or is_plain_id(message.instead))
+    ):
+        raise FieldsError("a message about a key that there cannot be")
     return message
 
 
@@ -119,6 +126,10 @@ def read_vote(fields: list[Field]) -> Vote | None:
         state, lasts, left, status = [
             unpack_number(texts[1][at : at + 8]) for at in range(0, 32, 8)
         ]
+        if texts[0] and not is_plain_id(texts[0]):
+            return None
+        if state > ADDED or left > MAX_UNTIL or status > REFUSED:
+            return None
         return Vote(texts[0], state, lasts != 0, left, status)
     except FieldsError:
         return None

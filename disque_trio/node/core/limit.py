@@ -71,6 +71,11 @@ class Limit:
         burst = policy.burst / self.sharers()
         return max((burst - 1) * self.interval(policy), float(TOGETHER))
 
+    def most_debt(self, policy: Policy) -> float:
+        """Return how long the bucket can take to be full after a delivery that ``policy`` allows,
+        in ms."""
+        return self.early(policy) + self.interval(policy)
+
     def share(self, own: bytes, active: int) -> int:
         """Return the share of this node, with the ID ``own``, of ``active`` jobs in hand."""
         return _divide(self._left(active), [own, *self._wanting()])[own]

@@ -72,7 +72,8 @@ class Limits:
         policies: as given. grouping: keeps the queues in groups.
         by_name: the limited queues that are in use, or were until lately.
         needed: something may have to be held back; otherwise ``holds_back`` need not be asked.
-        on_taken_back: called when a job with FLAG_IN_HAND has left a client's hands.
+        on_taken_back: called when a job with FLAG_IN_HAND has left a client's hands, with whether
+            its time was over.
     """
 
     def __init__(
@@ -89,7 +90,7 @@ class Limits:
         self.policies = policies
         self.grouping = Grouping(machine, policies, queues, trailers, questions.agenda)
         self.needed = False
-        self.on_taken_back: Callable[[Job], None] | None = None
+        self.on_taken_back: Callable[[Job, bool], None] | None = None
         self._machine = machine
         self._queues = queues
         self._questions = questions
@@ -110,7 +111,17 @@ class Limits:
     def _judge_need(self) -> None:
         """Compute ``needed``."""
         policies = self.policies
-        self.needed = bool(policies.limited or policies.grouped or self.grouping.groups)
+        self.needed = bool(
+            policies.limited or policies.grouped or self.grouping.groups or self._machine.lagging
+        )
+
+    def file_lags(self) -> None:
+        """Hold back at-most-once jobs from now on, or do so no longer, as the machine says."""
+        self._judge_need()
+        if not self._machine.lagging:
+            for queue in self._queues.index.values():
+                if queue.waiters:
+                    self._queues.look_at(queue)
 
     # ---- delivering -------------------------------------------------------------------------
 
@@ -122,6 +133,8 @@ class Limits:
             self.grouping.follow(queue)
             if not queue.deliverable():
                 return True
+        if self._machine.lagging and queue.first_with_retry() is None:
+            return True
         if not policy.is_limited() or len(queue.name) > MAX_NAME_IN_FIELDS:
             return False
         if not waits and queue.waiters:
@@ -178,6 +191,27 @@ class Limits:
             job.flags |= FLAG_IN_HAND
             limit.in_hand[job.id] = None
 
+    def resume(self, job: Job) -> None:
+        """Count ``job``, which a client got before this node started, as in its hands."""
+        policy = self.policies.of(job.queue)
+        if policy.groups:
+            queue = self._queues.by_name.get(job.queue) or self._queues.create(job.queue)
+            self.grouping.follow(queue)
+            self.grouping.hold(job, True)
+        if policy.active and len(job.queue) <= MAX_NAME_IN_FIELDS:
+            limit = self.by_name.get(job.queue)
+            if limit is None:
+                limit = self.by_name[job.queue] = Limit(job.queue)
+            job.flags |= FLAG_IN_HAND
+            limit.in_hand[job.id] = None
+
+    def group_all(self) -> None:
+        """Group the jobs of all queues whose policies say so."""
+        if self.policies.grouped:
+            for queue in self._queues.index.values():
+                if self.policies.of(queue.name).groups:
+                    self.grouping.follow(queue)
+
     def release(self, job: Job) -> None:
         """Release ``job`` (FLAGS_HOLDING), which has ended, or is about to be queued again."""
         if job.flags & FLAG_HOLDS_GROUP:
@@ -185,11 +219,12 @@ class Limits:
         if job.flags & FLAG_IN_HAND:
             self.taken_back(job)
 
-    def taken_back(self, job: Job) -> None:
-        """Note that ``job``, which has FLAG_IN_HAND, has left its client's hands."""
+    def taken_back(self, job: Job, timed_out: bool = False) -> None:
+        """Note that ``job``, which has FLAG_IN_HAND, has left its client's hands: it has ended, was
+        handed back or, if ``timed_out``, nobody has said anything in time."""
         job.flags &= ~FLAG_IN_HAND
         if self.on_taken_back is not None:
-            self.on_taken_back(job)
+            self.on_taken_back(job, timed_out)
         limit = self.by_name.get(job.queue)
         if limit is not None:
             limit.in_hand.pop(job.id, None)
@@ -265,7 +300,7 @@ class Limits:
                 del limit.users[id]
         policy = self.policies.of(limit.name)
         if policy.rate:  # no more debt than one job by this rate, whatever it was before
-            limit.full = min(limit.full, now + limit.early(policy) + limit.interval(policy))
+            limit.full = min(limit.full, now + limit.most_debt(policy))
         queue = self._queues.by_name.get(limit.name)
         if queue is not None and queue.waiters and queue.length:
             limit.wanted = now
@@ -336,8 +371,10 @@ class Limits:
         while question.answers:
             sender, fields = question.answers.popitem()
             self._learn(limit, sender, fields)
-            if not limit.joined:
-                limit.full = max(limit.full, float(now + number_of(fields, _DEBT)))
+            policy = self.policies.of(limit.name)
+            if not limit.joined and policy.rate:
+                debt = float(number_of(fields, _DEBT))  # another node may say anything
+                limit.full = max(limit.full, now + min(debt, limit.most_debt(policy)))
         if question.over:
             self._all_heard(limit)
             self._serve(limit)
@@ -379,12 +416,14 @@ class Limits:
         return found
 
     def describe(self, queue: Queue) -> list[Value]:
-        """The groups and limits of ``queue`` as QSTAT shows them; empty: it has none."""
+        """The groups and limits of ``queue`` as QSTAT shows them, and what else holds its jobs
+        back; empty: it has none, and nothing does."""
         found = self.grouping.describe(queue)
+        lags = self._machine.lagging and queue.deliverable() and queue.first_with_retry() is None
         if not self.policies.of(queue.name).is_limited():
-            return found
+            return [*found, b"held-back-by", b"file"] if lags else found
         limit = self.by_name.get(queue.name) or Limit(queue.name)
-        held = limit.reason if queue.waiters and queue.length else b""
+        held = b"file" if lags else limit.reason if queue.waiters and queue.length else b""
         users: list[Value] = list(limit.users)
         found += [b"in-hand", len(limit.in_hand), b"held-back-by", held, b"shared-with", users]
         return found

@@ -13,8 +13,8 @@ from disque_trio.node.core.queues import Queues
 from disque_trio.node.core.registry import SHARDS
 
 NAMES: Final = 20  # queues without jobs to remember for a pattern
-_EMPTY_SHIFT: Final = 4  # looking at 16 queues without jobs takes as long as at one with jobs
-_COMPILING: Final = 50  # how many queues could be looked at while a pattern is compiled
+_EMPTY: Final = 15  # looking at 16 queues without jobs takes as long as at one with jobs
+_READING: Final = 50  # how many queues could be looked at while a pattern is read
 
 
 class Lookout:
@@ -29,9 +29,10 @@ class Lookout:
         self._queues = queues
         self._peers = peers
         self._index = InterestIndex()
-        self._new: deque[Interest] = deque()  # to be compiled
+        self._new: deque[Interest] = deque()  # to be read
         self._looking: dict[Interest, None] = {}  # those with something ``left``
         self._searched = 0  # shards of the queues, counting on over all rounds
+        self._names: list[bytes] = []  # of queues of the current shard, not looked at yet
         self._search_end = 0
         self._closing: deque[Interest] = deque()  # removed, but queues still refer to them
 
@@ -53,11 +54,7 @@ class Lookout:
     def is_searching(self, interest: Interest) -> bool:
         """Whether there may be queues with jobs that match ``interest`` and that it has not found
         or looked at yet."""
-        return (
-            interest.expression is None
-            or interest.complete_at > self._searched
-            or interest.left > 0
-        )
+        return interest.glob is None or interest.complete_at > self._searched or interest.left > 0
 
     def note(self, queue: Queue) -> None:
         """See ``QueueInterests.note``."""
@@ -65,7 +62,7 @@ class Lookout:
             return
         found = self.matching(queue.name)
         if len(found) > 1:
-            found.sort(key=Interest.since)
+            found = sorted(found, key=Interest.since)
         for interest in found:
             interest.put(queue)
             if interest.clients:
@@ -98,8 +95,10 @@ class Lookout:
             interest = self._new.popleft()
             if not interest.dropped:
                 self._index.add(interest)
-                self._search_end = interest.complete_at = self._searched + SHARDS
-                left -= _COMPILING
+                # A shard that is half searched is looked at once more.
+                self._search_end = self._searched + SHARDS + (1 if self._names else 0)
+                interest.complete_at = self._search_end
+                left -= _READING
         while self._looking and left > 0:
             interest = next(iter(self._looking))
             while interest.left > 0 and left > 0:
@@ -112,10 +111,11 @@ class Lookout:
             by_names = not knows_only_extended(self._peers)
             shards = self._queues.index.shards
             while self._searched < self._search_end and left > 0:
-                shard = shards[self._searched % SHARDS]
-                self._searched += 1
-                if shard:
-                    left -= self._search(shard, by_names)
+                if not self._names:
+                    self._names = list(shards[self._searched % SHARDS])
+                left = self._search(left, by_names)
+                if not self._names:
+                    self._searched += 1
         while self._closing and left > 0:
             interest = self._closing[0]
             while interest.found and left > 0:
@@ -143,21 +143,31 @@ class Lookout:
                 return
         self._queues.ready.append(queue)
 
-    def _search(self, shard: dict[bytes, Queue], by_names: bool) -> int:
-        """Look at the queues in ``shard``; return how many that counts as. ``by_names``: remember
-        matching queues without jobs, too."""
-        count = len(shard) >> _EMPTY_SHIFT
-        for queue in shard.values():
+    def _search(self, left: int, by_names: bool) -> int:
+        """Look at some of ``_names``, as much as looking at ``left`` queues takes; return what is
+        left of that. ``by_names``: remember matching queues without jobs, too."""
+        index = self._index
+        empty = 0
+        while self._names and left > 0:
+            queue = self._queues.by_name.get(self._names.pop())
+            if queue is None:
+                continue
+            index.spent = 0
             if queue.length:
-                count += 1
+                left -= 1
                 self.note(queue)
                 if queue.waiters:
                     self._queues.ready.append(queue)
             elif by_names:
-                count += 1
+                left -= 1
                 for interest in self.matching(queue.name):
                     self._remember(interest, queue.name)
-        return count
+            else:
+                empty += 1
+                if not empty & _EMPTY:
+                    left -= 1
+            left -= index.spent
+        return left
 
     def has_work(self) -> bool:
         """Whether there is more for ``work`` to do."""

@@ -15,10 +15,16 @@ from disque_trio.protocol.bus import MAX_YOURJOBS
 # ms for which a node that gave jobs counts as a source, and an import rate is valid
 WINDOW: Final = 5_000
 ALL_MIN, ALL_MAX = 2_000, 30_000  # ms between requests to all nodes
+POLL_MIN: Final = 100  # ms between them if clients poll
+FIRST_MIN: Final = 25  # ms between them if a client begins to wait
 SOURCES_MIN, SOURCES_MAX = 25, 2_000  # ms between requests to sources
 COUNT_MIN = 5  # jobs to ask a source for
 COUNT_MAX: Final = 100  # jobs to ask a C node for, which would crash if asked for more
 AHEAD: Final = 25  # ms before the last job is taken
+# ms for which a request of a client that does not wait is recent. For that time, imported jobs are
+# kept for it, and nodes with jobs take its own node to want some. With two limits, jobs would be
+# passed on in vain between nodes whose clients polled together.
+RECENT: Final = 150
 
 
 class Imports:
@@ -29,34 +35,46 @@ class Imports:
         due: when to look at the queue again because clients wait, in ms; 0: not planned.
         low: number of queued jobs at which to ask sources for more; 0 while they have been
             asked and have not answered.
+        told_waits: the last request said that a client waits.
+        passes_on: jobs went to another node, and since then no client here wanted or took one: to
+            ask for more would have jobs go back and forth.
     """
 
     __slots__ = (
+        "_active",
         "_all_asked",
         "_all_tries",
         "_count",
+        "_gap",
         "_last_count",
         "_last_start",
         "_left",
         "_next_low",
+        "_seen",
+        "_soon",
         "_sources_asked",
         "_sources_tries",
         "_start",
         "_taken",
         "_unanswered",
+        "_wanted",
         "due",
         "low",
+        "passes_on",
         "sources",
+        "told_waits",
     )
 
     def __init__(self) -> None:
         self.sources: dict[bytes, int] = {}
         self.due = 0
         self.low = 0
+        self.told_waits = False
         self._unanswered = False  # sources were asked, and none has given anything since
         self._next_low = 0  # ``low`` once they have answered
         self._all_asked = 0
         self._all_tries = 0
+        self._soon = 0  # the next gap, if all have yet to be asked for a client that began to wait
         self._sources_asked = 0
         self._sources_tries = 0
         self._start = 0  # of the current window of the rate; ``_count``: jobs in it
@@ -65,6 +83,40 @@ class Imports:
         self._last_count = 0
         self._left = 0  # imported jobs that had not been taken when ``_taken`` jobs had been
         self._taken = 0
+        self._wanted = 0  # when a client here last wanted a job in vain
+        self._gap = 0  # the longest time from one such client to the next, lately
+        self._active = 0  # when it was noticed that jobs left the queue, as ``_seen`` had by then
+        self._seen = 0
+        self.passes_on = False
+
+    def want(self, now: int) -> None:
+        """Note that a client of this node wants a job, and there is none."""
+        gap = now - self._wanted
+        self._wanted = now
+        self.passes_on = False
+        if 0 <= gap <= 2 * WINDOW:
+            self._gap = max(gap, self._gap - gap)
+        else:  # it is no poller if it comes more rarely than jobs are kept; or the clock jumped
+            self._gap = self._active = 0
+
+    def want_as(self, other: "Imports") -> None:
+        """Note that clients want jobs as often, and as lately, as ``other`` says."""
+        self._wanted = max(self._wanted, other._wanted)
+        self._gap = max(self._gap, other._gap)
+
+    def is_wanted(self, now: int, taken: int) -> bool:
+        """Whether clients here may be expected to take imported jobs soon: they wanted or took some
+        not much longer ago than is usual. ``taken``: see ``left``."""
+        if taken != self._seen:
+            self._seen = taken
+            self._active = now
+            self.passes_on = False
+        return now - max(self._wanted, self._active) <= max(2 * self._gap, RECENT)
+
+    def gave(self, taken: int) -> None:
+        """Note that jobs left the queue for another node. ``taken``: see ``left``."""
+        self._seen = taken
+        self.passes_on = True
 
     def rate(self, now: int) -> int:
         """Jobs per second that come from other nodes; 0 if none came for 5 s."""
@@ -103,10 +155,17 @@ class Imports:
         self.sources[sender] = now
         self._sources_tries = 0
 
-    def ask_all(self, now: int) -> bool:
-        """Whether to ask all nodes now; if so, it counts as done."""
+    def ask_all(self, now: int, soon: int) -> bool:
+        """Whether to ask all nodes now; if so, it counts as done. ``soon``: the shortest time in ms
+        since they were last asked, if a client has just begun to wait, or polls: what earlier
+        clients asked for may have gone elsewhere; otherwise 0."""
+        if soon:
+            self._soon = min(self._soon or soon, soon)
         if self._all_asked and now - self._all_asked < self._all_gap():
             return False
+        if self._soon:
+            self._soon = 0
+            self._all_tries = 0
         self._all_asked = now
         self._all_tries += 1
         return True
@@ -150,6 +209,8 @@ class Imports:
 
     def _all_gap(self) -> int:
         """The time between two requests to all nodes, in ms."""
+        if self._soon:
+            return self._soon
         return min(ALL_MIN << min(self._all_tries, 4), ALL_MAX)
 
     def _sources_gap(self) -> int:

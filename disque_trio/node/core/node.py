@@ -9,28 +9,35 @@ from collections.abc import Callable
 from typing import Final
 
 from disque_trio.cluster.peers import Peers
+from disque_trio.cluster.troubles import TROUBLE_MEMORY, trouble_of
 from disque_trio.node.core.ack_gc import AckGc
 from disque_trio.node.core.admissions import Admissions
 from disque_trio.node.core.agenda import Agenda
 from disque_trio.node.core.aof_codec import AofCodec
+from disque_trio.node.core.budgets import Budgets
 from disque_trio.node.core.bus_codec import BusCodec
 from disque_trio.node.core.claims import Claims
+from disque_trio.node.core.copies import Copies
 from disque_trio.node.core.dead_letters import DeadLetters
 from disque_trio.node.core.deliveries import Deliveries
 from disque_trio.node.core.dispatcher import Dispatcher
 from disque_trio.node.core.events import EventNotes
 from disque_trio.node.core.exports import Exports
+from disque_trio.node.core.farewell import Farewell
 from disque_trio.node.core.federation import Federation
 from disque_trio.node.core.info import Figures
 from disque_trio.node.core.job import ACKED, FLAG_QUEUED_BEFORE, GONE, Job, JobIds
 from disque_trio.node.core.job_waits import JobWaits
+from disque_trio.node.core.key_drops import KeyDrops
 from disque_trio.node.core.limits import Limits
 from disque_trio.node.core.notices import Notices
 from disque_trio.node.core.pauses import Pauses
 from disque_trio.node.core.placement import Placement
 from disque_trio.node.core.policies import Policies
 from disque_trio.node.core.questions import Questions
+from disque_trio.node.core.queue_pauses import QueuePauses
 from disque_trio.node.core.queues import Queues
+from disque_trio.node.core.recovery import Recovery
 from disque_trio.node.core.replicas import Replicas
 from disque_trio.node.core.replication import Replication
 from disque_trio.node.core.requeue import Requeue
@@ -50,6 +57,7 @@ from disque_trio.node.core.waits import ReplicationWaits
 from disque_trio.protocol import bus
 from disque_trio.protocol.bus import PacketError, PacketWriter
 from disque_trio.resp.reply import null_array
+from disque_trio.respserver.acl.user import User
 from disque_trio.respserver.client import Client
 from disque_trio.respserver.command import AnyCommand, Command
 from disque_trio.respserver.host import Host
@@ -58,6 +66,9 @@ from disque_trio.rng import Rng
 
 MAX_JOBS_PER_TICK: Final = 100  # a fraction of a millisecond
 REST_ASKED: Final = 1_000  # ms between looks at what others asked for, when nothing happens
+# Commands that set what all nodes share.
+_SHARED: Final = frozenset((b"qset", b"bind"))
+_CRON_SET: Final = ([b"SET"], [b"set"])
 LEAVING: Final = b"-LEAVING This node is leaving the cluster, please connect to a different one\r\n"
 
 
@@ -80,13 +91,14 @@ class Node(Machine):
         policies: of the queues. policy_sharing: shares them with other nodes.
         replicas: which nodes may hold which jobs.
         store: the jobs.
+        progress: notes what becomes of jobs. recovery: places those that are loaded.
         deliveries: gives jobs to clients.
         consumers: the clients that jobs are pushed to.
-        exports: gives jobs to other nodes. federation: gets jobs from them.
+        exports: gives jobs to other nodes. federation: gets jobs from them. farewell: ends that.
         replication: adds jobs and copies them.
         requeue: queues jobs again.
         ack_gc: ends jobs.
-        dead_letters: what becomes of jobs that nobody could process.
+        dead_letters: what becomes of jobs that nobody could process. copies: of what they become.
         sweeps: work on a queue on all nodes.
         questions: to other nodes, and their answers.
         ticks: adds the jobs of schedules.
@@ -96,6 +108,8 @@ class Node(Machine):
         commons: what all nodes share by name.
         topics: adds jobs to the queues of topics.
         bad_packets: number of malformed packets from other nodes.
+        budgets: of users, for what is in queues.
+        key_drops: frees keys of ADDJOB UNIQUE.
         admissions: ADDJOBs that wait for other nodes' answers. claims: those with UNIQUE.
         bus_codec: jobs to and from other nodes. aof_codec: jobs to and from files.
     """
@@ -113,6 +127,7 @@ class Node(Machine):
         packets: PacketWriter | None = None,
     ) -> None:
         super().__init__("disque", "jobs", commands, host, clock, maxmemory)
+        self.may_lag = True
         self.peers = peers
         packets = self.packets = packets or PacketWriter(id, 0)
         trailers = Trailers(self.memory, peers)
@@ -128,19 +143,24 @@ class Node(Machine):
         store = self.store = JobStore(
             self, notes, queues, replicas, waits, trailers, self.limits, uniques, entropy, rng
         )
-        aof = self.aof_codec = AofCodec(store)
+        self.progress = store.progress
+        self.recovery = Recovery(store, peers)
+        aof = self.aof_codec = AofCodec(store, self.recovery)
         codec = self.bus_codec = BusCodec(store)
-        placement = Placement(peers, replicas, rng)
+        placement = Placement(peers, replicas, trailers, rng)
         tombstones = Tombstones(peers, packets, store.outcomes)
-        exports = self.exports = Exports(store, codec, peers, packets)
+        exports = self.exports = Exports(store, codec, notices, peers, packets)
         self.job_waits = JobWaits(store, questions, notices, peers)
-        successors = Successors(store, policies, aof, codec, exports, tombstones, notices, packets)
+        copies = self.copies = Copies(store, placement, codec, notices, peers, questions.agenda)
+        successors = Successors(
+            store, policies, aof, codec, exports, copies, tombstones, notices, packets
+        )
         ack_gc = AckGc(store, aof, successors, tombstones, notices, peers, packets, rng)
         self.ack_gc = ack_gc
         letters = self.dead_letters = DeadLetters(store, policies, successors, ack_gc, peers)
         pauses = Pauses(store, peers, packets, rng)
         requeue = self.requeue = Requeue(
-            store, exports, letters, tombstones, pauses, peers, packets
+            store, exports, letters, successors, tombstones, pauses, peers, packets
         )
         updates = self.updates = Updates(
             store, aof, codec, exports, requeue, questions, notices, peers, packets
@@ -148,29 +168,38 @@ class Node(Machine):
         replication = self.replication = Replication(
             store, aof, codec, placement, exports, tombstones, updates, notices, peers, packets
         )
+        replication.heard_copy = copies.confirmed
         federation = self.federation = Federation(
             store, aof, codec, exports, tombstones, updates, notices, peers
         )
+        self.farewell = Farewell(self, federation, questions, notices, peers)
         self.deliveries = Deliveries(self, store, federation, requeue, letters, questions, peers)
         self.consumers = self.deliveries.consumers
         self.sweeps = Sweeps(self, store, ack_gc, letters, updates, questions, peers)
         votes = Votes(store, uniques, tombstones, questions)
+        self.key_drops = KeyDrops(self, uniques, votes, questions, peers)
         admissions = self.admissions = Admissions(store, replication, questions, peers)
         self.claims = Claims(
             store, uniques, votes, replication, questions, notices, admissions, peers, rng
         )
-        commons = self.commons = Commons()
+        commons = self.commons = Commons(peers)
         sharing = Sharing("policies", bus.POLICIES, self, policies, peers, packets, commons)
         self.policy_sharing = sharing
         self.ticks = Ticks(
             self, notes, policies, replicas, questions.agenda, peers, packets, commons
         )
         self.topics = Topics(self, questions.agenda, peers, packets, commons)
+        self.queue_pauses = QueuePauses(self, queues, federation, replicas, peers, packets, commons)
+        self.budgets = Budgets(
+            self, store, admissions, self.ticks.schedules, self.topics.bindings, self.policies
+        )
+        self.topics.is_full = self.budgets.is_full
         self._figures = Figures(
-            store, letters, self.claims, self.ticks, self.topics, self.deliveries
+            store, letters, self.claims, self.ticks, self.topics, self.deliveries, commons
         )
         self.bad_packets = 0
         self._entropy = entropy
+        peers.linked_to = self._linked_to
         self._dispatcher = Dispatcher(
             replication, requeue, ack_gc, federation, exports, notices, questions, commons, updates
         )
@@ -192,7 +221,9 @@ class Node(Machine):
         """Handle a packet of type 4 or above from the known node ``sender``."""
         self.now = now
         if self.loading:
-            return  # a partly loaded node must not answer
+            # A partly loaded node must not answer. But the others do not ask again soon.
+            self._dispatcher.keep_request(sender, packet)
+            return
         self.notes.peer = sender
         try:
             self._dispatcher.dispatch(sender, packet)
@@ -228,6 +259,8 @@ class Node(Machine):
             self._do_rare_work(agenda, now)
         self.deliveries.serve_waiting()
         self.end_waits(now)
+        if self.progress.due and self.progress.due <= now:
+            self.progress.due = now + 1  # the end of the turn writes it
         if self.store.freeing is not None:
             self.store.free_some()
 
@@ -237,8 +270,15 @@ class Node(Machine):
         self.questions.end_due(now)
         self.sweeps.do_slice()
         self.claims.go_on(now)
+        if self.federation.linked:
+            self._greet(list(self.federation.linked), now)
+        self.ack_gc.go_on()
+        self.copies.go_on(now)
+        self.job_waits.go_on(now)
         self.job_waits.tick(now)
         self.updates.tick(now)
+        self.ticks.makers.go_on(now)
+        self.topics.makers.go_on(now)
         self.ticks.go_on(now)
         self.topics.go_on(now)
         self.limits.go_on(now)
@@ -247,6 +287,8 @@ class Node(Machine):
             agenda.call(due)
         for due in (self.updates.due, self.ticks.due, self.limits.due, self.deliveries.due):
             agenda.call(due)
+        agenda.call(self.ack_gc.due)
+        agenda.call(self.copies.due)
 
     def _job_due(self, job: Job) -> None:
         """Handle a job from the timers: expire it, collect it if acknowledged, or queue it."""
@@ -274,6 +316,8 @@ class Node(Machine):
             due = sooner(due, offer)
         if rare := self.questions.agenda.at:
             due = sooner(due, rare)
+        if self.progress.due:
+            due = sooner(due, self.progress.due)
         if self.store.freeing is not None:
             return self.now
         return due
@@ -281,21 +325,68 @@ class Node(Machine):
     def cron(self, now: int) -> None:
         """Run the periodic work, a few times a second."""
         self.now = now
+        memory = self.memory
+        if memory.used > memory.external_above:
+            self.store.uniques.make_room(memory.external_above - memory.external_above // 32)
+        self._tell_trouble()
         self.federation.cron(now)
         self.commons.cron(now)
         self.ticks.look_around(now)
         self.limits.cron(now)
+        if self.recovery.asking:
+            self.recovery.go_on(now)
+        if self.recovery.ended and self.journaling:
+            self.recovery.write_ended()
         self.queues.evict_idle()
         self.store.cron(now)
         if self.consumers.open:
             self.consumers.cron()
-            self.after_command()
+        if self.memory.shares is not None:
+            self.budgets.go_on()
+        self.after_command()  # the file may no longer lag
+
+    def set_trouble(
+        self, loading: bool, write_problem: str, full: str = "", lagging: bool = False
+    ) -> None:
+        lagged = self.lagging
+        loaded = self.loading and not loading
+        super().set_trouble(loading, write_problem, full, lagging)
+        if lagging != lagged:
+            self.limits.file_lags()
+        self._tell_trouble()
+        if loaded:
+            for id in self.peers.everyone():
+                self._linked_to(id, False)
+
+    def _linked_to(self, id: bytes, again: bool) -> None:
+        """Greet the node ``id`` in the next turn: there is a new connection to it. ``again``: there
+        was one before."""
+        self.federation.linked[id] = again
+        self.questions.agenda.call(max(self.now, 1))
+
+    def _greet(self, nodes: list[bytes], now: int) -> None:
+        """Tell ``nodes``, to which connections are new at ``now``, whatever waits for that: all who
+        want to know that a node can be reached again hear it here."""
+        self.federation.exchange()
+        self.commons.linked_to(nodes, now)
+        self.ack_gc.linked_to(nodes)
+        self.copies.linked_to(now)
+        self.recovery.go_on(now)
+
+    def _tell_trouble(self) -> None:
+        """Tell the other nodes what keeps this one from taking copies, if that has changed."""
+        memory = self.memory
+        # Not at once when there is just enough memory again: it would change all the time.
+        enough = memory.external_above
+        if self.peers.trouble & TROUBLE_MEMORY:
+            enough -= enough // 32
+        self.peers.set_trouble(trouble_of(memory.used > enough, self.add_problem))
 
     def rest(self) -> int:
         rest = super().rest()
         if self.exports.asked_for:
             return min(rest, REST_ASKED)
-        if self.consumers.open:
+        if self.consumers.open or self.recovery.asking or self.budgets.busy:
             return 0
         return min(rest, self.queues.rest(), self.commons.rest())
 
@@ -307,6 +398,9 @@ class Node(Machine):
             self.admissions.forget_client(client)
             self.replication.cancel_all(client)
             self.topics.forget_client(client)
+
+    def heard(self, client: Client) -> None:
+        self.consumers.heard(client)
 
     def stop_pushing(self, client: Client) -> None:
         self.consumers.forget_client(client)
@@ -333,14 +427,33 @@ class Node(Machine):
         if self.consumers.pushed:
             self.consumers.send()
         notices = self._notices
-        if notices.waiting or notices.copies or notices.fields:
+        if notices.waiting or notices.copies or notices.fields or notices.announced:
             notices.send()
+        if self.progress.taken:
+            self.progress.write_taken()
+
+    def replied(self) -> None:
+        if self.progress.due:
+            self.progress.write_block()
+
+    def users_changed(self) -> None:
+        self.ticks.makers.users_changed()
+        self.topics.makers.users_changed()
+        self.budgets.users_changed()
 
     def may_overlap(self, request: list[bytes]) -> bool:
-        """Whether ``request`` may run while earlier ADDJOBs of its client wait for copies: only
-        another ADDJOB may, unless it depends on the queue's length, which they will change."""
-        overlaps = request[0] == b"ADDJOB" or request[0].lower() == b"addjob"
-        return overlaps and not self.policies.ask_length(request)
+        """Whether ``request`` may run while earlier ones of its client wait for their replies.
+
+        An ADDJOB may, unless it depends on the queue's length, which earlier ones will change. So
+        may a change of what all nodes share, so that those of one turn are written at once.
+        """
+        name = request[0]
+        if name != b"ADDJOB":
+            name = name.lower()
+            if name != b"addjob":
+                shared = name in _SHARED or (name == b"cron" and request[1:2] in _CRON_SET)
+                return shared and len(self.commons.unsettled) > 0
+        return not self.policies.ask_length(request)
 
     # ---- the append-only file -----------------------------------------------------------------
 
@@ -359,7 +472,7 @@ class Node(Machine):
     # ---- clients that wait ------------------------------------------------------------------
 
     def after_command(self) -> None:
-        if self.queues.ready and not self.in_group:
+        if self.queues.ready and not (self.in_group or self.batches.exclusive):
             self.deliveries.serve_waiting()
 
     def end_wait(self, client: Client) -> None:
@@ -374,7 +487,7 @@ class Node(Machine):
         if wait is None:
             self.unblock(client, null_array(client.resp))
         else:
-            self.unblock(client, wait.reply(client.resp))
+            self.job_waits.time_out(client, wait)
 
     def unblock_all(self) -> None:
         """End all waits: with an error if the node is leaving, otherwise with an empty reply."""
@@ -399,8 +512,12 @@ class Node(Machine):
 
     # ---- the rest ---------------------------------------------------------------------------
 
+    def used_by(self, user: User) -> dict[str, int]:
+        return self.budgets.used_by(user) | super().used_by(user)
+
     def make_room(self, command: AnyCommand) -> bool:
         self.store.evict(self.memory.evict_above)
+        self.store.uniques.make_room(self.memory.evict_above)
         self.after_command()  # clients that held evicted jobs may have credit again
         return super().make_room(command)
 
@@ -423,7 +540,10 @@ class Node(Machine):
         """Forget all jobs and queues, and end the waits of all clients."""
         self.unblock_all()
         self.federation.flush()
+        self.ack_gc.flush()
+        self.copies.flush()
         self.claims.flush()
+        self.key_drops.flush()
         self.admissions.flush()
         self.replication.flush()
         self.sweeps.flush()
@@ -433,6 +553,10 @@ class Node(Machine):
         self.ticks.flush()
         self.topics.flush()
         self.deliveries.flush()
+        self.progress.flush()
+        self.recovery.flush()
         self.journal.clear()
         self.flushed = True
         self.store.flush()
+        self.budgets.flush()
+        self.queue_pauses.flush()

@@ -17,7 +17,8 @@ MOST_COPIED: Final = 32 * 1024  # bytes of several jobs in one packet
 
 
 class Notices:
-    """The packets about jobs that are sent at the end of the turn, copies before all others.
+    """The packets about jobs that are sent at the end of the turn: announcements, then copies, then
+    all others.
 
     Args:
         peers: the rest of the cluster.
@@ -27,12 +28,14 @@ class Notices:
         waiting: ids of the jobs, by the node to tell, type, aux and mark.
         fields: whole packets in order, each with the node that gets it.
         copies: serialised jobs, by the nodes that get them and the flags of REPLJOB.
+        announced: ids of the jobs, by the node to tell, and QUEUED or WILLQUEUE.
     """
 
     def __init__(self, peers: Peers, packets: PacketWriter) -> None:
         self.waiting: dict[tuple[bytes, int, int, int], list[bytes]] = {}
         self.copies: dict[tuple[tuple[bytes, ...], int], list[bytes]] = {}
         self.fields: list[tuple[bytes, bytes]] = []
+        self.announced: dict[tuple[bytes, int], list[bytes]] = {}
         self._peers = peers
         self._packets = packets
         self._readers: set[bytes] = set()
@@ -86,8 +89,36 @@ class Notices:
         else:
             jobs.append(job)
 
+    def announce(self, node: bytes, type: int, id: bytes) -> None:
+        """Tell ``node``, which has extensions, QUEUED or WILLQUEUE of the job ``id``, in one packet
+        with those of other jobs."""
+        ids = self.announced.get((node, type))
+        if ids is None:
+            self.announced[node, type] = [id]
+        else:
+            ids.append(id)
+
+    def _send_announced(self) -> None:
+        announced, self.announced = self.announced, {}
+        for (node, type), ids in announced.items():
+            for at in range(0, len(ids), MOST):
+                packet = self._packets.about_jobs(type, ids[at : at + MOST], 0, 0)
+                self._peers.send(node, packet)
+
+    def send_in_order(self, node: bytes, packet: bytes) -> None:
+        """Send a packet at once, unless others have to arrive before it: a node that was given a
+        job, and then heard that it is in another queue, would take it out of its own."""
+        if self.announced:
+            self._send_announced()
+        if self.fields:
+            self.fields.append((node, packet))
+        else:
+            self._peers.send(node, packet)
+
     def send(self) -> None:
         """Send everything. Called at the end of the turn."""
+        if self.announced:
+            self._send_announced()
         if self.copies:
             copies, self.copies = self.copies, {}
             for (nodes, flags), jobs in copies.items():
@@ -125,7 +156,14 @@ class Notices:
             at = end
 
     def drop(self) -> None:
-        """Forget everything: the records of the turn could not be written."""
-        self.waiting = {}
+        """Forget everything but that jobs were acknowledged: the records of the turn could not be
+        written. The acknowledgements get no mark, since they are not in the file here."""
+        acks: dict[tuple[bytes, int, int, int], list[bytes]] = {}
+        for (node, type, aux, _), ids in self.waiting.items():
+            if type == bus.SETACK:
+                acks.setdefault((node, type, aux, 0), []).extend(ids)
+        self.waiting = acks
+        self._node = b""  # the next addition is not of the same kind
         self.copies = {}
         self.fields = []
+        self.announced = {}

@@ -19,10 +19,13 @@ from disque_trio.node.core.job import (
     Job,
     id_minutes,
 )
+from disque_trio.node.core.progress import Progress
 from disque_trio.node.core.registry import Registry
 from disque_trio.node.core.trailers import Trailers
 from disque_trio.protocol import trailer as endings
+from disque_trio.protocol.progress import JobEnding, pack_ending
 from disque_trio.respserver.machine import Machine
+from disque_trio.respserver.memory import Memory
 
 if TYPE_CHECKING:
     from mypy_extensions import i64
@@ -30,6 +33,7 @@ if TYPE_CHECKING:
 RING: Final = 16_384  # ids of the jobs that were last acknowledged, or that last expired
 DEFAULT_RESULT_TTL: Final = 60  # s
 MOST_BYTES: Final = 64 << 20  # for results, and for the rest, if maxmemory is not set
+_PLACE: Final = 110  # bytes that an id takes in an index
 _OVERHEAD: Final = 400  # bytes that an entry takes in addition to its result
 RING_MASK: Final = RING - 1
 
@@ -105,6 +109,14 @@ class Kept:
             self._drop_first()
         return acked
 
+    def entries(self) -> list[JobEnding]:
+        """Everything that is kept."""
+        found: list[JobEnding] = []
+        for until, _, id in self._ends:
+            outcome = self.by_id.shard_of(id)[id]
+            found.append(JobEnding(id, outcome.kind, until, outcome.result))
+        return found
+
     def make_room(self, wanted: int) -> None:
         """Drop outcomes until at most ``wanted`` bytes of memory are used."""
         while self._ends and self._memory.used > wanted:
@@ -130,22 +142,57 @@ def _size(outcome: Outcome) -> int:
     return _OVERHEAD + len(outcome.result or b"")
 
 
-class Recent:
-    """The ids in the rings. A dict of them is made at the first look-up, which takes no longer than
-    searching the rings once."""
+class Index:
+    """Finds ids in a ring, which only has to be fast to write: what was written since the last
+    look-up is taken over then, so each id costs once.
 
-    def __init__(self, outcomes: "Outcomes") -> None:
-        self._outcomes = outcomes
-        self._ids: dict[bytes, Outcome] | None = None
+    Args:
+        memory: the account for what it takes.
 
-    def of(self, id: bytes) -> Outcome | None:
-        """Return how the job ``id`` ended; None: it is not here."""
-        ids = self._ids
-        if ids is None:
-            expired, acked = self._outcomes.rings()
-            ids = dict.fromkeys(expired, _EXPIRED) | dict.fromkeys(acked, _JUST_ACKED)
-            self._ids = ids
-        return ids.get(id)
+    Attributes:
+        size: bytes that it takes.
+    """
+
+    def __init__(self, memory: Memory) -> None:
+        self.size = 0
+        self._memory = memory
+        self._ring: list[bytes] = []  # as it was then
+        self._places: dict[bytes, int] = {}
+        self._at: i64 = 0
+
+    def has(self, id: bytes, ring: list[bytes], at: int) -> bool:
+        """Whether the job ``id`` is in ``ring``, whose next id goes to ``at``."""
+        last = (self._at - 1) & RING_MASK
+        if not self._ring or self._ring[last] is not ring[last]:
+            # It went around, or is another one.
+            self._ring = ring[:]
+            self._places = dict(zip(_written(ring, at), range(RING), strict=False))
+            self._at = at
+            self._count()
+        elif at != self._at:
+            self._take_over(ring, at)
+            self._count()
+        return id in self._places
+
+    def _count(self) -> None:
+        """Update the memory account."""
+        size = _PLACE * len(self._places)
+        self._memory.used += size - self.size
+        self.size = size
+
+    def _take_over(self, ring: list[bytes], at: int) -> None:
+        """Take over what was written up to ``at``."""
+        seen = self._ring
+        places = self._places
+        place = self._at
+        while place != at:
+            if places.get(seen[place]) == place:
+                del places[seen[place]]
+            id = ring[place]
+            seen[place] = id
+            places[id] = place
+            place = (place + 1) & RING_MASK
+        self._at = at
 
 
 class Watch:
@@ -162,6 +209,7 @@ class Outcomes:
     Args:
         machine: provides the time and memory account.
         trailers: have the endings of jobs that were not just acknowledged.
+        progress: notes endings for the next start.
 
     Attributes:
         watch: hears of the jobs that somebody waits for.
@@ -173,7 +221,7 @@ class Outcomes:
         total_expired, total_cancelled: the counters in INFO stats.
     """
 
-    def __init__(self, machine: Machine, trailers: Trailers) -> None:
+    def __init__(self, machine: Machine, trailers: Trailers, progress: Progress) -> None:
         self.watch: Watch | None = None
         self.result_ttl = DEFAULT_RESULT_TTL
         self.kept = Kept(machine)
@@ -182,10 +230,13 @@ class Outcomes:
         self.total_cancelled = 0
         self._machine = machine
         self._trailers = trailers
+        self._progress = progress
         self.ring = [b""] * RING
         self.at: i64 = 0
         self._expired = [b""] * RING
         self._next_expired: i64 = 0
+        self._find_acked = Index(machine.memory)
+        self._find_expired = Index(machine.memory)
 
     # ---- how jobs end -----------------------------------------------------------------------
 
@@ -224,9 +275,9 @@ class Outcomes:
         """Note that ``job`` ended in another way than by a plain acknowledgement."""
         now = self._machine.now
         if outcome.kind == endings.CANCELLED:
-            self.cancelled.add(job.id, outcome, max(job.etime * 1000, now + 1))
+            self._keep(self.cancelled, job.id, outcome, max(job.etime * 1000, now + 1))
         elif self.result_ttl:
-            self.kept.add(job.id, outcome, now + self.result_ttl * 1000)
+            self._keep(self.kept, job.id, outcome, now + self.result_ttl * 1000)
         elif outcome.kind == endings.ACKED:
             self._note_acked(job.id)
         self._tell(job, outcome)
@@ -236,7 +287,23 @@ class Outcomes:
         minutes = id_minutes(id)
         if minutes >= 0:
             until = self._machine.now + (minutes + 1) * 60_000
-            self.cancelled.add(id, Outcome(endings.CANCELLED), until)
+            self._keep(self.cancelled, id, Outcome(endings.CANCELLED), until)
+
+    def _keep(self, kept: Kept, id: bytes, outcome: Outcome, until: int) -> None:
+        """Add to ``kept``, and note it for the next start."""
+        kept.add(id, outcome, until)
+        self._progress.note_ending(id, outcome.kind, until, outcome.result)
+
+    def remember(self, ending: JobEnding) -> None:
+        """Note ``ending``, which an earlier process knew, unless its time is over."""
+        if ending.until > self._machine.now:
+            kept = self.cancelled if ending.kind == endings.CANCELLED else self.kept
+            kept.add(ending.id, Outcome(ending.kind, ending.result), ending.until)
+
+    def records(self) -> list[bytes]:
+        """The records of all endings that are kept, for the progress file."""
+        found = [*self.kept.entries(), *self.cancelled.entries()]
+        return [pack_ending(ending) for ending in found]
 
     def lost(self, job: Job) -> None:
         """Note that ``job`` leaves this node, or has ended in a way that is not known here."""
@@ -265,24 +332,16 @@ class Outcomes:
         ending = trailer.ending
         return Outcome(ending.kind, ending.result if ending.kind == endings.ACKED else None)
 
-    def recent(self) -> "Recent":
-        """The jobs that were last acknowledged, and those that last expired. One object serves many
-        look-ups in a turn."""
-        return Recent(self)
-
-    def rings(self) -> tuple[list[bytes], list[bytes]]:
-        """The ids of the jobs that last expired, and of those that were last acknowledged."""
-        return _written(self._expired, self._next_expired), _written(self.ring, self.at)
-
-    def of(self, id: bytes, recent: "Recent") -> Outcome | None:
-        """Return how the job ``id``, no longer on this node, ended; None: unknown.
-
-        Args:
-            id: of the job.
-            recent: from ``recent()``.
-        """
+    def of(self, id: bytes) -> Outcome | None:
+        """Return how the job ``id``, no longer on this node, ended; None: unknown."""
         outcome = self.kept.of(id) or self.cancelled.of(id)
-        return outcome or recent.of(id)
+        if outcome is not None:
+            return outcome
+        if self._find_acked.has(id, self.ring, self.at):
+            return _JUST_ACKED
+        if self._find_expired.has(id, self._expired, self._next_expired):
+            return _EXPIRED
+        return None
 
     # ---- the rest ---------------------------------------------------------------------------
 
@@ -292,8 +351,15 @@ class Outcomes:
             self._note_acked(id)
         self.cancelled.forget_old(now)
 
+    @property
+    def index_size(self) -> int:
+        """Bytes that finding jobs in the rings takes."""
+        return self._find_acked.size + self._find_expired.size
+
     def flush(self) -> None:
         """Forget everything, after the memory account was reset."""
+        self._find_acked = Index(self._machine.memory)
+        self._find_expired = Index(self._machine.memory)
         self.kept.clear()
         self.cancelled.clear()
         self.ring = [b""] * RING

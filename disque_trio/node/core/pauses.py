@@ -9,9 +9,11 @@ from typing import Final
 from disque_trio.cluster.peers import Peers
 from disque_trio.eventlog import schema
 from disque_trio.node.core.job import (
+    FLAG_DELIVERED,
     FLAG_IN_HAND,
     FLAG_NACKED,
     FLAG_PAUSED,
+    FLAG_QUEUED_BEFORE,
     FLAG_TRAILER,
     FLAG_WILLQUEUE,
     UINT16_MAX,
@@ -84,16 +86,22 @@ class Pauses:
 
     def answer(self, job: Job, sender: bytes) -> None:
         """Tell ``sender``, which is about to queue ``job``, which is not queued here, of deliveries
-        and of a pause that it does not know of."""
+        and of a pause that it does not know of, or that a client of this node has the job: a node
+        that was down does not know that."""
         left = 0
-        if job.flags & FLAG_PAUSED:
+        paused = job.flags & FLAG_PAUSED != 0
+        if paused:
             left = job.qtime - self._machine.now
-            if left <= MUCH_LATER:
-                left = 0  # the sender may know of it: then its own pause is over first
+        elif job.taking is not None and job.flags & FLAG_DELIVERED:
+            left = job.taking.heard + job.retry * 1000 - self._machine.now
+        if left <= MUCH_LATER:
+            left = 0  # the sender may know of it: then its own pause is over first
+        elif not paused:
+            left += MUCH_LATER  # this node is the first to queue it again, and counts the delivery
         if self._peers.understands(sender):
             if left or job.flags & FLAG_TRAILER:
                 self._tell_one(sender, job, 0, left)
-        elif left:
+        elif left and paused:
             self._peers.send(sender, self._packets.about_job(bus.WORKING, job.id))
 
     def count(self, job: Job, flags: int) -> None:
@@ -110,6 +118,8 @@ class Pauses:
         job.flags |= FLAG_WILLQUEUE | (HELD_BACK if flags & bus.INCR_NACKS else FLAG_PAUSED)
         job.qtime = self._machine.now + delay
         self._store.schedule(job)
+        self._store.progress.leave(job)
+        self._store.progress.note(job)
 
     def tell(self, job: Job, flags: int, delay: int) -> None:
         """Tell the other holders what happened to ``job`` (see ``Requeued``)."""
@@ -143,6 +153,8 @@ class Pauses:
         """Note what another node knows of the deliveries of ``job``."""
         trailer = self._trailers.want(job)
         trailer.reason = message.reason or trailer.reason
-        for node, count in message.attempts.items():
-            trailer.attempts[node] = max(trailer.attempts.get(node, 0), count)
-        self._trailers.recount(trailer)
+        known = sum(trailer.attempts.values())
+        self._trailers.learn_attempts(job, message.attempts)
+        if sum(trailer.attempts.values()) > known:
+            # A client had it, whatever ``JobStore.queue_unless_held`` was told.
+            job.flags |= FLAG_QUEUED_BEFORE

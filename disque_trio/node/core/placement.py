@@ -1,8 +1,9 @@
 """Chooses the nodes that get the copies of a job."""
 
 from disque_trio.cluster.peers import Peers
-from disque_trio.node.core.job import Job
+from disque_trio.node.core.job import FLAG_TRAILER, Job
 from disque_trio.node.core.replicas import Replicas
+from disque_trio.node.core.trailers import Trailers
 from disque_trio.rng import Rng
 
 
@@ -12,10 +13,12 @@ class Placement:
     Args:
         peers: the rest of the cluster.
         replicas: knows which nodes may hold a job.
+        trailers: tell which jobs C nodes may have.
         rng: chooses among equally good nodes.
     """
 
-    def __init__(self, peers: Peers, replicas: Replicas, rng: Rng) -> None:
+    def __init__(self, peers: Peers, replicas: Replicas, trailers: Trailers, rng: Rng) -> None:
+        self._trailers = trailers
         self._peers = peers
         self._replicas = replicas
         self._rng = rng
@@ -26,7 +29,7 @@ class Placement:
         peers = self._peers
         if peers.by_host:
             return self._choose_hosts(job, count, external)
-        reachable = peers.reachable
+        reachable = self._takers(job)
         holders = job.delivered
         if holders is not None and holders != self._replicas.alone:
             reachable = [id for id in reachable if id not in holders]
@@ -50,8 +53,11 @@ class Placement:
         if not here:
             return []  # until that is known, a node on this host may seem to be elsewhere
         holders = job.delivered or ()
+        takers = self._takers(job)
         if not external and (not holders or (len(holders) == 1 and holders[0] == own)):
             partners = self._linked(peers.partners())
+            if takers is not peers.takers():
+                partners = [id for id in partners if id in takers]
             if len(partners) >= count:
                 return partners if len(partners) == count else rng.sample(partners, count)
         taken = {peers.place(id) for id in job.confirmed or ()}
@@ -59,7 +65,7 @@ class Placement:
             taken.add(here)
         asked = {peers.place(id) for id in holders if id != own}
         free: dict[str, list[bytes]] = {}
-        for id in peers.reachable:
+        for id in takers:
             place = peers.place(id)
             if id not in holders and place and place not in taken:
                 free.setdefault(place, []).append(id)
@@ -77,6 +83,13 @@ class Placement:
                     wanted = [id for id in nodes if id in partners]
                     chosen.append(wanted[0] if wanted else rng.choice(nodes))
         return chosen
+
+    def _takers(self, job: Job) -> list[bytes]:
+        """The nodes that can take a copy of ``job``."""
+        takers = self._peers.takers()
+        if job.flags & FLAG_TRAILER and not self._trailers.is_plain(job):
+            takers = [id for id in takers if self._peers.understands(id)]
+        return takers
 
     def choose_one(self, nodes: list[bytes]) -> bytes:
         """A random one of ``nodes``, preferably a connected one."""

@@ -21,13 +21,16 @@ from disque_trio.node.core.versions import (
     name_in,
     number_in,
 )
-from disque_trio.protocol.fields import Field, FieldsError, pack_number
+from disque_trio.protocol.bus import MAX_NAME_IN_FIELDS
+from disque_trio.protocol.fields import Field, pack_number
 
 MAX_POLICIES: Final = 10_000  # that clients may set
 MAX_PATTERNS: Final = 1_000  # of these: a new queue is compared with each
 MAX_SIZE: Final = 4 * 1024 * 1024  # bytes of all that clients may set
 MAX_VALUE: Final = 2**32 - 1  # of numeric options
 MAX_BYTES: Final = 2**48  # of MAXBYTES
+DEAD_SUFFIX: Final = b".dead"  # of dead-letter queues that no policy names
+MAX_REPLICATE: Final = 65_535
 MAX_MILLISECONDS: Final = MAX_VALUE * 1000  # of a BACKOFF
 _CACHED: Final = 10_000  # queues whose policies are cached
 _CACHED_NAME: Final = 1_024  # bytes; longer names are looked up each time
@@ -49,6 +52,12 @@ _ACTIVE: Final = 24
 _MAXBYTES: Final = 25
 _GROUPS: Final = 30
 
+_TYPES: Final = frozenset((
+    _ATTEMPTS, _DEAD, _BACKOFF_MIN, _BACKOFF_MAX, _DEAD_TTL, _TTL, _RETRY, _REPLICATE, _MAXLEN,
+    _RATE, _PERIOD, _BURST, _ACTIVE, _MAXBYTES, _GROUPS,
+))  # fmt: skip
+PERIODS: Final = {b"s": 1, b"m": 60, b"h": 3_600}  # s, by the unit after the / of a RATE
+
 # Values of GROUPS.
 FAIR: Final = 1
 FIFO: Final = 2
@@ -60,7 +69,8 @@ class Policy(Shared):
     Attributes:
         name: the queue, or the pattern, that it was set for.
         attempts: deliveries until a job is dead; 0: no limit.
-        dead: the dead-letter queue; empty: none.
+        dead: the dead-letter queue; empty: none, or with ``attempts`` the queue's name and
+            ``DEAD_SUFFIX``, as ``Policies.of`` says.
         backoff_min, backoff_max: pauses before a job is queued again, in ms; 0: none.
         dead_ttl: s that a dead letter lives; 0: not set.
         ttl: s; 0: not set.
@@ -75,6 +85,7 @@ class Policy(Shared):
     """
 
     def __init__(self, name: bytes) -> None:
+        super().__init__()
         self.name = name
         self.attempts = 0
         self.dead = b""
@@ -110,7 +121,19 @@ class Policy(Shared):
         other.burst = self.burst
         other.active = self.active
         other.groups = self.groups
+        other.unknown = list(self.unknown)
         return other
+
+    def forget_rate(self) -> None:
+        """Forget a RATE that only newer releases know."""
+        self._forget((_RATE, _PERIOD, _BURST))
+
+    def forget_groups(self) -> None:
+        """Forget a value of GROUPS that only newer releases know."""
+        self._forget((_GROUPS,))
+
+    def _forget(self, types: tuple[int, ...]) -> None:
+        self.unknown = [field for field in self.unknown if field[0] not in types]
 
     def is_pattern(self) -> bool:
         """Whether it was set for a pattern rather than one queue."""
@@ -129,8 +152,22 @@ class Policy(Shared):
         return self.rate > 0 or self.active > 0
 
     def problem(self) -> str:
-        """Return why these options cannot be combined; empty: they can."""
-        if self.dead == self.name:
+        """Return which option is wrong, or why they cannot be combined; empty: nothing is."""
+        numbers = (
+            self.attempts, self.dead_ttl, self.ttl, self.retry, self.maxlen, self.rate, self.burst,
+            self.active,
+        )  # fmt: skip
+        if max(numbers) > MAX_VALUE:
+            return f"options must be numbers up to {MAX_VALUE}"
+        if self.replicate > MAX_REPLICATE:
+            return f"REPLICATE must be a number from 0 to {MAX_REPLICATE}"
+        if self.maxbytes > MAX_BYTES:
+            return f"MAXBYTES must be a number from 0 to {MAX_BYTES}"
+        if self.backoff_max > MAX_MILLISECONDS:
+            return f"BACKOFF must be two numbers of seconds from 0 to {MAX_VALUE}"
+        if len(self.dead) > MAX_NAME:
+            return f"DEAD must have {MAX_NAME} bytes at most"
+        if self.dead and self.dead == self.name:
             return "DEAD must be another queue"
         if self.backoff_min > self.backoff_max:
             return "BACKOFF: min must not be greater than max"
@@ -169,7 +206,7 @@ class Policy(Shared):
         ):
             if value:
                 fields.append((type, pack_number(value)))
-        return fields
+        return fields + self.unknown
 
 
 NO_POLICY: Final = Policy(b"")  # of a queue to which none applies
@@ -186,7 +223,7 @@ class Policies(Versions[Policy]):
     """
 
     def __init__(self) -> None:
-        super().__init__()
+        super().__init__(_TYPES)
         self.patterns = 0
         self.limited = 0
         self.grouped = 0
@@ -217,15 +254,22 @@ class Policies(Versions[Policy]):
         # A topic may be bound to any queues.
         return addjob[1].startswith(TOPIC) or self.of(addjob[1]).is_bounded()
 
-    def _find(self, queue: bytes) -> Policy:
+    def as_set(self, queue: bytes) -> Policy:
+        """The policy that applies to ``queue``, as it was set for it or a pattern."""
         policy = self.named(queue) if not is_glob(queue) else None
-        if policy is None:
-            policy = self._matching(queue)
-        if policy.dead == queue and policy is not NO_POLICY:
-            # A pattern may match its own dead-letter queue: its jobs stay there.
+        return self._matching(queue) if policy is None else policy
+
+    def _find(self, queue: bytes) -> Policy:
+        policy = self.as_set(queue)
+        dead = policy.dead
+        keeps = dead == queue  # a pattern may match its own dead-letter queue: its jobs stay there
+        if policy.attempts and not dead:
+            dead = queue + DEAD_SUFFIX
+            keeps = queue.endswith(DEAD_SUFFIX) or len(dead) > MAX_NAME_IN_FIELDS
+        if policy is not NO_POLICY and (keeps or dead != policy.dead):
             policy = policy.copy()
-            policy.dead = b""
-            policy.attempts = 0
+            policy.dead = b"" if keeps else dead
+            policy.attempts = 0 if keeps else policy.attempts
         return policy
 
     def _matching(self, queue: bytes) -> Policy:
@@ -277,22 +321,26 @@ class Policies(Versions[Policy]):
     def read(self, values: dict[int, bytes]) -> Policy:
         policy = Policy(name_in(values))
         policy.dead = values.get(_DEAD, b"")
-        policy.attempts = number_in(values, _ATTEMPTS, 0, MAX_MILLISECONDS)
-        policy.backoff_min = number_in(values, _BACKOFF_MIN, 0, MAX_MILLISECONDS)
-        policy.backoff_max = number_in(values, _BACKOFF_MAX, 0, MAX_MILLISECONDS)
-        policy.dead_ttl = number_in(values, _DEAD_TTL, 0, MAX_MILLISECONDS)
-        policy.ttl = number_in(values, _TTL, 0, MAX_MILLISECONDS)
-        policy.retry = number_in(values, _RETRY, -1, MAX_MILLISECONDS)
-        policy.replicate = number_in(values, _REPLICATE, 0, MAX_MILLISECONDS)
-        policy.maxlen = number_in(values, _MAXLEN, 0, MAX_MILLISECONDS)
-        policy.maxbytes = number_in(values, _MAXBYTES, 0, MAX_BYTES)
-        policy.rate = number_in(values, _RATE, 0, MAX_MILLISECONDS)
-        policy.period = number_in(values, _PERIOD, 0, MAX_MILLISECONDS)
-        policy.burst = number_in(values, _BURST, 0, MAX_MILLISECONDS)
-        policy.active = number_in(values, _ACTIVE, 0, MAX_MILLISECONDS)
-        groups = number_in(values, _GROUPS, 0, MAX_MILLISECONDS)
-        policy.groups = groups if groups <= FIFO else 0  # a newer release may know more
-        problem = policy.problem()
-        if problem or len(policy.dead) > MAX_NAME:
-            raise FieldsError("the options of a policy: " + problem)
+        policy.attempts = number_in(values, _ATTEMPTS, 0)
+        policy.backoff_min = number_in(values, _BACKOFF_MIN, 0)
+        policy.backoff_max = number_in(values, _BACKOFF_MAX, 0)
+        policy.dead_ttl = number_in(values, _DEAD_TTL, 0)
+        policy.ttl = number_in(values, _TTL, 0)
+        policy.retry = number_in(values, _RETRY, -1)
+        policy.replicate = number_in(values, _REPLICATE, 0)
+        policy.maxlen = number_in(values, _MAXLEN, 0)
+        policy.maxbytes = number_in(values, _MAXBYTES, 0)
+        policy.active = number_in(values, _ACTIVE, 0)
+        policy.groups = number_in(values, _GROUPS, 0)
+        if policy.groups > FIFO:
+            policy.groups = 0
+            policy.unknown.append((_GROUPS, values[_GROUPS]))
+        policy.rate = number_in(values, _RATE, 0)
+        policy.period = number_in(values, _PERIOD, 0)
+        policy.burst = number_in(values, _BURST, 0)
+        if policy.rate and policy.period and policy.period not in PERIODS.values():
+            policy.rate = policy.period = policy.burst = 0
+            policy.unknown += [
+                (type, values[type]) for type in (_RATE, _PERIOD, _BURST) if type in values
+            ]
         return policy

@@ -7,24 +7,35 @@ each node whose extensions are known::
 """
 
 import re
+from collections.abc import Iterator
+from functools import partial
 from typing import Final
 
-from disque_trio.node.core.policies import MAX_BYTES, MAX_MILLISECONDS, MAX_VALUE, Policies, Policy
+from disque_trio.node.core.policies import (
+    MAX_BYTES,
+    MAX_MILLISECONDS,
+    MAX_REPLICATE,
+    MAX_VALUE,
+    PERIODS,
+    Policies,
+    Policy,
+)
 from disque_trio.node.core.version_words import (
     lines_of,
     node_from,
     number_from,
     take_lines,
     take_words,
+    text_of,
+    whole_file,
 )
 from disque_trio.node.core.versions import MAX_NAME, SharedError
 from disque_trio.resp.inline import quote
 from disque_trio.resp.ints import parse_int
 from disque_trio.resp.reply import Value
 
-MAX_REPLICATE: Final = 65_535
+MAX_EXTENSIONS: Final = 65_535
 GROUPS_WORDS: Final = [b"", b"fair", b"fifo"]  # by the value of ``Policy.groups``
-PERIODS: Final = {b"s": 1, b"m": 60, b"h": 3_600}  # s, by the unit after the / of a RATE
 _SECONDS: Final = re.compile(rb"([0-9]{1,10})(?:\.([0-9]{1,9}))?")
 _ABOUT: Final = b"""\
 # Written by the node: the policies of queues, and the nodes that know extensions. Stop the node
@@ -80,6 +91,7 @@ def _set_option(policy: Policy, option: bytes, value: bytes, second: bytes) -> N
         policy.maxbytes = _number("MAXBYTES", value, 0, MAX_BYTES)
     elif option == b"RATE":
         policy.rate, policy.period = _rate(value)
+        policy.forget_rate()
         if not policy.rate:
             policy.burst = 0
     elif option == b"BURST":
@@ -91,6 +103,7 @@ def _set_option(policy: Policy, option: bytes, value: bytes, second: bytes) -> N
         if word not in GROUPS_WORDS and word != b"0":
             raise SharedError("GROUPS must be fair or fifo")
         policy.groups = 0 if word == b"0" else GROUPS_WORDS.index(word)
+        policy.forget_groups()
     else:
         raise SharedError("syntax error")
 
@@ -118,10 +131,8 @@ def _rate(word: bytes) -> tuple[int, int]:
 
 def _rate_word(policy: Policy) -> bytes:
     """The RATE of ``policy`` as a word."""
-    for unit, period in PERIODS.items():
-        if period == policy.period:
-            return b"%d/%b" % (policy.rate, unit)
-    return b"%d/s" % max(policy.rate // policy.period, 1)  # from a newer release
+    (unit,) = [unit for unit, period in PERIODS.items() if period == policy.period]
+    return b"%d/%b" % (policy.rate, unit)
 
 
 def _milliseconds(word: bytes) -> int:
@@ -176,12 +187,16 @@ def describe(policy: Policy) -> dict[bytes, Value]:
 # ---- the file --------------------------------------------------------------------------------
 
 
-def format_file(policies: Policies, nodes: dict[bytes, int]) -> bytes:
-    """The contents of the file; ``nodes``: the extensions that other nodes announce, by id. Empty
-    if there is nothing to remember."""
-    lines = lines_of(policies, b"policy", _words)
-    lines += [b"node %b %d" % (id, nodes[id]) for id in sorted(nodes)]
-    return _ABOUT + b"\n".join(lines) + b"\n" if lines else b""
+def format_file(policies: Policies, nodes: dict[bytes, int]) -> Iterator[bytes]:
+    """The contents of the file, in pieces (see ``whole_file``); ``nodes``: the extensions that
+    other nodes announce, by id."""
+    lines = [b"node %b %d" % (id, nodes[id]) for id in sorted(nodes)]
+    return whole_file(policies, _ABOUT, lines, partial(format_changes, policies))
+
+
+def format_changes(policies: Policies, names: list[bytes]) -> bytes:
+    """What to append to the file after changes of ``names``."""
+    return text_of(lines_of(policies, b"policy", _words, names))
 
 
 def _words(policy: Policy) -> list[bytes]:
@@ -201,23 +216,17 @@ def _words(policy: Policy) -> list[bytes]:
     return parts
 
 
-def parse_file(text: bytes, policies: Policies) -> dict[bytes, int]:
-    """Read the file ``text`` into ``policies``, which must be empty. Return the extensions of
-    other nodes by id.
+def parse_file(text: bytes, policies: Policies, nodes: dict[bytes, int]) -> list[str]:
+    """Read the file ``text`` into ``policies``, which must be empty, and the extensions of other
+    nodes, by id, into ``nodes``. Return the lines that had to be skipped (see ``take_lines``)."""
 
-    Raises:
-        SharedError: a line is wrong; the text says which one and why.
-    """
-    nodes: dict[bytes, int] = {}
-
-    def take(words: list[bytes]) -> None:
+    def take(words: list[bytes], later: bool) -> None:
         if words[0] == b"node" and len(words) == 3:
-            nodes[node_from(words[1])] = number_from(words[2], MAX_REPLICATE)
-        elif not take_words(words, policies, b"policy", _read):
+            nodes[node_from(words[1])] = number_from(words[2], MAX_EXTENSIONS)
+        elif not take_words(words, later, policies, b"policy", _read):
             raise SharedError("expected clock, policy, deleted or node, followed by its values")
 
-    take_lines(text, take)
-    return nodes
+    return take_lines(text, take)
 
 
 def _read(name: bytes, words: list[bytes]) -> Policy:

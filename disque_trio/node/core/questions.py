@@ -1,7 +1,9 @@
 """Asks other nodes questions and collects their answers.
 
 Only nodes that announce extensions are asked (QUESTION) and answer (ANSWER). A node that cannot be
-reached, or does not answer in time, is silent: whoever asks decides what that means.
+reached, or does not answer in time, is silent: whoever asks decides what that means. A question
+that may come twice can be repeated to those that have not answered: a packet may get lost with its
+connection.
 """
 
 from collections.abc import Callable
@@ -22,6 +24,8 @@ REDRIVE: Final = 7  # send dead letters back
 PURGE: Final = 8  # end the jobs of a queue
 LIMIT: Final = 9  # who uses this limited queue?
 MOVE: Final = 10  # move the jobs of a queue to another one
+STOPS: Final = 12  # the asking node stops; is there anything on its way to it?
+KEYS: Final = 13  # which jobs have these keys?
 # News, which have no answer.
 ENDED: Final = 5  # what became of this job
 UPDATED: Final = 6  # this change of a job is known here
@@ -39,6 +43,8 @@ class Question:
         waiting: ids of the nodes that have not answered.
         answers: the fields that each of the others sent.
         deadline: when it is over in any case, in ms since the epoch.
+        packet: the question, if it is to be repeated.
+        due: when to repeat it or end it, in ms since the epoch. gap: ms until the next time.
         over: nothing more will come.
     """
 
@@ -49,6 +55,9 @@ class Question:
         self.waiting = nodes
         self.answers: dict[bytes, list[Field]] = {}
         self.deadline = deadline
+        self.packet = b""
+        self.due = deadline
+        self.gap = 0
         self.over = False
         self.heard = heard
 
@@ -85,11 +94,17 @@ class Questions:
         timeout: int,
         heard: Callable[[Question], None],
         behind: list[tuple[bytes, bytes]] | None = None,
+        again: int = 0,
     ) -> Question:
         """Ask ``nodes``. Calls ``heard`` after each answer, and when the question is over: all have
         answered, or ``timeout`` ms have passed. If no node can be asked, it is over when this
-        returns, and ``heard`` is not called. ``behind``: append the packets to it instead of
-        sending them (see ``Notices.fields``)."""
+        returns, and ``heard`` is not called.
+
+        Args:
+            behind: append the packets to it instead of sending them (see ``Notices.fields``).
+            again: ms after which to repeat it to nodes that have not answered, twice as long each
+                time; 0: never.
+        """
         peers = self._peers
         reached = [id for id in nodes if peers.understands(id) and peers.linked(id)]
         self._number += 1
@@ -98,9 +113,13 @@ class Questions:
             question.over = True
             return question
         self.open[question.number] = question
-        self.agenda.call(question.deadline)
         ticket = _ticket(question.number, kind)
         packet = self._packets.fields(bus.QUESTION, [ticket, *fields])
+        if again:
+            question.packet = packet
+            question.gap = again
+            question.due = min(self._machine.now + again, question.deadline)
+        self.agenda.call(question.due)
         for id in reached:
             if behind is None:
                 peers.send(id, packet)
@@ -118,15 +137,22 @@ class Questions:
         self.open.pop(question.number, None)
 
     def next_due(self) -> int:
-        """Return the next deadline of a question, in ms; 0: none is open."""
-        return min([question.deadline for question in self.open.values()], default=0)
+        """Return when to repeat or end a question, in ms; 0: none is open."""
+        return min([question.due for question in self.open.values()], default=0)
 
     def end_due(self, now: int) -> None:
-        """End the questions whose time is over."""
+        """End the questions whose time is over, and repeat others."""
         for question in list(self.open.values()):
             if question.deadline <= now:
                 self.close(question)
                 question.heard(question)
+            elif question.due <= now:
+                for id in question.waiting:
+                    # What waits in a connection need not be queued behind itself.
+                    if not self._peers.behind(id):
+                        self._peers.send(id, question.packet)
+                question.gap *= 2
+                question.due = min(now + question.gap, question.deadline)
 
     def flush(self) -> None:
         """Forget all questions."""

@@ -5,6 +5,7 @@ may put jobs in or take them out.
 """
 
 from collections.abc import Iterator
+from itertools import islice
 from typing import Final
 
 from disque_trio.node.core.job import Job
@@ -21,6 +22,9 @@ FLAGS_PRIORITY: Final = 112
 QUEUE_OVERHEAD: Final = 800
 
 _CHUNK: Final = 512
+_LOOKED_AT: Final = 1_000  # jobs, to find one that is not at-most-once
+_GROUPED_AT_ONCE: Final = 10_000  # jobs in groups to walk over
+_MOVED_AT_ONCE: Final = 16  # chunks to put into groups while one client waits for the result
 
 
 def _chunk_of(chunks: list[list[Job]], job: Job) -> int:
@@ -54,6 +58,41 @@ def _place(chunk: list[Job], job: Job) -> int:
     return low
 
 
+def _part_after(chunks: list[list[Job]], last: Job | None) -> list[Job]:
+    """Return some of the jobs that follow ``last`` (None: of all), in order; empty: there are
+    none."""
+    index = start = 0
+    if last is not None:
+        index = _chunk_of(chunks, last)
+        if index < len(chunks):
+            chunk = chunks[index]
+            start = _place(chunk, last)
+            if chunk[start].id == last.id:
+                start += 1
+                if start == len(chunk):
+                    index, start = index + 1, 0
+    return chunks[index][start:] if index < len(chunks) else []
+
+
+def _part_before(chunks: list[list[Job]], last: Job | None) -> list[Job]:
+    """Return some of the jobs that precede ``last`` (None: of all), from back to front; empty:
+    there are none."""
+    index = len(chunks)
+    end = 0
+    if last is not None:
+        index = _chunk_of(chunks, last)
+        if index < len(chunks):
+            end = _place(chunks[index], last)
+    if not end:
+        index -= 1
+        if index < 0:
+            return []
+        end = len(chunks[index])
+    part = chunks[index][:end]
+    part.reverse()
+    return part
+
+
 class Groups:
     """Interface to the jobs of a queue that are served by group (see ``job_groups``).
 
@@ -66,6 +105,10 @@ class Groups:
 
     def push(self, job: Job) -> None:
         """Put ``job`` into its group."""
+        raise NotImplementedError
+
+    def next_job(self) -> Job | None:
+        """What ``pop`` would take out; None: nothing."""
         raise NotImplementedError
 
     def pop(self) -> Job:
@@ -230,6 +273,27 @@ class Queue:
             self._drop(chunks, 0, job)
         return job
 
+    def first_with_retry(self) -> Job | None:
+        """The first job that is not at-most-once, among the first 1,000, if it is ``deliverable``;
+        with groups only if it is the very next."""
+        if self.groups is not None:
+            line = self._has_line() and not self.grouped
+            job = self.first() if line else self.groups.next_job()
+            return job if job is not None and job.retry else None
+        for job in islice(self.first_to_last(), _LOOKED_AT):
+            if job.retry:
+                return job
+        return None
+
+    def pop_with_retry(self) -> Job:
+        """Take out ``first_with_retry``, which must exist."""
+        job = self.first_with_retry()
+        assert job is not None
+        if self.groups is not None:
+            return self.pop()
+        self.remove(job)
+        return job
+
     def first(self) -> Job:
         """The first of the jobs in no group. There must be one."""
         chunks = self._urgent[max(self._urgent)] if self._urgent else self._chunks
@@ -293,6 +357,26 @@ class Queue:
         if self.groups is not None:
             yield from self.groups.last_to_first()
 
+    def walk(self, backwards: bool) -> Iterator[Job]:
+        """The jobs of ``first_to_last``, or ``last_to_first`` if ``backwards``, while jobs come and
+        go. Those that stay come once; with groups, only the first 10,000 come."""
+        if self.groups is not None:
+            jobs = self.last_to_first() if backwards else self.first_to_last()
+            yield from list(islice(jobs, _GROUPED_AT_ONCE))
+            return
+        priorities = [*sorted(self._urgent, reverse=True), 0]
+        if backwards:
+            priorities.reverse()
+        for priority in priorities:
+            last: Job | None = None
+            while True:
+                chunks = self._urgent.get(priority, []) if priority else self._chunks
+                part = _part_before(chunks, last) if backwards else _part_after(chunks, last)
+                if not part:
+                    break
+                last = part[-1]
+                yield from part
+
     # ---- groups -----------------------------------------------------------------------------
 
     def _has_line(self) -> bool:
@@ -300,12 +384,15 @@ class Queue:
         return len(self._chunks) > 0 or len(self._urgent) > 0
 
     def deliverable(self) -> int:
-        """About how many jobs can be taken out now; 0 only if there are none."""
+        """About how many jobs can be taken out now; 0 only if there are none, or if very many of
+        them are still outside their groups."""
         groups = self.groups
         if groups is None or not self.grouped:
             return self.length
         found = groups.deliverable()
-        if not found and self._has_line():
+        for _ in range(_MOVED_AT_ONCE):
+            if found or not self._has_line():
+                break
             self.move_some()
             found = groups.deliverable()
         return found

@@ -1,5 +1,6 @@
 """Creates, pauses and removes the queues of a node."""
 
+from collections.abc import Callable
 from typing import Final
 
 from disque_trio.node.core.queue import QUEUE_OVERHEAD, Queue
@@ -38,6 +39,7 @@ class Queues:
         index: the same queues, for scans.
         ready: queues that may have both jobs and waiting clients.
         interests: the clients that want jobs by pattern; None: there are none.
+        on_create: called with each new queue.
         max_idle: how long an unused empty queue is kept, in ms.
     """
 
@@ -47,6 +49,7 @@ class Queues:
         self.ready: list[Queue] = []
         self.interests: QueueInterests | None = None
         self.max_idle = 300_000
+        self.on_create: Callable[[Queue], None] | None = None
         self._machine = machine
         self._bell = Queue(b"", 0)
         self._idle_cursor = 0
@@ -69,6 +72,8 @@ class Queues:
         queue = self.by_name[name] = Queue(name, self._machine.now)
         self.index.put(name, queue)
         self._machine.memory.used += QUEUE_OVERHEAD + len(name)
+        if self.on_create is not None:
+            self.on_create(queue)
         return queue
 
     def destroy(self, queue: Queue) -> None:

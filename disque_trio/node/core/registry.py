@@ -9,6 +9,7 @@ run, so a simulation can be repeated.
 """
 
 import zlib
+from collections.abc import Iterator
 from itertools import compress
 from sys import getsizeof
 from typing import Final, Generic, TypeVar
@@ -20,6 +21,11 @@ _crc32: Final = zlib.crc32  # compiled, an imported name costs a look-up at each
 SHARDS: Final = 1024
 _SHARD_SHIFT: Final = 22
 _ROOMY: Final = 160  # bytes per entry; a dict that just grew has some 80
+
+
+def shard_number(key: bytes) -> int:
+    """The number of the shard that ``key`` is in."""
+    return _crc32(key) >> _SHARD_SHIFT
 
 
 class Registry(Generic[V]):
@@ -64,7 +70,15 @@ class Registry(Generic[V]):
 
     def values(self) -> list[V]:
         """All values, in no particular order."""
-        return [value for shard in self.shards for value in shard.values()]
+        # Most dicts of a small registry are empty: skip these without a step of the interpreter.
+        return [value for shard in filter(None, self.shards) for value in shard.values()]
+
+    def in_turn(self) -> Iterator[V]:
+        """All values, in no particular order; each that is there throughout comes once, whatever
+        is added or removed in between."""
+        for index in range(SHARDS):
+            if self.shards[index]:
+                yield from list(self.shards[index].values())
 
     def hand_over(self) -> list[dict[bytes, V]]:
         """Remove all entries and return them."""

@@ -1,7 +1,7 @@
 """Keeps track of the nodes that may hold a job, and tells them about its state."""
 
 from disque_trio.cluster.peers import Peers
-from disque_trio.node.core.job import Job
+from disque_trio.node.core.job import DEFAULT_REPLICATE, FLAG_END_UNKNOWN, Job
 from disque_trio.node.core.notices import Notices
 from disque_trio.node.core.replica_sets import ReplicaSets
 from disque_trio.protocol import bus
@@ -25,12 +25,15 @@ class Replicas:
         own: this node's id.
         alone: the set with only this node.
         sets: all sets of nodes in use.
+        default_copies: how many nodes hold a job that does not say so, in a cluster that is large
+            enough.
     """
 
     def __init__(self, own: bytes, peers: Peers, packets: PacketWriter, notices: Notices) -> None:
         self.own = own
         self.alone: tuple[bytes, ...] = (own,)
         self.sets = ReplicaSets()
+        self.default_copies = DEFAULT_REPLICATE
         self._peers = peers
         self._packets = packets
         self._notices = notices
@@ -113,10 +116,18 @@ class Replicas:
         if job.delivered is not None:
             self.tell(job, self._packets.about_job(bus.QUEUED, job.id))
 
-    def tell_willqueue(self, job: Job) -> None:
-        """Tell the other holders that this node is about to queue ``job`` again unless one of them
-        objects."""
-        self.tell(job, self._packets.about_job(bus.WILLQUEUE, job.id))
+    def announce(self, job: Job, type: int) -> None:
+        """Tell the other holders that ``job`` is in the queue of this node (QUEUED), or will be
+        unless one of them objects (WILLQUEUE). Those with extensions hear it at the end of the
+        turn, of many jobs at once: a job that lies in a queue costs next to nothing."""
+        packet = b""
+        for id in job.delivered or ():
+            if id != self.own:
+                if self._peers.understands(id):
+                    self._notices.announce(id, type, job.id)
+                else:
+                    packet = packet or self._packets.about_job(type, job.id)
+                    self._peers.send(id, packet)
 
     def tell_working(self, job: Job) -> None:
         """Tell the other holders that a worker has ``job``: its retry time starts again."""
@@ -140,12 +151,18 @@ class Replicas:
             fields = EndJob(job.id, len(holders), mark, ending).pack()
             packet = self._packets.fields(bus.ENDJOB, fields)
         else:
-            packet = self._packets.about_job(bus.SETACK, job.id, len(holders), 0, mark)
+            unknown = job.flags & FLAG_END_UNKNOWN and self._peers.understands(id)
+            flags = bus.UNKNOWN_END if unknown else 0
+            packet = self._packets.about_job(bus.SETACK, job.id, len(holders), flags, mark)
         self._peers.send(id, packet)
 
-    def tell_of_queue(self, nodes: list[bytes], type: int, queue: bytes, aux: int) -> None:
-        """Send NEEDJOBS or PAUSE to ``nodes``, unless the queue's name is too long for a packet."""
+    def tell_of_queue(
+        self, nodes: list[bytes], type: int, queue: bytes, aux: int, flags: int = 0
+    ) -> None:
+        """Send NEEDJOBS or PAUSE to ``nodes``, unless the queue's name is too long for a packet.
+        ``flags``: for those that are not C nodes."""
         if len(queue) <= bus.MAX_QUEUE_NAME:
             packet = self._packets.about_queue(type, queue, aux)
+            flagged = self._packets.about_queue(type, queue, aux, flags) if flags else packet
             for id in nodes:
-                self._peers.send(id, packet)
+                self._peers.send(id, flagged if self._peers.understands(id) else packet)

@@ -6,6 +6,7 @@ done so. Only then is it queued: here, or, if this node must not hold it (becaus
 short of memory), on one of the others (ENQUEUE).
 """
 
+from collections.abc import Callable
 from typing import Final
 
 from disque_trio.cluster.peers import Peers
@@ -26,6 +27,7 @@ from disque_trio.node.core.job import (
 from disque_trio.node.core.notices import Notices
 from disque_trio.node.core.placement import Placement
 from disque_trio.node.core.queue import PAUSED_IN
+from disque_trio.node.core.shortage import not_confirmed, too_few
 from disque_trio.node.core.store import JobStore
 from disque_trio.node.core.tombstones import Tombstones
 from disque_trio.node.core.updates import Updates
@@ -39,9 +41,7 @@ from disque_trio.respserver.client import Client
 
 MAX_RETRY_GAP: Final = 400  # ms between attempts to get a job confirmed, once all nodes were tried
 
-_TIMEOUT: Final = error(
-    b"NOREPL Timeout reached before replicating to the requested number of nodes"
-)
+_TIMEOUT: Final = "NOREPL Timeout reached before replicating to the requested number of nodes"
 
 
 class Replication:
@@ -58,6 +58,10 @@ class Replication:
         notices: for other nodes, at the end of the turn.
         peers: the rest of the cluster.
         packets: makes this node's packets.
+
+    Attributes:
+        heard_copy: called with a node and a job id if the node confirms a copy of that job, for
+            which no ADDJOB waits.
     """
 
     def __init__(
@@ -87,6 +91,7 @@ class Replication:
         self._notices = notices
         self._peers = peers
         self._packets = packets
+        self.heard_copy: Callable[[bytes, bytes], None] = _nobody
 
     # ---- ADDJOB -----------------------------------------------------------------------------
 
@@ -145,7 +150,9 @@ class Replication:
         self.send_copy(job, chosen, 0)
 
     def send_copy(self, job: Job, nodes: list[bytes], flags: int) -> None:
-        """Send REPLJOB to ``nodes``."""
+        """Send REPLJOB to ``nodes``, but to no C node whose clients would see a trailer."""
+        if job.flags & FLAG_TRAILER and not self._store.trailers.is_plain(job):
+            nodes = [id for id in nodes if self._peers.understands(id)]
         if nodes:
             self._notices.copy(self._codec.encode(job), tuple(nodes), flags)
 
@@ -203,13 +210,31 @@ class Replication:
         waits = self._waits
         while (wait := waits.due(now)) is not None:
             if wait.deadline and now >= wait.deadline:
-                self.cancel(wait, wait.refusal(_TIMEOUT))
+                self.cancel(wait, wait.refusal(error(_TIMEOUT + self._who_is_silent(wait))))
+            elif hopeless := self._hopeless(wait):
+                self.cancel(wait, wait.refusal(error(hopeless)))
             elif now >= wait.job.etime * 1000 + 1000:
                 self._store.expire(wait.job)
             else:
                 waits.attempts.append((now + RETRY_GAP, wait))
                 if not (wait.job.flags & FLAG_TRAILER and wait.try_again(now)):
                     self._try_once_more(wait, now)
+
+    def _who_is_silent(self, wait: ReplicationWait) -> str:
+        """The end of an error: which nodes have not confirmed a copy of the job of ``wait``."""
+        confirmed = wait.job.confirmed or []
+        asked = [id for id in wait.job.delivered or () if id != self._replicas.own]
+        return not_confirmed(self._peers, [id for id in asked if id not in confirmed])
+
+    def _hopeless(self, wait: ReplicationWait) -> str:
+        """Why the job of ``wait`` cannot get its copies, as far as is known; empty: it may."""
+        peers = self._peers
+        takers = peers.takers()
+        # What was confirmed counts, even by a node that is down by now.
+        lost = sum([id not in takers for id in wait.job.confirmed or ()])
+        if peers.room(wait.external) + lost >= wait.needed:
+            return ""
+        return too_few(peers, wait.needed, wait.external, lost)
 
     def _try_once_more(self, wait: ReplicationWait, now: int) -> None:
         """Send the job of ``wait`` to one more node, and again to the silent ones."""
@@ -218,10 +243,10 @@ class Replication:
         job = wait.job
         holders = job.delivered or ()
         confirmed = job.confirmed or []
+        owing = [id for id in holders if id != own and id not in confirmed]
+        self._peers.expect(owing, now)
         # A copy still waiting in a connection need not be queued behind itself.
-        silent = [
-            id for id in holders if id != own and id not in confirmed and not self._peers.behind(id)
-        ]
+        silent = [id for id in owing if not self._peers.behind(id)]
         chosen = self._placement.choose(job, 1, wait.external)
         if own not in holders:
             # Only others hold it, but this takes so long that somebody may process it meanwhile:
@@ -253,7 +278,7 @@ class Replication:
     def wants_copy(self, id: bytes) -> bool:
         """Whether this node would take a copy of the job ``id``, as far as its id tells. Asked
         before a large copy has arrived in full."""
-        if self._peers.leaving or self._machine.write_problem:
+        if self._peers.leaving or self._machine.add_problem:
             return False
         memory = self._machine.memory
         return memory.used <= memory.external_above or self._store.jobs.get(id) is not None
@@ -264,7 +289,7 @@ class Replication:
             if not message.jobs:
                 raise PacketError("a REPLJOB without a job")
             self._notices.reads_many(sender)
-        if not (self._peers.leaving or self._machine.write_problem):
+        if not (self._peers.leaving or self._machine.add_problem):
             for data in message.jobs:
                 new = self._codec.decode(data)
                 if new is None:
@@ -318,6 +343,7 @@ class Replication:
         """Handle GOTJOB: a node confirms that it holds a copy."""
         wait = self._waits.by_job.get(message.id)
         if wait is None:
+            self.heard_copy(sender, message.id)
             return
         job = wait.job
         confirmed = job.confirmed
@@ -343,7 +369,12 @@ class Replication:
             store.schedule(job)
         else:
             store.put(job)
+            store.progress.note(job)
             if self._notes.noting:
                 self._notes.note(schema.QUEUED, job, schema.BY_ADD)
             if self._exports.asked_for:
                 self._exports.offer(job.queue)
+
+
+def _nobody(node: bytes, id: bytes) -> None:
+    pass

@@ -36,10 +36,12 @@ from disque_trio.node.core.job import (
     WAIT_REPL,
     Job,
     Taking,
+    first_due,
 )
 from disque_trio.node.core.pauses import HELD_BACK, Pauses
 from disque_trio.node.core.queue import PAUSED_IN
 from disque_trio.node.core.store import WARNING_TIME, JobStore
+from disque_trio.node.core.successors import Successors
 from disque_trio.node.core.tombstones import Tombstones
 from disque_trio.protocol import bus
 from disque_trio.protocol.bus import JobMessage, PacketError, PacketWriter
@@ -55,6 +57,7 @@ class Requeue:
         store: the jobs.
         exports: gives jobs to nodes that want them.
         dead_letters: jobs that are not queued again.
+        successors: jobs that have followed others.
         tombstones: jobs that have ended.
         pauses: before jobs are queued again.
         peers: the rest of the cluster.
@@ -66,6 +69,7 @@ class Requeue:
         store: JobStore,
         exports: Exports,
         dead_letters: DeadLetters,
+        successors: Successors,
         tombstones: Tombstones,
         pauses: Pauses,
         peers: Peers,
@@ -78,6 +82,7 @@ class Requeue:
         self._trailers = store.trailers
         self._policies = store.policies
         self._dead_letters = dead_letters
+        self._successors = successors
         self._pauses = pauses
         self._exports = exports
         self._tombstones = tombstones
@@ -108,7 +113,13 @@ class Requeue:
                 self._pauses.tell(job, bus.INCR_NACKS if nack else bus.INCR_DELIVERIES, 0)
             else:
                 self._replicas.tell_requeued(job, nack)
+        elif job.delivered is not None and job.qtime - first_due(job) >= WARNING_TIME:
+            # See ``JobStore.queue_unless_held``: another holder may have asked just then, too, and
+            # be about to queue it as well. Others are due when their delay is over.
+            self._replicas.announce(job, bus.QUEUED)
         store.put(job)
+        if nack or flags & (FLAG_QUEUED_BEFORE | FLAG_PAUSED):
+            store.progress.note(job)
         if self._notes.noting:
             self._notes.note(schema.QUEUED, job, reason)
         if self._exports.asked_for:
@@ -128,16 +139,28 @@ class Requeue:
         if reason:
             trailer = self._trailers.want(job)
             trailer.reason = reason
-            self._trailers.recount(trailer)
+            self._trailers.recount(job, trailer)
         if self._policies.count and self._dead_letters.is_spent(job):
             self._dead_letters.bury(job, BY_ATTEMPTS)
             return True
         if delay < 0:
             delay = self._pauses.backoff(job)
+        if delay < WARNING_TIME and self._others_count(job):
+            delay = WARNING_TIME
         if delay == 0:
             return self.enqueue(job, True, schema.BY_NACK)
         self._pauses.begin(job, delay, bus.INCR_NACKS)
         return True
+
+    def _others_count(self, job: Job) -> bool:
+        """Whether ``job``, which a client of another node got, may have been delivered as often as
+        the policy of its queue allows: its other holders know that, and are asked before it is
+        queued."""
+        if not self._policies.count or job.delivered is None:
+            return False
+        if job.flags & FLAG_DELIVERED and job.taking is not None:
+            return False
+        return self._policies.of(job.queue).attempts > 0
 
     def work_on(self, job: Job) -> int:
         """Postpone the next delivery by ``retry`` for a worker that needs more time. Returns
@@ -150,6 +173,7 @@ class Requeue:
             store.postpone(job)
             self._replicas.tell_working(job)
             self._hear_working(job)
+            store.progress.note(job)
         if self._notes.noting:
             self._notes.note(schema.WORKING, job)
         return job.retry
@@ -160,7 +184,7 @@ class Requeue:
         now = self._machine.now
         if job.state == QUEUED:
             # Nobody took it for a whole retry period: it may stay where it is.
-            self._replicas.tell_queued(job)
+            self._replicas.announce(job, bus.QUEUED)
             store.postpone(job)
             return
         queue = store.queues.by_name.get(job.queue)
@@ -178,21 +202,26 @@ class Requeue:
             if job.qtime < now + WARNING_TIME // 2:
                 job.qtime = now + WARNING_TIME
             store.schedule(job)
-            self._replicas.tell_willqueue(job)
-        elif not (self._policies.count and self._is_kept_back(job)) and not self.enqueue(
-            job, False, why_due(job) if self._notes.noting else schema.BY_RETRY
-        ):
-            job.qtime = 0
-            store.schedule(job)
+            self._replicas.announce(job, bus.WILLQUEUE)
+        else:
+            if job.flags & FLAG_IN_HAND:
+                store.limits.taken_back(job, True)
+            if not (self._policies.count and self._is_kept_back(job)) and not self.enqueue(
+                job, False, why_due(job) if self._notes.noting else schema.BY_RETRY
+            ):
+                job.qtime = 0
+                store.schedule(job)
 
     def _is_kept_back(self, job: Job) -> bool:
         """Whether the policy of its queue keeps ``job``, which is due, from being queued now: makes
         it a dead letter, or begins a pause."""
-        if job.flags & FLAG_PAUSED or not job.flags & FLAG_QUEUED_BEFORE or job.retry == 0:
+        if not job.flags & FLAG_QUEUED_BEFORE or job.retry == 0:
             return False
         if self._dead_letters.is_spent(job):
             self._dead_letters.bury(job, BY_ATTEMPTS)
             return True
+        if job.flags & FLAG_PAUSED:
+            return False
         pause = self._pauses.backoff(job)
         if pause == 0:
             return False
@@ -203,10 +232,13 @@ class Requeue:
 
     def _living_job(self, sender: bytes, id: bytes) -> Job | None:
         """Find the unfinished job ``id`` to which a packet of ``sender``, another holder, refers.
-        If the job was acknowledged or cancelled, tell ``sender``, which does not know."""
+        If the job was acknowledged or cancelled, or another one has followed it, tell ``sender``,
+        which does not know."""
         job = self._store.jobs.get(id)
         if job is None:
-            self._tombstones.refuse_cancelled(sender, id)
+            refused = self._tombstones.refuse_cancelled(sender, id)
+            if not refused and self._peers.understands(sender):
+                self._successors.tell_followed(sender, id)
             return None
         if job.state == WAIT_REPL:
             return None
@@ -229,7 +261,7 @@ class Requeue:
         if job.retry:
             job.flags &= ~FLAG_DELIVERED  # the client that had it has lost it
             if job.flags & FLAG_IN_HAND:
-                self._store.limits.taken_back(job)
+                self._store.limits.taken_back(job, True)
             if job.flags & FLAG_HOLDS_GROUP:
                 self._store.limits.grouping.left(job)
         if job.state == QUEUED and self._keeps(job, sender):
@@ -239,8 +271,25 @@ class Requeue:
                 last = bus.NOREPLY if self._peers.understands(sender) else 0
                 self._peers.send(sender, self._packets.about_job(bus.QUEUED, job.id, 0, last))
             return
+        if self._is_about_to_ask(job) and self._peers.understands(sender):
+            return  # what it hears now may be out of date, as what made it ask
         job.flags &= ~HELD_BACK
+        was_queued = job.state == QUEUED
         self._leave_to_other(job)
+        if was_queued and job.retry and self._peers.understands(sender):
+            self._ask_again(job)
+
+    def _is_about_to_ask(self, job: Job) -> bool:
+        """Whether this node asks within half a second whether another holder has ``job``. A pause
+        is news: the holder that told of it queues the job afterwards."""
+        asks = job.flags & (FLAG_QUEUED_BEFORE | FLAG_WILLQUEUE | FLAG_PAUSED) == FLAG_WILLQUEUE
+        soon = self._machine.now + 2 * WARNING_TIME
+        return asks and job.state == ACTIVE and job.delivered is not None and job.qtime <= soon
+
+    def _ask_again(self, job: Job) -> None:
+        """Ask soon whether another holder still has ``job``, which was taken out of its queue here
+        because one had it in its own: it may have given it to this node meanwhile."""
+        self._store.queue_soon_unless_held(job)
 
     def on_requeued(self, sender: bytes, fields: list[Field]) -> None:
         """Handle REQUEUED: another holder reports a job that was not processed. Raises
@@ -257,10 +306,12 @@ class Requeue:
         self._pauses.count(job, message.flags)
         if message.delay and job.retry:
             if job.state == QUEUED:
-                self._store.dequeue(job)
-                self._store.limits.grouping.hold(job, False)
-                if self._notes.noting:
-                    self._notes.note(schema.DEQUEUED, job, schema.BY_PEER)
+                if not message.flags & bus.INCR_NACKS:
+                    # Its retry time was over there just when this node, which had asked as well,
+                    # queued it.
+                    self._replicas.announce(job, bus.QUEUED)
+                    return
+                self._take_out(job)
             self._pauses.follow(job, message)
         elif message.flags:
             self._hear_queued(job, sender, message.flags)
@@ -268,12 +319,18 @@ class Requeue:
     def _leave_to_other(self, job: Job) -> None:
         """Leave ``job`` to another holder: do not queue it here for a whole retry time."""
         if job.state == QUEUED:
-            self._store.dequeue(job)
-            self._store.limits.grouping.hold(job, False)
-            if self._notes.noting:
-                self._notes.note(schema.DEQUEUED, job, schema.BY_PEER)
+            self._take_out(job)
         if job.retry:
+            job.flags |= FLAG_QUEUED_BEFORE
             self._store.postpone(job)
+            self._store.progress.leave(job)
+
+    def _take_out(self, job: Job) -> None:
+        """Take ``job`` out of its queue here, because of what another holder said."""
+        self._store.dequeue(job)
+        self._store.limits.grouping.hold(job, False)
+        if self._notes.noting:
+            self._notes.note(schema.DEQUEUED, job, schema.BY_PEER)
 
     def _keeps(self, job: Job, sender: bytes) -> bool:
         """Whether this node, rather than ``sender``, keeps ``job``, which both have queued.
@@ -301,7 +358,7 @@ class Requeue:
             return
         if job.state == QUEUED:
             # The other holders are probably about to ask as well.
-            self._replicas.tell_queued(job)
+            self._replicas.announce(job, bus.QUEUED)
             return
         self._pauses.answer(job, sender)
 

@@ -8,10 +8,11 @@ from disque_trio.cluster.peers import Peers
 from disque_trio.node.core import key_messages as words
 from disque_trio.node.core.ballots import Ballots, read_votes
 from disque_trio.node.core.claim import CLAIMING, Claim
+from disque_trio.node.core.job import is_maker
 from disque_trio.node.core.key_messages import Vote
 from disque_trio.node.core.questions import Question, Questions
 from disque_trio.node.core.store import JobStore
-from disque_trio.node.core.uniques import Uniques, is_maker
+from disque_trio.node.core.uniques import Uniques
 from disque_trio.node.core.votes import Votes
 from disque_trio.protocol.keyrecord import ADDED, PENDING
 
@@ -86,7 +87,7 @@ class Rivals:
                 refused = [id for id, vote in votes.items() if vote.status == words.REFUSED]
                 if True in [is_maker(id, rival.id) for id in refused]:
                     self._clear_away(claim, rival, holders)
-                elif len(holders) + len(silent) < min(claim.job.repl, len(members)):
+                elif len(holders) + len(silent) < min(int(claim.job.repl), len(members)):
                     self._verdict(claim, rival, UNKNOWN)  # it is alive, or was never added
                 else:
                     self._adopt(claim, rival, holders)

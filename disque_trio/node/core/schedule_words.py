@@ -1,19 +1,28 @@
 """Schedules as words: the arguments of CRON SET, the replies of CRON GET, and the lines of the
 file.
 
-In addition to the lines of all such files (see ``version_words``), that of schedules has a line for
-each schedule that has ticked::
+In addition to the lines of all such files (see ``version_words``), that of schedules has a line
+after each schedule that has ticked::
 
     schedule 12 1f...c0 "nightly" "0 3 * * *" "Europe/Berlin" 1 "reports" "all" RETRY 60
     reached "nightly" 1700000000000
 """
 
+from collections.abc import Iterator
+from functools import partial
 from typing import Final
 
-from disque_trio.node.core.schedules import CATCHES_UP, PAUSED, Schedule, Schedules
-from disque_trio.node.core.version_words import lines_of, number_from, take_lines, take_words
-from disque_trio.node.core.versions import MAX_CLOCK, SharedError
-from disque_trio.resp.inline import quote
+from disque_trio.node.core.schedules import CATCHES_UP, FLAGS, PAUSED, Schedule, Schedules
+from disque_trio.node.core.version_words import (
+    lines_of,
+    number_from,
+    take_lines,
+    take_words,
+    text_of,
+    whole_file,
+)
+from disque_trio.node.core.versions import MAX_TIME, SharedError
+from disque_trio.resp.inline import quote, quote_all
 from disque_trio.resp.reply import Value
 
 _ABOUT: Final = b"""\
@@ -75,47 +84,52 @@ def describe(schedule: Schedule, last: int, next: int, problem: str) -> dict[byt
     }
     if problem:
         found[b"problem"] = problem.encode()
+    if schedule.user:
+        found[b"user"] = schedule.user
     return found
 
 
-def format_file(schedules: Schedules) -> bytes:
-    """The contents of the file; empty if there is nothing to remember."""
-    lines = lines_of(schedules, b"schedule", _words)
-    for name in sorted(schedules.entries):
-        entry = schedules.entries[name]
-        if entry.reached:
-            lines.append(b"reached %b %d" % (quote(name), entry.reached))
-    return _ABOUT + b"\n".join(lines) + b"\n" if lines else b""
+def format_file(schedules: Schedules) -> Iterator[bytes]:
+    """The contents of the file, in pieces (see ``whole_file``)."""
+    return whole_file(schedules, _ABOUT, [], partial(format_changes, schedules))
+
+
+def format_changes(schedules: Schedules, names: list[bytes]) -> bytes:
+    """What to append to the file after changes of ``names``."""
+    lines = lines_of(schedules, b"schedule", _words, names)
+    return text_of(lines + _reached(schedules, names))
+
+
+def _reached(schedules: Schedules, names: list[bytes]) -> list[bytes]:
+    found = [schedules.entries[name] for name in names if name in schedules.entries]
+    return [b"reached %b %d" % (quote(one.name), one.reached) for one in found if one.reached]
 
 
 def _words(schedule: Schedule) -> list[bytes]:
     words = [schedule.spec, schedule.zone, b"%d" % schedule.flags, schedule.queue, schedule.body]
-    return [quote(word) for word in [*words, *schedule.options]]
+    return [quote_all([*words, *schedule.options])]
 
 
-def parse_file(text: bytes, schedules: Schedules) -> None:
-    """Read the file ``text`` into ``schedules``, which must be empty.
+def parse_file(text: bytes, schedules: Schedules) -> list[str]:
+    """Read the file ``text`` into ``schedules``, which must be empty. Return the lines that had to
+    be skipped (see ``take_lines``)."""
 
-    Raises:
-        SharedError: a line is wrong; the text says which one and why.
-    """
-
-    def take(words: list[bytes]) -> None:
+    def take(words: list[bytes], later: bool) -> None:
         if words[0] == b"reached" and len(words) == 3:
             entry = schedules.entries.get(words[1])
             if entry is None:
                 raise SharedError("there is no schedule with this name before it")
-            schedules.reach(entry, number_from(words[2], MAX_CLOCK))
-        elif not take_words(words, schedules, b"schedule", _read):
+            schedules.reach(entry, number_from(words[2], MAX_TIME))
+        elif not take_words(words, later, schedules, b"schedule", _read):
             raise SharedError(
                 "expected clock, schedule, reached or deleted, followed by its values"
             )
 
-    take_lines(text, take)
+    return take_lines(text, take)
 
 
 def _read(name: bytes, words: list[bytes]) -> Schedule:
     if len(words) < 5:
         raise SharedError("a schedule needs times, a time zone, flags, a queue and a job")
-    flags = number_from(words[2], CATCHES_UP | PAUSED)
+    flags = number_from(words[2], FLAGS)
     return Schedule(name, words[0], words[1], flags, words[3], words[4], words[5:])

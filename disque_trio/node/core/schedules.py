@@ -7,10 +7,9 @@ All nodes of a cluster share the same schedules, and know up to which tick each 
 from typing import Final
 
 from disque_trio.node.core.cron_times import MAX_SPEC, MAX_ZONE
-from disque_trio.node.core.versions import MAX_NAME, Shared, SharedError, Versions, name_in
+from disque_trio.node.core.versions import USER, Shared, SharedError, Versions, name_in
 from disque_trio.protocol.fields import (
     Field,
-    FieldsError,
     pack_number,
     pack_texts,
     unpack_number,
@@ -28,8 +27,10 @@ _FLAGS: Final = 22
 _QUEUE: Final = 23
 _BODY: Final = 24
 _OPTIONS: Final = 25
+_TYPES: Final = frozenset((_SPEC, _ZONE, _FLAGS, _QUEUE, _BODY, _OPTIONS, USER))
 CATCHES_UP: Final = 1
 PAUSED: Final = 2
+FLAGS: Final = CATCHES_UP | PAUSED
 
 
 class Schedule(Shared):
@@ -53,6 +54,7 @@ class Schedule(Shared):
         body: bytes,
         options: list[bytes],
     ) -> None:
+        super().__init__()
         self.name = name
         self.spec = spec
         self.zone = zone
@@ -64,11 +66,20 @@ class Schedule(Shared):
     def paused(self, paused: bool) -> "Schedule":
         """The same schedule, paused or not."""
         flags = self.flags | PAUSED if paused else self.flags & ~PAUSED
-        return Schedule(self.name, self.spec, self.zone, flags, self.queue, self.body, self.options)
+        new = Schedule(self.name, self.spec, self.zone, flags, self.queue, self.body, self.options)
+        new.user = self.user
+        return new
 
     def size(self) -> int:
         """The bytes of queue, body and options."""
         return len(self.queue) + len(self.body) + sum([len(option) for option in self.options])
+
+    def problem(self) -> str:
+        if self.size() > MAX_CONTENTS:
+            return f"queue, job and options of a schedule may have {MAX_CONTENTS} bytes together"
+        if len(self.spec) > MAX_SPEC or len(self.zone) > MAX_ZONE:
+            return f"times may have {MAX_SPEC} bytes, and a time zone {MAX_ZONE}"
+        return ""
 
     def fields(self) -> list[Field]:
         return [
@@ -78,38 +89,35 @@ class Schedule(Shared):
             (_QUEUE, self.queue),
             (_BODY, self.body),
             (_OPTIONS, pack_texts(self.options)),
+            *self.user_fields(),
         ]
 
 
 class Schedules(Versions[Schedule]):
-    """The schedules that a node knows."""
+    """The schedules that a node knows. It adds no jobs of those that only newer releases know: a
+    node of such a release does."""
+
+    def __init__(self) -> None:
+        super().__init__(_TYPES, acts=False, reaches=True)
 
     def check(self, name: bytes, value: Schedule, grows: int) -> None:
-        if not 0 < len(name) <= MAX_NAME:
-            raise SharedError(f"the name of a schedule must have 1 to {MAX_NAME} bytes")
-        if value.size() > MAX_CONTENTS:
-            raise SharedError(
-                f"queue, job and options of a schedule may have {MAX_CONTENTS} bytes together"
-            )
         if self.named(name) is None and self.count >= MAX_SCHEDULES:
             raise SharedError(f"there are {MAX_SCHEDULES} schedules already, the maximum")
         if grows > 0 and self.size + grows > MAX_SIZE:
             raise SharedError(f"all schedules together would have more than {MAX_SIZE} bytes")
 
     def read(self, values: dict[int, bytes]) -> Schedule:
+        flags = unpack_number(values.get(_FLAGS, b""))
         schedule = Schedule(
             name_in(values),
             values.get(_SPEC, b""),
             values.get(_ZONE, b""),
-            unpack_number(values.get(_FLAGS, b"")),
+            flags & FLAGS,
             values.get(_QUEUE, b""),
             values.get(_BODY, b""),
             unpack_texts(values.get(_OPTIONS, b"")),
         )
-        if (
-            len(schedule.spec) > MAX_SPEC
-            or len(schedule.zone) > MAX_ZONE
-            or schedule.size() > MAX_CONTENTS
-        ):
-            raise FieldsError("a schedule is too long")
+        schedule.user = values.get(USER, b"")
+        if flags & ~FLAGS:
+            schedule.unknown.append((_FLAGS, values[_FLAGS]))
         return schedule

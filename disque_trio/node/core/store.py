@@ -37,6 +37,7 @@ from disque_trio.node.core.job import (
 from disque_trio.node.core.lazyfree import FREED_AT_ONCE, LazyFree
 from disque_trio.node.core.limits import Limits
 from disque_trio.node.core.outcomes import RING_MASK, Outcomes
+from disque_trio.node.core.progress import Progress
 from disque_trio.node.core.queue import Queue
 from disque_trio.node.core.queues import Queues
 from disque_trio.node.core.registry import Registry
@@ -53,6 +54,7 @@ if TYPE_CHECKING:
     from mypy_extensions import i64
 
 TIME_ERROR: Final = 500  # ms; requeue times are spread by this, so that holders act one by one
+TOGETHER: Final = 62  # ms for each second of retry time, a 16th: jobs are announced at such times
 WARNING_TIME: Final = 500  # ms; how long before it requeues a job a node asks the other holders
 TIDIED: Final = 16  # shards of a registry visited per cron: all of them within seconds
 MAX_EVICTIONS: Final = 1_000  # per command, so that a lower maxmemory does not stop the node
@@ -75,6 +77,7 @@ class JobStore:
 
     Attributes:
         jobs: all jobs. timers: when to look at each.
+        progress: notes what becomes of the jobs.
         outcomes: how jobs ended.
         ids: makes the ids of new jobs.
         evictable: jobs that may be deleted without breaking a promise, in the order in which they
@@ -109,7 +112,8 @@ class JobStore:
         self.trailers = trailers
         self.policies = limits.policies
         self.limits = limits
-        self.outcomes = Outcomes(machine, trailers)
+        self.progress = Progress(machine, trailers, replicas)
+        self.outcomes = Outcomes(machine, trailers, self.progress)
         self.uniques = uniques
         self.jobs: Registry[Job] = Registry()
         self.timers = JobTimers()
@@ -181,7 +185,10 @@ class JobStore:
         jobs = self.jobs
         jobs.shard_of(id)[id] = job
         jobs.count += 1
-        self._memory.used += JOB_OVERHEAD + len(body)
+        memory = self._memory
+        memory.used += JOB_OVERHEAD + len(body)
+        if memory.shares is not None:
+            memory.shares.job_grew(id, queue, JOB_OVERHEAD + len(body))
         return job
 
     def next_ctime(self) -> int:
@@ -211,15 +218,20 @@ class JobStore:
             job.retry = self._last_retry
         else:
             self._last_retry = job.retry
-        self._memory.used += JOB_OVERHEAD
+        memory = self._memory
+        memory.used += JOB_OVERHEAD
         if job.body is not None:
-            self._memory.used += len(job.body)
+            memory.used += len(job.body)
+        if memory.shares is not None:
+            memory.shares.job_grew(id, job.queue, JOB_OVERHEAD + len(job.body or b""))
         return True
 
     def put(self, job: Job) -> None:
         """Put ``job`` into its queue, and schedule its requeue after the retry time."""
         job.state = QUEUED
         flags = job.flags
+        if self.progress.waiting:
+            self.progress.waiting.pop(job.id, None)
         if flags & FLAGS_HOLDING:
             self.limits.release(job)
             flags = job.flags
@@ -251,6 +263,11 @@ class JobStore:
         self.total_delivered += 1
         queue.wanted = machine.now
         job = self.hand_out(queue)
+        if job.retry and job.qtime - machine.now < job.retry * 500:
+            # It waited so long that a holder, maybe this one, would soon queue it again for another
+            # worker. C Disque lets that happen.
+            self.postpone(job)
+            self.replicas.tell_working(job)
         client = machine.client
         if client is not None:
             taking = self._taking
@@ -262,14 +279,23 @@ class JobStore:
                 self.trailers.count_attempt(job, self.replicas.own)
             if self.policies.limited:
                 self.limits.delivered(job)
+        if self.progress.recording and job.retry:
+            self.progress.take(job)
+            if job.flags & FLAG_TRAILER:
+                self.progress.note(job)  # it may count the deliveries
         if self.notes.noting:
             self.notes.note(schema.DELIVERED, job)
         return job
 
-    def hand_out(self, queue: Queue) -> Job:
-        """Take the first job of ``queue`` for a client, here or on another node."""
+    def hand_out(self, queue: Queue, job: Job | None = None) -> Job:
+        """Take ``job``, or the first one, of ``queue`` for a client, here or on another node: that
+        one tells the other holders. While the file lags there must be one that is not at-most-once:
+        its end could not be written."""
         machine = self.machine
-        job = queue.pop()
+        if job is None:
+            job = queue.pop_with_retry() if machine.lagging else queue.pop()
+        else:
+            queue.remove(job)
         queue.atime = machine.now
         job.state = ACTIVE
         job.flags |= FLAG_DELIVERED
@@ -280,11 +306,6 @@ class JobStore:
                     self.uniques.outlives(job)
                 # It will never be delivered again: a restart must not even know it.
                 machine.journal.append(deljob(job.id))
-        elif job.qtime - machine.now < job.retry * 500:
-            # It waited so long that a holder, maybe this one, would soon queue it again for another
-            # worker. C Disque lets that happen.
-            self.postpone(job)
-            self.replicas.tell_working(job)
         return job
 
     def count_acked(self, job: Job) -> None:
@@ -309,6 +330,8 @@ class JobStore:
             self.machine.journal.append(deljob(job.id))
         if job.state == QUEUED:
             self.dequeue(job)
+        if self.progress.waiting:
+            self.progress.waiting.pop(job.id, None)
         outcomes = self.outcomes
         if more:
             if more & FLAGS_HOLDING:
@@ -341,9 +364,14 @@ class JobStore:
         del jobs.shard_of(id)[id]
         jobs.count -= 1
         body = job.body
-        self._memory.used -= JOB_OVERHEAD if body is None else JOB_OVERHEAD + len(body)
+        memory = self._memory
+        memory.used -= JOB_OVERHEAD if body is None else JOB_OVERHEAD + len(body)
+        if memory.shares is not None:
+            memory.shares.job_grew(id, job.queue, -JOB_OVERHEAD - len(body or b""))
         if self.evictable:
             self.evictable.pop(id, None)
+        if self.progress.waiting:
+            self.progress.waiting.pop(id, None)
         if more:
             if more & FLAGS_HOLDING:
                 self.limits.release(job)
@@ -359,6 +387,7 @@ class JobStore:
         self.delete(job)
         if entry is not None:
             self.uniques.note(entry)
+            self.uniques.may_go(entry)
 
     def expire(self, job: Job) -> None:
         """Remove ``job``, whose time to live is over."""
@@ -384,6 +413,17 @@ class JobStore:
         job.qtime = self.retry_time(job)
         self.schedule(job)
 
+    def queue_unless_held(self, job: Job, at: int) -> None:
+        """Queue ``job`` at ``at`` (ms), unless another holder that is asked before has it. No
+        client is known to have had it meanwhile, so that does not count as a further delivery."""
+        job.flags = (job.flags & ~FLAG_QUEUED_BEFORE) | FLAG_WILLQUEUE
+        job.qtime = at
+        self.schedule(job)
+
+    def queue_soon_unless_held(self, job: Job) -> None:
+        """The same in a second, or when ``job`` is due if that is earlier."""
+        self.queue_unless_held(job, min(job.qtime, self.machine.now + 2 * WARNING_TIME))
+
     def schedule(self, job: Job) -> None:
         """Set the timer of ``job``: when to queue or announce it, or a second after it expires."""
         awake = job.etime * 1000 + 1000
@@ -403,8 +443,10 @@ class JobStore:
         if job.delivered is None:
             return 0
         if job.state == QUEUED:
-            # Announce it before the others begin to ask.
-            return min(2 * WARNING_TIME, job.retry * 500)
+            # Announce it before the others begin to ask, and together with other jobs: at times
+            # that are the same for all.
+            lead = min(2 * WARNING_TIME, job.retry * 500)
+            return lead + (job.qtime - lead) % (job.retry * TOGETHER + 1)
         return WARNING_TIME if job.flags & FLAG_WILLQUEUE else 0
 
     def cron(self, now: int) -> None:

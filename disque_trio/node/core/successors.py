@@ -12,13 +12,16 @@ from typing import Final
 from disque_trio.eventlog import schema
 from disque_trio.node.core.aof_codec import AofCodec
 from disque_trio.node.core.bus_codec import BusCodec
+from disque_trio.node.core.copies import Copies
 from disque_trio.node.core.exports import Exports
 from disque_trio.node.core.job import (
     ACKED,
+    ACTIVE,
     DEFAULT_RETRY,
     FLAG_QUEUED_BEFORE,
     FLAG_WILLQUEUE,
     FLAGS_PRIORITY,
+    QUEUED,
     UINT32_MAX,
     Job,
 )
@@ -28,10 +31,12 @@ from disque_trio.node.core.store import JobStore
 from disque_trio.node.core.tombstones import Tombstones
 from disque_trio.protocol import bus
 from disque_trio.protocol.bus import PacketWriter
-from disque_trio.protocol.trailer import DEAD, REDRIVEN, Ending, Letter, Trailer
+from disque_trio.protocol.endjob import EndJob
+from disque_trio.protocol.trailer import BY_EXPIRY, DEAD, REDRIVEN, Ending, Letter, Trailer
 
 _ENDING_OF_ID: Final = b"-ffff"  # delivered at least once; not all nodes know how long it lives
 _MAX_PREDECESSORS: Final = 100  # jobs; no queue is expected to bury and redrive a job as often
+_LOOKED_FOR: Final = 4  # jobs that follow each other, while a node that holds the first is away
 _SALTS: Final[dict[int, bytes]] = {DEAD: b"dead ", REDRIVEN: b"redriven "}
 
 
@@ -68,6 +73,7 @@ class Successors:
         aof_codec: makes records for the journal.
         codec: serialises jobs for other nodes.
         exports: gives jobs to nodes that want them.
+        copies: sees to it that they have theirs, though holders are away.
         tombstones: jobs that have ended.
         notices: for other nodes, at the end of the turn.
         packets: makes this node's packets.
@@ -80,6 +86,7 @@ class Successors:
         aof_codec: AofCodec,
         codec: BusCodec,
         exports: Exports,
+        copies: Copies,
         tombstones: Tombstones,
         notices: Notices,
         packets: PacketWriter,
@@ -92,13 +99,15 @@ class Successors:
         self._aof_codec = aof_codec
         self._codec = codec
         self._exports = exports
+        self._copies = copies
         self._tombstones = tombstones
         self._notices = notices
         self._packets = packets
 
     def make(self, job: Job, ending: Ending, queue_it: bool) -> None:
         """Make the successor of ``job``, unless it exists or has ended already. This node holds
-        ``job`` with its body, and it is about to end as ``ending`` says.
+        ``job`` with its body, and it is about to end as ``ending`` says. Call ``announce``, or
+        ``offer`` if there is nothing to announce, when the other holders have been told.
 
         Args:
             queue_it: whether this node queues it; otherwise it is a copy, which another node
@@ -134,13 +143,13 @@ class Successors:
                 self._notes.note(schema.ADDED, new, reason, new=True)
             store.put(new)
             self._send_to_c_nodes(new)
-            if self._exports.asked_for:
-                self._exports.offer(new.queue)
+            self._copies.look_after(new)
         else:
             if self._notes.noting:
                 self._notes.note(schema.COPIED, new, new=True)
             new.flags |= FLAG_QUEUED_BEFORE | FLAG_WILLQUEUE
             store.postpone(new)
+            store.progress.note(new)  # or a start takes it for its own, which nobody has queued
         if machine.journaling:
             self._aof_codec.note(new)
 
@@ -153,17 +162,78 @@ class Successors:
         held = [jobs.get(before) for before in predecessor_ids(ending.letter.first, id)]
         return any(job is not None and job.state != ACKED for job in held)
 
-    def announce(self, job: Job, kind: int) -> None:
-        """Tell the other holders of ``job``, which has ended in the way ``kind``, that its
-        successor is in the queue of this node: one of them may have made it at the same moment.
-        Call it after they have been told that the job ended."""
-        new = self._store.jobs.get(successor_id(job.id, kind))
-        if new is None or new.delivered is None:
-            return
-        packet = self._packets.about_job(bus.QUEUED, new.id)
-        for id in new.delivered:
-            if id != self._store.replicas.own:
-                self._notices.fields.append((id, packet))
+    def look_after(self, job: Job) -> None:
+        """See to it that what follows the ended ``job`` has its copies: not all holders have
+        confirmed the end. The node that made it has done so already, unless it was restarted."""
+        new = self._of(job)
+        if new is not None:
+            self._copies.look_after(new)
+
+    def not_made_by(self, node: bytes, job: Job) -> None:
+        """Note that ``node`` does not hold ``job``, which has ended, and so has made no copy of
+        what follows it."""
+        new = self._of(job)
+        if new is not None and node in (new.delivered or ()):
+            self._copies.lacks(new, node)
+
+    def _of(self, job: Job) -> Job | None:
+        """The job that follows the ended ``job``, if this node has it and it has not ended."""
+        ending = self._trailers.ending(job)
+        if ending is None or ending.letter is None:
+            return None
+        new = self._store.jobs.get(successor_id(job.id, ending.kind))
+        return new if new is not None and new.state in (ACTIVE, QUEUED) else None
+
+    def tell_followed(self, sender: bytes, id: bytes) -> None:
+        """If another job has followed the job ``id``, which this node does not hold, tell
+        ``sender``, which does and has extensions, so that it has a copy of that one instead: it was
+        away, and whoever else knew may be gone."""
+        for first in (DEAD, REDRIVEN):
+            at = id
+            kind = first
+            for steps in range(_LOOKED_FOR):
+                at = successor_id(at, kind)
+                new = self._store.jobs.get(at)
+                if new is not None or self._tombstones.ended.has(at):
+                    self._tell_followed(sender, id, new, kind if steps == 0 else 0)
+                    return
+                kind = DEAD if kind == REDRIVEN else REDRIVEN
+
+    def _tell_followed(self, sender: bytes, id: bytes, new: Job | None, kind: int) -> None:
+        """Tell ``sender`` that the job ``id`` has ended, and that ``new`` has followed it (None:
+        that has ended, too). ``kind``: how it ended; 0: there were others in between."""
+        told = self._packets.about_job(bus.SETACK, id, 1, bus.UNKNOWN_END)
+        if new is not None and new.state in (ACTIVE, QUEUED):
+            trailer = self._trailers.of(new)
+            letter = None if trailer is None else trailer.letter
+            if kind and letter is not None and letter.why == BY_EXPIRY:
+                return  # there it expires as well, and one of the holders then queues the letter
+            self._store.replicas.add(new, sender)
+            if kind and letter is not None:
+                # It makes its copy itself, and so do all that it tells.
+                ttl = max(int(new.etime) - self._machine.now // 1000, 0)
+                ending = Ending(kind, to=new.queue, ttl=ttl, letter=letter)
+                told = self._packets.fields(bus.ENDJOB, EndJob(id, 1, 0, ending).pack())
+            else:
+                self._notices.copy(self._codec.encode(new), (sender,), bus.NOREPLY)
+        self._notices.fields.append((sender, told))  # behind the copy
+
+    def announce(self, job: Job, ending: Ending) -> None:
+        """Tell the other holders of ``job``, which has ended as ``ending`` says, that its successor
+        is in the queue of this node: one of them may have made it at the same moment. Then offer
+        it. Call this after they have been told that the job ended."""
+        new = self._store.jobs.get(successor_id(job.id, ending.kind))
+        if new is not None and new.delivered is not None:
+            packet = self._packets.about_job(bus.QUEUED, new.id)
+            for id in new.delivered:
+                if id != self._store.replicas.own:
+                    self._notices.fields.append((id, packet))
+        self.offer(ending)
+
+    def offer(self, ending: Ending) -> None:
+        """Offer successors to the nodes that wait for jobs of their queue."""
+        if self._exports.asked_for:
+            self._exports.offer(ending.to)
 
     def _give_trailer(self, job: Job, new: Job, ending: Ending) -> None:
         """Give ``new`` its origin, and what ``job`` carried."""
@@ -178,7 +248,7 @@ class Successors:
     def _send_to_c_nodes(self, job: Job) -> None:
         """Send copies of ``job`` to those of its holders that do not make it themselves."""
         c_nodes = self._store.replicas.c_nodes_of(job)
-        if c_nodes:
+        if c_nodes and self._trailers.is_plain(job):
             self._notices.copy(self._codec.encode(job), tuple(c_nodes), bus.NOREPLY)
 
 

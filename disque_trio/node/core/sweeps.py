@@ -11,7 +11,7 @@ the question for that slice repeats it; the first question to a node only asks f
 """
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from itertools import islice
 from typing import Final, TypeAlias
@@ -73,10 +73,11 @@ class Sweep(Pending):
         done: how many have been.
         share: how many more jobs the current node may handle; -1: not known yet.
         nodes: ids of the other nodes that have not been asked.
+        walk: over the jobs of this node that have not been looked at; None: not begun.
         until: when the current node last does the next slice, by its clock; -1: not asked yet.
     """
 
-    __slots__ = ("done", "kind", "left", "nodes", "share", "texts", "until")
+    __slots__ = ("done", "kind", "left", "nodes", "share", "texts", "until", "walk")
 
     def __init__(
         self, client: Client, kind: int, texts: list[bytes], left: int, nodes: list[bytes]
@@ -89,6 +90,7 @@ class Sweep(Pending):
         self.share = -1
         self.nodes = nodes
         self.until = -1
+        self.walk: Iterator[Job] | None = None
 
     def most(self) -> int:
         """Return how many jobs the next slice may handle."""
@@ -140,6 +142,7 @@ class Sweeps:
         self._store = store
         self._ack_gc = ack_gc
         self._updates = updates
+        self._letters = letters
         self._questions = questions
         self._peers = peers
         self._works: dict[int, Work] = {
@@ -147,8 +150,8 @@ class Sweeps:
             PURGE: self._purge,
             MOVE: self._move,
         }
-        for kind, work in self._works.items():
-            questions.answerers[kind] = partial(self._answer, work)
+        for kind in self._works:
+            questions.answerers[kind] = partial(self._answer, kind)
 
     def begin(self, client: Client, kind: int, texts: list[bytes], most: int) -> None:
         """Handle up to ``most`` jobs as ``kind`` says; the reply to ``client`` is their number."""
@@ -170,13 +173,31 @@ class Sweeps:
             return
         machine = self._machine
         sweep.journaled = machine.journaling
-        done = 0 if machine.write_problem else self._works[sweep.kind](sweep.texts, sweep.most())
-        if sweep.note(done, self._length(sweep.texts)):
+        most = 0 if self._problem(sweep.kind) else sweep.most()
+        if sweep.kind == REDRIVE:
+            done = self._redrive(sweep, most)
+            cut_short = self._letters.cut_short
+        else:
+            done = self._works[sweep.kind](sweep.texts, most)
+            cut_short = False
+        if sweep.note(done, self._length(sweep.texts)) or (cut_short and most):
             self.waiting.append(sweep)
         else:
             self._ask_next(sweep)
         if self.waiting:
             self._questions.agenda.call(self._machine.now)
+
+    def _redrive(self, sweep: Sweep, most: int) -> int:
+        """Send up to ``most`` dead letters back; returns how many."""
+        queue = self._store.queues.by_name.get(sweep.texts[0])
+        # The groups of a queue are walked over at once.
+        if sweep.walk is None and queue is not None and queue.groups is None:
+            sweep.walk = queue.walk(False)
+        return self._letters.redrive(sweep.texts, most, sweep.walk)
+
+    def _problem(self, kind: int) -> str:
+        """Why the file cannot take what a slice does; empty: it can."""
+        return self._machine.write_problem if kind == PURGE else self._machine.add_problem
 
     def _length(self, texts: list[bytes]) -> int:
         """The length of the queue that ``texts`` are about."""
@@ -222,7 +243,7 @@ class Sweeps:
             sweep.nodes.pop(0)
             self._ask_next(sweep)
 
-    def _answer(self, work: Work, sender: bytes, fields: list[Field]) -> list[Field] | None:
+    def _answer(self, kind: int, sender: bytes, fields: list[Field]) -> list[Field] | None:
         """Do a slice for another node, if it is not too late. Raises ``FieldsError``."""
         texts: list[bytes] = []
         most = 0
@@ -234,10 +255,10 @@ class Sweeps:
         now = self._machine.now
         # More than that is left if the clock was set back: then this may be late as well.
         in_time = 0 <= number_of(fields, _UNTIL) - now <= FRESH
-        if self._machine.write_problem or not in_time:
+        if self._problem(kind) or not in_time:
             most = 0
         return [
-            (_DONE, pack_number(work(texts, most))),
+            (_DONE, pack_number(self._works[kind](texts, most))),
             (_LENGTH, pack_number(self._length(texts))),
             (_UNTIL, pack_number(now + FRESH)),
         ]

@@ -8,8 +8,8 @@ for all who asked before it began; later requests wait for the next one, so ther
 from collections.abc import Callable
 from typing import Final
 
-from disque_trio.node.core.contents import first_due, is_delivered
-from disque_trio.node.core.job import ACTIVE, FLAG_PAUSED, QUEUED, WAIT_REPL, Job
+from disque_trio.node.core.contents import is_delivered
+from disque_trio.node.core.job import ACTIVE, FLAG_PAUSED, QUEUED, WAIT_REPL, Job, first_due
 from disque_trio.node.core.questions import Questions
 from disque_trio.node.core.registry import SHARDS
 from disque_trio.node.core.store import JobStore
@@ -20,14 +20,16 @@ from disque_trio.respserver.machine import Machine
 SLICE: Final = 2_000  # jobs to look at per turn, roughly; takes well below a millisecond
 
 
-# States of a job of this node. A copy: another node queues and delivers it.
+# States of a job of this node. A copy: another node queues and delivers it. Waiting for its retry
+# time: no other node has it, and it was loaded, or taken out of its queue.
 IN_QUEUE: Final = "queued"
 IN_HAND: Final = "active"
 LATER: Final = "delayed"
 COPY: Final = "copy"
+RETRYING: Final = "waiting-retry"
 ADDING: Final = "waiting"
 ENDED: Final = "acked"
-STATES: Final = (IN_QUEUE, IN_HAND, LATER, COPY, ADDING, ENDED)
+STATES: Final = (IN_QUEUE, IN_HAND, LATER, COPY, RETRYING, ADDING, ENDED)
 
 
 def state_of(job: Job, now: int) -> str:
@@ -43,7 +45,7 @@ def state_of(job: Job, now: int) -> str:
         return IN_HAND if job.retry else ENDED
     if job.flags & FLAG_PAUSED or (job.delay and first_due(job) > now):
         return LATER
-    return COPY
+    return RETRYING if job.delivered is None else COPY
 
 
 class Tally:
@@ -53,6 +55,7 @@ class Tally:
         delayed: wait for the end of a delay or a pause.
         in_hand: delivered by this node and not acknowledged.
         dead: dead letters.
+        waiting: loaded, but not queued yet (see ``Progress.waiting``).
         replies: the pending replies, each with the function that makes it.
     """
 
@@ -60,6 +63,7 @@ class Tally:
         self.delayed = 0
         self.in_hand = 0
         self.dead = 0
+        self.waiting = 0
         self.replies: list[tuple[Pending, Callable[[Tally], bytes]]] = []
 
 
@@ -118,6 +122,8 @@ class Tallies:
             tally.delayed += 1
         elif job.state != QUEUED and job.state != ACTIVE:
             return state
+        elif job.id in self._store.progress.waiting:
+            tally.waiting += 1
         trailer = self._store.trailers.of(job)
         if trailer is not None and trailer.letter is not None and trailer.letter.why != BY_REDRIVE:
             tally.dead += 1

@@ -10,6 +10,7 @@ now was already missing when the time came. Otherwise a missing node may have ad
 """
 
 from heapq import heappop, heappush
+from itertools import islice
 from typing import TYPE_CHECKING, Final
 from zlib import crc32
 
@@ -17,9 +18,9 @@ from disque_trio.cluster.peers import Peers
 from disque_trio.eventlog import schema
 from disque_trio.node.core.agenda import Agenda
 from disque_trio.node.core.bindings import TOPIC
-from disque_trio.node.core.cron_times import Times
+from disque_trio.node.core.cron_times import Times, times_of
 from disque_trio.node.core.events import EventNotes
-from disque_trio.node.core.job import DEFAULT_REPLICATE
+from disque_trio.node.core.makers import Makers, of_schedule
 from disque_trio.node.core.policies import Policies
 from disque_trio.node.core.replicas import Replicas
 from disque_trio.node.core.schedules import CATCHES_UP, PAUSED, Schedule, Schedules
@@ -41,6 +42,7 @@ GRACE: Final = 60_000  # ms after which a tick without a job counts as missed
 RETRY: Final = 5_000  # ms until a job that was refused is tried again
 KEPT: Final = 3_600  # s for which the key of a tick is kept
 LINK_TIME: Final = 5_000  # ms after its start during which a node learns which others are there
+PLAN_AFTER: Final = 50  # ms until a changed schedule is looked at, together with others
 MOST: Final = 20  # schedules to look at per turn
 MOST_NOTED: Final = 100  # events to note for a row of missed ticks
 _ID_SIZE: Final = 40  # bytes of the id of a job
@@ -76,7 +78,7 @@ class Plan:
         self.client: Client | None = None
         self.copies = 0
         try:
-            self.times = Times(schedule.spec, schedule.zone)
+            self.times = times_of(schedule.spec, schedule.zone)
         except SharedError as problem:
             self.problem = str(problem)
         self.await_next()
@@ -104,6 +106,7 @@ class Ticks:
     Attributes:
         schedules: the known ones.
         sharing: shares them with other nodes.
+        makers: the users who made them.
         due: when there is something to do, in ms since the epoch; 0: never.
         adding: the plans whose jobs are being added, by name.
         total: ticks for which this node added a job.
@@ -124,6 +127,7 @@ class Ticks:
         known = self.schedules = Schedules()
         self.sharing = Sharing("schedules", bus.SCHEDULES, machine, known, peers, packets, commons)
         self.sharing.heard = self._look_again
+        self.makers = Makers("schedule", "cron|set", of_schedule, machine, known, agenda)
         self.due: i64 = 0
         self._from: i64 = 0  # when this node begins to add jobs
         self._left: i64 = 0  # when another node was last lost, or this one started
@@ -143,9 +147,12 @@ class Ticks:
 
     def _look_again(self, names: list[bytes]) -> None:
         """Look at the schedules ``names``, which have changed."""
+        self.makers.heard(names)
         for name in names:
             self._changed[name] = None
-        self.due = max(self._machine.now, 1)  # while the node starts, its time is 0
+        due = self._machine.now + PLAN_AFTER
+        if not self.due or due < self.due:
+            self.due = due
         self._agenda.call(self.due)
 
     def plan_of(self, entry: Entry[Schedule]) -> Plan | None:
@@ -186,7 +193,7 @@ class Ticks:
         queue = self._queue
         if len(queue) > 2 * len(self._plans) + MOST:
             queue[:] = sorted((p.lined_up, name) for name, p in self._plans.items() if p.lined_up)
-        names = list(self._changed)[:MOST]
+        names = list(islice(self._changed, MOST))
         for name in names:
             del self._changed[name]
             self._plan(name)
@@ -240,6 +247,8 @@ class Ticks:
         turn = plan.seen + self._place(plan.entry.name) * STAGGER
         if now < turn:
             plan.at = turn
+        elif not self.makers.allows(schedule):
+            plan.at = now + RETRY  # meanwhile a node where its user may have it adds the job
         else:
             self._add(plan, schedule)
 
@@ -248,7 +257,8 @@ class Ticks:
         the last ones in one event."""
         if not self._notes.eventing:
             return
-        reason = schema.BY_REFUSAL if plan.problem else schema.BY_ABSENCE
+        refused = plan.problem or not self.makers.allows(schedule)
+        reason = schema.BY_REFUSAL if refused else schema.BY_ABSENCE
         at = plan.tick
         for number in range(MOST_NOTED):
             last = number == MOST_NOTED - 1
@@ -288,11 +298,14 @@ class Ticks:
             args.append(b"ANYWAY")
         if not plan.copies and self._may_have_fewer(schedule):
             peers = self._peers
-            linked = sum([peers.linked(id) for id in peers.reachable])
-            plan.copies = min(linked, peers.room(False), DEFAULT_REPLICATE - 1) + 1
-        if 0 < plan.copies < DEFAULT_REPLICATE:
+            linked = sum([peers.linked(id) for id in peers.takers()])
+            usual = self._replicas.default_copies
+            plan.copies = min(linked, peers.room(False), usual - 1) + 1
+        if 0 < plan.copies < self._replicas.default_copies:
             args += [b"REPLICATE", b"%d" % plan.copies]
         client = plan.client = Client(0)
+        if schedule.user:  # whose budget counts; it has the rights, or the schedule would not act
+            client.user = machine.users.by_name.get(schedule.user, client.user)
         client.label = "cron:" + schedule.name.decode("utf-8", "replace")
         self.adding[schedule.name] = plan
         refusal = machine.refusal(client, command, args)

@@ -11,7 +11,7 @@ from disque_trio.node.core.recent_ids import RecentIds
 from disque_trio.protocol import bus
 from disque_trio.protocol.bus import PacketWriter
 from disque_trio.protocol.endjob import EndJob
-from disque_trio.protocol.trailer import CANCELLED, Ending
+from disque_trio.protocol.trailer import ACKED, CANCELLED, Ending
 
 MAX_TOMBSTONES: Final = 10_000  # jobs; up to twice as many are remembered
 
@@ -21,7 +21,7 @@ class Tombstones:
 
     Args:
         peers: the rest of the cluster.
-        outcomes: which jobs were cancelled.
+        outcomes: how jobs ended.
     """
 
     def __init__(self, peers: Peers, packets: PacketWriter, outcomes: Outcomes) -> None:
@@ -39,8 +39,23 @@ class Tombstones:
         ended = self.ended
         if id not in ended.latest and id not in ended.older:  # without a call
             return False
-        self._peers.send(sender, self._packets.about_job(bus.SETACK, id, 1))
+        flags = 0
+        if self._peers.understands(sender):
+            outcome = self._outcomes.of(id)
+            if outcome is None or outcome.kind != ACKED:
+                # Not acknowledged, or it is not known. The details are gone, so a node whose client
+                # wants to know asks all nodes.
+                flags = bus.UNKNOWN_END
+            elif outcome.result is not None:
+                self._tell_ending(sender, id, Ending(ACKED, outcome.result))
+                return True
+        self._peers.send(sender, self._packets.about_job(bus.SETACK, id, 1, flags))
         return True
+
+    def _tell_ending(self, node: bytes, id: bytes, ending: Ending) -> None:
+        """Tell ``node``, which has extensions, how the job ``id`` ended."""
+        fields = EndJob(id, 1, 0, ending).pack()
+        self._peers.send(node, self._packets.fields(bus.ENDJOB, fields))
 
     def refuse_cancelled(self, sender: bytes, id: bytes) -> bool:
         """Whether the job ``id``, which ``sender`` holds and this node does not, was cancelled; if
@@ -48,8 +63,7 @@ class Tombstones:
         if not self._outcomes.is_cancelled(id):
             return False
         if self._peers.understands(sender):
-            fields = EndJob(id, 1, 0, Ending(CANCELLED)).pack()
-            self._peers.send(sender, self._packets.fields(bus.ENDJOB, fields))
+            self._tell_ending(sender, id, Ending(CANCELLED))
         else:
             self._peers.send(sender, self._packets.about_job(bus.SETACK, id, 1))
         return True

@@ -8,16 +8,19 @@ other clients are served. Later commands of the client wait until all have been 
 """
 
 from collections import deque
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from disque_trio.cluster.peers import Peers
 from disque_trio.node.core.agenda import Agenda
-from disque_trio.node.core.bindings import Bindings
+from disque_trio.node.core.bindings import TOPIC, Bindings
+from disque_trio.node.core.makers import Makers, of_binding
 from disque_trio.node.core.sharing import Commons, Sharing
 from disque_trio.node.core.waits import REMOVED
 from disque_trio.protocol import bus
 from disque_trio.protocol.bus import PacketWriter
-from disque_trio.respserver.client import Client, Pending
+from disque_trio.respserver.acl.user import User
+from disque_trio.respserver.client import ANYBODY, Client, Pending
 from disque_trio.respserver.command import CommandError
 from disque_trio.respserver.machine import Machine
 
@@ -39,9 +42,10 @@ class Spread(Pending):
         queues: get a job each.
         begun: how many of them have been handled.
         most: jobs in a slice.
+        users: those of the bindings, by queue; empty: no user has a budget.
     """
 
-    __slots__ = ("args", "begun", "most", "part", "queues")
+    __slots__ = ("args", "begun", "most", "part", "queues", "users")
 
     def __init__(self, client: Client, args: list[bytes], queues: list[bytes], slice: int) -> None:
         super().__init__(client, None)
@@ -51,6 +55,7 @@ class Spread(Pending):
         self.args = args
         self.queues = queues
         self.begun = 0
+        self.users: dict[bytes, list[bytes]] = {}
         size = len(args[2])
         self.most = max(1, min(slice, SLICE_WORDS // len(args), SLICE_BYTES // (size + 1)))
 
@@ -81,10 +86,12 @@ class Topics:
     Attributes:
         bindings: the known ones.
         sharing: shares them with other nodes.
+        makers: the users who made them.
         slice: jobs in a slice.
         most_left: how many jobs may remain to be added; beyond that, new ADDJOBs for topics are
             refused.
         waiting: the ADDJOBs that have not been answered, by their stand-ins.
+        is_full: whether the queues of a user hold as much as its budget lets them.
     """
 
     def __init__(
@@ -97,9 +104,14 @@ class Topics:
     ) -> None:
         known = self.bindings = Bindings()
         self.sharing = Sharing("bindings", bus.BINDINGS, machine, known, peers, packets, commons)
+        self.makers = Makers("binding", "bind", of_binding, machine, known, agenda)
+        self.makers.turned = known.forget_cached
+        known.may = self.makers.allows
+        self.sharing.heard = self.makers.heard
         self.slice = SLICE
         self.most_left = MOST_LEFT
         self.waiting: dict[Client, Spread] = {}
+        self.is_full: Callable[[User], bool] = _never
         self._machine = machine
         self._agenda = agenda
         self._in_slices: deque[Spread] = deque()
@@ -125,6 +137,10 @@ class Topics:
             self._now = self._machine.now
             self._room = self.slice
         spread = Spread(client, args, queues, self.slice)
+        if self._machine.memory.shares is not None:
+            spread.users = self.bindings.users_of(args[1][len(TOPIC) :])
+        if client.paced:
+            client.user.use.pace.spend(len(queues) - 1)
         self._room -= self._go_on(spread, min(spread.most, self._room))
         part = spread.part
         if not spread.left and not part.in_flight:
@@ -145,9 +161,23 @@ class Topics:
         queues = spread.queues[begun : begun + most]
         rest = spread.args[2:]
         for queue in queues:
+            if spread.users:
+                spread.part.user = self._user_of(spread.users.get(queue, []))
             machine.command(spread.part, [b"ADDJOB", queue, *rest], machine.now)
         spread.begun = begun + len(queues)
         return len(queues)
+
+    def _user_of(self, names: list[bytes]) -> User:
+        """The user whose budget a copy has to fit into, of those with these ``names``, who made the
+        bindings: if possible, one with room. ``ANYBODY``: none."""
+        found = ANYBODY
+        for name in names:
+            user = self._machine.users.by_name.get(name)
+            if user is not None:
+                found = user
+                if not self.is_full(user):
+                    break
+        return found
 
     def go_on(self, now: int) -> None:
         """Do a slice of the first unfinished ADDJOB."""
@@ -200,3 +230,7 @@ class Topics:
                 spread.part.line_up(Pending(spread.part, REMOVED))
             self._stop(spread)
             self._machine.answered.append(spread.part.reply_queue[-1])
+
+
+def _never(user: User) -> bool:
+    return False

@@ -9,7 +9,7 @@ from typing import Final
 from disque_trio.cluster.peers import Peers
 from disque_trio.node.core.job import ACKED, FLAG_TRAILER, Job
 from disque_trio.protocol.trailer import Ending, Trailer
-from disque_trio.respserver.memory import Memory
+from disque_trio.respserver.memory import MEMORY, Memory
 
 # What a trailer costs in addition to its bytes: the record, its lists, its place here.
 TRAILER_OVERHEAD: Final = 400
@@ -59,12 +59,26 @@ class Trailers:
         job.flags |= FLAG_TRAILER
         id = job.id
         self._shards[id[_PLACE] & (_SHARDS - 1)][id] = trailer
-        self.recount(trailer)
+        self.recount(job, trailer)
 
-    def recount(self, trailer: Trailer) -> None:
-        """Update the memory account after a change to ``trailer``, which a job has."""
+    def learn_attempts(self, job: Job, attempts: dict[bytes, int]) -> None:
+        """Note what another node knows of how often clients got ``job``: ``attempts``, by node."""
+        trailer = self.want(job)
+        for node, count in attempts.items():
+            trailer.attempts[node] = max(trailer.attempts.get(node, 0), count)
+        self.recount(job, trailer)
+
+    def recount(self, job: Job, trailer: Trailer) -> None:
+        """Update the memory account after a change to ``trailer``, which ``job`` has."""
         counted = TRAILER_OVERHEAD + len(trailer.pack())
         self._memory.used += counted - trailer.counted
+        shares = self._memory.shares
+        if shares is not None:
+            if trailer.shared:
+                shares.add(job.queue, MEMORY, counted - trailer.counted)
+            elif shares.counts(job.id):
+                trailer.shared = True
+                shares.add(job.queue, MEMORY, counted)
         trailer.counted = counted
 
     def ending(self, job: Job) -> Ending | None:
@@ -76,13 +90,13 @@ class Trailers:
         """Record how ``job`` ended."""
         trailer = self.want(job)
         trailer.ending = ending
-        self.recount(trailer)
+        self.recount(job, trailer)
 
     def count_attempt(self, job: Job, node: bytes) -> None:
         """Count that a client of ``node`` (its id) got ``job``."""
         trailer = self.want(job)
         trailer.attempts[node[:8]] = trailer.attempts.get(node[:8], 0) + 1
-        self.recount(trailer)
+        self.recount(job, trailer)
 
     def drop(self, job: Job) -> None:
         """Forget the trailer of ``job``, if it has one."""
@@ -92,6 +106,9 @@ class Trailers:
             trailer = self._shards[id[_PLACE] & (_SHARDS - 1)].pop(id, None)
             if trailer is not None:
                 self._memory.used -= trailer.counted
+                if trailer.shared and self._memory.shares is not None:
+                    trailer.shared = False
+                    self._memory.shares.add(job.queue, MEMORY, -trailer.counted)
 
     def carried(self, job: Job) -> bytes:
         """The bytes that follow the body of ``job`` in files and on the bus; empty: none. Fields
@@ -104,6 +121,13 @@ class Trailers:
         if job.state == ACKED and trailer.ending is None:
             return b""  # nobody will need it
         return trailer.pack()
+
+    def is_plain(self, job: Job) -> bool:
+        """Whether C nodes may get ``job``: no trailer follows its body. With cluster-extensions
+        yes, they may have all jobs."""
+        if not job.flags & FLAG_TRAILER or self._peers.extended:
+            return True
+        return not self.carried(job)
 
     def all(self) -> list[Trailer]:
         """All trailers."""

@@ -4,13 +4,18 @@ There is an entry for a job that this node holds, and for one that it voted for 
 wherever that is. It goes when the job ends or, if the key was given a time, when that is over. If a
 job ended elsewhere and this node was not told, its entry stays until the job's time to live is
 over: a node that wants the key then asks the others whether the job still exists.
+
+When memory is short, keys that were given a time, and whose jobs this node does not hold, go before
+jobs are refused; those that end first go first.
 """
 
+from collections.abc import Callable
 from hashlib import blake2b
 from typing import Final
 
 from disque_trio.cluster.peers import Peers
-from disque_trio.node.core.job import ACKED, WAIT_REPL, Job
+from disque_trio.node.core.job import ACKED, WAIT_REPL, Job, is_maker
+from disque_trio.node.core.key_ends import KeyEnds
 from disque_trio.node.core.key_messages import FREE, KeyMessage
 from disque_trio.node.core.notices import Notices
 from disque_trio.node.core.recent_ids import RecentIds
@@ -19,13 +24,16 @@ from disque_trio.node.core.replicas import Replicas
 from disque_trio.node.core.trailers import Trailers
 from disque_trio.protocol import bus
 from disque_trio.protocol.bus import PacketWriter
-from disque_trio.protocol.keyrecord import ADDED, MAX_UNTIL, KeyRecord
+from disque_trio.protocol.keyrecord import ADDED, MAX_UNTIL, KeyRecord, fits
 from disque_trio.protocol.trailer import Trailer
 from disque_trio.respserver.machine import Machine
+from disque_trio.respserver.memory import KEYS, MEMORY
 
 VOTERS: Final = 3  # nodes to ask for a key
 ENTRY_OVERHEAD: Final = 400  # bytes, in addition to key and queue
 MAX_REFUSED: Final = 10_000  # jobs whose copies are refused; up to twice as many are remembered
+MAX_EVICTIONS: Final = 5_000  # keys at a time; about ten milliseconds
+TELL_EVERY: Final = 60_000  # ms
 _SLACK: Final = 60_000  # ms by which the clocks of nodes may differ
 
 
@@ -38,9 +46,10 @@ class Entry:
         lasts: it stays until ``until``, whatever becomes of the job.
         until: when it goes in any case, in ms since the epoch.
         written: whether the append-only file has a record of it.
+        shared: whether it is counted for the users who may add to the queue.
     """
 
-    __slots__ = ("id", "key", "lasts", "queue", "state", "until", "written")
+    __slots__ = ("id", "key", "lasts", "queue", "shared", "state", "until", "written")
 
     def __init__(
         self, queue: bytes, key: bytes, id: bytes, state: int, lasts: bool, until: int
@@ -52,6 +61,7 @@ class Entry:
         self.lasts = lasts
         self.until = until
         self.written = False
+        self.shared = False
 
 
 class Uniques:
@@ -67,6 +77,10 @@ class Uniques:
 
     Attributes:
         entries: by queue and key (see ``place``).
+        by_queue: how many there are of each queue that has any.
+        lives: whether this node knows that the job with this id has not ended.
+        total_evicted: number of keys that went because memory was short.
+        warn: called at most once a minute with what happened, for the log.
         adding: ids of the jobs that this node is about to add, or gave up: nobody can say yet what
             becomes of them.
     """
@@ -90,6 +104,17 @@ class Uniques:
         self._packets = packets
         self._refused = RecentIds(MAX_REFUSED)
         self._swept = 0
+        self.by_queue: dict[bytes, int] = {}
+        self.lives: Callable[[bytes], bool] = _nobody_knows
+        self.total_evicted = 0
+        self.warn: Callable[[str], None] = _silent
+        self._told = 0
+        self._ends = KeyEnds()  # of those that may go when memory is short
+
+    @property
+    def own(self) -> bytes:
+        """The id of this node."""
+        return self._replicas.own
 
     # ---- entries ----------------------------------------------------------------------------
 
@@ -114,8 +139,17 @@ class Uniques:
     ) -> Entry:
         """Give a key, which must be free, to the job ``id``."""
         entry = Entry(queue, key, id, state, lasts, until)
-        self.entries.put(place(queue, key), entry)
-        self._machine.memory.used += counted(entry)
+        where = place(queue, key)
+        self.entries.put(where, entry)
+        self.by_queue[queue] = self.by_queue.get(queue, 0) + 1
+        if lasts:
+            self._ends.add(where, until)
+        memory = self._machine.memory
+        memory.used += counted(entry)
+        if memory.shares is not None:
+            entry.shared = True
+            memory.shares.add(queue, KEYS, 1)
+            memory.shares.add(queue, MEMORY, counted(entry))
         return entry
 
     def raise_to(self, entry: Entry, state: int) -> None:
@@ -132,14 +166,49 @@ class Uniques:
             self._machine.journal.append(_record(entry, 0))
 
     def _remove(self, entry: Entry) -> None:
-        self.entries.drop(place(entry.queue, entry.key))
-        self._machine.memory.used -= counted(entry)
+        where = place(entry.queue, entry.key)
+        self.entries.drop(where)
+        left = self.by_queue[entry.queue] - 1
+        if left:
+            self.by_queue[entry.queue] = left
+        else:
+            del self.by_queue[entry.queue]
+        if entry.lasts:
+            self._ends.remove(where, entry.until)
+        memory = self._machine.memory
+        memory.used -= counted(entry)
+        if entry.shared and memory.shares is not None:
+            memory.shares.add(entry.queue, KEYS, -1)
+            memory.shares.add(entry.queue, MEMORY, -counted(entry))
 
     def note(self, entry: Entry) -> None:
         """Add ``entry`` to the journal, unless C nodes have to be able to load that."""
         if self._machine.journaling and not self._peers.plain:
             self._machine.journal.append(_record(entry, entry.until))
             entry.written = True
+
+    def may_go(self, entry: Entry) -> None:
+        """Note that the job of ``entry`` is no longer here: if the key lasts, it may go when memory
+        is short."""
+        if entry.lasts:
+            self._ends.add(place(entry.queue, entry.key), entry.until)
+
+    def make_room(self, wanted: int) -> None:
+        """Drop keys that may go until at most ``wanted`` bytes are used, or many have gone."""
+        memory = self._machine.memory
+        before = self.total_evicted
+        for _ in range(MAX_EVICTIONS):
+            where = self._ends.pop() if memory.used > wanted else b""
+            if not where:
+                break
+            entry = self.entries.get(where)
+            if entry is not None and entry.lasts and not self.lives(entry.id):
+                self.total_evicted += 1
+                self.drop(entry)
+        now = self._machine.now
+        if self.total_evicted > before and not self._told <= now < self._told + TELL_EVERY:
+            self._told = now
+            self.warn("memory is short: keys of ADDJOB UNIQUE FOR end early, the next ones first")
 
     # ---- jobs that have keys ----------------------------------------------------------------
 
@@ -153,7 +222,9 @@ class Uniques:
         entry = self.find(queue, trailer.key)
         if entry is None:
             until = min(trailer.key_until or job.etime * 1000 + 1000, MAX_UNTIL)
-            if until > self._machine.now:
+            # What a client of this node adds has been checked.
+            fine = state == ADDED or fits(trailer.key, job.id, until, state)
+            if fine and until > self._machine.now:
                 lasts = trailer.key_until > 0
                 self.add(queue, trailer.key, job.id, state, lasts, until)
         elif entry.id == job.id:
@@ -182,6 +253,7 @@ class Uniques:
         if entry.lasts:
             self.raise_to(entry, ADDED)
             self.outlives(job)
+            self.may_go(entry)
             return
         self.drop(entry)
         holders = self._replicas.of(job)
@@ -231,6 +303,15 @@ class Uniques:
             queue, key, id, until, state, lasts = record
             self.add(queue, key, id, state, lasts, until).written = True
 
+    def load_end(self, job: Job) -> None:
+        """Free the key of ``job``, which the file takes back, if it is to last and no record has
+        said that the job was added: it was given up here, or left to another node. If it has the
+        key all the same, a record of that follows."""
+        entry = self.of(job)
+        plain = self._peers.plain  # then there are no such records
+        if entry is not None and entry.lasts and entry.state < ADDED and not plain:
+            self._remove(entry)
+
     def dump_shard(self, number: int) -> list[bytes]:
         """The records of the keys in shard ``number`` that are not free; none if C nodes have to be
         able to load the file."""
@@ -245,9 +326,10 @@ class Uniques:
 
     def sweep(self, count: int) -> None:
         """Forget the expired keys in the next ``count`` shards."""
+        now = self._machine.now
+        self._ends.forget(now)
         if self.entries.count == 0:
             return
-        now = self._machine.now
         for _ in range(count):
             self._swept = (self._swept + 1) % SHARDS
             for entry in list(self.entries.shards[self._swept].values()):
@@ -258,6 +340,8 @@ class Uniques:
     def flush(self) -> None:
         """Forget everything; the caller clears the memory account."""
         self.entries.hand_over()
+        self.by_queue.clear()
+        self._ends.clear()
         self.adding.clear()
 
 
@@ -281,9 +365,12 @@ def life_of(job: Job) -> int:
     return job.etime * 1000 + _SLACK
 
 
-def is_maker(node: bytes, job: bytes) -> bool:
-    """Whether ``node`` made the job with the id ``job``."""
-    return job[2:10] == node[:8]
+def _nobody_knows(id: bytes) -> bool:
+    return False
+
+
+def _silent(what: str) -> None:
+    pass
 
 
 def _record(entry: Entry, until: int) -> bytes:

@@ -17,7 +17,7 @@ from disque_trio.cluster.peers import Peers
 from disque_trio.eventlog import schema
 from disque_trio.node.core.aof_codec import AofCodec
 from disque_trio.node.core.bus_codec import BusCodec
-from disque_trio.node.core.contents import Contents, ContentsSetter, first_due, is_delivered
+from disque_trio.node.core.contents import Contents, ContentsSetter, is_delivered
 from disque_trio.node.core.exports import Exports
 from disque_trio.node.core.job import (
     ACKED,
@@ -29,6 +29,7 @@ from disque_trio.node.core.job import (
     QUEUED,
     WAIT_REPL,
     Job,
+    first_due,
 )
 from disque_trio.node.core.notices import Notices
 from disque_trio.node.core.questions import UPDATED, Questions
@@ -170,7 +171,7 @@ class Updates:
         node for it."""
         trailer = self._trailers.want(job)
         trailer.updated = version
-        self._trailers.recount(trailer)
+        self._trailers.recount(job, trailer)
         moved = contents.queue != job.queue
         if moved:
             self._setter.move(job, contents.queue)
@@ -291,7 +292,7 @@ class Updates:
 
     def _on_change(self, sender: bytes, new: Job, trailer: Trailer) -> None:
         """Take the change in ``new``, the job as ``sender`` has it, with ``trailer``."""
-        if self._machine.write_problem:
+        if self._machine.add_problem:
             return  # a restart would undo it; the sender will repeat it
         job = self._store.jobs.get(new.id)
         said = _HAS_IT

@@ -9,7 +9,7 @@ from disque_trio.node.core.store import JobStore
 from disque_trio.node.core.tombstones import Tombstones
 from disque_trio.node.core.uniques import Entry, Uniques
 from disque_trio.protocol.fields import Field
-from disque_trio.protocol.keyrecord import ADDED, CONFIRMED, PENDING
+from disque_trio.protocol.keyrecord import ADDED, CONFIRMED, MAX_UNTIL, PENDING
 
 
 class Votes:
@@ -30,6 +30,7 @@ class Votes:
         self._uniques = uniques
         self._tombstones = tombstones
         questions.answerers[CLAIM] = self._answer
+        uniques.lives = self.lives
 
     def _answer(self, sender: bytes, fields: list[Field]) -> list[Field] | None:
         """Answer a question of ``sender``. Raises ``FieldsError``."""
@@ -58,6 +59,10 @@ class Votes:
             return words.ENDED
         return words.ADDING if job.state == WAIT_REPL else words.HELD
 
+    def lives(self, id: bytes) -> bool:
+        """Whether this node knows that the job ``id`` has not ended."""
+        return self.status(id) in (words.HELD, words.ADDING)
+
     def claim(self, message: KeyMessage) -> Vote | None:
         """Give the key to a job, unless another one has it, or, if the job was given up, to none.
         None: this node takes nothing now."""
@@ -76,9 +81,11 @@ class Votes:
         state = CONFIRMED if message.final else PENDING
         if entry is None:
             machine = self._machine
-            if machine.write_problem or machine.memory.used > machine.memory.evict_above:
+            if machine.memory.used > machine.memory.evict_above:
+                uniques.make_room(machine.memory.evict_above)
+            if machine.add_problem or machine.memory.used > machine.memory.evict_above:
                 return None
-            until = machine.now + message.left
+            until = min(machine.now + message.left, MAX_UNTIL)
             queue = self._store.queues.one_name(message.queue)
             entry = uniques.add(queue, message.key, message.id, state, message.lasts, until)
             uniques.note(entry)

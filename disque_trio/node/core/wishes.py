@@ -10,11 +10,11 @@ from heapq import heappop, heappush
 from typing import Final
 
 from disque_trio.cluster.peers import Peers
-from disque_trio.node.core.exports import ASKED_ALL, ASKED_SOURCES
+from disque_trio.node.core.exports import ASKED_ALL, ASKED_SOURCES, Wanted
 from disque_trio.node.core.federation import Federation
 from disque_trio.node.core.interest import Interest, pattern_problem
 from disque_trio.node.core.lookout import knows_only_extended
-from disque_trio.node.core.need_jobs import COUNT_MAX, Imports
+from disque_trio.node.core.need_jobs import COUNT_MAX, FIRST_MIN, Imports
 from disque_trio.node.core.questions import WISH, Questions
 from disque_trio.node.core.queue import Queue
 from disque_trio.node.core.queues import Queues
@@ -28,6 +28,7 @@ MOST_NAMES: Final = 100  # for all patterns together
 _PATTERN: Final = 2
 _JOBS: Final = 3
 _TIME: Final = 4  # ms for which they are valid
+_WAITS: Final = 5  # empty: a client waits
 
 
 class Wishes:
@@ -59,9 +60,9 @@ class Wishes:
 
     # ---- asking -----------------------------------------------------------------------------
 
-    def ask(self, interests: list[Interest], at_once: bool) -> None:
-        """Tell other nodes that clients wait by ``interests``, as often as the pacing allows, and
-        repeat it while they wait. ``at_once``: they have just begun to."""
+    def ask(self, interests: list[Interest], soon: int) -> None:
+        """Tell other nodes that clients want jobs by ``interests``, as often as the pacing allows,
+        and repeat it while they wait. ``soon``: see ``Imports.ask_all``."""
         if not self._federation.may_ask():
             return  # ``ask_again`` is called when it may
         now = self._machine.now
@@ -71,9 +72,11 @@ class Wishes:
             imports = interest.imports
             if imports is None:
                 imports = interest.imports = Imports()
-            if imports.ask_all(now):
+            if soon:
+                imports.want(now)
+            if imports.ask_all(now, soon):
                 all.append((interest, 1))
-            count = min(imports.ask_sources(now, at_once), COUNT_MAX)
+            count = min(imports.ask_sources(now, soon == FIRST_MIN), COUNT_MAX)
             if count:
                 for id in imports.sources:
                     some.setdefault(id, []).append((interest, count))
@@ -97,6 +100,8 @@ class Wishes:
             fields: list[Field] = [(_TIME, pack_number(time))]
             for interest, count in wanted[at : at + AT_ONCE]:
                 fields += [(_PATTERN, interest.pattern), (_JOBS, pack_number(count))]
+                if interest.clients:
+                    fields.append((_WAITS, b""))
             packet = self._questions.news(WISH, fields)
             for id in nodes:
                 self._peers.send(id, packet)
@@ -107,7 +112,7 @@ class Wishes:
         for interest, _ in wanted:
             for name in interest.emptied:
                 queue = self._queues.by_name.get(name)
-                if left and queue is not None and not queue.length:
+                if left and queue is not None and not queue.deliverable():
                     left -= 1
                     self._federation.need_jobs(queue)
 
@@ -126,7 +131,7 @@ class Wishes:
                 if interest.clients:
                     interests.append(interest)
         if interests:
-            self.ask(interests, False)
+            self.ask(interests, 0)
 
     # ---- giving -----------------------------------------------------------------------------
 
@@ -134,32 +139,42 @@ class Wishes:
         """Give jobs of ``queue``, for which no client waits, to nodes that want some by
         ``interests``."""
         now = self._machine.now
-        for interest in interests:
-            for id, wish in list(interest.wishes.items()):
-                if wish.until <= now or id not in self._peers.reachable:
-                    del interest.wishes[id]
-                    continue
-                # The same number from each queue.
-                share = max(wish.jobs // max(len(interest.found), 1), 1)
-                given = self._exports.give(id, queue, share)
-                if given:
-                    del interest.wishes[id]
-                    wish.jobs -= given
-                    if wish.jobs > 0:
-                        interest.wishes[id] = wish  # after the other nodes
-                elif not queue.deliverable():
-                    return
+        wanting = [(one, id, wish) for one in interests for id, wish in one.wishes.items()]
+        # Nodes whose clients wait come first, as in ``Exports.offer``.
+        wanting.sort(key=_polls)
+        for interest, id, wish in wanting:
+            if wish.until <= now:
+                del interest.wishes[id]
+                continue
+            if id not in self._peers.reachable or not self._peers.linked(id):
+                continue  # it may come back
+            # The same number from each queue.
+            share = max(wish.jobs // max(len(interest.found), 1), 1)
+            given = self._exports.give(id, queue, share, wish)
+            if given:
+                del interest.wishes[id]
+                if wish.jobs > given:  # after the other nodes; who waits for more says so again
+                    left = wish.jobs - given
+                    interest.wishes[id] = Wanted(left, wish.time, wish.until, False)
+            elif not queue.deliverable():
+                return
 
     def flush(self) -> None:
         """Forget all planned requests."""
         self._dues.clear()
 
 
-def read_wishes(fields: list[Field]) -> tuple[int, dict[bytes, int]]:
-    """For how many ms which patterns are wanted, and how many jobs of each. Raises
-    ``FieldsError``."""
+def _polls(wanting: tuple[Interest, bytes, Wanted]) -> bool:
+    """Whether no client of the node waits."""
+    return not wanting[2].waits
+
+
+def read_wishes(fields: list[Field]) -> tuple[int, dict[bytes, int], set[bytes]]:
+    """For how many ms which patterns are wanted, and how many jobs of each; and by which of them
+    clients wait. Raises ``FieldsError``."""
     time = 0
     wanted: dict[bytes, int] = {}
+    waiting: set[bytes] = set()
     pattern = b""
     for type, value in fields:
         if type == _TIME:
@@ -170,4 +185,6 @@ def read_wishes(fields: list[Field]) -> tuple[int, dict[bytes, int]]:
             pattern = value
         elif type == _JOBS and pattern:
             wanted[pattern] = min(unpack_number(value), COUNT_MAX)
-    return time, wanted
+        elif type == _WAITS and pattern:
+            waiting.add(pattern)
+    return time, wanted, waiting

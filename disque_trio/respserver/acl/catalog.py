@@ -37,6 +37,7 @@ class Catalog:
     Attributes:
         all: every word: names of commands, and of subcommands such as ``config|get``.
         by_category: the words in each category, in the order of ACL CAT; none is empty.
+        about_queues: whether jobs are added to queues, so that there can be limits for these.
     """
 
     def __init__(self, commands: Iterable[Described]) -> None:
@@ -58,6 +59,7 @@ class Catalog:
             self._named[command.name] = frozenset(words)
             every.update(words)
         self.all = frozenset(every)
+        self.about_queues = "addjob" in self._named
         self.by_category = {name: words for name, words in by_category.items() if words}
 
     def proper(self, text: str) -> str:

@@ -13,7 +13,7 @@ class Entry:
     Attributes:
         reason: command, key, auth, or auth-limit.
         context: toplevel or multi.
-        object: the command, the queue, or the command that gave the password.
+        object: the command, the queue, the command that gave the password, or its origin.
         user: its name, or the given one.
         client: the last one, as in CLIENT LIST.
         time: of the last one, in ms.

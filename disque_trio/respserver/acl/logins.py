@@ -5,21 +5,24 @@ addresses that begin with it. A place has as many tries as the limit says, and g
 minute. A client without tries has to wait before its password is even checked, so that guessing is
 hopeless.
 
-A wrong password that was tried before costs nothing: a program that keeps trying an old one does
-not lock out others at its address.
+A user who has logged in from a place has tries of its own there, so that somebody who guesses other
+names does not lock it out. A wrong password that was tried before costs nothing: a program that
+keeps trying an old one does not lock out others at its address.
 """
 
 import hashlib
-import ipaddress
 from collections import OrderedDict, deque
-from typing import Final
+from typing import Final, TypeAlias
+
+from disque_trio.process.addresses import place_of
 
 MOST_PLACES: Final = 10_000
+"""How many places are remembered, and how many users of places."""
 _REMEMBERED: Final = 16  # passwords per place that are known to be wrong
 _MINUTE: Final = 60_000  # ms
 
 
-class _Place:
+class _Tries:
     """The tries of a place: how many are ``left`` as of ``since`` (ms), and what was ``wrong``."""
 
     __slots__ = ("left", "since", "wrong")
@@ -28,6 +31,9 @@ class _Place:
         self.left = left
         self.since = since
         self.wrong: deque[bytes] = deque(maxlen=_REMEMBERED)
+
+
+_Key: TypeAlias = "tuple[str, bytes]"
 
 
 class Logins:
@@ -39,55 +45,59 @@ class Logins:
 
     def __init__(self) -> None:
         self.limit = 0
-        self._places: OrderedDict[str, _Place] = OrderedDict()
+        self._places: OrderedDict[_Key, _Tries] = OrderedDict()  # with an empty user
+        self._known: OrderedDict[_Key, _Tries] = OrderedDict()  # of users who have logged in
 
     def wait(self, ip: str, user: bytes, password: bytes, now: int) -> int:
         """Return how long a client at ``ip`` has to wait before it may try this password, in ms.
 
         0: it may try at ``now`` (ms). An empty ``ip`` is not limited.
         """
-        place = self._places.get(place_of(ip)) if self.limit and ip else None
-        if place is None:
+        if not (self.limit and ip):
             return 0
-        self._refill(place, now)
-        if place.left >= 1 or _digest(user, password) in place.wrong:
+        place = place_of(ip)
+        tries = self._known.get((place, user)) or self._places.get((place, b""))
+        if tries is None:
             return 0
-        return max(int((1 - place.left) * _MINUTE / self.limit), 1)
+        self._refill(tries, now)
+        if tries.left >= 1 or _digest(user, password) in tries.wrong:
+            return 0
+        return max(int((1 - tries.left) * _MINUTE / self.limit), 1)
 
     def failed(self, ip: str, user: bytes, password: bytes, now: int) -> None:
         """Count a wrong password."""
         if not (self.limit and ip):
             return
-        name = place_of(ip)
-        place = self._places.get(name)
-        if place is None:
-            place = self._places[name] = _Place(self.limit, now)
-            if len(self._places) > MOST_PLACES:
-                self._places.popitem(last=False)
-        self._places.move_to_end(name)
-        self._refill(place, now)
+        place = place_of(ip)
+        if (place, user) in self._known:
+            tries = self._remember(self._known, (place, user), now)
+        else:
+            tries = self._remember(self._places, (place, b""), now)
+        self._refill(tries, now)
         digest = _digest(user, password)
-        if digest not in place.wrong:
-            place.wrong.append(digest)
-            place.left = max(place.left - 1, 0)
+        if digest not in tries.wrong:
+            tries.wrong.append(digest)
+            tries.left = max(tries.left - 1, 0)
 
-    def _refill(self, place: _Place, now: int) -> None:
-        passed = max(now - place.since, 0)
-        place.left = min(place.left + passed * self.limit / _MINUTE, self.limit)
-        place.since = now
+    def succeeded(self, ip: str, user: bytes, now: int) -> None:
+        """Note that ``user`` has logged in from ``ip`` at ``now`` (ms)."""
+        if self.limit and ip:
+            self._remember(self._known, (place_of(ip), user), now)
 
+    def _remember(self, all: "OrderedDict[_Key, _Tries]", key: _Key, now: int) -> _Tries:
+        """The tries of ``key``, the last that will be forgotten."""
+        tries = all.get(key)
+        if tries is None:
+            tries = all[key] = _Tries(self.limit, now)
+            if len(all) > MOST_PLACES:
+                all.popitem(last=False)
+        all.move_to_end(key)
+        return tries
 
-def place_of(ip: str) -> str:
-    """The place that the address ``ip`` belongs to."""
-    try:
-        address = ipaddress.ip_address(ip.partition("%")[0])
-    except ValueError:
-        return ip
-    if isinstance(address, ipaddress.IPv4Address):
-        return str(address)
-    if address.ipv4_mapped is not None:
-        return str(address.ipv4_mapped)
-    return str(ipaddress.IPv6Network((address, 64), strict=False))
+    def _refill(self, tries: _Tries, now: int) -> None:
+        passed = max(now - tries.since, 0)
+        tries.left = min(tries.left + passed * self.limit / _MINUTE, self.limit)
+        tries.since = now
 
 
 def _digest(user: bytes, password: bytes) -> bytes:

@@ -122,11 +122,12 @@ class Permissions:
             raise RuleError(_SYNTAX)
         if self.every_queue:
             raise RuleError(_AFTER_ALL.format(flag="allkeys", reset="resetkeys", what="patterns"))
+        rights |= self.patterns.get(pattern, 0)
         if pattern == b"*" and rights == BOTH:
             self.patterns.clear()
             self.every_queue = True
         else:
-            self.patterns[pattern] = self.patterns.get(pattern, 0) | rights
+            self.patterns[pattern] = rights
 
     def _add_channel(self, pattern: bytes) -> None:
         if has_space(pattern):

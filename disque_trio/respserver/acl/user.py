@@ -6,7 +6,8 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from disque_trio.respserver.access import Access
+from disque_trio.respserver.access import ADD, Access
+from disque_trio.respserver.acl.budget import Budget, Use, is_budget_rule
 from disque_trio.respserver.acl.catalog import Catalog
 from disque_trio.respserver.acl.permissions import Permissions, RuleError, has_space
 
@@ -69,10 +70,13 @@ class User:
         selectors: further permissions: a request is allowed if any single one of all these allows
             it as a whole.
         unrestricted: whether everything is allowed.
+        budget: what its clients may take together; None: there is no limit.
+        use: what they do take.
     """
 
     __slots__ = (
         "_catalog",
+        "budget",
         "enabled",
         "name",
         "nopass",
@@ -80,6 +84,7 @@ class User:
         "root",
         "selectors",
         "unrestricted",
+        "use",
     )
 
     def __init__(self, name: bytes, catalog: Catalog) -> None:
@@ -91,20 +96,29 @@ class User:
         self.root = Permissions(catalog)
         self.selectors: list[Permissions] = []
         self.unrestricted = False
+        self.budget: Budget | None = None
+        self.use = Use()
 
     @property
     def open(self) -> bool:
         """Whether clients that have not logged in may be this user, if it is the default one."""
         return self.enabled and self.nopass
 
+    @property
+    def full(self) -> bool:
+        """Whether no further client may log in as it."""
+        budget = self.budget
+        return budget is not None and 0 < budget.connections <= self.use.connections
+
     def become(self, other: "User") -> None:
-        """Copy everything from ``other`` except the name."""
+        """Copy everything from ``other`` except the name and the use."""
         self.enabled = other.enabled
         self.nopass = other.nopass
         self.passwords = list(other.passwords)
         self.root = other.root.copy()
         self.selectors = [selector.copy() for selector in other.selectors]
         self.unrestricted = other.unrestricted
+        self.budget = other.budget
 
     # ---- changing it ------------------------------------------------------------------------
 
@@ -150,6 +164,11 @@ class User:
             if hashed not in self.passwords:
                 raise RuleError(_NO_SUCH_PASSWORD)
             self.passwords.remove(hashed)
+        elif word == b"nolimits":
+            self.budget = None
+        elif is_budget_rule(rule):
+            budget = self.budget or Budget()
+            self.budget = budget.with_rule(rule, self._catalog.about_queues)
         elif rule.startswith(b"("):
             self.selectors.append(self._selector(rule))
         else:
@@ -194,6 +213,19 @@ class User:
                 refused = queue
         return ("command", word.encode()) if refused is None else ("key", refused)
 
+    def may_add(self, queue: bytes) -> bool:
+        """Whether rules let it add to ``queue``, with one command or another."""
+        return any(rules.lets(queue, ADD) for rules in (self.root, *self.selectors))
+
+    def adds_to(self) -> list[bytes]:
+        """The globs of the queues that it may add to."""
+        found: list[bytes] = []
+        for rules in (self.root, *self.selectors):
+            if rules.every_queue:
+                found.append(b"*")
+            found += [pattern for pattern, rights in rules.patterns.items() if rights & ADD]
+        return found
+
     # ---- describing it ----------------------------------------------------------------------
 
     def describe(self) -> bytes:
@@ -203,6 +235,8 @@ class User:
             words.append(b"nopass")
         words += [b"#" + password for password in self.passwords]
         words.append(self.root.describe())
+        if self.budget is not None:
+            words.append(self.budget.describe())
         words += [b"(%b)" % selector.describe() for selector in self.selectors]
         return b" ".join(words)
 
@@ -221,7 +255,21 @@ def check_name(name: bytes) -> None:
     """Raise ``SetUserError`` unless ``name`` is valid for a user."""
     if has_space(name):
         text = "Usernames can't contain spaces or null characters"
-        raise SetUserError(name, text, text)
+    elif not name:
+        text = "Usernames can't be empty"
+    elif not _is_printable(name):
+        # Shown on a terminal, they would be commands to it.
+        text = "Usernames can only contain printable characters, in UTF-8"
+    else:
+        return
+    raise SetUserError(name, text, text)
+
+
+def _is_printable(name: bytes) -> bool:
+    try:
+        return name.decode().isprintable()
+    except UnicodeDecodeError:
+        return False
 
 
 def everybody(catalog: Catalog | None = None) -> User:

@@ -11,16 +11,22 @@ from disque_trio.respserver.acl.user import DEFAULT, SetUserError
 from disque_trio.respserver.client import Client
 from disque_trio.respserver.command import CommandError
 from disque_trio.respserver.commands.arguments import parse_integer, wrong_arity
+from disque_trio.respserver.commands.connection import find_user
+from disque_trio.respserver.commands.listings import UserLines, UserNames
 from disque_trio.respserver.machine import Machine
 from disque_trio.respserver.rights import forget_user, users_changed
 
 MOST_BITS: Final = 4096
+MAX_ORIGIN: Final = 128  # bytes
 _SHOWN: Final = 10  # entries of ACL LOG to return
 _HELP: Final = """\
 ACL <subcommand> [<arg> [value] [opt] ...]. Subcommands are:
 CAT [<category>]
     List all commands that belong to <category>, or all command categories
     when no category is specified.
+CHECK <origin> <username> <password>
+    Returns 1 if the user may log in with the password, or 0. A wrong one counts
+    for <origin>, an address whose client you are asking for, not for yours.
 DELUSER <username> [<username> ...]
     Delete a list of users.
 DRYRUN <username> <command> [<arg> ...]
@@ -50,8 +56,8 @@ HELP
 
 
 def acl(node: Machine, client: Client, args: list[bytes]) -> None:
-    """ACL CAT, DELUSER, DRYRUN, GENPASS, GETUSER, HELP, LIST, LOAD, LOG, SAVE, SETUSER, USERS,
-    WHOAMI."""
+    """ACL CAT, CHECK, DELUSER, DRYRUN, GENPASS, GETUSER, HELP, LIST, LOAD, LOG, SAVE, SETUSER,
+    USERS, WHOAMI."""
     word = args[1].lower()
     found = _SUBCOMMANDS.get(word)
     if found is None:
@@ -94,6 +100,16 @@ def _other_names(node: Machine, category: str) -> list[str]:
     ]
 
 
+def _check(node: Machine, client: Client, args: list[bytes]) -> None:
+    origin = args[2]
+    if not 0 < len(origin) <= MAX_ORIGIN or not all(0x21 <= byte <= 0x7E for byte in origin):
+        raise CommandError(
+            f"ERR the origin must be 1 to {MAX_ORIGIN} visible ASCII characters without spaces"
+        )
+    user = find_user(node, client, origin.decode("ascii"), origin, args[3], args[4])
+    client.out.append(integer(int(user is not None)))
+
+
 def _deluser(node: Machine, client: Client, args: list[bytes]) -> None:
     names = args[2:]
     if DEFAULT in names:
@@ -104,6 +120,8 @@ def _deluser(node: Machine, client: Client, args: list[bytes]) -> None:
         if user is not None:
             count += 1
             forget_user(node, user)
+    if count:
+        users_changed(node)
     client.out.append(integer(count))
 
 
@@ -159,6 +177,8 @@ def _getuser(node: Machine, client: Client, args: list[bytes]) -> None:
         **_permissions(user.root),
         b"selectors": [_permissions(selector) for selector in user.selectors],
     }
+    if user.budget is not None:  # Redis has no such field
+        answer[b"limits"] = user.budget.describe()
     client.out.append(encode(answer, client.resp))
 
 
@@ -175,7 +195,7 @@ def _help(node: Machine, client: Client, args: list[bytes]) -> None:
 
 
 def _list(node: Machine, client: Client, args: list[bytes]) -> None:
-    client.out.append(encode([user.line() for user in node.users.sorted()], client.resp))
+    node.batches.read(UserLines(node, client, args))
 
 
 def _load(node: Machine, client: Client, args: list[bytes]) -> None:
@@ -225,7 +245,7 @@ def _setuser(node: Machine, client: Client, args: list[bytes]) -> None:
 
 
 def _users(node: Machine, client: Client, args: list[bytes]) -> None:
-    client.out.append(encode([user.name for user in node.users.sorted()], client.resp))
+    node.batches.read(UserNames(node, client, args))
 
 
 def _whoami(node: Machine, client: Client, args: list[bytes]) -> None:
@@ -237,6 +257,7 @@ _SUBCOMMANDS: Final[
     dict[bytes, tuple[Callable[[Machine, Client, list[bytes]], None], int, int]]
 ] = {
     b"cat": (_cat, 2, 3),
+    b"check": (_check, 5, 5),
     b"deluser": (_deluser, 3, _MANY),
     b"dryrun": (_dryrun, 4, _MANY),
     b"genpass": (_genpass, 2, 3),

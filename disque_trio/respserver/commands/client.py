@@ -6,6 +6,7 @@ from disque_trio.resp.reply import OK, Text, encode, integer, null
 from disque_trio.respserver.client import REPLY_OFF, REPLY_ON, REPLY_SKIP_NEXT, Client
 from disque_trio.respserver.command import CommandError
 from disque_trio.respserver.commands.arguments import SYNTAX, parse_integer, parse_timeout
+from disque_trio.respserver.commands.listings import ClientLines
 from disque_trio.respserver.machine import Machine
 
 _FALLBACK: Final = (
@@ -20,7 +21,7 @@ def client_command(node: Machine, client: Client, args: list[bytes]) -> None:
     count = len(args)
     out = client.out
     if word == b"list":
-        out.append(encode(Text(_list(node, args[2:])), client.resp))
+        node.batches.read(ClientLines(node, client, args, iter(_filtered(node, args[2:]))))
     elif word == b"info" and count == 2:
         line = node.host.describe(client) + "\n"
         out.append(encode(Text(line.encode("latin-1")), client.resp))
@@ -70,7 +71,8 @@ def check_name(name: bytes) -> None:
             )
 
 
-def _list(node: Machine, filters: list[bytes]) -> bytes:
+def _filtered(node: Machine, filters: list[bytes]) -> list[Client]:
+    """The clients that CLIENT LIST is to tell about."""
     clients = node.host.clients()
     if filters:
         what = filters[0].lower()
@@ -84,7 +86,7 @@ def _list(node: Machine, filters: list[bytes]) -> bytes:
             clients = [client for client in clients if client.user.name == filters[1]]
         else:
             raise CommandError(SYNTAX)
-    return "".join([node.host.describe(client) + "\n" for client in clients]).encode("latin-1")
+    return clients
 
 
 def _is_type(text: bytes) -> bool:

@@ -27,13 +27,14 @@ def common_commands() -> list[Command[Machine]]:
                 "LIST|INFO|ID|GETNAME|SETNAME|SETINFO|KILL|PAUSE|UNPAUSE|UNBLOCK|REPLY|NO-EVICT "
                 "[...]",
                 "Show and control connections.", "connection",
-                parts={"list kill pause unpause unblock no-evict": "admin dangerous connection",
+                # Power over other clients, or beyond one's share, is not for +@connection to give.
+                parts={"list kill pause unpause unblock no-evict": "admin dangerous",
                        "info id getname setname setinfo reply no-touch": "connection"}),
         Command("acl", -2, "readonly loading", acl,
-                "SETUSER|GETUSER|DELUSER|LIST|USERS|WHOAMI|CAT|LOG|GENPASS|DRYRUN|LOAD|SAVE|HELP "
-                "[...]",
+                "SETUSER|GETUSER|DELUSER|LIST|USERS|WHOAMI|CAT|LOG|GENPASS|DRYRUN|CHECK|LOAD|SAVE|"
+                "HELP [...]",
                 "Show and change users and their permissions.", "server",
-                parts={"setuser getuser deluser list users log load save dryrun":
+                parts={"setuser getuser deluser list users log load save dryrun check":
                            "admin dangerous",
                        "whoami cat genpass help": ""}),
         Command("info", -1, "readonly loading @dangerous", server.info, "[section]",

@@ -1,13 +1,14 @@
 """Connection commands: AUTH, HELLO, PING and those that Redis clients send when they connect."""
 
 from disque_trio.resp.reply import OK, PONG, Value, bulk, encode
-from disque_trio.respserver.acl.user import DEFAULT
-from disque_trio.respserver.client import REPLY_ON, Client
+from disque_trio.respserver.acl.user import DEFAULT, User
+from disque_trio.respserver.client import LONG_REPLY, REPLY_ON, Client
 from disque_trio.respserver.command import CommandError
 from disque_trio.respserver.commands.arguments import SYNTAX, parse_integer, wrong_arity
 from disque_trio.respserver.commands.client import check_name
 from disque_trio.respserver.machine import Machine
-from disque_trio.respserver.rights import note_refusal
+from disque_trio.respserver.over_budget import connections_refused
+from disque_trio.respserver.rights import close_unless_lawful, note_refusal
 from disque_trio.version import VERSION
 
 
@@ -28,19 +29,8 @@ def _authenticate(node: Machine, client: Client, how: bytes, words: list[bytes])
     # As in Disque; but if there are users, naming one that needs no password logs in, as in Redis.
     if users.default.open and (by_password or (name == DEFAULT and users.only_password)):
         raise CommandError("ERR Client sent AUTH, but no password is set")
-    password = words[-1]
-    ip = node.host.ip(client)
-    wait = users.logins.wait(ip, name, password, node.now)
-    if wait:
-        note_refusal(node, client, "auth-limit", how, name)
-        raise CommandError(
-            f"TRYAGAIN too many wrong passwords from this address, wait {-(-wait // 1000)} s "
-            "(auth-failures-per-minute)"
-        )
-    user = users.find(name, password)
+    user = find_user(node, client, node.host.ip(client), how, name, words[-1])
     if user is None:
-        users.logins.failed(ip, name, password, node.now)
-        note_refusal(node, client, "auth", how, name)
         plain = users.only_password
         if plain and not users.default.open:
             # As in Disque; if there are users, it stays logged in as before, as in Redis.
@@ -48,7 +38,34 @@ def _authenticate(node: Machine, client: Client, how: bytes, words: list[bytes])
         if plain and by_password:
             raise CommandError("ERR invalid password")
         raise CommandError("WRONGPASS invalid username-password pair or user is disabled.")
+    refusal = connections_refused(node, user, client)
+    if refusal:
+        raise CommandError(refusal)
     client.log_in(user)
+    close_unless_lawful(node, client)
+
+
+def find_user(
+    node: Machine, client: Client, origin: str, what: bytes, name: bytes, password: bytes
+) -> User | None:
+    """The user who may log in as ``name`` with ``password``; None: nobody may. A wrong password
+    counts for ``origin``, an IP address or other text (empty: it is not counted); for ACL LOG it is
+    ``what`` that ``client`` was refused. Raises ``CommandError`` if there were too many."""
+    logins = node.users.logins
+    wait = logins.wait(origin, name, password, node.now)
+    if wait:
+        note_refusal(node, client, "auth-limit", what, name)
+        raise CommandError(
+            f"TRYAGAIN too many wrong passwords from this address, wait {-(-wait // 1000)} s "
+            "(auth-failures-per-minute)"
+        )
+    user = node.users.find(name, password)
+    if user is None:
+        logins.failed(origin, name, password, node.now)
+        note_refusal(node, client, "auth", what, name)
+    else:
+        logins.succeeded(origin, name, node.now)
+    return user
 
 
 def hello(node: Machine, client: Client, args: list[bytes]) -> None:
@@ -103,12 +120,24 @@ def ping(node: Machine, client: Client, args: list[bytes]) -> None:
     """PING [message]."""
     if len(args) > 2:
         raise wrong_arity("ping")
-    client.out.append(PONG if len(args) == 1 else bulk(args[1]))
+    if len(args) == 1:
+        client.out.append(PONG)
+    else:
+        _say(client, args[1])
 
 
 def echo(node: Machine, client: Client, args: list[bytes]) -> None:
     """ECHO message."""
-    client.out.append(bulk(args[1]))
+    _say(client, args[1])
+
+
+def _say(client: Client, message: bytes) -> None:
+    """Reply with ``message``, which may have hundreds of MB."""
+    if len(message) < LONG_REPLY:
+        client.out.append(bulk(message))
+    else:
+        client.out += (b"$%d\r\n" % len(message), message, b"\r\n")
+        client.long = True
 
 
 def select(node: Machine, client: Client, args: list[bytes]) -> None:
@@ -136,5 +165,7 @@ def reset(node: Machine, client: Client, args: list[bytes]) -> None:
     if client.monitor:
         client.monitor = False
         node.monitors.remove(client)
-    client.log_in(node.users.default, node.users.default.open)
+    client.leave()
+    default = node.users.default
+    client.log_in(default, default.open and not default.full)
     client.out.append(b"+RESET\r\n")

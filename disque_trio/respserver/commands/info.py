@@ -7,13 +7,15 @@ from disque_trio.respserver.machine import Machine
 Fields: TypeAlias = "dict[str, str | int | float]"
 
 FIRST: Final = ("server", "clients", "memory")  # then those that only this kind of machine has
+# Characters that would end the name of a field, as in Redis.
+_UNSAFE: Final = str.maketrans("#:,=", "____")
 LAST: Final = ("persistence", "stats", "cpu")
 
 
 def info_text(node: Machine, section: str) -> str:
     """The text of INFO for one section, "default", or "all"; empty for an unknown one."""
     own = node.counts()
-    default = (*FIRST, *[name for name in own if name not in FIRST + LAST], *LAST)
+    default = (*FIRST, *[name for name in own if name not in FIRST + LAST], *LAST, "users")
     wanted: tuple[str, ...]
     if section == "default":
         wanted = default
@@ -45,7 +47,7 @@ def _common_sections(node: Machine) -> dict[str, Fields]:
                 f"calls={command.calls},usec={microseconds},"
                 f"usec_per_call={command.nanoseconds / 1000 / command.calls:.2f}"
             )
-    return {
+    sections: dict[str, Fields] = {
         "clients": {"blocked_clients": node.blocked_clients},
         "memory": {
             "used_memory": memory.used,
@@ -59,6 +61,28 @@ def _common_sections(node: Machine) -> dict[str, Fields]:
         "stats": {"total_commands_processed": node.total_commands},
         "commandstats": commandstats,
     }
+    users = _users(node)
+    return sections | {"users": users} if users else sections
+
+
+def _users(node: Machine) -> Fields:
+    """A field for each user with a budget: what it uses of each limit, then the limit."""
+    found: Fields = {}
+    for user in node.users.sorted():
+        if user.budget is None:
+            continue
+        words: list[str] = []
+        used = node.used_by(user)
+        for name, limit in user.budget.limits().items():
+            if name == "rate":
+                words.append(f"rate={limit}")
+            else:
+                words.append(f"{name}={used.get(name, 0)},max{name}={limit}")
+        use = user.use
+        words.append(f"waited={use.waited},refused={use.refused},closed={use.closed}")
+        name = user.name.decode("utf-8", "replace").translate(_UNSAFE)
+        found[f"user_{name}"] = ",".join(words)
+    return found
 
 
 def human(size: float) -> str:

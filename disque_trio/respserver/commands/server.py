@@ -1,5 +1,6 @@
 """Server commands: CONFIG, COMMAND, INFO, TIME, SHUTDOWN, RESTART, BGREWRITEAOF."""
 
+from disque_trio.glob import MAX_PATTERN
 from disque_trio.resp.reply import (
     NULL_ARRAY,
     OK,
@@ -8,6 +9,7 @@ from disque_trio.resp.reply import (
     Value,
     encode,
 )
+from disque_trio.respserver.access import FOUND
 from disque_trio.respserver.categories import CATEGORIES
 from disque_trio.respserver.client import Client
 from disque_trio.respserver.command import AnyCommand, CommandError
@@ -38,6 +40,8 @@ def config(node: Machine, client: Client, args: list[bytes]) -> None:
     if word == b"get":
         if len(args) < 3:
             raise _config_arity(word)
+        if sum(map(len, args[2:])) > MAX_PATTERN:
+            raise CommandError(f"ERR the patterns have more than {MAX_PATTERN} bytes together")
         found: dict[bytes, Value] = dict(node.host.config_get(args[2:]))
         client.out.append(encode(found, client.resp))
         return
@@ -112,8 +116,9 @@ def _queues_named(node: Machine, request: list[bytes]) -> list[Value]:
     if not command.min_args <= len(request) <= command.max_args:
         raise CommandError("ERR Invalid number of arguments specified for command")
     found = command.accesses(node, request) if command.accesses else ()
-    # The queue of an id, for example, is not one of the words.
-    names = dict.fromkeys([name for name, _ in found if name in request[1:]])
+    # What the node holds must not show, such as whether the queue of an id is one of the words.
+    words = set(request[1:])
+    names = dict.fromkeys([name for name, need in found if not need & FOUND and name in words])
     if not names:
         raise CommandError("ERR The command has no key arguments")
     return list(names)

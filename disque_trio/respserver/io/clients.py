@@ -16,12 +16,14 @@ from disque_trio.respserver.io.beside import Beside
 from disque_trio.respserver.io.connection import Connection
 from disque_trio.respserver.io.departures import Departures
 from disque_trio.respserver.io.handshakes import Handshakes
+from disque_trio.respserver.io.lines import Lines
 from disque_trio.respserver.io.lingering import Lingering
 from disque_trio.respserver.io.links import Limits
 from disque_trio.respserver.io.poller import GONE, READ, WRITE, Poller
 from disque_trio.respserver.io.sealing import Sealing
 from disque_trio.respserver.io.stats import Stats
 from disque_trio.respserver.io.tls_connection import TlsConnection
+from disque_trio.respserver.io.unsent import in_pieces
 from disque_trio.respserver.machine import LONGEST_REST, Machine
 from disque_trio.respserver.origins import Origins
 
@@ -40,6 +42,8 @@ class Clients:
         by_id: by client id.
         now: time of the current turn, in ms since the epoch.
         behind: those with a backlog that can be served.
+        slowed: those with a backlog that waits because of the rate of their users.
+        behind_lines, slowed_lines: the same, in the order in which they go on.
         dirty: those with replies to send.
         serving: the one whose requests are being served, or None.
         origins: how many come from which address.
@@ -73,7 +77,10 @@ class Clients:
         self.lingering = Lingering(self._epoll, self.beside)
         self.handshakes = Handshakes(self._epoll, self.beside, self.lingering, stats, log)
         self._next_id = 1
-        self.behind: dict[Connection, None] = {}
+        self.behind_lines = Lines()
+        self.slowed_lines = Lines()
+        self.behind = self.behind_lines.members
+        self.slowed = self.slowed_lines.members
         self.dirty: list[Connection] = []
         self.serving: Connection | None = None
         self._looked_at = 0
@@ -104,12 +111,22 @@ class Clients:
         self._epoll.register(connection.fd, READ)
         return connection
 
+    def users_changed(self) -> None:
+        """Apply to all connections what their clients, and the limits of their users, are now."""
+        departures = self.departures
+        for connection in self.connections.values():
+            client = connection.client
+            connection.parser.trusted = client.authenticated
+            if client.budgeted or connection.counted_for is not None:
+                departures.count(connection)
+
     def close(self, connection: Connection) -> None:
         """Disconnect a client at once."""
         if connection.closed:
             return
         connection.closed = True
-        self.behind.pop(connection, None)
+        self.behind_lines.drop(connection)
+        self.slowed_lines.drop(connection)
         del self.connections[connection.fd]
         del self.by_id[connection.client.id]
         self.departures.count(connection)
@@ -148,16 +165,30 @@ class Clients:
         """Send the replies to ``connection``."""
         client = connection.client
         out = client.out
-        data = out[0] if len(out) == 1 else b"".join(out)
-        out.clear()
-        self.stats.output_bytes += len(data)
         connection.active = self.now
-        if not connection.send(data):
+        if client.long:
+            client.long = False
+            sent = self._send_long(connection, in_pieces(out))
+            out.clear()
+        else:
+            data = out[0] if len(out) == 1 else b"".join(out)
+            out.clear()
+            self.stats.output_bytes += len(data)
+            sent = connection.send(data)
+        if not sent:
             self.close(connection)
         elif connection.unsent:
             self._check_unsent(connection)
         elif client.close:
             self.close(connection)
+
+    def _send_long(self, connection: Connection, pieces: list[bytes]) -> bool:
+        """Send ``pieces`` to ``connection``. Return False if it is lost."""
+        for piece in pieces:
+            self.stats.output_bytes += len(piece)
+            if not connection.send(piece):
+                return False
+        return True
 
     def write_rest(self, connection: Connection) -> None:
         """Write the unsent rest of the replies to a client."""

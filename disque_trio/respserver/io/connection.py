@@ -9,8 +9,10 @@ from collections import deque
 from typing import Final
 
 from disque_trio.resp.request import ARGUMENT, RequestParser
+from disque_trio.respserver.acl.user import User
 from disque_trio.respserver.client import Client
 from disque_trio.respserver.io import sockets
+from disque_trio.respserver.io.unsent import Unsent
 
 READ_SIZE: Final = 64 * 1024
 # Clients that wait for each reply send little at a time; allocating a larger buffer takes half as
@@ -23,6 +25,7 @@ _read: Final = os.read
 _write: Final = os.write
 _receive: Final = sockets.receive
 _send: Final = sockets.send
+_MOST_WRITTEN: Final = 4 << 20  # bytes in a turn, however fast the client reads
 _ID_SIZE: Final = 40  # bytes of each id of a command about many
 
 
@@ -40,9 +43,11 @@ class Connection:
         read_size: bytes to read at most.
         address: ``ip:port``, or ``path:0`` for the unix socket.
         created, active: when it connected and last sent something, in ms of the node's clock.
+        counted_for: the user among whose waiting replies its own count; None: there is no limit.
         over_soft_since: since when more than the soft limit is unsent, in ms; 0: it is not.
         reading_paused: not read from, because enough of its input waits.
         ended: it will send nothing more, but waits for replies.
+        costly: how often it has yet to be served without taking long, until it counts as cheap.
         writing: it waits until the socket takes more.
         closed: the socket is closed.
     """
@@ -54,6 +59,8 @@ class Connection:
         "backlog_size",
         "client",
         "closed",
+        "costly",
+        "counted_for",
         "created",
         "ended",
         "fd",
@@ -82,17 +89,19 @@ class Connection:
         self.parser = parser
         self.backlog: deque[list[bytes]] = deque()
         self.backlog_size = 0
-        self.unsent = bytearray()
+        self.unsent = Unsent()
         self.address = address
         self.unix = unix
         self.created = now
         self.active = now
+        self.counted_for: User | None = None
         self.over_soft_since = 0
         self.read_size = READ_SIZE
         self.reading_paused = False
         self.ended = False
         self.writing = False
         self.closed = False
+        self.costly = 1  # not known
 
     @property
     def tls(self) -> bool:
@@ -157,7 +166,7 @@ class Connection:
     def send(self, data: bytes) -> bool:
         """Send ``data`` after what is unsent. Return False if the connection is lost."""
         if self.unsent:
-            self.unsent += data
+            self.unsent.append(data)
             return True
         try:
             sent = _send(self.fd, data)
@@ -166,17 +175,19 @@ class Connection:
         except OSError:
             return False
         if sent < len(data):
-            self.unsent += memoryview(data)[sent:]
+            self.unsent.append(memoryview(data)[sent:])
         return True
 
     def send_rest(self) -> bool:
-        """Send as much of what is unsent as the socket takes. Return False if the connection is
-        lost."""
+        """Send as much of what is unsent as the socket takes, up to some MB. Return False if the
+        connection is lost."""
+        written = 0
         try:
-            while self.unsent:
-                with memoryview(self.unsent) as rest:
+            while self.unsent and written < _MOST_WRITTEN:
+                with memoryview(self.unsent.first()) as rest:
                     sent = _write(self.fd, rest)
-                del self.unsent[:sent]
+                self.unsent.drop(sent)
+                written += sent
         except BlockingIOError:
             pass
         except OSError:

@@ -22,7 +22,7 @@ from disque_trio.respserver.io.handshakes import MOST as MOST_HANDSHAKES
 from disque_trio.respserver.io.hold import Hold
 from disque_trio.respserver.io.links import Limits, Links, NoFile, RecordFile
 from disque_trio.respserver.io.poller import GONE, READ, WRITE, Poller
-from disque_trio.respserver.io.serving import Serving
+from disque_trio.respserver.io.serving import LONG_READ, REPLIES_A_TURN, Serving
 from disque_trio.respserver.io.stats import Stats
 from disque_trio.respserver.machine import Machine
 from disque_trio.respserver.rights import users_changed
@@ -30,9 +30,6 @@ from disque_trio.respserver.slices import do_slice
 
 OTHERS_WAIT: Final = 4  # ms of consecutive turns before other tasks (timers, new clients) run
 EVENTS_A_TURN: Final = 512
-# Bytes of long replies after which a turn serves nobody else: they are sent, and clients that hold
-# too much are dropped, before more are made.
-REPLIES_A_TURN: Final = 32 * 1024 * 1024
 EVENTS_A_BATCH: Final = 256  # for the event log; fewer wait for its own clock
 LINGER: Final = 0.001  # s; a busy client's next request usually comes sooner than a wait costs
 
@@ -113,8 +110,14 @@ class Engine:
         return self._serving.halted
 
     def halt(self) -> None:
-        """Stop serving commands."""
+        """Stop serving commands, after the end of a group that is being run."""
+        self.end_group()
         self._serving.halted = True
+
+    def end_group(self) -> None:
+        """Run the rest of the group that is being run, if there is one."""
+        while self.node.batches.exclusive:
+            self._do_slice()
 
     def pause(self, milliseconds: int) -> None:
         """CLIENT PAUSE: serve no client for this time; 0: end the pause."""
@@ -161,8 +164,7 @@ class Engine:
         """Take a turn if something is ready, or becomes ready within ``linger`` s. Return False if
         nothing does; the engine then waits for its epoll descriptor or ``ask_turn``."""
         self._waiting = False
-        slices = self.node.batches.waiting
-        busy = self._behind or (slices and not (self._serving.halted or self.hold.on))
+        busy = self._behind or self._has_slice()
         events = self._poll(0.0 if busy else linger, EVENTS_A_TURN)
         if events or busy:
             self.turn(events)
@@ -184,16 +186,22 @@ class Engine:
         self.turns += 1
         clients = self.clients
         serving = self._serving
+        serving.turn = self.turns
         now = clients.now = self.clock.now()
         bus = self.bus
         if bus.broken:
             bus.tell_broken(now)
+        if clients.slowed:
+            # As soon as possible, one by one, rather than many at once in ``cron``.
+            serving.let_slowed_go_on()
         if self._behind:
             self._serve_behind()
         if serving.cut_short:
             # Otherwise the same ones would be served in each turn.
             first = self.turns % max(len(events), 1)
             events = events[first:] + events[:first]
+            # Who says little does not wait for those that say much.
+            events.sort(key=self._says_much)
         for fd, mask in events:
             connection = clients.connections.get(fd)
             if connection is None:
@@ -204,8 +212,6 @@ class Engine:
                 elif fd in clients.beside:
                     clients.beside[fd].ready(mask, now)
                 else:
-                    if serving.halted:
-                        bus.stop_reading()
                     bus.handle(fd, mask, now)
                 continue
             self.stirred = True
@@ -216,36 +222,71 @@ class Engine:
                 serving.gone(connection, mask)
             if mask & WRITE and not connection.closed:
                 clients.write_rest(connection)
-        if serving.made:
-            serving.cut_short = serving.made > REPLIES_A_TURN
-            serving.made = 0
-        if self.node.batches.waiting and not (serving.halted or self.hold.on):
+        serving.cut_short = serving.made > REPLIES_A_TURN
+        serving.made = 0
+        if self._has_slice():
             self._do_slice()
         if bus.stirred:
             bus.stirred = False
             self.stirred = True
         self.after_node()
 
+    @property
+    def is_behind(self) -> bool:
+        """Whether requests that have come may wait for the next turn."""
+        return bool(self._behind) or self._serving.cut_short
+
+    def _says_much(self, event: tuple[int, int]) -> bool:
+        """Whether ``event`` is about a client that has lately sent much at a time, or asked for
+        what takes long."""
+        connection = self.clients.connections.get(event[0])
+        return connection is not None and (
+            connection.costly > 0 or connection.read_size > LONG_READ
+        )
+
     def _serve_behind(self) -> None:
-        """Serve clients with a backlog, as far as a turn goes."""
+        """Serve clients with a backlog, for half of a turn: others may have sent little."""
         serving = self._serving
-        for behind in list(self._behind):
-            if serving.made > REPLIES_A_TURN:
-                break
-            serving.serve_backlog(behind)
+        half = REPLIES_A_TURN // 2
+        if serving.serve_behind(half):
+            serving.made = half
+
+    def _has_slice(self) -> bool:
+        """Whether a slice of a command can be run now."""
+        batches = self.node.batches
+        if not batches.waiting:
+            return False
+        return batches.exclusive or not (self._serving.halted or self.hold.on)
 
     def _do_slice(self) -> None:
-        """Run a slice of one of the commands about many ids."""
+        """Run a slice of one of the commands that run in slices."""
         batches = self.node.batches
+        alone = batches.waiting[0].alone
+        if alone and not batches.exclusive:
+            self.after_node()  # nobody else's replies and records wait for the group
+            if self.hold.on:
+                return
+            self.hold.begin_group()
+            self.file.begin_group()
         was_full = batches.full
         client = batches.waiting[0].client
+        began = self.node.clock() if client.paced else 0
         try:
             do_slice(self.node, self.clients.now)
         except Exception:
             self.log.warning("command failed", exc_info=True)
+        if client.paced:
+            client.user.use.pace.spend_time(self.node.clock() - began)
         connection = self.clients.by_id.get(client.id)
         if connection is not None:
             self.clients.departures.count(connection)
+        if alone and not batches.exclusive:
+            self.hold.end_group()
+            self.file.end_group()
+            self.after_node()
+            self._serving.look_behind()
+            if not self.hold.on:
+                self.bus.take_held(self.clients.now)
         if was_full and not batches.full:
             self._serving.look_behind()
 
@@ -260,12 +301,16 @@ class Engine:
         node = self.node
         bus = self.bus
         clients = self.clients
-        if (node.journal or node.flushed) and not self.hold.on and not self.file.turn():
-            if self.file.storing:
-                self.hold_replies()
-            else:
-                node.roll_back(misconf(node.write_problem))
-                bus.roll_back()
+        if (node.journal or node.flushed) and not self.hold.on:
+            lagged = node.lagging and not node.flushed
+            if not self.file.turn():
+                if self.file.storing:
+                    self.hold_replies()
+                elif lagged:  # so nothing was done that needs the file
+                    node.refuse_added()
+                else:
+                    node.roll_back(misconf(node.add_problem))
+                    bus.roll_back()
         if not self.hold.on:
             node.commit()
         if node.noted() >= EVENTS_A_BATCH:
@@ -279,8 +324,8 @@ class Engine:
                 other = clients.by_id.get(client.id)
                 if other is not None:
                     waited.append(other)
-                    if other.has_more and not self._serving.held(other):
-                        self._behind[other] = None
+                    if other.has_more:
+                        self._serving.line_up(other)
             dirty[:0] = waited  # so they start to work while the others get their replies
         if bus.membership.config_changed:
             self.stirred = True
@@ -300,6 +345,7 @@ class Engine:
             for connection in clients.departures.take(clients.now):
                 clients.close(connection)
         if not self.hold.on:
+            node.replied()
             self._on_wake(node.next_wake())
         if self._behind and self._waiting:
             self.ask_turn()
@@ -341,12 +387,8 @@ class Engine:
         serving.look_behind()
         self._serve_behind()
         serving.made = 0
-        if not self.hold.on and not serving.halted:
-            if node.batches.waiting:
-                self._do_slice()
-            due = node.next_wake()
-            if 0 < due <= now:
-                node.tick(now)
+        if not self.hold.on and self._has_slice():
+            self._do_slice()
         # Replies need not wait for what other nodes sent, which may be large again. But packets
         # that had to wait for what clients sent meanwhile are handled together with the next such
         # write.
@@ -354,8 +396,13 @@ class Engine:
         if not hold.passed_over:
             self.after_node()
         hold.passed_over = hold.on
-        if not (hold.on or serving.halted):
+        if not hold.on:
             self.bus.take_held(now)
+            # Last, since links that are new, of which it tells the node, are newer than what has
+            # just been handled: a node that said that it stops may be back.
+            due = node.next_wake()
+            if 0 < due <= now and not serving.halted:
+                node.tick(now)
             self.after_node()
         self.ask_turn()
 
@@ -368,6 +415,8 @@ class Engine:
         if serving.paused_until and now >= serving.paused_until:
             serving.resume()
         self.clients.cron(now)
+        if self.clients.slowed:
+            serving.let_slowed_go_on()
         if not self.hold.on:
             self.node.cron(now)
         self.node.memory.note_peak()
@@ -377,6 +426,8 @@ class Engine:
         """Return how long the periodic work may wait without events, in ms; 0: not at all."""
         serving = self._serving
         if serving.paused_until or self._behind or self.hold.on or self.node.batches.waiting:
+            return 0
+        if self.clients.slowed:
             return 0
         return min(self.node.rest(), self.clients.rest(self.clock.now()))
 

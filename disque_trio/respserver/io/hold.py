@@ -4,7 +4,7 @@ Small records are written before the turn's replies are sent. A thread writes la
 take seconds. Meanwhile nobody may hear of what a crash or a failed write would take back: the
 replies of that turn wait, and so do its packets about jobs for other nodes. Clients without such a
 reply are served with requests that neither change jobs nor tell about them; everything else waits
-as in a CLIENT PAUSE.
+as in a CLIENT PAUSE. The same holds while a long group of commands is run in slices.
 """
 
 from disque_trio.respserver.client import Client
@@ -18,7 +18,7 @@ class Hold:
     """Holds back what depends on records that are not in the file yet.
 
     Attributes:
-        on: records are being written.
+        on: records are being written, or a group is being run.
         waiting: clients with replies that depend on them.
         passed_over: packets of other nodes still wait, since clients sent large records first.
     """
@@ -40,6 +40,17 @@ class Hold:
         self._node.uncommitted = []
         self._bus.hold()
 
+    def begin_group(self) -> None:
+        """Let nothing else happen while a group is run, in slices. Nothing waits for records; what
+        the group has yet to confirm is with the node."""
+        self.on = True
+        self._bus.hold()
+
+    def end_group(self) -> None:
+        """End the hold: the group is over, and its records are still to be written."""
+        self.on = False
+        self._bus.release()
+
     def may_serve(self, connection: Connection, request: list[bytes]) -> bool:
         """Whether ``request`` need not wait."""
         return connection not in self.waiting and self._node.is_independent(request)
@@ -59,7 +70,7 @@ class Hold:
         node.uncommitted = self._uncommitted
         self._uncommitted = []
         if not good:
-            node.roll_back(misconf(node.write_problem))
+            node.roll_back(misconf(node.add_problem))
             self._bus.roll_back()
         node.commit()
         self.on = False

@@ -51,6 +51,13 @@ class RecordFile(Protocol):
         """Write the node's records to the file. False: they are not there or, if ``storing``, not
         yet."""
 
+    def begin_group(self) -> None:
+        """Called when a group begins to run in slices; before ``end_group``, its records are not
+        complete."""
+
+    def end_group(self) -> None:
+        """Called when the group is over; its records are still to be written."""
+
 
 class NoFile:
     """The record file of a program that keeps nothing."""
@@ -59,6 +66,12 @@ class NoFile:
 
     def turn(self) -> bool:
         return True
+
+    def begin_group(self) -> None:
+        pass
+
+    def end_group(self) -> None:
+        pass
 
 
 class Members(Protocol):
@@ -77,7 +90,8 @@ class Links:
         behind: those with something that could not be sent.
         membership: the other nodes.
         config_changed: never, since this membership has only one node.
-        stirred: packets about jobs have arrived since the engine reset it.
+        stirred: packets about jobs have arrived, or a node can be reached again, since the engine
+            reset it.
     """
 
     def __init__(self) -> None:
@@ -96,10 +110,6 @@ class Links:
 
     def handle(self, fd: int, mask: int, now: int) -> None:
         """Handle an event of the socket ``fd``; an unknown one was closed in this turn."""
-
-    def stop_reading(self) -> None:
-        """Stop reading: the jobs are written, and nothing may change them any more. Unsent packets
-        are still sent."""
 
     def roll_back(self) -> None:
         """Discard this turn's packets about jobs, because its records are not on disk."""

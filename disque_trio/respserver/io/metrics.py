@@ -9,6 +9,7 @@ import trio
 from disque_trio.aof.disk import TimedDisk
 from disque_trio.aof.persistence import Persistence
 from disque_trio.form import form
+from disque_trio.metrics.labels import label_value
 from disque_trio.metrics.sheet import Sheet, Source, pairs
 from disque_trio.metrics.web import Page, Web
 from disque_trio.process.logs import Log
@@ -152,6 +153,7 @@ class ServerFigures:
         yield
         self._clients_and_memory(sheet)
         yield
+        yield from self._users(sheet)
         yield from self._commands(sheet)
         self._file(sheet)
         yield
@@ -204,6 +206,38 @@ class ServerFigures:
             "Delay of a timer that fires twice a second.",
             stats.lags,
         )
+
+    def _users(self, sheet: Sheet) -> Iterator[None]:
+        prefix, node = self._prefix, self._engine.node
+        used = sheet.gauge(f"{prefix}_user_used", "What users with a budget use of its limits.")
+        limits = sheet.gauge(f"{prefix}_user_limit", "The limits in the budgets of users.")
+        waits = sheet.counter(
+            f"{prefix}_user_waits_total", "Times that connections waited for their user's rate."
+        )
+        refusals = sheet.counter(
+            f"{prefix}_user_refusals_total", "Commands and logins beyond the limits of their user."
+        )
+        closed = sheet.counter(
+            f"{prefix}_user_connections_closed_total",
+            "Connections closed because of the replies that waited for their user.",
+        )
+        for user in node.users.sorted():
+            if user.budget is None:
+                continue
+            name = {"user": label_value(user.name)}
+            in_use = node.used_by(user)
+            for what, limit in user.budget.limits().items():
+                labels = pairs({**name, "limit": what})
+                limits.add(limit, labels)
+                if what != "rate":
+                    used.add(in_use.get(what, 0), labels)
+            for family, count in (
+                (waits, user.use.waited),
+                (refusals, user.use.refused),
+                (closed, user.use.closed),
+            ):
+                family.add(count, pairs(name))
+            yield
 
     def _commands(self, sheet: Sheet) -> Iterator[None]:
         prefix, node = self._prefix, self._engine.node

@@ -46,6 +46,7 @@ def test_with_its_own_events_everything_but_redis_is_exported(tmp_path: Path) ->
         for queue in ("q", "r"):
             wire("QADD", queue, 60, "event")
         wire("QGET", "q", "g", "EX", "60")
+        wire("ACL", "SETUSER", "team", "%maxconnections=5")
         found = {name: row for name, row in expected().items() if not name.startswith(REDIS)}
         assert rows(families(port)) == found
         assert rows(families(port, OPENMETRICS)) == found
@@ -67,6 +68,7 @@ def test_with_a_redis_its_link_is_exported(tmp_path: Path, own_redis: RedisServe
     daemon = launch(tmp_path, "--metrics-port", str(port), *options, kind="redis")
     try:
         daemon.ask("QADD", "q", 60, "event")
+        daemon.ask("ACL", "SETUSER", "team", "%maxconnections=5")
         found = {name: row for name, row in expected().items() if not name.startswith(EVENTS)}
         assert rows(families(port)) == found
         assert values(port, "bananaq_redis_call_seconds_count")[()] > 0

@@ -118,8 +118,8 @@ def test_the_bus_is_counted_apart_from_the_clients(node: LiveNode, peer: FakePee
 def test_all_packets_of_a_turn_leave_in_one_send(node: LiveNode, peer: FakePeer) -> None:
     wire = node.wire()
     before = int(node.info("stats")["total_cluster_sends"])
-    wire.raw(packed("ADDJOB", "q", "body", 0, "REPLICATE", 2) * 50)
-    ids = peer.copies(50)
+    wire.raw(packed("ADDJOB", "q", "body", 0, "REPLICATE", 2) * 20)  # not too many for one turn
+    ids = peer.copies(20)
     sends = int(node.info("stats")["total_cluster_sends"]) - before
     # One for the jobs; the others are pings sent in the meantime.
     assert sends < 5
@@ -243,6 +243,23 @@ def test_a_client_that_sends_much_and_closes_its_half_gets_all_its_replies(
     peer.confirm(id)
     assert wire.read() == id
     for _ in range(12):
+        assert wire.read() == b"x" * 100_000
+    assert wire.closed()
+
+
+@pytest.mark.parametrize("requests", [1, 11], ids=["few", "as-many-as-are-read-ahead"])
+def test_a_client_that_closes_its_half_while_its_requests_wait_gets_all_its_replies(
+    node: LiveNode, peer: FakePeer, requests: int
+) -> None:
+    wire, other = node.wire(), node.wire()
+    other("CLIENT", "PAUSE", 1_000_000_000)
+    for _ in range(requests):
+        wire.send("ECHO", "x" * 100_000)
+    wire.sock.shutdown(socket.SHUT_WR)
+    for _ in range(40):
+        peer.ping()  # a turn of the node, in which it reads 64 KB at most
+    assert other("CLIENT", "UNPAUSE") == b"OK"
+    for _ in range(requests):
         assert wire.read() == b"x" * 100_000
     assert wire.closed()
 

@@ -126,6 +126,20 @@ def test_an_acknowledgement_of_an_unknown_job_is_forgotten(cluster: LiveCluster)
     cluster.wait_empty()
 
 
+def test_a_worker_has_a_job_soon_although_others_asked_for_it_before(
+    cluster: LiveCluster, q: str
+) -> None:
+    for index in (0, 2):
+        assert cluster[index].ask("GETJOB", "TIMEOUT", 100, "FROM", q) is None
+        assert cluster[index].ask("GETJOB", "NOHANG", "FROM", q) is None
+    id = add_job(cluster[1].wire(), q, "body", "REPLICATE", 1)
+    # They have got it, and nobody is there any more; waiting for their request to end takes 12 s.
+    found = cluster[1].ask("GETJOB", "TIMEOUT", 5_000, "FROM", q)
+    assert found == [[q.encode(), id.encode(), b"body"]]
+    cluster[1].ask("ACKJOB", id)
+    cluster.wait_empty()
+
+
 def test_more_copies_than_nodes_are_refused(cluster: LiveCluster, q: str) -> None:
     text = cluster[0].wire().error("ADDJOB", q, "body", 0, "REPLICATE", 4)
     assert text.startswith("NOREPL Not enough reachable nodes")

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.harness import HANG_SECONDS, wait_until
+from tests.support.harness import wait_until
 from tests.support.live_cluster import LiveCluster, Member, live_cluster
 
 MAILS = [b"name", b"mail.*", b"attempts", 3, b"dead", b"lost", b"backoff", [b"1", b"60"]]
@@ -74,15 +74,17 @@ def test_a_member_that_is_down_does_not_make_a_restarted_node_refuse(cluster: Li
     assert cluster[0].ask("QSET", "q", "ATTEMPTS", 3) == b"OK"
 
 
-def test_a_damaged_file_is_reported_and_left_alone(tmp_path: Path) -> None:
+def test_a_damaged_file_is_reported_and_no_obstacle(tmp_path: Path) -> None:
     with live_cluster(tmp_path, 1) as alone:
         node = alone[0]
+        node.ask("QSET", "q", "TTL", 5)
         node.kill()
-        file_of(node).write_bytes(b"policy for mails\n")
-        node.spawn()
-        assert node.process.wait(HANG_SECONDS) == 1
-        assert "nodes.conf.policies: line 1: " in node.log.read_text()
-        assert file_of(node).read_bytes() == b"policy for mails\n"
+        damaged = b"policy for mails\n" + file_of(node).read_bytes()
+        file_of(node).write_bytes(damaged)
+        node.start()
+        assert node.ask("QGET", "q") == [b"name", b"q", b"ttl", 5]
+        assert "line 1: expected" in node.log.read_text()
+        assert file_of(node).with_name("nodes.conf.policies.damaged-1").read_bytes() == damaged
 
 
 def test_the_file_goes_where_the_node_goes(tmp_path: Path) -> None:

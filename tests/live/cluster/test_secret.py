@@ -27,9 +27,7 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveCluster]:
 def cluster(running: LiveCluster) -> Iterator[LiveCluster]:
     """Three nodes without jobs."""
     yield running
-    running.end_handshakes()
-    running.wait_joined()
-    running.clean()
+    running.end_test()
 
 
 @pytest.fixture(params=["", "another-secret-than-theirs"])

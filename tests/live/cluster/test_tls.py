@@ -49,9 +49,7 @@ def running(certificates: Path, tmp_path_factory: pytest.TempPathFactory) -> Ite
 def cluster(running: LiveCluster) -> Iterator[LiveCluster]:
     """Three nodes without jobs."""
     yield running
-    running.end_handshakes()
-    running.wait_joined()
-    running.clean()
+    running.end_test()
 
 
 @pytest.fixture

@@ -138,3 +138,35 @@ def test_a_node_is_met(tmp_path: Path) -> None:
 def test_the_nodes_error_for_an_invalid_address_is_shown(shown: ConsoleProcess) -> None:
     assert "Not done: port: 'x' is not a number." in post(shown, "meet", host="h", port="x")
     assert "Not done:" in post(shown, "meet", host="127.0.0.1", port="99999999")
+
+
+def test_the_page_shows_what_users_with_a_budget_use(
+    cluster: LiveCluster, shown: ConsoleProcess
+) -> None:
+    node = cluster[0]
+    try:
+        node.ask("ACL", "SETUSER", "<b>team", "~team.*", "%maxkeys=2", "%maxmemory=1mb", "%rate=7")
+        node.ask("ADDJOB", "team.q", "body", 0, "REPLICATE", 1, "UNIQUE", "k1", "FOR", 1000)
+        node.ask("ADDJOB", "team.q", "body", 0, "REPLICATE", 1, "UNIQUE", "k2", "FOR", 1000)
+        shown.wait_for("/cluster", lambda text: "keys 2 of 2" in text)
+        page = shown.visitor().get("/cluster").text
+        assert "&lt;b&gt;team" in page
+        assert "<b>team" not in page
+    finally:
+        node.ask("ACL", "DELUSER", "<b>team")
+        node.ask("QPURGE", "team.q")
+    shown.wait_for("/cluster", lambda text: "Budgets of users" not in text)
+
+
+def test_a_row_shows_the_key_of_its_node(
+    tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    with (
+        live_cluster(tmp_path, 2, "--cluster-identity", "yes") as cluster,
+        console(tmp_path_factory.mktemp("console"), [cluster[0].port]) as found,
+    ):
+        found.wait_for("/cluster", lambda text: text.count("1 of 1") == 2)
+        for node in cluster:
+            key = node.ask("CLUSTER", "MYKEY")
+            assert isinstance(key, bytes)
+            assert f"key {key.decode()[:16]}" in row(found, node)

@@ -67,6 +67,28 @@ def test_a_schedule_is_set_run_paused_resumed_changed_and_deleted(
     assert "This schedule does not exist" in visitor.get(page).says
 
 
+def test_what_belongs_to_a_user_says_so_and_why_it_does_nothing(
+    node: LiveNode, visitor: Visitor
+) -> None:
+    node.ask("ACL", "SETUSER", "eve", "on", "nopass", "~eves", "%R~@eves.news", "+cron", "+bind")
+    wire = node.wire()
+    wire("AUTH", "eve", "any")
+    wire("CRON", "SET", "eves", "@daily", "eves", "x")
+    wire("BIND", "eves.news", "eves")
+    wire.close()
+    assert re.search(r"<dt>User</dt><dd>eve</dd>", visitor.get("/schedule?name=eves").text)
+    node.ask("ACL", "DELUSER", "eve")
+    wait_until(lambda: "user eve does not exist" in visitor.get("/schedule?name=eves").says)
+    wait_until(
+        lambda: any(
+            "eves.news eve problem" in row and "user eve does not exist" in row
+            for row in rows(visitor, "/queue?name=eves")
+        )
+    )
+    node.ask("CRON", "DEL", "eves")
+    node.ask("UNBIND", "eves.news", "eves")
+
+
 def test_an_invalid_schedule_is_refused_with_the_nodes_error(
     visitor: Visitor,
 ) -> None:

@@ -30,6 +30,8 @@ def test_the_tutorial(type_in: Type, tmp_path: Path) -> None:
         "Write a worker",
         "Make a cluster",
         joined(7711, 2) + joined(7712, 2) + joined(7713, 2),
+        "Kill one of three nodes",
+        joined(7711, 2) + joined(7712, 2) + joined(7713, 2),
         "Kill two of three nodes",
         joined(7712, 2),
         "Look at it",
@@ -40,6 +42,7 @@ def test_the_tutorial(type_in: Type, tmp_path: Path) -> None:
     assert re.search(rf"PONG\n{ID}\ngreetings\n{ID}\nhello world\n{again}{again}1\n", printed)
     assert len(set(re.findall(again, printed))) == 1
     assert "\nsent to ann@example.org\n" in printed
+    assert len(re.findall(rf"{ID}\ngreetings\n{ID}\none node is down\n", printed)) == 1
     assert len(re.findall(rf"{ID}\ngreetings\n{ID}\nhello cluster\n", printed)) == 1
     assert re.search(r"ok.*<!doctype html>.*</html>", printed, re.DOTALL | re.IGNORECASE)
     assert not (tmp_path / "disque").exists()
@@ -100,7 +103,14 @@ def test_the_page_on_clusters(type_in: Type) -> None:
         "  redis-cli -p 7713 ADDJOB greetings late 0 || true\n",
         "A secret for the bus",
         "  redis-cli -p 7721 CLUSTER NODES\n",
+        "  echo WHO THEY ARE\n",
+        "Nodes that show who they are",
     )
+    printed, _, keys = printed.partition("WHO THEY ARE\n")
+    assert [word for word in keys.split() if word in ("myself", "pinned", "expelled")] == [
+        *["myself", "pinned"],
+        *["myself", "expelled"],
+    ]
     assert re.search(rf"\n{ID}\ngreetings\n{ID}\nhello world\n", printed)
     assert "# Jobs\nregistered_jobs:1" in printed.replace("\r", "")
     assert "reachable_nodes:1\n" in printed.replace("\r", "")

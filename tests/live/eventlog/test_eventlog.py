@@ -5,7 +5,6 @@ import json
 import os
 import resource
 import signal
-import subprocess
 import threading
 from collections import Counter
 from collections.abc import Iterator
@@ -14,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.harness import HANG_SECONDS, LiveNode, NodeFactory, Wire, wait_until
+from tests.support.small_disk import small_disk
 
 ON = ("--event-log", "yes")
 
@@ -277,23 +277,18 @@ def test_a_failing_disk_costs_events_but_no_job(disque_server: NodeFactory) -> N
 
 
 @pytest.fixture
-def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """Mount a file system of 1 MiB."""
-    where = tmp_path / "small"
-    where.mkdir()
-    command = ["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(where)]
-    if os.geteuid() != 0 or subprocess.run(command, capture_output=True).returncode:
-        pytest.skip("file systems cannot be mounted here")
-    yield where
-    subprocess.run(["umount", "-l", str(where)], check=True)
+def disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of 1 MiB."""
+    with small_disk(tmp_path / "small", 1) as where:
+        yield where
 
 
 def test_a_full_disk_costs_events_that_are_counted_but_no_job(
-    disque_server: NodeFactory, small_disk: Path
+    disque_server: NodeFactory, disk: Path
 ) -> None:
-    node = disque_server(*ON, "--event-log-dir", str(small_disk / "events"))
+    node = disque_server(*ON, "--event-log-dir", str(disk / "events"))
     wire = node.wire()
-    ballast = small_disk / "ballast"
+    ballast = disk / "ballast"
     ballast.write_bytes(bytes(900 << 10))
     ids: list[str] = []
 
@@ -305,7 +300,7 @@ def test_a_full_disk_costs_events_that_are_counted_but_no_job(
     wait_until(until_events_are_dropped)
     assert node.info("persistence")["event_log_last_write_status"] == "err"
     # With free space, the log continues, and reports what is missing.
-    assert wire("CONFIG", "SET", "event-log-dir", str(small_disk.parent / "roomy")) == b"OK"
+    assert wire("CONFIG", "SET", "event-log-dir", str(disk.parent / "roomy")) == b"OK"
     ballast.unlink()
     settled(node)
     last = add(wire, 1)
@@ -313,8 +308,8 @@ def test_a_full_disk_costs_events_that_are_counted_but_no_job(
     dropped = value(node, "events_dropped")
     written = value(node, "events_written")
     assert node.stop() == 0
-    found = Events(small_disk / "events").all
-    events = Events(small_disk.parent / "roomy")
+    found = Events(disk / "events").all
+    events = Events(disk.parent / "roomy")
     assert events.ids("added")[-1:] == last
     assert sum(int(str(event["count"])) for event in events.of("dropped")) == dropped
     logged = [event for event in found + events.all if "id" in event]

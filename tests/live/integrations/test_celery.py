@@ -321,6 +321,21 @@ def test_names_may_have_a_prefix(shared_node: LiveNode) -> None:
             assert result.get(**LIMIT) == 3
 
 
+def test_a_message_that_arrived_but_was_not_read_is_queued_again_when_its_consumer_is_cancelled(
+    shared_node: LiveNode,
+) -> None:
+    with kombu.Connection(f"disque://{shared_node.host}:{shared_node.port}") as connection:
+        queue = connection.SimpleQueue("unread")
+        with pytest.raises(queue.Empty):
+            queue.get(timeout=0.05)
+        queue.put("hello")
+        sent = ("JSCAN", "BUSYLOOP", "QUEUE", "unread", "STATE", "active")
+        wait_until(lambda: shared_node.ask(*sent)[1])
+        queue.close()
+        wait_until(lambda: shared_node.ask("QLEN", "unread") == 1)
+        assert queue.queue.get().payload == "hello"
+
+
 def test_kombu_can_be_used_alone(shared_node: LiveNode) -> None:
     with kombu.Connection(f"disque://{shared_node.host}:{shared_node.port}") as connection:
         queue = connection.SimpleQueue("simple")

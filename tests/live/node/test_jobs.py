@@ -214,7 +214,8 @@ def test_an_expired_job_is_gone(talk: Wire) -> None:
         ),
         (
             "ADDJOB q b 0 REPLICATE 2",
-            "NOREPL Not enough reachable nodes for the requested replication level",
+            "NOREPL Not enough reachable nodes: 0 of the 1 needed besides this one; "
+            "the cluster has 1 node",
         ),
         ("ADDJOB q b", "ERR wrong number of arguments for 'addjob' command"),
         ("GETJOB FROM", "ERR syntax error"),

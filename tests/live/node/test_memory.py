@@ -6,10 +6,12 @@ import struct
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
+
 from disque_trio.protocol.bus import PING, REPLJOB
 from tests.support.fake_peer import FakePeer, bus_wire
 from tests.support.harness import LiveNode, NodeFactory, Wire, wait_until
-from tests.support.live_helpers import add_job, info_value, packed
+from tests.support.live_helpers import add_job, info_value, packed, receive_all
 
 MB = 1024 * 1024
 MAXMEMORY = 50  # MB
@@ -119,3 +121,28 @@ def test_half_packets_of_other_nodes_are_bounded_by_default(disque_server: NodeF
         assert grows(node, load) < MOST
         for wire in wires:
             wire.close()
+
+
+@pytest.mark.parametrize(
+    "limit",
+    [
+        ["--client-output-buffer-limit", "normal 20mb 0 0"],
+        ["--maxmemory", "100mb", "--maxmemory-clients", "20mb"],
+    ],
+)
+def test_a_group_whose_replies_are_beyond_the_limit_ends_its_client(
+    disque_server: NodeFactory, limit: list[str]
+) -> None:
+    node = disque_server(*limit)
+    add_job(node.wire(), "big", bytes(MB))
+    wire = node.wire()
+    wire.raw(packed("MULTI") + packed("QPEEK", "big", 1) * 300)
+    said: list[bytes] = []
+
+    def run() -> None:
+        wire.raw(packed("EXEC"))
+        said.append(receive_all(wire.sock))
+
+    assert grows(node, run) < 100
+    assert b"-ERR the replies of the group are too long" in said[0].splitlines()[-1]
+    assert node.ask("PING") == b"PONG"

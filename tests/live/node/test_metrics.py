@@ -58,6 +58,7 @@ def test_the_documented_metrics_are_those_exported(disque_server: NodeFactory) -
     add_job(node.wire(), "other", "body")
     node.ask("GETJOB", "FROM", "q")
     node.ask("ACKJOB", id)
+    node.ask("ACL", "SETUSER", "shop", "%maxmemory=1mb", "%rate=5/s")
     expected = documented("node")
     assert rows(families(port)) == expected
     assert rows(families(port, OPENMETRICS)) == expected

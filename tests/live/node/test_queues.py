@@ -54,8 +54,10 @@ def test_qstat_of_an_unknown_queue_is_a_null_array(shared_node: LiveNode) -> Non
     assert exchange(shared_node, packed("QSTAT", "nowhere")) == b"*-1\r\n"
 
 
-def test_getjob_creates_the_queue_it_names(talk: Wire) -> None:
+def test_getjob_creates_the_queue_that_it_waits_for(talk: Wire) -> None:
     talk("GETJOB", "NOHANG", "FROM", "asked")
+    assert talk("QSTAT", "asked") is None
+    talk("GETJOB", "TIMEOUT", 1, "FROM", "asked")
     assert talk("QSTAT", "asked") is not None
 
 
@@ -131,7 +133,7 @@ def test_a_walk_over_jobs_gives_each_once_in_steps(talk: Wire) -> None:
 
 def test_the_filters_of_qscan(talk: Wire) -> None:
     for length in range(4):
-        talk("GETJOB", "NOHANG", "FROM", f"len{length}")
+        talk("GETJOB", "TIMEOUT", 1, "FROM", f"len{length}")
         for _ in range(length):
             add_job(talk, f"len{length}")
     assert sorted(_walk(talk, "QSCAN", "MINLEN", 2)[0]) == [b"len2", b"len3"]
@@ -167,7 +169,7 @@ def test_any_number_is_a_cursor(talk: Wire) -> None:
 
 def test_an_empty_queue_is_kept_as_long_as_the_setting_says(node: LiveNode) -> None:
     wire = node.wire()
-    wire("GETJOB", "NOHANG", "FROM", "q")
+    wire("GETJOB", "TIMEOUT", 1, "FROM", "q")
     assert wire("QSTAT", "q") is not None
     assert wire("CONFIG", "SET", "queue-max-idle-time", "1") == b"OK"
     wait_until(lambda: wire("QSTAT", "q") is None)

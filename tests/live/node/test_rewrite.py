@@ -91,7 +91,7 @@ def start_rewrite(node: LiveNode) -> int:
 
 def leftovers(node: LiveNode) -> list[str]:
     names = [p.name for p in node.log.parent.iterdir() if p.name.startswith("disque.aof.")]
-    return [name for name in names if name != "disque.aof.lock"]
+    return [name for name in names if name not in ("disque.aof.lock", "disque.aof.progress")]
 
 
 class Producer:

@@ -236,11 +236,12 @@ def test_users_are_in_a_file(disque_server: NodeFactory, tmp_path: Path) -> None
     assert wire.error("PING").startswith("NOAUTH")  # the file says nothing about the default user
     wire("AUTH", "boss")
     assert wire("ACL", "USERS") == [b"a", b"b", b"default"]
-    wire("ACL", "SETUSER", "c", "on", ">x", "(+addjob %W~c)")
+    wire("ACL", "SETUSER", "c", "on", ">x", "%maxkeys=5", "(+addjob %W~c)")
     assert wire("ACL", "SAVE") == b"OK"
     saved = file.read_text()
     assert "user c on #" in saved
     assert ">p" not in saved
+    assert " %maxkeys=5 (" in saved
     listed = wire("ACL", "LIST")
     wire("ACL", "DELUSER", "c")
     other = node.wire()
@@ -301,20 +302,20 @@ def test_users_in_both_a_file_and_the_settings_are_refused(tmp_path: Path) -> No
     assert "'+nope' for the user named 'a'" in done.stderr
 
 
-CONF = 'port {port}\nuser a on ">p w" ~a* +@all\nuser b on >x (+ping)\n'
+CONF = 'port {port}\nuser a on ">p w" ~a* +@all\nuser b on >x %maxmemory=1mb (+ping)\n'
 YAML = """\
 port: {port}
 # users
 user:
   a: on ">p w" ~a* +@all  # one
-  b: on >x (+ping)
+  b: on >x %maxmemory=1mb (+ping)
 hz: 10
 """
 YAML_LIST = """\
 port: {port}
 user:
 - 'a on ">p w" ~a* +@all'
-- "b on >x (+ping)"
+- "b on >x %maxmemory=1mb (+ping)"
 hz: 10
 """
 
@@ -332,7 +333,7 @@ def test_users_are_in_the_settings(tmp_path: Path, name: str, text: str) -> None
         assert wire("CONFIG", "REWRITE") == b"OK"
         assert "p w" in file.read_text()  # no user has changed
         login(node, "a", "p w")
-        wire("ACL", "SETUSER", "c", "on", ">secret", "~c")
+        wire("ACL", "SETUSER", "c", "on", ">secret", "~c", "%rate=7/s")
         listed = wire("ACL", "LIST")
         assert wire.error("ACL", "SAVE").startswith("ERR This server is not configured to use")
         assert wire("CONFIG", "REWRITE") == b"OK"
@@ -344,6 +345,7 @@ def test_users_are_in_the_settings(tmp_path: Path, name: str, text: str) -> None
     again = start_node(tmp_path, file=str(file))
     try:
         assert again.wire()("ACL", "LIST") == listed
+        assert again.info("users").keys() == {"user_b", "user_c"}
     finally:
         again.close()
 

@@ -7,6 +7,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
+from py4j.java_gateway import JavaClass, JavaPackage, JVMView
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
@@ -17,6 +18,7 @@ from tests.support.harness import HANG_SECONDS, LiveNode, free_port
 from tests.support.lease_reader import Reader, place_for
 from tests.support.planted_lines import Key
 from tests.support.spark_home import spark_home
+from tests.support.spark_python import spark_python
 
 GROUPS = 2  # see spark_group in tests/conftest.py
 LOGGING = """\
@@ -44,6 +46,24 @@ def pytest_runtest_call() -> Generator[None, object, object]:
         raise
 
 
+def _remember(cls: type[JVMView | JavaPackage]) -> None:
+    """Let what has names in the JVM look each one up only once: PySpark has some two hundred looked
+    up for an audit, and the JVM searches all its libraries for those that are no classes."""
+    look_up = cls.__getattr__
+
+    def looked_up(self: JVMView | JavaPackage, name: str) -> object:
+        found = look_up(self, name)
+        if isinstance(found, JavaClass | JavaPackage):
+            self.__dict__[name] = found
+        return found
+
+    cls.__getattr__ = looked_up
+
+
+_remember(JVMView)
+_remember(JavaPackage)
+
+
 def _claim_session(directory: Path) -> None:
     """Fail in one more test process than there are groups of tests that share a session."""
     for number in range(GROUPS):
@@ -64,7 +84,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     # The workers are children of the JVM: they can import the project, and what test modules
     # define.
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("PYSPARK_PYTHON", sys.executable)
+        patch.setenv("PYSPARK_PYTHON", spark_python())
         patch.setenv("PYSPARK_DRIVER_PYTHON", sys.executable)
         patch.setenv("PYTHONPATH", str(ROOT))
         patch.setenv("SPARK_LOCAL_IP", "127.0.0.1")

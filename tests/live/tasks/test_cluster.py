@@ -5,7 +5,7 @@ import threading
 import pytest
 
 from disque_trio.tasks import Disque, TaskFailed
-from tests.support.harness import HANG_SECONDS, ClusterFactory, wait_until
+from tests.support.harness import HANG_SECONDS, ClusterFactory, LiveNode, wait_until
 from tests.support.task_worker import working_thread
 
 
@@ -43,3 +43,42 @@ def test_a_group_ends_even_if_the_node_of_its_worker_is_killed(cluster: ClusterF
             assert handle.get(timeout=HANG_SECONDS) == 435
             with pytest.raises(TaskFailed, match="ValueError: negative"):
                 parts.add(-1).get(timeout=HANG_SECONDS)
+
+
+def restart(node: LiveNode) -> None:
+    wire = node.wire()
+    wire.send("RESTART")
+    assert wire.closed()
+    again = node.wire()
+    wait_until(lambda: again("PING") == b"PONG")
+
+
+def test_a_group_ends_although_all_nodes_were_restarted_and_forgot_its_members(
+    cluster: ClusterFactory,
+) -> None:
+    nodes = cluster(3, "--appendonly", "yes", "--result-ttl", "0")
+    ended: list[int] = []
+    totals: list[int] = []
+    go_on = threading.Event()
+    app = Disque("disque://" + ",".join(f"{node.host}:{node.port}" for node in nodes))
+    with app:
+
+        @app.task(queue="q", retry=20)
+        def part(n: int) -> int:
+            assert n < 2 or go_on.wait(HANG_SECONDS)
+            ended.append(n)
+            return n
+
+        @app.task(queue="q", retry=20)
+        def total(values: list[int]) -> int:
+            totals.append(sum(values))
+            return totals[-1]
+
+        with working_thread(app):
+            _ = app.group([part.bind(n) for n in range(3)], total.bind()).id
+            wait_until(lambda: sorted(ended) == [0, 1])
+            wait_until(lambda: sum(int(n.info("stats")["total_jobs_acked"]) for n in nodes) >= 2)
+            for node in nodes:
+                restart(node)
+            go_on.set()
+            wait_until(lambda: totals == [3])

@@ -281,7 +281,7 @@ def test_jobs_held_stay_and_measured_ones_go() -> None:
             found = bench.measure(Way(step, 3, False, 4, 6), 50)
             assert found.jobs == 50
             assert found.usage.cpu > 0
-            assert found.usage.packets >= 50
+            assert found.usage.packets >= 8  # those of up to 24 jobs share some
             assert nodes.held() == 300
 
 

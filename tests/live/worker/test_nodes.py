@@ -43,21 +43,23 @@ def test_tasks_continue_while_the_node_is_away_and_are_acknowledged_when_it_is_b
     try:
         assert wait_for_ping(node)
         with worker_rig(tmp_path, port) as rig:
-            worker = rig.start()
-            rig.add("gate", "a")
-            rig.noted("begun")
+            worker = rig.start("--concurrency", "3")
+            rig.add_all("gate", [["a"]] * 3)
+            rig.noted("begun", count=3)
+            wait_until(lambda: worker.status().get("in_hand") == 3)
             node.kill()
             rig.open("a")
-            rig.noted("ended")
+            rig.noted("ended", count=3)
+            # Their slots are free, although no node has heard of their ends.
+            wait_until(lambda: worker.status().get("in_hand") == 0)
             node = start_process(tmp_path, port, *options)
             assert wait_for_ping(node)
-            wait_until(lambda: worker.status().get("in_hand") == 0)
             rig.add("quick", 1)
             rig.noted("quick")
             with rig.client() as client:
                 wait_until(lambda: not list(client.jscan(queue="mail")))
             assert worker.stop() == 0
-            assert len(rig.notes("begun")) == 1
+            assert len(rig.notes("begun")) == 3
     finally:
         node.close()
 

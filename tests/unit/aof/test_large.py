@@ -127,7 +127,7 @@ def test_a_sync_of_another_thread_that_failed_meanwhile_counts() -> None:
     writer.sync_ended(failure.value)
     large.run()
     assert not writer.append_ended(large)
-    assert writer.kept == RECORDS
+    assert writer.kept == []  # a new file will have them, from memory
 
 
 @pytest.mark.parametrize("seed", range(10))

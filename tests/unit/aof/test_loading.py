@@ -1,8 +1,12 @@
-"""What INFO says while a node loads its file."""
+"""How a node loads its file: what INFO says meanwhile, and which damaged ends are cut off."""
 
 from pathlib import Path
 
+import pytest
+
+from disque_trio.aof.check import main
 from disque_trio.aof.loader import RECORDS_A_STEP
+from disque_trio.aof.loading import LoadError
 from disque_trio.aof.persistence import Persistence
 from disque_trio.config import Config
 from disque_trio.process.logs import Logging
@@ -38,3 +42,54 @@ async def test_info_says_how_much_of_the_file_is_loaded_until_all_of_it_is(tmp_p
     assert told[-1]["loading_eta_seconds"] == 0
     persistence.close()
     logging.close()
+
+
+async def held_after_loading(file: Path) -> int:
+    """The number of jobs that a node has loaded from the file. Raises LoadError."""
+    logging = Logging(path=str(file.with_name("log")))
+    config = Config({"appendonly": True, "appendfilename": str(file)})
+    persistence = Persistence(Bench().node, config, logging.log)
+    try:
+        return await persistence.loading.load(False, Notifier({}), lambda: False)
+    finally:
+        persistence.close()
+        logging.close()
+
+
+def records(count: int) -> list[bytes]:
+    bench = Bench()
+    bench.node.journaling = True
+    for n in range(count):
+        bench.add("q", f"body {n}")
+    return [*bench.node.journal]
+
+
+@pytest.mark.parametrize("zeros", [1, 7, 4096, 3 << 20])
+@pytest.mark.parametrize("torn", [0, 1, 5, 30, 60, 150])
+async def test_a_tail_of_zeros_is_cut_off_with_what_was_torn(
+    tmp_path: Path, torn: int, zeros: int
+) -> None:
+    file = tmp_path / "aof"
+    first, second, third = records(3)
+    file.write_bytes(first + second + third[:torn] + bytes(zeros))
+    assert main([str(file)]) == 1
+    assert main(["--fix", "--yes", str(file)]) == 0
+    assert file.read_bytes() == first + second
+    file.write_bytes(first + second + third[:torn] + bytes(zeros))
+    assert await held_after_loading(file) == 2
+    assert main([str(file)]) == 0
+
+
+async def test_zeros_before_a_good_record_or_in_the_last_one_stop_the_start(tmp_path: Path) -> None:
+    file = tmp_path / "aof"
+    first, second, third = records(3)
+    hole = second[:40] + bytes(len(second) - 40)
+    for damaged in (
+        first + hole + third,
+        first + bytes(4096) + third,
+        first + second + bytes(9) + b"\r\n",
+    ):
+        file.write_bytes(damaged)
+        with pytest.raises(LoadError, match=f"offset {len(first)}|offset {len(first + second)}"):
+            await held_after_loading(file)
+        assert file.read_bytes() == damaged

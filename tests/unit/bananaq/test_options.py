@@ -413,6 +413,7 @@ def test_every_setting_that_can_be_set_survives_a_rewrite(tmp_path: Path) -> Non
         "tcp-keepalive": b"yes",
         "tls-auth-clients": b"no",
         "tls-protocols": b"TLSv1.3",
+        "tls-ciphers": b"ECDHE-RSA-AES128-GCM-SHA256",
     }
     file = config(tmp_path, example())
     running = settings("--config", file)

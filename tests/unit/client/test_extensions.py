@@ -373,6 +373,10 @@ async def test_schedules_are_read() -> None:
         assert await client.schedules.get("other") is None
         listed = Schedule(*common, None, options, True, False, 7, 9, "")
         assert await client.schedules.all() == [listed]
+        node.answers["CRON"] = bulk(*fields, b"user", b"eve")
+        found = await client.schedules.get("s")
+        assert found is not None
+        assert (found.problem, found.user) == ("", "eve")
 
 
 # ---- topics -------------------------------------------------------------------------------------

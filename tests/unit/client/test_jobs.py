@@ -165,6 +165,44 @@ async def test_a_job_that_was_settled_explicitly_is_not_settled_again(how: str) 
         assert settled(node) == [(name, 0), (name, 1)]
 
 
+class LaterOn:
+    """A source that settles a job when it is told to."""
+
+    def __init__(self) -> None:
+        self.ended = trio.Event()
+        self.retired = False
+        self.go_on = trio.Event()
+        self.job: HeldJob | None = None
+
+    async def run(self) -> None:
+        try:
+            await self.go_on.wait()
+            assert self.job is not None
+            await self.job.ack()
+        finally:
+            self.ended.set()
+
+    def retire(self) -> None:
+        self.retired = True
+        self.go_on.set()
+
+
+async def test_a_detached_job_is_settled_by_its_source_alone() -> None:
+    source = LaterOn()
+    async with fake_node() as node:
+        async with connect([node.address]) as client:
+            serving(node, 2)
+            async with client.jobs("q") as jobs:
+                source.job = await anext(jobs)
+                source.job.detach(source)
+                second = await anext(jobs)
+                await second.ack()
+            assert settled(node) == [("ACKJOB", 1)]
+            assert not source.retired
+        assert source.retired
+    assert settled(node) == [("ACKJOB", 1), ("ACKJOB", 0)]
+
+
 async def test_nothing_is_sent_for_a_released_job() -> None:
     async with fake_node() as node:
         serving(node, 2)

@@ -319,20 +319,6 @@ def test_a_connection_that_is_gone_before_tls_begins_costs_nothing_else(bench: B
     bench.turn(0)
 
 
-def test_a_node_that_only_ends_reads_no_more_but_sends_the_rest(bench: Bench) -> None:
-    link, other = bench.up()
-    piece = PACKETS.jobs(4, [bytes(OS_BUFFERS)])
-    link.send(piece)
-    bench.bus.flush()
-    bench.bus.stop_reading()
-    other.sendall(PING_PACKET)
-    size = len(piece)
-    while size:
-        bench.turn(0)
-        size -= len(other.recv(1 << 20))
-    assert not bench.notes.packets
-
-
 def test_links_go_out_from_the_address_that_the_node_listens_on(bench: Bench) -> None:
     bench.links.sources = ["::1", "203.0.113.7", "127.0.0.3", "127.0.0.2"]
     link, other = bench.up()

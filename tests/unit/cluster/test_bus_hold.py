@@ -93,6 +93,31 @@ def test_what_is_held_is_bounded(bench: Bench, monkeypatch: pytest.MonkeyPatch) 
     bench.turns_until(lambda: len(bench.notes.packets) == 16)
 
 
+def test_heartbeats_go_on_however_much_is_held(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Or the others would take the node for dead."""
+    monkeypatch.setattr(packethold, "MOST_HELD", 10 * len(JOB_PACKET))
+    patience = Config().cluster_node_timeout // 2
+    other = bench.admit()
+    bench.bus.hold()
+    other.sendall(JOB_PACKET * 11)
+    bench.turns_until(lambda: bench.links.hold.is_full())
+    bench.links.cron(1)
+    other.sendall(JOB_PACKET * 5 + PING_PACKET)
+    bench.links.cron(patience)
+    bench.turn()
+    assert bench.notes.packets == []
+    bench.links.cron(1 + patience)
+    bench.turns_until(lambda: bench.notes.packets == [PING_PACKET])
+    assert bench.links.memory == 11 * len(JOB_PACKET)
+    bench.bus.take_held(0)
+    assert len(bench.notes.packets) == 12
+    bench.bus.hold()
+    other.sendall(JOB_PACKET)
+    bench.turns_until(lambda: bench.links.memory == len(JOB_PACKET))
+
+
 def test_a_held_packet_that_cannot_be_dealt_with_costs_its_link_only(bench: Bench) -> None:
     other = bench.admit()
     bench.bus.hold()

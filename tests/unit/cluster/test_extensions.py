@@ -2,7 +2,20 @@
 
 import pytest
 
-from disque_trio.protocol.bus import PING, Gossip, PacketWriter, sender_extensions
+from disque_trio.protocol.bus import (
+    ENDJOB,
+    HEADER_SIZE,
+    MAX_CONTROL_PACKET,
+    PING,
+    QUESTION,
+    REPLJOB,
+    UPDATEJOB,
+    YOURJOBS,
+    Gossip,
+    PacketWriter,
+    packet_type,
+    sender_extensions,
+)
 from tests.support.cluster_bench import Machine, Wires
 
 ME = b"a" * 40
@@ -21,6 +34,21 @@ def test_nodes_that_know_each_other_may_have_trailers() -> None:
     wires.wait(lambda: all(heard_by(machines, about, True) for about in machines), 20)
     assert [machine.member.extended for machine in machines] == [True] * 3
     assert not machines[0].member.understands(b"e" * 40)
+
+
+def test_what_the_other_side_would_break_the_connection_for_is_not_sent() -> None:
+    first, second = Wires().join(2)
+    longest = bytes(MAX_CONTROL_PACKET - HEADER_SIZE)
+    for data in (longest, longest + b"x"):
+        for type in (REPLJOB, YOURJOBS, UPDATEJOB, QUESTION, ENDJOB):
+            first.member.send(second.id, first.member.packets.packet(type, data))
+    first.wires.run(1)
+    arrived = [(packet_type(packet), len(packet) - HEADER_SIZE) for _, packet in second.jobs]
+    too_long = len(longest) + 1
+    assert [type for type, size in arrived if size < too_long] == [
+        *(REPLJOB, YOURJOBS, UPDATEJOB, QUESTION, ENDJOB)
+    ]
+    assert [type for type, size in arrived if size == too_long] == [REPLJOB, YOURJOBS, UPDATEJOB]
 
 
 def test_a_node_alone_may_have_trailers_unless_the_setting_is_no() -> None:

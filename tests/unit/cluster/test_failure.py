@@ -3,6 +3,7 @@
 import pytest
 
 from disque_trio.protocol.bus import (
+    GOTJOB,
     NODE_FAIL,
     NODE_LEAVING,
     NODE_MYSELF,
@@ -410,3 +411,52 @@ def test_gossip_omits_handshakes_and_nodes_without_an_address() -> None:
     line = first.member._known[third.id]
     line.flags |= 16
     assert told(first, link_to(second, first)) == []
+
+
+def died_long_before_a_ping(wires: Wires) -> tuple[Machine, Machine, Machine]:
+    """A cluster of three nodes, the last of which dies when the first one has just heard of it:
+    the next PING is due half a node timeout later."""
+    first, second, dead = wires.join(3)
+    wires.run(20)
+    wires.isolate(dead)
+    wires.wait(lambda: not first.member._known[dead.id].ping_sent, 1)
+    return first, second, dead
+
+
+def test_a_node_that_owes_an_answer_and_says_nothing_is_suspected_after_the_node_timeout() -> None:
+    wires = Wires()
+    first, second, dead = died_long_before_a_ping(wires)
+    first.member.expect([dead.id, second.id], wires.now)
+    wires.run(14.9)
+    assert first.reaches(dead)
+    first.member.expect([dead.id], wires.now)  # still: this is no reason to wait longer
+    wires.run(0.3)
+    assert state(first, dead) == NODE_PFAIL
+    assert first.reaches(second)
+    assert state(second, dead) == 0  # which expects nothing
+
+
+@pytest.mark.parametrize("type", [GOTJOB, PING])
+def test_a_node_that_says_anything_has_answered(type: int) -> None:
+    wires = Wires()
+    first, _, dead = died_long_before_a_ping(wires)
+    first.member.expect([dead.id], wires.now)
+    wires.run(10)
+    packets = dead.member.packets
+    packet = packets.gossip(PING, []) if type == PING else packets.about_job(type, b"D" * 40)
+    first.receive(MemoryLink(first, False), packet, wires.now)
+    wires.run(6)
+    assert first.reaches(dead)
+    first.member.expect([dead.id], wires.now)
+    wires.run(15.2)
+    assert not first.reaches(dead)
+
+
+def test_a_node_that_is_well_owes_nothing_for_long() -> None:
+    wires = Wires()
+    first, second, third = wires.join(3)
+    for _ in range(60):
+        first.member.expect([second.id, third.id], wires.now)
+        wires.run(2)
+        assert first.reaches(second)
+        assert first.reaches(third)

@@ -8,10 +8,10 @@ from disque_trio.cluster.blacklist import MAX_FORGOTTEN, Blacklist
 from disque_trio.cluster.handlers import MAX_HANDSHAKES
 from disque_trio.cluster.heartbeat import MAX_MEMBERS
 from disque_trio.protocol.bus import (
-    BINDINGS,
     MEET,
     NODE_FAIL,
     NODE_NOADDR,
+    PAUSES,
     PING,
     PONG,
     Gossip,
@@ -239,6 +239,8 @@ def test_a_flood_of_invented_nodes_is_bounded_and_goes_away() -> None:
     first.member.meet("10.8.8.8", 7711)  # an operator may still do it
     assert len(first.member.others()) == 2 + MAX_HANDSHAKES
     wires.run(16)
+    assert len(first.member.others()) == 2
+    wires.run(136)
     assert wires.meshed()
 
 
@@ -288,7 +290,7 @@ def test_packets_of_wrong_lengths_types_and_versions_are_ignored() -> None:
     first.receive(link, packets.packet(PING, b"", 0, 1), wires.now)
     first.receive(link, packets.packet(3, b"x" * 41), wires.now)
     assert first.member.malformed == 3
-    first.receive(link, packets.packet(BINDINGS + 1, b"x" * 44), wires.now)
+    first.receive(link, packets.packet(PAUSES + 1, b"x" * 44), wires.now)
     first.receive(link, packets.packet(65_535, b""), wires.now)
     first.receive(link, good[:8] + b"\0\2" + good[10:], wires.now)
     assert first.jobs == []

@@ -77,3 +77,40 @@ def test_a_member_that_speaks_but_cannot_be_reached_is_tried_now_and_then() -> N
         wires.run(STEP / 1000)
     tried = [ip for ip, _ in first.connects if ip == second.ip]
     assert len(tried) <= 1000 // SHORTEST_WAIT + 1
+
+
+@pytest.mark.parametrize("count", [2, 7])
+def test_all_hear_of_each_connection_to_a_node_that_joins_and_restarts(count: int) -> None:
+    wires = Wires(node_timeout=1000)
+    machines = wires.join(count)
+    *rest, dead = machines
+    wires.run(5)
+    for machine in machines:
+        others = {(other.id, False) for other in machines if other is not machine}
+        assert set(machine.linked_to) == others
+        machine.linked_to.clear()
+    dead.crash()
+    wires.run(2)
+    dead.boot(dead.id)
+    back(wires, dead)
+    assert [machine.linked_to for machine in rest] == [[(dead.id, True)]] * (count - 1)
+    assert sorted(dead.linked_to) == sorted((machine.id, True) for machine in rest)
+
+
+def test_a_node_that_loads_is_connected_and_does_not_answer(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    wires = Wires(node_timeout=10_000)
+    first, second = wires.join(2)
+    assert first.member.answers(second.id)
+    second.crash()
+    wires.run(1)
+    assert not first.member.answers(second.id)
+    second.boot(second.id)
+    with monkeypatch.context() as patch:
+        patch.setattr(second, "receive", lambda link, packet, now: None)
+        wires.run(3)
+        assert first.member.linked(second.id)
+        assert not first.member.answers(second.id)
+    wires.run(15)
+    assert first.member.answers(second.id)

@@ -1,9 +1,11 @@
 """How nodes find each other."""
 
 import itertools
+from inspect import isfunction
 
 import pytest
 
+from disque_trio.cluster.heartbeat import Heartbeat
 from disque_trio.protocol.bus import (
     NODE_HANDSHAKE,
     NODE_NOADDR,
@@ -111,40 +113,113 @@ def test_a_handshake_is_shown_but_takes_part_in_nothing() -> None:
     assert machine.member.messages_sent == 0
 
 
-@pytest.mark.parametrize(("timeout", "gone_after"), [(15_000, 15), (200, 1)])
-def test_meeting_a_dead_address_is_given_up_after_a_node_timeout(
+@pytest.mark.parametrize(("timeout", "gone_after"), [(15_000, 150), (200, 60)])
+def test_meeting_a_dead_address_is_given_up_after_ten_node_timeouts(
     timeout: int, gone_after: int
 ) -> None:
     wires = Wires(timeout)
     (machine,) = wires.add(1)
+    given_up: list[tuple[str, int]] = []
+    machine.member.heartbeat.unmet = lambda ip, port: given_up.append((ip, port))
     machine.member.meet("10.9.9.9", 7711)
-    wires.run(gone_after - 0.1)
+    wires.run(gone_after - 0.2)
     assert len(machine.member.others()) == 1
-    assert 2 <= len(machine.connects) <= 10 * gone_after
-    wires.run(0.4)
+    assert not given_up
+    assert 2 <= len(machine.connects) <= 2 * gone_after
+    wires.run(0.5)
     assert machine.member.others() == []
     assert machine.saves == 0
+    assert given_up == [("10.9.9.9", 7711)]
 
 
-def test_a_handshake_with_an_address_that_never_answers_opens_one_connection() -> None:
+def test_a_handshake_with_an_address_that_never_answers_leaves_the_connection_to_tcp() -> None:
     wires = Wires()
     machine, silent = wires.add(2)
     wires.isolate(silent)
     machine.member.meet(silent.ip, silent.port)
     wires.run(14)
     assert machine.connects == [(silent.ip, silent.port + 10_000)]
-    wires.run(2)
+    wires.run(137)
+    assert 2 <= len(machine.connects) <= 10
     assert machine.member.others() == []
 
 
-def test_a_node_that_starts_a_little_after_it_was_met_is_met() -> None:
+@pytest.mark.parametrize("seconds", [8, 60, 140])
+def test_a_node_that_starts_after_it_was_met_is_met(seconds: int) -> None:
     wires = Wires()
     first, late = wires.add(2)
     late.crash()
     first.member.meet(late.ip, late.port)
-    wires.run(8)
+    wires.run(seconds)
     late.boot(late.id)
     wires.wait(wires.meshed, 3)
+
+
+@pytest.mark.parametrize("seconds", [8, 60, 120])
+def test_a_node_whose_answers_are_lost_for_a_while_is_met(seconds: int) -> None:
+    wires = Wires()
+    first, second = wires.add(2)
+    wires.block((second, first))
+    first.member.meet(second.ip, second.port)
+    wires.run(seconds)
+    wires.blocked.clear()
+    wires.wait(wires.meshed, 16)
+
+
+in_python = pytest.mark.skipif(
+    not isfunction(Heartbeat.begin_handshake), reason="a compiled method cannot be replaced"
+)
+
+
+@in_python
+def test_a_node_that_cannot_take_another_in_at_once_does_so_later() -> None:
+    wires = Wires()
+    first, second = wires.add(2)
+    second.member.heartbeat.begin_handshake = lambda *args, **kwargs: None  # type: ignore[method-assign]
+    first.member.meet(second.ip, second.port)
+    wires.run(100)
+    assert first.knows(second)
+    assert not second.knows(first)
+    del second.member.heartbeat.begin_handshake
+    wires.wait(wires.meshed, 3)
+
+
+@in_python
+def test_a_node_that_never_takes_another_in_is_no_longer_met_after_a_while() -> None:
+    wires = Wires()
+    first, second = wires.add(2)
+    given_up: list[tuple[str, int]] = []
+    first.member.heartbeat.unmet = lambda ip, port: given_up.append((ip, port))
+    second.member.heartbeat.begin_handshake = lambda *args, **kwargs: None  # type: ignore[method-assign]
+    first.member.meet(second.ip, second.port)
+    wires.run(148)
+    assert not given_up
+    wires.run(10)
+    assert given_up == [(second.ip, second.port)]
+    sent = first.member.messages_sent
+    wires.run(100)
+    assert first.member.messages_sent - sent <= 101
+
+
+@in_python
+def test_meeting_a_member_that_has_forgotten_this_node_brings_it_back() -> None:
+    wires = Wires()
+    first, second = wires.join(2)
+    assert second.member.forget(first.id)
+    begin = second.member.heartbeat.begin_handshake
+    second.member.heartbeat.begin_handshake = lambda *args, **kwargs: None  # type: ignore[method-assign]
+    first.member.meet(second.ip, second.port)
+    wires.run(5)
+    second.member.heartbeat.begin_handshake = begin  # type: ignore[method-assign]
+    wires.wait(wires.meshed, 3)
+
+
+def test_more_nodes_than_one_greets_at_once_may_meet_it() -> None:
+    wires = Wires()
+    first, *others = wires.add(140)
+    for other in others:
+        other.member.meet(first.ip, first.port)
+    wires.wait(lambda: first.member.size == 140, 5)
 
 
 def test_a_ping_of_a_stranger_is_answered_and_does_not_let_it_in() -> None:

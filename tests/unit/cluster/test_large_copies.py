@@ -250,8 +250,8 @@ async def test_a_copy_that_was_written_is_confirmed_although_the_next_is_not(
         cluster.disk.failure = OSError(28, "No space left on device")
         cluster.disk.let_all()
         assert await cluster.neighbour.confirmed() == first
-        await until(lambda: cluster.bench.node.write_problem)
+        await until(lambda: cluster.bench.node.add_problem)
         cluster.disk.failure = None
-        await until(lambda: not cluster.bench.node.write_problem)
+        await until(lambda: not cluster.bench.node.add_problem)
         third = await cluster.neighbour.send_copy()
         assert await cluster.neighbour.confirmed() == third

@@ -21,13 +21,14 @@ appendfsync syslog-facility appendonly dir client-output-buffer-limit unixsocket
 OURS_GET = """
 proto-max-bulk-len client-query-buffer-limit proto-inline-max-size protected-mode log-format
 max-commands-per-turn cluster-announce-ip cluster-announce-port cluster-announce-tls-port
-cluster-link-sendbuf-limit cluster-secret maxclients-per-ip tls-cluster tls-port event-log
+cluster-link-sendbuf-limit cluster-secret cluster-identity cluster-encrypt maxclients-per-ip
+tls-cluster tls-port event-log
 event-log-dir
 event-log-segment-size event-log-segment-seconds event-log-compress event-log-keep-hours
 event-log-max-size processes cluster-failure-domain cluster-extensions enable-protected-configs
 enable-debug-command maxmemory-clients maxmemory-bus queue-max-idle-time result-ttl
 aclfile acllog-max-len auth-failures-per-minute
-metrics-port metrics-bind metrics-max-queues
+metrics-port metrics-bind metrics-max-queues requeue-at-start default-replicate
 """
 TLS_SET = """
 tls-cert-file tls-key-file tls-key-file-pass tls-ca-cert-file tls-ca-cert-dir tls-auth-clients

@@ -13,6 +13,7 @@ from disque_trio.config import TABLE, Config, load_settings, rewrite
 from disque_trio.config.memory_limit import MemoryOrPercent
 from disque_trio.config.types import (
     Choice,
+    Ciphers,
     FileMode,
     FileName,
     Int,
@@ -65,6 +66,8 @@ def texts(name: str) -> st.SearchStrategy[list[str]]:
         words = st.integers(0, 0o777).map("{:o}".format)
     elif isinstance(kind, FileName):
         words = st.sampled_from(["a", "b.conf", "with space"])
+    elif isinstance(kind, Ciphers):
+        words = st.sampled_from(["", "ECDHE+AESGCM", "DEFAULT:@SECLEVEL=2"])
     elif isinstance(kind, Text):
         characters = st.characters(exclude_characters="\0", exclude_categories=["Cs"])
         words = BYTES | SPECIAL | st.text(characters, max_size=9)

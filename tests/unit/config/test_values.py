@@ -43,6 +43,8 @@ from disque_trio.respserver.monitor import SECRETS
         ("bind", "127.0.0.1 ::1", ("127.0.0.1", "::1")),
         ("client-output-buffer-limit", "NORMAL 1kb 10 60", (1024, 10, 60)),
         ("requirepass", "two words", "two words"),
+        ("tls-ciphers", "", ""),
+        ("tls-ciphers", "ECDHE+AESGCM", "ECDHE+AESGCM"),
         ("rename-command", 'DEBUG ""', {"debug": ""}),
     ],
 )
@@ -92,6 +94,8 @@ def test_a_good_value_is_read(name: str, text: str, value: object) -> None:
         ("dir", ""),
         ("rename-command", "DEBUG"),
         ("appendonly", "maybe"),
+        ("tls-ciphers", "<b>"),
+        ("tls-ciphers", "a\0b"),
         ("aof-enqueue-jobs-once", "2"),
     ],
 )

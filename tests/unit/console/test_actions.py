@@ -62,9 +62,9 @@ def test_names_that_nobody_touched_stay_as_they_were(was: str) -> None:
 def test_a_pause_goes_to_every_node_and_replaces_the_previous_one() -> None:
     form = Form({"queue": [quoted(ODD)], "direction": ["in"]})
     [order] = ACTIONS["pause"].make(form)
-    assert order.command == ("PAUSE", to_bytes(ODD), "none", "in")
+    assert order.command == ("PAUSE", to_bytes(ODD), "none", "in", "bcast")
     assert order.where is Where.EVERY
-    assert commands("resume", queue="q") == [("PAUSE", b"q", "none")]
+    assert commands("resume", queue="q") == [("PAUSE", b"q", "none", "bcast")]
 
 
 def test_a_job_is_added_with_the_fields_of_the_form() -> None:

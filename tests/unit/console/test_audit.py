@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from disque_trio.console.model.sessions import TRIES
+from disque_trio.console.model.attempts import TRIES
 from tests.support.console_app import CONFIRMED, PASSWORD, lines, log_in, world
 
 FULL = Path("/dev/full")

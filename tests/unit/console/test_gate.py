@@ -9,11 +9,13 @@ from trio.testing import MockClock
 
 from disque_trio.console.model import sessions
 from disque_trio.console.model.actions import ACTIONS
+from disque_trio.console.model.attempts import REMEMBERED, TRIES
 from disque_trio.console.model.bulk import Phase
 from disque_trio.console.model.roles import Role
-from disque_trio.console.model.sessions import LIFETIME, REMEMBERED, TRIES
+from disque_trio.console.model.sessions import LIFETIME
 from disque_trio.console.web import live
 from disque_trio.console.web.pages import PAGES
+from disque_trio.console.web.security import BROWSER_COOKIE
 from disque_trio.console.web.visit import MAX_FORM
 from tests.support.console_app import CONFIRMED, PASSWORD, World, log_in, world
 
@@ -63,6 +65,20 @@ async def test_only_the_login_and_its_style_sheet_are_public(
             cookie = here.session("admin")
             assert (await here.ask("GET", "/queues", cookie=cookie)).status == 404
             assert (await here.ask("GET", "/disque/disque/queues", cookie=cookie)).status == 404
+
+
+async def test_requests_with_two_lengths_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with world(monkeypatch) as here:
+        cookie = here.session("admin")
+        form = {**CONFIRMED, "token": here.token(cookie)}
+        both = {"content_length": "5", "transfer_encoding": "chunked"}
+        for path in ("/do/purge", "/login", "/health"):
+            for method in ("GET", "POST"):
+                reply = await here.ask(method, path, form, cookie, **both)
+                assert reply.status == 400
+                assert reply.headers["connection"] == "close"
+        assert here.calls.orders == []
+        assert (await here.ask("GET", "/health", transfer_encoding="chunked")).status == 200
 
 
 async def test_forms_from_other_sites_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -195,26 +211,87 @@ async def test_wrong_passwords_are_limited_by_address_and_by_user(
         for _ in range(TRIES):
             assert await log_in(here, "ghost", "wrong") == 403
         assert await log_in(here, "ghost", "wrong") == 429
-        assert await log_in(here, "ghost", "wrong", "2") == 429
         assert await log_in(here, "viewer") == 429
         assert await log_in(here, "viewer", address="2") == 303
+        assert await log_in(here, "ghost", "wrong", "2") == 403
+        assert await log_in(here, "ghost", "wrong", "2") == 429
         here.clock.now += 6.1
         assert await log_in(here, "viewer") == 303
         assert await log_in(here, "ghost", "wrong") == 403
         assert await log_in(here, "ghost", "wrong") == 429
 
 
+async def test_nobody_can_lock_out_a_user_by_guessing(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with world(monkeypatch) as here:
+        form = {"user": "admin", "password": PASSWORD}
+        entered = await here.ask("POST", "/login", form, address="home")
+        assert entered.status == 303
+        assert entered.cookies[BROWSER_COOKIE].split("; ")[1:] == [
+            "Max-Age=15552000",
+            "Path=/",
+            "HttpOnly",
+            "SameSite=Lax",
+        ]
+        browser = entered.cookies[BROWSER_COOKIE].partition(";")[0]
+        for number in range(50):
+            here.clock.now += 1.0
+            evil = f"evil {number % 3}"
+            assert await log_in(here, "admin", "wrong", evil) in (403, 429)
+            assert await log_in(here, "ghost", "wrong", "home") in (403, 429)
+            assert await log_in(here, "admin", address="home") == 303
+            assert await log_in(here, "admin", address=f"new {number}") == 303
+        for _ in range(TRIES + 1):
+            last = await log_in(here, "admin", "wrong", "home")
+        assert last == 429
+        reply = await here.ask("POST", "/login", form, address="home", browser=browser)
+        assert reply.status == 303
+        assert reply.cookies[BROWSER_COOKIE].partition(";")[0] != ""
+        forged = await here.ask("POST", "/login", form, address="home", browser="x" + browser)
+        assert forged.status == 429
+
+
+async def test_the_nodes_learn_where_a_password_comes_from(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with world(monkeypatch, trusted=frozenset({"proxy"})) as here:
+        form = {"user": "admin", "password": PASSWORD}
+
+        async def origin(**headers: str) -> str:
+            reply = await here.ask("POST", "/login", form, **headers)  # type: ignore[arg-type]
+            assert reply.status == 303
+            return here.users.origins[-1]
+
+        assert await origin(address="10.0.0.9", x_forwarded_for="10.1.1.1") == "10.0.0.9"
+        assert await origin(address="proxy", x_forwarded_for="10.1.1.1, 10.2.2.2") == "10.2.2.2"
+        assert await origin(address="proxy", x_forwarded_for="a \xff" + "b" * 200) == (
+            "a???" + "b" * 60
+        )
+        entered = await here.ask("POST", "/login", form, address="10.0.0.9")
+        browser = entered.cookies[BROWSER_COOKIE].partition(";")[0]
+        known = await origin(address="10.0.0.9", browser=browser)
+        assert known.startswith("10.0.0.9/")
+        assert known == await origin(address="10.0.0.9", browser=browser)
+
+
+async def test_who_guesses_too_often_for_the_nodes_has_to_wait_and_no_other_visitor(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with world(monkeypatch) as here:
+        here.users.refused.add("evil")
+        assert await log_in(here, "admin", address="evil") == 429
+        assert await log_in(here, "admin", address="other") == 303
+
+
 async def test_ten_thousand_logins_leave_little_behind(monkeypatch: pytest.MonkeyPatch) -> None:
     async with world(monkeypatch) as here:
         for number in range(10_000):
             here.clock.now += 0.01
-            here.console.attempts.failed((f"address {number}", f"user {number}"), here.clock.now)
+            keys = here.console.attempts.keys(f"address {number}", f"user {number}")
+            here.console.attempts.failed(keys, here.clock.now)
         assert await log_in(here, "viewer", address="x") == 303
-        assert len(here.console.attempts._used) <= REMEMBERED + 2
+        assert len(here.console.attempts._used) <= REMEMBERED + 3
         for number in range(50):
             assert await log_in(here, "n" * 100_000, "wrong", f"long {number}") == 413
             assert await log_in(here, "n" * 50_000, "wrong", f"long {number}") in (403, 429)
-        assert max(map(len, here.console.attempts._used)) < 300
+        assert max(map(len, here.console.attempts._used)) < 400
 
 
 async def test_forms_that_are_too_large_or_endless_are_abandoned(

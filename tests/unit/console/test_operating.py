@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from disque_trio.console.model import bananaq
+from disque_trio.console.model import bananaq, bindings
 from disque_trio.console.model.action import Form, Where
 from disque_trio.console.model.actions import ACTIONS
 from disque_trio.console.model.clients import KEYS, find, read_clients
@@ -184,6 +184,22 @@ def test_schedules_of_nodes_are_merged_with_each_ones_problem() -> None:
     assert [row.schedule.name for row in search(rows, "Q.B")] == ["b"]
     with pytest.raises(ProtocolError):
         merged([(A, b"OK")])
+
+
+def test_bindings_of_nodes_are_merged_with_each_ones_problem() -> None:
+    news = [b"topic", b"news", b"queue", b"q", b"user", b"eve"]
+    rows = bindings.merged(
+        [
+            (A, [[b"topic", b"b", b"queue", b"q"], [*news, b"problem", b"user eve is off"]]),
+            (B, [news]),
+        ]
+    )
+    assert [(row.topic, row.user, row.problems) for row in rows] == [
+        ("b", "", {}),
+        ("news", "eve", {A: "user eve is off"}),
+    ]
+    with pytest.raises(ProtocolError):
+        bindings.merged([(A, b"OK")])
 
 
 @pytest.mark.parametrize(

@@ -2,14 +2,15 @@
 
 import threading
 from pathlib import Path
+from types import SimpleNamespace
 from urllib.parse import quote, urlencode
 
 import pytest
 
-from disque_trio.console.model.sessions import TRIES
+from disque_trio.console.model.attempts import TRIES
 from disque_trio.console.web import visit
 from disque_trio.console.web.visit import MAX_FORM
-from tests.support.console_app import PASSWORD, world
+from tests.support.console_app import LEFT, PASSWORD, world
 
 
 @pytest.mark.parametrize(
@@ -141,3 +142,18 @@ async def test_the_answer_to_a_wrong_method_names_the_right_ones(
         assert reply.status == 405
         assert set(reply.headers["allow"].split(", ")) == {"GET", "HEAD"}
         assert b"Method not allowed" in reply.body
+
+
+@pytest.mark.parametrize("path", ["/login", "/logout", "/do/add", "/bulk"])
+async def test_a_visitor_who_leaves_before_the_form_has_arrived_is_no_failure(
+    monkeypatch: pytest.MonkeyPatch, path: str
+) -> None:
+    async with world(monkeypatch) as here:
+        logged: list[object] = []
+        note = SimpleNamespace(warning=lambda *texts, **fields: logged.append(texts))
+        here.console.log = note  # type: ignore[assignment]
+        cookie = here.session("admin")
+        reply = await here.ask("POST", path, [b"user=", LEFT], cookie)
+        assert reply.status == 400
+        assert logged == []
+        assert here.calls.orders == []

@@ -1,13 +1,12 @@
-"""Sessions, tokens and wrong passwords, with a moved clock."""
+"""Sessions, tokens and passwords, with a moved clock."""
 
 import pytest
 
 from disque_trio.console.model.passwords import NOBODY, hash_password, is_password, read_users
 from disque_trio.console.model.roles import Role
-from disque_trio.console.model.sessions import LIFETIME, RENEWED_AFTER, Attempts, Sessions
+from disque_trio.console.model.sessions import LIFETIME, RENEWED_AFTER, Sessions
 
 SECRET = b"s" * 32
-KEYS = ("address 1", "user ann")
 
 
 def test_a_session_is_what_its_cookie_says_until_it_expires() -> None:
@@ -54,33 +53,6 @@ def test_each_login_has_another_session_and_each_session_another_token() -> None
     assert not sessions.is_token(first.id, "\udcffä")
 
 
-def test_wrong_passwords_are_limited_by_address_and_by_user() -> None:
-    attempts = Attempts(tries=3, seconds=60.0)
-    for _ in range(3):
-        assert attempts.wait(KEYS, 0.0) == 0.0
-        attempts.failed(KEYS, 0.0)
-    assert attempts.wait(KEYS, 0.0) == 20.0
-    assert attempts.wait(("address 2", "user ann"), 0.0) == 20.0
-    assert attempts.wait(("address 1", "user bob"), 0.0) == 20.0
-    assert attempts.wait(("address 2", "user bob"), 0.0) == 0.0
-    assert attempts.wait(KEYS, 20.0) == 0.0
-
-
-def test_a_right_password_does_not_count() -> None:
-    attempts = Attempts(tries=2, seconds=60.0)
-    for _ in range(50):
-        attempts.failed(KEYS, 0.0)
-        attempts.forgive(KEYS, 0.0)
-    assert attempts.wait(KEYS, 0.0) == 0.0
-
-
-def test_addresses_without_end_take_no_memory_without_end() -> None:
-    attempts = Attempts(tries=3, seconds=60.0)
-    for number in range(25_000):
-        attempts.failed((f"address {number}",), number / 1000)
-    assert len(attempts._used) <= 10_001
-
-
 def test_a_password_has_another_hash_each_time_and_only_it_fits() -> None:
     first, second = hash_password("s3cret"), hash_password("s3cret")
     assert first != second
@@ -112,13 +84,3 @@ def test_a_file_of_users_names_role_and_hash() -> None:
 def test_a_line_that_cannot_be_read_is_named(line: str, said: str) -> None:
     with pytest.raises(ValueError, match=said):
         read_users(line)
-
-
-def test_a_clock_that_goes_back_keeps_nobody_out() -> None:
-    attempts = Attempts(tries=3, seconds=60.0)
-    attempts.failed(KEYS, 5_000.0)
-    attempts.forgive(KEYS, 5_000.0)
-    assert attempts.wait(KEYS, 1_000.0) == 0.0
-    for _ in range(3):
-        attempts.failed(KEYS, 1_000.0)
-    assert attempts.wait(KEYS, 1_000.0) == 20.0

@@ -21,6 +21,7 @@ SMALL = {
     "pytest_plugin",
     "rng",
     "server",
+    "sizes",
     "svg",
     "version",
 }

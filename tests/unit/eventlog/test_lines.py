@@ -172,6 +172,16 @@ def test_names_of_any_kind_stay_in_their_line_and_can_be_read_back(name: str) ->
     assert json.loads(text)["client"] == name
 
 
+@pytest.mark.parametrize("strange", [b'","event":"acked', b"\\", b"\n{}", b"\0\x1f", b"\xff\xc3"])
+def test_an_id_of_any_bytes_is_one_field_of_one_line(strange: bytes) -> None:
+    id = b"D-00000000-" + strange.ljust(24, b"a") + b"-05a1"
+    text = line(event("delivered"), id)
+    assert len(text.splitlines()) == 1
+    found = json.loads(text)
+    assert found["event"] == "delivered"
+    assert found["id"] == id.decode("ascii", "backslashreplace")
+
+
 def test_a_client_name_with_invalid_bytes_is_written_too() -> None:
     stray = b"\xff".decode("utf-8", "surrogateescape")
     assert json.loads(line(stray, event("acked"), ID))["client"] == stray

@@ -2,6 +2,7 @@
 
 import gzip
 import math
+import random
 
 import pytest
 from prometheus_client.core import HistogramMetricFamily
@@ -107,6 +108,27 @@ def test_prometheus_client_writes_the_same_numbers() -> None:
 )
 def test_openmetrics_is_sent_on_request(accept: str, open: bool) -> None:
     assert ("openmetrics" in Formats().of(accept).content_type) is open
+
+
+PIECES = (
+    "application/openmetrics-text", "text/plain", "*/*", ";", "; ", ",", ", ", "version=1.0.0",
+    "version=0.0.1", "version=", "version=9.9", "version=1..2", "version=1.0.0a", "q=0.5", "q=x",
+    "escaping=underscores", "escaping=values", "escaping=x", "escaping=", "=", "\xff",
+)  # fmt: skip
+
+
+def test_whatever_a_client_accepts_it_gets_one_of_a_few_formats() -> None:
+    rng = random.Random(0)
+    formats = Formats()
+    found = set()
+    for _ in range(10_000):
+        accept = "".join(rng.choices(PIECES, k=rng.randrange(9)))
+        found.add(formats.of(accept).content_type)
+    assert 3 < len(found) <= 16
+    for version in range(100):
+        found.add(formats.of(f"application/openmetrics-text; version=9.{version}").content_type)
+    assert len(found) <= 16
+    formats.of("text/plain; version=")  # prometheus-client fails
 
 
 def test_a_page_may_be_compressed() -> None:

@@ -44,6 +44,17 @@ def test_a_trailer_comes_out_as_it_went_in(trailer: Trailer, body: bytes) -> Non
     assert found.pack() == trailer.pack()
 
 
+def test_clients_can_read_the_sum_of_all_deliveries() -> None:
+    trailer = full_trailer()
+    trailer.attempts = {b"%08d" % node: 2**64 - 1 for node in range(1000)}
+    assert trailer.letter is not None
+    trailer.letter.attempts = 2**64 - 1
+    _, found = split_body(trailer.pack())
+    assert 2**32 <= sum(found.attempts.values()) < 2**63
+    assert found.letter is not None
+    assert found.letter.attempts < 2**63
+
+
 def test_a_trailer_without_anything_is_five_bytes() -> None:
     assert Trailer().pack() == b"\0\0\0\0\1"
     assert split_body(b"body\0\0\0\0\1")[0] == b"body"

@@ -4,13 +4,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from disque_trio.resp.inline import quote, split_inline
+from disque_trio.resp.inline import quote, quote_all, split_inline
 from disque_trio.resp.ints import parse_int
 
 
 @given(st.lists(st.binary(max_size=30), max_size=6))
 def test_what_was_quoted_is_split_into_the_same_words(args: list[bytes]) -> None:
     line = b" ".join(quote(arg) for arg in args)
+    assert quote_all(args) == line
     assert split_inline(line) == args
     assert b"\n" not in line
     assert line.isascii()

@@ -1,7 +1,8 @@
 """ACL LOG, and the limit on wrong passwords."""
 
+from disque_trio.process.addresses import place_of
 from disque_trio.respserver.acl.log import GROUPED, Log
-from disque_trio.respserver.acl.logins import MOST_PLACES, Logins, place_of
+from disque_trio.respserver.acl.logins import MOST_PLACES, Logins
 
 NOW = 1_700_000_000_000
 
@@ -90,6 +91,38 @@ def test_what_is_remembered_is_bounded() -> None:
     for i in range(MOST_PLACES + 100):
         logins.failed(f"10.{i >> 16}.{i >> 8 & 255}.{i & 255}", b"u", b"p", NOW)
     assert len(logins._places) == MOST_PLACES
+
+
+def test_who_has_logged_in_from_a_place_is_not_locked_out_by_guesses_of_other_names() -> None:
+    logins = Logins()
+    logins.limit = 10
+    logins.succeeded("192.0.2.1", b"known", NOW)
+    assert attempts(logins, "192.0.2.1", 15, NOW) == [True] * 10 + [False] * 5
+    assert logins.wait("192.0.2.1", b"known", b"right", NOW) == 0
+    assert logins.wait("192.0.2.1", b"other", b"right", NOW) > 0
+
+
+def test_a_user_who_has_logged_in_from_a_place_has_as_many_tries_there_as_others() -> None:
+    logins = Logins()
+    logins.limit = 10
+    logins.succeeded("192.0.2.1", b"u", NOW)
+    assert attempts(logins, "192.0.2.1", 15, NOW) == [True] * 10 + [False] * 5
+    logins.succeeded("192.0.2.1", b"u", NOW)  # by somebody who tried no wrong password
+    assert attempts(logins, "192.0.2.1", 3, NOW, 20) == [False] * 3
+    assert logins.wait("192.0.2.1", b"other", b"right", NOW) == 0
+    assert sum(attempts(logins, "192.0.2.2", 15, NOW)) == 10
+
+
+def test_what_is_remembered_of_logins_is_bounded_and_outlives_guesses_from_many_places() -> None:
+    logins = Logins()
+    logins.limit = 10
+    logins.succeeded("192.0.2.1", b"u", NOW)
+    for i in range(MOST_PLACES + 100):
+        logins.failed(f"10.{i >> 16}.{i >> 8 & 255}.{i & 255}", b"u", b"p", NOW)
+        logins.succeeded("192.0.2.2", b"u%d" % (i % (MOST_PLACES - 1)), NOW)
+    assert len(logins._known) == MOST_PLACES
+    attempts(logins, "192.0.2.1", 15, NOW)
+    assert logins.wait("192.0.2.1", b"another", b"right", NOW) == 0
 
 
 def test_a_clock_that_goes_back_allows_no_more_attempts() -> None:

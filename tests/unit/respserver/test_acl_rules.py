@@ -26,6 +26,18 @@ def lets(who: User, *request: str, accesses: list[tuple[bytes, int]] | None = No
     return who.refusal(word_of(command, args), accesses or []) is None
 
 
+def test_taking_from_all_and_adding_to_all_is_all_queues_and_can_be_read_again() -> None:
+    for rules in (("%R~q", "%R~*", "%W~*"), ("%W~*", "~q", "%r~*"), ("(%R~q %R~* %W~*)", "+@all")):
+        made = user(*rules)
+        again = User(b"u", CATALOG)
+        again.set(made.describe().split(b" "))
+        assert again.describe() == made.describe()
+        assert b"~*" in made.describe()
+        assert b"~q" not in made.describe()
+    assert user("+@all", "%R~*", "%W~*").unrestricted
+    assert not user("+@all", "%R~*", "%W~**").unrestricted
+
+
 # ---- commands -----------------------------------------------------------------------------------
 
 
@@ -354,3 +366,22 @@ def test_only_what_differs_from_requirepass_has_to_be_written() -> None:
     assert users.own_lines() == [b"user a on resetchannels -@all"]
     users.set(b"default", [b"-debug"])
     assert len(users.own_lines()) == 2
+
+
+@pytest.mark.parametrize(
+    "name", [b"", b"a\x1b[2J", b"a\x07", b"a\x7f", "a\u202eb".encode(), b"\xff", b"\x9b2J"]
+)
+def test_names_that_a_file_or_a_terminal_would_misread_are_refused(name: bytes) -> None:
+    users = Users(CATALOG)
+    with pytest.raises(SetUserError):
+        users.set(name, (b"on",))
+    with pytest.raises(DeclarationError):
+        users.declare({}, (name, b"on"))
+    assert list(users.by_name) == [b"default"]
+
+
+def test_names_may_have_letters_of_any_language() -> None:
+    users = Users(CATALOG)
+    name = "käse-ларёк-店".encode()
+    users.set(name, (b"on",))
+    assert name in users.by_name

@@ -6,7 +6,9 @@ import trio.testing
 
 from disque_trio.respserver.client import Client
 from disque_trio.respserver.io.engine import LINGER, Engine
+from disque_trio.respserver.io.links import Links
 from disque_trio.respserver.io.tasks import LONGEST_SLICE, PATIENCE, SLICE, slice_of
+from disque_trio.respserver.machine import Machine
 from tools.bench.inprocess import START, Desk, make_node
 
 JOBS = 20_000
@@ -82,6 +84,30 @@ async def test_while_much_is_written_nobody_looks_for_what_is_due(
         while desk.machine.held():
             await trio.sleep(1)
         nursery.cancel_scope.cancel()
+    desk.close()
+
+
+class HeldLinks(Links):
+    """Links that note how many jobs there are when packets that were held back are handled."""
+
+    def __init__(self, node: Machine) -> None:
+        super().__init__()
+        self.seen: list[int] = []
+        self._node = node
+
+    def take_held(self, now: int) -> None:
+        self.seen.append(self._node.held())
+
+
+async def test_what_came_during_a_large_write_is_handled_before_what_is_due() -> None:
+    """A new link, too, is something due, and newer than what the last one brought."""
+    desk = crowd()
+    engine = desk.engine
+    engine.bus = links = HeldLinks(desk.machine)
+    engine.hold.begin([])
+    engine.stored(True)
+    assert links.seen == [JOBS]
+    assert desk.machine.held() < JOBS
     desk.close()
 
 

@@ -78,14 +78,40 @@ def test_an_added_job_has_arguments_options_and_headers(app: Disque) -> None:
         ["bob"],
         {"subject": "hi"},
     )
-    assert first.options == {"priority": 3, "ttl": 60}
+    assert first.options == {"priority": 3, "ttl": 60, "retry": 6}
     assert first.headers == {"content-type": "application/json", "task": "send"}
     assert at.options["at"] == noon.timestamp()
     assert delayed.options["delay"] == 1.5
     assert (other.queue, other.headers["tenant"]) == ("fast", "acme")
-    assert other.options == {"priority": 7, "ttl": 60, "group": "g"}
+    assert other.options == {"priority": 7, "ttl": 60, "retry": 6, "group": "g"}
     assert [one.args for one in many] == [["ann"], ["bob"]]
     assert jobs.of("send") == jobs.added
+
+
+@pytest.mark.parametrize(
+    ("options", "retry"),
+    [
+        ({}, 30),
+        ({"ttl": 3600}, 30),
+        ({"ttl": 100}, 10),
+        ({"ttl": 9}, 1),
+        ({"retry": 0}, 0),
+        ({"retry": 400}, 400),
+    ],
+)
+def test_jobs_have_a_short_retry_time_unless_the_program_gives_one(
+    app: Disque, options: dict[str, int], retry: int
+) -> None:
+    @app.task(**options)
+    def work(n: int) -> None: ...
+
+    with app.testing(run=False) as jobs:
+        work.add(1)
+        work.map([2, 3])
+        work.bind(4).then(work.bind(5)).add()
+        app.group([work.bind(6)], work.bind(7))
+    assert [job.options["retry"] for job in jobs.added] == [retry] * len(jobs.added)
+    assert len(jobs.added) >= 5
 
 
 def test_wrong_arguments_are_refused_when_they_are_added(app: Disque) -> None:

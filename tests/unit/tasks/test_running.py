@@ -7,60 +7,14 @@ from typing import Any
 import pytest
 import trio
 
-from disque_trio.client import ConnectionLost, ReplyError
-from disque_trio.client.jobs import Letter
+from disque_trio.client import ReplyError
 from disque_trio.tasks import Disque, Reject, Retry, TaskFailed, current_job
 from disque_trio.tasks.calling import Backend, InLoop, Quit
 from disque_trio.tasks.execution import MORE_CRASHES, Execution, pause
 from disque_trio.tasks.messages import Result
+from disque_trio.tasks.settling import Settling
+from tests.support.fake_job import FakeJob
 from tests.support.harness import HANG_SECONDS
-
-
-class FakeJob:
-    """A held job that records how it is settled."""
-
-    id = "D-95dfd41b-uzXCAkdG6tQf3Y0wJWTJjYPB-05a1"
-    queue = "q"
-    letter: Letter | None = None
-    lost = False
-
-    def __init__(
-        self,
-        task: str | None,
-        body: bytes = b'{"args":[]}',
-        *,
-        content_type: str = "application/json",
-        nacks: int = 0,
-        additional_deliveries: int = 0,
-        failure: Exception | None = None,
-    ) -> None:
-        self.body = body
-        pairs = [("content-type", content_type.encode())]
-        if task is not None:
-            pairs.append(("task", task.encode()))
-        self.header_pairs = tuple(pairs)
-        self.nacks = nacks
-        self.additional_deliveries = additional_deliveries
-        self.settled: tuple[Any, ...] = ()
-        self._failure = failure
-
-    async def ack(self, result: str | bytes | None = None) -> None:
-        await trio.lowlevel.checkpoint()
-        assert isinstance(result, bytes)
-        self.settled = ("ack", Result.decode(result))
-
-    async def nack(self, *, delay: float | None = None, reason: str | bytes | None = None) -> None:
-        await trio.lowlevel.checkpoint()
-        self.settled = ("nack", delay, reason)
-
-    async def dead(self, *, reason: str | bytes | None = None) -> None:
-        await trio.lowlevel.checkpoint()
-        if self._failure is not None:
-            raise self._failure
-        self.settled = ("dead", reason)
-
-    def release(self) -> None:
-        self.settled = ("release",)
 
 
 @pytest.fixture
@@ -182,10 +136,12 @@ async def test_without_dead_letters_the_failure_is_the_result(
     assert job.settled == ("ack", Result("error", b"KeyError: 'x'"))
 
 
-async def test_a_job_that_cannot_be_settled_is_not_acknowledged(
-    app: Disque, execution: Execution
+@pytest.mark.parametrize("settling", [None, Settling()])
+async def test_a_job_that_a_node_refuses_to_settle_is_not_acknowledged(
+    app: Disque, settling: Settling | None
 ) -> None:
-    job = FakeJob("nobody", failure=ConnectionLost("no node"))
+    execution = Execution(app.core, InLoop(None), settling)
+    job = FakeJob("nobody", failure=ReplyError("ERR", "no"))
     outcome = await execution.run(job)
     assert (outcome.kind, job.settled) == ("lost", ("release",))
     assert "unknown task" in outcome.error
@@ -383,9 +339,8 @@ async def test_a_function_in_a_thread_runs_away(app: Disque, execution: Executio
     assert (outcome.kind, job.settled[0]) == ("runaway", "nack")
 
 
-async def test_a_finished_job_is_settled_even_if_the_worker_stops(
-    app: Disque, execution: Execution
-) -> None:
+async def test_a_finished_job_is_settled_even_if_the_worker_stops(app: Disque) -> None:
+    execution = Execution(app.core, InLoop(None), Settling())
     with trio.CancelScope() as scope:
 
         @app.task(name="work")

@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support import ROOT
-from tools.affected import changes, rules
+from tools.affected import changes
 from tools.affected.__main__ import main
 from tools.affected.graph import Graph
 from tools.affected.selection import Selection, graph_of, select
@@ -88,13 +87,6 @@ FILES = {
             [page.read_text() for page in (ROOT / "docs").glob("*.md")]
         """,
     "tests/unit/test_config.py": "def test_it(read):\n    read('config/till.conf')",
-}
-# Modules of this project, and the beginning of the names of tests that start them.
-SERVED = {
-    "disque_trio/console/web/app.py": "tests/live/console/",
-    "disque_trio/integrations/celery/transport.py": "tests/live/integrations/test_celery",
-    "disque_trio/node/main.py": "tests/live/client/",
-    "disque_trio/worker/child.py": "tests/live/worker/",
 }
 BELOW_UNIT = {f"tests/unit/test_{name}.py" for name in ("price", "nothing", "links", "config")}
 USING_TILL = {f"tests/live/test_{name}.py" for name in ("till", "named", "script", "guide")}
@@ -350,15 +342,3 @@ def test_the_past_is_measured(
     assert seconds == "CPU seconds: mean 4.5, median 4.5"
     assert cases.startswith("test cases: mean ")
     assert missed.endswith(": 1, of 2 that change both")
-
-
-@pytest.mark.skipif(not (ROOT / ".git").exists(), reason="the files of the project are not known")
-def test_in_this_project_each_file_has_tests_and_servers_reach_theirs() -> None:
-    paths = changes.files(ROOT)
-    graph = Graph(ROOT, paths)
-    unknown = [path for path in paths if not graph.is_read(path)]
-    assert [path for path in unknown if not rules.matches(path, rules.UNTESTED)] == []
-    for path, tests in SERVED.items():
-        assert {test for test in graph.tests if test.startswith(tests)} <= {
-            *graph.reached_from([path])
-        }

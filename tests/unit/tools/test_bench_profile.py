@@ -3,11 +3,13 @@
 import re
 import xml.dom.minidom
 from collections import Counter
+from contextlib import closing
+from itertools import count
 
 import pytest
 
 from tools.bench.flames import draw, read_stacks, shares
-from tools.bench.inprocess import EVENT_COMMANDS, JOB_COMMANDS
+from tools.bench.inprocess import EVENT_COMMANDS, JOB_COMMANDS, Desk, make_node, request
 from tools.bench.steps import STEPS, measure, steps_table
 
 LINES = [
@@ -85,3 +87,11 @@ def test_each_step_of_each_command_is_measured() -> None:
         assert min(row.steps[step] for step in ("recv", "parse", "dispatch", "encode", "send")) > 0
         assert row.turn > 0
     assert len(steps_table(rows).splitlines()) == 2 + len(rows)
+
+
+def test_a_turn_ends_when_all_is_served_however_long_each_command_takes() -> None:
+    clients = 10
+    with closing(Desk(make_node(clock=count(step=1_000_000_000).__next__), clients)) as desk:
+        desk.send(request(b"QLEN", b"q"))
+        desk.turn()
+        assert desk.replies() == [0] * clients

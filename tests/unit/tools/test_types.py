@@ -19,6 +19,7 @@ def test_the_other_settings_of_mypy_stay() -> None:
     settings = tomllib.loads(configuration(text, {"pyspark"}, {"tools.x", "disque_trio.y"}))
     mypy = settings["tool"]["mypy"]
     assert mypy["strict"] is True
+    assert mypy["plugins"] == ["tools.narrow"]
     first, packages, modules = mypy["overrides"]
     assert first == {"module": ["a"]}
     assert packages == {"module": ["pyspark", "pyspark.*"], "ignore_missing_imports": True}

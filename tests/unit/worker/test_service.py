@@ -43,3 +43,17 @@ def test_systemd_accepts_the_unit(tmp_path: Path) -> None:
     )
     assert result.returncode == 0, result.stderr
     assert "disque-worker" not in result.stderr
+
+
+def test_the_unit_is_as_closed_as_the_others() -> None:
+    program = shutil.which("systemd-analyze")
+    if program is None:
+        pytest.skip("systemd-analyze is not installed (package systemd)")
+    command = [program, "security", "--offline=true", "--threshold=20"]
+    unit = str(ROOT / "config" / "disque-worker.service")
+    result = subprocess.run(
+        [*command, unit], capture_output=True, text=True, timeout=60, check=False
+    )
+    if "--offline" in result.stderr:
+        pytest.skip("systemd-analyze is older than 250")
+    assert result.returncode == 0, result.stdout

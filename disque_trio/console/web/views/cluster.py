@@ -2,6 +2,7 @@
 
 from typing import Final
 
+from disque_trio.console.model.budgets import budgets
 from disque_trio.console.model.membership import members
 from disque_trio.console.web.visit import Shown, Visit
 
@@ -9,7 +10,9 @@ MATRIX: Final = 30  # nodes; the table of links is not shown for more
 
 
 async def view(visit: Visit) -> Shown:
-    """Nodes, their links, and actions."""
+    """Nodes, their links, actions, and what users with a budget use."""
     found = members(visit.cluster.nodes.all())
+    users = budgets(visit.cluster.nodes.all())
     here = [state.address for state in visit.cluster.nodes.here()]
-    return Shown({"members": found, "here": here, "matrix": len(found) <= MATRIX})
+    shown = {"members": found, "here": here, "matrix": len(found) <= MATRIX, "users": users}
+    return Shown(shown)

@@ -1,11 +1,15 @@
 """One queue."""
 
+from collections.abc import Sequence
 from typing import Final
 
+from disque_trio.console.model.bindings import Row, merged
 from disque_trio.console.model.policy_actions import NUMBERS, escape_pattern, fields_of
+from disque_trio.console.web.answers import parted
 from disque_trio.console.web.charts import Line, chart
 from disque_trio.console.web.visit import Missing, Shown, Visit
 from disque_trio.overview import figures
+from disque_trio.overview.names import to_bytes
 
 RATES: Final = tuple(Line(name, name) for name in ("added", "delivered", "acked"))
 
@@ -25,6 +29,7 @@ async def view(visit: Visit) -> Shown:
         {
             "queue": name,
             "row": table.row(name),
+            "bindings": await _bindings(visit, name),
             "shares": sorted(table.shares(name).items()),
             "policy": policy,
             "own": own,
@@ -44,3 +49,11 @@ async def view(visit: Visit) -> Shown:
             ),
         }
     )
+
+
+async def _bindings(visit: Visit, name: str) -> Sequence[Row]:
+    """The topics whose jobs the queue gets; none from nodes that cannot say, or may not say."""
+    if not any(state.number("bindings") for state in visit.cluster.nodes.here()):
+        return []
+    good, _ = parted(await visit.every("BINDINGS", "QUEUE", to_bytes(name), "FULL"))
+    return merged(good)

@@ -10,7 +10,7 @@ from disque_trio.glob import glob_match
 from disque_trio.node.commands.accesses import topic_access
 from disque_trio.node.core.bindings import Binding, Bindings
 from disque_trio.node.core.versions import Entry
-from disque_trio.respserver.access import ADD, PATTERN, TAKE, grants
+from disque_trio.respserver.access import ADD, FOUND, PATTERN, TAKE, grants
 from disque_trio.respserver.client import Client
 from tests.support.node_bench import Bench
 from tests.support.restricted import client_of
@@ -25,7 +25,8 @@ def needs(bench: Bench, *args: bytes | str | int) -> set[tuple[bytes, int]]:
     words = [arg if isinstance(arg, bytes) else str(arg).encode() for arg in args]
     command = bench.node.find_command(words[0])
     assert command is not None
-    return set(command.accesses(bench.node, words)) if command.accesses else set()
+    found = command.accesses(bench.node, words) if command.accesses else ()
+    return {(name, need & ~FOUND) for name, need in found}
 
 
 # ---- words that mean something other than they seem to ----------------------------------------
@@ -123,6 +124,28 @@ def test_getkeys_fails_as_in_redis(bench: Bench, request_: str, error: str) -> N
 def test_getkeys_does_not_tell_where_a_job_is(bench: Bench) -> None:
     id = bench.add("admin")
     assert "no key arguments" in bench.error("COMMAND", "GETKEYS", "ACKJOB", id)
+    assert "no key arguments" in bench.error("COMMAND", "GETKEYS", "SHOW", id, "guess", "admin")
+
+
+def test_getkeys_says_the_same_whatever_the_node_holds() -> None:
+    knows, empty = Bench(), Bench()
+    id = knows.add("payroll")
+    knows("CRON", "SET", "nightly", "@daily", "payroll", "job")
+    knows("QSET", "payroll", "ATTEMPTS", 3, "DEAD", "payroll.dead")
+    knows("BIND", "news", "payroll")
+    words = [id, b"nightly", b"payroll", b"payroll.dead", b"news", b"queue", b"get", b"set", b"1"]
+    rng = random.Random(5)
+    shown = 0
+    for command in knows.node.commands.values():
+        for _ in range(200 if command.accesses else 0):
+            request = [command.name.encode(), *rng.choices(words, k=rng.randint(1, 6))]
+            asked = [b"COMMAND", b"GETKEYS", *request]
+            for bench in (knows, empty):
+                bench.send(bench.me, *asked)
+            told = knows.raw(knows.me)
+            assert told == empty.raw(empty.me), request
+            shown += told.startswith(b"*")
+    assert shown > 500
 
 
 # ---- topics -----------------------------------------------------------------------------------

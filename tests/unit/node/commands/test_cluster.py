@@ -223,6 +223,7 @@ def test_meet_of_a_name_in_a_group_has_its_place(joined: ClusterBench) -> None:
     joined("CLUSTER", "MEET", "node-2", "7711")
     joined("PING")
     joined.send(joined.me, "EXEC")
+    joined.finish(joined.me)
     assert joined.raw(joined.me) == b"*2\r\n"
     joined.host.wishes[0][1](["10.0.0.2"])
     assert joined.replies(joined.me) == [b"OK", b"PONG"]

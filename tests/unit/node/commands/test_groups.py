@@ -3,8 +3,12 @@
 import hiredis
 import pytest
 
+from disque_trio.node.core.node import Node
 from disque_trio.respserver.batches import SLICE
-from disque_trio.respserver.groups import MOST_WORDS
+from disque_trio.respserver.client import Client
+from disque_trio.respserver.groups import LASTS, MOST_WORDS
+from disque_trio.respserver.machine import LONG
+from disque_trio.respserver.slices import do_slice
 from tests.support.mesh import Mesh
 from tests.support.node_bench import Bench
 
@@ -180,6 +184,7 @@ def test_hello_changes_the_protocol_for_what_is_behind_it(bench: Bench) -> None:
     bench("HELLO", 3)
     bench("SHOW", "D-11111111-111111111111111111111111-05a1")
     bench.send(bench.me, "EXEC")
+    bench.finish(bench.me)
     data = bench.raw(bench.me)
     assert data.startswith(b"*2\r\n%7\r\n")
     assert data.endswith(b"_\r\n")
@@ -259,8 +264,9 @@ def test_a_crashing_command_ends_the_connection_but_not_the_node(bench: Bench) -
     client = bench.client()
     for line in ("MULTI", "PING", "TIME", "ADDJOB q b 0"):
         bench.send(client, *line.split())
+    bench.send(client, "EXEC")
     with pytest.raises(ZeroDivisionError):
-        bench.send(client, "EXEC")
+        bench.finish(client)
     # Nobody could tell where the array ends.
     assert client.close
     assert not bench.node.in_group
@@ -406,3 +412,132 @@ def test_replies_with_copies_that_nobody_wants_are_left_out(three: Mesh) -> None
     assert bench.raw(bench.me) == b""
     assert bench("CLIENT", "REPLY", "ON") == b"OK"
     assert bench.number_queued() == 2
+
+
+# ---- limits of replies --------------------------------------------------------------------------
+
+
+def most_replies(monkeypatch: pytest.MonkeyPatch, bench: Bench, limit: int) -> None:
+    """Let clients have ``limit`` bytes of unread replies."""
+    monkeypatch.setattr(bench.host, "most_replies", lambda client: limit)
+
+
+def test_replies_beyond_the_limit_end_the_client_but_not_the_group(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench.add("big", "x" * 1_000)
+    most_replies(monkeypatch, bench, 10_000)
+    client = bench.client()
+    for request in ("MULTI", *["QPEEK big 1"] * 20, "ADDJOB after body 0", "EXEC"):
+        bench.send(client, *request.split())
+    bench.finish(client)
+    *_, last = bench.replies(client)
+    assert "replies of the group are too long" in str(last)
+    assert client.close
+    assert bench.number_queued("after") == 1
+
+
+def test_no_more_than_the_limit_and_one_reply_is_held_meanwhile(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench.add("big", "x" * 1_000)
+    most_replies(monkeypatch, bench, 10_000)
+    client = bench.client()
+    held: list[int] = []
+    command = bench.node.commands[b"qlen"]
+    look = command.handler
+
+    def looking(node: Node, asking: Client, args: list[bytes]) -> None:
+        held.append(sum(len(entry.reply or b"") for entry in asking.reply_queue))
+        look(node, asking, args)
+
+    monkeypatch.setattr(command, "handler", looking)
+    for request in ("MULTI", *["QPEEK big 1", "QLEN big"] * 50, "EXEC"):
+        bench.send(client, *request.split())
+    bench.finish(client)
+    assert len(held) == 50
+    assert max(held) < 12_000
+    assert sum(map(len, client.out)) < 2_000
+
+
+def test_replies_at_the_limit_are_sent(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    most_replies(monkeypatch, bench, len(b"+PONG\r\n") * 3)
+    assert group(bench, "PING", "PING", "PING") == [b"PONG"] * 3
+    assert not bench.me.close
+    bench("MULTI")
+    for _ in range(4):
+        assert bench("PING") == b"QUEUED"
+    assert "too long" in bench.error("EXEC")
+    assert bench.me.close
+
+
+def test_replies_behind_a_job_that_waits_for_copies_count_as_well(
+    three: Mesh, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench = three[0]
+    bench.add("big", "x" * 1_000, "REPLICATE", 1)
+    most_replies(monkeypatch, bench, 10_000)
+    client = bench.client()
+    for request in ("MULTI", "ADDJOB q a 0", *["QPEEK big 1"] * 20, "EXEC"):
+        bench.send(client, *request.split())
+    bench.finish(client)
+    assert client.close
+    assert sum(len(entry.reply or b"") for entry in list(client.reply_queue)[1:]) == 0
+    three.settle()
+    *_, last = bench.replies(client)
+    assert "too long" in str(last)
+    assert bench.number_queued("q") == 1
+
+
+def test_a_long_reply_below_the_limit_is_sent_whole(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ids = [bench.add() for _ in range(700)]
+    bench.node.batches.size = 5  # so the reply is made in many pieces
+    most_replies(monkeypatch, bench, 60_000)
+    ((cursor, found), length) = group(bench, "JSCAN BUSYLOOP", "QLEN q")  # type: ignore[misc]
+    assert (cursor, length) == (b"0", 700)
+    assert sorted(found) == sorted(ids)
+    most_replies(monkeypatch, bench, 20_000)
+    bench("MULTI")
+    bench("JSCAN", "BUSYLOOP")
+    assert "too long" in bench.error("EXEC")
+    assert bench.me.close
+
+
+def turns_of(bench: Bench, *requests: str) -> int:
+    """In how many turns ``requests`` run as a group."""
+    client = bench.client()
+    for request in ("MULTI", *requests, "EXEC"):
+        bench.send(client, *request.split())
+    turns = 0
+    while client.in_slices:
+        turns += 1
+        do_slice(bench.node, bench.now)
+    assert len(bench.replies(client)[-1]) == len(requests)  # type: ignore[arg-type]
+    return turns
+
+
+def test_commands_that_take_time_leave_room_for_others(bench: Bench) -> None:
+    """Even if none of them takes so long that it alone would."""
+    few = turns_of(bench, *["QSTAT q"] * 300)
+    time = 0
+
+    def clock() -> int:
+        nonlocal time
+        time += LONG // 3
+        return time
+
+    bench.node.clock = clock
+    assert turns_of(bench, *["QSTAT q"] * 300) > few + 300 * LONG // 3 // LASTS
+
+
+def test_what_only_reads_fails_when_the_group_has_read_too_much(bench: Bench) -> None:
+    bench.node.batches.most_read = 20_000
+    *read, length, added = group(bench, *["COMMAND DOCS"] * 100, "QLEN q", "ADDJOB q body 0")
+    done = [isinstance(reply, list) for reply in read]
+    assert 0 < sum(done) < 50
+    assert done == sorted(done, reverse=True)
+    assert "look at too much" in str(read[-1])
+    assert length == 0
+    assert bench.get_all() == [added]

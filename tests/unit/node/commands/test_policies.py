@@ -6,7 +6,7 @@ import pytest
 
 from disque_trio.node.core import sharing
 from disque_trio.node.core.policies import Policy
-from disque_trio.node.core.versions import Entry
+from disque_trio.node.core.versions import MAX_CLOCK, Entry
 from tests.support.node_bench import Bench
 
 
@@ -199,7 +199,7 @@ def test_so_many_bytes_and_no_more(bench: Bench) -> None:
 def test_what_cannot_be_written_to_the_disk_is_refused_and_changes_nothing(bench: Bench) -> None:
     bench("QSET", "q", "TTL", 1)
     before = bench("QGET"), bench.node.policies.digest
-    bench.node.policy_sharing.keep = lambda: "No space left on device"
+    bench.node.policy_sharing.keep = lambda names: "No space left on device"
     error = "ERR the policies cannot be written to the disk: No space left on device"
     assert bench.error("QSET", "q", "TTL", 2) == error
     assert bench.error("QSET", "new", "TTL", 2) == error
@@ -210,7 +210,7 @@ def test_what_cannot_be_written_to_the_disk_is_refused_and_changes_nothing(bench
 
 def test_changes_of_several_clients_in_one_turn_are_written_at_once(bench: Bench) -> None:
     writes: list[int] = []
-    bench.node.policy_sharing.keep = lambda: writes.append(1)  # type: ignore[func-returns-value]
+    bench.node.policy_sharing.keep = lambda names: writes.append(1)  # type: ignore[func-returns-value]
     others = [bench.client() for _ in range(3)]
     for ttl, client in enumerate(others, 1):
         bench.send(client, "QSET", "q", "TTL", ttl)
@@ -222,7 +222,7 @@ def test_changes_of_several_clients_in_one_turn_are_written_at_once(bench: Bench
 
 def test_all_changes_of_a_turn_are_taken_back_when_they_cannot_be_written(bench: Bench) -> None:
     bench("QSET", "q", "TTL", 1)
-    bench.node.policy_sharing.keep = lambda: "Input/output error"
+    bench.node.policy_sharing.keep = lambda names: "Input/output error"
     one, two = bench.client(), bench.client()
     bench.send(one, "QSET", "q", "TTL", 2)
     bench.send(two, "QDEL", "q")
@@ -236,7 +236,7 @@ def test_all_changes_of_a_turn_are_taken_back_when_they_cannot_be_written(bench:
 def test_a_change_that_cannot_be_written_leaves_what_another_node_said_meanwhile(
     bench: Bench,
 ) -> None:
-    bench.node.policy_sharing.keep = lambda: "Input/output error"
+    bench.node.policy_sharing.keep = lambda names: "Input/output error"
     bench.send(bench.me, "QSET", "q", "TTL", 2)
     newer = Entry(b"q", Policy(b"q"), 99, b"f" * 40, 0)
     bench.node.policy_sharing.on_packet(b"f" * 40, [(1, newer.fields())])
@@ -262,7 +262,7 @@ def test_options_that_need_extensions_are_refused_where_a_node_does_not_know_the
 
 
 def test_the_logical_clock_does_not_overflow(bench: Bench) -> None:
-    bench.node.policies.clock = 2**48
+    bench.node.policies.clock = MAX_CLOCK
     assert "clock" in bench.error("QSET", "q", "TTL", 1)
     assert bench("QGET") == []
 

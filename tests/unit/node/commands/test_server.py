@@ -220,6 +220,12 @@ def test_config_names_what_is_wrong(bench: Bench, args: list[str], text: str) ->
     assert bench.error("CONFIG", *args).lower() == text.lower()
 
 
+def test_config_get_takes_no_patterns_that_are_long_together(bench: Bench) -> None:
+    half = "*" * 2_048
+    assert bench("CONFIG", "GET", half, half) == []
+    assert "more than 4096 bytes" in bench.error("CONFIG", "GET", half, half, "*")
+
+
 def test_config_get_without_a_match_is_empty(bench: Bench) -> None:
     assert bench("CONFIG", "GET", "nosuch*") == []
     bench("HELLO", 3)

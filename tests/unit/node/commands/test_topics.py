@@ -112,7 +112,7 @@ def test_c_nodes_have_no_bindings() -> None:
 
 def test_a_full_disk_is_reported_and_nothing_changes(bench: Bench) -> None:
     bind(bench, "t", "a")
-    bench.node.topics.sharing.keep = lambda: "No space left on device"
+    bench.node.topics.sharing.keep = lambda names: "No space left on device"
     assert "the bindings cannot be written" in bench.error("BIND", "t", "b")
     assert "No space left" in bench.error("UNBIND", "t", "a")
     assert bench("BINDINGS", "MATCH", "t") == [[b"t", b"a"]]
@@ -120,7 +120,7 @@ def test_a_full_disk_is_reported_and_nothing_changes(bench: Bench) -> None:
 
 def test_a_bind_is_not_confirmed_by_one_that_is_taken_back(bench: Bench) -> None:
     other = bench.client()
-    bench.node.topics.sharing.keep = lambda: "No space left on device"
+    bench.node.topics.sharing.keep = lambda names: "No space left on device"
     bench.send(bench.me, "BIND", "t", "q")
     bench.send(other, "BIND", "t", "q")
     for client in (bench.me, other):
@@ -143,7 +143,7 @@ def test_malformed_packets_change_nothing(data: list[tuple[int, bytes]]) -> None
     node = mesh[0].node
     packet = mesh[1].node.packets.fields(bus.BINDINGS, data)
     node.receive(mesh.ids[1], packet, mesh[0].now)
-    assert node.bad_packets == 1
+    assert node.bad_packets + node.topics.sharing.refused == 1
     assert node.topics.bindings.entries == {}
 
 

@@ -2,6 +2,7 @@
 
 import pytest
 
+from disque_trio.node.core.ack_gc import LOOKED_AT
 from disque_trio.node.core.job import ACKED
 from disque_trio.protocol import bus
 from tests.support.mesh import Mesh
@@ -42,6 +43,38 @@ def test_a_holder_that_is_away_hears_of_it_when_it_is_back(mesh: Mesh) -> None:
     mesh.rejoin(1)
     mesh.advance(200)
     assert held(mesh) == 0
+
+
+@pytest.mark.parametrize("command", ["ACKJOB", "CANCEL"])
+@pytest.mark.parametrize("lost", [False, True])
+def test_a_holder_that_is_back_hears_at_once_what_has_ended(
+    mesh: Mesh, command: str, lost: bool
+) -> None:
+    ids = [mesh.add(0, "RETRY", 5000) for _ in range(LOOKED_AT // 2 * 3)]
+    mesh.isolate(1)
+    for id in ids:
+        mesh[0](command, id)
+    mesh.advance(500)
+    mesh.lose = lambda source, target, packet: lost and target == 1
+    mesh.rejoin(1)
+    mesh.advance(0.1)
+    assert (held(mesh) == 0) is not lost
+    mesh.lose = lambda source, target, packet: False
+    mesh.advance(3)
+    assert held(mesh) == 0
+
+
+def test_who_is_back_is_told_of_many_ended_jobs_in_few_packets(mesh: Mesh) -> None:
+    ids = [mesh.add(0, "RETRY", 5000) for _ in range(LOOKED_AT // 2)]
+    mesh.isolate(1)
+    for id in ids:
+        mesh[0]("ACKJOB", id)
+    mesh.advance(500)
+    mesh.told()
+    mesh.rejoin(1)
+    mesh.advance(0.1)
+    assert held(mesh) == 0
+    assert len(mesh.told("setack")) <= 4
 
 
 def test_the_others_are_told_again_ever_more_slowly(mesh: Mesh) -> None:

@@ -193,7 +193,7 @@ def test_a_write_that_fails_in_between_ends_it_with_an_error(bench: Bench) -> No
 def test_the_last_slice_is_not_confirmed_when_its_write_fails(bench: Bench) -> None:
     node = bench.node
     node.journaling = True
-    bench.send(bench.me, "ACKJOB", *many_jobs(bench))
+    bench.send(bench.me, "DELJOB", *many_jobs(bench))
     while bench.me.in_slices:
         node.journal.clear()
         do_slice(node, bench.now)

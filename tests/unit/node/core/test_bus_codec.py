@@ -1,5 +1,6 @@
 """Jobs from other nodes are read in the same way, whatever came before."""
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -55,6 +56,14 @@ def seen(job: Job | None) -> object:
     if job is None:
         return None
     return {name: getattr(job, name) for name in FIELDS}
+
+
+@pytest.mark.parametrize("strange", [b'"', b"\\", b" ", b"\n", b"\0", b"\x1b", b"\x7f", b"\xff"])
+def test_an_id_that_would_break_replies_or_lines_is_refused(strange: bytes) -> None:
+    data = JobWriter().encode(IDS[0], 1, 0, 1, 9, 1, 0, 1, 0, 0, b"q", b"body", NODES[0])
+    assert BusCodec(bench.node.store).decode(data) is not None
+    at = data.index(b"wsA")
+    assert BusCodec(bench.node.store).decode(data[:at] + strange + data[at + 1 :]) is None
 
 
 @given(st.lists(damaged() | jobs, max_size=8))

@@ -58,15 +58,42 @@ def test_what_ends_a_delivery_gives_credit_back(bench: Bench, ending: str) -> No
     assert pushed(bench, client) == [second if ending not in ("NACK", "ENQUEUE") else first]
 
 
-def test_a_retry_and_an_end_of_life_give_credit_back(bench: Bench) -> None:
+def test_an_end_of_life_gives_credit_back(bench: Bench) -> None:
     client = consumer(bench, "q", "CREDIT", 1)
-    first = bench.add("q", "b", "RETRY", 10, "TTL", 15)
+    first = bench.add("q", "b", "RETRY", 20, "TTL", 15)
     second = bench.add()
     assert pushed(bench, client) == [first]
-    bench.advance(11)
-    assert pushed(bench, client) == [first]
-    bench.advance(6)
+    bench.advance(17)
     assert pushed(bench, client) == [second]
+
+
+def test_a_retry_gives_credit_back_once_the_client_has_said_something(bench: Bench) -> None:
+    client = consumer(bench, "q", "CREDIT", 2)
+    first, second = (bench.add("q", "b", "RETRY", retry) for retry in (10, 1000))
+    assert pushed(bench, client) == [first, second]
+    bench.advance(50)
+    assert pushed(bench, client) == []
+    assert bench.number_queued() == 1
+    third = bench.add()
+    assert bench.ask(client, "PING") == b"PONG"
+    assert pushed(bench, client) == [first]
+    assert bench.ask(client, "ACKJOB", second) == 1
+    assert pushed(bench, client) == [third]
+
+
+def test_beside_a_client_that_hangs_no_job_becomes_a_dead_letter(bench: Bench) -> None:
+    set_policy(bench, attempts=3, dead=b"dead")
+    client = consumer(bench, "q", "CREDIT", 10)
+    ids = [bench.add("q", "b", "RETRY", 1) for _ in range(20)]
+    assert len(pushed(bench, client)) == 10
+    done = set()
+    for _ in range(40):
+        bench.advance(0.5)
+        while (id := bench.get()) is not None:
+            assert bench("ACKJOB", id) == 1
+            done.add(id)
+    assert done == set(ids)
+    assert bench.number_queued("dead") == 0
 
 
 def test_jobs_that_are_delivered_at_most_once_take_credit_too(bench: Bench) -> None:
@@ -469,3 +496,30 @@ def test_queues_may_be_called_as_the_options(bench: Bench) -> None:
 
 def test_it_needs_resp3(bench: Bench) -> None:
     assert "HELLO 3" in bench.error("CONSUME", "q", "CREDIT", 1)
+
+
+@pytest.mark.parametrize("login", ["AUTH", "HELLO"])
+def test_who_logs_in_as_one_who_may_not_have_what_it_gets_is_disconnected(
+    bench: Bench, login: str
+) -> None:
+    for name in ("shop", "mail"):
+        bench("ACL", "SETUSER", name, "on", "nopass", f"~{name}", "~both", "+@all")
+    words = (3, "AUTH") if login == "HELLO" else ()
+    for queue, goes in (("both", False), ("shop", True)):
+        client = bench.client()
+        bench.ask(client, "HELLO", 3, "AUTH", "shop", "x")
+        assert bench.ask(client, "CONSUME", queue, "CREDIT", 5) == b"OK"
+        bench.ask(client, login, *words, "mail", "x")
+        assert bench.host.closed == ([client] if goes else [])
+        bench.host.closed.clear()
+
+
+def test_deleting_a_user_looks_at_all_clients_once(bench: Bench) -> None:
+    bench("ACL", "SETUSER", "shop", "on", "nopass", "~*", "+@all")
+    bench("ACL", "SETUSER", "mail", "on", "nopass", "~mail", "+@all")
+    client = bench.client()
+    bench.ask(client, "HELLO", 3, "AUTH", "shop", "x")
+    bench.ask(client, "CONSUME", "q", "CREDIT", 5)
+    client.log_in(bench.node.users.by_name[b"mail"])
+    bench("ACL", "DELUSER", "shop")
+    assert bench.host.closed == [client]

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from disque_trio.node.core.cron_times import Times
+from disque_trio.node.core.cron_times import Times, times_of
 from disque_trio.node.core.versions import SharedError
 
 BERLIN = b"Europe/Berlin"
@@ -31,6 +31,15 @@ def ticks(spec: bytes, zone: bytes, start: str, count: int) -> list[str]:
         time = times.next(time)
         found.append(utc(time))
     return found
+
+
+def test_schedules_with_the_same_times_share_them() -> None:
+    times = times_of(b"* * * * *", b"")
+    assert times_of(b"* * * * *", b"") is times
+    assert times_of(b"* * * * *", BERLIN) is not times
+    assert [times.next(after) for after in (0, 0, 60_000, 1, 0)] == [60_000, 60_000, 120_000] + [
+        60_000
+    ] * 2
 
 
 @pytest.mark.parametrize(

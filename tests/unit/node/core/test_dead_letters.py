@@ -64,15 +64,30 @@ def test_deliveries_from_before_there_was_a_policy_do_not_count(bench: Bench) ->
     assert bench.number_queued("dead") == 1
 
 
-@pytest.mark.parametrize(("attempts", "dead"), [(1, b""), (0, b"dead")])
-def test_without_both_a_number_and_a_queue_jobs_come_for_ever(
-    bench: Bench, attempts: int, dead: bytes
-) -> None:
-    set_policy(bench, attempts=attempts, dead=dead)
+def test_without_a_number_of_attempts_jobs_come_for_ever(bench: Bench) -> None:
+    set_policy(bench, dead=b"dead")
     id = bench.add()
     for _ in range(20):
         assert bench.get() == id
         assert bench("NACK", id) == 1
+
+
+@pytest.mark.parametrize("name", ["q", "*"])
+def test_without_a_queue_for_them_dead_letters_go_to_one_named_after_that_of_the_job(
+    bench: Bench, name: str
+) -> None:
+    bench("QSET", name, "ATTEMPTS", 2)
+    id = bench.add()
+    for _ in range(2):
+        assert bench.get() == id
+        bench("NACK", id)
+    for _ in range(20):  # letters have no limit
+        (letter,) = bench.get_all("q.dead")
+        assert letter_of(bench, letter).first == id
+        bench("NACK", letter)
+    bench.send(bench.me, "REDRIVE", "q.dead")
+    bench.advance(0.1)
+    assert bench.number_queued("q") == 1
 
 
 def test_a_job_that_expires_leaves_a_dead_letter_where_there_is_a_queue_for_it(

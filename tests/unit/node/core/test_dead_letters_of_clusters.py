@@ -49,6 +49,26 @@ def test_deliveries_on_other_nodes_count(mesh: Mesh) -> None:
     assert mesh[1].number_queued("dead") == 1
 
 
+@pytest.mark.parametrize("away", [0, 1, 2])
+@pytest.mark.parametrize("attempts", [2, 3])
+def test_a_job_is_delivered_exactly_as_often_as_allowed_wherever_it_is_handed_back(
+    away: int, attempts: int
+) -> None:
+    mesh = Mesh(3)
+    set_policy(*mesh.nodes, attempts=attempts, dead=b"dead")
+    id = mesh.add(0, "REPLICATE", 3, "RETRY", 60)
+    deliveries = 0
+    for _ in range(10):
+        for index, bench in enumerate(mesh.nodes):
+            if bench.number_queued() and bench.get() == id:
+                deliveries += 1
+                assert mesh[(index + away) % 3]("NACK", id) == 1
+                mesh.settle()
+        mesh.advance(1)
+    assert deliveries == attempts
+    assert sum(bench.number_queued("dead") for bench in mesh.nodes) == 1
+
+
 def test_whoever_is_about_to_queue_a_job_hears_how_often_it_was_delivered(mesh: Mesh) -> None:
     id = mesh.add(0, "REPLICATE", 2, "RETRY", 10)
     for _ in range(2):
@@ -116,18 +136,27 @@ def test_a_node_that_was_away_hears_that_a_job_died(mesh: Mesh) -> None:
 
 
 def die_unseen_by_one(mesh: Mesh) -> tuple[bytes, bytes]:
-    """A job dies while one of its holders is away, which is back now and has not heard of it.
-    Returns the ids of the job and its letter, both on the first node."""
+    """A job dies while one of its holders is away, which is back now and does not hear of it until
+    ``hear`` is called. Returns the ids of the job and its letter, both on the first node."""
     id = mesh.add(0, "REPLICATE", 3, "RETRY", 300)
     mesh.isolate(2)
     for _ in range(2):
         mesh[0].get()
         mesh[0]("NACK", id)
     mesh.advance(10)
+    mesh.lose = lambda source, target, packet: (
+        target == 2 and bus.packet_type(packet) in (bus.ENDJOB, bus.REPLJOB)
+    )
     mesh.rejoin(2)
+    mesh.advance(0)
     (dead,) = mesh[0].ids(mesh[0]("QPEEK", "dead", 9))
     assert mesh.holders(dead) == [0, 1]
     return id, dead
+
+
+def hear(mesh: Mesh) -> None:
+    """Let packets arrive again."""
+    mesh.lose = lambda source, target, packet: False
 
 
 def redrive(mesh: Mesh) -> None:
@@ -142,6 +171,7 @@ def test_a_letter_that_was_sent_back_does_not_return_on_a_node_that_was_away(mes
     id, dead = die_unseen_by_one(mesh)
     redrive(mesh)
     assert mesh.holders(id) == [0, 1, 2]  # the end of the job is told again later
+    hear(mesh)
     mesh.advance(60)
     assert mesh.holders(id) == mesh.holders(dead) == []
     (again,) = mesh[0].ids(mesh[0]("QPEEK", "q", 9))
@@ -152,6 +182,7 @@ def test_a_letter_that_was_sent_back_does_not_return_on_a_node_that_was_away(mes
 def test_a_job_that_dies_again_leaves_a_letter_on_a_node_that_was_away(mesh: Mesh) -> None:
     id, dead = die_unseen_by_one(mesh)
     redrive(mesh)
+    hear(mesh)
     mesh.isolate(2)
     for _ in range(2):
         again = mesh[0].get()
@@ -172,6 +203,7 @@ def test_a_letter_that_is_done_does_not_return_on_a_node_that_was_away(
     id, dead = die_unseen_by_one(mesh)
     mesh[0](command, dead)
     mesh.settle()
+    hear(mesh)
     mesh.advance(400)
     assert mesh.holders(id) == mesh.holders(dead) == []
 
@@ -235,3 +267,75 @@ def test_redrive_does_not_wait_for_a_node_that_is_away(mesh: Mesh) -> None:
     assert mesh[0].replies(me) == []
     mesh.advance(10)
     assert mesh[0].replies(me) == [1]
+
+
+PAIRS = [(source, asking) for source in range(3) for asking in range(3) if source != asking]
+"""Of two nodes that queue the same job, the ids decide which one keeps it."""
+
+
+def die(mesh: Mesh, index: int) -> None:
+    """Have a job that all nodes hold die at one of them; nothing of the last turn is sent yet."""
+    id = mesh.add(index, "REPLICATE", 3, "RETRY", 10)
+    assert mesh[index].get() == id
+    mesh[index]("NACK", id)
+    mesh.settle()
+    assert mesh[index].get() == id
+    mesh[index].send(mesh[index].me, "NACK", id)
+
+
+@pytest.mark.parametrize(("source", "asking"), PAIRS)
+def test_a_letter_is_in_one_queue_though_a_node_has_asked_for_it(
+    mesh: Mesh, source: int, asking: int
+) -> None:
+    assert mesh[asking].get("dead") is None
+    mesh.settle()
+    die(mesh, source)
+    mesh.advance(0.1)
+    assert [bench.number_queued("dead") for bench in mesh.nodes].count(1) == 1
+    assert mesh[asking].number_queued("dead") == 1
+
+
+@pytest.mark.parametrize(("source", "asking"), PAIRS)
+def test_a_letter_is_in_one_queue_though_a_node_asks_before_it_hears_of_it(
+    mesh: Mesh, source: int, asking: int
+) -> None:
+    die(mesh, source)
+    asks = mesh[asking].node.packets.about_queue(bus.NEEDJOBS, b"dead", 1)
+    mesh[source].node.receive(mesh.ids[asking], asks, mesh[source].now)
+    mesh.advance(0.1)
+    assert mesh[asking].number_queued("dead") == 1
+    assert mesh[source].number_queued("dead") == 0
+
+
+@pytest.mark.parametrize(("source", "asking"), PAIRS)
+def test_redriven_jobs_are_in_one_queue_each_though_nodes_have_asked_for_them(
+    mesh: Mesh, source: int, asking: int
+) -> None:
+    for _ in range(3):
+        die(mesh, source)
+        mesh.settle()
+        assert mesh[source].replies(mesh[source].me) == [1]
+    assert mesh[source].number_queued("dead") == 3
+    for bench in mesh.nodes:
+        assert bench.get() is None
+    mesh.settle()
+    mesh[asking].send(mesh[asking].me, "REDRIVE", "dead")
+    mesh.advance(0.5)
+    assert mesh[asking].replies(mesh[asking].me) == [3]
+    assert [bench.number_queued("q") for bench in mesh.nodes] == [1, 1, 1]
+
+
+def test_the_attempts_of_a_job_that_moves_count_where_there_was_a_copy(mesh: Mesh) -> None:
+    id = mesh.add(0, "REPLICATE", 3, "RETRY", 60)
+    mesh.cut(0, 1)
+    assert mesh[0].get() == id
+    mesh[0]("NACK", id)  # of which the second node does not hear
+    mesh.settle()
+    mesh.join(0, 1)
+    waiting = mesh[1].block("q")
+    mesh.advance(1)
+    assert waiting.out
+    mesh[1]("NACK", id)
+    mesh.advance(1)
+    assert mesh.states(id).count("queued") == 0
+    assert mesh.states(successor_id(id, DEAD)).count("queued") == 1

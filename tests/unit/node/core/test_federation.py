@@ -1,9 +1,10 @@
 """Jobs move to the nodes where their consumers are."""
 
-from itertools import pairwise
+from itertools import pairwise, product
 
 import pytest
 
+from disque_trio.node.core.federation import MAX_POLLED_SIZE
 from disque_trio.node.core.need_jobs import Imports
 from tests.support.mesh import Mesh
 
@@ -135,6 +136,7 @@ def test_nothing_is_given_when_it_is_needed_here_or_may_not_go(mesh: Mesh, why: 
         mesh[0]("PAUSE", "q", "out")
     elif why == "importing":
         queue.imports = Imports()
+        queue.imports.want(mesh[0].now)
         for _ in range(10):
             queue.imports.received(mesh.ids[2], mesh[0].now, queue.jobs_out)
     else:
@@ -150,6 +152,7 @@ def test_a_node_that_imports_still_gives_of_its_own(mesh: Mesh) -> None:
         mesh.add(0, "REPLICATE", 1)
     queue = mesh[0].node.queues.by_name[b"q"]
     imports = queue.imports = Imports()
+    imports.want(mesh[0].now)
     for _ in range(4):
         imports.received(mesh.ids[2], mesh[0].now, queue.jobs_out)
     packet = mesh[1].node.packets.about_queue(12, b"q", 5)
@@ -229,6 +232,31 @@ def test_a_job_that_was_moved_is_not_queued_by_its_other_holders_meanwhile() -> 
         assert [i for i, state in enumerate(mesh.states(id)) if state == "queued"] == [third]
 
 
+def test_who_gives_a_job_waits_nearly_as_long_as_who_gets_it() -> None:
+    """Although the retry time is short: a client may get the job in a moment."""
+    mesh = Mesh(2)
+    id = mesh.add(0, "REPLICATE", 2, "RETRY", 2)
+    mesh.advance(0.4)
+    waiting = mesh[1].block("q")
+    mesh.settle()
+    assert mesh[1].got(waiting) == id
+    job = mesh[0].node.store.jobs.get(id)
+    assert job is not None
+    assert job.qtime - mesh[0].now >= 1_800
+
+
+def test_only_the_node_whose_client_has_the_job_says_so() -> None:
+    # The news of a node that gave it away could overtake it, and take it out of a queue again.
+    mesh = Mesh(3)
+    id = mesh.add(0, "RETRY", 10)
+    mesh.advance(6)  # the others would soon queue it
+    mesh.told()
+    waiting = mesh[1].block("q")
+    mesh.settle()
+    assert mesh[1].got(waiting) == id
+    assert all(source == 1 for source, _, _ in mesh.told("working"))
+
+
 def test_a_job_that_comes_back_is_no_longer_in_the_hands_of_its_first_worker() -> None:
     mesh = Mesh(2)
     id = mesh.add(0, "REPLICATE", 2, "RETRY", 10)
@@ -278,6 +306,38 @@ def test_imported_jobs_count_until_they_are_taken(mesh: Mesh) -> None:
     assert imports.left(1_006_000, 12) == 0
 
 
+def test_a_node_only_passes_jobs_on_until_its_clients_want_or_take_some() -> None:
+    imports = Imports()
+    imports.want(1_000_000)
+    assert not imports.passes_on
+    imports.gave(1)
+    assert imports.passes_on
+    imports.want(1_000_010)
+    assert not imports.passes_on
+    imports.gave(2)
+    assert imports.is_wanted(1_000_020, 2)
+    assert imports.passes_on
+    assert imports.is_wanted(1_000_020, 3)
+    assert not imports.passes_on
+
+
+def test_imported_jobs_are_kept_for_twice_the_time_from_poll_to_poll() -> None:
+    imports = Imports()
+    assert not imports.is_wanted(1_000_000, 0)
+    imports.want(1_000_000)
+    assert imports.is_wanted(1_000_150, 0)  # it may be a poller
+    assert not imports.is_wanted(1_000_151, 0)
+    for poll in range(2):  # two clients poll together
+        imports.want(1_001_000 + poll)
+    assert imports.is_wanted(1_002_990, 0)
+    assert not imports.is_wanted(1_003_002, 0)
+    assert imports.is_wanted(1_003_002, 1)  # but they take some
+    imports.gave(2)
+    assert not imports.is_wanted(1_006_000, 2)
+    imports.want(1_000_000)  # the clock was set back
+    assert not imports.is_wanted(1_000_151, 2)
+
+
 def test_each_of_three_waiting_nodes_gets_one_of_three_jobs() -> None:
     for seed in range(10):
         mesh = Mesh(3, seed, jitter=None)
@@ -290,7 +350,8 @@ def test_each_of_three_waiting_nodes_gets_one_of_three_jobs() -> None:
         assert not any(client.blocked for client in waiting)
 
 
-def test_what_nobody_took_here_is_given_to_who_asked(mesh: Mesh) -> None:
+@pytest.mark.parametrize("c_node", [False, True])
+def test_what_nobody_took_here_is_given_to_who_asked(mesh: Mesh, c_node: bool) -> None:
     for _ in range(8):
         mesh.add(0, "REPLICATE", 1)
     packet = mesh[1].node.packets.about_queue(12, b"q", 8)
@@ -298,9 +359,9 @@ def test_what_nobody_took_here_is_given_to_who_asked(mesh: Mesh) -> None:
     mesh.settle()
     assert mesh[1]("QLEN", "q") == 4
     mesh.cut(0, 2)
+    if c_node:
+        mesh.peers[2].as_c = set(mesh.ids)  # it does not say that a client waits
     waiting = mesh[2].block("q")
-    mesh.advance(4.9)
-    assert waiting.blocked
     mesh.advance(0.2)
     mesh[2].got(waiting)
 
@@ -315,16 +376,22 @@ def test_the_end_of_a_pause_offers_the_jobs(mesh: Mesh) -> None:
     assert mesh[1].got(waiting) == id
 
 
-def test_clients_that_wait_are_served_once_their_node_joins(mesh: Mesh) -> None:
-    mesh.peers[1].size = 1
-    waiting = mesh[1].block("q")
-    mesh[1].node.cron(mesh[1].now)
-    id = mesh.add(0, "REPLICATE", 1)
-    mesh.advance(60)
-    mesh.peers[1].size = 3
-    mesh[1].node.cron(mesh[1].now)
+def test_clients_that_wait_are_served_though_the_jobs_of_their_node_are_held_back(
+    mesh: Mesh,
+) -> None:
+    mesh[1]("QSET", "q", "GROUPS", "fifo")
     mesh.settle()
-    assert mesh[1].got(waiting) == id
+    for group in ("a", "a"):
+        mesh.add(1, "REPLICATE", 1, "GROUP", group)
+    mesh[1].get()
+    waiting = [mesh[1].block("q") for _ in range(2)]
+    mesh.settle()
+    ids = []
+    for group in ("b", "c"):
+        mesh.advance(0.2)
+        ids.append(mesh.add(0, "REPLICATE", 1, "GROUP", group))
+        mesh.settle()
+    assert [mesh[1].got(client) for client in waiting] == ids
 
 
 def test_a_node_that_cannot_write_gives_no_jobs_and_asks_for_none(mesh: Mesh) -> None:
@@ -398,3 +465,222 @@ def test_no_more_is_asked_for_ahead_than_goes_in_a_moment() -> None:
         imports.received(b"a", 1_001_001, 0)
         assert imports.low == low
         assert imports.asks_ahead(1_001_001)
+
+
+def ask_in_vain(mesh: Mesh, index: int, how: str) -> None:
+    """Let a client of a node ask for jobs of q, and give up."""
+    client = mesh[index].client()
+    if how.startswith("polls"):
+        mesh[index].send(client, "GETJOB", "NOHANG", "FROM", "q")
+    else:
+        mesh[index].send(client, "GETJOB", "TIMEOUT", 100, "FROM", "q")
+        if how == "leaves":
+            mesh[index].disconnect(client)
+    mesh.settle()
+
+
+@pytest.mark.parametrize("size", [3, 5, 7])
+@pytest.mark.parametrize("later", [0.15, 10])
+@pytest.mark.parametrize("how", ["waits", "polls", "leaves"])
+def test_a_waiting_worker_has_a_job_at_once_whoever_asked_before(
+    size: int, later: float, how: str
+) -> None:
+    for added in range(size):
+        mesh = Mesh(size)
+        for index in range(size):
+            if index != 1:
+                ask_in_vain(mesh, index, how)
+        mesh.advance(later)
+        id = mesh.add(added, "REPLICATE", 1, "RETRY", 600)
+        worker = mesh[1].client()
+        mesh[1].send(worker, "GETJOB", "TIMEOUT", 30_000, "FROM", "q")
+        mesh.advance(0.1)
+        assert mesh[1].replies(worker) == [[[b"q", id, b"body"]]]
+
+
+@pytest.mark.parametrize("size", [3, 5, 7])
+@pytest.mark.parametrize("how", ["waits", "polls", "leaves"])
+def test_a_caller_has_its_result_at_once_wherever_the_worker_is(size: int, how: str) -> None:
+    mesh = Mesh(size)
+    for caller in range(size):
+        server = (caller + 1 + caller % (size - 1)) % size
+        for index in range(size):
+            if index != server:
+                ask_in_vain(mesh, index, how)
+        mesh.advance(10)
+        worker, client = mesh[server].client(), mesh[caller].client()
+        mesh[server].send(worker, "GETJOB", "TIMEOUT", 30_000, "FROM", "q")
+        mesh.settle()
+        id = mesh.add(caller, "REPLICATE", 1 + caller % 2, "RETRY", 600)
+        mesh[caller].send(client, "WAITJOB", 30_000, id)
+        mesh.advance(0.05)
+        assert mesh[server].replies(worker) == [[[b"q", id, b"body"]]]
+        assert mesh[server]("ACKJOB", id, "RESULT", "42") == 1
+        mesh.advance(0.05)
+        assert mesh[caller].replies(client) == [[[id, b"acked", b"42"]]]
+
+
+def test_a_waiting_worker_has_the_next_job_at_once_too(mesh: Mesh) -> None:
+    worker = mesh[1].client()
+    for number in range(20):
+        for index in (0, 2):
+            ask_in_vain(mesh, index, "polls" if number % 2 else "waits")
+        mesh.advance(0.15)
+        mesh[1].send(worker, "GETJOB", "TIMEOUT", 30_000, "FROM", "q")
+        mesh.settle()
+        id = mesh.add(number % 3, "REPLICATE", 1, "RETRY", 600)
+        mesh.advance(0.1)
+        assert mesh[1].replies(worker) == [[[b"q", id, b"body"]]]
+
+
+@pytest.mark.parametrize("every", [0.01, 0.5, 1])
+def test_whoever_polls_has_a_job_within_two_polls(mesh: Mesh, every: float) -> None:
+    id = mesh.add(2, "REPLICATE", 1, "RETRY", 600)
+    polls = 0
+    while True:
+        mesh.settle()
+        polls += 1
+        if any(mesh[index].get() == id for index in (0, 1)):
+            break
+        mesh.advance(every)
+    assert polls <= 2 or every == 0.01
+    assert polls <= 12
+
+
+@pytest.mark.parametrize("size", [3, 7])
+@pytest.mark.parametrize(
+    ("how", "later"),
+    [
+        *product(["waits", "polls", "polls often", "leaves"], [0.15, 10]),
+        ("polls", 0),
+        ("polls often", 0),
+        ("leaves", 0),
+    ],
+)
+@pytest.mark.parametrize("where", [("FROM", "q"), ("PATTERN", "FROM", "q*")])
+def test_a_worker_that_polls_has_a_job_soon_whoever_asked_before(
+    size: int, how: str, later: float, where: tuple[str, ...]
+) -> None:
+    for added in range(size):
+        mesh = Mesh(size)
+        for _ in range(10 if how == "polls often" else 1):
+            for index in range(size):
+                if index != 1:
+                    ask_in_vain(mesh, index, how)
+            mesh.advance(0.01)
+        mesh.advance(later)
+        id = mesh.add(added, "REPLICATE", 1, "RETRY", 600)
+        for _ in range(25):
+            jobs = mesh[1]("GETJOB", "NOHANG", *where)
+            if jobs is not None:
+                break
+            mesh.advance(0.01)
+        assert jobs == [[b"q", id, b"body"]]
+        # Each node asked each other one. What they asked for goes there once, not on and on.
+        assert len(mesh.told("yourjobs")) <= size * size
+
+
+@pytest.mark.parametrize("every", [0.3, 1, 2])
+def test_of_two_that_poll_in_turn_one_has_a_job_soon(mesh: Mesh, every: float) -> None:
+    id = mesh.add(2, "REPLICATE", 1, "RETRY", 600)
+    for polls in range(10):
+        if mesh[polls % 2].get() == id:
+            break
+        mesh.advance(every / 2)
+    assert 0 < polls <= 4
+
+
+def test_a_job_stays_where_it_came_if_nobody_asks_any_more() -> None:
+    mesh = Mesh(5)
+    for index in range(5):
+        assert mesh[index].get() is None
+        mesh.settle()
+    mesh.advance(0.3)
+    mesh.add(0, "REPLICATE", 1)
+    mesh.advance(4)
+    assert len(mesh.told("yourjobs")) == 1
+
+
+@pytest.mark.parametrize("how", ["GETJOB", "CONSUME"])
+def test_a_worker_that_goes_on_waiting_has_what_comes_long_after_the_last_job(
+    mesh: Mesh, how: str
+) -> None:
+    worker = mesh[1].client()
+    if how == "CONSUME":
+        mesh[1].send(worker, "HELLO", 3)
+        mesh[1].send(worker, "CONSUME", "q", "CREDIT", 1000)
+    else:
+        for _ in range(30):
+            mesh[1].block("q")
+    for _ in range(24):  # until all nodes are rarely asked
+        mesh.add(0, "REPLICATE", 1, "RETRY", 600)
+        mesh.advance(3)
+    mesh.advance(8)
+    mesh.add(0, "REPLICATE", 1, "RETRY", 600)
+    mesh.advance(0.1)
+    assert mesh[0]("QLEN", "q") == 0
+
+
+def test_whose_client_waits_comes_before_nodes_that_poll(mesh: Mesh) -> None:
+    assert mesh[2].get() is None
+    mesh.settle()
+    waiting = mesh[1].block("q")
+    mesh.settle()
+    id = mesh.add(0, "REPLICATE", 1)
+    assert mesh[1].got(waiting) == id
+    assert mesh.told("yourjobs") == [(0, "yourjobs", 1)]
+
+
+@pytest.mark.parametrize("size", [3, 7])
+def test_workers_that_wait_again_soon_have_a_job_within_100_ms_beside_pollers(size: int) -> None:
+    mesh = Mesh(size)
+    for number in range(3 * size):
+        added, at, poller = number % size, number * 2 % size, (number + 1) % size
+        early = mesh[at].client()
+        mesh[at].send(early, "GETJOB", "TIMEOUT", 10, "FROM", "q")
+        mesh.advance(0.03)
+        assert mesh[poller].get() is None
+        mesh.settle()
+        id = mesh.add(added, "REPLICATE", 1, "RETRY", 600)
+        worker = mesh[at].client()
+        mesh[at].send(worker, "GETJOB", "TIMEOUT", 30_000, "FROM", "q")
+        mesh.advance(0.09)
+        assert mesh[at].replies(worker) == [[[b"q", id, b"body"]]]
+        mesh[at]("ACKJOB", id)
+
+
+# ---- clients that poll, without a queue ---------------------------------------------------------
+
+
+def test_a_poll_finds_jobs_elsewhere_without_making_a_queue(mesh: Mesh) -> None:
+    id = mesh.add(0, "REPLICATE", 1)
+    assert mesh[1].get() is None
+    assert mesh[1]("QSTAT", "q") is None
+    assert mesh[1].node.memory.used == 0
+    mesh.settle()
+    assert mesh[1].get() == id
+    assert mesh[1].node.memory.used == mesh[1].counted_memory()
+
+
+def test_polls_of_what_does_not_exist_are_paced(mesh: Mesh) -> None:
+    for _ in range(50):
+        assert mesh[1].get("a", "b") is None
+    assert len(mesh.told("needjobs")) == 2 * (len(mesh.nodes) - 1)
+    mesh.advance(1)
+    mesh.told()
+    assert mesh[1].get("a") is None
+    assert len(mesh.told("needjobs")) == len(mesh.nodes) - 1
+
+
+def test_what_was_polled_is_forgotten_when_there_is_much_of_it(mesh: Mesh) -> None:
+    for start in range(0, 3_000, 1_000):
+        assert mesh[1].get(*[f"q{number}" for number in range(start, start + 1_000)]) is None
+    mesh.told()
+    assert mesh[1].get("q2999") is None
+    assert mesh.told("needjobs") == []  # it was asked a moment ago
+    assert mesh[1].get("q0") is None
+    assert len(mesh.told("needjobs")) == len(mesh.nodes) - 1
+    assert mesh[1].node.memory.used == 0
+    long = ["x" * 60_000 + str(number) for number in range(100)]
+    assert mesh[1].get(*long) is None
+    assert mesh[1].node.federation._polled_size <= MAX_POLLED_SIZE

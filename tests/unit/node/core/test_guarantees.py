@@ -83,14 +83,15 @@ def test_deleting_without_bcast_leaves_the_other_copies(mesh: Mesh) -> None:
     assert len(queued_on(mesh)) == 1
 
 
-def test_who_is_not_reached_is_not_told_later_that_a_queue_is_paused(mesh: Mesh) -> None:
+def test_who_is_not_reached_is_told_that_a_queue_is_paused_when_it_is(mesh: Mesh) -> None:
     mesh.cut(0, 2)
     assert mesh[0]("PAUSE", "q", "in", "bcast") == b"in"
     mesh.settle()
-    mesh.join(0, 2)
-    mesh.advance(60)
     states = [bench("PAUSE", "q", "state") for bench in mesh.nodes]
     assert states == [b"in", b"in", b"none"]
+    mesh.join(0, 2)
+    mesh.advance(0)
+    assert [bench("PAUSE", "q", "state") for bench in mesh.nodes] == [b"in"] * 3
 
 
 def test_both_sides_deliver_as_often_as_the_policy_allows(mesh: Mesh) -> None:

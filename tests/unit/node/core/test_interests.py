@@ -7,6 +7,7 @@ import pytest
 from disque_trio.node.core import interests, lookout
 from disque_trio.node.core.interest import MAX_JOKERS, MAX_NAME, MAX_PATTERN
 from disque_trio.respserver.client import Client
+from disque_trio.respserver.slices import do_slice
 from tests.support.node_bench import Bench
 from tests.support.policies import set_policy
 
@@ -30,6 +31,9 @@ def take(bench: Bench, *patterns: str | bytes, count: int = 1_000_000) -> list[b
         if not client.blocked:
             break
         bench.node.tick(bench.now)
+        if bench.node.batches.waiting:
+            do_slice(bench.node, bench.now)
+            bench.node.commit()
     (reply,) = bench.replies(client)
     return [] if reply is None else bench.ids(reply)
 
@@ -385,7 +389,7 @@ def small_slices(monkeypatch: pytest.MonkeyPatch) -> None:
     needs_sources()
     monkeypatch.setattr(interests, "SLICE", 4)
     monkeypatch.setattr(interests, "LOOKS", 3)
-    monkeypatch.setattr(lookout, "_COMPILING", 2)
+    monkeypatch.setattr(lookout, "_READING", 2)
 
 
 @pytest.mark.usefixtures("small_slices")
@@ -399,6 +403,16 @@ def test_what_takes_many_turns_to_find_is_found(bench: Bench) -> None:
     bench.advance(0)
     assert bench.got(client) == id
     assert take(bench, "mail.*") == []
+
+
+def test_a_search_that_begins_in_the_middle_of_another_misses_nothing(bench: Bench) -> None:
+    ids = {bench.add(f"mail.{i}") for i in range(4_000)}  # some in each shard
+    first = bench.client()
+    bench.send(first, "GETJOB", "PATTERN", "FROM", "sms.*")
+    finder = bench.node.deliveries.interests._lookout
+    while not finder._names:
+        finder.work(1)
+    assert set(take(bench, "mail.*")) == ids
 
 
 @pytest.mark.usefixtures("small_slices")

@@ -20,19 +20,10 @@ def bench() -> Bench:
 
 def fair(bench: Bench) -> None:
     set_policy(bench, groups="fair")
-    _use(bench)
 
 
 def fifo(bench: Bench) -> None:
     set_policy(bench, groups="fifo")
-    _use(bench)
-
-
-def _use(bench: Bench) -> None:
-    """Take a job, since a queue follows its policy only then."""
-    id = bench.add()
-    assert bench.get() == id
-    bench("DELJOB", id)
 
 
 def add(bench: Bench, group: str, *options: str | int) -> bytes:
@@ -81,6 +72,33 @@ def test_without_the_policy_groups_mean_nothing(bench: Bench) -> None:
     ids = [add(bench, group) for group in "aaabbc"]
     assert bench.get_all() == ids
     assert queue_of(bench).groups is None
+
+
+@pytest.mark.parametrize("groups", ["fair", "fifo"])
+def test_a_queue_follows_its_policy_from_its_first_job_on(bench: Bench, groups: str) -> None:
+    set_policy(bench, groups=groups)
+    noisy = [add(bench, "noisy") for _ in range(5_000)]
+    quiet = add(bench, "quiet")
+    assert bench.get_all(count=2) == [noisy[0], quiet]
+
+
+def test_no_worker_hears_that_there_is_nothing_while_a_group_of_a_long_queue_is_free(
+    bench: Bench,
+) -> None:
+    first, *_ = [add(bench, "noisy") for _ in range(5_000)]
+    quiet = add(bench, "quiet")
+    set_policy(bench, groups="fifo")
+    assert bench.get() == first
+    assert bench.get() == quiet
+
+
+def test_queues_that_nobody_uses_follow_a_new_policy_soon(bench: Bench) -> None:
+    for number in range(500):
+        bench.add(f"q{number}", "b", "GROUP", "a")
+    set_policy(bench, name=b"q*", groups="fair")
+    bench.advance(1)
+    queues = bench.node.queues.by_name
+    assert all(queue.grouped and not queue.move_some() for queue in queues.values())
 
 
 @pytest.mark.parametrize("count", [2, 511, 512, 513, 5_000])

@@ -1,18 +1,21 @@
 """WAITJOB, results and CANCEL among several nodes."""
 
 import random
+from inspect import isfunction
 from io import BytesIO
 
 import pytest
 
 from disque_trio.aof.format import RecordReader
-from disque_trio.node.core.job_waits import MOST_IDS
+from disque_trio.node.core.job import ACKED
+from disque_trio.node.core.job_waits import MOST_IDS, JobWaits
+from disque_trio.node.core.outcomes import Outcome
 from disque_trio.protocol import bus
 from disque_trio.protocol.bus import packet_type
 from disque_trio.protocol.fields import pack_texts
 from disque_trio.respserver.client import Client
-from disque_trio.respserver.slices import do_slice
 from tests.support.mesh import Mesh
+from tests.support.node_bench import Bench
 
 UNKNOWN = b"D-12345678-ABCDEFGHIJKLMNOPQRSTUVWX-05a1"
 
@@ -68,6 +71,22 @@ def test_a_plain_acknowledge_is_known_afterwards_as_well(mesh: Mesh, command: st
     mesh.settle()
     for index in range(3):
         assert heard(mesh, index, waiting(mesh, index, id)) == [[id, b"acked", None]]
+
+
+def test_a_dead_letter_that_was_sent_back_counts_as_acknowledged_on_all_nodes(mesh: Mesh) -> None:
+    mesh[0]("QSET", "q", "DEAD", "dead")
+    mesh.settle()
+    first = alone(mesh, 0)
+    assert mesh[0].get() == first
+    mesh[0]("NACK", first, "DEAD")
+    letter = next(job.id for job in mesh[0].node.store.jobs.values() if job.queue == b"dead")
+    before = waiting(mesh, 1, letter)
+    mesh[0].send(mesh[0].me, "REDRIVE", "dead")
+    mesh.advance(0.1)
+    assert heard(mesh, 1, before) == [[letter, b"acked", None]]
+    for index in range(3):
+        assert heard(mesh, index, waiting(mesh, index, letter)) == [[letter, b"acked", None]]
+    assert not any(bench.node.bad_packets for bench in mesh.nodes)
 
 
 def test_a_job_that_no_node_knows_is_gone(mesh: Mesh) -> None:
@@ -231,13 +250,136 @@ def test_random_packets_of_other_nodes_do_no_harm(mesh: Mesh, type: int) -> None
 def test_as_many_jobs_as_one_may_wait_for(mesh: Mesh) -> None:
     ids = [alone(mesh, 0) for _ in range(MOST_IDS)]
     client = waiting(mesh, 1, *ids)
+    mesh.advance(0)
     mesh[0]("ACKJOB", *ids[:-1])
-    while mesh[0].node.batches.waiting:
-        do_slice(mesh[0].node, mesh[0].now)
-    mesh.settle()
+    mesh.advance(0)
     assert client.blocked
     mesh[0]("ACKJOB", ids[-1])
+    mesh.advance(0)
     assert heard(mesh, 1, client) == [[id, b"acked", None] for id in ids]
+
+
+# ---- many clients that wait for many jobs -------------------------------------------------------
+
+
+def crowd(bench: Bench, ids: list[bytes], ms: int = 0) -> list[Client]:
+    """Clients that all wait for all of ``ids``; their waits have not begun yet."""
+    clients = [bench.client() for _ in range(20)]
+    for client in clients:
+        bench.send(client, "WAITJOB", ms, *ids)
+        assert client.blocked
+    return clients
+
+
+def slices(bench: Bench, look_ups: list[bytes]) -> list[int]:
+    """Do what is due now; return how many jobs were looked up in each slice of it."""
+    found: list[int] = []
+    while bench.node.next_wake() and bench.node.next_wake() <= bench.now:
+        look_ups.clear()
+        bench.node.tick(bench.now)
+        found.append(len(look_ups))
+    return found
+
+
+@pytest.fixture
+def look_ups(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
+    """The ids of the jobs that a WAITJOB looked up."""
+    found: list[bytes] = []
+    known = JobWaits._known
+    if not isfunction(known):
+        pytest.skip("a compiled method cannot be replaced")
+
+    def note(self: JobWaits, id: bytes) -> Outcome | None:
+        found.append(id)
+        return known(self, id)
+
+    monkeypatch.setattr(JobWaits, "_known", note)
+    return found
+
+
+def test_a_slice_begins_one_wait_for_many_jobs(bench: Bench, look_ups: list[bytes]) -> None:
+    ids = [bench.add() for _ in range(MOST_IDS)]
+    clients = crowd(bench, ids)
+    assert not look_ups
+    assert slices(bench, look_ups) == [MOST_IDS] * len(clients)
+    bench("ACKJOB", *ids)
+    slices(bench, look_ups)
+    for client in clients:
+        assert bench.replies(client) == [[[id, b"acked", None] for id in ids]]
+
+
+def test_a_slice_replies_to_one_client_whose_time_is_over(
+    bench: Bench, look_ups: list[bytes]
+) -> None:
+    ids = [bench.add() for _ in range(MOST_IDS)]
+    clients = crowd(bench, ids, 500)
+    slices(bench, look_ups)
+    bench("ACKJOB", ids[0])
+    bench.now += 500
+    for left in range(len(clients), 0, -1):
+        assert sum(client.blocked for client in clients) == left
+        bench.node.tick(bench.now)
+        if left == len(clients):
+            bench.node.tick(bench.now)
+    states = [[ids[0], b"acked", None], *[[id, b"pending", None] for id in ids[1:]]]
+    for client in clients:
+        assert bench.replies(client) == [states]
+
+
+def test_the_time_of_a_wait_may_be_over_before_it_begins(mesh: Mesh) -> None:
+    ids = [mesh.add(0) for _ in range(150)]
+    mesh[0]("ACKJOB", ids[0])
+    client = mesh[0].client()
+    mesh[0].send(client, "WAITJOB", 0, *ids)
+    assert mesh[0]("CLIENT", "UNBLOCK", client.id) == 1
+    assert client.blocked
+    mesh[0].node.tick(mesh[0].now)
+    (reply,) = mesh[0].replies(client)
+    assert reply == [[ids[0], b"acked", None], *[[id, b"pending", None] for id in ids[1:]]]
+
+
+def test_clients_that_leave_before_their_waits_begin_or_end(bench: Bench) -> None:
+    ids = [bench.add() for _ in range(150)]
+    gone, waits, stays = [bench.client() for _ in range(3)]
+    for client in (gone, waits, stays):
+        bench.send(client, "WAITJOB", 1_000, *ids)
+        if client is gone:
+            bench.disconnect(client)
+        bench.advance(0)
+    assert bench.node.memory.used == bench.counted_memory()
+    bench.disconnect(waits)
+    bench.advance(0)
+    bench("ACKJOB", *ids)
+    bench.advance(0)
+    assert bench.replies(stays) == [[[id, b"acked", None] for id in ids]]
+    assert bench.replies(waits) == bench.replies(gone) == []
+    assert bench.node.memory.used == bench.counted_memory()
+
+
+def test_a_flush_replies_to_all_that_wait(bench: Bench) -> None:
+    ids = [bench.add() for _ in range(150)]
+    begun, new = bench.client(), bench.client()
+    bench.send(begun, "WAITJOB", 0, *ids)
+    bench.advance(0)
+    bench.send(new, "WAITJOB", 0, *ids)
+    bench("DEBUG", "FLUSHALL")
+    for client in (begun, new):
+        assert bench.replies(client) == [[[id, b"pending", None] for id in ids]]
+    bench.advance(1)
+    assert bench.node.memory.used == 0
+
+
+def test_a_question_names_as_many_jobs_as_fit(mesh: Mesh) -> None:
+    ids = [alone(mesh, 0) for _ in range(MOST_IDS)]
+    clients = [mesh[1].client() for _ in range(4)]
+    for at, client in enumerate(clients):
+        mesh[1].send(client, "WAITJOB", 0, *ids[at * 250 : (at + 1) * 250 + 10])
+    mesh.advance(0)
+    mesh[0]("ACKJOB", *ids)
+    mesh.advance(0)
+    for at, client in enumerate(clients):
+        mine = ids[at * 250 : (at + 1) * 250 + 10]
+        assert heard(mesh, 1, client) == [[id, b"acked", None] for id in mine]
 
 
 def test_nodes_remember_nobody_when_jobs_end_or_clients_go(mesh: Mesh) -> None:
@@ -442,3 +584,83 @@ def test_a_crash_of_the_notified_holder_does_not_undo_a_cancellation(mesh: Mesh)
     job = restarted.store.jobs.get(id)
     assert job is not None
     assert restarted.store.outcomes.of_held(job).kind == 4  # type: ignore[union-attr]
+
+
+# ---- a holder that nobody knew of hears how the job ended ----------------------------------------
+
+
+def unknown_holder(mesh: Mesh, *command: str) -> bytes:
+    """The id of a job that node 2 has queued, and that ended by ``command`` on the others, which
+    did not know that it is there."""
+    mesh[0]("QSET", "q", "DEAD", "letters")
+    id = mesh.add(0, "REPLICATE", 3, "RETRY", 30)
+    mesh.isolate(2)
+    for bench in (mesh[0], mesh[1]):
+        job = bench.node.store.jobs.get(id)
+        assert job is not None
+        job.delivered = (mesh.ids[0], mesh.ids[1])
+    assert mesh[0].get() == id
+    mesh[0](command[0], id, *command[1:])
+    mesh.settle()
+    assert mesh.holders(id) == [2]
+    mesh.advance(40)
+    assert mesh[2].number_queued() == 1
+    mesh.rejoin(2)
+    return id
+
+
+@pytest.mark.parametrize(
+    ("command", "state"),
+    [
+        (["NACK", "DEAD"], [b"dead", None]),
+        (["ACKJOB"], [b"acked", None]),
+        (["ACKJOB", "RESULT", "42"], [b"acked", b"42"]),
+        (["CANCEL"], [b"cancelled", None]),
+    ],
+)
+def test_who_gives_away_a_job_that_has_ended_hears_how(
+    mesh: Mesh, command: list[str], state: list[bytes | None]
+) -> None:
+    id = unknown_holder(mesh, *command)
+    early = waiting(mesh, 2, id)
+    assert early.blocked
+    taker = mesh[0].block("q")
+    mesh.advance(2)
+    assert taker.blocked
+    assert mesh[2].number_queued() == 0
+    assert heard(mesh, 2, early) == [[id, *state]]
+    late = waiting(mesh, 2, id)
+    mesh.advance(1)
+    assert heard(mesh, 2, late) == [[id, *state]]
+
+
+def test_an_end_that_is_not_known_is_passed_on_as_such(mesh: Mesh) -> None:
+    id = unknown_holder(mesh, "NACK", "DEAD")
+    mesh.isolate(0)
+    mesh.isolate(1)
+    job = mesh[2].node.store.jobs.get(id)
+    assert job is not None
+    for flags in (bus.UNKNOWN_END, 0):  # the first that it hears
+        packet = mesh[0].node.packets.about_job(bus.SETACK, id, 1, flags)
+        mesh[2].node.receive(mesh.ids[0], packet, mesh[2].now)
+    mesh.rejoin(1)
+    copy = mesh[1].node.packets.about_job(bus.QUEUED, id)
+    mesh[2].node.receive(mesh.ids[1], copy, mesh[2].now)
+    mesh[2].node.commit()
+    told = [
+        bus.read_about_job(packet).flags
+        for _, target, packet in mesh.moving
+        if target == 1 and packet_type(packet) == bus.SETACK
+    ]
+    assert told
+    assert all(flags == bus.UNKNOWN_END for flags in told)
+
+
+def test_c_nodes_take_a_dead_job_for_an_acknowledged_one(mesh: Mesh) -> None:
+    id = unknown_holder(mesh, "NACK", "DEAD")
+    mesh.c_nodes = {2}
+    mesh[0].block("q")
+    mesh.advance(2)
+    assert mesh[2].number_queued() == 0
+    job = mesh[2].node.store.jobs.get(id)
+    assert job is None or job.state == ACKED

@@ -383,6 +383,19 @@ def test_a_rate_waits_once_for_what_another_node_delivered() -> None:
     mesh[0].got(client)
 
 
+def test_a_node_is_believed_to_owe_no_more_than_the_rate_allows() -> None:
+    mesh = mesh_with(3, rate=(1, 10))  # type: ignore[arg-type]
+    mesh[1].block()
+    mesh.settle()
+    mesh[1].node.limits.by_name[b"q"].full = 2.0**70
+    mesh[0].block()
+    mesh.settle()
+    # Both want jobs, so each may have one every 20 s. A time beyond 64 bits ends the compiled node.
+    assert mesh[0].node.limits.by_name[b"q"].wake <= mesh[0].now + 20_001
+    mesh.advance(21)
+    assert mesh[0].number_queued() == 2
+
+
 def test_a_share_that_is_not_used_any_more_goes_to_the_others() -> None:
     mesh = mesh_with(5, active=3)
     waiting_on_all(mesh, 1)

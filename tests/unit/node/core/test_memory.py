@@ -10,7 +10,7 @@ from tests.support.node_bench import Bench
 
 BenchMaker = Callable[..., Bench]
 
-FEW = "NOREPL Not enough reachable nodes for the requested replication level"
+FEW = "NOREPL Not enough reachable nodes: "
 OOM = "OOM command not allowed when used memory > 'maxmemory'."
 
 
@@ -99,7 +99,7 @@ def test_above_75_percent_addjob_says_that_memory_is_short(
         text = bench.error("ADDJOB", "q", "b", 0, *options)
         assert text.startswith("NOREPL Memory is short: 73.")
         assert "of 97.66K (maxmemory)" in text
-    assert bench.error("ADDJOB", "q", "b", 0, "REPLICATE", 2) == FEW
+    assert bench.error("ADDJOB", "q", "b", 0, "REPLICATE", 2).startswith(FEW)
     assert bench.get() == jobs[0]
     assert bench("NACK", jobs[0]) == 1
     assert bench("ACKJOB", jobs[0]) == 1
@@ -107,8 +107,8 @@ def test_above_75_percent_addjob_says_that_memory_is_short(
 
 
 def test_replicas_beyond_this_node_are_refused_at_any_level(bench: Bench) -> None:
-    assert bench.error("ADDJOB", "q", "b", 0, "REPLICATE", 2) == FEW
-    assert bench.error("ADDJOB", "q", "b", 0, "REPLICATE", 65535, "ASYNC") == FEW
+    assert bench.error("ADDJOB", "q", "b", 0, "REPLICATE", 2).startswith(FEW)
+    assert bench.error("ADDJOB", "q", "b", 0, "REPLICATE", 65535, "ASYNC").startswith(FEW)
     bench.add("q", "b", "REPLICATE", 1)
 
 
@@ -208,7 +208,7 @@ def test_an_idle_queue_goes_after_300_seconds_and_sooner_when_memory_is_short(
     make_bench: BenchMaker, share: float, seconds: int
 ) -> None:
     bench = make_bench(maxmemory=1_000_000)
-    bench("GETJOB", "NOHANG", "FROM", "idle")
+    bench.make_queue("idle")
     bench.node.memory.set_limit(int(used(bench) / share))
     bench.now += seconds * 1000 - 1
     assert bench.evict_idle_queues() == 0
@@ -234,7 +234,7 @@ def test_how_long_an_idle_queue_stays_can_be_set(
 ) -> None:
     bench = make_bench(maxmemory=1_000_000)
     bench.node.queues.max_idle = most * 1000
-    bench("GETJOB", "NOHANG", "FROM", "idle")
+    bench.make_queue("idle")
     bench.node.memory.set_limit(int(used(bench) / share))
     bench.now += seconds * 1000 - 1
     assert bench.evict_idle_queues() == 0
@@ -285,7 +285,7 @@ def test_one_visit_takes_a_thousand_idle_queues_when_memory_is_short(
 ) -> None:
     bench = make_bench()
     for number in range(1000):
-        bench("GETJOB", "NOHANG", "FROM", f"q{number}")
+        bench.make_queue(f"q{number}")
     bench.node.memory.set_limit(1)
     bench.now += 2000
     assert bench.evict_idle_queues() == 1000
@@ -295,7 +295,7 @@ def test_one_visit_takes_a_thousand_idle_queues_when_memory_is_short(
 def test_visits_reach_every_idle_queue_among_many_busy_ones(bench: Bench) -> None:
     for number in range(3000):
         bench.add(f"busy{number}")
-    bench("GETJOB", "NOHANG", "FROM", "idle")
+    bench.make_queue("idle")
     bench.now += 300_000
     for _ in range(3000 // 200 + 2):
         bench.evict_idle_queues()
@@ -308,7 +308,7 @@ def test_a_command_without_memory_and_without_jobs_evicts_idle_queues(
 ) -> None:
     bench = make_bench()
     for number in range(50):
-        bench("GETJOB", "NOHANG", "FROM", f"q{number}")
+        bench.make_queue(f"q{number}")
     bench.node.memory.set_limit(20_000)
     bench.now += 2000
     bench.add("q0")

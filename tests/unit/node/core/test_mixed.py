@@ -1,5 +1,7 @@
 """Extensions in a cluster with a C node: refused, or carried along by it."""
 
+import pytest
+
 from disque_trio.protocol import bus
 from disque_trio.protocol.serialjob import JobWriter, decode_job
 from tests.support.mesh import Mesh
@@ -82,3 +84,79 @@ def test_what_a_client_gave_to_a_job_goes_with_it_also_once_a_c_node_joins() -> 
     mesh[1].send(mesh[1].me, "GETJOB", "WITHHEADERS", "FROM", "q")
     mesh.advance(1)
     assert mesh[1].replies(mesh[1].me) == [[[b"q", id, b"body", b"headers", [b"n", b"v"]]]]
+
+
+# ---- jobs with trailers are not for C nodes, in auto ---------------------------------------------
+
+
+def joined_by_c_node(*options: str | int) -> tuple[Mesh, bytes]:
+    """Two nodes with a job that has headers, and a C node that joined them afterwards."""
+    mesh = Mesh(3)
+    id = mesh.add(0, "REPLICATE", 1, *options, *HEADERS)
+    mesh.c_nodes = {C_NODE}
+    for peers in mesh.peers:
+        peers.judge_extensions()
+    return mesh, id
+
+
+def given(mesh: Mesh) -> list[bytes]:
+    """The ids of the queued jobs of the C node."""
+    return [job.id for job in mesh[C_NODE].node.store.jobs.values()]
+
+
+def test_a_c_node_does_not_get_a_job_with_headers_but_those_behind_it() -> None:
+    mesh, first = joined_by_c_node()
+    mesh[C_NODE].send(mesh[C_NODE].me, "GETJOB", "FROM", "q")
+    mesh.advance(2)
+    assert given(mesh) == []
+    plain = mesh.add(0, "REPLICATE", 1)
+    mesh.advance(2)
+    assert given(mesh) == [plain]
+    assert mesh[C_NODE].replies(mesh[C_NODE].me) == [[[b"q", plain, b"body"]]]
+    assert mesh[1]("GETJOB", "NOHANG", "FROM", "q") is None  # it asks
+    mesh.advance(1)
+    assert mesh[1].get("q") == first
+
+
+def test_a_c_node_that_waits_in_vain_does_not_hold_up_others() -> None:
+    mesh, first = joined_by_c_node()
+    assert mesh[0].get("q") == first
+    mesh[C_NODE].send(mesh[C_NODE].me, "GETJOB", "FROM", "q")
+    mesh[1].send(mesh[1].me, "GETJOB", "FROM", "q")
+    mesh.advance(0.5)
+    mesh[0]("NACK", first)
+    mesh.advance(0.1)
+    assert mesh[1].replies(mesh[1].me) == [[[b"q", first, b"body"]]]
+    assert given(mesh) == []
+    plain = mesh.add(0, "REPLICATE", 1)
+    mesh.advance(0.1)
+    assert mesh[C_NODE].replies(mesh[C_NODE].me) == [[[b"q", plain, b"body"]]]
+
+
+def test_with_yes_a_c_node_gets_all_jobs() -> None:
+    mesh, first = joined_by_c_node()
+    for peers in mesh.peers:
+        peers.extended = True
+    mesh[C_NODE].send(mesh[C_NODE].me, "GETJOB", "FROM", "q")
+    mesh.advance(2)
+    assert given(mesh) == [first]
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_job_that_waits_for_its_copies_when_a_c_node_joins_gets_them_elsewhere(
+    seed: int,
+) -> None:
+    mesh = Mesh(4, seed)
+    for index in (1, 2, 3):
+        mesh.cut(0, index)
+    mesh[0].send(mesh[0].me, "ADDJOB", "q", "body", 0, "REPLICATE", 3, *HEADERS)
+    mesh.settle()
+    mesh.c_nodes = {C_NODE}
+    for peers in mesh.peers:
+        peers.judge_extensions()
+    (job,) = mesh[0].node.store.jobs.values()
+    for index in (1, 2, 3):
+        mesh.join(0, index)
+    mesh.advance(5)
+    assert mesh.holders(job.id) == [0, 1, 3]
+    assert mesh[0].replies(mesh[0].me) == [job.id]

@@ -117,13 +117,13 @@ def test_no_packet_names_more_than_some(mesh: Mesh) -> None:
     assert held(mesh) == [0, 0]
 
 
-def test_nothing_is_told_of_a_turn_that_is_not_on_disk(mesh: Mesh) -> None:
+def test_acknowledgements_are_told_although_the_turn_is_not_on_disk(mesh: Mesh) -> None:
     ids = take(mesh)
     bench = mesh[1]
     bench.send(bench.me, "ACKJOB", *ids)
     bench.node.roll_back(b"-MISCONF\r\n")
     bench.node.commit()
-    assert mesh.told() == []
+    assert mesh.told() == [(1, "setack", 0)]
     mesh.advance(3)
     assert held(mesh) == [0, 0]
 

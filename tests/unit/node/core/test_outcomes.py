@@ -1,11 +1,14 @@
 """WAITJOB, results and CANCEL on one node."""
 
+from random import Random
+
 import pytest
 
 from disque_trio.node.core import ack_gc, outcomes
 from disque_trio.node.core.job import FLAG_WATCHED
-from disque_trio.node.core.outcomes import MOST_BYTES, RING
+from disque_trio.node.core.outcomes import MOST_BYTES, RING, Index
 from disque_trio.respserver.client import Client
+from disque_trio.respserver.memory import Memory
 from tests.support.node_bench import Bench
 
 UNKNOWN = b"D-12345678-ABCDEFGHIJKLMNOPQRSTUVWX-05a1"
@@ -306,3 +309,20 @@ def test_a_job_is_watched_only_while_it_lives(bench: Bench) -> None:
 
 def test_the_ring_of_ids_is_as_long_as_its_writers_know() -> None:
     assert ack_gc.RING_MASK == outcomes.RING_MASK == outcomes.RING - 1
+
+
+def test_what_is_in_a_ring_is_found_however_much_was_written_since() -> None:
+    rng = Random(1)
+    index, ring, at, written = Index(Memory(0)), [b""] * RING, 0, 0
+    for _ in range(40):
+        for _ in range(rng.choice([0, 1, 2, 100, RING - 1, RING, RING + 1])):
+            # Now and then, an id is there twice: a job was acknowledged on two nodes.
+            ring[at] = b"%d" % (written - rng.choice([0, 0, 0, 1]))
+            at = (at + 1) % RING
+            written += 1
+        there = {*ring} - {b""}
+        asked = [b"%d" % n for n in range(max(written - 2 * RING, 0), written + 2, 7)]
+        assert [id for id in asked if index.has(id, ring, at)] == [
+            id for id in asked if id in there
+        ]
+    assert not index.has(b"1", [b""] * RING, 0)  # after FLUSHALL

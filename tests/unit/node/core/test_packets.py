@@ -2,6 +2,7 @@
 
 import pytest
 
+from disque_trio.node.core.job import DEFAULT_REPLICATE
 from tests.support.mesh import Mesh
 
 
@@ -76,8 +77,10 @@ def test_pause_is_announced_only_with_bcast(mesh: Mesh) -> None:
 
 
 def test_the_default_of_replicate_follows_the_size_of_the_cluster() -> None:
-    for size, replicate in ((1, 1), (2, 2), (3, 3), (7, 3)):
+    for size, replicate in ((1, 1), (2, 2), (3, 2), (7, 2)):
         mesh = Mesh(size)
+        for bench in mesh.nodes:
+            bench.node.replicas.default_copies = DEFAULT_REPLICATE
         id = mesh.add(0)
         assert len(mesh.holders(id)) == replicate
         assert mesh[0].number(id, b"repl") == replicate

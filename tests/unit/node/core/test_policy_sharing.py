@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from disque_trio.node.core.policies import Policy
-from disque_trio.node.core.sharing import COMPARE_EVERY, LOOK_EVERY
+from disque_trio.node.core.sharing import COMPARE_EVERY, MOST_ANSWERS, ONCE_MORE
 from disque_trio.node.core.versions import DELETED_TTL, Entry
 from disque_trio.protocol import bus
 from disque_trio.protocol.fields import pack_number
@@ -24,6 +24,15 @@ def compare(mesh: Mesh, rounds: int = 1) -> None:
     for _ in range(rounds):
         for bench in mesh.nodes:
             bench.now += COMPARE_EVERY
+            bench.node.cron(bench.now)
+        mesh.settle()
+
+
+def look(mesh: Mesh, milliseconds: int = 0) -> None:
+    """Let the nodes look around, as they do ten times a second, for this time."""
+    for _ in range(0, milliseconds + 1, 100):
+        for bench in mesh.nodes:
+            bench.now += 100
             bench.node.cron(bench.now)
         mesh.settle()
 
@@ -79,29 +88,82 @@ def test_a_new_node_without_policies_is_told_by_those_that_have_some() -> None:
     assert mesh.log.count((0, "policies", 1)) > 3  # none of the packets is large
 
 
-def test_a_node_that_was_alone_compares_as_soon_as_it_reaches_another() -> None:
-    mesh = Mesh(2)
-    mesh.cut(0, 1)
-    mesh[0]("QSET", "q", "TTL", 1)
-    compare(mesh)
-    mesh.join(0, 1)
-    mesh[0].node.cron(mesh[0].now)
+@pytest.mark.parametrize("size", [2, 3, 7])
+def test_a_node_that_was_alone_learns_and_tells_at_once_what_changed(size: int) -> None:
+    mesh = Mesh(size)
+    mesh[0]("QSET", "old", "TTL", 1)
     mesh.settle()
+    look(mesh, 1_000)
+    mesh.isolate(size - 1)
+    mesh[0]("QSET", "q", "TTL", 2)
+    mesh[0]("PAUSE", "q", "all", "BCAST")
+    mesh[0]("CRON", "SET", "nightly", "@every 1d", "q", "job")
+    mesh[0]("BIND", "topic", "q")
+    mesh[size - 1]("QSET", "own", "TTL", 3)
+    compare(mesh, size)
+    mesh.rejoin(size - 1)
+    mesh.advance(0)
+    assert all_agree(mesh)
+    assert [bench("PAUSE", "q", "state") for bench in mesh.nodes] == [b"all"] * size
+    assert all(bench("CRON", "GET", "nightly") for bench in mesh.nodes)
+    assert [bench("BINDINGS") for bench in mesh.nodes] == [[[b"topic", b"q"]]] * size
+
+
+def test_a_node_that_starts_without_anything_learns_it_at_once() -> None:
+    mesh = Mesh(3)
+    mesh.isolate(2)
+    mesh[0]("QSET", "q", "TTL", 1)
+    compare(mesh, 3)
+    mesh.rejoin(2)
+    mesh.advance(0)
     assert all_agree(mesh)
 
 
-def test_who_did_not_listen_when_it_was_found_is_asked_again_within_a_second() -> None:
+def test_nodes_that_could_not_reach_only_each_other_compare_at_once() -> None:
+    mesh = Mesh(9)
+    mesh[0]("QSET", "old", "TTL", 1)
+    mesh.settle()
+    look(mesh, 1_000)
+    mesh.cut(3, 6)
+    mesh[3]("QSET", "q", "TTL", 1)
+    mesh.settle()
+    look(mesh)
+    assert not all_agree(mesh)
+    mesh.join(3, 6)
+    mesh.advance(0)
+    assert all_agree(mesh)
+
+
+def test_who_did_not_listen_when_it_was_reached_is_asked_again_soon() -> None:
     mesh = Mesh(2)
     mesh.lose = lambda source, target, packet: True
     mesh[0]("QSET", "q", "TTL", 1)
-    mesh[0].node.cron(mesh[0].now)
-    mesh.settle()
+    mesh.join(0, 1)
+    mesh.advance(0)
     mesh.lose = lambda source, target, packet: False
-    assert mesh[0].node.policy_sharing.rest() <= LOOK_EVERY
-    mesh[0].now += LOOK_EVERY
-    mesh[0].node.cron(mesh[0].now)
-    mesh.settle()
+    assert mesh[0].node.commons.rest() <= ONCE_MORE
+    look(mesh, ONCE_MORE)
     assert all_agree(mesh)
+
+
+def test_a_node_that_returns_to_a_large_cluster_causes_few_packets() -> None:
+    mesh = Mesh(140)
+    mesh.isolate(139)
+    for index, bench in enumerate(mesh.nodes):
+        for number in range(5 if index == 139 else 10):
+            name = b"%d" % number
+            bench.node.policies.put(Entry(name, Policy(name), number + 1, b"a" * 40, 0))
+    compare(mesh, 2)
+    mesh.told()
+    mesh.rejoin(139)
+    moved: list[bytes] = []
+    mesh.lose = lambda source, target, packet: moved.append(packet) is not None
+    mesh.advance(0)
+    assert all_agree(mesh)
+    look(mesh, 900)
+    size = mesh[0].node.policies.size
+    assert len([packet for packet in moved if len(packet) > size // 2]) <= 2 * (MOST_ANSWERS + 1)
+    assert len(moved) <= 3 * 140
 
 
 def test_nodes_that_know_the_same_say_little_and_those_that_know_nothing_say_nothing() -> None:
@@ -110,7 +172,8 @@ def test_nodes_that_know_the_same_say_little_and_those_that_know_nothing_say_not
     assert mesh.told() == []
     mesh[0]("QSET", "q", "TTL", 1)
     mesh.settle()
-    mesh.told()
+    look(mesh, ONCE_MORE)  # they have just reached each other
+    assert len(mesh.told()) <= 10
     compare(mesh, 3)
     assert len(mesh.told()) == 6
 
@@ -179,7 +242,7 @@ def test_the_disk_is_told_of_what_other_nodes_change_and_only_of_that() -> None:
     mesh = Mesh(2)
     seen: list[int] = []
     for index, bench in enumerate(mesh.nodes):
-        bench.node.policy_sharing.changed = lambda index=index: seen.append(index)  # type: ignore[misc]
+        bench.node.policy_sharing.changed = lambda names, index=index: seen.append(index)  # type: ignore[misc]
     mesh[0]("QSET", "q", "TTL", 1)
     mesh.settle()
     compare(mesh, 3)
@@ -196,7 +259,7 @@ GOOD = Entry(b"good", Policy(b"good"), 1, b"a" * 40, 0).fields()
         [(1, GOOD), (1, GOOD[:-1])],
         [(1, GOOD), (2, b"1234567")],
         [(1, GOOD), (3, b"")],
-        [(1, GOOD), (1, GOOD + b"\x05\x08\0\0\0" + b"\xff" * 8)],
+        [(1, GOOD), (1, GOOD + b"\x05\x01\0\0\0\xff")],
     ],
 )
 def test_malformed_packets_change_nothing(data: list[tuple[int, bytes]]) -> None:

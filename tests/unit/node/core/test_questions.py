@@ -22,9 +22,9 @@ class Asker:
         self.mesh = mesh
         self.heard: list[tuple[int, bool]] = []  # answers so far, and whether it was over
 
-    def ask(self) -> Question:
+    def ask(self, again: int = 0) -> Question:
         return self.mesh[0].node.questions.ask(
-            OUTCOME, [(2, b"what?")], self.mesh.ids[1:], TIMEOUT, self.hear
+            OUTCOME, [(2, b"what?")], self.mesh.ids[1:], TIMEOUT, self.hear, again=again
         )
 
     def hear(self, question: Question) -> None:
@@ -75,6 +75,41 @@ def test_a_node_that_has_no_answer_is_waited_for_until_the_time_is_over(
     mesh.advance(0.001)
     assert (question.over, question.answers, asker.heard) == (True, {}, [(0, True)])
     assert question.waiting == mesh.ids[1:]
+
+
+def test_who_does_not_answer_is_asked_again_more_and_more_slowly(mesh: Mesh, asker: Asker) -> None:
+    mesh.lose = lambda source, target, packet: target == 1
+    question = asker.ask(100)
+    asked: list[int] = []
+    begun = mesh[0].now
+    for _ in range(TIMEOUT // 10 + 10):
+        mesh.advance(0.01)
+        asked += [mesh[0].now - begun for told in mesh.told("question") if told[2] == 1]
+    assert asked == [10, 100, 300]
+    assert question.over
+    assert question.waiting == mesh.ids[1:2]
+
+
+def test_a_repeated_question_ends_with_its_answer(mesh: Mesh, asker: Asker) -> None:
+    mesh.lose = lambda source, target, packet: True
+    question = asker.ask(100)
+    mesh.settle()
+    mesh.lose = lambda source, target, packet: False
+    mesh.advance(0.11)
+    assert (question.over, len(question.answers)) == (True, 2)
+    mesh.told()
+    mesh.advance(1)
+    assert mesh.told() == []
+
+
+def test_a_question_is_not_repeated_to_who_has_not_read_it_yet(mesh: Mesh, asker: Asker) -> None:
+    mesh.lose = lambda source, target, packet: True
+    asker.ask(100)
+    mesh.settle()
+    mesh.told()
+    mesh.peers[0].slow = {mesh.ids[1]}
+    mesh.advance(0.11)
+    assert mesh.told("question") == [(0, "question", 2)]
 
 
 def test_who_is_not_connected_is_not_asked(mesh: Mesh, asker: Asker) -> None:

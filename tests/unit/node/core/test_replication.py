@@ -91,6 +91,13 @@ def test_one_more_node_is_tried_every_50_ms() -> None:
     assert mesh.holders(job.id) == [0, 5]
 
 
+def test_an_answer_is_expected_of_nodes_that_do_not_confirm(mesh: Mesh) -> None:
+    mesh.lose = lambda source, target, packet: target == 2
+    ask(mesh, "REPLICATE", 3)
+    mesh.advance(0.06)
+    assert mesh.peers[0].expected == {mesh.ids[2]}
+
+
 def test_what_was_lost_on_the_way_is_sent_again(mesh: Mesh) -> None:
     lost = []
 
@@ -171,6 +178,35 @@ def test_only_addjob_without_maxlen_may_overlap(mesh: Mesh) -> None:
     assert not may([b"ADDJOB", b"q", b"b", b"0", b"MaxLen", b"3"])
     assert not may([b"GETJOB", b"FROM", b"q"])
     assert not may([b"PING"])
+    assert not may([b"QSET", b"q", b"TTL", b"5"])
+
+
+def test_changes_of_what_nodes_share_may_overlap_and_are_written_at_once(mesh: Mesh) -> None:
+    bench = mesh[0]
+    may = bench.node.may_overlap
+    written: list[list[bytes]] = []
+
+    def keep(names: list[bytes]) -> None:
+        written.append(names)
+
+    bench.node.ticks.sharing.keep = keep
+    bench.node.policy_sharing.keep = keep
+    bench.send(bench.me, "CRON", "SET", "first", "@every 1h", "q", "job")
+    assert may([b"CRON", b"SET", b"second", b"@every 1h", b"q", b"job"])
+    assert may([b"cron", b"set"])
+    assert may([b"QSET", b"q", b"TTL", b"5"])
+    assert may([b"Bind", b"topic", b"q"])
+    assert not may([b"CRON", b"DEL", b"first"])
+    assert not may([b"CRON"])
+    assert not may([b"PING"])
+    bench.send(bench.me, "CRON", "SET", "wrong", "times", "q", "job")
+    bench.send(bench.me, "CRON", "SET", "second", "@every 1h", "q", "job")
+    bench.send(bench.me, "QSET", "q", "TTL", 5)
+    first, wrong, *others = bench.replies(bench.me)
+    assert [first, *others] == [b"OK"] * 3
+    assert "five fields" in str(wrong)
+    assert written == [[b"first", b"second"], [b"q"]]
+    assert not may([b"QSET", b"q", b"TTL", b"5"])  # nothing of this turn is to be written
 
 
 def test_reply_modes_hold_for_replies_that_come_late(mesh: Mesh) -> None:
@@ -212,7 +248,11 @@ def test_a_node_that_must_not_hold_jobs_places_them_elsewhere(mesh: Mesh, why: s
         reason = "I'm unable to hold a copy of the message for the following reason"
         assert refusal == f"{few}, since {reason}: I'm leaving the cluster"
     # Even counting this node, there would be too few.
-    assert mesh[0].error("ADDJOB", "q", "b", 0, "REPLICATE", 4) == few
+    assert (
+        mesh[0]
+        .error("ADDJOB", "q", "b", 0, "REPLICATE", 4)
+        .startswith("NOREPL Not enough reachable nodes: ")
+    )
 
 
 def test_jobs_placed_elsewhere_are_counted_where_they_were_added(mesh: Mesh) -> None:

@@ -287,3 +287,94 @@ def test_the_giver_of_a_job_leaves_its_whole_retry_time_to_the_taker() -> None:
     mesh.settle()
     mesh.advance(5)
     assert queued_on(mesh, id) == []
+
+
+# ---- jobs that lie in a queue for long -----------------------------------------------------------
+
+
+def backlog(mesh: Mesh, count: int, retry: int) -> list[bytes]:
+    """The ids of jobs with three copies that were added one by one, and lie at node 0."""
+    ids = []
+    for _ in range(count):
+        ids.append(mesh.add(0, "RETRY", retry))
+        mesh.advance(retry / count)
+    mesh.advance(retry)
+    mesh.told()
+    return ids
+
+
+@pytest.mark.parametrize("retry", [5, 30, 300])
+def test_a_backlog_costs_a_few_packets_for_each_holder_and_retry_time(retry: int) -> None:
+    mesh = Mesh(3, jitter=None)
+    ids = backlog(mesh, 200, retry)
+    mesh.advance(4 * retry)
+    told = mesh.told()
+    assert {type for _, type, _ in told} <= {"queued", "willqueue"}
+    assert len(told) < 4 * 2 * 22
+    assert [bench.number_queued() for bench in mesh.nodes] == [len(ids), 0, 0]
+
+
+def test_c_nodes_get_a_packet_for_each_job() -> None:
+    mesh = Mesh(3)
+    mesh.c_nodes = {2}
+    backlog(mesh, 50, 30)
+    mesh.advance(32)
+    told = Counter(mesh.told("queued"))
+    assert told[0, "queued", 2] >= 50
+    assert told[0, "queued", 1] < 25
+
+
+def test_jobs_that_are_given_away_while_they_are_announced_stay_where_they_went(
+    mesh: Mesh,
+) -> None:
+    ids = [mesh.add(0, "RETRY", 30) for _ in range(20)]
+    bench = mesh[0]
+    jobs = [bench.node.store.jobs.get(id) for id in ids]
+    due = max(job.awake for job in jobs if job is not None) + 100
+    mesh[1].block("q")
+    needjobs = mesh.moving.popleft()[2]
+    mesh.moving.clear()
+    for other in mesh.nodes:
+        other.now = due
+    bench.node.tick(due)
+    for _ in range(10):
+        bench.node.receive(mesh.ids[1], needjobs, due)
+    mesh.settle()
+    assert mesh[1].number_queued() == 9
+    assert mesh[0].number_queued() == 10
+
+
+@pytest.mark.parametrize("winner", [0, 2])
+def test_a_job_that_a_node_left_to_one_that_does_not_have_it_any_more_is_queued_soon(
+    mesh: Mesh, winner: int
+) -> None:
+    """The QUEUED of a node that gave the job away arrives after the job itself."""
+    loser = 1
+    id = b""
+    while not id or even_place(mesh.ids[winner], id) < even_place(mesh.ids[loser], id):
+        id = mesh.add(loser, "REPLICATE", 3, "RETRY", 300)
+    packet = mesh[winner].node.packets.about_job(bus.QUEUED, id)
+    mesh[loser].node.receive(mesh.ids[winner], packet, mesh[loser].now)
+    mesh.settle()
+    assert queued_on(mesh, id) == []
+    mesh.advance(1.1)
+    assert queued_on(mesh, id) == [loser]
+    assert mesh[loser].number(id, b"additional-deliveries") == 0
+
+
+def test_a_job_that_a_node_left_to_one_that_has_it_stays_there() -> None:
+    for seed in range(10):
+        mesh = Mesh(3, seed, jitter=None)
+        id = mesh.add(0, "REPLICATE", 3, "RETRY", 30)
+        mesh[1]("ENQUEUE", id)
+        mesh.settle()
+        (keeper,) = queued_on(mesh, id)
+        mesh.advance(3)
+        assert queued_on(mesh, id) == [keeper]
+        assert mesh[keeper].get("q") == id
+        mesh.advance(5)
+        assert queued_on(mesh, id) == []
+        before = mesh[keeper].number(id, b"additional-deliveries")
+        mesh.advance(33)
+        (other,) = queued_on(mesh, id)
+        assert mesh[other].number(id, b"additional-deliveries") == before + 1

@@ -46,6 +46,13 @@ class CoreMachine(RuleBasedStateMachine):
         pool = (list(self.model.jobs) + self.known[-3:]) or [b"D-00000000-" + b"x" * 24 + b"-05a1"]
         return [pool[place % len(pool)] for place in places]
 
+    def ask(self, *args: bytes | str | int) -> object:
+        """The reply to a request that does not block. If it took slices, its client was woken."""
+        reply = self.bench(*args)
+        node = self.bench.node
+        node.woken = [client for client in node.woken if client is not self.bench.me]
+        return reply
+
     def number(self, client: Client) -> int:
         return self.clients.index(client)
 
@@ -103,7 +110,7 @@ class CoreMachine(RuleBasedStateMachine):
         if maxlen is not None:
             options += ["MAXLEN", maxlen]
         problem = self.model.add_problem(queue, delay, ttl, maxlen)
-        reply = self.bench("ADDJOB", queue, body, 0, *options)
+        reply = self.ask("ADDJOB", queue, body, 0, *options)
         if problem is not None:
             assert isinstance(reply, hiredis.ReplyError)
             assert str(reply).split()[0] == problem
@@ -129,7 +136,7 @@ class CoreMachine(RuleBasedStateMachine):
 
     @rule(names=names, count=st.sampled_from([1, 2, 5, 100, 100]))
     def getjob_nohang(self, names: list[bytes], count: int) -> None:
-        reply = self.bench("GETJOB", "NOHANG", "COUNT", count, "FROM", *names)
+        reply = self.ask("GETJOB", "NOHANG", "COUNT", count, "FROM", *names)
         expected = [[job.queue, job.id, job.body] for job in self.model.get(names, count)]
         assert reply == (expected or None)
 
@@ -156,7 +163,7 @@ class CoreMachine(RuleBasedStateMachine):
     def end(self, places: list[int], command: str) -> None:
         ids = self.pick(places)
         expected = {id for id in ids if id in self.model.jobs}
-        assert self.bench(command, *ids) == len(expected)
+        assert self.ask(command, *ids) == len(expected)
         for id in expected:
             self.model.delete(self.model.jobs[id])
 
@@ -171,13 +178,13 @@ class CoreMachine(RuleBasedStateMachine):
                 expected += self.model.dequeue(job)
             else:
                 expected += self.model.enqueue(job, command == "NACK")
-        assert self.bench(command, *ids) == expected
+        assert self.ask(command, *ids) == expected
         self.settle()
 
     @rule(place=st.integers(0, MAX_JOBS))
     def working(self, place: int) -> None:
         (id,) = self.pick([place])
-        reply = self.bench("WORKING", id)
+        reply = self.ask("WORKING", id)
         job = self.model.jobs.get(id)
         if job is None:
             assert str(reply).startswith("NOJOB ")
@@ -190,7 +197,7 @@ class CoreMachine(RuleBasedStateMachine):
 
     @rule(queue=queue_names, options=st.sampled_from(PAUSES))
     def pause(self, queue: bytes, options: list[str]) -> None:
-        assert self.bench("PAUSE", queue, *options) == self.model.pause(queue, options)
+        assert self.ask("PAUSE", queue, *options) == self.model.pause(queue, options)
         self.settle()
 
     # ---- rare commands --------------------------------------------------------------------------
@@ -207,7 +214,7 @@ class CoreMachine(RuleBasedStateMachine):
             assert self.clients[who].out == []
             self.clients[who] = self.bench.client()
         elif who == 0 and len(self.model.jobs) > 10:
-            assert self.bench("DEBUG", "FLUSHALL") == b"OK"
+            assert self.ask("DEBUG", "FLUSHALL") == b"OK"
             waiting = self.model.flush()
             woken, self.bench.node.woken = self.bench.node.woken, []
             assert {self.number(client) for client in woken} == waiting
@@ -236,7 +243,7 @@ class CoreMachine(RuleBasedStateMachine):
 
     @invariant()
     def every_job_is_what_the_model_says(self) -> None:
-        reply = self.bench("JSCAN", "BUSYLOOP", "REPLY", "all")
+        reply = self.ask("JSCAN", "BUSYLOOP", "REPLY", "all")
         assert isinstance(reply, list)
         assert reply[0] == b"0"
         now = self.bench.now
@@ -261,13 +268,13 @@ class CoreMachine(RuleBasedStateMachine):
 
     @invariant()
     def every_queue_is_what_the_model_says(self) -> None:
-        reply = self.bench("QSCAN", "BUSYLOOP")
+        reply = self.ask("QSCAN", "BUSYLOOP")
         assert isinstance(reply, list)
         assert set(reply[1]) == set(self.model.queues)
         for name, queue in self.model.queues.items():
             jobs = [job.id for job in self.model.queued(name)]
-            assert self.bench.ids(self.bench("QPEEK", name, 1000)) == jobs
-            assert self.bench.ids(self.bench("QPEEK", name, -1000)) == jobs[::-1]
+            assert self.bench.ids(self.ask("QPEEK", name, 1000)) == jobs
+            assert self.bench.ids(self.ask("QPEEK", name, -1000)) == jobs[::-1]
             stat = self.bench.queue(name.decode())
             assert stat[b"len"] == len(jobs)
             assert stat[b"blocked"] == len(queue.waiting)

@@ -6,7 +6,7 @@ from zlib import crc32
 import pytest
 
 from disque_trio.node.core.schedule_words import format_file, parse_file
-from disque_trio.node.core.ticks import GRACE, LINK_TIME, MOST, RETRY, STAGGER
+from disque_trio.node.core.ticks import GRACE, LINK_TIME, MOST, PLAN_AFTER, RETRY, STAGGER
 from disque_trio.respserver.client import Client
 from tests.support.mesh import Mesh
 from tests.support.node_bench import START, Bench
@@ -69,6 +69,16 @@ def test_a_tick_comes_at_its_moment(bench: Bench) -> None:
     assert bench.node.next_wake() == START + 10_000
 
 
+def test_schedules_that_are_set_one_after_the_other_are_looked_at_together(bench: Bench) -> None:
+    bench("CRON", "SET", "first", "@every 10s", "q", "body")
+    bench.now += PLAN_AFTER - 1
+    bench("CRON", "SET", "second", "@every 20s", "q", "body")
+    assert bench.node.next_wake() == START + PLAN_AFTER
+    bench.now += 1
+    bench.node.tick(bench.now)
+    assert bench.node.next_wake() == START + 10_000
+
+
 def test_a_cluster_adds_each_job_once(mesh: Mesh) -> None:
     put(mesh, "@every 10s", "q", "body")
     mesh.advance(MINUTE)
@@ -105,7 +115,7 @@ def test_ticks_that_come_faster_than_nodes_wait_for_each_other_are_added_by_the_
 
 def test_schedules_that_are_loaded_before_there_is_a_time_tick() -> None:
     bench = Bench()
-    text = format_file(scheduled().node.ticks.schedules)
+    text = b"".join(format_file(scheduled().node.ticks.schedules))
     parse_file(text, bench.node.ticks.schedules)
     bench.node.ticks.sharing.heard([b"s"])
     advance(bench, 10)

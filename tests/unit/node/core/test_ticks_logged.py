@@ -79,3 +79,15 @@ def test_the_event_log_has_what_was_refused_and_nothing_of_what_was_paused_or_de
     advance(bench, 60 + GRACE // 1000 + 10)
     (line,) = told(bench)
     assert (line["event"], line["reason"], line["schedule"]) == ("missed", "refused", "s")
+
+
+def test_what_was_missed_as_its_user_has_no_rights_was_refused(bench: Bench) -> None:
+    bench.node.notes.eventing = True
+    bench("ACL", "SETUSER", "eve", "on", "nopass", "~q", "+cron")
+    client = bench.client()
+    bench.ask(client, "AUTH", "eve", "any")
+    assert bench.ask(client, "CRON", "SET", "s", "@every 600s", "q", "body") == b"OK"
+    bench("ACL", "DELUSER", "eve")
+    advance(bench, 600 + GRACE // 1000 + 10)
+    (line,) = told(bench)
+    assert (line["event"], line["reason"]) == ("missed", "refused")

@@ -289,7 +289,7 @@ def test_the_account_is_at_zero_when_the_job_has_ended(
     id = bench.add("q", "body", "TTL", 1000, *HEADERS)
     trailer = bench.node.store.trailers.want(the_job(bench, id))
     trailer.reason = b"x" * 100
-    bench.node.store.trailers.recount(trailer)
+    bench.node.store.trailers.recount(the_job(bench, id), trailer)
     end(bench, id)
     assert not bench.held(id)
     assert used_beside_queues(bench) == 0

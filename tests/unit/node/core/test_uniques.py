@@ -17,10 +17,12 @@ from disque_trio.protocol.bus import (
     QUESTION,
     packet_type,
 )
+from disque_trio.protocol.serialjob import deljob
 from tests.support.mesh import Mesh
 from tests.support.node_bench import START, Bench
 
 FOR_10 = ("UNIQUE", "k", "FOR", "10")
+FOR_100 = ("UNIQUE", "k", "FOR", "100")
 
 
 def started_again(old: Bench, data: bytes | None = None) -> Bench:
@@ -220,6 +222,24 @@ def test_keys_survive_a_restart(how: object) -> None:
     assert again.node.memory.used == again.counted_memory()
 
 
+def test_a_job_that_was_given_up_does_not_have_its_key_after_a_restart() -> None:
+    mesh = Mesh(3)
+    bench = mesh[1]
+    bench.node.journaling = True
+    client = mesh[0].client()
+    mesh.lose = lambda source, target, packet: packet_type(packet) == GOTJOB
+    mesh[0].send(client, "ADDJOB", "q", "a", 200, "REPLICATE", 3, *FOR_100)
+    mesh.settle()
+    (id,) = [id for shard in bench.node.store.jobs.shards for id in shard]
+    mesh.advance(1)
+    assert mesh.holders(id) == []
+    # What it says of the key may come later, or not at all: another job may have it meanwhile.
+    records = b"".join(bench.node.journal)
+    again = started_again(bench, records[: records.index(deljob(id)) + len(deljob(id))])
+    assert again.info("jobs")["registered_jobs"] == "0"
+    assert again.add("q", "a", *FOR_100) != id
+
+
 def test_a_key_whose_time_is_over_is_not_loaded() -> None:
     bench = journaling()
     kept = bench.add("q", "a", *FOR_10)
@@ -277,6 +297,46 @@ def test_without_a_majority_nothing_is_added_unless_anyway() -> None:
     there = mesh.add(1, "REPLICATE", 2, "UNIQUE", "k", "ANYWAY")
     assert here != there  # either side of the partition
     assert mesh.add(1, "REPLICATE", 2, "UNIQUE", "k", "ANYWAY") == there
+
+
+@pytest.mark.parametrize("lost", [QUESTION, ANSWER])
+@pytest.mark.parametrize("anyway", [(), ("ANYWAY",)])
+def test_a_lost_packet_costs_a_moment(lost: int, anyway: tuple[str, ...]) -> None:
+    mesh = Mesh(3)
+    bench = mesh[0]
+    other = mesh.add(1, "REPLICATE", 1, "UNIQUE", "k")
+    mesh.lose = lambda source, target, packet: (
+        0 in (source, target) and (packet_type(packet) == lost)
+    )
+    bench.send(bench.me, "ADDJOB", "q", "a", 2000, "REPLICATE", 1, "UNIQUE", "k", *anyway)
+    mesh.settle()
+    mesh.lose = lambda source, target, packet: False
+    mesh.advance(0.15)
+    assert bench.replies(bench.me) == [other]
+
+
+def test_what_others_say_while_copies_are_made_counts_for_anyway_too() -> None:
+    """A node that was suspended asks before the others have connected to it again."""
+    mesh = Mesh(3)
+    mesh.lose = lambda source, target, packet: target == 0
+    other = mesh[1]
+    other.send(other.me, "ADDJOB", "q", "b", 2000, "REPLICATE", 2, "UNIQUE", "k", "FOR", 60)
+    mesh.advance(1)
+    (there,) = other.replies(other.me)
+    mesh.lose = lambda source, target, packet: target == 0 and packet_type(packet) == ANSWER
+    bench = mesh[0]
+    bench.send(
+        bench.me, "ADDJOB", "q", "a", 2000, "REPLICATE", 2, "UNIQUE", "k", "FOR", 60, "ANYWAY"
+    )
+    mesh.advance(0.49)
+    assert bench.replies(bench.me) == []
+    mesh.lose = lambda source, target, packet: False
+    mesh.advance(1)
+    assert bench.replies(bench.me) == [there]
+    assert [bench.number_queued() for bench in mesh.nodes] == [0, 1, 0]
+    assert bench.node.store.jobs.count == 0
+    assert bench.node.claims.repeats == 1
+    assert mesh.add(0, "REPLICATE", 2, "UNIQUE", "k") == there
 
 
 @pytest.mark.parametrize("anyway", ["", "ANYWAY"])

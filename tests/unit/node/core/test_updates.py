@@ -626,3 +626,22 @@ def test_the_event_log_says_why_a_job_is_queued_whose_wait_is_cut_short(
     assert bench("UPDATEJOB", id, "DELAY", 0) == b"OK"
     what = [what[1:4:2] for what in bench.node.notes.events if isinstance(what, tuple)]
     assert ("queued", reason) in what
+
+
+def test_a_change_with_a_damaged_time_of_creation_can_be_written(mesh: Mesh) -> None:
+    id = mesh.add(0)
+    mesh[1].node.journaling = True
+    sent: list[bytes] = []
+
+    def keep(source: int, target: int, packet: bytes) -> bool:
+        if packet_type(packet) == bus.UPDATEJOB and target == 1:
+            sent.append(packet)
+        return packet_type(packet) == bus.UPDATEJOB
+
+    mesh.lose = keep
+    update(mesh, 0, id, "BODY", "changed", "DELAY", 5)
+    at = sent[0].index(id) + 48
+    damaged = sent[0][:at] + (2**63 - 1).to_bytes(8, "little") + sent[0][at + 8 :]
+    mesh[1].node.receive(mesh.ids[0], damaged, mesh[1].now)
+    assert mesh[1].show(id)[b"delay"] == 2**32 - 1
+    assert any(b"changed" in record for record in mesh[1].node.journal)

@@ -208,7 +208,9 @@ def test_a_leaving_node_takes_no_new_jobs(bench: Bench) -> None:
         f"{few}, since I'm unable to hold a copy of the message for the following reason: "
         "I'm leaving the cluster"
     )
-    assert bench.error("ADDJOB", "q", "b", 0, "REPLICATE", 2) == few
+    assert bench.error("ADDJOB", "q", "b", 0, "REPLICATE", 2).startswith(
+        "NOREPL Not enough reachable nodes: "
+    )
     assert bench.info("jobs")["registered_jobs"] == "0"
 
 
@@ -243,10 +245,28 @@ def test_without_count_the_leftmost_queue_with_a_job_gives_one(bench: Bench) -> 
     assert bench.get("empty", "a", "b") == b
 
 
-def test_getjob_makes_the_queue_it_asks_for(bench: Bench) -> None:
+def test_getjob_makes_the_queues_that_it_waits_for_and_no_other(bench: Bench) -> None:
+    bench.add("has")
+    before = bench.node.memory.used
+    assert bench.get("q", "r") is None
+    bench("MULTI")
+    bench("GETJOB", "FROM", "q", "r")
+    assert bench("EXEC") == [None]
     assert bench("QSTAT", "q") is None
-    assert bench.get("q") is None
-    assert bench.queue("q")[b"len"] == 0
+    assert bench.node.memory.used == before
+    assert bench.get("q", "has", "r") is not None
+    assert bench("QSTAT", "q") is None
+    bench.block("q", "r")
+    assert bench.queue("q")[b"len"] == bench.queue("r")[b"len"] == 0
+
+
+def test_getjob_takes_a_thousand_names_at_most(bench: Bench) -> None:
+    names = [f"q{number}" for number in range(1_001)]
+    bench.add("q999")
+    assert "at most 1000 queues" in bench.error("GETJOB", "NOHANG", "FROM", *names)
+    assert "at most 1000 queues" in bench.error("GETJOB", "FROM", *names)
+    assert bench.get(*names[:1_000]) is not None
+    assert list(bench.node.queues.by_name) == [b"q999"]
 
 
 def test_a_blocked_withcounters_gets_its_counters(bench: Bench) -> None:

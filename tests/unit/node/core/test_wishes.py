@@ -56,6 +56,21 @@ def test_a_job_that_comes_later_into_a_new_queue_is_given_at_once(mesh: Mesh, co
     assert mesh[0].number_queued("mail.new") == 1  # nobody waits any more
 
 
+def test_jobs_do_not_travel_on_because_of_clients_that_no_longer_wait() -> None:
+    mesh = Mesh(4)
+    for n in range(60):  # so that each node asks for many at a time
+        for bench in mesh.nodes[1:]:
+            wait(bench)
+        mesh.settle()
+        for _ in mesh.nodes[1:]:
+            add(mesh, 0, f"mail.{n % 3}", "REPLICATE", 1)
+        mesh.advance(0.01)
+    mesh.told()
+    for n in range(30):
+        add(mesh, 0, f"mail.{n % 3}", "REPLICATE", 1)
+    assert len(mesh.told("yourjobs")) < 2 * 30
+
+
 def test_who_polls_is_served_as_well(mesh: Mesh) -> None:
     id = add(mesh, 0, "mail.1", "REPLICATE", 1)
     asking = ("GETJOB", "NOHANG", "PATTERN", "FROM", "mail.*")
@@ -123,6 +138,47 @@ def test_a_limit_holds_for_jobs_by_pattern_on_all_nodes(mesh: Mesh) -> None:
     bench("ACKJOB", id)
     mesh.advance(10)
     assert sum(not client.blocked for _, client in clients) == 3
+
+
+def ask_in_vain(bench: Bench, how: str) -> None:
+    """Ask for a job by pattern, or by name, and do not wait any more."""
+    client = bench.client()
+    where = ("FROM", "mail.1") if "name" in how else ("PATTERN", "FROM", "mail.*")
+    if "polls" in how:
+        bench.send(client, "GETJOB", "NOHANG", *where)
+    else:
+        bench.send(client, "GETJOB", "TIMEOUT", 100, *where)
+        if "leaves" in how:
+            bench.disconnect(client)
+
+
+@pytest.mark.parametrize("size", [3, 5, 7])
+@pytest.mark.parametrize("later", [0.15, 10])
+@pytest.mark.parametrize("how", ["waits", "polls", "leaves", "waits by name", "polls by name"])
+def test_who_waits_by_pattern_has_a_job_at_once_whoever_asked_before(
+    size: int, later: float, how: str
+) -> None:
+    for added in range(size):
+        mesh = Mesh(size)
+        for index in range(size):
+            if index != 1:
+                ask_in_vain(mesh[index], how)
+                mesh.settle()
+        mesh.advance(later)
+        id = add(mesh, added, "mail.1", "REPLICATE", 1, "RETRY", 600)
+        waiting = wait(mesh[1], timeout=30_000)
+        mesh.advance(0.1)
+        assert mesh[1].got(waiting) == id
+
+
+def test_whose_client_waits_comes_before_nodes_that_poll(mesh: Mesh) -> None:
+    ask_in_vain(mesh[2], "polls")
+    mesh.advance(0.05)
+    waiting = wait(mesh[1])
+    mesh.advance(0.05)
+    id = add(mesh, 0, "mail.1", "REPLICATE", 1)
+    assert mesh[1].got(waiting) == id
+    assert mesh.told("yourjobs") == [(0, "yourjobs", 1)]
 
 
 def test_lost_wishes_are_sent_again(mesh: Mesh) -> None:
@@ -202,5 +258,5 @@ def test_invalid_wishes_are_refused(fields: list[Field]) -> None:
 
 def test_wishes_of_a_newer_release_are_read() -> None:
     fields = [(4, pack_number(5)), (9, b"?"), (2, b"a*"), (3, pack_number(1 << 40)), (8, b"")]
-    assert read_wishes(fields) == (5, {b"a*": 100})
+    assert read_wishes(fields) == (5, {b"a*": 100}, set())
     assert WISH == 11

@@ -1,0 +1,84 @@
+"""The replies that a client's socket did not take."""
+
+from collections import deque
+
+from disque_trio.respserver.client import PIECE
+
+
+class Unsent:
+    """Bytes that are to be sent, in pieces: a buffer that grows as a whole is copied as a whole, 40
+    ms for 50 MB. What is long is not copied, but kept.
+
+    Its length is the number of bytes that it holds. Those of a long piece count until all of it is
+    sent, since they are in memory until then.
+    """
+
+    def __init__(self) -> None:
+        self._pieces: deque[bytearray | memoryview] = deque()
+        self._size = 0
+
+    def __len__(self) -> int:
+        return self._size
+
+    def append(self, data: bytes | memoryview) -> None:
+        """Append ``data``."""
+        pieces = self._pieces
+        if len(data) >= PIECE:
+            long = memoryview(data)
+            pieces.append(long)
+            self._size += len(_whole(long))
+            return
+        last = pieces[-1] if pieces else None
+        if isinstance(last, bytearray) and len(last) < PIECE:
+            last += data
+        else:
+            pieces.append(bytearray(data))
+        self._size += len(data)
+
+    def first(self) -> bytearray | memoryview:
+        """The bytes to send next. Do not change them."""
+        return self._pieces[0]
+
+    def drop(self, sent: int) -> None:
+        """Forget the first ``sent`` bytes, at most as many as ``first`` has."""
+        first = self._pieces[0]
+        if isinstance(first, bytearray):
+            self._size -= sent
+        elif sent == len(first):
+            self._size -= len(_whole(first))
+        if sent == len(first):
+            self._pieces.popleft()
+        elif isinstance(first, bytearray):
+            del first[:sent]
+        else:
+            self._pieces[0] = first[sent:]
+
+
+def _whole(piece: memoryview) -> bytes:
+    """What ``piece`` is a part of, and keeps in memory."""
+    whole = piece.obj
+    assert isinstance(whole, bytes)
+    return whole
+
+
+def in_pieces(replies: list[bytes]) -> list[bytes]:
+    """Return ``replies`` with short ones joined, and long ones as they are: a whole of many MB
+    would take long to copy."""
+    pieces: list[bytes] = []
+    short: list[bytes] = []
+    size = 0
+    for reply in replies:
+        if len(reply) < PIECE:
+            short.append(reply)
+            size += len(reply)
+            if size < PIECE:
+                continue
+        if short:
+            pieces.append(b"".join(short))
+            short.clear()
+            size = 0
+        if len(reply) >= PIECE:
+            pieces.append(reply)
+    if short:
+        pieces.append(b"".join(short))
+    return pieces

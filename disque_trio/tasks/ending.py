@@ -1,0 +1,89 @@
+"""How the run of a job ended, and what a node is told about it."""
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Literal, Protocol, TypeAlias
+
+from disque_trio.client.jobs import Letter
+from disque_trio.respclient.delivery import Source
+from disque_trio.respclient.values import Name
+
+Kind: TypeAlias = Literal["done", "retried", "dead", "postponed", "runaway", "repeated", "lost"]
+"""How a run ended.
+
+- ``done``: the task returned, and the job is acknowledged.
+- ``retried``: the task failed, and the job will be delivered again.
+- ``dead``: the task failed for good, or this program cannot process the job.
+- ``postponed``: the job waits for other jobs, and will be delivered again; no task has run.
+- ``runaway``: a function goes on after its timeout and cannot be stopped, since it runs in a
+  thread, blocks the asyncio loop or ignores its cancellation. The job is settled as ``retried``
+  or ``dead``; the process should end.
+- ``repeated``: the job came again although its task runs here, or has ended here and no node knew
+  of that yet. It is settled as that run ends; no other task has run.
+- ``lost``: a node refused to settle the job. It will be delivered again unless it has ended.
+
+If no node is reached, the job is settled later; see ``Settling``.
+"""
+
+
+class Held(Protocol):
+    """The methods of ``HeldJob`` that its execution uses.
+
+    Attributes:
+        goes_on: see ``HeldJob``.
+    """
+
+    goes_on: bool
+
+    @property
+    def id(self) -> str: ...
+    @property
+    def queue(self) -> str: ...
+    @property
+    def body(self) -> bytes: ...
+    @property
+    def nacks(self) -> int: ...
+    @property
+    def additional_deliveries(self) -> int: ...
+    @property
+    def header_pairs(self) -> tuple[tuple[str, bytes], ...]: ...
+    @property
+    def letter(self) -> Letter | None: ...
+    @property
+    def lost(self) -> bool: ...
+
+    async def ack(self, result: Name | None = None) -> None: ...
+    async def nack(self, *, delay: float | None = None, reason: Name | None = None) -> None: ...
+    async def dead(self, *, reason: Name | None = None) -> None: ...
+    def detach(self, source: Source) -> None: ...
+    def release(self) -> None: ...
+    def end(self) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """How the run of a job ended.
+
+    Attributes:
+        kind: see ``Kind``.
+        error: what went wrong, such as ``ValueError: no such address``; empty if nothing did.
+    """
+
+    kind: Kind
+    error: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """What is left to do for a job whose task has ended.
+
+    Attributes:
+        ended: how it ended, if nodes agree.
+        send: adds what follows the job and settles it; may be called again, also with the same job
+            as it was delivered again. Returns how it ended; raises DisqueError.
+        size: how much memory this takes, in bytes, roughly.
+    """
+
+    ended: Ended
+    send: Callable[[Held], Awaitable[Ended]]
+    size: int

@@ -1,0 +1,32 @@
+"""In this project, tests are selected that a change can reach."""
+
+import pytest
+
+from tests.support import ROOT
+from tools.affected import changes, rules
+from tools.affected.graph import Graph
+
+# Modules of this project, and the beginning of the names of tests that start them.
+SERVED = {
+    "disque_trio/console/web/app.py": "tests/live/console/",
+    "disque_trio/integrations/celery/transport.py": "tests/live/integrations/test_celery",
+    "disque_trio/node/main.py": "tests/live/client/",
+    "disque_trio/worker/child.py": "tests/live/worker/",
+}
+
+
+@pytest.mark.skipif(not (ROOT / ".git").exists(), reason="the files of the project are not known")
+def test_in_this_project_each_file_has_tests_and_servers_reach_theirs() -> None:
+    paths = changes.files(ROOT)
+    graph = Graph(ROOT, paths)
+    unknown = [path for path in paths if not graph.is_read(path)]
+    assert [path for path in unknown if not rules.matches(path, rules.UNTESTED)] == []
+    for path, tests in SERVED.items():
+        assert {test for test in graph.tests if test.startswith(tests)} <= {
+            *graph.reached_from([path])
+        }
+
+
+def test_what_the_rules_name_is_there() -> None:
+    named = (*rules.READ, *rules.NAMED_BY_CALLERS, *rules.SERVES_OTHERS)
+    assert [node for node in named if not (ROOT / node.partition("::")[0]).is_file()] == []

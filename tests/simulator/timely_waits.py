@@ -1,0 +1,176 @@
+"""Whether clients that wait get jobs in time, in a healthy cluster.
+
+A client that waits for jobs of a queue gets one within ``AT_ONCE``, wherever it is queued, if their
+nodes reach each other. If a limit applies, which would let its node deliver one, it gets one within
+``LIMITED``.
+"""
+
+from collections.abc import Iterable
+from itertools import islice
+from typing import TYPE_CHECKING
+
+from disque_trio.node.core.interest import STANDS_IN
+from disque_trio.node.core.limit import Limit
+from disque_trio.node.core.need_jobs import WINDOW
+from disque_trio.node.core.queue import PAUSED_OUT, Queue
+from disque_trio.respserver.client import Client
+from tests.simulator.events import MS
+from tests.simulator.patterns import glob_of
+from tests.simulator.records import Complain
+
+if TYPE_CHECKING:
+    from tests.simulator.machine import Machine
+    from tests.simulator.world import World
+
+LOOKED_AT = 5  # jobs at the head of each queue
+# How long a client may wait for a job that is elsewhere: a node that asked all others for an
+# earlier client asks them again after 100 ms.
+AT_ONCE = 100 * MS
+# How long if the queue has a limit of jobs in hand: a node whose clients wait keeps for that time
+# what it imported for them, although its share of the limit is used up.
+LIMITED = WINDOW * MS + AT_ONCE
+
+
+class Waits:
+    """The clients that wait, and the jobs that they wait for.
+
+    Args:
+        complain: notes a broken promise: a text, and the ids that it is about.
+    """
+
+    def __init__(self, world: "World", complain: Complain) -> None:
+        self.world = world
+        self._complain = complain
+        # Since when a client waits for a queue, or a job is in one, in µs, while both is so.
+        self._since: dict[tuple[bytes, bytes | Client], int] = {}
+        self._apart: dict[tuple[int, int], int] = {}  # when two machines were last not linked
+        self._started = 0
+        # When the limit of a queue last kept jobs from the clients of a machine.
+        self._full: dict[tuple[bytes, int], int] = {}
+        self._answered: dict[bytes | Client, int] = {}  # when a client last got something, in µs
+        self._told: set[bytes] = set()
+
+    def start(self) -> None:
+        """Begin to look."""
+        self._started = self.world.loop.now
+
+    def answered(self, client: Client) -> None:
+        """A node sends something to ``client``."""
+        self._answered[client] = self.world.loop.now
+
+    def is_well(self) -> bool:
+        """Whether all nodes are up and reach each other. Notes which of them do."""
+        now = self.world.loop.now
+        serving = [machine for machine in self.world.machines if runs(machine)]
+        for one in self.world.machines:
+            for other in self.world.machines:
+                if not (one in serving and other in serving and _are_linked(one, other)):
+                    self._apart[one.index, other.index] = now
+        return now not in self._apart.values()
+
+    def check(self) -> None:
+        """Check that no client waits for long for a queue that has jobs on its node or on one which
+        that can reach."""
+        now = self.world.loop.now
+        stocked: dict[bytes, list[tuple[bytes, int]]] = {}
+        for machine in self.world.machines:
+            if machine.up:
+                for name, queue in machine.node.queues.by_name.items():
+                    if queue.length and _gives(queue):
+                        for job in islice(queue.first_to_last(), LOOKED_AT):
+                            stocked.setdefault(name, []).append((job.id, machine.index))
+        if self.world.plan.active:
+            self._note_full(stocked)
+        before, self._since = self._since, {}
+        for name, jobs in stocked.items():
+            clients = self._waiting(name)
+            if not clients:
+                continue
+            for one in [id for id, _ in jobs] + [client for client, _ in clients]:
+                begun = max(before.get((name, one), now), self._answered.get(one, 0))
+                self._since[name, one] = begun
+            for id, source in jobs:
+                for client, index in clients:
+                    self._check_wait(name, (id, source), (client, index))
+
+    def _note_full(self, names: Iterable[bytes]) -> None:
+        """Note which nodes have as many jobs of the queues ``names`` in hand as they may, or do not
+        know it yet."""
+        for name in names:
+            for machine in self.world.machines:
+                limit = machine.node.limits.by_name.get(name)
+                if limit is not None and not _has_room(limit, machine):
+                    self._full[name, machine.index] = self.world.loop.now
+
+    def _check_wait(self, name: bytes, job: tuple[bytes, int], client: tuple[Client, int]) -> None:
+        """Check that ``client`` does not wait for long for ``job`` of the queue ``name``, each with
+        the index of its node."""
+        together = self._apart.get((job[1], client[1]), self._started)
+        since = max(self._since[name, job[0]], self._since[name, client[0]], together)
+        most = AT_ONCE
+        if self.world.plan.active:
+            most = LIMITED
+            since = max(since, self._full.get((name, client[1]), 0))
+        late = self.world.loop.now - since
+        if late > most and name not in self._told:
+            self._told.add(name)
+            self._complain(
+                f"a client of node {client[1]} waits for {name.decode()!r} since {late // MS} ms, "
+                f"and node {job[1]} has this job",
+                job[0],
+            )
+
+    def _waiting(self, name: bytes) -> list[tuple[Client, int]]:
+        """The clients that wait for jobs of the queue ``name``, with the indexes of their nodes."""
+        found: list[tuple[Client, int]] = []
+        for machine in self.world.machines:
+            if not machine.up:
+                continue
+            queue = machine.node.queues.by_name.get(name)
+            if queue is not None and queue.paused & PAUSED_OUT:
+                continue
+            waiters = [] if queue is None else [one for one in queue.waiters if not _stands_in(one)]
+            by_pattern = machine.node.deliveries.interests.by_client.items()
+            waiters += [
+                client
+                for client, interests in by_pattern
+                if any(glob_of(interest.pattern).matches(name) for interest in interests)
+            ]
+            found += [(client, machine.index) for client in waiters]
+        return found
+
+
+def runs(machine: "Machine") -> bool:
+    """Whether ``machine`` is up and serves clients and other nodes."""
+    now = machine.world.loop.now
+    return machine.up and not machine.stopping and machine.paused_until <= now
+
+
+def _are_linked(one: "Machine", other: "Machine") -> bool:
+    """Whether two machines reach each other, or are the same."""
+    if one is other:
+        return True
+    return one.node.peers.linked(other.id) and other.node.peers.linked(one.id)
+
+
+def _stands_in(client: Client) -> bool:
+    """Whether ``client`` only stands for those that wait by pattern."""
+    return client.details & STANDS_IN != 0
+
+
+def _has_room(limit: Limit, machine: "Machine") -> bool:
+    """Whether ``limit`` lets ``machine`` deliver one job more."""
+    if limit.joined <= machine.node.now:
+        return False
+    active = machine.world.plan.active
+    return len(limit.in_hand) < limit.room(machine.node.replicas.own, active)
+
+
+def _gives(queue: Queue) -> bool:
+    """Whether a client may take a job from ``queue``, which has some."""
+    if queue.paused & PAUSED_OUT:
+        return False
+    if queue.groups is None:
+        return True
+    groups = getattr(queue.groups, "by_name")  # noqa: B009 - of JobGroups
+    return any(group.is_ready() for group in groups.values())

@@ -1,0 +1,81 @@
+"""Nodes that end and start again with their files, in one process."""
+
+from io import BytesIO
+
+from disque_trio.aof.format import RecordReader
+from disque_trio.protocol.progress import MAGIC, ProgressReader, pack_block, pack_stopped
+from tests.support.mesh import Mesh
+from tests.support.node_bench import Bench
+
+
+class Files:
+    """The files of ``bench``: what it writes from now on.
+
+    Attributes:
+        records: of the append-only file.
+        progress: the blocks of the progress file.
+    """
+
+    def __init__(self, bench: Bench) -> None:
+        self.bench = bench
+        self.progress: list[bytes] = [MAGIC]
+        self._records: list[bytes] = []
+        self._keep()
+
+    def _keep(self) -> None:
+        node = self.bench.node
+        node.journaling = True
+        node.progress.recording = True
+        node.progress.write = self.progress.append
+
+    @property
+    def records(self) -> list[bytes]:
+        self._records += self.bench.node.journal
+        self.bench.node.journal.clear()
+        return self._records
+
+    def kill(self) -> None:
+        """Let the node die, after its notes have been written."""
+        self.bench.node.commit()
+        self.bench.now += 1
+        self.bench.node.tick(self.bench.now)
+        self.bench.node.replied()
+
+    def stop(self) -> None:
+        """Let the node stop."""
+        node = self.bench.node
+        node.commit()
+        jobs = node.store.jobs.values()
+        records = [*node.progress.records_of(list(jobs)), *node.store.outcomes.records()]
+        self.progress[:] = [MAGIC, pack_block([*records, pack_stopped(0)])]
+
+    def start(self, bench: Bench, complete: bool = True, at_once: bool = False) -> Bench:
+        """Let ``bench``, a new node, load the files and keep them."""
+        records = self.records
+        node = bench.node
+        node.now = bench.now
+        found = ProgressReader()
+        found.read(BytesIO(b"".join(self.progress)))
+        node.recovery.begin(found, complete, at_once)
+        for record in RecordReader(BytesIO(b"".join(records))):
+            node.load_record(record, at_once)
+        node.recovery.finish()
+        node.journal.clear()
+        self.bench = bench
+        self._keep()
+        return bench
+
+
+def restarted(bench: Bench, files: Files, seconds: float = 1) -> Bench:
+    """The node of ``bench``, started again ``seconds`` later."""
+    new = Bench(7, id=bench.node.id, peers=bench.node.peers, jitter=0)
+    new.now = bench.now + round(seconds * 1000)
+    return files.start(new)
+
+
+def restart_in(mesh: Mesh, index: int, files: Files) -> Bench:
+    """The node ``index`` of ``mesh``, started again."""
+    old = mesh.nodes[index]
+    new = mesh.nodes[index] = Bench(7, id=old.node.id, peers=mesh.peers[index], jitter=0)
+    new.now = mesh.nodes[index - 1].now
+    return files.start(new)

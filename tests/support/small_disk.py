@@ -1,0 +1,22 @@
+"""File systems that are soon full."""
+
+import os
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+
+@contextmanager
+def small_disk(where: Path, megabytes: int) -> Iterator[Path]:
+    """Mount a file system of ``megabytes`` at ``where``; skips the test if that is not allowed."""
+    where.mkdir()
+    command = ["mount", "-t", "tmpfs", "-o", f"size={megabytes}m", "tmpfs", str(where)]
+    if os.geteuid() != 0 or subprocess.run(command, capture_output=True).returncode:
+        pytest.skip("file systems cannot be mounted here")
+    try:
+        yield where
+    finally:
+        subprocess.run(["umount", "-l", str(where)], check=True)

@@ -1,0 +1,57 @@
+"""A node that can take no copies says so, and is not chosen for them."""
+
+from disque_trio.cluster.troubles import TROUBLE_MEMORY, trouble_of
+from tests.support.cluster_bench import Wires
+
+FULL = trouble_of(False, "No space left on device")
+
+
+def test_the_others_hear_of_a_full_disk_at_once_and_of_its_end() -> None:
+    wires = Wires()
+    a, b, c = wires.join(3)
+    b.member.set_trouble(FULL)
+    wires.run(0.2)
+    for other in (a, c):
+        peers = other.member
+        assert b.id in peers.reachable
+        assert b.id not in peers.takers()
+        assert other.priority(b) == 100
+        [obstacle] = peers.obstacles()
+        assert obstacle.address.endswith(f":{b.port}")
+        assert obstacle.why == "cannot write its file (No space left on device)"
+        assert obstacle.trouble == FULL
+    b.member.set_trouble(0)
+    wires.run(0.2)
+    for other in (a, c):
+        assert b.id in other.member.takers()
+        assert other.priority(b) == 1
+        assert other.member.obstacles() == []
+
+
+def test_a_node_that_is_short_of_memory_is_still_good_for_clients() -> None:
+    wires = Wires()
+    a, b = wires.join(2)
+    b.member.set_trouble(TROUBLE_MEMORY)
+    wires.run(0.2)
+    assert a.member.room(False) == 0
+    assert a.priority(b) == 1
+    assert [obstacle.why for obstacle in a.member.obstacles()] == ["is short of memory"]
+
+
+def test_nothing_is_said_without_extensions() -> None:
+    wires = Wires()
+    a, b = wires.join(2)
+    b.member.set_extensions("no")
+    b.member.set_trouble(FULL)
+    wires.run(2)
+    assert a.member.takers() == [b.id]
+
+
+def test_a_node_that_is_down_or_leaves_is_an_obstacle() -> None:
+    wires = Wires(2_000)
+    a, b, c = wires.join(3)
+    b.member.set_leaving(True)
+    wires.isolate(c)
+    wires.run(20)
+    found = {obstacle.why for obstacle in a.member.obstacles()}
+    assert found == {"is leaving the cluster", "is down"}

@@ -1,0 +1,566 @@
+"""Where the jobs of a node are after a kill, or a stop, and a start."""
+
+from collections.abc import Callable
+
+import pytest
+
+from disque_trio.node.core.successors import successor_id
+from disque_trio.protocol.progress import (
+    MAGIC,
+    JobEnding,
+    JobProgress,
+    pack_block,
+    pack_ending,
+    pack_job,
+    pack_taken,
+    pack_time,
+)
+from disque_trio.protocol.trailer import DEAD
+from tests.support.mesh import Mesh
+from tests.support.node_bench import Bench
+from tests.support.policies import set_policy
+from tests.support.recovered import Files, restart_in, restarted
+
+End = Callable[[Files], None]
+ends = pytest.mark.parametrize("end", [Files.kill, Files.stop])
+
+
+@pytest.fixture
+def bench() -> Bench:
+    return Bench(1, jitter=0)
+
+
+def waits(bench: Bench, id: bytes) -> float:
+    """Return in how many seconds the job is queued."""
+    return int(str(bench.show(id)[b"next-requeue-within"])) / 1000
+
+
+# ---- one node ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("time", [-(2**63), -1, 2**48 + 1, 2**63 - 1])
+@pytest.mark.parametrize("state", [1, 2, 255])
+def test_what_is_in_no_clock_and_no_release_is_not_known(
+    bench: Bench, time: int, state: int
+) -> None:
+    files = Files(bench)
+    id, ended = bench.add("q", "body", "RETRY", 100), b"D-00000000-" + b"e" * 24 + b"-05a1"
+    files.kill()
+    known = JobProgress(state, 0xFFFF, time, time, 65535, 65535)
+    endings = [pack_ending(JobEnding(ended, kind, 2**63 - 1, b"x")) for kind in (0, 7, 255)]
+    files.progress.append(pack_block([pack_time(time), pack_job(id, known), *endings]))
+    files.progress.append(pack_block([pack_taken([id], time)]))
+    again = restarted(bench, files)
+    assert again.node.store.jobs.get(id) is not None
+    reply = again.fields("SHOW", id, "CLIENT")
+    assert all(abs(value) < 2**62 for value in reply.values() if isinstance(value, int))
+    waiting = again.client()
+    again.send(waiting, "WAITJOB", 1000, ended, id)
+    again.advance(101)
+    assert again.get() == id
+    assert again("ACKJOB", id) == 1
+    assert again.replies(waiting) == [[[ended, b"gone", None], [id, b"pending", None]]]
+
+
+@ends
+def test_what_nobody_had_is_queued_at_once_in_its_order(bench: Bench, end: End) -> None:
+    files = Files(bench)
+    ids = [bench.add("q", "body", "RETRY", 300 * (n % 2)) for n in range(6)]
+    end(files)
+    again = restarted(bench, files)
+    assert [again.get() for _ in ids] == ids
+    assert again.show(ids[1])[b"additional-deliveries"] == 0
+
+
+@ends
+def test_a_delivered_job_waits_for_the_rest_of_its_retry_time(bench: Bench, end: End) -> None:
+    files = Files(bench)
+    id = bench.add("q", "body", "RETRY", 100)
+    bench.advance(10)
+    assert bench.get() == id
+    end(files)
+    again = restarted(bench, files, 20)
+    assert again.number_queued() == 0
+    assert waits(again, id) == pytest.approx(70, abs=0.1)
+    again.advance(69)
+    assert again.number_queued() == 0
+    again.advance(2)
+    assert again.get() == id
+    assert again.show(id)[b"additional-deliveries"] == 1
+
+
+@ends
+def test_a_job_delivered_late_waits_for_a_whole_retry_time(bench: Bench, end: End) -> None:
+    files = Files(bench)
+    id = bench.add("q", "body", "RETRY", 100)
+    bench.advance(80)
+    assert bench.get() == id
+    end(files)
+    assert waits(restarted(bench, files, 10), id) == pytest.approx(90, abs=0.1)
+
+
+@ends
+def test_a_worker_that_says_that_it_works_keeps_its_time(bench: Bench, end: End) -> None:
+    files = Files(bench)
+    id = bench.add("q", "body", "RETRY", 100)
+    assert bench.get() == id
+    bench.advance(60)
+    assert bench("WORKING", id) == 100
+    end(files)
+    assert waits(restarted(bench, files, 10), id) == pytest.approx(90, abs=0.1)
+
+
+@ends
+def test_a_job_whose_time_ended_meanwhile_is_queued_and_counted(bench: Bench, end: End) -> None:
+    files = Files(bench)
+    id = bench.add("q", "body", "RETRY", 100)
+    assert bench.get() == id
+    end(files)
+    again = restarted(bench, files, 500)
+    again.advance(0.1)
+    assert again.get() == id
+    assert again.show(id)[b"additional-deliveries"] == 1
+
+
+@ends
+def test_a_pause_goes_on(bench: Bench, end: End) -> None:
+    files = Files(bench)
+    id = bench.add("q", "body", "RETRY", 5)
+    assert bench.get() == id
+    assert bench("NACK", id, "DELAY", 600, "REASON", "why") == 1
+    end(files)
+    again = restarted(bench, files, 100)
+    assert waits(again, id) == pytest.approx(500, abs=0.1)
+    assert again.show(id)[b"last-reason"] == b"why"
+    again.advance(501)
+    assert again.get() == id
+    assert again.show(id)[b"nacks"] == 1
+
+
+@ends
+def test_a_clock_that_was_set_back_makes_no_pause_longer(bench: Bench, end: End) -> None:
+    files = Files(bench)
+    id = bench.add("q", "body", "RETRY", 5)
+    assert bench.get() == id
+    assert bench("NACK", id, "DELAY", 600) == 1
+    bench.advance(100)
+    end(files)
+    again = restarted(bench, files, -3600)
+    assert waits(again, id) == pytest.approx(500, abs=0.1)
+    end(files)
+    assert waits(restarted(again, files, -3600), id) == pytest.approx(500, abs=0.1)
+
+
+@ends
+def test_a_job_that_came_back_is_queued_and_its_counters_stay(bench: Bench, end: End) -> None:
+    files = Files(bench)
+    id = bench.add("q", "body", "RETRY", 5)
+    for _ in range(2):
+        assert bench.get() == id
+        bench.advance(6)
+    assert bench.get() == id
+    assert bench("NACK", id) == 1
+    end(files)
+    again = restarted(bench, files)
+    assert again.get() == id
+    shown = again.show(id)
+    assert (shown[b"nacks"], shown[b"additional-deliveries"]) == (1, 2)
+
+
+@ends
+def test_a_job_taken_out_of_its_queue_stays_out(bench: Bench, end: End) -> None:
+    files = Files(bench)
+    id = bench.add("q", "body", "RETRY", 100)
+    assert bench("DEQUEUE", id) == 1
+    end(files)
+    again = restarted(bench, files)
+    assert again.number_queued() == 0
+    assert waits(again, id) == pytest.approx(99, abs=0.1)
+
+
+@ends
+def test_attempts_are_not_forgotten(bench: Bench, end: End) -> None:
+    set_policy(bench, attempts=2, dead=b"dead")
+    files = Files(bench)
+    id = bench.add("q", "body", "RETRY", 5)
+    assert bench.get() == id
+    assert bench("NACK", id) == 1
+    end(files)
+    again = Bench(7, id=bench.node.id, jitter=0)
+    set_policy(again, attempts=2, dead=b"dead")
+    again.now = bench.now
+    files.start(again)
+    assert again.get() == id
+    assert again("NACK", id) == 1
+    assert again.number_queued("dead") == 1
+
+
+@ends
+def test_at_most_once_is_only_queued_if_every_delivery_is_known(bench: Bench, end: End) -> None:
+    files = Files(bench)
+    queued, taken, delayed = (bench.add("q", "body", "RETRY", 0) for _ in range(3))
+    later = bench.add("q", "body", "RETRY", 0, "DELAY", 50)
+    assert bench.get() == queued
+    end(files)
+    exact = Bench(7, id=bench.node.id, jitter=0)
+    exact.now = bench.now
+    files.start(exact)
+    assert [exact.get(), exact.get(), exact.get()] == [taken, delayed, None]
+    exact.advance(51)
+    assert exact.get() == later
+
+
+def test_at_most_once_is_not_queued_if_a_delivery_may_be_lost(bench: Bench) -> None:
+    files = Files(bench)
+    bench.add("q", "body", "RETRY", 0)
+    files.kill()
+    again = Bench(7, id=bench.node.id, jitter=0)
+    again.now = bench.now
+    files.start(again, complete=False)
+    assert again.get() is None
+
+
+def test_what_is_not_known_once_is_not_known_after_the_next_start_either(bench: Bench) -> None:
+    files = Files(bench)
+    bench.add("q", "body", "RETRY", 0)
+    files.kill()
+    again = Bench(7, id=bench.node.id, jitter=0)
+    again.now = bench.now
+    files.start(again, complete=False)
+    files.stop()  # what a start writes as well
+    third = Bench(8, id=bench.node.id, jitter=0)
+    third.now = bench.now
+    assert files.start(third).get() is None
+
+
+def test_an_attempt_counts_only_once_its_reply_has_left(bench: Bench) -> None:
+    set_policy(bench, attempts=1, dead=b"dead")
+    files = Files(bench)
+    id = bench.add("q", "body", "RETRY", 100)
+    bench.send(bench.me, "GETJOB", "FROM", "q")
+    bench.node.commit()  # the node dies before the reply leaves
+    again = Bench(7, id=bench.node.id, jitter=0)
+    set_policy(again, attempts=1, dead=b"dead")
+    again.now = bench.now
+    files.start(again)
+    assert again.get() is None  # somebody may have it
+    again.advance(101)
+    assert again.get() == id
+
+
+def test_a_job_is_not_delivered_again_even_if_the_node_dies_with_the_reply(bench: Bench) -> None:
+    files = Files(bench)
+    id = bench.add("q", "body", "RETRY", 100)
+    bench.send(bench.me, "GETJOB", "FROM", "q")
+    bench.node.commit()
+    again = restarted(bench, files)
+    assert again.get() is None
+    assert waits(again, id) == pytest.approx(99, abs=0.1)
+
+
+def test_what_is_not_queued_yet_is_counted_until_it_is(bench: Bench) -> None:
+    files = Files(bench)
+    ids = [bench.add("q", "body", "RETRY", 100) for _ in range(4)]
+    records = b"".join(files.records)
+    again = Bench(7, id=bench.node.id, jitter=0)
+    again.now = again.node.now = bench.now
+    at, _, jobs = again.node.load_usual(records, 0, 100, False)
+    again.node.recovery.finish()
+    assert (at, jobs) == (len(records), 4)
+    waiting = again.node.progress.waiting
+    assert sorted(waiting) == sorted(ids)
+    assert again("ENQUEUE", ids[0]) == 1
+    assert again("ACKJOB", ids[1]) == 1
+    assert again("DELJOB", ids[2]) == 1
+    assert list(waiting) == [ids[3]]
+    again.advance(101)
+    assert not waiting
+
+
+# ---- several nodes -----------------------------------------------------------------------------
+
+
+@pytest.fixture
+def mesh() -> Mesh:
+    return Mesh(3)
+
+
+def look(mesh: Mesh, index: int) -> None:
+    """Let a node do its periodic work."""
+    bench = mesh[index]
+    bench.node.cron(bench.now)
+
+
+@ends
+def test_a_job_with_copies_is_queued_once_the_other_holders_were_asked(
+    mesh: Mesh, end: End
+) -> None:
+    files = Files(mesh[0])
+    id = mesh.add(0, "REPLICATE", 3, "RETRY", 300)
+    end(files)
+    mesh.isolate(0)
+    again = restart_in(mesh, 0, files)
+    look(mesh, 0)
+    mesh.advance(20)
+    assert mesh.states(id) == ["active", "active", "active"]
+    assert list(again.node.progress.waiting) == [id]
+    mesh.rejoin(0)
+    look(mesh, 0)
+    mesh.advance(1.5)
+    assert mesh.states(id) == ["queued", "active", "active"]
+    assert again.show(id)[b"additional-deliveries"] == 0
+    assert not again.node.progress.waiting
+    mesh.advance(1000)
+    assert mesh.states(id).count("queued") == 1
+
+
+@ends
+def test_a_job_is_also_queued_if_the_node_ends_again_before_it_could_ask(
+    mesh: Mesh, end: End
+) -> None:
+    files = Files(mesh[0])
+    id = mesh.add(0, "REPLICATE", 3, "RETRY", 300)
+    end(files)
+    mesh.isolate(0)
+    restart_in(mesh, 0, files)
+    end(files)
+    restart_in(mesh, 0, files)
+    mesh.rejoin(0)
+    look(mesh, 0)
+    mesh.advance(1.5)
+    assert mesh.states(id) == ["queued", "active", "active"]
+
+
+@ends
+def test_what_another_node_said_of_a_job_holds_if_the_node_ends_again(mesh: Mesh, end: End) -> None:
+    files = Files(mesh[0])
+    id = mesh.add(0, "REPLICATE", 2, "RETRY", 60)
+    end(files)
+    mesh.isolate(0)
+    mesh.advance(61)
+    [other] = [bench for bench in mesh.nodes[1:] if bench.number_queued()]
+    assert other.get() == id
+    restart_in(mesh, 0, files)
+    mesh.rejoin(0)
+    look(mesh, 0)
+    mesh.advance(2)
+    files.stop()
+    mesh.isolate(0)
+    mesh.peers[0].reachable.clear()
+    restart_in(mesh, 0, files)
+    look(mesh, 0)
+    mesh.advance(10)
+    assert "queued" not in mesh.states(id)
+
+
+@ends
+def test_a_copy_of_a_delayed_job_is_queued_a_retry_time_later_than_the_job(
+    mesh: Mesh, end: End
+) -> None:
+    files = Files(mesh[1])
+    id = mesh.add(0, "REPLICATE", 3, "RETRY", 60, "DELAY", 5)
+    end(files)
+    copy = restart_in(mesh, 1, files)
+    assert waits(copy, id) == pytest.approx(65, abs=1)
+    mesh.advance(10)
+    assert mesh.states(id) == ["queued", "active", "active"]
+    mesh.isolate(0)
+    mesh.advance(60)
+    assert mesh.states(id)[1:].count("queued") == 1
+
+
+@ends
+def test_a_job_that_another_node_queued_meanwhile_is_left_to_it(mesh: Mesh, end: End) -> None:
+    files = Files(mesh[0])
+    id = mesh.add(0, "REPLICATE", 2, "RETRY", 10)
+    end(files)
+    mesh.isolate(0)
+    mesh.advance(15)
+    restart_in(mesh, 0, files)
+    mesh.rejoin(0)
+    look(mesh, 0)
+    mesh.advance(3)
+    assert mesh.states(id).count("queued") == 1
+    assert mesh.states(id)[0] == "active"
+
+
+@ends
+def test_a_job_that_another_node_delivered_meanwhile_is_left_to_it(mesh: Mesh, end: End) -> None:
+    files = Files(mesh[0])
+    id = mesh.add(0, "REPLICATE", 2, "RETRY", 60)
+    end(files)
+    mesh.isolate(0)
+    mesh.advance(61)
+    [other] = [bench for bench in mesh.nodes[1:] if bench.number_queued()]
+    assert other.get() == id
+    restart_in(mesh, 0, files)
+    mesh.rejoin(0)
+    look(mesh, 0)
+    mesh.advance(40)
+    assert "queued" not in mesh.states(id)
+
+
+@ends
+def test_a_job_that_was_given_away_is_not_queued_by_its_giver(mesh: Mesh, end: End) -> None:
+    files = Files(mesh[0])
+    id = mesh.add(0, "REPLICATE", 1, "RETRY", 60)
+    waiter = mesh[1].client()
+    mesh[1].send(waiter, "GETJOB", "TIMEOUT", 5000, "FROM", "q")
+    mesh.settle()
+    assert mesh[1].replies(waiter) == [[[b"q", id, b"body"]]]
+    mesh.advance(1)
+    end(files)
+    restart_in(mesh, 0, files)
+    look(mesh, 0)
+    mesh.advance(10)
+    assert mesh.states(id)[0] == "active"
+
+
+@ends
+def test_a_letter_is_queued_only_where_it_was_if_all_nodes_end(mesh: Mesh, end: End) -> None:
+    mesh[0]("QSET", "q", "ATTEMPTS", 1, "DEAD", "dead")
+    mesh.settle()
+    files = [Files(bench) for bench in mesh.nodes]
+    id = mesh.add(0, "REPLICATE", 3)
+    waiter = mesh[1].client()
+    mesh[1].send(waiter, "GETJOB", "TIMEOUT", 5000, "FROM", "q")
+    mesh.settle()
+    assert mesh[1]("NACK", id) == 1
+    mesh.advance(1)
+    letter = successor_id(id, DEAD)
+    assert mesh.states(letter) == ["active", "queued", "active"]
+    for own in files:
+        end(own)
+    for index, own in enumerate(files):
+        restart_in(mesh, index, own)
+    for index in range(3):
+        look(mesh, index)
+    mesh.advance(1.5)
+    assert mesh.states(letter) == ["active", "queued", "active"]
+
+
+@ends
+def test_a_job_that_two_nodes_had_queued_is_queued_by_one_of_them(mesh: Mesh, end: End) -> None:
+    files = [Files(bench) for bench in mesh.nodes]
+    id = mesh.add(0, "REPLICATE", 3)
+    mesh.isolate(0)
+    assert mesh[1]("ENQUEUE", id) == 1
+    for own in files[:2]:
+        end(own)
+    for index in range(2):
+        restart_in(mesh, index, files[index])
+    mesh.rejoin(0)
+    for index in range(2):
+        look(mesh, index)
+    mesh.advance(1.5)
+    assert mesh.states(id).count("queued") == 1
+
+
+@ends
+def test_an_acknowledgement_that_the_node_has_missed_reaches_it_first(mesh: Mesh, end: End) -> None:
+    files = Files(mesh[0])
+    id = mesh.add(0, "REPLICATE", 2, "RETRY", 60)
+    end(files)
+    mesh.isolate(0)
+    mesh[1]("ACKJOB", id)
+    mesh[2]("ACKJOB", id)
+    mesh.settle()
+    restart_in(mesh, 0, files)
+    mesh.rejoin(0)
+    look(mesh, 0)
+    mesh.advance(3)
+    assert mesh[0].number_queued() == 0
+
+
+def test_after_a_stop_a_holder_that_is_down_is_not_waited_for(mesh: Mesh) -> None:
+    files = Files(mesh[0])
+    id = mesh.add(0, "REPLICATE", 3, "RETRY", 300)
+    files.stop()
+    mesh.isolate(2)
+    mesh.peers[0].reachable.remove(mesh.ids[2])
+    restart_in(mesh, 0, files)
+    look(mesh, 0)
+    mesh.advance(1.5)
+    assert mesh.states(id)[0] == "queued"
+
+
+def test_after_a_kill_a_holder_that_is_down_may_have_delivered_the_job(mesh: Mesh) -> None:
+    files = Files(mesh[0])
+    id = mesh.add(0, "REPLICATE", 3, "RETRY", 300)
+    files.kill()
+    mesh.isolate(2)
+    mesh.peers[0].reachable.remove(mesh.ids[2])
+    restart_in(mesh, 0, files)
+    look(mesh, 0)
+    mesh.advance(20)
+    assert mesh.states(id)[0] == "active"
+
+
+def test_a_node_that_is_told_to_restore_its_queues_asks_nobody(mesh: Mesh) -> None:
+    files = Files(mesh[0])
+    id = mesh.add(0, "REPLICATE", 3, "RETRY", 300)
+    files.stop()
+    mesh.isolate(0)
+    again = Bench(7, id=mesh.ids[0], peers=mesh.peers[0], jitter=0)
+    again.now = mesh[0].now
+    files.start(again, at_once=True)
+    assert again.get() == id
+
+
+def test_a_node_that_restores_its_queues_asks_about_what_it_had_yet_to_ask_about(
+    mesh: Mesh,
+) -> None:
+    files = Files(mesh[0])
+    id = mesh.add(0, "REPLICATE", 1, "RETRY", 300)
+    waiter = mesh[1].client()
+    mesh[1].send(waiter, "GETJOB", "TIMEOUT", 5000, "FROM", "q")
+    mesh.settle()
+    assert mesh[1].replies(waiter) == [[[b"q", id, b"body"]]]
+    mesh.lose = lambda source, target, packet: True
+    mesh.isolate(0)
+    mesh.rejoin(0)
+    mesh.advance(0.1)  # it asks whether the other node still has the job
+    files.stop()
+    again = Bench(7, id=mesh.ids[0], peers=mesh.peers[0], jitter=0)
+    again.now = mesh[0].now
+    files.start(again, at_once=True)
+    assert again.get() is None
+    again.advance(2)
+    assert again.get() == id  # nobody objects
+
+
+def test_a_wrong_clock_at_a_start_brings_no_at_most_once_job_back(bench: Bench) -> None:
+    files = Files(bench)
+    id = bench.add("q", "once", "RETRY", 0, "TTL", 30)
+    assert len(files.records) == 1
+    assert bench.get() == id
+    bench.node.journal.clear()  # the machine dies, and loses that it was delivered
+    files.progress[:] = [MAGIC]
+    wrong = Bench(7, id=bench.node.id, jitter=0)
+    wrong.now = bench.now + 60_000
+    files.start(wrong, complete=False)
+    assert not wrong.held(id)
+    wrong.node.cron(wrong.now)
+    right = Bench(7, id=bench.node.id, jitter=0)
+    right.now = bench.now + 1000
+    files.start(right)
+    assert right.get() is None
+
+
+def test_a_paused_job_is_not_queued_if_another_holder_gave_it_to_a_client_meanwhile(
+    mesh: Mesh,
+) -> None:
+    files = Files(mesh[0])
+    id = mesh.add(0, "REPLICATE", 3, "RETRY", 300)
+    assert mesh[0].get() == id
+    assert mesh[0]("NACK", id, "DELAY", 5) == 1
+    mesh.settle()
+    files.kill()
+    mesh.isolate(0)
+    assert mesh[1]("ENQUEUE", id) == 1
+    assert mesh[1].get() == id
+    mesh.advance(2)
+    restart_in(mesh, 0, files)
+    mesh.rejoin(0)
+    mesh.advance(100)
+    assert mesh.states(id) == ["active", "active", "active"]

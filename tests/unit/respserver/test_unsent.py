@@ -1,0 +1,68 @@
+"""Replies that a socket did not take are kept in pieces, in order."""
+
+from itertools import pairwise
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from disque_trio.respserver.client import PIECE
+from disque_trio.respserver.io.unsent import Unsent, in_pieces
+
+sizes = st.lists(st.integers(0, PIECE * 2), max_size=8)
+
+
+@given(sizes, st.lists(st.integers(1, PIECE), max_size=30))
+def test_what_is_appended_comes_out_in_order(added: list[int], taken: list[int]) -> None:
+    unsent, expected, found = Unsent(), b"", b""
+    for number, size in enumerate(added):
+        data = bytes([number + 1]) * size
+        expected += data
+        unsent.append(memoryview(data) if number % 2 else data)
+    assert len(unsent) == len(expected)
+    for most in [*taken, *[PIECE] * 40]:
+        if not unsent:
+            break
+        piece = bytes(unsent.first()[:most])
+        found += piece
+        unsent.drop(len(piece))
+        assert len(unsent) >= len(expected) - len(found)
+    assert found == expected
+    assert len(unsent) == 0
+
+
+def test_what_is_long_is_not_copied_and_counts_until_it_has_been_sent() -> None:
+    unsent, data = Unsent(), bytes(4 * PIECE)
+    unsent.append(memoryview(data)[PIECE:])
+    first = unsent.first()
+    assert isinstance(first, memoryview)
+    assert first.obj is data
+    unsent.drop(2 * PIECE)
+    assert len(unsent) == len(data)
+    unsent.append(b"short")
+    unsent.drop(PIECE)
+    assert len(unsent) == 5
+    assert bytes(unsent.first()) == b"short"
+
+
+@given(sizes)
+def test_long_replies_are_sent_as_they_are_and_short_ones_together(sizes: list[int]) -> None:
+    replies = [bytes([number]) * size for number, size in enumerate(sizes)]
+    pieces = in_pieces(replies)
+    assert b"".join(pieces) == b"".join(replies)
+    for reply in replies:
+        assert len(reply) < PIECE or any(piece is reply for piece in pieces)
+    for one, other in pairwise(pieces):
+        assert len(one) >= PIECE or len(other) >= PIECE
+
+
+def test_short_replies_make_pieces_of_bounded_size() -> None:
+    pieces = in_pieces([bytes(1000)] * (4 * PIECE // 1000))
+    assert 4 <= len(pieces) <= 5
+
+
+def test_a_piece_does_not_grow_without_end() -> None:
+    unsent = Unsent()
+    for _ in range(4 * PIECE // 1000):
+        unsent.append(bytes(1000))
+    assert len(unsent.first()) < PIECE + 1000
+    assert len(unsent) == 4 * PIECE // 1000 * 1000

@@ -1,0 +1,57 @@
+"""tools/narrow.py finds comparisons that raise errors in the compiled build only."""
+
+from pathlib import Path
+
+from mypy import api
+
+MODULE = """\
+from typing import Final
+
+from mypy_extensions import i32, u8
+
+MOST: Final = 7
+
+
+class Job:
+    def __init__(self) -> None:
+        self.nacks: i32 = 0
+        self.more: i32 = 0
+        self.state: u8 = 0
+
+
+def wrong(job: Job, number: int, least: int = 5) -> bool:
+    return (
+        job.nacks < number
+        or number >= job.nacks
+        or job.nacks + job.more == least
+        or max(job.state, 3) != number
+        or 0 <= job.nacks <= number
+    )
+
+
+def right(job: Job, number: int, names: list[str]) -> bool:
+    return (
+        int(job.nacks) < number
+        or job.nacks == MOST
+        or 5 < job.nacks
+        or job.nacks != job.more
+        or len(names) > job.nacks
+        or job.state >= len(names)
+        or number < 8
+    )
+"""
+
+
+def test_only_comparisons_with_numbers_that_may_be_larger_are_found(tmp_path: Path) -> None:
+    module = tmp_path / "module.py"
+    module.write_text(MODULE)
+    settings = tmp_path / "mypy.toml"
+    settings.write_text('[tool.mypy]\nplugins = ["tools.narrow"]\n')
+    options = ["--config-file", str(settings), "--cache-dir", str(tmp_path / "cache")]
+    told, problems, _ = api.run([*options, "--no-error-summary", str(module)])
+    assert problems == ""
+    found = [int(line.split(":")[1]) for line in told.splitlines() if line.endswith("[narrow]")]
+    lines = MODULE.splitlines()
+    first = lines.index("        job.nacks < number") + 1
+    assert found == [first, first + 1, first + 2, first + 3, first + 4]
+    assert len(told.splitlines()) == len(found)

@@ -1,8 +1,9 @@
-"""A plugin for mypy: no field of 32 bits or fewer is compared with a number that may be larger.
+"""A plugin for mypy: no field of 32 bits or fewer is compared, or reckoned, with a number that may
+be larger.
 
-Compiled, the other side of a comparison with an i16, i32 or u8 is made as narrow, and a number too
+Compiled, the other side of an operator beside an i16, i32 or u8 is made as narrow, and a number too
 large for that raises ValueError, although the same code works uncompiled. So the other side must be
-a constant, a length, or narrow itself; ``int(job.nacks)`` can be compared with anything.
+a constant, a length, or narrow itself; ``int(job.nacks)`` goes with anything.
 """
 
 from collections.abc import Callable
@@ -14,27 +15,28 @@ from mypy.plugin import MethodContext, Plugin
 from mypy.types import Instance, Type, get_proper_type
 
 _NARROW: Final = ("mypy_extensions.i16", "mypy_extensions.i32", "mypy_extensions.u8")
-_COMPARISONS: Final = ("__lt__", "__le__", "__gt__", "__ge__", "__eq__", "__ne__")
-NARROW: Final = ErrorCode("narrow", "A narrow number is compared with any number", "Compiling")
+_NAMES: Final = "lt le gt ge eq ne add sub mul floordiv mod lshift rshift".split()
+_OPERATORS: Final = frozenset(f"__{form}{name}__" for name in _NAMES for form in ("", "r", "i"))
+NARROW: Final = ErrorCode("narrow", "A narrow number beside any number", "Compiling")
 
 
 class NarrowNumbers(Plugin):
-    """Looks at the comparisons of numbers."""
+    """Looks at the operators between numbers."""
 
     def get_method_hook(self, fullname: str) -> Callable[[MethodContext], Type] | None:
         """Return what looks at calls of the method ``fullname``; None: nothing does."""
         owner, _, method = fullname.rpartition(".")
-        return _check if method in _COMPARISONS and owner in ("builtins.int", *_NARROW) else None
+        return _check if method in _OPERATORS and owner in ("builtins.int", *_NARROW) else None
 
 
 def _check(context: MethodContext) -> Type:
-    """Report the comparison if one side is narrow, and the other may be large."""
+    """Report the operator if one side is narrow, and the other may be large."""
     other = context.arg_types[0][0] if context.arg_types and context.arg_types[0] else None
     if other is not None and _is_narrow(context.type) != _is_narrow(other):
         wide = context.type if _is_narrow(other) else other
         if not _is_constant(wide) and not _is_length(context, wide is context.type):
             context.api.fail(
-                "A number of 32 bits or fewer is compared with any number: use int()",
+                "A number of 32 bits or fewer beside any number: use int()",
                 context.context,
                 code=NARROW,
             )

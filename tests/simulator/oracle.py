@@ -446,7 +446,7 @@ class Oracle:
                 # A node that never saw the job asks all others.
                 if job.body is None or all(other.id in known for other in alive):
                     told = machine.clock.when(job.awake)
-                    attempt = job.gc_retry
+                    attempt = int(job.gc_retry)
                     while told < network_well:
                         told += FIRST_GAP * MS * 5 // 4 << min(attempt, 8)
                         attempt += 1

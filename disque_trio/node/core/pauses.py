@@ -64,7 +64,7 @@ class Pauses:
         most = policy.backoff_max
         if most == 0:
             return 0
-        pause = min(least << min(job.nacks + job.deliveries, 40), most)
+        pause = min(least << min(int(job.nacks) + int(job.deliveries), 40), most)
         return min(max(int(int(pause) * (0.75 + self._random() / 2)), least), most)
 
     def begin(self, job: Job, delay: int, flags: int) -> None:

@@ -71,6 +71,13 @@ def test_pauses_double_from_the_least_to_the_most(bench: Bench) -> None:
     assert bench.number(id, b"nacks") == 6
 
 
+def test_the_longest_pause_can_be_had(bench: Bench) -> None:
+    assert bench("QSET", "q", "BACKOFF", 4294967295, 4294967295) == b"OK"
+    id = taken(bench, "RETRY", 60, "TTL", 4294967295)
+    assert bench("NACK", id) == 1
+    assert bench.requeue_within(id) > 1_000_000
+
+
 def test_pauses_are_not_the_same_for_all_jobs() -> None:
     bench = Bench(5)
     set_policy(bench, backoff=(10_000, 100_000))

@@ -11,7 +11,7 @@ from typing import Any, Final, TypeAlias
 from disque_trio.aof.loader import Loader
 from disque_trio.eventlog.lines import LineWriter
 from disque_trio.node.core import binding_words, pause_words, policy_words, schedule_words
-from disque_trio.node.core.job import ACKED, FLAG_TRAILER, WAIT_REPL
+from disque_trio.node.core.job import ACKED, FLAG_DELIVERED, FLAG_TRAILER, WAIT_REPL
 from disque_trio.node.core.node import Node
 from disque_trio.protocol.bus import (
     ANSWER,
@@ -477,6 +477,20 @@ def told(bench: Bench) -> dict[bytes, tuple[object, ...]]:
         # A trailer may also have what became of the job, which is not in this file.
         extra = (tuple(trailer.headers), trailer.group, trailer.key) if trailer else ((), b"", b"")
         found[job.id] = (job.queue, job.body, job.etime, job.retry, job.ctime, extra)
+    return found
+
+
+def changed(bench: Bench, again: Bench) -> dict[bytes, tuple[object, ...]]:
+    """What the nodes of ``bench`` and of ``again``, which has started with the files of the first,
+    would tell, where that differs. The file says that a job is delivered at most once by no longer
+    having it."""
+    before, after = told(bench), told(again)
+    found: dict[bytes, tuple[object, ...]] = {}
+    for id in before.keys() | after.keys():
+        job = bench.node.store.jobs.get(id)
+        delivered = job is not None and job.retry == 0 and job.flags & FLAG_DELIVERED
+        if before.get(id) != after.get(id) and not (delivered and id not in after):
+            found[id] = (before.get(id), after.get(id))
     return found
 
 

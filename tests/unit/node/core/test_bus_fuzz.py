@@ -18,6 +18,7 @@ from disque_trio.protocol.bus import (
 from tests.support.bus_fuzz import (
     Corpus,
     Fuzzer,
+    changed,
     dumped,
     log_events,
     look_at_all,
@@ -85,7 +86,7 @@ def test_a_node_that_got_damaged_packets_starts_again_as_it_was(
     log_events(victim)
     for aof in (b"".join(victim.node.journal), dumped(victim.node)):
         again = started_again(victim, aof, tmp_path)
-        assert told(again) == told(victim)
+        assert changed(victim, again) == {}
         for before, after in zip(shared(victim.node), shared(again.node), strict=True):
             assert (after.digest, after.clock) == (before.digest, before.clock)
         works(again, "works")

@@ -10,10 +10,14 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from struct import Struct
 from types import TracebackType
+from typing import Final
 
 ROOT = Path(__file__).parents[2]
 HANG_SECONDS = 120
+_TIMESTAMPS: Final = 35  # SO_TIMESTAMPNS of Linux: say when the network got what is read
+_TIMESTAMP: Final = Struct("@ll")
 
 
 class Held:
@@ -51,20 +55,28 @@ class Held:
 def measure(port: int, pid: int) -> float:
     """The most CPU time (s) until standard input ends."""
     sock = socket.create_connection(("127.0.0.1", port), timeout=HANG_SECONDS)
+    sock.setsockopt(socket.SOL_SOCKET, _TIMESTAMPS, 1)
     clock = (~pid << 3) | 2  # the CPU time of all threads of that process, as clock_gettime has it
-    schedule = Path("/proc/self/schedstat")
 
-    def waited() -> float:
-        """How long (s) this process has waited for a CPU: while it did, the node may have worked
-        for others, though the answer was there, or the question was not."""
-        return int(schedule.read_text().split()[1]) / 1e9
+    def answered() -> float:
+        """When the answer was there, by the clock of the kernel, which may have yet to note it."""
+        answer, stamps, _, _ = sock.recvmsg(100, 100)
+        assert answer == b"+PONG\r\n"
+        if not stamps:
+            return time.time()
+        seconds, nanoseconds = _TIMESTAMP.unpack(stamps[0][2])
+        return float(seconds + nanoseconds / 1e9)
 
     def held() -> float:
-        late = waited()
+        """Without what the node does for others while this process should send, or the answer is
+        there: a machine may take long to run a process that could run."""
+        begun = time.time()
         before = time.clock_gettime(clock)
         sock.sendall(b"PING\r\n")
-        assert sock.recv(100) == b"+PONG\r\n"
-        return time.clock_gettime(clock) - before - (waited() - late)
+        sent = time.time()
+        there = answered()
+        used = time.clock_gettime(clock) - before
+        return used - (sent - begun) - (time.time() - there)
 
     for _ in range(20):  # so the node knows that it says little
         held()

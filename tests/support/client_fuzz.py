@@ -10,6 +10,7 @@ from disque_trio.config import Config, ConfigError
 from disque_trio.node.core.node import Node
 from disque_trio.respserver.client import REPLY_ON, Client
 from disque_trio.respserver.slices import do_slice
+from tests.support.bus_fuzz import dumped
 from tests.support.client_grammar import Grammar, World
 from tests.support.mesh import Mesh
 from tests.support.node_bench import Bench
@@ -189,9 +190,10 @@ class Crowd:
         self.commands += 1
         seat.requests += 1
         seat.bench.node.command(client, words, seat.bench.now)
-        if seat.bench.node.flushed:  # the process begins a new file
-            seat.bench.node.journal.clear()
-            seat.bench.node.flushed = False
+        node = seat.bench.node
+        if node.flushed:  # the process begins a new file; what followed in a slice is in it
+            node.journal[:] = [dumped(node)]
+            node.flushed = False
         if not seat.bench.node.users.default.unrestricted:
             self.restore()
 

@@ -15,8 +15,11 @@ from mypy.plugin import MethodContext, Plugin
 from mypy.types import Instance, Type, get_proper_type
 
 _NARROW: Final = ("mypy_extensions.i16", "mypy_extensions.i32", "mypy_extensions.u8")
-_NAMES: Final = "lt le gt ge eq ne add sub mul floordiv mod lshift rshift".split()
-_OPERATORS: Final = frozenset(f"__{form}{name}__" for name in _NAMES for form in ("", "r", "i"))
+_COMPARISONS: Final = ("lt", "le", "gt", "ge", "eq", "ne")
+_REST: Final = ("add", "sub", "mul", "floordiv", "mod", "lshift", "rshift")
+_OPERATORS: Final = frozenset(
+    f"__{form}{name}__" for form in ("", "r", "i") for name in (*_COMPARISONS, *_REST)
+)
 NARROW: Final = ErrorCode("narrow", "A narrow number beside any number", "Compiling")
 
 

@@ -1,7 +1,7 @@
 """A node or bananaq in this process: its engine, with clients at the other ends of socket pairs.
 
-The server is deterministic: its clock stands still, its random numbers have a seed, and its turns
-are run by hand. So its cost can be counted, or examined step by step.
+The server is deterministic: its turns are run by hand, its clock stands still or goes by them, and
+its random numbers have a seed. So its cost can be counted, or examined step by step.
 """
 
 from __future__ import annotations
@@ -10,8 +10,7 @@ import os
 import random
 import select
 import socket
-from collections.abc import Callable, Iterator, Sequence
-from itertools import count
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TypeVar
 
@@ -48,7 +47,7 @@ BODY = b"x" * 100
 JOB_COMMANDS = ("ADDJOB", "GETJOB", "ACKJOB")
 EVENT_COMMANDS = ("QADD", "QGET", "QACK")
 ENDS = ("ACKJOB", "QACK")
-TURNS_A_BLOCK = 8  # a busy node takes at least that many between two blocks of progress
+TURNS_A_MS = 8  # a busy node takes at least that many
 _BUFFER = 1 << 20
 
 M = TypeVar("M")  # a machine
@@ -149,11 +148,10 @@ class Desk:
             self.persistence = Persistence(machine, config, log, scanner=scanner)
             self.persistence.file.open()
         self.progress_file: ProgressFile | None = None
-        self._blocks: Iterator[None] | None = None
+        self._batches = 0
         if aof is not None and isinstance(machine, Node):
             self.progress_file = ProgressFile(machine, config, log)
             self.progress_file.start()
-            self._blocks = _blocks(machine)
         self.timer = RequeueTimer(self.clock)
         self.engine = Engine(
             machine,
@@ -183,14 +181,15 @@ class Desk:
         for sock in self.socks:
             if sock.send(batch) != len(batch):
                 raise RuntimeError("the batch does not fit into the socket buffer")
+        self._batches += 1
+        if self.progress_file is not None and self._batches % TURNS_A_MS == 0:
+            self.clock.time += 1  # what became of jobs is written down once in a ms
 
     def turn(self) -> None:
         """Serve the requests sent so far."""
         self.engine.turn(self.ready)
         while self.engine.is_behind:  # a command took long, because the machine did
             self.engine.turn(self.ready)
-        if self._blocks is not None:
-            next(self._blocks)
 
     def replies(self) -> list[object]:
         """The replies to all clients.
@@ -224,16 +223,6 @@ class Desk:
         if self.progress_file is not None:
             self.progress_file.close()
         self._logging.close()
-
-
-def _blocks(node: Node) -> Iterator[None]:
-    """Write the progress of jobs now and then; to be advanced in each turn. As the clock stands
-    still, it would never be due."""
-    for turn in count(1):
-        if turn % TURNS_A_BLOCK == 0:
-            node.now += turn
-            node.progress.write_block()
-        yield
 
 
 def request(*words: bytes) -> bytes:

@@ -1,7 +1,7 @@
 """Keys by their end: those that end first are found without a look at all of them.
 
-They are kept in spans of about a minute; within a span in the order in which they came. So a node
-with a million keys pays little for this order.
+They are kept in spans of about a minute; within a span, the one that came last is found first. So a
+node with a million keys pays little for this order.
 """
 
 from heapq import heappop, heappush
@@ -37,9 +37,9 @@ class KeyEnds:
         numbers = self._numbers
         while numbers:
             span = self._spans[numbers[0]]
-            for place in span:
-                del span[place]
-                return place
+            if span:
+                # The first would be found behind the gaps of all that were removed before it.
+                return span.popitem()[0]
             del self._spans[heappop(numbers)]
         return b""
 

@@ -179,14 +179,14 @@ def test_after_a_start_they_go_as_well() -> None:
 # ---- their order ------------------------------------------------------------------------------
 
 
-def test_the_order_is_that_of_the_ends_within_a_minute() -> None:
+def test_the_order_is_that_of_the_ends_and_within_a_minute_the_last_comes_first() -> None:
     ends = KeyEnds()
     minute = 1 << 16
     for place, until in ((b"c", 5 * minute), (b"a", 3 * minute + 9), (b"b", 3 * minute)):
         ends.add(place, until)
         ends.add(place, until)
     ends.remove(b"unknown", 3 * minute)
-    assert [ends.pop() for _ in range(4)] == [b"a", b"b", b"c", b""]
+    assert [ends.pop() for _ in range(4)] == [b"b", b"a", b"c", b""]
 
 
 @pytest.mark.parametrize("which", [b"a", b"b"])

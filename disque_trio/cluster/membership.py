@@ -289,6 +289,10 @@ class Membership(Peers):
         member = self._known.get(id)
         return member is not None and member.connected() and member.answers
 
+    def cannot_write(self, id: bytes) -> bool:
+        member = self._known.get(id)
+        return member is not None and member.trouble & TROUBLE_FILE != 0
+
     def behind(self, id: bytes) -> bool:
         member = self._known.get(id)
         return (

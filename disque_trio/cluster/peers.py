@@ -141,6 +141,10 @@ class Peers:
         still loads its jobs does not, and knows nothing yet."""
         return self.linked(id)
 
+    def cannot_write(self, id: bytes) -> bool:
+        """Whether the node ``id`` says that it cannot write its file."""
+        return False
+
     def behind(self, id: bytes) -> bool:
         """Whether the node ``id`` has not yet taken what was sent to it in earlier turns."""
         return False

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from disque_trio.cluster.hosts import Hosts
 from disque_trio.cluster.members import Member
 from disque_trio.cluster.peers import Peers
+from disque_trio.cluster.troubles import TROUBLE_FILE
 from disque_trio.process.addresses import is_loopback
 from disque_trio.protocol.bus import (
     DELJOB,
@@ -46,6 +47,10 @@ class MeshPeers(Peers):
 
     def answers(self, id: bytes) -> bool:
         return self.linked(id) and id not in self.mute
+
+    def cannot_write(self, id: bytes) -> bool:
+        peers = self.mesh[self.mesh.ids.index(id)].node.peers
+        return peers.trouble & TROUBLE_FILE != 0
 
     def behind(self, id: bytes) -> bool:
         return id in self.slow

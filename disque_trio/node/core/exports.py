@@ -143,8 +143,11 @@ class Exports:
                 del self.asked_for[name]
 
     def _reads(self, id: bytes) -> bool:
-        """Whether the node ``id`` is going to read what is sent to it now."""
-        return self._peers.linked(id) and id not in self._stopped
+        """Whether the node ``id`` is going to read what is sent to it now, and can use it: a node
+        that cannot write its file could not deliver an at-most-once job, and asks again when it
+        can."""
+        peers = self._peers
+        return peers.linked(id) and id not in self._stopped and not peers.cannot_write(id)
 
     def _portion(self, queue: Queue, count: int, spare: int) -> int:
         """Return how many of the ``spare`` jobs of ``queue`` a node gets that asked for ``count``.

@@ -15,6 +15,7 @@ def test_the_others_hear_of_a_full_disk_at_once_and_of_its_end() -> None:
         peers = other.member
         assert b.id in peers.reachable
         assert b.id not in peers.takers()
+        assert peers.cannot_write(b.id)
         assert other.priority(b) == 100
         [obstacle] = peers.obstacles()
         assert obstacle.address.endswith(f":{b.port}")
@@ -24,6 +25,7 @@ def test_the_others_hear_of_a_full_disk_at_once_and_of_its_end() -> None:
     wires.run(0.2)
     for other in (a, c):
         assert b.id in other.member.takers()
+        assert not other.member.cannot_write(b.id)
         assert other.priority(b) == 1
         assert other.member.obstacles() == []
 
@@ -35,6 +37,7 @@ def test_a_node_that_is_short_of_memory_is_still_good_for_clients() -> None:
     wires.run(0.2)
     assert a.member.room(False) == 0
     assert a.priority(b) == 1
+    assert not a.member.cannot_write(b.id)
     assert [obstacle.why for obstacle in a.member.obstacles()] == ["is short of memory"]
 
 

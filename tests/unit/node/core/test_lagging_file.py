@@ -227,6 +227,22 @@ def test_others_get_its_jobs_but_not_those_that_may_exist_only_once() -> None:
     assert not waiting.blocked
 
 
+@pytest.mark.parametrize("pattern", [False, True])
+def test_it_gets_no_jobs_of_others_even_if_it_asked_before(pattern: bool) -> None:
+    mesh = Mesh(2)
+    how = ("PATTERN", "FROM", "q*") if pattern else ("FROM", "q")
+    waiting = mesh[1].client()
+    mesh[1].send(waiting, "GETJOB", *how)
+    mesh.advance(1)
+    lag(mesh[1])
+    once = mesh.add(0, "REPLICATE", 1, "RETRY", 0)
+    mesh.advance(1)
+    assert mesh[1]("QLEN", "q") == 0  # nobody could have it there
+    go_on(mesh[1])
+    mesh.advance(1)
+    assert mesh[1].ids(mesh[1].replies(waiting)[0]) == [once]
+
+
 def test_it_confirms_an_acknowledgement_only_when_that_is_in_the_file() -> None:
     mesh = Mesh(3)
     id = mesh.add(0, "REPLICATE", 3)

@@ -138,6 +138,16 @@ class Pauses:
             fields = Requeued(job.id, flags, delay, trailer.reason, trailer.attempts).pack()
         self._peers.send(id, self._packets.fields(bus.REQUEUED, fields))
 
+    def ask_everyone(self, job: Job, delay: int) -> None:
+        """Tell the nodes that are not known to hold ``job`` of its pause, too, and ask them what
+        they know of it: the client that handed it back got it from one that may be among them."""
+        holders = job.delivered or ()
+        question = self._packets.about_job(bus.WILLQUEUE, job.id)
+        for id in self._peers.everyone():
+            if id not in holders and self._peers.understands(id):
+                self._tell_one(id, job, bus.INCR_NACKS, delay)
+                self._peers.send(id, question)
+
     def keep_waiting(self, job: Job) -> None:
         """Keep C nodes from queueing the paused ``job``: after each WORKING they wait for the retry
         time."""

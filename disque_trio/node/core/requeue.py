@@ -145,11 +145,14 @@ class Requeue:
             return True
         if delay < 0:
             delay = self._pauses.backoff(job)
-        if delay < WARNING_TIME and self._others_count(job):
+        asks = self._others_count(job)
+        if delay < WARNING_TIME and asks:
             delay = WARNING_TIME
         if delay == 0:
             return self.enqueue(job, True, schema.BY_NACK)
         self._pauses.begin(job, delay, bus.INCR_NACKS)
+        if asks:
+            self._pauses.ask_everyone(job, delay)
         return True
 
     def _others_count(self, job: Job) -> bool:

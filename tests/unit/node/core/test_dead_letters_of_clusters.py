@@ -1,5 +1,8 @@
 """Dead letters in a cluster: all holders make them, and none returns once it is done with."""
 
+from collections import Counter
+from random import Random
+
 import pytest
 
 from disque_trio.node.core.successors import predecessor_ids, successor_id
@@ -67,6 +70,24 @@ def test_a_job_is_delivered_exactly_as_often_as_allowed_wherever_it_is_handed_ba
         mesh.advance(1)
     assert deliveries == attempts
     assert sum(bench.number_queued("dead") for bench in mesh.nodes) == 1
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_so_it_is_if_it_travels_and_is_handed_back_to_any_node_that_holds_it(seed: int) -> None:
+    rng = Random(seed)
+    mesh = Mesh(3, seed, jitter=None)
+    set_policy(*mesh.nodes, attempts=3, dead=b"dead")
+    ids = [mesh.add(rng.randrange(3), "REPLICATE", 2, "RETRY", 60) for _ in range(20)]
+    deliveries: Counter[bytes] = Counter()
+    for _ in range(1_000):
+        for id in rng.choice(mesh.nodes).get_all(count=2):
+            deliveries[id] += 1
+            mesh.settle()
+            assert mesh[rng.choice(mesh.holders(id))]("NACK", id) == 1
+        mesh.advance(0.01)
+        if sum(bench.number_queued("dead") for bench in mesh.nodes) == len(ids):
+            break
+    assert deliveries == dict.fromkeys(ids, 3)
 
 
 def test_whoever_is_about_to_queue_a_job_hears_how_often_it_was_delivered(mesh: Mesh) -> None:

@@ -10,7 +10,7 @@ UNLIMITED: Final = (1 << 62) - 1  # compiled, the largest number that is not an 
 
 
 # What is counted for users with a budget.
-MEMORY: Final = 0  # bytes of jobs
+MEMORY: Final = 0  # bytes of jobs, and of paused queues
 KEYS: Final = 1  # of UNIQUE
 SCHEDULES: Final = 2
 BINDINGS: Final = 3
@@ -26,6 +26,10 @@ class Shares:
 
     def job_grew(self, job_id: bytes, queue: bytes, size: int) -> None:
         """Count that the job ``job_id``, in ``queue``, takes ``size`` bytes more (or less)."""
+        raise NotImplementedError
+
+    def queue_grew(self, queue: bytes, size: int) -> None:
+        """Count that ``queue`` itself takes ``size`` bytes more (or less)."""
         raise NotImplementedError
 
     def counts(self, job_id: bytes) -> bool:

@@ -47,6 +47,11 @@ def _fill_bindings(number: int) -> bytes:
     return encode_command(("BIND", f"t{number}.#", f"bad.{number}"))
 
 
+def _pause_queues(number: int) -> bytes:
+    options = ("BCAST",) if number % 2 else ()
+    return encode_command(("PAUSE", f"bad.{number}", "in", *options))
+
+
 def _flood(number: int) -> bytes:
     return encode_command(("PING",)) * 100
 
@@ -74,6 +79,7 @@ ATTACKS: tuple[Callable[[int], bytes], ...] = (
     _fill_keys,
     _fill_schedules,
     _fill_bindings,
+    _pause_queues,
     _flood,
     _scan,
     _publish,

@@ -176,7 +176,9 @@ def pause(node: Node, client: Client, args: list[bytes]) -> None:
         # A pause would be lost at the next start, while repeating it would seem to help.
         client.out.append(misconf(node.add_problem))
         return
-    elif not broadcast:
+    if change and paused and not node.queue_pauses.state(args[1]):
+        node.budgets.admit_paused(client.user, args[1])
+    if change and not broadcast:
         node.queue_pauses.set_here(args[1], paused)
     reply = b"+%b\r\n" % PAUSE_NAMES[paused]
     if not broadcast:

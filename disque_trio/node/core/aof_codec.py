@@ -133,7 +133,7 @@ class AofCodec:
         if queue is None and paused:
             queue = queues.create(name)
         if queue is not None:
-            queue.paused = paused
+            queues.set_paused(queue, paused)
 
     def load_job(self, data: bytes, stopped: bool) -> bool:
         """Load a job from a file, unless it has expired or is already known.

@@ -1,5 +1,5 @@
-"""Counts what is in queues against the budgets of users: bytes of jobs, keys of UNIQUE, schedules,
-bindings, policies.
+"""Counts what is in queues against the budgets of users: bytes of jobs and of paused queues, keys
+of UNIQUE, schedules, bindings, policies.
 
 All that is in the queues that a user may add to counts for the user, whoever has added it, and as
 far as this node holds it. So no job has to say whose it is, the sums are the same after a start,
@@ -19,6 +19,7 @@ from disque_trio.node.core.admissions import Admissions
 from disque_trio.node.core.bindings import Binding, Bindings
 from disque_trio.node.core.job import JOB_OVERHEAD, Job
 from disque_trio.node.core.policies import Policies, Policy
+from disque_trio.node.core.queues import taken_by
 from disque_trio.node.core.registry import SHARDS, shard_number
 from disque_trio.node.core.schedules import Schedule, Schedules
 from disque_trio.node.core.store import JobStore
@@ -160,7 +161,8 @@ class Budgets(Shares):
         self._schedules.on_count = self._count_schedule
         self._bindings.on_count = self._count_binding
         self._policies.on_count = self._count_policy
-        held = self._store.jobs.count + self._store.uniques.entries.count
+        store = self._store
+        held = store.jobs.count + store.uniques.entries.count + store.queues.index.count
         self._scanned = 0 if held or self._admissions.held else SHARDS
 
     def _add_up(self) -> None:
@@ -212,6 +214,10 @@ class Budgets(Shares):
         if self.counts(job_id):
             self.add(queue, MEMORY, size)
 
+    def queue_grew(self, queue: bytes, size: int) -> None:
+        if self.counts(queue):
+            self.add(queue, MEMORY, size)
+
     def counts(self, job_id: bytes) -> bool:
         return self._scanned == SHARDS or shard_number(job_id) < self._scanned
 
@@ -248,6 +254,9 @@ class Budgets(Shares):
                 entry.shared = True
                 self.add(entry.queue, KEYS, 1)
                 self.add(entry.queue, MEMORY, counted(entry))
+        for queue in self._store.queues.index.shards[number].values():
+            if queue.paused:
+                self.add(queue.name, MEMORY, taken_by(queue.name))
         self._scanned = number + 1
 
     def _count_job(self, job: Job) -> None:
@@ -329,6 +338,10 @@ class Budgets(Shares):
         """The same for ``size`` bytes that come from ``queue``."""
         if not user.may_add(queue):
             self.admit(user, size)
+
+    def admit_paused(self, user: User, queue: bytes) -> None:
+        """The same for ``queue``, which is not paused yet."""
+        self.admit(user, taken_by(queue))
 
     def admit_schedule(self, user: User, queue: bytes, before: bytes | None) -> None:
         """Check that ``user`` may have one more schedule for ``queue``, which replaces one for the

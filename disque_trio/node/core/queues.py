@@ -11,6 +11,11 @@ from disque_trio.respserver.machine import LONGEST_REST, Machine
 _MANY_NAMES: Final = 1_000
 
 
+def taken_by(name: bytes) -> int:
+    """The bytes that a queue with this name takes besides its jobs."""
+    return QUEUE_OVERHEAD + len(name)
+
+
 class QueueInterests:
     """Interface to the clients that want jobs of queues by pattern (see ``interests``)."""
 
@@ -71,7 +76,7 @@ class Queues:
         """Create the queue ``name``, which must not exist."""
         queue = self.by_name[name] = Queue(name, self._machine.now)
         self.index.put(name, queue)
-        self._machine.memory.used += QUEUE_OVERHEAD + len(name)
+        self._machine.memory.used += taken_by(name)
         if self.on_create is not None:
             self.on_create(queue)
         return queue
@@ -80,7 +85,7 @@ class Queues:
         """Remove ``queue``, which must be empty and have no client waiting."""
         del self.by_name[queue.name]
         self.index.drop(queue.name)
-        self._machine.memory.used -= QUEUE_OVERHEAD + len(queue.name)
+        self._machine.memory.used -= taken_by(queue.name)
 
     def ring(self) -> None:
         """Make this turn look at deliveries, although no queue has become ready."""
@@ -100,12 +105,21 @@ class Queues:
         machine = self._machine
         if machine.journaling and paused != queue.paused:
             machine.journal.append(paused_queue(name, paused))
-        queue.paused = paused
+        self.set_paused(queue, paused)
         queue.atime = machine.now
         if self.interests is not None:
             self.interests.note(queue)
         if queue.waiters:
             self.ready.append(queue)
+
+    def set_paused(self, queue: Queue, paused: int) -> None:
+        """Set the pause bits of ``queue``. While it is paused it stays, even if it is empty, so it
+        counts for users."""
+        shares = self._machine.memory.shares
+        if shares is not None and (paused == 0) != (queue.paused == 0):
+            size = taken_by(queue.name)
+            shares.queue_grew(queue.name, size if paused else -size)
+        queue.paused = paused
 
     def evict_idle(self, steps: int = 200) -> int:
         """Remove queues that are empty, unpaused, unwatched and idle; visits about ``steps`` of

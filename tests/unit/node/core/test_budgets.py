@@ -8,6 +8,7 @@ import pytest
 from disque_trio.glob import Glob
 from disque_trio.node.core.budgets import LOOKS
 from disque_trio.node.core.job import JOB_OVERHEAD
+from disque_trio.node.core.queues import taken_by
 from disque_trio.node.core.uniques import counted
 from disque_trio.protocol.keyrecord import ADDED
 from disque_trio.respserver.client import Client
@@ -41,6 +42,8 @@ def added_up(bench: Bench, prefix: bytes = b"shop.") -> dict[str, int]:
     keys = [entry for entry in store.uniques.entries.values() if entry.queue.startswith(prefix)]
     memory = sum(JOB_OVERHEAD + len(job.body or b"") for job in jobs)
     memory += sum(trailer.counted for trailer in trailers if trailer is not None)
+    queues = [queue for queue in store.queues.index.values() if queue.name.startswith(prefix)]
+    memory += sum(taken_by(queue.name) for queue in queues if queue.paused)
     return {
         "memory": memory + sum(map(counted, keys)),
         "keys": len(keys),
@@ -77,6 +80,21 @@ def test_what_does_not_wait_in_a_queue_counts_as_well(bench: Bench) -> None:
     assert bench.ask(shop, "ADDJOB", "shop.a", "b", 0, *headers)
     assert bench.error_of(shop, "ADDJOB", "shop.a", body, 0).startswith("OOM")
     assert bench.error_of(shop, "ADDJOB", "shop.a", "b", 0, *headers).startswith("OOM")
+    assert sums(bench) == added_up(bench)
+
+
+@pytest.mark.parametrize("bcast", [(), ("BCAST",)])
+def test_paused_queues_count_since_they_stay(bench: Bench, bcast: tuple[str, ...]) -> None:
+    shop = declare(bench, "%maxmemory=10kb")
+    paused = 0
+    while bench.ask(shop, "PAUSE", f"shop.{paused}", "in", *bcast) == b"in":
+        paused += 1
+    assert 5 < paused < 13
+    assert str(bench.ask(shop, "PAUSE", "shop.new", "out", *bcast)).startswith("OOM user shop may")
+    assert bench.ask(shop, "PAUSE", "shop.0", "out", *bcast) == b"out"
+    assert sums(bench) == added_up(bench)
+    assert bench.ask(shop, "PAUSE", "shop.0", "none", *bcast) == b"none"
+    assert bench.ask(shop, "PAUSE", "shop.new", "out", *bcast) == b"out"
     assert sums(bench) == added_up(bench)
 
 
@@ -300,7 +318,7 @@ def mix(bench: Bench, rng: random.Random, steps: int) -> None:
     for step in range(steps):
         queue = rng.choice(["shop.a", "shop.b", "other"])
         id = rng.choice(ids) if ids else b""
-        match rng.randrange(12):
+        match rng.randrange(13):
             case 0 | 1 | 2:
                 options: list[str | int] = rng.choice(
                     [[], ["DELAY", 5], ["GROUP", "g"], ["UNIQUE", step, "FOR", 3], ["TTL", 2]]
@@ -321,6 +339,8 @@ def mix(bench: Bench, rng: random.Random, steps: int) -> None:
             case 10:
                 bench(rng.choice(["BIND", "UNBIND"]), "t", queue)
             case 11:
+                bench("PAUSE", f"shop.{step % 5}", rng.choice(["in", "out", "none"]))
+            case 12:
                 bench.advance(rng.random())
                 bench.node.cron(bench.now)
 

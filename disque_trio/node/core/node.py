@@ -338,6 +338,7 @@ class Node(Machine):
         if self.recovery.ended and self.journaling:
             self.recovery.write_ended()
         self.queues.evict_idle()
+        self.progress.tidy()
         self.store.cron(now)
         if self.consumers.open:
             self.consumers.cron()

@@ -186,6 +186,13 @@ class Progress:
         """Note that another node has ``job``, or knows when it has to be queued."""
         self.to_queue.discard(job.id)
 
+    def tidy(self) -> None:
+        """Forget which jobs were to be queued once none is ``waiting``: a node may have loaded
+        millions, and they may have ended since."""
+        if self.to_queue and not self.waiting:
+            self.to_queue = set()
+            self.waiting = {}
+
     def is_own(self, job: Job) -> bool:
         """Whether this node made ``job``."""
         return is_maker(self._replicas.own, job.id)

@@ -315,6 +315,20 @@ def test_a_job_with_copies_is_queued_once_the_other_holders_were_asked(
 
 
 @ends
+def test_which_jobs_were_loaded_is_forgotten_once_all_are_queued(mesh: Mesh, end: End) -> None:
+    files = Files(mesh[0])
+    mesh.add(0, "REPLICATE", 2, "RETRY", 10)
+    end(files)
+    again = restart_in(mesh, 0, files)
+    assert again.node.progress.to_queue
+    look(mesh, 0)
+    mesh.advance(3)
+    look(mesh, 0)
+    assert again.number_queued() == 1
+    assert not again.node.progress.to_queue
+
+
+@ends
 def test_a_job_is_also_queued_if_the_node_ends_again_before_it_could_ask(
     mesh: Mesh, end: End
 ) -> None:

@@ -1,8 +1,8 @@
 """Whether clients that wait get jobs in time, in a healthy cluster.
 
 A client that waits for jobs of a queue gets one within ``AT_ONCE``, wherever it is queued, if their
-nodes reach each other. If a limit applies, which would let its node deliver one, it gets one within
-``LIMITED``.
+nodes reach each other. If the queue has a limit of jobs in hand, this is so while clients of all
+nodes together have fewer, and all nodes have known of each other for ``KNOWN``.
 """
 
 from collections.abc import Iterable
@@ -10,8 +10,7 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from disque_trio.node.core.interest import STANDS_IN
-from disque_trio.node.core.limit import Limit
-from disque_trio.node.core.need_jobs import WINDOW
+from disque_trio.node.core.limits import HEARD
 from disque_trio.node.core.queue import PAUSED_OUT, Queue
 from disque_trio.respserver.client import Client
 from tests.simulator.events import MS
@@ -26,9 +25,8 @@ LOOKED_AT = 5  # jobs at the head of each queue
 # How long a client may wait for a job that is elsewhere: a node that asked all others for an
 # earlier client asks them again after 100 ms.
 AT_ONCE = 100 * MS
-# How long if the queue has a limit of jobs in hand: a node whose clients wait keeps for that time
-# what it imported for them, although its share of the limit is used up.
-LIMITED = WINDOW * MS + AT_ONCE
+# A node that is away counts with what its clients had for this long.
+KNOWN = HEARD * MS
 
 
 class Waits:
@@ -45,8 +43,7 @@ class Waits:
         self._since: dict[tuple[bytes, bytes | Client], int] = {}
         self._apart: dict[tuple[int, int], int] = {}  # when two machines were last not linked
         self._started = 0
-        # When the limit of a queue last kept jobs from the clients of a machine.
-        self._full: dict[tuple[bytes, int], int] = {}
+        self._full: dict[bytes, int] = {}  # when the limit of a queue was last used up
         self._answered: dict[bytes | Client, int] = {}  # when a client last got something, in µs
         self._told: set[bytes] = set()
 
@@ -94,25 +91,25 @@ class Waits:
                     self._check_wait(name, (id, source), (client, index))
 
     def _note_full(self, names: Iterable[bytes]) -> None:
-        """Note which nodes have as many jobs of the queues ``names`` in hand as they may, or do not
-        know it yet."""
+        """Note of which of the queues ``names`` clients have as many jobs in hand as they may."""
         for name in names:
+            in_hand = 0
             for machine in self.world.machines:
                 limit = machine.node.limits.by_name.get(name)
-                if limit is not None and not _has_room(limit, machine):
-                    self._full[name, machine.index] = self.world.loop.now
+                in_hand += 0 if limit is None else len(limit.in_hand)
+            if in_hand >= self.world.plan.active:
+                self._full[name] = self.world.loop.now
 
     def _check_wait(self, name: bytes, job: tuple[bytes, int], client: tuple[Client, int]) -> None:
         """Check that ``client`` does not wait for long for ``job`` of the queue ``name``, each with
         the index of its node."""
         together = self._apart.get((job[1], client[1]), self._started)
         since = max(self._since[name, job[0]], self._since[name, client[0]], together)
-        most = AT_ONCE
         if self.world.plan.active:
-            most = LIMITED
-            since = max(since, self._full.get((name, client[1]), 0))
+            known = max(self._apart.values(), default=self._started) + KNOWN
+            since = max(since, self._full.get(name, 0), known)
         late = self.world.loop.now - since
-        if late > most and name not in self._told:
+        if late > AT_ONCE and name not in self._told:
             self._told.add(name)
             self._complain(
                 f"a client of node {client[1]} waits for {name.decode()!r} since {late // MS} ms, "
@@ -156,14 +153,6 @@ def _are_linked(one: "Machine", other: "Machine") -> bool:
 def _stands_in(client: Client) -> bool:
     """Whether ``client`` only stands for those that wait by pattern."""
     return client.details & STANDS_IN != 0
-
-
-def _has_room(limit: Limit, machine: "Machine") -> bool:
-    """Whether ``limit`` lets ``machine`` deliver one job more."""
-    if limit.joined <= machine.node.now:
-        return False
-    active = machine.world.plan.active
-    return len(limit.in_hand) < limit.room(machine.node.replicas.own, active)
 
 
 def _gives(queue: Queue) -> bool:

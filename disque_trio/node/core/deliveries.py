@@ -135,7 +135,7 @@ class Deliveries:
                     machine.uncommitted.append((client, last - 1, last))
             if self._queues.interests is not None:
                 self.interests.served(queue)
-            if queue.groups is not None and not queue.waiters:
+            if queue.length and (queue.groups is not None or self._limits.needed):
                 self._federation.offer(queue)
             imports = queue.imports
             if imports is not None and queue.deliverable() <= imports.low:

@@ -44,7 +44,7 @@ class Wanted(NamedTuple):
 
     Attributes:
         jobs: how many more.
-        time: when it asked.
+        time: when it asked; 0: it has got some since.
         until: when to forget it, in ms.
         waits: a client of it waited.
     """
@@ -180,9 +180,17 @@ class Exports:
             return queue.deliverable()
         now = self._machine.now
         recent = now - asked <= RECENT
-        if not queue.waiters and (waits or (recent and not imports.is_wanted(now, queue.jobs_out))):
+        if waits and not self._serves(queue):
+            return queue.deliverable()
+        if recent and not queue.waiters and not imports.is_wanted(now, queue.jobs_out):
             return queue.deliverable()
         return queue.deliverable() - imports.left(now, queue.jobs_out)
+
+    def _serves(self, queue: Queue) -> bool:
+        """Whether clients here wait for jobs of ``queue``, and may have some."""
+        return len(queue.waiters) > 0 and not (
+            self._store.limits.needed and self._store.limits.is_used_up(queue)
+        )
 
     def give(self, id: bytes, queue: Queue, count: int, wanted: Wanted) -> int:
         """Send up to ``count`` jobs of ``queue`` to the node ``id``, which ``wanted`` some, unless
@@ -219,7 +227,7 @@ class Exports:
         for more jobs."""
         nodes = self.asked_for.get(name)
         queue = self._queues.by_name.get(name)
-        if nodes is None or queue is None or queue.waiters:
+        if nodes is None or queue is None or self._serves(queue):
             return
         now = self._machine.now
         passed: dict[bytes, Wanted] = {}  # C nodes that get no such job, and nodes out of reach
@@ -256,7 +264,7 @@ class Exports:
     def pass_on(self, queue: Queue) -> None:
         """Offer the jobs of ``queue`` that were imported, if no client here is waiting for them any
         more."""
-        if not queue.waiters and queue.length:
+        if queue.length and not self._serves(queue):
             self.offer(queue.name)
             if queue.name in self.asked_for and queue.length:
                 self._offer_later(queue.name)

@@ -104,6 +104,8 @@ class Federation:
             imports = queue.imports = Imports()
         if not again:
             imports.want(self._machine.now)
+        if self._is_used_up(queue, imports):
+            return
         # A client begins to wait, or polls, or waits while the others think that none does.
         begins = (not again and len(queue.waiters) <= 1) or (
             len(queue.waiters) > 0 and not imports.told_waits
@@ -114,6 +116,15 @@ class Federation:
         self._ask_sources(queue, imports, False)
         if queue.waiters:
             self._ask_later(queue, imports)
+
+    def _is_used_up(self, queue: Queue, imports: Imports) -> bool:
+        """Whether clients here may have no more jobs of ``queue`` for now. Once they may, those
+        that wait ask as if they began to."""
+        limits = self._store.limits
+        if limits.needed and limits.is_used_up(queue):
+            imports.told_waits = False
+            return True
+        return False
 
     def poll(self, name: bytes) -> None:
         """Ask other nodes for jobs of ``name``, a queue that does not exist here, for a client that
@@ -162,8 +173,9 @@ class Federation:
                 self.exports.ask_about_given(id)
         if not self.may_ask():
             return
+        limits = self._store.limits
         for queue in self._queues.index.values():
-            if queue.waiters and not queue.deliverable():
+            if queue.waiters and not queue.deliverable() and not limits.is_used_up(queue):
                 self._replicas.tell_of_queue(nodes, bus.NEEDJOBS, queue.name, 1, bus.CLIENT_WAITS)
         if self._queues.interests is not None:
             self._queues.interests.ask_again()
@@ -190,7 +202,7 @@ class Federation:
     def runs_low(self, queue: Queue, imports: Imports) -> None:
         """Ask for more jobs of ``queue``, whose last job or nearly so was taken while jobs stream
         in, before the next client finds it empty."""
-        if not self.may_ask():
+        if not self.may_ask() or self._is_used_up(queue, imports):
             return
         if queue.deliverable():
             if imports.asks_ahead(self._machine.now):
@@ -200,7 +212,9 @@ class Federation:
         wanted = imports.is_wanted(now, queue.jobs_out) and not imports.passes_on
         if queue.waiters or (imports.streams(now) and wanted):
             self._ask_sources(queue, imports, True)
-        if queue.waiters:
+        if queue.waiters and not imports.told_waits:
+            self.need_jobs(queue, True)
+        elif queue.waiters:
             self._ask_later(queue, imports)
 
     def _ask_later(self, queue: Queue, imports: Imports) -> None:

@@ -275,6 +275,11 @@ class Interests(QueueInterests):
                 interest = self._by_number.get(number)
                 if interest is not None:
                     queue.waiters.pop(interest.stand_in, None)
+            if self._limits.needed and self._limits.has_room_again(queue):
+                # Other nodes may have given jobs that could not be delivered, and went on.
+                found = self._lookout.matching(queue.name)
+                self._wishes.ask([interest for interest in found if interest.clients], FIRST_MIN)
+                self._call()
         elif not queue.waiters:
             wanted = [
                 interest for interest in self._lookout.matching(queue.name) if interest.wishes
@@ -316,7 +321,7 @@ class Interests(QueueInterests):
                 interest.imports.received(sender, self._machine.now, 0, count)
                 if queue.imports is not None:
                     queue.imports.want_as(interest.imports)
-                if len(interest.clients) > count:
+                if len(interest.clients) > count and not self._limits.is_used_up(queue):
                     self._wishes.ask([interest], FIRST_MIN)
 
     def ask_again(self) -> None:

@@ -31,16 +31,18 @@ class Limit:
         in_hand: ids of the jobs that were delivered here and are not acknowledged.
         full: when the token bucket will be full, in ms.
         users: the other nodes that use the queue, by id.
-        wanted: when a client here last wanted a job, in ms.
+        wanted: when a client here last wanted a job, in ms. used: when one last got or ended one.
         joined: until when the other nodes count this one as wanting jobs, in ms; 0: they do not.
         asked: when they were last asked, in ms.
         asks_to_join: they were then told that this node wants jobs.
         asking: they have not all answered.
+        told: jobs in hand here, as they were last told; if not all the same, the fewest.
         missed: since when a node that should be there has had no connection, in ms; 0: none is
             missing.
         reason: why nothing was delivered when a job was last wanted; empty: one was.
         refresh: when to ask the other nodes again, in ms; 0: not planned.
         wake: when to look at the waiting clients, in ms; 0: not planned.
+        spare: when to leave to other nodes what this one does not use, in ms; 0: not planned.
     """
 
     def __init__(self, name: bytes) -> None:
@@ -49,14 +51,17 @@ class Limit:
         self.full = 0.0
         self.users: dict[bytes, User] = {}
         self.wanted = 0
+        self.used = 0
         self.joined = 0
         self.asked = 0
         self.asks_to_join = False
         self.asking = False
+        self.told = 0
         self.missed = 0
         self.reason = b""
         self.refresh = 0
         self.wake = 0
+        self.spare = 0
 
     def sharers(self) -> int:
         """Return the number of nodes that want jobs, including this one."""
@@ -91,6 +96,12 @@ class Limit:
             if not over:
                 return shares[own]
             left -= sum([wanting.pop(id) for id in over])
+
+    def others_lack(self, own: bytes, active: int) -> bool:
+        """Whether another node that wants jobs has all of its share of ``active`` jobs in hand."""
+        wanting = self._wanting()
+        shares = _divide(self._left(active), [own, *wanting])
+        return any(in_hand >= shares[id] for id, in_hand in wanting.items())
 
     def _wanting(self) -> dict[bytes, int]:
         """Return what the other nodes that want jobs have in hand, by node ID."""

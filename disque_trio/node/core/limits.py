@@ -5,7 +5,11 @@ nodes whose clients want jobs of the queue. A node that begins to want jobs asks
 and delivers nothing before they have answered, so they know of its share before it takes it. It
 asks again every second; a node that has not been heard of for three seconds no longer counts. If
 another node still has more in hand than its share, because it had more before, the others divide
-what it leaves.
+what it leaves. A node with room in its share of ACTIVE leaves it to others that want jobs, once its
+clients have wanted none for a moment.
+
+While its share of ACTIVE is used up, a node asks others for no jobs, and gives its own to those
+that ask, whoever waits here (see ``federation`` and ``exports``).
 
 Nodes that cannot be reached are not asked: in a partition into n parts, up to n times the limit is
 delivered. C nodes know no limits.
@@ -41,6 +45,7 @@ ANSWER_TIME: Final = 2_000  # ms that other nodes have to connect, and to answer
 LINK_LOOK: Final = 100  # ms between checks for a connection
 ASKING_TIME: Final = 100  # ms that GETJOB NOHANG waits for the answers
 WANTED: Final = 2_000  # ms for which a client's wish for a job counts
+SPARED: Final = 10  # ms for which a node keeps its part of ACTIVE for a client that had a job
 _AT_ONCE: Final = 100  # limits to look at per turn
 
 # Why a queue is held back.
@@ -144,6 +149,8 @@ class Limits:
             limit = self.by_name[queue.name] = Limit(queue.name)
         limit.wanted = self._machine.now
         limit.reason = self._reason(limit, policy)
+        if limit.reason == BY_ACTIVE:
+            self._tell_lack(limit)
         return limit.reason != b""
 
     def _reason(self, limit: Limit, policy: Policy) -> bytes:
@@ -154,7 +161,7 @@ class Limits:
                 self._ask(limit)
             if not limit.joined:
                 return ASKING
-        if policy.active and len(limit.in_hand) >= limit.room(self._replicas.own, policy.active):
+        if self._is_used_up(limit):
             return BY_ACTIVE
         if policy.rate:
             due = limit.full - limit.early(policy)
@@ -162,6 +169,32 @@ class Limits:
                 self._wake_at(limit, int(due) + 1)
                 return BY_RATE
         return b""
+
+    def is_used_up(self, queue: Queue) -> bool:
+        """Whether clients here have as many jobs of ``queue`` in hand as they may."""
+        limit = self.by_name.get(queue.name)
+        if limit is None or limit.joined <= self._machine.now or not self._is_used_up(limit):
+            return False
+        limit.reason = BY_ACTIVE
+        self._tell_lack(limit)
+        return True
+
+    def has_room_again(self, queue: Queue) -> bool:
+        """Whether ``is_used_up`` was the case, and is not any more; says so once."""
+        limit = self.by_name.get(queue.name)
+        if limit is None or limit.reason != BY_ACTIVE or self._is_used_up(limit):
+            return False
+        limit.reason = b""
+        return True
+
+    def _tell_lack(self, limit: Limit) -> None:
+        """Let other nodes know that this one has used up its share, so that they leave it room."""
+        if limit.told < len(limit.in_hand) and limit.sharers() > 1:
+            self._tell_all(limit)
+
+    def _is_used_up(self, limit: Limit) -> bool:
+        active = self.policies.of(limit.name).active
+        return active > 0 and len(limit.in_hand) >= limit.room(self._replicas.own, active)
 
     def _awaits_connections(self, limit: Limit) -> bool:
         """Whether to wait for the connection to a missing node, because this one has just started,
@@ -190,6 +223,7 @@ class Limits:
         if policy.active and job.retry:
             job.flags |= FLAG_IN_HAND
             limit.in_hand[job.id] = None
+            limit.used = self._machine.now
 
     def resume(self, job: Job) -> None:
         """Count ``job``, which a client got before this node started, as in its hands."""
@@ -228,16 +262,23 @@ class Limits:
         limit = self.by_name.get(job.queue)
         if limit is not None:
             limit.in_hand.pop(job.id, None)
-            active = self.policies.of(job.queue).active
-            if limit.users and len(limit.in_hand) >= limit.share(self._replicas.own, active):
-                self._ask(limit)  # another node may have a job instead
+            limit.used = self._machine.now  # the client may want another one
+            if limit.users and (not self._wants(limit) or self._is_used_up(limit)):
+                # Another node may have a job instead.
+                if limit.asking:
+                    self._tell_all(limit)
+                else:
+                    self._ask(limit)
             self._serve(limit)
 
     def _serve(self, limit: Limit) -> None:
-        """Look at the clients that wait for the queue of ``limit`` in this turn."""
+        """Look at the clients that wait for the queue of ``limit`` in this turn; if it has no jobs,
+        others are asked for some."""
         queue = self._queues.by_name.get(limit.name)
-        if queue is not None and queue.waiters:
-            self._queues.look_at(queue)
+        if queue is not None and (queue.waiters or self._queues.interests is not None):
+            self._queues.ready.append(queue)
+        if limit.spare == 0 and self._can_spare(limit):
+            self._spare_at(limit, limit.used + SPARED)
 
     # ---- time -------------------------------------------------------------------------------
 
@@ -263,7 +304,8 @@ class Limits:
             for limit in self.by_name.values():
                 limit.full -= back
                 limit.wanted -= back
-                limit.joined = limit.wake = limit.missed = 0
+                limit.used -= back
+                limit.joined = limit.wake = limit.spare = limit.missed = 0
                 for user in limit.users.values():
                     user.heard -= back
                 self._refresh_at(limit, now)
@@ -287,6 +329,9 @@ class Limits:
             if limit.wake and limit.wake <= now:
                 limit.wake = 0
                 self._serve(limit)
+            if limit.spare and limit.spare <= now:
+                limit.spare = 0
+                self._spare(limit)
             if limit.refresh and limit.refresh <= now:
                 limit.refresh = 0
                 self._look_again(limit)
@@ -302,7 +347,7 @@ class Limits:
         if policy.rate:  # no more debt than one job by this rate, whatever it was before
             limit.full = min(limit.full, now + limit.most_debt(policy))
         queue = self._queues.by_name.get(limit.name)
-        if queue is not None and queue.waiters and queue.length:
+        if queue is not None and queue.waiters and (queue.length or self._is_used_up(limit)):
             limit.wanted = now
         wants = self._wants(limit)
         if wants or limit.in_hand or limit.full > now:
@@ -316,10 +361,40 @@ class Limits:
     def _wants(self, limit: Limit) -> bool:
         """Whether clients of this node want jobs of the queue of ``limit``. If not, it has to ask
         before they get some again."""
-        wants = self._machine.now - limit.wanted < WANTED
+        now = self._machine.now
+        wants = now - limit.wanted < WANTED
         if not wants:
+            if limit.joined and limit.spare == 0 and limit.sharers() > 1:
+                self._spare_at(limit, now)  # tell all nodes
             limit.joined = 0
+            limit.asks_to_join = False
         return wants
+
+    def _can_spare(self, limit: Limit) -> bool:
+        """Whether this node has room that others may want. A part of a RATE is not spared: who
+        joins again waits for what the others have delivered."""
+        policy = self.policies.of(limit.name)
+        if not policy.active or policy.rate or not limit.joined:
+            return False
+        return limit.others_lack(self._replicas.own, policy.active) and not self._is_used_up(limit)
+
+    def _spare_at(self, limit: Limit, time: int) -> None:
+        """Plan to ``_spare`` at ``time`` (ms)."""
+        limit.spare = time
+        self._plan(limit, time)
+
+    def _spare(self, limit: Limit) -> None:
+        """Leave the room that this node has to others that want jobs, unless a client here had one
+        lately, and tell them."""
+        now = self._machine.now
+        if limit.joined:
+            if not self._can_spare(limit):
+                return
+            if limit.used + SPARED > now:
+                self._spare_at(limit, limit.used + SPARED)
+                return
+            limit.wanted = now - WANTED
+        self._tell_all(limit)
 
     def _refresh_at(self, limit: Limit, time: int) -> None:
         limit.refresh = time
@@ -333,6 +408,7 @@ class Limits:
             return
         now = self._machine.now
         limit.asked = now
+        limit.told = len(limit.in_hand)
         heard = partial(self._heard, limit)
         nodes = self._peers.everyone()
         limit.asks_to_join = self._wants(limit)
@@ -352,6 +428,14 @@ class Limits:
             (_IN_HAND, pack_number(len(limit.in_hand))),
             (_DEBT, pack_number(int(limit.full - now) if limit.full > now else 0)),
         ]
+
+    def _tell_all(self, limit: Limit) -> None:
+        """Tell the other nodes how this one uses the queue of ``limit``, and do not ask them."""
+        limit.told = len(limit.in_hand)
+        packet = self._questions.news(LIMIT, self._tell(limit))
+        for id in self._peers.everyone():
+            if self._peers.understands(id):
+                self._peers.send(id, packet)
 
     def _learn(self, limit: Limit, sender: bytes, fields: list[Field]) -> None:
         """Note how the node ``sender`` uses the queue of ``limit``."""
@@ -393,6 +477,7 @@ class Limits:
                     return [(_QUEUE, name)]
                 self._learn(limit, sender, fields)
                 self._serve(limit)  # the sender may have fewer in hand
+                limit.told = min(limit.told, len(limit.in_hand))
                 return self._tell(limit)
         return None
 

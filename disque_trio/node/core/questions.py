@@ -170,7 +170,7 @@ class Questions:
             answer = answerer(sender, fields[1:])
         except FieldsError as problem:
             raise PacketError(f"malformed question: {problem}") from problem
-        if answer is not None:
+        if answer is not None and number:
             packet = self._packets.fields(bus.ANSWER, [_ticket(number, kind), *answer])
             self._peers.send(sender, packet)
 

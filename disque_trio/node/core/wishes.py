@@ -148,14 +148,15 @@ class Wishes:
                 continue
             if id not in self._peers.reachable or not self._peers.linked(id):
                 continue  # it may come back
+            if not wish.time and queue.imports is not None and queue.imports.rate(now):
+                continue  # what other nodes gave would go back and forth
             # The same number from each queue.
             share = max(wish.jobs // max(len(interest.found), 1), 1)
             given = self._exports.give(id, queue, share, wish)
             if given:
                 del interest.wishes[id]
                 if wish.jobs > given:  # after the other nodes; who waits for more says so again
-                    left = wish.jobs - given
-                    interest.wishes[id] = Wanted(left, wish.time, wish.until, False)
+                    interest.wishes[id] = Wanted(wish.jobs - given, 0, wish.until, False)
             elif not queue.deliverable():
                 return
 

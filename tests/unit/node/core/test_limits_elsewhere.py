@@ -1,0 +1,97 @@
+"""Limited queues in a cluster: jobs, and parts of ACTIVE, are where clients wait."""
+
+import random
+
+import pytest
+
+from disque_trio.respserver.client import Client
+from tests.support.mesh import Mesh
+from tests.support.node_bench import Bench
+from tests.support.policies import set_policy
+
+
+def in_hand(bench: Bench) -> int:
+    limit = bench.node.limits.by_name.get(b"q")
+    return 0 if limit is None else len(limit.in_hand)
+
+
+def limited(size: int, active: int) -> Mesh:
+    mesh = Mesh(size)
+    set_policy(*mesh.nodes, active=active)
+    return mesh
+
+
+def wait_on(mesh: Mesh, index: int, by_pattern: bool = False) -> Client:
+    client = mesh[index].client()
+    where = ("PATTERN", "FROM", "q*") if by_pattern else ("FROM", "q")
+    mesh[index].send(client, "GETJOB", *where)
+    mesh.settle()
+    return client
+
+
+@pytest.mark.parametrize("size", [2, 3, 5])
+def test_a_job_goes_where_there_is_room_though_clients_wait_here_too(size: int) -> None:
+    for here in range(size):
+        mesh = limited(size, size)
+        for index in range(size):  # all have their parts, and all but one use them
+            wait_on(mesh, index)
+            mesh.add(index, "REPLICATE", 1, "RETRY", 600)
+            mesh.advance(0.05)
+        there = (here + 1) % size
+        clients = [wait_on(mesh, index) for index in range(size)]
+        id = mesh.add(here, "REPLICATE", 1, "RETRY", 600)
+        (ended,) = mesh[there].node.limits.by_name[b"q"].in_hand
+        mesh.advance(1)
+        assert not any(mesh[index].replies(clients[index]) for index in range(size))
+        mesh.told()
+        assert mesh[there]("ACKJOB", ended) == 1
+        mesh.advance(0.1)
+        assert mesh[there].replies(clients[there]) == [[[b"q", id, b"body"]]]
+        assert len(mesh.told("yourjobs")) <= 1
+
+
+@pytest.mark.parametrize("by_pattern", [0.0, 0.5, 1.0])
+@pytest.mark.parametrize("seed", range(8))
+def test_whoever_waits_has_a_job_soon_while_there_is_room_anywhere(
+    seed: int, by_pattern: float
+) -> None:
+    """Clients wait, poll and go on several nodes, and jobs come and end, for some seconds."""
+    rng = random.Random(seed)
+    size = rng.choice((2, 3, 3, 5))
+    active = rng.randrange(1, 2 * size)
+    mesh = limited(size, active)
+    waiting: list[tuple[int, Client]] = []
+    busy: list[bytes] = []
+    lacking = most = taken = 0
+    for _ in range(1_000):
+        fate = rng.random()
+        index = rng.randrange(size)
+        if fate < 0.1 and len(waiting) < 2 * size:
+            waiting.append((index, wait_on(mesh, index, rng.random() < by_pattern)))
+        elif fate < 0.13 and waiting:
+            index, client = waiting.pop(rng.randrange(len(waiting)))
+            mesh[index].disconnect(client)
+        elif fate < 0.17:
+            poller = mesh[index].client()
+            mesh[index].send(poller, "GETJOB", "NOHANG", "FROM", "q")
+            waiting.append((index, poller))
+        elif fate < 0.27:
+            mesh.add(index, "REPLICATE", rng.randrange(1, size + 1), "RETRY", 600)
+        elif fate < 0.37 and busy:
+            mesh[index]("ACKJOB", busy.pop(rng.randrange(len(busy))))
+        mesh.advance(0.01)
+        for index, client in list(waiting):
+            if not client.blocked:
+                waiting.remove((index, client))
+                got = [id for reply in mesh[index].replies(client) for id in Bench.ids(reply or [])]
+                busy += got
+                taken += len(got)
+        used = sum(map(in_hand, mesh.nodes))
+        assert used <= active
+        queued = sum(bench.number_queued() for bench in mesh.nodes)
+        lacking = lacking + 10 if used < active and waiting and queued else 0
+        most = max(most, lacking)
+    assert most <= 50
+    assert taken > 40
+    # Each node may have asked each other one once for each job, and passes it on.
+    assert len(mesh.told("yourjobs")) <= taken * size

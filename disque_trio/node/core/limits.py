@@ -478,6 +478,8 @@ class Limits:
                 self._learn(limit, sender, fields)
                 self._serve(limit)  # the sender may have fewer in hand
                 limit.told = min(limit.told, len(limit.in_hand))
+                if self._is_used_up(limit):  # with the sender, there may be too many here
+                    self._tell_lack(limit)
                 return self._tell(limit)
         return None
 

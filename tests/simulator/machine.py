@@ -366,10 +366,10 @@ class Machine:
                 if consumer is not None and consumer.requeues and timely is not None:
                     timely.put_back(consumer.in_hand, world.plan.backoff[1] * MS)
                 if consumer is not None and consumer in self.node.consumers.pushed:
-                    world.oracle.unsent.update(consumer.in_hand)
+                    once = [id for _, id in consumer.once]
+                    world.oracle.unsent.update(once)
                     if timely is not None:
-                        ids = [id for _, id in consumer.once]
-                        timely.unheard(ids if consumer.requeues else consumer.in_hand, False)
+                        timely.unheard(once, False)
                 self.node.forget_client(session.client)
                 if session in self.sessions:
                     self.sessions.remove(session)

@@ -6,7 +6,8 @@ may hang: then the credit only returns when the client says something on this co
 whose connection breaks loses its jobs: they are queued again at once if it asked for that.
 
 Pushed jobs are sent at the end of the turn, after the replies: so they never come between the parts
-of a reply, and what has to be in the append-only file is there.
+of a reply, and what has to be in the append-only file is there. Those of a client that leaves
+before that are queued again at once, as if they had not been delivered.
 """
 
 from collections.abc import Callable
@@ -49,7 +50,7 @@ class Consumer:
         withheld: credit of jobs whose time was over, since when the client has said nothing.
         waits: its ``waiter`` is in the queues.
         frames: what to push at the end of the turn.
-        once: those with at-most-once jobs, and their ids.
+        unsent: ids of the jobs in ``frames``. once: those with at-most-once jobs, and their ids.
     """
 
     def __init__(self, client: Client) -> None:
@@ -63,6 +64,7 @@ class Consumer:
         self.withheld = 0
         self.waits = False
         self.frames: list[bytes] = []
+        self.unsent: list[bytes] = []
         self.once: list[tuple[bytes, bytes]] = []
 
     def room(self) -> int:
@@ -105,7 +107,7 @@ class Consumers:
         self._by_waiter: dict[Client, Consumer] = {}
         self._by_job: dict[bytes, Consumer] = {}
         self._later: dict[Consumer, None] = {}  # may get more in the next turn
-        self._lost: dict[bytes, None] = {}  # ids of jobs to be queued again
+        self._lost: dict[bytes, bool] = {}  # ids of jobs to be queued again: they were sent
         self._left = ALL_IN_A_TURN  # how many more jobs may be pushed in this turn
         self._machine = machine
         self._store = store
@@ -198,8 +200,9 @@ class Consumers:
         for id in consumer.in_hand:
             del self._by_job[id]
         if consumer.requeues:
-            self._lost.update(dict.fromkeys(consumer.in_hand))
-            self._call()
+            self._lost.update(dict.fromkeys(consumer.in_hand, True))
+        self._lost.update({id: False for id in consumer.unsent if id in consumer.in_hand})
+        self._call()
 
     # ---- jobs -------------------------------------------------------------------------------
 
@@ -228,6 +231,7 @@ class Consumers:
             head = queue.reply_head
             frame = b">4\r\n$3\r\njob\r\n%b%b\r\n$%d\r\n%b\r\n" % (head, job.id, len(body), body)
         consumer.frames.append(frame)
+        consumer.unsent.append(job.id)
         self.pushed[consumer] = None
         self._left -= 1 + (len(body) >> _LARGE_SHIFT)
         if job.retry == 0:
@@ -329,6 +333,7 @@ class Consumers:
             consumer.client.out += consumer.frames
             self._machine.woken.append(consumer.client)
             consumer.frames = []
+            consumer.unsent = []
             consumer.once = []
 
     def roll_back(self) -> None:
@@ -358,12 +363,14 @@ class Consumers:
         for consumer in self._later:
             self._open_for(consumer)
         self._later.clear()
-        for id in list(islice(self._lost, A_TURN)):
+        for id, sent in list(islice(self._lost.items(), A_TURN)):
             self._lost.pop(id, None)
             job = self._store.jobs.get(id)
             if job is not None and job.state == ACTIVE and job.retry:
                 self._store.limits.taken_back(job)
-                if self._dead_letters.is_spent(job):
+                if not sent:
+                    self._requeue.put_back(job)
+                elif self._dead_letters.is_spent(job):
                     self._dead_letters.bury(job, BY_ATTEMPTS)
                 else:
                     self._requeue.enqueue(job, False, schema.BY_DISCONNECT)

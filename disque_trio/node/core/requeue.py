@@ -126,6 +126,18 @@ class Requeue:
             self._exports.offer(job.queue)
         return True
 
+    def put_back(self, job: Job) -> None:
+        """Put ``job`` into its queue again, which was taken out for a client that has left before
+        it was sent."""
+        store = self._store
+        self._trailers.discount_attempt(job, self._replicas.own)
+        store.put(job)
+        store.progress.note(job)
+        if self._notes.noting:
+            self._notes.note(schema.QUEUED, job, schema.BY_DISCONNECT)
+        if self._exports.asked_for:
+            self._exports.offer(job.queue)
+
     def hand_back(self, job: Job, delay: int, reason: bytes) -> bool:
         """Handle NACK: queue ``job`` again, maybe after a pause. Return whether it had been
         delivered and will be again, if only as a dead letter.

@@ -98,6 +98,13 @@ class Trailers:
         trailer.attempts[node[:8]] = trailer.attempts.get(node[:8], 0) + 1
         self.recount(job, trailer)
 
+    def discount_attempt(self, job: Job, node: bytes) -> None:
+        """Undo ``count_attempt``, if it was called."""
+        trailer = self.of(job)
+        if trailer is not None and trailer.attempts.get(node[:8]):
+            trailer.attempts[node[:8]] -= 1
+            self.recount(job, trailer)
+
     def drop(self, job: Job) -> None:
         """Forget the trailer of ``job``, if it has one."""
         if job.flags & FLAG_TRAILER:

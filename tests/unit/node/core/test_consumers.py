@@ -339,6 +339,29 @@ def test_a_job_that_had_its_attempts_is_dead(bench: Bench) -> None:
     assert bench.get("dead") is not None
 
 
+@pytest.mark.parametrize("onloss", ["requeue", "retry"])
+def test_what_was_not_sent_when_the_connection_broke_was_not_delivered(
+    bench: Bench, onloss: str
+) -> None:
+    set_policy(bench, attempts=2, dead=b"dead")
+    client = consumer(bench, "q", "CREDIT", 5, "ONLOSS", onloss)
+    sent = bench.add("q", "b", "RETRY", 100)
+    assert pushed(bench, client) == [sent]
+    bench.send(bench.me, "ADDJOB", "q", "b", 0, "RETRY", 100)
+    assert bench.node.consumers.in_hand == 2
+    bench.disconnect(client)  # in the same turn
+    (unsent,) = bench.replies(bench.me)
+    assert isinstance(unsent, bytes)
+    bench.advance(0.001)
+    for deliveries in range(2):
+        other = consumer(bench, "q", "CREDIT", 5)
+        assert unsent in pushed(bench, other)
+        assert bench.number(unsent, b"additional-deliveries") == deliveries
+        bench.disconnect(other)
+        bench.advance(0.001)
+    assert bench.get("q") is None
+
+
 def test_many_jobs_are_queued_again_in_turns(bench: Bench) -> None:
     client = consumer(bench, "q", "CREDIT", 1_000)
     for _ in range(500):

@@ -298,7 +298,8 @@ class Promises:
             true = b"CANCEL" in asked
         elif state == b"dead":
             often = len(record.sent if id == record.id else record.later.get(id, ()))
-            spent = often >= self.world.plan.attempts
+            # A client may have left in the turn in which its GETJOB was to be answered.
+            spent = often >= self.world.plan.attempts or id in self.world.oracle.unsent
             true = spent or b"NACK DEAD" in asked or self._may_be_expired(record)
         elif state == b"expired":
             true = self._may_be_expired(record)

@@ -239,7 +239,7 @@ class Timely:
         now = self.world.loop.now
         for id in ids:
             watch = self._jobs.setdefault(id, Watch(now, now))
-            if watch.due < NEVER and not (watch.taken >= 0 and now < watch.due):
+            if watch.due < NEVER and not (watch.taken >= 0 and now < watch.free):
                 watch.count += 1
                 watch.extra += dying
                 if watch.first < 0:

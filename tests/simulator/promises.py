@@ -248,7 +248,7 @@ class Promises:
         # A node that is short of memory may have forgotten it, and so has every node where its time
         # to live is over: a copy may come from a node whose clock is behind, or may have been in
         # flight.
-        forgot = self.world.plan.memories[machine.index] or self._may_be_expired(record)
+        forgot = self.world.plan.memories[machine.index] or self.may_be_expired(record)
         if machine.index in self._cancelled.get(id, ()) and not forgot:
             self._complain(f"node {machine.index} knew that the job was cancelled", id)
         if len(entry) > 3:
@@ -300,9 +300,9 @@ class Promises:
             often = len(record.sent if id == record.id else record.later.get(id, ()))
             # A client may have left in the turn in which its GETJOB was to be answered.
             spent = often >= self.world.plan.attempts or id in self.world.oracle.unsent
-            true = spent or b"NACK DEAD" in asked or self._may_be_expired(record)
+            true = spent or b"NACK DEAD" in asked or self.may_be_expired(record)
         elif state == b"expired":
-            true = self._may_be_expired(record)
+            true = self.may_be_expired(record)
         else:
             # Gone: nothing is known of it. That happens if it ended too long ago, or all nodes that
             # knew of it died, and nobody can prove the contrary.
@@ -310,7 +310,7 @@ class Promises:
         if not true:
             self._complain(f"WAITJOB says {state.decode()}, which is not true", id)
 
-    def _may_be_expired(self, record: JobRecord) -> bool:
+    def may_be_expired(self, record: JobRecord) -> bool:
         """Whether the time to live was over by one clock, measured on another one: they jump."""
         ahead = max(machine.now() for machine in self.world.machines)
         return ahead - record.clock >= (record.ttl - 1) * 1000

@@ -490,6 +490,10 @@ class Timely:
         before = line[: line.index(id) + 1] if id in line else [id]
         if any(oracle.ended(one) for one in before):
             return True
+        # The end of its time is in whole seconds, and may be one earlier on the node that has
+        # dropped it by now.
+        if id == record.id and oracle.promises.may_be_expired(record):
+            return True
         return any(job.etime * 1000 <= machine.now() for machine, job in copies)
 
     def _check_dark(

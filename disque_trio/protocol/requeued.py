@@ -17,6 +17,7 @@ _FLAGS: Final = 2
 _DELAY: Final = 3
 _REASON: Final = 4
 _ATTEMPTS: Final = 5
+_NACKS: Final = 6
 
 
 class Requeued:
@@ -30,18 +31,27 @@ class Requeued:
             it.
         reason: the worker's, if it gave one.
         attempts: deliveries by node, see ``Trailer``.
+        nacks: how often workers handed the job back, as far as the sender knows; -1: it does not
+            say.
     """
 
-    __slots__ = ("attempts", "delay", "flags", "id", "reason")
+    __slots__ = ("attempts", "delay", "flags", "id", "nacks", "reason")
 
     def __init__(
-        self, id: bytes, flags: int, delay: int, reason: bytes, attempts: dict[bytes, int]
+        self,
+        id: bytes,
+        flags: int,
+        delay: int,
+        reason: bytes,
+        attempts: dict[bytes, int],
+        nacks: int = -1,
     ) -> None:
         self.id = id
         self.flags = flags
         self.delay = delay
         self.reason = reason
         self.attempts = attempts
+        self.nacks = nacks
 
     def pack(self) -> list[Field]:
         """The fields of the packet."""
@@ -52,6 +62,8 @@ class Requeued:
             fields.append((_REASON, self.reason))
         if self.attempts:
             fields.append((_ATTEMPTS, pack_attempts(self.attempts)))
+        if self.nacks >= 0:
+            fields.append((_NACKS, pack_number(self.nacks)))
         return fields
 
 
@@ -69,6 +81,8 @@ def unpack_requeued(fields: list[Field]) -> Requeued:
             found.reason = value
         elif type == _ATTEMPTS:
             found.attempts = unpack_attempts(value)
+        elif type == _NACKS:
+            found.nacks = unpack_number(value)
     if len(found.id) != ID_LENGTH:
         raise FieldsError("a job id is missing")
     return found

@@ -293,6 +293,8 @@ class Federation:
         else:
             for id in new.delivered or ():
                 replicas.add(job, id)
+            if int(new.nacks) > int(job.nacks):
+                job.nacks = new.nacks
             trailer = self._codec.trailer
             if trailer is not None:
                 self._updates.take(job, new, trailer)

@@ -104,6 +104,15 @@ class Pauses:
         elif left and paused:
             self._peers.send(sender, self._packets.about_job(bus.WORKING, job.id))
 
+    def corrects(self, job: Job, sender: bytes, message: Requeued) -> bool:
+        """Whether ``sender`` says that a client has ``job``, since it has not heard that a worker
+        handed it back; then it is told."""
+        if message.flags or not job.flags & FLAG_NACKED or not 0 <= message.nacks < int(job.nacks):
+            return False
+        left = int(job.qtime - self._machine.now)
+        self._tell_one(sender, job, bus.INCR_NACKS, left if left > 0 else 1)
+        return True
+
     def count(self, job: Job, flags: int) -> None:
         """Count what ``flags`` say happened."""
         if flags & bus.INCR_NACKS:
@@ -131,12 +140,13 @@ class Pauses:
 
     def _tell_one(self, id: bytes, job: Job, flags: int, delay: int) -> None:
         """Tell the node ``id``, which knows extensions, what happened to ``job``."""
+        message = Requeued(job.id, flags, delay, b"", {})
         trailer = self._trailers.of(job)
-        if trailer is None:
-            fields = Requeued(job.id, flags, delay, b"", {}).pack()
-        else:
-            fields = Requeued(job.id, flags, delay, trailer.reason, trailer.attempts).pack()
-        self._peers.send(id, self._packets.fields(bus.REQUEUED, fields))
+        if trailer is not None:
+            message.reason, message.attempts = trailer.reason, trailer.attempts
+        if not flags and not job.flags & FLAG_PAUSED:
+            message.nacks = int(job.nacks)
+        self._peers.send(id, self._packets.fields(bus.REQUEUED, message.pack()))
 
     def ask_everyone(self, job: Job, delay: int) -> None:
         """Tell the nodes that are not known to hold ``job`` of its pause, too, and ask them what

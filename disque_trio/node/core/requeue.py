@@ -320,6 +320,8 @@ class Requeue:
             self._pauses.learn(job, message)
         self._pauses.count(job, message.flags)
         if message.delay and job.retry:
+            if self._pauses.corrects(job, sender, message):
+                return
             if job.state == QUEUED:
                 if not message.flags & bus.INCR_NACKS:
                     # Its retry time was over there just when this node, which had asked as well,

@@ -180,6 +180,22 @@ def test_a_node_that_does_not_know_of_the_pause_is_told_when_it_asks() -> None:
     assert queued_on(mesh) == []
 
 
+def test_who_did_not_hear_that_its_client_handed_a_job_back_elsewhere_is_told_so() -> None:
+    mesh = Mesh(3)
+    id = mesh.add(0, "REPLICATE", 3, "RETRY", 600)
+    mesh[0].get()
+    mesh.isolate(0)
+    mesh[1]("NACK", id, "DELAY", 2)
+    mesh.settle()
+    mesh.rejoin(0)
+    mesh.advance(2.5)
+    assert [bench.number_queued() for bench in mesh.nodes] == [0, 1, 0]
+    assert mesh[0].number(id, b"nacks") == 1
+    assert mesh[1].get() == id
+    mesh.advance(590)
+    assert queued_on(mesh) == []
+
+
 def test_a_job_in_two_queues_pauses_in_both() -> None:
     mesh = Mesh(2)
     id = mesh.add(0, "REPLICATE", 2, "RETRY", 4)

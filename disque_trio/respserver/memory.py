@@ -10,7 +10,7 @@ UNLIMITED: Final = (1 << 62) - 1  # compiled, the largest number that is not an 
 
 
 # What is counted for users with a budget.
-MEMORY: Final = 0  # bytes of jobs, and of paused queues
+MEMORY: Final = 0  # bytes of jobs, of their results, and of paused queues
 KEYS: Final = 1  # of UNIQUE
 SCHEDULES: Final = 2
 BINDINGS: Final = 3
@@ -30,6 +30,10 @@ class Shares:
 
     def queue_grew(self, queue: bytes, size: int) -> None:
         """Count that ``queue`` itself takes ``size`` bytes more (or less)."""
+        raise NotImplementedError
+
+    def exceeds(self, queue: bytes) -> bool:
+        """Whether one of those who may add to ``queue`` has more bytes than allowed."""
         raise NotImplementedError
 
     def counts(self, job_id: bytes) -> bool:

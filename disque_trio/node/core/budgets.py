@@ -1,5 +1,5 @@
-"""Counts what is in queues against the budgets of users: bytes of jobs and of paused queues, keys
-of UNIQUE, schedules, bindings, policies.
+"""Counts what is in queues against the budgets of users: bytes of jobs, of their results and of
+paused queues, keys of UNIQUE, schedules, bindings, policies.
 
 All that is in the queues that a user may add to counts for the user, whoever has added it, and as
 far as this node holds it. So no job has to say whose it is, the sums are the same after a start,
@@ -18,6 +18,7 @@ from disque_trio.glob import Glob, glob_prefix
 from disque_trio.node.core.admissions import Admissions
 from disque_trio.node.core.bindings import Binding, Bindings
 from disque_trio.node.core.job import JOB_OVERHEAD, Job
+from disque_trio.node.core.outcomes import size_of
 from disque_trio.node.core.policies import Policies, Policy
 from disque_trio.node.core.queues import taken_by
 from disque_trio.node.core.registry import SHARDS, shard_number
@@ -163,6 +164,7 @@ class Budgets(Shares):
         self._policies.on_count = self._count_policy
         store = self._store
         held = store.jobs.count + store.uniques.entries.count + store.queues.index.count
+        held += store.outcomes.kept.by_id.count
         self._scanned = 0 if held or self._admissions.held else SHARDS
 
     def _add_up(self) -> None:
@@ -218,6 +220,11 @@ class Budgets(Shares):
         if self.counts(queue):
             self.add(queue, MEMORY, size)
 
+    def exceeds(self, queue: bytes) -> bool:
+        self.add(queue, MEMORY, 0)  # finds the owners, if they are not known
+        owners = self._shares[queue].owners
+        return any(0 < owner.limits[MEMORY] < owner.held(MEMORY) for owner in owners)
+
     def counts(self, job_id: bytes) -> bool:
         return self._scanned == SHARDS or shard_number(job_id) < self._scanned
 
@@ -254,6 +261,9 @@ class Budgets(Shares):
                 entry.shared = True
                 self.add(entry.queue, KEYS, 1)
                 self.add(entry.queue, MEMORY, counted(entry))
+        for outcome in self._store.outcomes.kept.by_id.shards[number].values():
+            if outcome.queue:
+                self.add(outcome.queue, MEMORY, size_of(outcome))
         for queue in self._store.queues.index.shards[number].values():
             if queue.paused:
                 self.add(queue.name, MEMORY, taken_by(queue.name))

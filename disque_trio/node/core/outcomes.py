@@ -44,13 +44,15 @@ class Outcome:
     Attributes:
         kind: ACKED, DEAD, EXPIRED, CANCELLED or GONE of ``protocol.trailer``.
         result: what its worker returned; None: nothing.
+        queue: in which it was; empty: not known. The result counts for the users of this queue.
     """
 
-    __slots__ = ("kind", "result")
+    __slots__ = ("kind", "queue", "result")
 
-    def __init__(self, kind: int, result: bytes | None = None) -> None:
+    def __init__(self, kind: int, result: bytes | None = None, queue: bytes = b"") -> None:
         self.kind = kind
         self.result = result
+        self.queue = queue
 
 
 GONE: Final = Outcome(endings.GONE)
@@ -81,7 +83,7 @@ class Kept:
         """Keep ``outcome`` of the job ``id`` until ``until`` (ms), if it has none yet."""
         if self.by_id.get(id) is not None:
             return
-        size = _size(outcome)
+        size = size_of(outcome)
         memory = self._memory
         limit = memory.limit // 10 if memory.limit else MOST_BYTES
         if size > limit:
@@ -93,6 +95,8 @@ class Kept:
         heappush(self._ends, (until, self._number, id))
         self.size += size
         memory.used += size
+        if memory.shares is not None and outcome.queue:
+            memory.shares.job_grew(id, outcome.queue, size)
 
     def of(self, id: bytes) -> Outcome | None:
         """The outcome of the job ``id``; None: it is not known."""
@@ -125,10 +129,14 @@ class Kept:
     def _drop_first(self) -> None:
         """Drop the outcome with the earliest time."""
         _, _, id = heappop(self._ends)
-        size = _size(self.by_id.shard_of(id)[id])
+        outcome = self.by_id.shard_of(id)[id]
+        size = size_of(outcome)
         self.by_id.drop(id)
         self.size -= size
-        self._memory.used -= size
+        memory = self._memory
+        memory.used -= size
+        if memory.shares is not None and outcome.queue:
+            memory.shares.job_grew(id, outcome.queue, -size)
 
     def clear(self) -> None:
         """Forget everything, after the memory account was reset."""
@@ -137,7 +145,7 @@ class Kept:
         self.size = 0
 
 
-def _size(outcome: Outcome) -> int:
+def size_of(outcome: Outcome) -> int:
     """The bytes that ``outcome`` takes."""
     return _OVERHEAD + len(outcome.result or b"")
 
@@ -249,8 +257,10 @@ class Outcomes:
             trailer = self._trailers.of(job)
             if trailer is not None and trailer.ending is not None:
                 ending = trailer.ending
-                is_acked = ending.kind == endings.ACKED
-                self.ended(job, Outcome(ending.kind, ending.result if is_acked else None))
+                if ending.kind == endings.ACKED and ending.result is not None:
+                    self.ended(job, Outcome(ending.kind, ending.result, job.queue))
+                else:
+                    self.ended(job, Outcome(ending.kind))
                 return
             self._tell(job, _JUST_ACKED)
         # The same as _note_acked, without a call.
@@ -276,11 +286,17 @@ class Outcomes:
         now = self._machine.now
         if outcome.kind == endings.CANCELLED:
             self._keep(self.cancelled, job.id, outcome, max(job.etime * 1000, now + 1))
-        elif self.result_ttl:
+        elif self.result_ttl and self._has_room(outcome):
             self._keep(self.kept, job.id, outcome, now + self.result_ttl * 1000)
         elif outcome.kind == endings.ACKED:
             self._note_acked(job.id)
         self._tell(job, outcome)
+
+    def _has_room(self, outcome: Outcome) -> bool:
+        """Whether ``outcome``, which counts with its job so far, is within the budgets of the users
+        of its queue: the results of some must not displace those of others."""
+        shares = self._machine.memory.shares
+        return shares is None or not outcome.queue or not shares.exceeds(outcome.queue)
 
     def heard_cancelled(self, id: bytes) -> None:
         """Note that the job ``id``, which this node does not hold, was cancelled elsewhere."""

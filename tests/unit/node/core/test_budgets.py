@@ -8,6 +8,7 @@ import pytest
 from disque_trio.glob import Glob
 from disque_trio.node.core.budgets import LOOKS
 from disque_trio.node.core.job import JOB_OVERHEAD
+from disque_trio.node.core.outcomes import size_of
 from disque_trio.node.core.queues import taken_by
 from disque_trio.node.core.uniques import counted
 from disque_trio.protocol.keyrecord import ADDED
@@ -42,6 +43,8 @@ def added_up(bench: Bench, prefix: bytes = b"shop.") -> dict[str, int]:
     keys = [entry for entry in store.uniques.entries.values() if entry.queue.startswith(prefix)]
     memory = sum(JOB_OVERHEAD + len(job.body or b"") for job in jobs)
     memory += sum(trailer.counted for trailer in trailers if trailer is not None)
+    results = [outcome for outcome in store.outcomes.kept.by_id.values() if outcome.queue]
+    memory += sum(size_of(result) for result in results if result.queue.startswith(prefix))
     queues = [queue for queue in store.queues.index.values() if queue.name.startswith(prefix)]
     memory += sum(taken_by(queue.name) for queue in queues if queue.paused)
     return {
@@ -96,6 +99,25 @@ def test_paused_queues_count_since_they_stay(bench: Bench, bcast: tuple[str, ...
     assert bench.ask(shop, "PAUSE", "shop.0", "none", *bcast) == b"none"
     assert bench.ask(shop, "PAUSE", "shop.new", "out", *bcast) == b"out"
     assert sums(bench) == added_up(bench)
+
+
+def test_results_count_and_those_that_do_not_fit_are_not_kept(bench: Bench) -> None:
+    bench("CONFIG", "SET", "result-ttl", 60)
+    shop = declare(bench, "%maxmemory=10kb")
+    other = bench.add("other", "x")
+    bench("ACKJOB", other, "RESULT", "o" * 9 * KB)
+    ids = [bench.ask(shop, "ADDJOB", "shop.q", "x", 0) for _ in range(4)]
+    for id in ids:
+        assert bench.ask(shop, "ACKJOB", id, "RESULT", "r" * 3 * KB) == 1
+    assert sums(bench) == added_up(bench)
+    found = bench("WAITJOB", 10, *ids, other)
+    results = [len(result or b"") for _, state, result in found if state == b"acked"]
+    assert results == [3 * KB, 3 * KB, 0, 0, 9 * KB]
+    assert str(bench.ask(shop, "ADDJOB", "shop.q", "x" * 3 * KB, 0)).startswith("OOM user shop")
+    bench.advance(61)
+    bench.node.cron(bench.now)
+    assert sums(bench) == added_up(bench)
+    assert sums(bench)["memory"] == 0
 
 
 def test_other_queues_and_users_do_not_count(bench: Bench) -> None:
@@ -327,7 +349,7 @@ def mix(bench: Bench, rng: random.Random, steps: int) -> None:
             case 3:
                 bench("GETJOB", "NOHANG", "FROM", queue)
             case 4 | 5:
-                bench("ACKJOB", id or "D-x") if id else None
+                bench("ACKJOB", id, *rng.choice([(), ("RESULT", "r" * 50)])) if id else None
             case 6:
                 bench("UPDATEJOB", id, "BODY", "y" * rng.randrange(200)) if id else None
             case 7:

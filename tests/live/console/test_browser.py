@@ -85,9 +85,10 @@ def test_each_page_fits_without_errors_is_accessible_and_runs_nothing_hostile(
     chrome: Browser, open_console: ConsoleProcess, hostile: dict[str, str], name: str
 ) -> None:
     found: list[str] = []
+    chrome.look(WIDTHS[0])
+    chrome.open(open_console.base + ALL[name].format(**hostile))
     for width in WIDTHS:
         chrome.look(width)
-        chrome.open(open_console.base + ALL[name].format(**hostile))
         found += faults_here(chrome, width)
         if name in LOOKS:
             found += barriers_here(chrome, width)
@@ -99,11 +100,12 @@ def test_confirmation_pages_are_accessible_and_run_nothing_hostile(
     chrome: Browser, open_console: ConsoleProcess, hostile: dict[str, str], page: str
 ) -> None:
     path, button = CONFIRMED[page]
+    chrome.look()
+    chrome.open(open_console.base + path.format(**hostile))
+    chrome.press(button)
+    chrome.find(".confirm button")
     for width in WIDTHS:
         chrome.look(width)
-        chrome.open(open_console.base + path.format(**hostile))
-        chrome.press(button)
-        chrome.find(".confirm button")
         assert faults_here(chrome, width) == []
         assert barriers_here(chrome, width) == []
 

@@ -30,7 +30,7 @@ COMMANDS = {
     "disque-console": "disque_trio.console.command",
     "disque-outbox": "disque_trio.outbox.command",
     "disque-server": "disque_trio.server",
-    "disque-worker": "disque_trio.worker.command",
+    "disque-worker": "tests.support.forked_worker",
     "pressure": "disque_trio.pressure_command",
     "python -c": "tests.support.program",
 }
@@ -147,6 +147,21 @@ _servers: dict[str, ForkServer] = {}
 _servers_lock = threading.Lock()
 
 
+def can_fork(environ: Mapping[str, str]) -> bool:
+    """Whether a process with this environment can be forked: it contains no variables that are read
+    before a program starts."""
+    return _before_main(environ) == _BEFORE_MAIN
+
+
+def server_of(module: str) -> ForkServer:
+    """The process that forks for a module."""
+    with _servers_lock:
+        if module not in _servers:
+            server = _servers[module] = ForkServer(module)
+            atexit.register(server.close)
+        return _servers[module]
+
+
 def start_command(
     command: str,
     *arguments: str | os.PathLike[str],
@@ -163,15 +178,11 @@ def start_command(
     """
     module = COMMANDS.get(command, command)
     words = [sys.executable, "-m", module, *arguments]
-    if _before_main(os.environ if env is None else env) != _BEFORE_MAIN:
+    if not can_fork(os.environ if env is None else env):
         if terminal is not None:
             options["preexec_fn"] = partial(os.login_tty, terminal)
         return subprocess.Popen(words, env=env, **options)
-    with _servers_lock:
-        if module not in _servers:
-            server = _servers[module] = ForkServer(module)
-            atexit.register(server.close)
-    return Forked(_servers[module], words, terminal, env=env, **options)
+    return Forked(server_of(module), words, terminal, env=env, **options)
 
 
 def run_command(

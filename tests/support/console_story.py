@@ -7,14 +7,13 @@ import os
 import re
 import signal
 import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 from selenium.common.exceptions import StaleElementReferenceException
 
-from tests.support import ROOT
+from tests.support import ROOT, shims
 from tests.support.browser import Browser
 from tests.support.harness import HANG_SECONDS, free_port, wait_until
 
@@ -54,7 +53,7 @@ class Story:
         self._others = {port: str(free_port()) for port in PORTS}
         self._others |= {
             "/tmp/disque": str(directory),
-            ".venv/bin": str(Path(sys.executable).parent),
+            ".venv/bin": str(shims.programs()),
             "disque-console": f"disque-console --listen 127.0.0.1:{self._others['8711']}",
             **others,
         }

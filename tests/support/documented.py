@@ -15,7 +15,7 @@ import threading
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from tests.support import ROOT
+from tests.support import ROOT, shims
 from tests.support.harness import free_ports
 
 ID = r"D-[0-9a-f]{8}-[0-9A-Za-z+/]{24}-[0-9a-f]{4}"
@@ -85,7 +85,7 @@ class Typist:
     ) -> None:
         self._directory = directory
         self._main = main
-        programs = str(Path(sys.executable).parent)
+        programs = str(shims.programs())
         self._others = {**others, "$PWD/.venv/bin": programs, ".venv/bin": programs}
 
     def type(self, script: str, *, strictly: bool = True) -> str:

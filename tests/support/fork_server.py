@@ -17,14 +17,25 @@ import sys
 import time
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
+from fcntl import F_DUPFD, fcntl
 from importlib import import_module
 from io import TextIOWrapper
 from pathlib import Path
 from select import select
 
 MAX_REQUEST = 1 << 20
-MAX_DESCRIPTORS = 5
+MAX_DESCRIPTORS = 7
+SHIMS = "DISQUE_TRIO_SHIMS"  # the variable with the socket of tests/support/shims.py
+_ABOVE = 100  # all descriptors that a request keeps
+CLIENTS = (
+    "disque_trio.bananaq.client",
+    "disque_trio.client",
+    "disque_trio.client.sync",
+    "disque_trio.pressure",
+    "disque_trio.tasks",
+)
+WORKER = ("disque_trio.process.logs", "disque_trio.worker.parent")
 # What modules import only when they run, or import before a request can change them.
 IMPORTED_LATER: Mapping[str, tuple[str, ...]] = {
     "disque_trio.bananaq.main": ("disque_trio.bananaq.process",),
@@ -41,7 +52,8 @@ IMPORTED_LATER: Mapping[str, tuple[str, ...]] = {
     "disque_trio.outbox.command": ("disque_trio.outbox.sql", "disque_trio.outbox.running"),
     "disque_trio.pressure_command": ("disque_trio.pressure.cli",),
     "disque_trio.server": ("disque_trio.node.main",),
-    "disque_trio.worker.command": ("disque_trio.process.logs", "disque_trio.worker.parent"),
+    "disque_trio.worker.child": ("disque_trio.tasks", "disque_trio.client.sync"),
+    "disque_trio.worker.command": WORKER,
     "tests.support.django_project": (
         "disque_trio.integrations.django.management.commands.disque_worker",
         "django.core.management",
@@ -55,12 +67,11 @@ IMPORTED_LATER: Mapping[str, tuple[str, ...]] = {
         "django.db.backends.sqlite3.base",
         "django.db.models",
     ),
-    "tests.support.program": (
-        "disque_trio.bananaq.client",
-        "disque_trio.client",
-        "disque_trio.client.sync",
-        "disque_trio.pressure",
-    ),
+    "flask.__main__": ("flask", "disque_trio.client.sync", "disque_trio.tasks"),
+    "tests.support.forked_worker": WORKER,
+    "tests.support.program": CLIENTS,
+    "tests.support.script": CLIENTS,
+    "uvicorn.__main__": ("uvicorn", "uvicorn.loops.auto", "fastapi", *CLIENTS),
 }
 
 
@@ -87,6 +98,7 @@ class Request:
     environ: dict[str, str]
     session: bool
     terminal: bool
+    kept: list[int] = field(default_factory=list)
 
     def encoded(self) -> bytes:
         return json.dumps(asdict(self)).encode()
@@ -141,14 +153,19 @@ def become_new(request: Request, streams: list[int]) -> None:
         os.login_tty(streams[3])
     elif request.session:
         os.setsid()
-    os.closerange(3, os.sysconf("SC_OPEN_MAX"))
+    more = streams[len(streams) - len(request.kept) :]
+    kept = [fcntl(stream, F_DUPFD, _ABOVE) for stream in more]
+    os.closerange(3, _ABOVE)
+    for number, stream in zip(request.kept, kept, strict=True):
+        os.dup2(stream, number)
+    os.closerange(_ABOVE, os.sysconf("SC_OPEN_MAX"))
     os.environ.clear()
     os.environ.update(request.environ)
     time.tzset()
     os.chdir(request.directory)
     sys.path[0] = str(Path.cwd())
-    if more := request.environ.get("PYTHONPATH"):
-        sys.path[1:1] = more.split(os.pathsep)
+    if path := request.environ.get("PYTHONPATH"):
+        sys.path[1:1] = path.split(os.pathsep)
     sys.dont_write_bytecode = bool(request.environ.get("PYTHONDONTWRITEBYTECODE"))
     _open_streams(unbuffered=bool(request.environ.get("PYTHONUNBUFFERED")))
 

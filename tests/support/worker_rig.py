@@ -12,6 +12,7 @@ from typing import Any
 from disque_trio.client.sync import Client, connect
 from tests.support.commands import start_command
 from tests.support.harness import HANG_SECONDS, wait_until
+from tests.support.shims import programs
 
 APP = """
 import os, time
@@ -93,6 +94,7 @@ class Worker:
     ) -> None:
         self.directory = directory
         self.output = directory / "worker.log"
+        programs()  # with the forked processes of workers
         environ = {**os.environ, "DISQUE_URL": node, "PYTHONDONTWRITEBYTECODE": "1"}
         with self.output.open("ab") as output:
             self.popen = start_command(

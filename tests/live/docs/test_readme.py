@@ -3,12 +3,11 @@
 import os
 import re
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
-from tests.support import ROOT
+from tests.support import ROOT, shims
 from tests.support.harness import HANG_SECONDS, LiveNode
 
 pytestmark = pytest.mark.live
@@ -19,7 +18,7 @@ README = (ROOT / "README.md").read_text(encoding="utf-8")
 
 @pytest.fixture
 def environment(shared_node: LiveNode) -> dict[str, str]:
-    programs = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    programs = f"{shims.programs()}:{os.environ['PATH']}"
     return {**os.environ, "PATH": programs, "PYTHONPATH": str(ROOT), "REDISCLI_AUTH": ""}
 
 

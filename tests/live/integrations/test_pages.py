@@ -4,14 +4,13 @@ import os
 import re
 import signal
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from disque_trio.integrations.django.framework import task_backends
 from disque_trio.integrations.django.management.commands.disque_worker import Command
-from tests.support import ROOT
+from tests.support import ROOT, shims
 from tests.support.doc_blocks import block
 from tests.support.harness import HANG_SECONDS, free_port, wait_until
 
@@ -28,7 +27,7 @@ class Reader:
         self._port = str(free_port())
         self._ids: dict[str, str] = {}
         self._job: subprocess.Popen[bytes] | None = None
-        path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+        path = f"{shims.programs()}:{os.environ['PATH']}"
         self._env = os.environ | {"PATH": path, "PYTHONPATH": str(ROOT)}
 
     def read(self, page: str) -> None:

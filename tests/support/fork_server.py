@@ -54,6 +54,7 @@ IMPORTED_LATER: Mapping[str, tuple[str, ...]] = {
     "disque_trio.server": ("disque_trio.node.main",),
     "disque_trio.worker.child": ("disque_trio.tasks", "disque_trio.client.sync"),
     "disque_trio.worker.command": WORKER,
+    "tests.support.build_hook": ("setuptools.build_meta", "setuptools.command.bdist_wheel"),
     "tests.support.django_project": (
         "disque_trio.integrations.django.management.commands.disque_worker",
         "django.core.management",

@@ -3,7 +3,6 @@
 import os
 import shutil
 import subprocess
-import sys
 import sysconfig
 import tarfile
 import zipfile
@@ -12,35 +11,53 @@ from pathlib import Path
 import pytest
 
 from tests.support import ROOT
+from tests.support.commands import run_command
 
 SOURCES = ("disque_trio", "config", "tools/packaging", "docs")
 FILES = ("setup.py", "pyproject.toml", "MANIFEST.in", "README.md", "LICENSE")
+# Of the package, what is enough to build a wheel with an extension, and a module without one.
+FEW = (
+    *("__init__.py", "version.py", "py.typed", "worker/__init__.py", "worker/command.py"),
+    *("resp/*", "respserver/__init__.py", "respserver/io/__init__.py", "respserver/io/*.c"),
+)
 
-BUILD = """
-import sys
-sys.path.insert(0, "tools/packaging")
-import disque_build
-print(getattr(disque_build, sys.argv[1])(*sys.argv[2:]))
-"""
 # Stands in for a mypy that finds an error, or cannot be run here.
 BROKEN_MYPYC = "raise RuntimeError('mypyc is broken')\n"
 # Leaves only the C modules to compile, which takes a second.
 IDLE_MYPYC = "def mypycify(paths, **options):\n    return []\n"
 
 
-@pytest.fixture
-def tree(tmp_path: Path) -> Path:
-    """Return what is needed to build the package."""
-    for name in SOURCES:
+def around(tmp_path: Path, *sources: str) -> Path:
+    """A directory with ``sources`` and all that is needed to build them; compiling would fail."""
+    tree = tmp_path / "tree"
+    for name in sources:
         ignored = shutil.ignore_patterns("__pycache__")
-        shutil.copytree(ROOT / name, tmp_path / "tree" / name, ignore=ignored)
+        shutil.copytree(ROOT / name, tree / name, ignore=ignored)
     for path in [*(ROOT / name for name in FILES), *ROOT.glob("pyspark_disque*.py")]:
-        shutil.copy(path, tmp_path / "tree")
+        shutil.copy(path, tree)
     broken = tmp_path / "broken" / "mypyc"
     broken.mkdir(parents=True)
     (broken / "__init__.py").write_text("")
     (broken / "build.py").write_text(BROKEN_MYPYC)
-    return tmp_path / "tree"
+    return tree
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> Path:
+    """What is needed to build a package of a few modules."""
+    tree = around(tmp_path, "config", "tools/packaging")
+    package = ROOT / "disque_trio"
+    for path in (path for pattern in FEW for path in package.glob(pattern) if path.is_file()):
+        copy = tree / path.relative_to(ROOT)
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(path, copy)
+    return tree
+
+
+@pytest.fixture
+def whole_tree(tmp_path: Path) -> Path:
+    """What is needed to build the package."""
+    return around(tmp_path, *SOURCES)
 
 
 def build(
@@ -49,14 +66,14 @@ def build(
     """Call a hook of the build backend as pip does: in a separate process, in the tree. Compiling
     would fail."""
     variables = {k: v for k, v in os.environ.items() if k not in ("DISQUE_TRIO_COMPILE", "CC")}
-    variables["PYTHONPATH"] = str(tree.parent / "broken")
-    return subprocess.run(
-        [sys.executable, "-c", BUILD, hook, *arguments],
+    return run_command(
+        "tests.support.build_hook",
+        str(tree.parent / "broken"),
+        hook,
+        *arguments,
         cwd=tree,
         env={**variables, **environ},
-        capture_output=True,
         text=True,
-        check=False,
     )
 
 
@@ -65,13 +82,13 @@ def only_wheel(directory: Path) -> Path:
     return wheel
 
 
-def is_pure(wheel: Path) -> bool:
+def is_pure(wheel: Path, tree: Path) -> bool:
+    """Whether it is of the pure build; all modules of the tree have to be there."""
     with zipfile.ZipFile(wheel) as archive:
         names = archive.namelist()
-    assert "disque_trio/node/core/node.py" in names
+    modules = [*tree.glob("disque_trio/**/*.py"), *tree.glob("pyspark_disque*.py")]
+    assert {str(path.relative_to(tree)) for path in modules} <= set(names)
     assert "disque_trio/py.typed" in names
-    assert {path.name for path in ROOT.glob("pyspark_disque*.py")} <= set(names)
-    assert {"disque_trio/spark/report/page.css", "disque_trio/spark/report/page.js"} <= set(names)
     for file in ("disque.conf", "grafana-dashboard.json", "prometheus-alerts.yml"):
         assert any(name.endswith(f"share/disque/{file}") for name in names)
     return wheel.name.endswith("-py3-none-any.whl") and not any(
@@ -79,16 +96,20 @@ def is_pure(wheel: Path) -> bool:
     )
 
 
-def test_the_pure_build_can_be_requested(tree: Path, tmp_path: Path) -> None:
-    done = build(tree, "build_wheel", str(tmp_path), DISQUE_TRIO_COMPILE="0")
+def test_the_pure_build_can_be_requested(whole_tree: Path, tmp_path: Path) -> None:
+    done = build(whole_tree, "build_wheel", str(tmp_path), DISQUE_TRIO_COMPILE="0")
     assert done.returncode == 0, done.stderr
-    assert is_pure(only_wheel(tmp_path))
+    wheel = only_wheel(tmp_path)
+    assert is_pure(wheel, whole_tree)
+    with zipfile.ZipFile(wheel) as archive:
+        names = set(archive.namelist())
+    assert {"disque_trio/spark/report/page.css", "disque_trio/spark/report/page.js"} <= names
 
 
 def test_without_a_c_compiler_the_build_is_pure_and_says_why(tree: Path, tmp_path: Path) -> None:
     done = build(tree, "build_wheel", str(tmp_path), CC="no-such-compiler")
     assert done.returncode == 0, done.stderr
-    assert is_pure(only_wheel(tmp_path))
+    assert is_pure(only_wheel(tmp_path), tree)
     (line,) = [line for line in done.stderr.splitlines() if line.startswith("disque-trio: ")]
     assert "no-such-compiler" in line
 
@@ -96,7 +117,7 @@ def test_without_a_c_compiler_the_build_is_pure_and_says_why(tree: Path, tmp_pat
 def test_if_compiling_fails_the_build_is_pure_and_says_why(tree: Path, tmp_path: Path) -> None:
     done = build(tree, "build_wheel", str(tmp_path))
     assert done.returncode == 0, done.stderr
-    assert is_pure(only_wheel(tmp_path))
+    assert is_pure(only_wheel(tmp_path), tree)
     (line,) = [line for line in done.stderr.splitlines() if line.startswith("disque-trio: ")]
     assert "mypyc is broken" in line
 
@@ -180,6 +201,7 @@ def test_a_source_distribution_has_all_that_building_and_testing_need(
     tree: Path, tmp_path: Path
 ) -> None:
     more = {"Makefile", "tests/unit/test_it.py", "examples/node/worker.js", "tools/setup.sh"}
+    more.add("disque_trio/node/core/node.py")
     # In a checkout: everything that is in the repository.
     command = ["git", "-C", str(ROOT), "ls-files"]
     if shutil.which("git"):

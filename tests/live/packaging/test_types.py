@@ -51,7 +51,7 @@ def inferred(client: Client, job: HeldJob) -> None:
     client.ack(1)  # type: ignore[arg-type]
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def fetched() -> None:
     if pyright("--version").returncode:
         pytest.skip("pyright could not fetch itself")

@@ -19,7 +19,7 @@ from tests.support.harness import (
     wait_until,
 )
 
-TASKS = int(os.environ.get("TASK_STORIES", "300"))
+TASKS = int(os.environ.get("TASK_STORIES", "120"))
 LATEST = 8  # lines that were written in the last moments
 FAULTS = ("worker", "node", "both", "leaving", "lost")
 """``lost``: one of three nodes is killed and does not come back."""

@@ -1,16 +1,17 @@
 """SIGKILL at every step of every operation: before each command, after it was sent, and after its
 reply. The next client works once the lease has expired, and finds each element at most once."""
 
-import sys
+import os
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
+from subprocess import PIPE
 
 import pytest
 import trio
 
 from disque_trio.pressure import PressureQueue, QueueClosedError
-from tests.support import ROOT
+from tests.support.commands import start_command
 from tests.support.harness import HANG_SECONDS
 from tests.support.pressure_helpers import RedisServer, Spot, plain_client
 from tests.support.pressure_killed import LEASE, OPERATIONS
@@ -66,27 +67,26 @@ def test_every_operation_is_a_case() -> None:
 
 
 class Forker:
-    """The program that forks the processes to be killed."""
+    """The program that forks the processes to be killed, with pipes to and from it."""
 
-    def __init__(self, process: trio.Process) -> None:
-        self._process = process
+    def __init__(self, orders: trio.abc.SendStream, reports: trio.abc.ReceiveStream) -> None:
+        self._orders = orders
+        self._reports = reports
         self._writing = trio.Lock()
         self._ended: dict[str, tuple[trio.Event, list[int]]] = {}
 
     async def run(self, operation: str, point: str, n: int, prefix: str) -> int:
         """Run a process; return its exit status, -9 if it was killed."""
         event, status = self._ended[prefix] = trio.Event(), []
-        assert self._process.stdin is not None
         async with self._writing:
-            await self._process.stdin.send_all(f"{operation} {point} {n} {prefix}\n".encode())
+            await self._orders.send_all(f"{operation} {point} {n} {prefix}\n".encode())
         await event.wait()
         return status[0]
 
     async def listen(self) -> None:
         """Read the output of the program until it ends."""
         text = b""
-        assert self._process.stdout is not None
-        async for data in self._process.stdout:
+        async for data in self._reports:
             *lines, text = (text + data).split(b"\n")
             for line in lines:
                 prefix, status = line.decode().split()
@@ -97,21 +97,20 @@ class Forker:
 
 @asynccontextmanager
 async def forker(port: int) -> AsyncIterator[Forker]:
-    program = ROOT / "tests" / "support" / "pressure_killed.py"
-    async with trio.open_nursery() as nursery:
-        process = await nursery.start(
-            lambda task_status: trio.run_process(
-                [sys.executable, str(program), str(port)],
-                stdin=-1,
-                capture_stdout=False,
-                stdout=-1,
-                task_status=task_status,
-            )
+    program = "tests.support.pressure_killed"
+    with start_command(program, str(port), stdin=PIPE, stdout=PIPE) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        orders, reports = (
+            trio.lowlevel.FdStream(os.dup(pipe.fileno()))
+            for pipe in (process.stdin, process.stdout)
         )
-        made = Forker(process)
-        nursery.start_soon(made.listen)
-        yield made
-        await process.stdin.aclose()
+        process.stdin.close()
+        async with orders, reports, trio.open_nursery() as nursery:
+            made = Forker(orders, reports)
+            nursery.start_soon(made.listen)
+            yield made
+            await orders.aclose()
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -122,7 +121,7 @@ async def test_killed_at_any_command_an_operation_leaves_a_working_queue(
     ended: set[str] = set()
     killed: set[int] = set()
     with plain_client(redis_server.port) as raw:
-        async with forker(redis_server.port) as program, trio.open_nursery() as nursery:
+        async with forker(redis_server.port) as program:
 
             async def at(point: str, n: int, again: str = "") -> None:
                 here = Spot(spot.port, f"{spot.prefix}:{point}{n}{again}", "q", raw)
@@ -140,11 +139,11 @@ async def test_killed_at_any_command_an_operation_leaves_a_working_queue(
                         return
                 raise AssertionError("it does not end")
 
-            for point in POINTS:
-                nursery.start_soon(all_of, point)
-        # How many commands there are depends on the speed of the machine, but these must be among
-        # them, at the latest when nothing else runs.
-        async with forker(redis_server.port) as program:
+            async with trio.open_nursery() as nursery:
+                for point in POINTS:
+                    nursery.start_soon(all_of, point)
+            # How many commands there are depends on the speed of the machine, but these must be
+            # among them, at the latest when nothing else runs.
             for n in range(case.least):
                 for attempt in range(10):
                     if n not in killed:

@@ -76,8 +76,9 @@ def bodies(count: int) -> list[bytes]:
     return [b"element %d" % n for n in range(count)]
 
 
-PRODUCE = """
-for n in range(1000):
+COUNT = 200  # of the elements that pass a queue of 10
+PRODUCE = f"""
+for n in range({COUNT}):
     q.put(b"element %d" % n)
 q.close()
 """
@@ -97,29 +98,29 @@ async def test_its_producer_feeds_the_consumer(theirs: Path, spot: Spot, way: st
         if way == "one by one":
             got += [data async for data in q]
         elif way == "many":
-            while len(got) < 1000:
+            while len(got) < COUNT:
                 got += await q.get_many(7)
             with pytest.raises(QueueClosedError):
                 await q.get_many(7)
         else:
             async with q.consumer() as consumer:
                 got += [data async for data in consumer]
-        assert got == bodies(1000)
+        assert got == bodies(COUNT)
         stats = await q.stats()
-        assert stats.produced_messages == stats.consumed_messages == 1000
+        assert stats.produced_messages == stats.consumed_messages == COUNT
         assert stats.produced_bytes == stats.consumed_bytes == sum(map(len, got))
         assert spot.tokens()[:2] == (1, 1)
 
 
 async def feed(q: PressureQueue, way: str) -> None:
     if way == "one by one":
-        for data in bodies(1000):
+        for data in bodies(COUNT):
             await q.put(data)
     elif way == "many":
-        await q.put_many(bodies(1000))
+        await q.put_many(bodies(COUNT))
     else:
         async with q.producer() as producer:
-            for data in bodies(1000):
+            for data in bodies(COUNT):
                 await producer.put(data)
 
 
@@ -136,11 +137,11 @@ async def test_the_producer_feeds_its_consumer(theirs: Path, spot: Spot, way: st
             nursery.start_soon(consume)
             await feed(q, way)
             # It does not count what it gets from a closed queue.
-            await until(lambda: spot.raw.get(spot.key("stats:consumed_messages")) == b"1000")
+            await until(lambda: spot.raw.get(spot.key("stats:consumed_messages")) == b"%d" % COUNT)
             await q.close()
-        assert printed == ["1000\n"]
+        assert printed == [f"{COUNT}\n"]
         stats = await q.stats()
-        assert stats.produced_bytes == stats.consumed_bytes == sum(map(len, bodies(1000)))
+        assert stats.produced_bytes == stats.consumed_bytes == sum(map(len, bodies(COUNT)))
         # The client that was blocked has taken one of the two tokens of the end.
         assert spot.tokens() in ((1, 1, 1, 1), (1, 1, 1, 2))
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.harness import HANG_SECONDS
+from tests.support.commands import run_command
 from tools.bench import beside_c, queues, queues_paths, tenants
 from tools.bench.callgrind import Counted
 from tools.bench.cores import Part, drive
@@ -39,11 +39,8 @@ pytestmark = pytest.mark.live
 
 
 def bench(*arguments: str, path: str | None = None) -> "subprocess.CompletedProcess[str]":
-    command = (sys.executable, "-m", "tools.bench", *arguments)
     environment = dict(os.environ) if path is None else {**os.environ, "PATH": path}
-    return subprocess.run(
-        command, cwd=ROOT, capture_output=True, text=True, timeout=HANG_SECONDS, env=environment
-    )
+    return run_command("tools.bench.__main__", *arguments, cwd=ROOT, text=True, env=environment)
 
 
 @pytest.mark.parametrize("subject", ["redis", "disque"])

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.harness import HANG_SECONDS
+from tests.support.commands import run_command
 from tools.bench.load import ask_once
 from tools.bench.peers import LEVELS, Level, Subject, all_subjects
 from tools.bench.servers import Recipe, ServerError, family_cpu_seconds, running
@@ -19,16 +19,9 @@ pytestmark = pytest.mark.live
 
 
 def compare(*arguments: str, path: str | None = None) -> "subprocess.CompletedProcess[str]":
-    command = (sys.executable, "-m", "tools.bench", "compare", "--quick")
     environment = dict(os.environ) if path is None else {**os.environ, "PATH": path}
-    return subprocess.run(
-        (*command, *arguments),
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=HANG_SECONDS,
-        env=environment,
-    )
+    words = ("compare", "--quick", *arguments)
+    return run_command("tools.bench.__main__", *words, cwd=ROOT, text=True, env=environment)
 
 
 @pytest.mark.parametrize("subject", all_subjects(), ids=lambda subject: subject.key)

@@ -3,7 +3,6 @@
 import os
 import signal
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,11 +11,12 @@ import yaml
 
 from tests.support import ROOT
 from tests.support.harness import HANG_SECONDS, free_port, wait_until
+from tests.support.shims import programs
 
 pytestmark = pytest.mark.live
 
 SCRIPT = ROOT / "config" / "container" / "disque-container"
-COMMANDS = {"disque": "disque_trio.cli.main", "disque-server": "disque_trio.node.command"}
+COMMANDS = ("disque", "disque-server")
 
 
 class Containers:
@@ -25,12 +25,8 @@ class Containers:
     def __init__(self, directory: Path) -> None:
         self.directory = directory
         (directory / "bin").mkdir()
-        for name, module in COMMANDS.items():
-            path = directory / "bin" / name
-            path.write_text(
-                f"#!{sys.executable}\nimport sys\nfrom {module} import main\nsys.exit(main())\n"
-            )
-            path.chmod(0o755)
+        for name in COMMANDS:
+            (directory / "bin" / name).symlink_to(programs() / name)
         (directory / "password").write_text('pass "word\\\n')
         (directory / "cluster-secret").write_text("0123456789abcdef0123456789abcdef\n")
         (directory / "disque.yaml").write_text("maxmemory: 2gb\n")
@@ -63,7 +59,10 @@ class Containers:
 
     def replace(self, program: str, script: str) -> None:
         """Put a shell script in place of ``disque`` or ``disque-server``."""
-        (self.directory / "bin" / program).write_text(f"#!/bin/sh\n{script}\n")
+        path = self.directory / "bin" / program
+        path.unlink()
+        path.write_text(f"#!/bin/sh\n{script}\n")
+        path.chmod(0o755)
 
     def ask(self, address: str, *command: str) -> str:
         options = ("-h", address, "-p", self.environ["DISQUE_PORT"])

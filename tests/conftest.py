@@ -93,11 +93,17 @@ def _leave_to_the_compiled_build(paths: list[Path], items: list[pytest.Item]) ->
     return taken
 
 
+def _words(item: pytest.Item) -> list[str]:
+    """The texts that the test is parametrized with."""
+    parameters = item.callspec.params if hasattr(item, "callspec") else {}
+    return [value for value in parameters.values() if isinstance(value, str)]
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leave out what the compiled build runs, and say what stays in one process where several
     share the tests: what uses a fixture of its module, which is set up once, and what uses a
-    Spark."""
+    Spark or the PostgreSQL."""
     paths = [ROOT / path for path in config.getoption("--compiled-only").split()]
     if left_out := _leave_to_the_compiled_build(paths, items):
         config.hook.pytest_deselected(items=left_out)
@@ -107,6 +113,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             group = spark_group(item.path)
         elif item.path.parent.name == "spark" and item.path.name in OWN_SPARKS:
             group = "own-sparks"
+        elif "postgres" in fixtures or "postgres" in _words(item):
+            group = "postgres"
         elif any(one.scope == "module" for found in fixtures.values() for one in found):
             group = f"{item.path.parent.name}-{item.path.stem}"
         else:

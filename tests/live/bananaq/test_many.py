@@ -15,7 +15,7 @@ from tests.support.harness import HANG_SECONDS, Wire
 
 pytestmark = pytest.mark.live
 
-EVENTS = int(os.environ.get("CROWD_EVENTS", "3000"))
+EVENTS = int(os.environ.get("CROWD_EVENTS", "1500"))
 GROUPS = ("mail", "sms", "log")
 CONSUMERS = 8  # per group
 PRODUCERS = 8

@@ -188,6 +188,7 @@ class DeadLetters:
         if len(texts) < 2:
             raise FieldsError("a REDRIVE without queues")
         name, to, *ids = texts
+        self.cut_short = False
         queue = self._store.queues.by_name.get(name)
         if queue is None:
             return 0
@@ -208,7 +209,7 @@ class DeadLetters:
                 going.append((job, target))
                 if len(going) == most:
                     break
-        self.cut_short = looks == LOOKS and walk is not None
+        self.cut_short = looks == LOOKS and walk is not None and not ids
         sent = 0
         for job, target in going:
             if job.state == QUEUED:  # an id may be given twice

@@ -6,6 +6,7 @@ import pytest
 
 from disque_trio.aof.loader import Loader
 from disque_trio.node.commands import addjob
+from disque_trio.node.commands.dead_letters import MAX_MATCHES
 from disque_trio.node.core import job
 from disque_trio.node.core.job import ACTIVE
 from disque_trio.protocol import bus
@@ -334,6 +335,20 @@ def add_and_get(bench: Bench, body: str) -> bytes:
     id = bench.add("q", body)
     assert bench.get() == id
     return id
+
+
+def redriven_soon(bench: Bench, *words: str | bytes | int) -> object:
+    """Return the reply to REDRIVE, which has to come within a few turns."""
+    bench.send(bench.me, "REDRIVE", *words)
+    for _ in range(3):
+        bench.node.tick(bench.now)
+    (reply,) = bench.replies(bench.me)
+    return reply
+
+
+def test_redrive_of_very_many_ids_ends_though_none_can_go(bench: Bench) -> None:
+    id = bench.add("q", "x")  # it has no origin
+    assert redriven_soon(bench, "q", "MATCH", *[id] * MAX_MATCHES) == 0
 
 
 def redriven(bench: Bench, *words: str | bytes | int) -> object:

@@ -14,6 +14,7 @@ release that knows it.
 
 from collections.abc import Callable
 from hashlib import blake2b
+from heapq import heappop, heappush
 from typing import Final, Generic, TypeVar
 
 from disque_trio.cluster.members import is_node_id
@@ -185,6 +186,8 @@ class Versions(Generic[V]):
         self.digest = 0
         self.on_count: Callable[[V, int], None] | None = None
         self._deleted = 0
+        # A heap of the deletions, the oldest first; some have been replaced or forgotten.
+        self._oldest: list[tuple[int, bytes, bytes, bytes]] = []
         self.made_by: list[bytes] = []
 
     def named(self, name: bytes) -> V | None:
@@ -267,9 +270,25 @@ class Versions(Generic[V]):
         self.entries[entry.name] = entry
         self.account(entry, 1)
         self.changed()
-        if self._deleted > MAX_DELETED:
-            self._remove(min((e for e in self.entries.values() if e.is_deletion()), key=_age))
+        if entry.is_deletion():
+            heappush(self._oldest, _age(entry))
+            if self._deleted > MAX_DELETED:
+                self._forget_oldest()
+            elif len(self._oldest) > 2 * MAX_DELETED:
+                self._oldest = sorted(
+                    [_age(other) for other in self.entries.values() if other.is_deletion()]
+                )
         return True
+
+    def _forget_oldest(self) -> None:
+        """Forget the oldest deletion. Another node may tell very many at once, so this must not
+        look at all that are known."""
+        while self._oldest:
+            packed, name = heappop(self._oldest)[2:]
+            entry = self.entries.get(name)
+            if entry is not None and entry.packed == packed:
+                self._remove(entry)
+                break
 
     def reach(self, entry: Entry[V], time: int) -> bool:
         """Note that ``entry`` is done up to ``time`` (ms since the epoch). Return whether that is
@@ -306,6 +325,7 @@ class Versions(Generic[V]):
                 self.on_count(value, -1)
         self.count = self.size = self.clock = self.digest = self._deleted = self.strange = 0
         self.entries.clear()
+        self._oldest.clear()
         self.changed()
 
     def _remove(self, entry: Entry[V]) -> None:
@@ -376,8 +396,8 @@ def _is_compared(type: int) -> bool:
     return not _WHEN <= type <= _LAST_APART
 
 
-def _age(entry: "Entry[V]") -> tuple[int, bytes, bytes]:
-    return entry.clock, entry.node, entry.packed
+def _age(entry: "Entry[V]") -> tuple[int, bytes, bytes, bytes]:
+    return entry.clock, entry.node, entry.packed, entry.name
 
 
 def _hash(data: bytes) -> int:

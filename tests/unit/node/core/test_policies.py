@@ -176,6 +176,22 @@ def test_of_too_many_deletions_the_first_are_forgotten() -> None:
     assert b"5" in policies.entries
 
 
+def test_the_first_are_those_that_have_not_changed_since() -> None:
+    policies = Policies()
+    for number in range(MAX_DELETED):
+        delete(policies, b"%d" % number)
+    put(policies, b"0", 1)
+    for _ in range(2 * MAX_DELETED):  # it keeps track of those that are left, too
+        put(policies, b"1", 1)
+        delete(policies, b"1")
+    old = policies.entries[b"2"]
+    assert policies.undo(delete(policies, b"2"), old)
+    for number in range(3):
+        delete(policies, b"new %d" % number)
+    assert policies.entries.keys() >= {b"0", b"1", b"new 0", b"new 1", b"new 2", b"4"}
+    assert policies.entries.keys().isdisjoint({b"2", b"3"})
+
+
 def test_sizes_are_kept() -> None:
     policies = Policies()
     put(policies, b"a*", 1)

@@ -10,6 +10,8 @@ from disque_trio.node.core.ack_gc import AckGc
 from disque_trio.node.core.exports import Exports, Wanted
 from disque_trio.node.core.farewell import Farewell
 from disque_trio.node.core.job import FLAG_DELIVERED, FLAG_PAUSED, Job
+from disque_trio.node.core.limit import Limit
+from disque_trio.node.core.limits import Limits
 from disque_trio.node.core.progress import Progress
 from disque_trio.node.core.queue import Queue
 from disque_trio.node.core.requeue import Requeue
@@ -170,3 +172,14 @@ class SelfishWishes(Exports):
 
 def test_jobs_that_stay_where_nobody_waits_by_pattern_are_found(made_of: MadeOf) -> None:
     assert found(made_of(SelfishWishes), TIMELY, "and node", first=99)
+
+
+class GreedyLimits(Limits):
+    """Leave no room to others that clients here do not use."""
+
+    def _spare(self, limit: Limit) -> None:
+        pass
+
+
+def test_room_that_stays_where_nobody_wants_it_is_found(made_of: MadeOf) -> None:
+    assert found(made_of(GreedyLimits), TIMELY, "waits for", first=48)

@@ -229,6 +229,13 @@ class Timely:
         machine = self.world.machines[watch.by]
         return any(0 <= at - watch.taken <= FORGOTTEN for at in machine.killed_at)
 
+    def _forgot_return(self, id: bytes) -> bool:
+        """Whether a node was killed just after a client handed the job back: then the job comes
+        when its retry time is over."""
+        at = self._put_back.get(id, -1)
+        kills = [time for one in self.world.machines for time in one.killed_at]
+        return at >= 0 and any(0 <= time - at <= FORGOTTEN for time in kills)
+
     def answered(self, client: Client) -> None:
         """A node sends something to ``client``."""
         self._waits.answered(client)
@@ -513,6 +520,9 @@ class Timely:
             return
         away = self._went_astray(id) or (self._troubles and watch.expired)
         if now < watch.due or watch.strange or away:
+            watch.dark = 0
+            return
+        if self._forgot_return(id) and now < watch.taken + self._retry(id) + self._pause():
             watch.dark = 0
             return
         watch.dark = watch.dark or now

@@ -192,11 +192,17 @@ class Exports:
             self._store.limits.needed and self._store.limits.is_used_up(queue)
         )
 
+    def _is_used_up_at(self, id: bytes, queue: Queue, wanted: Wanted) -> bool:
+        """Whether clients of the node ``id`` may have no jobs of ``queue`` now, although they could
+        when they ``wanted`` some."""
+        limits = self._store.limits
+        return limits.needed and limits.is_used_up_at(id, queue, wanted.time)
+
     def give(self, id: bytes, queue: Queue, count: int, wanted: Wanted) -> int:
         """Send up to ``count`` jobs of ``queue`` to the node ``id``, which ``wanted`` some, unless
         they are needed here; returns how many."""
         spare = self._spare(queue, wanted.waits, wanted.time)
-        if spare <= 0 or not self._reads(id):
+        if spare <= 0 or not self._reads(id) or self._is_used_up_at(id, queue, wanted):
             return 0
         return self._give(id, queue, self._portion(queue, count, spare))
 
@@ -248,6 +254,7 @@ class Exports:
             if wanted.until > now:
                 # It may have begun to leave since it asked; then it is not reachable either.
                 there = id in self._peers.reachable and self._reads(id)
+                there = there and not self._is_used_up_at(id, queue, wanted)
                 portion = self._portion(queue, wanted.jobs, spare) if fast else 1
                 if not there or not self._give(id, queue, portion):
                     passed[id] = wanted

@@ -103,6 +103,13 @@ class Limit:
         shares = _divide(self._left(active), [own, *wanting])
         return any(in_hand >= shares[id] for id, in_hand in wanting.items())
 
+    def lacks(self, id: bytes, own: bytes, active: int) -> bool:
+        """Whether the node ``id`` wants jobs, and has all of its share of ``active`` ones."""
+        wanting = self._wanting()
+        if id not in wanting:
+            return False
+        return wanting[id] >= _divide(self._left(active), [own, *wanting])[id]
+
     def _wanting(self) -> dict[bytes, int]:
         """Return what the other nodes that want jobs have in hand, by node ID."""
         return {id: user.in_hand for id, user in self.users.items() if user.wants}

@@ -179,6 +179,15 @@ class Limits:
         self._tell_lack(limit)
         return True
 
+    def is_used_up_at(self, id: bytes, queue: Queue, since: int) -> bool:
+        """Whether the node ``id`` has said after ``since`` (ms) that its clients have as many jobs
+        of ``queue`` in hand as they may."""
+        limit = self.by_name.get(queue.name)
+        if limit is None or id not in limit.users or limit.users[id].heard <= since:
+            return False
+        active = self.policies.of(queue.name).active
+        return active > 0 and limit.lacks(id, self._replicas.own, active)
+
     def has_room_again(self, queue: Queue) -> bool:
         """Whether ``is_used_up`` was the case, and is not any more; says so once."""
         limit = self.by_name.get(queue.name)
@@ -275,7 +284,9 @@ class Limits:
         """Look at the clients that wait for the queue of ``limit`` in this turn; if it has no jobs,
         others are asked for some."""
         queue = self._queues.by_name.get(limit.name)
-        if queue is not None and (queue.waiters or self._queues.interests is not None):
+        if queue is not None and (
+            queue.waiters or queue.length or self._queues.interests is not None
+        ):
             self._queues.ready.append(queue)
         if limit.spare == 0 and self._can_spare(limit):
             self._spare_at(limit, limit.used + SPARED)

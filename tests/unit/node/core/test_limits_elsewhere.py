@@ -29,34 +29,48 @@ def wait_on(mesh: Mesh, index: int, by_pattern: bool = False) -> Client:
     return client
 
 
-@pytest.mark.parametrize("size", [2, 3, 5])
-@pytest.mark.parametrize("room_first", [True, False])
-def test_a_job_goes_where_there_is_room_though_clients_wait_here_too(
-    size: int, room_first: bool
-) -> None:
-    for here in range(size):
-        mesh = limited(size, size)
-        for index in range(size):  # all have their parts, and use them
-            wait_on(mesh, index)
-            mesh.add(index, "REPLICATE", 1, "RETRY", 600)
-            mesh.advance(0.05)
-        there = (here + 1) % size
-        clients = [wait_on(mesh, index) for index in range(size)]
+def used_up(size: int) -> tuple[Mesh, list[Client]]:
+    """Return nodes that have used up their parts of the limit, each with a client that waits."""
+    mesh = limited(size, size)
+    for index in range(size):
+        wait_on(mesh, index)
+        mesh.add(index, "REPLICATE", 1, "RETRY", 600)
         mesh.advance(0.05)
+    clients = [wait_on(mesh, index) for index in range(size)]
+    mesh.advance(0.05)
+    return mesh, clients
+
+
+def end_one(mesh: Mesh, index: int) -> None:
+    """End the job that a client of a node has."""
+    (id,) = mesh[index].node.limits.by_name[b"q"].in_hand
+    assert mesh[index]("ACKJOB", id) == 1
+
+
+@pytest.mark.parametrize("here", [0, 1])
+def test_a_job_goes_where_there_is_room_though_clients_wait_here_too(here: int) -> None:
+    mesh, clients = used_up(2)
+    there = 1 - here
+    end_one(mesh, there)
+    mesh.settle()
+    id = mesh.add(here, "REPLICATE", 1, "RETRY", 600)
+    assert mesh[there].replies(clients[there]) == [[[b"q", id, b"body"]]]  # no time has passed
+
+
+@pytest.mark.parametrize("size", [2, 3, 5])
+def test_a_job_is_delivered_where_one_has_ended_or_where_it_is(size: int) -> None:
+    for here in range(size):
+        mesh, clients = used_up(size)
         mesh.told()
-        (ended,) = mesh[there].node.limits.by_name[b"q"].in_hand
-        if room_first:
-            assert mesh[there]("ACKJOB", ended) == 1
-            mesh.settle()
         id = mesh.add(here, "REPLICATE", 1, "RETRY", 600)
-        if not room_first:
-            mesh.advance(1)
-            assert not any(mesh[index].replies(clients[index]) for index in range(size))
-            assert mesh[there]("ACKJOB", ended) == 1
-        mesh.settle()  # no time passes
-        assert mesh[there].replies(clients[there]) == [[[b"q", id, b"body"]]]
-        # It may go first to nodes that asked before their parts were used up, once to each.
-        assert len(mesh.told("yourjobs")) <= size
+        mesh.advance(1)
+        assert not any(mesh[index].replies(clients[index]) for index in range(size))
+        end_one(mesh, (here + 1) % size)
+        mesh.advance(0.05)
+        replies = [one for index in range(size) for one in mesh[index].replies(clients[index])]
+        assert replies == [[[b"q", id, b"body"]]]
+        # It may go first to some that asked before their parts were used up.
+        assert len(mesh.told("yourjobs")) <= 5
 
 
 @pytest.mark.parametrize("by_pattern", [0.0, 0.5, 1.0])

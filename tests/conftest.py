@@ -48,15 +48,9 @@ for profile, examples in (("quick", 20), ("nightly", 1000)):
 settings.load_profile("quick")
 
 
-# One Spark takes half a gigabyte and ten seconds to start. There are three at a time at most: two
-# sessions that tests share, one of them for files about logs, and what OWN_SPARKS start.
-OF_LOGS = ("aof", "audit", "events", "limit", "metrics", "pages", "report", "watch")
+# A Spark takes a gigabyte, and ten CPU seconds until its first queries are no slower than the next
+# ones. So tests share one, and what OWN_SPARKS start is one at a time.
 OWN_SPARKS = ("test_crash.py", "test_pipeline.py", "test_submit.py")
-
-
-def spark_group(file: Path) -> str:
-    """The group of what uses the session that tests share."""
-    return "spark-logs" if file.stem.split("_")[1] in OF_LOGS else "spark"
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -110,7 +104,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for item in items:
         fixtures = item._fixtureinfo.name2fixturedefs  # type: ignore[attr-defined]
         if "spark" in fixtures:
-            group = spark_group(item.path)
+            group = "spark"
         elif item.path.parent.name == "spark" and item.path.name in OWN_SPARKS:
             group = "own-sparks"
         elif "postgres" in fixtures or "postgres" in _words(item):

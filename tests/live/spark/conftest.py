@@ -3,7 +3,6 @@
 import os
 import sys
 from collections.abc import Generator, Iterator
-from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -20,7 +19,6 @@ from tests.support.planted_lines import Key
 from tests.support.spark_home import spark_home
 from tests.support.spark_python import spark_python
 
-GROUPS = 2  # see spark_group in tests/conftest.py
 LOGGING = """\
 rootLogger.level = error
 rootLogger.appenderRef.stderr.ref = stderr
@@ -65,12 +63,11 @@ _remember(JavaPackage)
 
 
 def _claim_session(directory: Path) -> None:
-    """Fail in one more test process than there are groups of tests that share a session."""
-    for number in range(GROUPS):
-        with suppress(FileExistsError):
-            (directory / f"spark-{number}").mkdir()
-            return
-    raise RuntimeError("too many test processes start a Spark")
+    """Fail in a second test process."""
+    try:
+        (directory / "spark").mkdir()
+    except FileExistsError:
+        raise RuntimeError("another test process has started a Spark") from None
 
 
 @pytest.fixture(scope="session")
@@ -96,7 +93,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
             .config("spark.driver.memory", "1g")
             .config("spark.driver.host", "127.0.0.1")
             .config("spark.driver.bindAddress", "127.0.0.1")
-            .config("spark.sql.shuffle.partitions", "2")
+            .config("spark.sql.shuffle.partitions", "1")
             .config("spark.sql.session.timeZone", "UTC")
             .config("spark.sql.warehouse.dir", str(directory / "warehouse"))
             .config("spark.local.dir", str(directory / "local"))
@@ -109,10 +106,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
             .config("spark.sql.artifact.isolation.alwaysApplyClassloader", "true")
             .config("spark.connect.grpc.binding.address", "127.0.0.1")
             .config("spark.connect.grpc.binding.port", str(free_port()))
-            # With only a few rows, compiling a query is most of its work.
-            .config("spark.sql.codegen.wholeStage", "false")
-            .config("spark.sql.codegen.factoryMode", "NO_CODEGEN")
-            .config("spark.sql.adaptive.enabled", "false")
+            .config(map=quick_java.SETTINGS)
             .config(
                 "spark.driver.extraJavaOptions",
                 f"{quick_java.OPTIONS}"

@@ -18,6 +18,8 @@ pytestmark = [pytest.mark.live, pytest.mark.timeout(300)]
 def session(spark: SparkSession) -> Iterator[SparkSession]:
     """Another session, in which nothing is registered."""
     other = spark.newSession()
+    # As in the session of the tests: otherwise, it starts new Python workers.
+    other.conf.set("spark.sql.artifact.isolation.enabled", "false")
     yield other
     for schema in ("disque", "elsewhere"):
         other.sql(f"DROP DATABASE IF EXISTS {schema} CASCADE")

@@ -381,9 +381,9 @@ def test_a_replay_that_is_interrupted_has_noted_what_it_has_added(
     rows = [(f"{n}", "q", b"x") for n in range(1000)]
     spark.createDataFrame(rows, "id string, queue string, body binary").write.parquet(str(table))
     replay = ("replay", "--archive", table, "--nodes", f"127.0.0.1:{node.port}", "--done", done)
-    memory = ("--master", "local[1]", "--conf", "spark.driver.memory=512m")
+    small = ("--master", "local[1]", "--conf", "spark.driver.memory=512m", *quick_java.WORDS)
     with subprocess.Popen(
-        [sys.executable, "-m", "disque_trio.spark.pipeline", *replay, *memory, "--rate", "50"],
+        [sys.executable, "-m", "disque_trio.spark.pipeline", *replay, *small, "--rate", "50"],
         cwd=ROOT,
         env={**os.environ, **quick_java.ENVIRONMENT},
         stdout=subprocess.PIPE,

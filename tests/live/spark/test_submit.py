@@ -52,14 +52,16 @@ spark.stop()
 
 
 LONG = bool(os.environ.get("DISQUE_SPARK_LONG"))
+# An executor is one more JVM, and only the test of all executors needs two.
 LOCAL_CLUSTER = (
-    *("--master", "local-cluster[2,1,512]"),
+    *("--master", f"local-cluster[{2 if LONG else 1},1,512]"),
     *("--conf", "spark.executor.memory=512m"),
     *("--conf", "spark.driver.memory=512m"),
     *("--conf", "spark.ui.enabled=false"),
     *("--conf", "spark.driver.bindAddress=127.0.0.1"),
     *("--conf", "spark.driver.host=127.0.0.1"),
     *("--conf", "spark.sql.shuffle.partitions=2"),
+    *quick_java.WORDS,
 )
 
 

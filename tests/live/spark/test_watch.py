@@ -57,7 +57,7 @@ def test_new_findings_are_reported_while_the_node_writes(
 ) -> None:
     node = disque_server("--event-log", "yes")
     events, page = node.directory / "events", tmp_path / "live.html"
-    words = (events, "--output", tmp_path / "live", "--html", page)
+    words = (events, "--output", tmp_path / "live")
     words += ("--to-queue", "notices", "--nodes", f"127.0.0.1:{node.port}")
     words += ("--health-file", tmp_path / "health")
     lost = node.ask("ADDJOB", "orders", "one", 0, "RETRY", 600)
@@ -69,7 +69,7 @@ def test_new_findings_are_reported_while_the_node_writes(
     assert isinstance(last, bytes)
     wait_until(lambda: logged(events, last.decode()))
 
-    out = watch(spark, capsys, *words)
+    out = watch(spark, capsys, *words, "--html", page)
     assert " found never-delivered" in out
     assert id in out
     assert "Disque audit" in page.read_text()

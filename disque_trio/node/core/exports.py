@@ -95,8 +95,9 @@ class Exports:
         self._peers = peers
         self._packets = packets
         self._in_later: set[bytes] = set()
-        # What nodes were given lately, and when: a node that stops or dies may not have read it.
-        self._given: dict[bytes, deque[tuple[int, Job]]] = {}
+        # The ids of what nodes were given lately, and when: a node that stops or dies may not have
+        # read it. No jobs, whose bodies would stay in memory when they have ended.
+        self._given: dict[bytes, deque[tuple[int, bytes]]] = {}
         self._stopped: set[bytes] = set()  # nodes that said so, and to which no connection is new
 
     def on_needjobs(self, sender: bytes, message: QueueMessage) -> None:
@@ -128,9 +129,11 @@ class Exports:
         """Queue what the node ``id`` was given just before the last connection to it ended, unless
         it, or who had it from there, has it."""
         store = self._store
-        for _, job in self._given.pop(id, ()):
-            mine = job.state == ACTIVE and store.jobs.get(job.id) is job
-            if mine and not job.flags & (FLAG_DELIVERED | FLAG_PAUSED):
+        for _, given in self._given.pop(id, ()):
+            job = store.jobs.get(given)
+            if job is None or job.state != ACTIVE:
+                continue
+            if not job.flags & (FLAG_DELIVERED | FLAG_PAUSED):
                 store.queue_soon_unless_held(job)
                 self._replicas.announce(job, bus.WILLQUEUE)
 
@@ -348,7 +351,7 @@ class Exports:
                     # The receiver counts its retry time from now, too.
                     store.postpone(job)
                 store.progress.note(job)
-                given.append((now, job))
+                given.append((now, job.id))
         notes.peer = before
         if queue.imports is not None:
             queue.imports.gave(queue.jobs_out)

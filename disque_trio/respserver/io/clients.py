@@ -23,7 +23,6 @@ from disque_trio.respserver.io.poller import GONE, READ, WRITE, Poller
 from disque_trio.respserver.io.sealing import Sealing
 from disque_trio.respserver.io.stats import Stats
 from disque_trio.respserver.io.tls_connection import TlsConnection
-from disque_trio.respserver.io.unsent import in_pieces
 from disque_trio.respserver.machine import LONGEST_REST, Machine
 from disque_trio.respserver.origins import Origins
 
@@ -168,7 +167,8 @@ class Clients:
         connection.active = self.now
         if client.long:
             client.long = False
-            sent = self._send_long(connection, in_pieces(out))
+            self.stats.output_bytes += sum(map(len, out))
+            sent = connection.send_long(out)
             out.clear()
         else:
             data = out[0] if len(out) == 1 else b"".join(out)
@@ -181,14 +181,6 @@ class Clients:
             self._check_unsent(connection)
         elif client.close:
             self.close(connection)
-
-    def _send_long(self, connection: Connection, pieces: list[bytes]) -> bool:
-        """Send ``pieces`` to ``connection``. Return False if it is lost."""
-        for piece in pieces:
-            self.stats.output_bytes += len(piece)
-            if not connection.send(piece):
-                return False
-        return True
 
     def write_rest(self, connection: Connection) -> None:
         """Write the unsent rest of the replies to a client."""

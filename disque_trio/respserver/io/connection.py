@@ -178,6 +178,12 @@ class Connection:
             self.unsent.append(memoryview(data)[sent:])
         return True
 
+    def send_long(self, replies: list[bytes]) -> bool:
+        """Send ``replies`` after what is unsent, some MB of them in this turn. Return False if the
+        connection is lost."""
+        self.unsent.line_up(replies)
+        return self.send_rest()
+
     def send_rest(self) -> bool:
         """Send as much of what is unsent as the socket takes, up to some MB. Return False if the
         connection is lost."""

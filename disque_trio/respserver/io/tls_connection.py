@@ -12,6 +12,7 @@ from disque_trio.respserver.client import Client
 from disque_trio.respserver.io import sockets
 from disque_trio.respserver.io.connection import Connection
 from disque_trio.respserver.io.sealing import Sealing
+from disque_trio.respserver.io.unsent import in_pieces
 
 _CHUNK: Final = 256 * 1024  # bytes to encrypt at a time: what the socket takes need not be kept
 
@@ -93,6 +94,9 @@ class TlsConnection(Connection):
         except ssl.SSLError:
             return False
         return True
+
+    def send_long(self, replies: list[bytes]) -> bool:
+        return all(self.send(piece) for piece in in_pieces(replies))
 
     def say_end(self) -> None:
         if self.unsent:

@@ -7,7 +7,8 @@ from disque_trio.respserver.client import PIECE
 
 class Unsent:
     """Bytes that are to be sent, in pieces: a buffer that grows as a whole is copied as a whole, 40
-    ms for 50 MB. What is long is not copied, but kept.
+    ms for 50 MB. What is long is not copied, but kept. Short replies of a long group are joined
+    when their turn comes: all of them at once would take as long.
 
     Its length is the number of bytes that it holds. Those of a long piece count until all of it is
     sent, since they are in memory until then.
@@ -15,6 +16,7 @@ class Unsent:
 
     def __init__(self) -> None:
         self._pieces: deque[bytearray | memoryview] = deque()
+        self._later: deque[bytes] = deque()  # after the pieces
         self._size = 0
 
     def __len__(self) -> int:
@@ -22,6 +24,9 @@ class Unsent:
 
     def append(self, data: bytes | memoryview) -> None:
         """Append ``data``."""
+        if self._later:
+            self.line_up([bytes(data)])
+            return
         pieces = self._pieces
         if len(data) >= PIECE:
             long = memoryview(data)
@@ -35,8 +40,22 @@ class Unsent:
             pieces.append(bytearray(data))
         self._size += len(data)
 
+    def line_up(self, replies: list[bytes]) -> None:
+        """Append ``replies``."""
+        replies = [reply for reply in replies if reply]
+        self._later += replies
+        self._size += sum(map(len, replies))
+
     def first(self) -> bytearray | memoryview:
         """The bytes to send next. Do not change them."""
+        if not self._pieces:
+            later = self._later
+            replies = [later.popleft()]
+            size = len(replies[0])
+            while later and size + len(later[0]) <= PIECE:
+                size += len(later[0])
+                replies.append(later.popleft())
+            self._pieces.append(memoryview(b"".join(replies)))
         return self._pieces[0]
 
     def drop(self, sent: int) -> None:

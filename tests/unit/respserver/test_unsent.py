@@ -66,3 +66,39 @@ def test_a_piece_does_not_grow_without_end() -> None:
         unsent.append(bytes(1000))
     assert len(unsent.first()) < PIECE + 1000
     assert len(unsent) == 4 * PIECE // 1000 * 1000
+
+
+@given(sizes, st.lists(st.integers(0, PIECE // 2), max_size=8), st.integers(PIECE // 4, 3 * PIECE))
+def test_what_is_lined_up_comes_out_in_order_and_is_joined_when_its_turn_comes(
+    before: list[int], sizes: list[int], most: int
+) -> None:
+    unsent, found, sent = Unsent(), b"", 0
+    all = [bytes([number]) * size for number, size in enumerate([*before, *sizes, 7, PIECE])]
+    for reply in all[: len(before)]:
+        unsent.append(reply)
+    unsent.line_up(all[len(before) : -2])
+    for reply in all[-2:]:
+        unsent.append(memoryview(reply))
+    expected = b"".join(all)
+    assert len(unsent) == len(expected)
+    while unsent:
+        first = unsent.first()
+        piece = bytes(first[:most])
+        found += piece
+        sent += len(piece)
+        unsent.drop(len(piece))
+        assert len(unsent) >= len(expected) - sent
+    assert found == expected
+
+
+def test_a_long_reply_that_is_lined_up_is_not_copied() -> None:
+    unsent, data = Unsent(), bytes(4 * PIECE)
+    unsent.line_up([b"a", b"b" * PIECE, data, b"c", b"d"])
+    pieces = []
+    while unsent:
+        first = unsent.first()
+        pieces.append(first)
+        unsent.drop(len(first))
+    assert [len(piece) for piece in pieces] == [1, PIECE, 4 * PIECE, 2]
+    assert isinstance(pieces[2], memoryview)
+    assert pieces[2].obj is data

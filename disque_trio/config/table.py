@@ -16,6 +16,7 @@ from disque_trio.config.types import (
     Addresses,
     Choice,
     Ciphers,
+    CipherSuites,
     Directory,
     FileMode,
     FileName,
@@ -703,7 +704,7 @@ TABLE = make_table(
         ),
         _tls(
             "tls-ciphersuites",
-            Text("a list of cipher suites"),
+            CipherSuites(),
             "",
             "Cipher suites for TLS 1.3; empty: those of OpenSSL. Others are only possible if "
             "Python's ssl module can choose them, from 3.15 on. Before, they are refused, but "

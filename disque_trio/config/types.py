@@ -216,6 +216,28 @@ class Ciphers(Text):
         return word
 
 
+class CipherSuites(Text):
+    """A list of cipher suites for TLS 1.3 that OpenSSL understands; empty: its own choice."""
+
+    def __init__(self) -> None:
+        super().__init__("a list of cipher suites")
+
+    def parse_word(self, word: str) -> str:
+        super().parse_word(word)
+        if word:
+            import ssl  # a process without TLS does not load it
+
+            context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+            choose = getattr(context, "set_ciphersuites", None)
+            if choose is None:
+                raise BadValue("The ssl module of this Python cannot choose them; leave it empty")
+            try:
+                choose(word)
+            except (ssl.SSLError, ValueError) as problem:
+                raise BadValue("OpenSSL cannot choose any of them") from problem
+        return word
+
+
 class TlsProtocols(Word[tuple[str, ...]]):
     """Versions of TLS in one text; none means all."""
 

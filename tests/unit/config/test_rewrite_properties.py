@@ -14,6 +14,7 @@ from disque_trio.config.memory_limit import MemoryOrPercent
 from disque_trio.config.types import (
     Choice,
     Ciphers,
+    CipherSuites,
     FileMode,
     FileName,
     Int,
@@ -68,6 +69,8 @@ def texts(name: str) -> st.SearchStrategy[list[str]]:
         words = st.sampled_from(["a", "b.conf", "with space"])
     elif isinstance(kind, Ciphers):
         words = st.sampled_from(["", "ECDHE+AESGCM", "DEFAULT:@SECLEVEL=2"])
+    elif isinstance(kind, CipherSuites):
+        words = st.sampled_from(["", "TLS_AES_128_GCM_SHA256"]).filter(lambda w: takes(name, [w]))
     elif isinstance(kind, Text):
         characters = st.characters(exclude_characters="\0", exclude_categories=["Cs"])
         words = BYTES | SPECIAL | st.text(characters, max_size=9)

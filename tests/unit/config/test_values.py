@@ -44,6 +44,7 @@ from disque_trio.respserver.monitor import SECRETS
         ("client-output-buffer-limit", "NORMAL 1kb 10 60", (1024, 10, 60)),
         ("requirepass", "two words", "two words"),
         ("tls-ciphers", "", ""),
+        ("tls-ciphersuites", "", ""),
         ("tls-ciphers", "ECDHE+AESGCM", "ECDHE+AESGCM"),
         ("rename-command", 'DEBUG ""', {"debug": ""}),
     ],
@@ -96,6 +97,8 @@ def test_a_good_value_is_read(name: str, text: str, value: object) -> None:
         ("appendonly", "maybe"),
         ("tls-ciphers", "<b>"),
         ("tls-ciphers", "a\0b"),
+        ("tls-ciphersuites", "<b>"),
+        ("tls-ciphersuites", "a\0b"),
         ("aof-enqueue-jobs-once", "2"),
     ],
 )

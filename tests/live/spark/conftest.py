@@ -16,8 +16,11 @@ from tests.support import ROOT, quick_java
 from tests.support.harness import HANG_SECONDS, LiveNode, free_port
 from tests.support.lease_reader import Reader, place_for
 from tests.support.planted_lines import Key
+from tests.support.s3 import s3, s3_server
 from tests.support.spark_home import spark_home
 from tests.support.spark_python import spark_python
+
+__all__ = ["s3", "s3_server"]  # one server: each module that imports them would start another
 
 LOGGING = """\
 rootLogger.level = error

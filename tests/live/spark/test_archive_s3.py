@@ -8,9 +8,7 @@ from pyspark.sql import SparkSession
 from disque_trio.spark.archive import Archive, read_archive
 from disque_trio.spark.files import location
 from tests.support.harness import NodeFactory
-from tests.support.s3 import Bucket, s3, s3_server
-
-__all__ = ["s3", "s3_server"]
+from tests.support.s3 import Bucket
 
 pytestmark = [pytest.mark.live, pytest.mark.timeout(300)]
 NOTHING = [b"0", []]

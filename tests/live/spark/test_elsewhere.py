@@ -14,9 +14,7 @@ from disque_trio.spark.pipeline import main
 from disque_trio.spark.replay import Choice
 from tests.live.spark.test_audit_aof import job, job_id
 from tests.support.planted_log import generate
-from tests.support.s3 import Bucket, s3, s3_server
-
-__all__ = ["s3", "s3_server"]
+from tests.support.s3 import Bucket
 
 
 def upload(files: list[Path], directory: str) -> None:

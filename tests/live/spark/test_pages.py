@@ -16,9 +16,7 @@ from tests.live.spark.test_audit_aof import aof, job
 from tests.support.documented import Typist, commands, section
 from tests.support.harness import free_port
 from tests.support.planted_log import generate
-from tests.support.s3 import Bucket, s3, s3_server
-
-__all__ = ["s3", "s3_server"]
+from tests.support.s3 import Bucket
 
 SHOP = "From a web shop's orders to a table and a report"
 Type = Callable[..., str]

@@ -55,6 +55,8 @@ class Browser:
     def open(self, address: str) -> None:
         """Load a page, and wait for it."""
         self.driver.get(address)
+        # On a busy machine the driver may return earlier.
+        wait_until(lambda: self.run("return document.readyState === 'complete'"))
 
     def run(self, script: str, *arguments: Any) -> Any:
         """The value of a script."""

@@ -242,6 +242,7 @@ def _is_external(node: Node) -> bool:
     if memory.used > memory.external_above and not node.peers.takers():
         # No other node could take it: evict what may go.
         node.store.evict(memory.external_above)
+        node.queues.make_room(memory.external_above)
         node.store.uniques.make_room(memory.external_above)
     return memory.used > memory.external_above
 

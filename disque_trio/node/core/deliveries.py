@@ -95,8 +95,7 @@ class Deliveries:
         if client in self.interests.by_client:
             self.interests.forget(client)
             return
-        for name in client.waits_for:
-            self._queues.by_name[name].waiters.pop(client, None)
+        self._queues.stop_waiting(client)
 
     def waiting(self) -> list[Client]:
         """Return all waiting clients; one that waits for several queues appears several times."""

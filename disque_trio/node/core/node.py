@@ -327,7 +327,9 @@ class Node(Machine):
         self.now = now
         memory = self.memory
         if memory.used > memory.external_above:
-            self.store.uniques.make_room(memory.external_above - memory.external_above // 32)
+            wanted = memory.external_above - memory.external_above // 32
+            self.queues.make_room(wanted)
+            self.store.uniques.make_room(wanted)
         self._tell_trouble()
         self.federation.cron(now)
         self.commons.cron(now)
@@ -518,6 +520,7 @@ class Node(Machine):
 
     def make_room(self, command: AnyCommand) -> bool:
         self.store.evict(self.memory.evict_above)
+        self.queues.make_room(self.memory.evict_above)
         self.store.uniques.make_room(self.memory.evict_above)
         self.after_command()  # clients that held evicted jobs may have credit again
         return super().make_room(command)

@@ -6,9 +6,11 @@ from typing import Final
 from disque_trio.node.core.queue import QUEUE_OVERHEAD, Queue
 from disque_trio.node.core.registry import Registry
 from disque_trio.protocol.serialjob import paused_queue
+from disque_trio.respserver.client import Client
 from disque_trio.respserver.machine import LONGEST_REST, Machine
 
 _MANY_NAMES: Final = 1_000
+_MANY_LEFT: Final = 5_000  # queues to remove at a time; a few milliseconds
 
 
 def taken_by(name: bytes) -> int:
@@ -58,6 +60,7 @@ class Queues:
         self._machine = machine
         self._bell = Queue(b"", 0)
         self._idle_cursor = 0
+        self._left: dict[Queue, None] = {}  # that never had a job, and that nobody waits for now
         self._names: dict[bytes, bytes] = {}
 
     def one_name(self, name: bytes) -> bytes:
@@ -84,8 +87,29 @@ class Queues:
     def destroy(self, queue: Queue) -> None:
         """Remove ``queue``, which must be empty and have no client waiting."""
         del self.by_name[queue.name]
+        self._left.pop(queue, None)
         self.index.drop(queue.name)
         self._machine.memory.used -= taken_by(queue.name)
+
+    def stop_waiting(self, client: Client) -> None:
+        """Remove ``client`` from the queues that it waits for."""
+        for name in client.waits_for:
+            queue = self.by_name[name]
+            queue.waiters.pop(client, None)
+            if queue.jobs_in == 0 and not queue.waiters:
+                self._left[queue] = None
+
+    def make_room(self, wanted: int) -> None:
+        """Remove queues that clients only waited for, and do no more, until at most ``wanted``
+        bytes are used, or many have gone: whoever asks for jobs must not keep others from adding
+        some."""
+        memory = self._machine.memory
+        for _ in range(_MANY_LEFT):
+            if memory.used <= wanted or not self._left:
+                break
+            queue = self._left.popitem()[0]
+            if self._is_idle(queue, 0):
+                self.destroy(queue)
 
     def ring(self) -> None:
         """Make this turn look at deliveries, although no queue has become ready."""
@@ -167,4 +191,5 @@ class Queues:
         """Forget all queues, on which no client may be blocked, and return them."""
         queues = [self.by_name, *self.index.hand_over()]
         self.by_name = {}
+        self._left = {}
         return queues

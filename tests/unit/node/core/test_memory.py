@@ -318,3 +318,36 @@ def test_a_command_without_memory_and_without_jobs_evicts_idle_queues(
 def test_the_attributes_of_the_store_are_found_fast(bench: Bench) -> None:
     # With more than 30, CPython 3.11 uses a slower path, which cost 3 % of an ADDJOB.
     assert len(getattr(bench.node.store, "__dict__", ())) <= 30
+
+
+@pytest.mark.parametrize("names", [100, 1_000])
+def test_queues_that_clients_only_waited_for_keep_nobody_from_adding_jobs(
+    make_bench: BenchMaker, names: int
+) -> None:
+    limit = 5_000_000
+    bench = make_bench(maxmemory=limit)
+    for turn in range(20_000 // names):
+        asking = bench.client()
+        bench.send(asking, "GETJOB", "FROM", *[f"{turn}.{name}" for name in range(names)])
+        bench.disconnect(asking)
+    assert used(bench) > limit * 0.75
+    for _ in range(10):
+        bench.add("q", "x" * 1_000)
+    assert bench.number_queued() == 10
+    assert used(bench) < limit * 0.76
+
+
+def test_queues_stay_that_clients_wait_for_or_that_had_a_job_or_are_paused(
+    make_bench: BenchMaker,
+) -> None:
+    bench = make_bench(maxmemory=5_000_000)
+    assert bench("ACKJOB", bench.add("had")) == 1
+    names = ["had", "waited", "paused", "gone"]
+    leaving, staying = bench.client(), bench.client()
+    bench.send(leaving, "GETJOB", "FROM", *names)
+    bench.send(staying, "GETJOB", "FROM", "waited")
+    bench.disconnect(leaving)
+    bench("PAUSE", "paused", "in")
+    fill(bench, 0.8)
+    bench.node.cron(bench.now)
+    assert [name for name in names if name.encode() in bench.node.queues.by_name] == names[:3]

@@ -2,7 +2,8 @@
 
 A client that waits for jobs of a queue gets one within ``AT_ONCE``, wherever it is queued, if their
 nodes reach each other. If the queue has a limit of jobs in hand, this is so while clients of all
-nodes together have fewer, and all nodes have known of each other for ``KNOWN``.
+nodes together have fewer, those of its own node have fewer than an equal share, and all nodes have
+known of each other for ``KNOWN``.
 """
 
 from collections.abc import Iterable
@@ -44,6 +45,8 @@ class Waits:
         self._apart: dict[tuple[int, int], int] = {}  # when two machines were last not linked
         self._started = 0
         self._full: dict[bytes, int] = {}  # when the limit of a queue was last used up
+        # When the clients of a machine last had a share of it. The others come first.
+        self._shared: dict[tuple[bytes, int], int] = {}
         self._answered: dict[bytes | Client, int] = {}  # when a client last got something, in µs
         self._told: set[bytes] = set()
 
@@ -91,14 +94,20 @@ class Waits:
                     self._check_wait(name, (id, source), (client, index))
 
     def _note_full(self, names: Iterable[bytes]) -> None:
-        """Note of which of the queues ``names`` clients have as many jobs in hand as they may."""
+        """Note of which of the queues ``names`` clients have as many jobs in hand as they may, or
+        those of a machine its share."""
+        active, now = self.world.plan.active, self.world.loop.now
+        share = max(active // len(self.world.machines), 1)
         for name in names:
             in_hand = 0
             for machine in self.world.machines:
                 limit = machine.node.limits.by_name.get(name)
-                in_hand += 0 if limit is None else len(limit.in_hand)
-            if in_hand >= self.world.plan.active:
-                self._full[name] = self.world.loop.now
+                here = 0 if limit is None else len(limit.in_hand)
+                in_hand += here
+                if here >= share:
+                    self._shared[name, machine.index] = now
+            if in_hand >= active:
+                self._full[name] = now
 
     def _check_wait(self, name: bytes, job: tuple[bytes, int], client: tuple[Client, int]) -> None:
         """Check that ``client`` does not wait for long for ``job`` of the queue ``name``, each with
@@ -108,6 +117,7 @@ class Waits:
         if self.world.plan.active:
             known = max(self._apart.values(), default=self._started) + KNOWN
             since = max(since, self._full.get(name, 0), known)
+            since = max(since, self._shared.get((name, client[1]), 0))
         late = self.world.loop.now - since
         if late > AT_ONCE and name not in self._told:
             self._told.add(name)

@@ -44,7 +44,7 @@ class Wanted(NamedTuple):
 
     Attributes:
         jobs: how many more.
-        time: when it asked; 0: it has got some since.
+        time: when it asked; 0: it has got some of a queue with ``ACTIVE`` since.
         until: when to forget it, in ms.
         waits: a client of it waited.
     """
@@ -200,6 +200,10 @@ class Exports:
         when they ``wanted`` some."""
         limits = self._store.limits
         return limits.needed and limits.is_used_up_at(id, queue, wanted.time)
+
+    def has_limit(self, queue: Queue) -> bool:
+        """Whether ``queue`` has a limit of jobs in hand."""
+        return self._store.policies.of(queue.name).active > 0
 
     def give(self, id: bytes, queue: Queue, count: int, wanted: Wanted) -> int:
         """Send up to ``count`` jobs of ``queue`` to the node ``id``, which ``wanted`` some, unless

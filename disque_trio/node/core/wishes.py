@@ -156,7 +156,8 @@ class Wishes:
             if given:
                 del interest.wishes[id]
                 if wish.jobs > given:  # after the other nodes; who waits for more says so again
-                    interest.wishes[id] = Wanted(wish.jobs - given, 0, wish.until, False)
+                    time = 0 if self._exports.has_limit(queue) else wish.time
+                    interest.wishes[id] = Wanted(wish.jobs - given, time, wish.until, False)
             elif not queue.deliverable():
                 return
 

@@ -1,4 +1,4 @@
-"""Finds the task that a job names, without importing what a stranger chose.
+"""Finds the task, or the exception, that a job names, without importing what a stranger chose.
 
 Whoever may add to a queue chooses the names in its jobs. So a module is imported only if the
 project says that it has tasks: it is named in the option ``modules``, or is the module ``tasks`` of
@@ -13,7 +13,28 @@ from importlib import import_module
 from django.apps import apps
 from django.conf import settings
 
-from disque_trio.integrations.django.framework import Task
+from disque_trio.integrations.django.framework import Task, TaskError
+
+
+class KnownError(TaskError):
+    """An error in the record of a task that has ended."""
+
+    @property
+    def exception_class(self) -> type[BaseException]:
+        """The class of the exception.
+
+        Raises:
+            ImportError: this program has not imported its module.
+            ValueError: it is no exception.
+        """
+        name = self.exception_class_path.rpartition(".")[0]
+        if name not in sys.modules:
+            raise ImportError(
+                f"{self.exception_class_path!r}, which a record names, is in a module that this "
+                "program has not imported"
+            )
+        found: type[BaseException] = super().exception_class
+        return found
 
 
 def find_task(path: str, modules: Sequence[str]) -> Task:

@@ -11,7 +11,7 @@ from disque_trio.integrations.django.framework import (
     TaskResult,
     TaskResultStatus,
 )
-from disque_trio.integrations.django.known import find_task
+from disque_trio.integrations.django.known import KnownError, find_task
 
 Record = dict[str, Any]
 
@@ -92,7 +92,7 @@ def result(backend: str, id: str, record: Record, modules: Sequence[str]) -> Tas
         kwargs=record["kwargs"],
         backend=backend,
         errors=[
-            TaskError(exception_class_path=path, traceback=text)
+            KnownError(exception_class_path=path, traceback=text)
             for path, text in record.get("errors", [])
         ],
         worker_ids=record.get("worker_ids", []),

@@ -1,5 +1,6 @@
 """Which tasks a worker of Django's tasks finds, and which modules it imports for that."""
 
+import json
 import sys
 import threading
 from collections.abc import Iterator
@@ -10,7 +11,7 @@ from types import SimpleNamespace
 import pytest
 from django.test import override_settings
 
-from disque_trio.integrations.django.known import find_task
+from disque_trio.integrations.django.known import KnownError, find_task
 from disque_trio.integrations.django.options import Options
 from tests.support.django_world import tasks, tasks_on
 
@@ -105,3 +106,15 @@ def test_a_module_that_another_thread_imports_is_waited_for(
             second.result(0.05)
         gate.open.set()
         assert first.result() is second.result()
+
+
+def test_nor_because_the_record_of_a_task_names_an_exception_in_it(project: None) -> None:
+    before = set(sys.modules)
+    for path in ("this.s", "more_of_tests.tasks.mail", "x"):
+        with pytest.raises(ImportError, match="has not imported"):
+            _ = KnownError(exception_class_path=path, traceback="").exception_class
+    assert set(sys.modules) == before
+    with pytest.raises(ValueError, match="valid exception"):
+        _ = KnownError(exception_class_path="os.path.join", traceback="").exception_class
+    error = KnownError(exception_class_path="json.decoder.JSONDecodeError", traceback="")
+    assert error.exception_class is json.JSONDecodeError

@@ -4,21 +4,19 @@ from __future__ import annotations
 
 import socket
 import ssl
-from typing import Final
 
 from disque_trio.resp.plain import cut_plain
 from disque_trio.resp.request import RequestParser
-from disque_trio.respserver.client import Client
+from disque_trio.respserver.client import PIECE, Client
 from disque_trio.respserver.io import sockets
 from disque_trio.respserver.io.connection import Connection
 from disque_trio.respserver.io.sealing import Sealing
-from disque_trio.respserver.io.unsent import in_pieces
-
-_CHUNK: Final = 256 * 1024  # bytes to encrypt at a time: what the socket takes need not be kept
+from disque_trio.respserver.io.unsent import Unsent
 
 
 class TlsConnection(Connection):
-    """Like ``Connection``, but what is on the socket, and what is ``unsent``, is encrypted.
+    """Like ``Connection``, but what is on the socket is encrypted. What is ``unsent`` is encrypted
+    when its turn comes: all of a long reply at once would keep others waiting.
 
     Args:
         sealing: has finished its handshake. May contain requests that came with its end, so call
@@ -38,6 +36,7 @@ class TlsConnection(Connection):
     ) -> None:
         super().__init__(sock, client, parser, address, False, now)
         self._sealing = sealing
+        self.unsent = Unsent(sealing.encrypt)
 
     @property
     def tls(self) -> bool:
@@ -83,20 +82,15 @@ class TlsConnection(Connection):
         return len(data) or len(plain) or 1
 
     def send(self, data: bytes) -> bool:
-        size = len(data)
+        if self.unsent:
+            self.unsent.line_up([data])
+            return True
+        if len(data) > PIECE:
+            return self.send_long([data])
         try:
-            if size <= _CHUNK:
-                return super().send(self._sealing.encrypt(data))
-            with memoryview(data) as rest:
-                for start in range(0, size, _CHUNK):
-                    if not super().send(self._sealing.encrypt(rest[start : start + _CHUNK])):
-                        return False
+            return super().send(self._sealing.encrypt(data))
         except ssl.SSLError:
             return False
-        return True
-
-    def send_long(self, replies: list[bytes]) -> bool:
-        return all(self.send(piece) for piece in in_pieces(replies))
 
     def say_end(self) -> None:
         if self.unsent:

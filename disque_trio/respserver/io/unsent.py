@@ -1,6 +1,7 @@
 """The replies that a client's socket did not take."""
 
 from collections import deque
+from collections.abc import Callable
 
 from disque_trio.respserver.client import PIECE
 
@@ -12,12 +13,17 @@ class Unsent:
 
     Its length is the number of bytes that it holds. Those of a long piece count until all of it is
     sent, since they are in memory until then.
+
+    Args:
+        seal: encrypts what is lined up, when its turn comes; None: it is sent as it is.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, seal: Callable[[bytes | memoryview], bytes] | None = None) -> None:
         self._pieces: deque[bytearray | memoryview] = deque()
         self._later: deque[bytes] = deque()  # after the pieces
+        self._sealed = 0  # bytes of the first of these that are among the pieces
         self._size = 0
+        self._seal = seal
 
     def __len__(self) -> int:
         return self._size
@@ -49,14 +55,35 @@ class Unsent:
     def first(self) -> bytearray | memoryview:
         """The bytes to send next. Do not change them."""
         if not self._pieces:
-            later = self._later
-            replies = [later.popleft()]
-            size = len(replies[0])
-            while later and size + len(later[0]) <= PIECE:
-                size += len(later[0])
-                replies.append(later.popleft())
-            self._pieces.append(memoryview(b"".join(replies)))
+            piece = self._next() if self._seal is None else self._next_sealed(self._seal)
+            self._pieces.append(memoryview(piece))
         return self._pieces[0]
+
+    def _next(self) -> bytes:
+        """Take the next replies out of the line."""
+        later = self._later
+        replies = [later.popleft()]
+        size = len(replies[0])
+        while later and size + len(later[0]) <= PIECE:
+            size += len(later[0])
+            replies.append(later.popleft())
+        return b"".join(replies)
+
+    def _next_sealed(self, seal: Callable[[bytes | memoryview], bytes]) -> bytes:
+        """The same, encrypted. Of a long reply, it is only a piece."""
+        reply = self._later[0]
+        plain: bytes | memoryview
+        if len(reply) <= PIECE:
+            plain = self._next()
+        else:
+            plain = memoryview(reply)[self._sealed : self._sealed + PIECE]
+            self._sealed += len(plain)
+            if self._sealed == len(reply):
+                self._later.popleft()
+                self._sealed = 0
+        sealed = seal(plain)
+        self._size += len(sealed) - len(plain)
+        return sealed
 
     def drop(self, sent: int) -> None:
         """Forget the first ``sent`` bytes, at most as many as ``first`` has."""
@@ -78,26 +105,3 @@ def _whole(piece: memoryview) -> bytes:
     whole = piece.obj
     assert isinstance(whole, bytes)
     return whole
-
-
-def in_pieces(replies: list[bytes]) -> list[bytes]:
-    """Return ``replies`` with short ones joined, and long ones as they are: a whole of many MB
-    would take long to copy."""
-    pieces: list[bytes] = []
-    short: list[bytes] = []
-    size = 0
-    for reply in replies:
-        if len(reply) < PIECE:
-            short.append(reply)
-            size += len(reply)
-            if size < PIECE:
-                continue
-        if short:
-            pieces.append(b"".join(short))
-            short.clear()
-            size = 0
-        if len(reply) >= PIECE:
-            pieces.append(reply)
-    if short:
-        pieces.append(b"".join(short))
-    return pieces

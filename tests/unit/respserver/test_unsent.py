@@ -1,12 +1,10 @@
 """Replies that a socket did not take are kept in pieces, in order."""
 
-from itertools import pairwise
-
 from hypothesis import given
 from hypothesis import strategies as st
 
 from disque_trio.respserver.client import PIECE
-from disque_trio.respserver.io.unsent import Unsent, in_pieces
+from disque_trio.respserver.io.unsent import Unsent
 
 sizes = st.lists(st.integers(0, PIECE * 2), max_size=8)
 
@@ -44,20 +42,31 @@ def test_what_is_long_is_not_copied_and_counts_until_it_has_been_sent() -> None:
     assert bytes(unsent.first()) == b"short"
 
 
-@given(sizes)
-def test_long_replies_are_sent_as_they_are_and_short_ones_together(sizes: list[int]) -> None:
-    replies = [bytes([number]) * size for number, size in enumerate(sizes)]
-    pieces = in_pieces(replies)
-    assert b"".join(pieces) == b"".join(replies)
-    for reply in replies:
-        assert len(reply) < PIECE or any(piece is reply for piece in pieces)
-    for one, other in pairwise(pieces):
-        assert len(one) >= PIECE or len(other) >= PIECE
+def with_length(data: bytes | memoryview) -> bytes:
+    """Stands for encryption."""
+    return len(data).to_bytes(4, "big") + bytes(data)
 
 
-def test_short_replies_make_pieces_of_bounded_size() -> None:
-    pieces = in_pieces([bytes(1000)] * (4 * PIECE // 1000))
-    assert 4 <= len(pieces) <= 5
+@given(sizes, sizes, st.integers(PIECE // 4, 3 * PIECE))
+def test_what_is_lined_up_is_sealed_in_order_when_its_turn_comes(
+    before: list[int], after: list[int], most: int
+) -> None:
+    unsent, sent = Unsent(with_length), b""
+    replies = [bytes([number]) * size for number, size in enumerate([*before, *after])]
+    unsent.line_up(replies[: len(before)])
+    if unsent:
+        assert len(unsent.first()) <= PIECE + 4  # no more is sealed than can be sent
+    unsent.line_up(replies[len(before) :])
+    while unsent:
+        piece = bytes(unsent.first()[:most])
+        sent += piece
+        unsent.drop(len(piece))
+    found = b""
+    while sent:
+        end = 4 + int.from_bytes(sent[:4], "big")
+        found, sent = found + sent[4:end], sent[end:]
+    assert found == b"".join(replies)
+    assert len(unsent) == 0
 
 
 def test_a_piece_does_not_grow_without_end() -> None:

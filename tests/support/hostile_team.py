@@ -22,6 +22,7 @@ RULES = (
     "%maxkeys=20",
     "%maxschedules=5",
     "%maxbindings=5",
+    "%maxpolicies=5",
     "%maxconnections=20",
     "%maxoutput=1mb",
 )

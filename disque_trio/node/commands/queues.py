@@ -178,6 +178,8 @@ def pause(node: Node, client: Client, args: list[bytes]) -> None:
         return
     if change and paused and not node.queue_pauses.state(args[1]):
         node.budgets.admit_paused(client.user, args[1])
+    if broadcast and paused and not node.queue_pauses.known.bits(args[1]):
+        node.budgets.admit_policy(client.user)
     if change and not broadcast:
         node.queue_pauses.set_here(args[1], paused)
     reply = b"+%b\r\n" % PAUSE_NAMES[paused]

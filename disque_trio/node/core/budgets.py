@@ -1,5 +1,5 @@
 """Counts what is in queues against the budgets of users: bytes of jobs, of their results and of
-paused queues, keys of UNIQUE, schedules, bindings, policies.
+paused queues, keys of UNIQUE, schedules, bindings, policies and shared pauses.
 
 All that is in the queues that a user may add to counts for the user, whoever has added it, and as
 far as this node holds it. So no job has to say whose it is, the sums are the same after a start,
@@ -20,6 +20,7 @@ from disque_trio.node.core.bindings import Binding, Bindings
 from disque_trio.node.core.job import JOB_OVERHEAD, Job
 from disque_trio.node.core.outcomes import size_of
 from disque_trio.node.core.policies import Policies, Policy
+from disque_trio.node.core.queue_pauses import KnownPauses, QueuePause
 from disque_trio.node.core.queues import taken_by
 from disque_trio.node.core.registry import SHARDS, shard_number
 from disque_trio.node.core.schedules import Schedule, Schedules
@@ -83,7 +84,7 @@ class Budgets(Shares):
         machine: has the users, and the memory account that tells of changes.
         store: the jobs and keys.
         admissions: the jobs that are not added yet.
-        schedules, bindings, policies: the known ones.
+        schedules, bindings, policies, pauses: the known ones.
 
     Attributes:
         owners: the users with a budget for what is in queues, by name.
@@ -98,6 +99,7 @@ class Budgets(Shares):
         schedules: Schedules,
         bindings: Bindings,
         policies: Policies,
+        pauses: KnownPauses,
     ) -> None:
         self.owners: dict[bytes, Owner] = {}
         self.busy = False
@@ -107,6 +109,7 @@ class Budgets(Shares):
         self._schedules = schedules
         self._bindings = bindings
         self._policies = policies
+        self._pauses = pauses
         self._shares: dict[bytes, Share] = {}
         self._epoch = 0
         # The globs of all owners, by what they begin with before the first special character, and
@@ -158,10 +161,13 @@ class Budgets(Shares):
         for binding in self._bindings.all():
             self.add(binding.queue, BINDINGS, 1)
         for policy in self._policies.all():
-            self.add(policy.name, POLICIES, 1)
+            self._count_policy(policy, 1)
+        for pause in self._pauses.all():
+            self._count_policy(pause, 1)
         self._schedules.on_count = self._count_schedule
         self._bindings.on_count = self._count_binding
         self._policies.on_count = self._count_policy
+        self._pauses.on_count = self._count_policy
         store = self._store
         held = store.jobs.count + store.uniques.entries.count + store.queues.index.count
         held += store.outcomes.kept.by_id.count
@@ -282,7 +288,7 @@ class Budgets(Shares):
     def _count_binding(self, binding: Binding, step: int) -> None:
         self.add(binding.queue, BINDINGS, step)
 
-    def _count_policy(self, policy: Policy, step: int) -> None:
+    def _count_policy(self, policy: Policy | QueuePause, step: int) -> None:
         self.add(policy.name, POLICIES, step)
 
     def flush(self) -> None:
@@ -364,7 +370,8 @@ class Budgets(Shares):
         self._admit_one(user, BINDINGS)
 
     def admit_policy(self, user: User) -> None:
-        """Check that ``user`` may have one more policy. Raises ``CommandError``."""
+        """Check that ``user`` may have one more policy, or pause that all nodes share. Raises
+        ``CommandError``."""
         self._admit_one(user, POLICIES)
 
     def _admit_one(self, user: User, kind: int) -> None:

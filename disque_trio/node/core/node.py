@@ -190,8 +190,10 @@ class Node(Machine):
         )
         self.topics = Topics(self, questions.agenda, peers, packets, commons)
         self.queue_pauses = QueuePauses(self, queues, federation, replicas, peers, packets, commons)
+        schedules, bindings = self.ticks.schedules, self.topics.bindings
+        shared_pauses = self.queue_pauses.known
         self.budgets = Budgets(
-            self, store, admissions, self.ticks.schedules, self.topics.bindings, self.policies
+            self, store, admissions, schedules, bindings, self.policies, shared_pauses
         )
         self.topics.is_full = self.budgets.is_full
         self._figures = Figures(

@@ -52,7 +52,11 @@ def added_up(bench: Bench, prefix: bytes = b"shop.") -> dict[str, int]:
         "keys": len(keys),
         "schedules": sum(s.queue.startswith(prefix) for s in node.ticks.schedules.all()),
         "bindings": sum(b.queue.startswith(prefix) for b in node.topics.bindings.all()),
-        "policies": sum(p.name.startswith(prefix) for p in node.policies.all()),
+        "policies": sum(
+            found.name.startswith(prefix)
+            for known in (node.policies, node.queue_pauses.known)
+            for found in known.all()
+        ),
     }
 
 
@@ -327,6 +331,20 @@ def test_policies_beyond_the_limit_are_refused(bench: Bench) -> None:
     assert bench.ask(shop, "QSET", "shop.a", "MAXLEN", 6)
     assert bench("QSET", "other", "MAXLEN", 5)
     assert bench.ask(shop, "QDEL", "shop.a") == 1
+    assert bench.ask(shop, "QSET", "shop.b", "MAXLEN", 5)
+    assert bench.node.budgets.used_by(shop.user)["policies"] == 2
+
+
+def test_pauses_of_all_nodes_count_as_policies(bench: Bench) -> None:
+    bench("PAUSE", "shop.old", "in", "BCAST")
+    shop = declare(bench, "%maxpolicies=2")
+    assert bench.ask(shop, "PAUSE", "shop.a", "in", "BCAST") == b"in"
+    why = "LIMIT user shop may have 2 policies for its queues (%maxpolicies), there are 2"
+    assert bench.error_of(shop, "PAUSE", "shop.b", "out", "BCAST") == why
+    assert bench.error_of(shop, "QSET", "shop.b", "MAXLEN", 5) == why
+    assert bench.ask(shop, "PAUSE", "shop.b", "out") == b"out"
+    assert bench.ask(shop, "PAUSE", "shop.a", "all", "BCAST") == b"all"
+    assert bench.ask(shop, "PAUSE", "shop.a", "none", "BCAST") == b"none"
     assert bench.ask(shop, "QSET", "shop.b", "MAXLEN", 5)
     assert bench.node.budgets.used_by(shop.user)["policies"] == 2
 

@@ -1,13 +1,15 @@
 """How long the longest command of others holds up a short one, by the CPU time of the node."""
 
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
 from disque_trio.form import form
-from tests.support.harness import LiveNode, NodeFactory, Wire, wait_until
+from tests.support.harness import LiveNode, NodeFactory, Wire, free_port, wait_until
 from tests.support.held import Held
 from tests.support.live_helpers import add_job, client_lines, info_value, packed
+from tests.support.tls import TlsWire, all_certificates, client_context, tls_options
 
 MB = 1024 * 1024
 JOBS = 200_000
@@ -105,3 +107,25 @@ def test_no_command_holds_a_ping_for_long(crowded: tuple[LiveNode, list[bytes]])
             wire.close()
         held[name] = round(measured.worst, 4)
     assert max(held.values()) < MOST, held
+
+
+@pytest.mark.load
+@pytest.mark.skipif(form() != "compiled", reason="the aim is for the build that ships")
+@pytest.mark.parametrize("replies", [15, 1])
+def test_long_replies_over_tls_hold_no_ping_for_long(
+    disque_server: NodeFactory, tmp_path: Path, replies: int
+) -> None:
+    certificates = all_certificates(tmp_path)
+    port = free_port()
+    node = disque_server(*tls_options(certificates, port))
+    control = node.wire()
+    for _ in range(10):
+        add_job(control, "q", b"x" * MB)
+    request = packed("MULTI") + packed("QPEEK", "q", 10) * replies + packed("EXEC")
+    wire = TlsWire(port, client_context(certificates))
+    with Held(node.port, node.process.pid) as measured:
+        *_, group = wire.converse(request, replies + 2)
+    wire.sock.close()
+    assert isinstance(group, list)
+    assert [len(jobs) for jobs in group] == [10] * replies
+    assert measured.worst < MOST

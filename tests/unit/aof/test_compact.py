@@ -8,6 +8,7 @@ import tempfile
 import tracemalloc
 from pathlib import Path
 
+import hiredis
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -97,8 +98,11 @@ def test_what_is_compacted_loads_to_the_same_jobs_also_with_what_was_appended_si
         directory = Path(name)
         expected = jobs_of(before + since, directory)
         assert jobs_of(result + since, directory) == expected
-        kept = result.count(b"LOADJOB") + result.count(b"PAUSE")
-        assert kept == len(jobs_of(before, directory))
+        reader = hiredis.Reader()
+        reader.feed(result)
+        for _ in jobs_of(before, directory):
+            assert reader.gets()[0] in (b"LOADJOB", b"PAUSE")
+        assert reader.gets() is False
 
 
 def test_ended_and_expired_jobs_go_the_others_stay_as_they_are_in_their_order() -> None:

@@ -97,18 +97,12 @@ class Limit:
                 return shares[own]
             left -= sum([wanting.pop(id) for id in over])
 
-    def others_lack(self, own: bytes, active: int) -> bool:
-        """Whether another node that wants jobs has all of its share of ``active`` jobs in hand."""
+    def lacking(self, own: bytes, active: int) -> set[bytes]:
+        """Return the other nodes that want jobs, and have all of their shares of ``active`` jobs in
+        hand."""
         wanting = self._wanting()
         shares = _divide(self._left(active), [own, *wanting])
-        return any(in_hand >= shares[id] for id, in_hand in wanting.items())
-
-    def lacks(self, id: bytes, own: bytes, active: int) -> bool:
-        """Whether the node ``id`` wants jobs, and has all of its share of ``active`` ones."""
-        wanting = self._wanting()
-        if id not in wanting:
-            return False
-        return wanting[id] >= _divide(self._left(active), [own, *wanting])[id]
+        return {id for id, in_hand in wanting.items() if in_hand >= shares[id]}
 
     def _wanting(self) -> dict[bytes, int]:
         """Return what the other nodes that want jobs have in hand, by node ID."""

@@ -186,7 +186,7 @@ class Limits:
         if limit is None or id not in limit.users or limit.users[id].heard <= since:
             return False
         active = self.policies.of(queue.name).active
-        return active > 0 and limit.lacks(id, self._replicas.own, active)
+        return active > 0 and id in limit.lacking(self._replicas.own, active)
 
     def has_room_again(self, queue: Queue) -> bool:
         """Whether ``is_used_up`` was the case, and is not any more; says so once."""
@@ -387,7 +387,8 @@ class Limits:
         policy = self.policies.of(limit.name)
         if not policy.active or policy.rate or not limit.joined:
             return False
-        return limit.others_lack(self._replicas.own, policy.active) and not self._is_used_up(limit)
+        lacking = limit.lacking(self._replicas.own, policy.active)
+        return len(lacking) > 0 and not self._is_used_up(limit)
 
     def _spare_at(self, limit: Limit, time: int) -> None:
         """Plan to ``_spare`` at ``time`` (ms)."""

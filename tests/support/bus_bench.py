@@ -125,10 +125,29 @@ class Bench:
         """Connect as another node; returns its end."""
         other = socket.create_connection(self.address, 5)
         self.others.append(other)
+        self._let_in(exposed)
+        return other
+
+    def connect_to_itself(self) -> BusLink:
+        """Make the bus open a link whose other end is in the same bus."""
+        link = self.connect()
+        self._let_in(False)
+        return link
+
+    def joined(self) -> tuple[BusLink, BusLink]:
+        """Both ends of such a link that is up and has received a packet."""
+        link = self.connect_to_itself()
+        self.turns_until(lambda: "opened" in self.heard())
+        link.send(PING_PACKET)
+        self.turns_until(lambda: "accepted" in self.heard())
+        (back,) = (other for other in self.links.by_fd.values() if other is not link)
+        return link, back
+
+    def _let_in(self, exposed: bool) -> None:
+        """Let the bus take the next connection."""
         inside, peer = self.listener.accept()
         inside.setblocking(False)
         self.bus.admit(inside, peer[0], exposed)
-        return other
 
     def turn(self, wait: float = 0.02) -> None:
         """Run the engine's work for the bus in a turn."""

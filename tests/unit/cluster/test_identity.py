@@ -12,7 +12,6 @@ from cryptography.exceptions import UnsupportedAlgorithm
 
 from disque_trio.cluster import crypto
 from disque_trio.cluster.bus import PATIENCE
-from disque_trio.cluster.buslink import BusLink
 from disque_trio.cluster.crypto import NodeKey
 from disque_trio.cluster.identities import Identities
 from disque_trio.cluster.keyring import BY_MEET, Keyring
@@ -58,25 +57,6 @@ def identities(bench: Bench) -> Identities:
     return found
 
 
-def connect_to_itself(bench: Bench) -> BusLink:
-    """Return a link of the bus whose other end is in the same bus."""
-    link = bench.connect()
-    inside, peer = bench.listener.accept()
-    inside.setblocking(False)
-    bench.bus.admit(inside, peer[0], False)
-    return link
-
-
-def joined(bench: Bench) -> tuple[BusLink, BusLink]:
-    """Return both ends of a link that is up and has received a packet."""
-    link = connect_to_itself(bench)
-    bench.turns_until(lambda: "opened" in bench.heard())
-    link.send(PING_PACKET)
-    bench.turns_until(lambda: "accepted" in bench.heard())
-    (back,) = (other for other in bench.links.by_fd.values() if other is not link)
-    return link, back
-
-
 def heard_nothing(bench: Bench) -> bool:
     bench.turns_until(lambda: bench.links.count == 0)
     bench.turn(0)
@@ -84,7 +64,7 @@ def heard_nothing(bench: Bench) -> bool:
 
 
 def exchange_large(bench: Bench) -> None:
-    out, back = joined(bench)
+    out, back = bench.joined()
     assert out.peer == back.peer == PACKETS.id
     large = [PACKETS.jobs(4, [bytes((n,)) * (3 << 20)]) for n in range(4)]
     for n, packet in enumerate(large):
@@ -244,7 +224,7 @@ def test_where_identity_is_required_no_attempt_goes_without(bench: Bench) -> Non
 
 
 def test_the_links_of_a_key_that_does_not_count_any_more_are_closed(bench: Bench) -> None:
-    joined(bench)
+    bench.joined()
     bench.links.part_with({FOREIGN.key})
     assert bench.links.count == 2
     bench.links.part_with({FOREIGN.key, OURS.key})

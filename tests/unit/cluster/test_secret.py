@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from disque_trio.cluster.bus import MOST_UNPROVEN, PATIENCE
-from disque_trio.cluster.buslink import BusLink
 from disque_trio.cluster.tls import bus_tls
 from disque_trio.config import Config
 from disque_trio.protocol.seal import Seal, SealError, master_key
@@ -26,25 +25,6 @@ def bench(tmp_path: Path) -> Iterator[Bench]:
     it.links.use_secrets([SECRET])
     yield it
     it.close()
-
-
-def connect_to_itself(bench: Bench) -> BusLink:
-    """Return a link of the bus whose other end is in the same bus."""
-    link = bench.connect()
-    inside, peer = bench.listener.accept()
-    inside.setblocking(False)
-    bench.bus.admit(inside, peer[0], False)
-    return link
-
-
-def joined(bench: Bench) -> tuple[BusLink, BusLink]:
-    """Return both ends of a link that is up and has received a packet."""
-    link = connect_to_itself(bench)
-    bench.turns_until(lambda: "opened" in bench.heard())
-    link.send(PING_PACKET)
-    bench.turns_until(lambda: "accepted" in bench.heard())
-    (back,) = (other for other in bench.links.by_fd.values() if other is not link)
-    return link, back
 
 
 class Peer:
@@ -75,7 +55,7 @@ def heard_nothing(bench: Bench) -> bool:
 
 
 def test_large_packets_get_through_in_both_directions(bench: Bench) -> None:
-    out, back = joined(bench)
+    out, back = bench.joined()
     large = [PACKETS.jobs(4, [bytes((n,)) * (3 << 20)]) for n in range(6)]
     for n, packet in enumerate(large):
         (out, back)[n % 2].send(packet)
@@ -92,7 +72,7 @@ def test_it_works_over_tls(bench: Bench, tmp_path: Path) -> None:
     files = {"cert-file": "ours.pem", "key-file": "ours.key", "ca-cert-file": "ours-ca.pem"}
     paths = {f"tls-{name}": str(tmp_path / file) for name, file in files.items()}
     bench.links.tls = bus_tls(Config({"tls-cluster": True, **paths}))
-    out, back = joined(bench)
+    out, back = bench.joined()
     large = PACKETS.jobs(4, [bytes(3 << 20)])
     out.send(large)
     back.send(large)
@@ -249,11 +229,11 @@ def test_a_member_of_another_machine_is_let_in_where_no_address_was_named(bench:
 
 
 def test_links_that_do_not_fit_a_changed_secret_are_closed(bench: Bench) -> None:
-    joined(bench)
+    bench.joined()
     bench.links.use_secrets([OTHER, SECRET])
     bench.turn(0)
     assert bench.links.count == 2
-    connect_to_itself(bench)
+    bench.connect_to_itself()
     bench.turns_until(lambda: bench.heard().count("opened") == 2)
     bench.links.use_secrets([OTHER])
     bench.turn(0)
@@ -261,14 +241,14 @@ def test_links_that_do_not_fit_a_changed_secret_are_closed(bench: Bench) -> None
     bench.links.use_secrets([])
     assert bench.links.count == 0
     bench.turn(0)
-    plain = connect_to_itself(bench)
+    plain = bench.connect_to_itself()
     bench.turns_until(lambda: plain.up)
     bench.links.use_secrets([SECRET])
     assert bench.links.count == 0
 
 
 def test_packets_about_jobs_that_are_rolled_back_leave_no_gap(bench: Bench) -> None:
-    out, _ = joined(bench)
+    out, _ = bench.joined()
     out.send(JOB_PACKET)
     bench.bus.roll_back()
     bench.turn(0)

@@ -48,16 +48,8 @@ def bench(tmp_path: Path, certificates: Path) -> Iterator[Bench]:
     it.close()
 
 
-def connect_to_itself(bench: Bench) -> None:
-    """Connect the bus to itself."""
-    bench.connect()
-    inside, peer = bench.listener.accept()
-    inside.setblocking(False)
-    bench.bus.admit(inside, peer[0], False)
-
-
 def test_large_packets_get_through_in_both_directions(bench: Bench) -> None:
-    connect_to_itself(bench)
+    bench.connect_to_itself()
     bench.turns_until(lambda: "opened" in bench.heard())
     out = bench.notes.told[0][1]
     out.send(PING_PACKET)

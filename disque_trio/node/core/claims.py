@@ -11,11 +11,12 @@ voters of the key, and needs a majority of them:
 3. It tells the voters that the job was added.
 
 If another job has the key, the nodes are asked what they know of it. If that job may have its
-copies, the reply is its id, once a majority of the voters has confirmed it: then nobody can pass it
-over. If its node has given it up, the nodes that still hold a copy are asked to forget it. If
-nobody holds it, and all nodes said so or one knows that it ended, the claim is repeated in its
-place. If its own node is about to add it, the claim waits for that. In all other cases nobody can
-tell whether the job is alive, and the client gets -NOUNIQ when its time is over.
+copies, the reply is its id, once its holders have made those that are missing and a majority of the
+voters has confirmed it: then nobody can pass it over. If its node has given it up, the nodes that
+still hold a copy are asked to forget it. If nobody holds it, and all nodes said so or one knows
+that it ended, the claim is repeated in its place. If its own node is about to add it, the claim
+waits for that. In all other cases nobody can tell whether the job is alive, and the client gets
+-NOUNIQ when its time is over.
 """
 
 from collections.abc import Callable

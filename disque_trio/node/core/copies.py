@@ -1,9 +1,10 @@
-"""Makes the copies of successors that nodes which are away cannot make.
+"""Makes the copies of jobs that nodes which are away cannot make.
 
 A dead letter, and a job that is sent back, is copied by those who hold the job before it (see
 ``successors``). If one of them is away just then, or has forgotten that job, it makes no copy.
 Then the node that queues the successor sends copies as for a new job: to the holders that can be
 reached, and to other nodes if these are too few. It goes on until enough nodes have confirmed one.
+So do the holders of a job with a key if the node that began to add it is away (see ``votes``).
 """
 
 from heapq import heappop, heappush
@@ -41,7 +42,7 @@ class Short:
 
 
 class Copies:
-    """The successors on one node that may have too few copies.
+    """The jobs on one node that may have too few copies.
 
     Args:
         store: the jobs.

@@ -42,7 +42,9 @@ class KeyMessage:
         final: CLAIM: the job has its copies, and the voter must not pass it over.
         lasts: the key is kept for ``left`` ms, whatever becomes of the job; otherwise no longer
             than the job.
-        instead: CLAIM: the job that may have the key has ended, or was never added.
+        instead: CLAIM: the job that may have the key has ended, or was never added. If it is the
+            job itself: the node that began to add it is away, so its holders see to its copies
+            before they agree.
         any: this is certain; otherwise it counts only if the voter knows of no more than a claim.
     """
 

@@ -176,7 +176,7 @@ class Node(Machine):
         self.deliveries = Deliveries(self, store, federation, requeue, letters, questions, peers)
         self.consumers = self.deliveries.consumers
         self.sweeps = Sweeps(self, store, ack_gc, letters, updates, questions, peers)
-        votes = Votes(store, uniques, tombstones, questions)
+        votes = Votes(store, uniques, tombstones, copies, questions)
         self.key_drops = KeyDrops(self, uniques, votes, questions, peers)
         admissions = self.admissions = Admissions(store, replication, questions, peers)
         self.claims = Claims(

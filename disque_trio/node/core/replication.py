@@ -330,6 +330,8 @@ class Replication:
                 self._updates.take(job, new, self._codec.trailer)
             for id in new.delivered or ():
                 self._replicas.add(job, id)
+            if job.state == WAIT_REPL:
+                return  # it may still be given up here; the sender asks again
             if confirm:
                 self._notices.reads_one(sender)  # it may have missed the first confirmation
         if confirm:

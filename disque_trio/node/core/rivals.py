@@ -108,13 +108,17 @@ class Rivals:
         self._verdict(claim, rival, UNKNOWN)
 
     def _adopt(self, claim: Claim, rival: Vote, holders: list[bytes]) -> None:
-        """Make the voters and the holders confirm the job that has the key: the node that began to
-        add it may be gone."""
+        """Make the voters and the holders confirm the job that has the key, once it has its copies:
+        the node that began to add it may be gone."""
+        if not self._votes.is_complete(rival.id):
+            self._verdict(claim, rival, UNKNOWN)
+            return
         said = claim.message(words.WITHDRAW)  # its own votes could be in the way
         self._uniques.tell(said, claim.voters)
         self._votes.hear(said)
         message = claim.message(words.CLAIM, rival.id)
         message.final = True
+        message.instead = rival.id
         message.lasts = rival.lasts
         message.left = rival.left
         nodes = claim.voters + [id for id in holders if id not in claim.voters]

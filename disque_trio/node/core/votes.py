@@ -1,15 +1,21 @@
 """Answers other nodes' questions about keys of ADDJOB UNIQUE (see ``claims``)."""
 
+from typing import Final
+
 from disque_trio.eventlog import schema
 from disque_trio.node.core import key_messages as words
+from disque_trio.node.core.copies import Copies
 from disque_trio.node.core.job import ACKED, FLAG_DELIVERED, QUEUED, WAIT_REPL, Job
 from disque_trio.node.core.key_messages import KeyMessage, Vote, read_message
 from disque_trio.node.core.questions import CLAIM, Questions
+from disque_trio.node.core.recent_ids import RecentIds
 from disque_trio.node.core.store import JobStore
 from disque_trio.node.core.tombstones import Tombstones
 from disque_trio.node.core.uniques import Entry, Uniques
 from disque_trio.protocol.fields import Field
 from disque_trio.protocol.keyrecord import ADDED, CONFIRMED, MAX_UNTIL, PENDING
+
+MAX_COMPLETED: Final = 1_000  # jobs; up to twice as many are remembered
 
 
 class Votes:
@@ -19,16 +25,24 @@ class Votes:
         store: the jobs.
         uniques: the keys.
         tombstones: jobs that have ended.
+        copies: makes those that are missing.
         questions: bring those of other nodes.
     """
 
     def __init__(
-        self, store: JobStore, uniques: Uniques, tombstones: Tombstones, questions: Questions
+        self,
+        store: JobStore,
+        uniques: Uniques,
+        tombstones: Tombstones,
+        copies: Copies,
+        questions: Questions,
     ) -> None:
         self._store = store
         self._machine = store.machine
         self._uniques = uniques
         self._tombstones = tombstones
+        self._copies = copies
+        self._completed = RecentIds(MAX_COMPLETED)
         questions.answerers[CLAIM] = self._answer
         uniques.lives = self.lives
 
@@ -65,7 +79,7 @@ class Votes:
 
     def claim(self, message: KeyMessage) -> Vote | None:
         """Give the key to a job, unless another one has it, or, if the job was given up, to none.
-        None: this node takes nothing now."""
+        None: this node takes nothing now, or has still to see to the copies of the job."""
         uniques = self._uniques
         entry = uniques.find(message.queue, message.key)
         if entry is not None and entry.id != message.id:
@@ -78,6 +92,8 @@ class Votes:
             if entry is not None:
                 uniques.drop(entry)
             return self._vote(None, b"")
+        if message.instead == message.id and not self.is_complete(message.id):
+            return None
         state = CONFIRMED if message.final else PENDING
         if entry is None:
             machine = self._machine
@@ -94,6 +110,18 @@ class Votes:
                 entry.state = state
                 uniques.note(entry)
         return self._vote(entry, message.id)
+
+    def is_complete(self, id: bytes) -> bool:
+        """Whether the job ``id``, which another node began to add, has its copies, as far as that
+        is for this node to see to; if not, makes them: that node may not hold it after all, and
+        nobody is told that it was added before others do."""
+        job = self._store.jobs.get(id)
+        if job is None or self.status(id) != words.HELD:
+            return True
+        if not self._completed.has(id):
+            self._completed.add(id)
+            self._copies.want(job)
+        return id not in self._copies.by_id
 
     def _may_go(self, entry: Entry, message: KeyMessage) -> bool:
         """Whether the job that has the key is gone, as far as the asking node and this one know."""

@@ -266,3 +266,15 @@ def test_who_asks_about_a_job_that_expires_elsewhere_lets_it_expire_too(early: i
         bench.node.tick(bench.now)
     mesh.settle()
     assert [bench.number_queued("dead") for bench in mesh.nodes].count(1) == 1
+
+
+def test_a_node_that_may_still_give_the_job_up_confirms_no_copy(mesh: Mesh) -> None:
+    mesh.lose = lambda source, target, packet: (target, bus.packet_type(packet)) == (0, bus.GOTJOB)
+    mesh[0].send(mesh[0].me, "ADDJOB", "q", "body", 900, "REPLICATE", 2)
+    mesh.settle()
+    (job,) = mesh[0].node.store.jobs.values()
+    (_, other) = mesh.holders(job.id)
+    mesh[other].node.copies.want(job)
+    mesh.told()
+    mesh.settle()
+    assert mesh.told("repljob", "gotjob") == [(other, "repljob", 0)]

@@ -468,11 +468,22 @@ def killed_with_one_copy_made(size: int, copies: int, *options: str) -> tuple[Me
     return mesh, id
 
 
-def test_another_node_ends_what_a_killed_one_began() -> None:
+def repeated(mesh: Mesh, index: int, *options: str | int) -> object:
+    """The reply of a node to an ADDJOB with the key, which takes a while."""
+    bench = mesh[index]
+    bench.send(bench.me, "ADDJOB", "q", "b", 900, "UNIQUE", "k", "REPLICATE", *options)
+    mesh.advance(1)
+    (reply,) = bench.replies(bench.me)
+    return reply
+
+
+@pytest.mark.parametrize("first", [1, 2])
+def test_another_node_ends_what_a_killed_one_began(first: int) -> None:
     """Its producer may have received the id: it repeats the ADDJOB, and gets that id."""
     mesh, id = killed_with_one_copy_made(3, 2)
-    assert mesh.add(1, "UNIQUE", "k", "REPLICATE", 2) == id
-    assert mesh.add(2, "UNIQUE", "k", "REPLICATE", 2) == id
+    assert repeated(mesh, first, 2) == id
+    assert mesh.holders(id) == [0, 1, 2]  # the copy of the killed node does not count
+    assert mesh.add(3 - first, "UNIQUE", "k", "REPLICATE", 2) == id
     mesh.rejoin(0)
     mesh.advance(1)
     assert mesh[0].replies(mesh[0].me) == [id]
@@ -482,13 +493,19 @@ def test_another_node_ends_what_a_killed_one_began() -> None:
 def test_its_node_does_not_take_it_back_then(options: tuple[str, ...]) -> None:
     """Nor after the time of its key, when everything about it is forgotten."""
     mesh, id = killed_with_one_copy_made(3, 2, *options)
-    assert mesh.add(1, "UNIQUE", "k", "REPLICATE", 2, *options) == id
+    assert repeated(mesh, 1, 2, *options) == id
     holders = mesh.holders(id)[1:]
     mesh.advance(11)
     mesh.rejoin(0)
     mesh[0].node.forget_client(mesh[0].me)
     mesh.settle()
     assert mesh.holders(id) == holders != []
+
+
+@pytest.mark.parametrize("first", [1, 2])
+def test_what_a_killed_node_began_is_no_answer_while_copies_are_missing(first: int) -> None:
+    mesh, _ = killed_with_one_copy_made(3, 3)
+    assert str(repeated(mesh, first, 2)).startswith("NOUNIQ ")
 
 
 def test_with_for_a_key_is_kept_although_nobody_knows_that_the_job_ended() -> None:

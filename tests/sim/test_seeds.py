@@ -47,3 +47,8 @@ def test_a_healthy_cluster_delivers_in_time_and_not_too_often() -> None:
 @pytest.mark.parametrize("seed", [1, 5, 8, 10])
 def test_clean_stops_lose_no_job_that_is_delivered_at_most_once(seed: int) -> None:
     assert simulate(seed, TIMELY, "static", spoil=only_stops).problems == []
+
+
+@pytest.mark.parametrize("seed", [9185, 9200])
+def test_a_copy_that_was_on_its_way_for_long_does_not_outlive_its_job(seed: int) -> None:
+    assert simulate(seed, LIVENESS).problems == []

@@ -326,6 +326,9 @@ class World:
             check_ticks(self)
             check_bindings(self)
             check_pauses(self)
+        # A copy says how long the job has to live from when it arrives, since clocks differ: none
+        # may be on its way while a day passes.
+        self.loop.run_until(self.loop.now + self.fabric.longest_tail + 2 * self.fabric.base)
         for machine in self.usable:
             machine.node.policies.clear()  # what expires now must leave nothing behind
             machine.change_clock(1_000_000, TTL_OVER)

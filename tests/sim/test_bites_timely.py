@@ -59,8 +59,8 @@ def test_letters_without_copies_are_found(made_of: MadeOf) -> None:
 class SilentSuccessors(Successors):
     """Do not tell who asks about a job that another one has followed it."""
 
-    def tell_followed(self, sender: bytes, id: bytes) -> None:
-        pass
+    def tell_followed(self, sender: bytes, id: bytes) -> bool:
+        return True
 
 
 class HastyAckGc(AckGc):

@@ -28,7 +28,8 @@ from disque_trio.node.core.outcomes import Outcome
 from disque_trio.node.core.policies import Policies
 from disque_trio.node.core.queue import PAUSED_IN
 from disque_trio.node.core.store import JobStore
-from disque_trio.node.core.successors import Successors, first_id
+from disque_trio.node.core.successors import Successors, first_id, successor_id
+from disque_trio.protocol import bus
 from disque_trio.protocol.bus import MAX_NAME_IN_FIELDS
 from disque_trio.protocol.fields import FieldsError
 from disque_trio.protocol.trailer import (
@@ -84,6 +85,7 @@ class DeadLetters:
         self.total_dead = 0
         self.total_redriven = 0
         self.cut_short = False
+        self._untold: dict[bytes, None] = {}  # letters that not all holders could be told about
 
     # ---- to the dead letters ----------------------------------------------------------------
 
@@ -139,6 +141,7 @@ class DeadLetters:
         if self._policies.count and self._leaves_letter(job):
             ending = self._ending(job, BY_EXPIRY, b"")
             self._successors.make(job, ending, self._is_first(job))
+            self._find_others(successor_id(job.id, DEAD))
             self._successors.offer(ending)
             self._store.outcomes.ended(job, Outcome(DEAD))
             self.total_dead += 1
@@ -146,6 +149,30 @@ class DeadLetters:
         if queue is not None and job.state != ACKED:
             queue.jobs_expired += 1
         self._store.expire(job)
+
+    def _find_others(self, id: bytes) -> None:
+        """Tell the other holders of the letter ``id``, the job of which has expired here, that this
+        node has it, too. If a node was given the job, not all holders know of it; the letter may
+        have come and gone elsewhere before the job expires here."""
+        new = self._store.jobs.get(id)
+        if new is None or new.state == ACKED:
+            return
+        if new.delivered is None or len(new.delivered) <= new.repl:
+            return  # only who was given a job is one more than those that were to have it
+        self._store.replicas.announce(new, bus.QUEUED if new.state == QUEUED else bus.WILLQUEUE)
+        if len(self._untold) < LOOKS and not all(map(self._is_told, new.delivered)):
+            self._untold[id] = None
+
+    def _is_told(self, node: bytes) -> bool:
+        """Whether ``node`` hears what it is told now, or nothing ever."""
+        linked = node == self._store.replicas.own or self._peers.linked(node)
+        return linked or not self._peers.knows(node)
+
+    def linked_to_some(self) -> None:
+        """Handle that there are new connections to nodes."""
+        untold, self._untold = self._untold, {}
+        for id in untold:
+            self._find_others(id)
 
     def _leaves_letter(self, job: Job) -> bool:
         """Whether the expiring ``job`` becomes a dead letter: as far as this node knows, it was not

@@ -376,6 +376,7 @@ class Node(Machine):
         self.commons.linked_to(nodes, now)
         self.ack_gc.linked_to(nodes)
         self.copies.linked_to(now)
+        self.dead_letters.linked_to_some()
         self.recovery.go_on(now)
 
     def _tell_trouble(self) -> None:

@@ -247,13 +247,15 @@ class Requeue:
 
     def _living_job(self, sender: bytes, id: bytes) -> Job | None:
         """Find the unfinished job ``id`` to which a packet of ``sender``, another holder, refers.
-        If the job was acknowledged or cancelled, or another one has followed it, tell ``sender``,
-        which does not know."""
+        If the job has ended, or another one has followed it, tell ``sender``, which does not
+        know."""
         job = self._store.jobs.get(id)
         if job is None:
             refused = self._tombstones.refuse_cancelled(sender, id)
             if not refused and self._peers.understands(sender):
-                self._successors.tell_followed(sender, id)
+                refused = self._successors.tell_followed(sender, id)
+            if not refused:
+                self._tombstones.refuse(sender, id)
             return None
         if job.state == WAIT_REPL:
             return None

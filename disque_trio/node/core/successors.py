@@ -184,10 +184,10 @@ class Successors:
         new = self._store.jobs.get(successor_id(job.id, ending.kind))
         return new if new is not None and new.state in (ACTIVE, QUEUED) else None
 
-    def tell_followed(self, sender: bytes, id: bytes) -> None:
-        """If another job has followed the job ``id``, which this node does not hold, tell
-        ``sender``, which does and has extensions, so that it has a copy of that one instead: it was
-        away, and whoever else knew may be gone."""
+    def tell_followed(self, sender: bytes, id: bytes) -> bool:
+        """Return whether another job has followed the job ``id``, which this node does not hold. If
+        so, tell ``sender``, which does and has extensions, so that it has a copy of that one
+        instead: it was away, and whoever else knew may be gone."""
         for first in (DEAD, REDRIVEN):
             at = id
             kind = first
@@ -196,8 +196,9 @@ class Successors:
                 new = self._store.jobs.get(at)
                 if new is not None or self._tombstones.ended.has(at):
                     self._tell_followed(sender, id, new, kind if steps == 0 else 0)
-                    return
+                    return True
                 kind = DEAD if kind == REDRIVEN else REDRIVEN
+        return False
 
     def _tell_followed(self, sender: bytes, id: bytes, new: Job | None, kind: int) -> None:
         """Tell ``sender`` that the job ``id`` has ended, and that ``new`` has followed it (None:

@@ -134,8 +134,8 @@ class Deliveries:
                     machine.uncommitted.append((client, last - 1, last))
             if self._queues.interests is not None:
                 self.interests.served(queue)
-            if queue.length and (queue.groups is not None or self._limits.needed):
-                self._federation.offer(queue)
+            if queue.length:
+                self._federation.offer(queue)  # who waited may have got a job of another queue
             imports = queue.imports
             if imports is not None and queue.deliverable() <= imports.low:
                 self._federation.runs_low(queue, imports)

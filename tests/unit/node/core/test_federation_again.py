@@ -35,6 +35,24 @@ def test_clients_that_wait_are_served_once_the_connection_is_back(mesh: Mesh) ->
     assert mesh[1].got(waiting) == id
 
 
+@pytest.mark.parametrize("first", ["a", "b"])
+def test_what_a_client_leaves_in_one_queue_because_it_got_a_job_of_another_goes_to_who_asked(
+    first: str,
+) -> None:
+    mesh = Mesh(2)
+    mesh[0]("ACKJOB", mesh.add(0, "REPLICATE", 2))  # so both know that the other is no C node
+    for queue in ("a", "b"):
+        assert mesh[0]("BIND", "t", queue) == b"OK"
+    mesh.settle()
+    here = mesh[0].block(first, "b" if first == "a" else "a")
+    there = [mesh[1].block(queue) for queue in ("a", "b")]
+    mesh.settle()
+    mesh[0].send(mesh[0].me, "ADDJOB", "@t", "body", 0, "REPLICATE", 2)
+    mesh.settle()
+    assert not here.blocked
+    assert [client.blocked for client in there].count(False) == 1
+
+
 @pytest.mark.parametrize("read", [True, False])
 @pytest.mark.parametrize("copies", [1, 3])
 def test_a_job_that_a_node_was_given_but_never_read_is_queued_when_that_node_is_back(

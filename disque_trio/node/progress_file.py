@@ -152,14 +152,14 @@ class ProgressFile:
         except OSError as problem:
             self._give_up_new(problem)
             return
-        self._size += len(block)
-        if self._size > self._room.enough:
+        size = self._size = self._size + len(block)
+        if size > self._room.enough:
             self.find_room()
         if self._synced:
             self._synced = False
             self._stirred.set()
         small = RESERVE if self._room.problem else SMALL
-        if self._size > max(small, 2 * self._base_size) and self._new is None:
+        if size > small and size > 2 * self._base_size and self._new is None:
             self._begin_rewrite()
 
     def find_room(self) -> None:
@@ -390,9 +390,9 @@ def _give_back(path: str) -> None:
 
 def _write(fd: int, data: bytes) -> None:
     """Write all of ``data``. Raises ``OSError``."""
-    rest = memoryview(data)
-    while rest:
-        rest = rest[os.write(fd, rest) :]
+    written = os.write(fd, data)
+    while written < len(data):
+        written += os.write(fd, memoryview(data)[written:])
 
 
 def _boot_id() -> bytes:

@@ -5,6 +5,11 @@ since they were added: which are in a client's hands, which pause, how often the
 how jobs have ended. It is a magic word and then blocks: the length of the content (u32,
 little-endian, like all numbers here), its CRC-32 (u32), and records one after the other. Losing
 it, or its end, costs no job, only this knowledge.
+
+Most blocks only say that clients got jobs. These have bit 31 set in the length, which is that of
+the ids; the CRC-32 is that of the length and the time (i64, ms), which follows, and then the ids
+come. These need no checksum, which would cost more than all else that is done to write them: their
+form shows whether they are ids, and one that is wrong is that of no job.
 """
 
 import os
@@ -21,23 +26,28 @@ from disque_trio.protocol.fields import (
     pack_number,
     unpack_fields,
 )
-from disque_trio.protocol.serialjob import ID_LENGTH
+from disque_trio.protocol.serialjob import ID_LENGTH, is_job_id
 from disque_trio.protocol.trailer import ENDING_NAMES, pack_attempts, unpack_attempts
 
-MAGIC: Final = b"DISQUE-PROGRESS-1\n"
+MAGIC: Final = b"DISQUE-PROGRESS-2\n"
+_MAGICS: Final = (MAGIC, b"DISQUE-PROGRESS-1\n")  # the older one has TAKEN instead of such blocks
 
 BLOCK_BYTES: Final = 1 << 20  # of records in a block, unless a single one has more
 _PIECE: Final = 1 << 18  # bytes to read at a time
 
 # Types of records. Unknown ones are skipped: a later version may have more.
 RUN: Final = 1  # a process begins, or changes a setting
-TAKEN: Final = 2  # clients got jobs
+TAKEN: Final = 2  # clients got jobs; no longer written
 JOB: Final = 3  # what is known of a job
 ENDING: Final = 4  # how a job ended
 STOPPED: Final = 5  # the process stopped; nothing has happened since
 TIME: Final = 6  # when the records of jobs that follow were made
 
 _BLOCK: Final = Struct("<II")
+_TAKEN: Final = 1 << 31  # in the length of a block that says that clients got jobs
+_TAKEN_HEAD: Final = Struct("<Iq")  # of such a block: the length, the time
+_TAKEN_TOGETHER: Final = _PIECE // ID_LENGTH * ID_LENGTH  # bytes of ids to read at a time
+_CHECKSUM: Final = Struct("<I")
 _RECORD: Final = Struct("<BI")  # type, length of the rest
 _JOB: Final = Struct("<40sBHqqHH")
 _ENDING: Final = Struct("<40sBBq")
@@ -170,8 +180,10 @@ def pack_run(run: Run) -> bytes:
 
 
 def pack_taken(ids: list[bytes], now: int) -> bytes:
-    """The record that clients got the jobs ``ids`` at ``now`` (ms)."""
-    return _record(TAKEN, _TIME.pack(now) + b"".join(ids))
+    """The block that says that clients got the jobs ``ids`` at ``now`` (ms)."""
+    head = _TAKEN_HEAD.pack(_TAKEN + ID_LENGTH * len(ids), now)
+    checksum = _CHECKSUM.pack(zlib.crc32(head))
+    return b"%b%b%b%b" % (head[:4], checksum, head[4:], b"".join(ids))
 
 
 def pack_time(now: int) -> bytes:
@@ -239,12 +251,24 @@ class ProgressReader:
         """
         size = file.seek(0, os.SEEK_END)
         file.seek(0)
-        if file.read(len(MAGIC)) != MAGIC:
+        if file.read(len(MAGIC)) not in _MAGICS:
             raise ProgressError("it does not begin like a progress file")
         at = len(MAGIC)
         while at + _BLOCK.size <= size:
-            length, checksum = _BLOCK.unpack(file.read(_BLOCK.size))
+            head = file.read(_BLOCK.size)
+            length, checksum = _BLOCK.unpack(head)
             start = at + _BLOCK.size
+            if length & _TAKEN:
+                length = length - _TAKEN + _TIME.size
+                if start + length > size:
+                    break
+                time = file.read(_TIME.size)
+                if zlib.crc32(head[:4] + time) != checksum or not self._read_ids(
+                    file, length - _TIME.size, _time(_TIME.unpack(time)[0])
+                ):
+                    break
+                at = start + length
+                continue
             if not length or start + length > size or _checksum(file, length) != checksum:
                 break
             file.seek(start)
@@ -312,13 +336,32 @@ class ProgressReader:
             raise ProgressError("a list of ids that is not one")
         taken = _time(_TIME.unpack_from(data)[0])
         for at in range(_TIME.size, len(data), ID_LENGTH):
-            id = data[at : at + ID_LENGTH]
-            known = self.jobs.get(id)
-            if known is None:
-                self.jobs[id] = JobProgress(_ACTIVE, 0, 0, taken, 0, 0)
-            else:
-                known.state = _ACTIVE
-                known.taken = taken
+            self._take(data[at : at + ID_LENGTH], taken)
+
+    def _read_ids(self, file: BinaryIO, length: int, taken: int) -> bool:
+        """Read that clients got jobs at ``taken``: their ids are the next ``length`` bytes of
+        ``file``. Return whether all of them are ids."""
+        self.stopped_at = -1
+        while length:
+            data = file.read(length if length < _TAKEN_TOGETHER else _TAKEN_TOGETHER)
+            if not data:
+                return False
+            for at in range(0, len(data), ID_LENGTH):
+                id = data[at : at + ID_LENGTH]
+                if not is_job_id(id):
+                    return False
+                self._take(id, taken)
+            length -= len(data)
+        return True
+
+    def _take(self, id: bytes, taken: int) -> None:
+        """Note that a client got the job ``id`` at ``taken``."""
+        known = self.jobs.get(id)
+        if known is None:
+            self.jobs[id] = JobProgress(_ACTIVE, 0, 0, taken, 0, 0)
+        else:
+            known.state = _ACTIVE
+            known.taken = taken
 
 
 def _time(found: int) -> int:

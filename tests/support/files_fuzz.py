@@ -4,6 +4,7 @@ import random
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, Final
+from zlib import crc32
 
 from disque_trio.aof.loader import Loader
 from disque_trio.cluster.membership import Membership
@@ -22,6 +23,7 @@ from tests.support.fuzzing import damaged
 from tests.support.node_bench import START, Bench
 
 SHARED: Final = ("policies", "schedules", "bindings", "pauses")
+_TAKEN: Final = 1 << 31  # in the length of a block of ids
 PIECES: Final = (
     b"\n", b"\r\n", b"\0", b'"', b"'", b"\\", b" ", b"#", b"-1", b"0", b"65536", b"4294967296",
     b"18446744073709551616", b"9" * 400, b"\xff" * 8, b"clock 281474976710656\n", b"policy ",
@@ -193,24 +195,35 @@ def damaged_file(data: bytes, rng: random.Random) -> bytes:
 def damaged_block(data: bytes, rng: random.Random) -> bytes:
     """The progress file ``data`` with damage in a block, whose checksum is right, as a release with
     a bug may leave it."""
-    blocks: list[bytes] = []
+    blocks: list[tuple[bool, bytes]] = []
     at = len(MAGIC)
     while at < len(data):
         size = int.from_bytes(data[at : at + 4], "little")
-        blocks.append(data[at + 8 : at + 8 + size])
+        taken = size >= _TAKEN
+        size += 8 - _TAKEN if taken else 0
+        blocks.append((taken, data[at + 8 : at + 8 + size]))
         at += 8 + size
     chosen = rng.randrange(len(blocks))
-    content = bytearray(blocks[chosen])
+    taken, good = blocks[chosen]
+    content = bytearray(good)
     if rng.random() < 0.7:  # numbers that are as long as before
         for _ in range(rng.choice((1, 2, 4))):
             size = rng.choice((1, 2, 4, 8))
             start = rng.randrange(len(content))
             piece = rng.choice((b"\xff", b"\0", b"\x7f", b"\x80", rng.randbytes(1))) * size
             content[start : start + size] = piece[: len(content) - start]
-        blocks[chosen] = bytes(content)
+        blocks[chosen] = taken, bytes(content)
     else:
-        blocks[chosen] = damaged(bytes(content), rng, PIECES)
-    return MAGIC + b"".join(pack_block([block]) for block in blocks)
+        blocks[chosen] = taken, damaged(good, rng, PIECES)
+    return MAGIC + b"".join(_sealed(*block) for block in blocks)
+
+
+def _sealed(taken: bool, content: bytes) -> bytes:
+    """A block with this ``content``; ``taken``: a time, and ids of jobs that clients got then."""
+    if not taken or len(content) < 8:
+        return pack_block([content])
+    head = (_TAKEN + len(content) - 8).to_bytes(4, "little")
+    return head + crc32(head + content[:8]).to_bytes(4, "little") + content
 
 
 def damaged_line(data: bytes, rng: random.Random) -> tuple[bytes, bytes, bytes]:

@@ -57,7 +57,8 @@ class Progress:
     Attributes:
         recording: somebody writes the notes down.
         write: called with a block of notes.
-        taken: ids of jobs that clients got since the last block.
+        taken: ids of jobs that clients got since the last block of them; append those only while
+            ``recording``.
         due: when to write what the turns have not written, in ms; 0: nothing is left.
         waiting: jobs by id that were loaded but not queued, although no client has them: until
             other nodes were asked, or their retry time is over.
@@ -82,12 +83,6 @@ class Progress:
 
     # ---- notes ------------------------------------------------------------------------------
 
-    def take(self, job: Job) -> None:
-        """Note that a client got ``job``; call it only while ``recording``."""
-        self.taken.append(job.id)
-        if not self.due:
-            self._call()
-
     def note(self, job: Job) -> None:
         """Note that something happened to ``job``."""
         if self.recording:
@@ -110,9 +105,10 @@ class Progress:
         """Write a block with the jobs that clients got, unless it has to wait for a ms."""
         now: i64 = self._machine.now
         if self._taken_at == now:
+            self._call()
             return
         self._taken_at = now
-        block = pack_block([pack_taken(self.taken, self._machine.now)])
+        block = pack_taken(self.taken, self._machine.now)
         self.taken = []
         if not (self._jobs or self._endings):
             self.due = 0
@@ -123,20 +119,25 @@ class Progress:
         now: i64 = self._machine.now
         if self._written_at == now:
             return
-        self._written_at = now
-        records: list[bytes] = []
-        if self.taken:
-            records.append(pack_taken(self.taken, self._machine.now))
+        jobs, endings = self._jobs, self._endings
+        if self._taken_at == now and not (jobs or endings):
+            return
+        self._written_at = self._taken_at = now
+        self.due = 0
+        blocks = b""
+        if self.taken:  # first: other notes may be about what became of these
+            blocks = pack_taken(self.taken, self._machine.now)
             self.taken = []
-        jobs, self._jobs = self._jobs, []
+        self._jobs, self._endings = [], []
+        records: list[bytes] = []
         if jobs:
             records.append(pack_time(self._machine.now))
             records += [self.record(job) for job in jobs if job.state in (ACTIVE, QUEUED)]
-        endings, self._endings = self._endings, []
         records += map(pack_ending, endings)
-        self.due = 0
         if records:
-            self.write(pack_block(records))
+            blocks += pack_block(records)
+        if blocks:
+            self.write(blocks)
 
     def flush(self) -> None:
         """Forget the notes: all jobs have been forgotten."""

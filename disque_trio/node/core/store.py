@@ -279,10 +279,11 @@ class JobStore:
                 self.trailers.count_attempt(job, self.replicas.own)
             if self.policies.limited:
                 self.limits.delivered(job)
-        if self.progress.recording and job.retry:
-            self.progress.take(job)
+        progress = self.progress
+        if progress.recording and job.retry:
+            progress.taken.append(job.id)
             if job.flags & FLAG_TRAILER:
-                self.progress.note(job)  # it may count the deliveries
+                progress.note(job)  # it may count the deliveries
         if self.notes.noting:
             self.notes.note(schema.DELIVERED, job)
         return job

@@ -8,6 +8,7 @@ import pytest
 from disque_trio.protocol.progress import (
     BLOCK_BYTES,
     MAGIC,
+    TAKEN,
     JobEnding,
     JobProgress,
     ProgressError,
@@ -25,7 +26,7 @@ MB = 1 << 20
 
 
 def id_of(number: int) -> bytes:
-    return b"D-%038d" % number
+    return b"D-%08d-%024d-0001" % (0, number)
 
 
 class Watched(BytesIO):
@@ -81,7 +82,7 @@ def test_no_records_make_no_block() -> None:
 
 @pytest.mark.parametrize("length", [0, 5, 3 * MB, 0xFFFFFFFF])
 def test_a_block_with_a_wrong_length_is_not_read_at_once(length: int) -> None:
-    good = MAGIC + pack_block([pack_taken([id_of(1)], 5)])
+    good = MAGIC + pack_taken([id_of(1)], 5)
     torn = pack("<II", length, 1) + bytes(4 * MB)
     found, file = read(good + torn)
     assert found.jobs[id_of(1)].taken == 5
@@ -89,12 +90,56 @@ def test_a_block_with_a_wrong_length_is_not_read_at_once(length: int) -> None:
     assert file.longest < MB
 
 
-@pytest.mark.parametrize("rest", [1, 7, 8, 20])
-def test_half_a_block_at_the_end_is_cut(rest: int) -> None:
-    block = pack_block([pack_taken([id_of(1)], 5)])
+@pytest.mark.parametrize("rest", [1, 7, 8, 20, 50])
+@pytest.mark.parametrize(
+    "block",
+    [pack_taken([id_of(1)], 5), pack_block([pack_job(id_of(1), JobProgress(1, 0, 9, 5, 0, 0))])],
+)
+def test_half_a_block_at_the_end_is_cut(block: bytes, rest: int) -> None:
     found, _ = read(MAGIC + block + block[:rest])
     assert found.cut == rest
+    assert found.jobs[id_of(1)].taken == 5
     assert len(found.jobs) == 1
+
+
+def test_ids_of_jobs_that_clients_got_are_read_in_pieces() -> None:
+    ids = [id_of(number) for number in range(50_000)]
+    found, file = read(MAGIC + pack_taken(ids, 5) + pack_taken(ids[:1], 6))
+    assert list(found.jobs) == ids
+    assert (found.jobs[ids[0]].taken, found.jobs[ids[-1]].taken) == (6, 5)
+    assert found.cut == 0
+    assert file.longest < MB
+
+
+@pytest.mark.parametrize("at", range(16))
+def test_a_changed_head_of_a_block_of_ids_is_noticed(at: int) -> None:
+    block = bytearray(pack_taken([id_of(1), id_of(2)], 5))
+    block[at] ^= 1
+    found, _ = read(MAGIC + block)
+    assert found.cut == len(block)
+    assert not found.jobs
+
+
+@pytest.mark.parametrize("kept", [16, 20, 16 + 40, 16 + 75])
+def test_ids_that_did_not_reach_the_disk_are_not_read(kept: int) -> None:
+    block = pack_taken([id_of(number) for number in range(3)], 5)
+    torn = block[:kept] + bytes(len(block) - kept) + block
+    found, _ = read(MAGIC + torn)
+    assert found.cut == len(torn)
+    assert b"\0" not in b"".join(found.jobs)
+
+
+def test_the_file_of_an_earlier_version_is_read() -> None:
+    taken = pack("<BIq", TAKEN, 8 + 2 * 40, 7) + id_of(1) + id_of(2)
+    data = b"DISQUE-PROGRESS-1\n" + pack_block([taken]) + pack_block([pack_stopped(3)])
+    found, _ = read(data)
+    assert [job.taken for job in found.jobs.values()] == [7, 7]
+    assert (found.stopped_at, found.cut) == (3, 0)
+
+
+def test_a_delivery_after_a_stop_is_not_overlooked() -> None:
+    found, _ = read(MAGIC + pack_block([pack_stopped(3)]) + pack_taken([id_of(1)], 5))
+    assert found.stopped_at == -1
 
 
 @pytest.mark.parametrize("data", [b"", b"DISQUE", b"x" * 100])

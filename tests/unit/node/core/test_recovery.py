@@ -49,7 +49,7 @@ def test_what_is_in_no_clock_and_no_release_is_not_known(
     known = JobProgress(state, 0xFFFF, time, time, 65535, 65535)
     endings = [pack_ending(JobEnding(ended, kind, 2**63 - 1, b"x")) for kind in (0, 7, 255)]
     files.progress.append(pack_block([pack_time(time), pack_job(id, known), *endings]))
-    files.progress.append(pack_block([pack_taken([id], time)]))
+    files.progress.append(pack_taken([id], time))
     again = restarted(bench, files)
     assert again.node.store.jobs.get(id) is not None
     reply = again.fields("SHOW", id, "CLIENT")

@@ -17,6 +17,7 @@ from disque_trio.node.commands.endings import ack_ending, end_jobs, has_result
 from disque_trio.node.commands.reach import Reach, may_end_others
 from disque_trio.node.core.contents import is_delivered
 from disque_trio.node.core.entries import (
+    ONE,
     TAKEN_AT_ONCE,
     WITH_COUNTERS,
     WITH_HEADERS,
@@ -48,6 +49,13 @@ from disque_trio.respserver.commands.arguments import SYNTAX, parse_size, parse_
 
 MOST_TAKEN: Final = 4 << 20  # bytes of bodies for one GETJOB, plus what is taken at once
 
+# The options of GETJOB as most clients write them; to look them up takes a twentieth of a GETJOB
+# less than ``lower``.
+_CAPITALS: Final = {
+    word: word.lower()
+    for word in (b"NOHANG", b"TIMEOUT", b"COUNT", b"WITHCOUNTERS", b"WITHHEADERS", b"PATTERN")
+}
+
 _CANCELLED: Final = "CANCELLED Job was cancelled, it will not be delivered again."
 
 
@@ -68,7 +76,7 @@ def getjob(node: Node, client: Client, args: list[bytes]) -> None:
         i += 1
         if word == b"FROM":
             break
-        option = word.lower()
+        option = _CAPITALS.get(word) or word.lower()
         if option == b"from":
             break
         if option == b"nohang":
@@ -95,14 +103,20 @@ def getjob(node: Node, client: Client, args: list[bytes]) -> None:
         raise CommandError(f"ERR a client may ask for jobs of at most {MAX_QUEUES} queues")
     if by_patterns:
         check_patterns(node, names)
-    jobs = _take(node, names, by_patterns, count)
+    if count == 1 and not by_patterns:  # nearly always, like the shortcut below
+        jobs = node.deliveries.take(names, 1)
+    else:
+        jobs = _take(node, names, by_patterns, count)
     if jobs and len(jobs) < count and _may_be_more(node, jobs):
         taking = _Taking(node, client, args, names, by_patterns, count, details)
         taking.add(jobs)
         node.batches.begin(taking)
         return
-    if jobs:
-        client.out.append(b"*1\r\n" if len(jobs) == 1 else b"*%d\r\n" % len(jobs))
+    if len(jobs) == 1 and not details:
+        job = jobs[0]
+        client.out.append(job_entry(job, node.queues.by_name[job.queue], ONE))
+    elif jobs:
+        client.out.append(b"*%d\r\n" % len(jobs))
         _tell(node, jobs, details, client.out)
     elif by_patterns:
         _wait_by_patterns(node, client, names, -1 if nohang else timeout, details)

@@ -3,7 +3,7 @@
 from disque_trio.cluster.peers import Peers
 from disque_trio.node.core.consumers import Consumers
 from disque_trio.node.core.dead_letters import DeadLetters
-from disque_trio.node.core.entries import PUSHED, TAKEN_AT_ONCE, job_entry, job_entry_with
+from disque_trio.node.core.entries import ONE, PUSHED, TAKEN_AT_ONCE, job_entry, job_entry_with
 from disque_trio.node.core.federation import Federation
 from disque_trio.node.core.interest import STANDS_IN
 from disque_trio.node.core.interests import Interests
@@ -125,10 +125,10 @@ class Deliveries:
                     if client.details & PUSHED:
                         self.consumers.give(client, queue, job)
                         continue
-                    entry = job_entry_with(job, queue, client.details, store.trailers)
+                    reply = ONE + job_entry_with(job, queue, client.details, store.trailers)
                 else:
-                    entry = job_entry(job, queue)
-                machine.unblock(client, b"*1\r\n" + entry)
+                    reply = job_entry(job, queue, ONE)
+                machine.unblock(client, reply)
                 if machine.journaling and job.retry == 0 and client.out:
                     last = len(client.out)
                     machine.uncommitted.append((client, last - 1, last))

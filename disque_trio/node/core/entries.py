@@ -13,6 +13,7 @@ WITH_COUNTERS: Final = 1
 WITH_HEADERS: Final = 2
 PUSHED: Final = 4  # not asked for: the job is pushed (see ``consumers``)
 
+ONE: Final = b"*1\r\n"  # what comes before a single entry
 TAKEN_AT_ONCE: Final = 1 << 20  # bytes of bodies, after which no further job is taken
 
 
@@ -21,12 +22,18 @@ def size_of(jobs: list[Job]) -> int:
     return sum([len(job.body or b"") for job in jobs])
 
 
-def job_entry(job: Job, queue: Queue) -> bytes:
-    """The entry of ``job`` in a GETJOB reply: queue, id and body."""
+def job_entry(job: Job, queue: Queue, before: bytes = b"") -> bytes:
+    """The entry of ``job`` in a GETJOB reply: queue, id and body, and what comes ``before`` it."""
     body = job.body
     if body is None:
         body = b""
-    return b"*3\r\n%b%b\r\n$%d\r\n%b\r\n" % (queue.reply_head, job.id, len(body), body)
+    return b"%b*3\r\n%b%b\r\n$%d\r\n%b\r\n" % (
+        before,
+        queue.reply_head,
+        job.id,
+        len(body),
+        body,
+    )
 
 
 def job_entry_with(job: Job, queue: Queue, details: int, trailers: Trailers) -> bytes:

@@ -463,6 +463,15 @@ def test_the_quick_check_takes_no_job_that_the_decoder_refuses(
     assert names == expected
 
 
+@pytest.mark.parametrize("behind", range(-4, 9))
+def test_the_quick_check_reads_nothing_behind_a_job_whose_queue_seems_too_long(behind: int) -> None:
+    changed = bytearray(job(1, b"", b"name"))
+    at = changed.index(b"name") - 4
+    changed[at : at + 4] = (len(changed) - at - 4 + behind).to_bytes(4, "little")
+    record = loadjob(bytes(changed))
+    assert skim(record, 0, len(record), set()) == (0, 0, 0)
+
+
 @given(st.integers(1, 300), records, st.data())
 def test_the_position_of_chunks_makes_no_difference(
     chunk: int, good: list[bytes], data: st.DataObject

@@ -1,5 +1,6 @@
 """Renaming a rewritten file makes clients wait for the disk only where they wait anyway."""
 
+import errno
 import threading
 from pathlib import Path
 
@@ -9,6 +10,11 @@ import trio.testing
 
 from disque_trio.aof.disk import Disk
 from disque_trio.aof.persistence import Persistence
+from disque_trio.aof.rewriting import (
+    JOBS_A_STEP,
+    MAX_BACKOFF_SECONDS,
+    MAX_URGENT_BACKOFF_SECONDS,
+)
 from disque_trio.config import Config
 from disque_trio.process.logs import Logging
 from tests.support.aof_disk import NoReplies
@@ -120,6 +126,62 @@ async def test_what_was_confirmed_before_the_setting_became_always_is_synced_as_
                 while "sync" not in disk.calls:
                     await trio.sleep(0.1)
             nursery.cancel_scope.cancel()
+    finally:
+        persistence.close()
+        logging.close()
+
+
+@pytest.mark.parametrize(
+    ("distrusted", "most"), [(False, MAX_BACKOFF_SECONDS), (True, MAX_URGENT_BACKOFF_SECONDS)]
+)
+async def test_a_rewrite_that_fails_is_soon_tried_again_if_no_jobs_are_added_until_then(
+    tmp_path: Path, mock_clock: trio.testing.MockClock, distrusted: bool, most: float
+) -> None:
+    logging = Logging(path=str(tmp_path / "log"))
+    config = Config({"appendonly": True, "appendfilename": str(tmp_path / "aof")})
+    persistence = Persistence(Bench().node, config, logging.log)
+    persistence.file.open()
+    rewriting = persistence.rewriting
+    try:
+        assert persistence.file.writer is not None
+        persistence.file.writer.distrusted = distrusted
+        for _ in range(10):
+            rewriting.give_up(OSError(errno.EIO, "Input/output error"))
+        async with trio.open_nursery() as nursery:
+            rewriting.wanted = True
+            rewriting.start_if_due(nursery, most - 0.1)
+            assert not rewriting.under_way
+            rewriting.start_if_due(nursery, most)
+            assert rewriting.under_way
+    finally:
+        persistence.close()
+        logging.close()
+
+
+async def test_info_says_for_how_long_a_rewrite_has_been_under_way(
+    tmp_path: Path, mock_clock: trio.testing.MockClock
+) -> None:
+    bench = Bench()
+    bench.node.compactable = False
+    logging = Logging(path=str(tmp_path / "log"))
+    config = Config({"appendonly": True, "appendfilename": str(tmp_path / "aof")})
+    persistence = Persistence(bench.node, config, logging.log)
+    persistence.file.open()
+    rewriting = persistence.rewriting
+    for _ in range(2 * JOBS_A_STEP):
+        bench.add()
+    try:
+        mock_clock.jump(100)
+        assert rewriting.info()["aof_current_rewrite_time_sec"] == -1
+        async with trio.open_nursery() as nursery:
+            rewriting.want()
+            rewriting.start_if_due(nursery, trio.current_time())
+            while persistence.file.new is None:
+                await trio.lowlevel.checkpoint()
+            mock_clock.jump(7)
+            assert rewriting.info()["aof_current_rewrite_time_sec"] == 7
+        assert rewriting.info()["aof_current_rewrite_time_sec"] == -1
+        assert rewriting.info()["aof_last_rewrite_time_sec"] == 7
     finally:
         persistence.close()
         logging.close()

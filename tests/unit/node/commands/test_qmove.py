@@ -10,7 +10,7 @@ from disque_trio.node.core.job import FLAG_IN_HAND
 from disque_trio.node.core.questions import MOVE
 from disque_trio.node.core.spreads import AT_ONCE
 from disque_trio.node.core.sweeps import BEHIND, MOVED, MOVED_BYTES, PATIENCE
-from disque_trio.protocol.bus import MAX_NAME_IN_FIELDS
+from disque_trio.protocol.bus import MAX_JOB, MAX_NAME_IN_FIELDS
 from disque_trio.respserver.client import Client
 from tests.support.mesh import Mesh
 from tests.support.node_bench import Bench, loaded_again
@@ -150,6 +150,14 @@ def test_large_jobs_go_in_short_slices(bench: Bench) -> None:
     bench.node.tick(bench.now)
     bench.node.commit()
     assert bench.replies(mover) == [3]
+
+
+def test_a_job_that_would_be_too_large_with_the_new_name_stays(bench: Bench) -> None:
+    job = bench.node.store.jobs.get(bench.add("q", ""))
+    assert job is not None
+    job.body = bytes(MAX_JOB - 2)  # zeros that nobody reads take no memory
+    assert move(bench, "q", "new") == 0
+    assert move(bench, "q", "to") == 1
 
 
 def test_concurrent_moves_in_both_directions_end(bench: Bench) -> None:

@@ -443,6 +443,16 @@ def test_a_node_that_leaves_says_so(bench: Bench) -> None:
     assert "LEAVING" in bench.error_of(client, "CONSUME", "q", "CREDIT", 1)
 
 
+def test_who_said_nothing_for_long_may_speak_when_the_node_leaves(bench: Bench) -> None:
+    client = consumer(bench, "q", "CREDIT", 1)
+    id = bench.add("q", "b", "RETRY", 10)
+    assert pushed(bench, client) == [id]
+    bench.advance(50)
+    bench.node.set_leaving(True)
+    bench.raw(client)
+    assert bench.ask(client, "PING") == b"PONG"
+
+
 def test_what_is_pushed_once_is_not_pushed_when_it_cannot_be_noted(bench: Bench) -> None:
     bench.node.journaling = True
     client = consumer(bench)

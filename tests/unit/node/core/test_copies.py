@@ -234,12 +234,15 @@ def test_who_comes_back_with_a_job_hears_of_what_followed_it_though_who_knew_is_
         mesh.settle()
     mesh.join(1, 2)
     notice(mesh)
+    mesh.told()
     for _ in range(2 * RETRY):
         mesh.advance(1)
         assert mesh[2].number_queued("q") == 0 or redriven
         assert mesh.states(id)[2] in ("active", "acked")
     assert mesh.states(id)[2] == "acked"
     assert (2 in mesh.holders(last)) is not ended
+    if not ended:  # who told it how the job ended does not hold that, nor need a confirmation
+        assert (2, "gotack", 1) not in mesh.told("gotack")
 
 
 def test_who_asks_about_a_job_that_nothing_followed_is_not_answered(mesh: Mesh) -> None:

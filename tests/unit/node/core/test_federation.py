@@ -273,6 +273,25 @@ def test_a_job_that_comes_back_is_no_longer_in_the_hands_of_its_first_worker() -
     assert b"client" not in mesh[0].fields("SHOW", id, "CLIENT")
 
 
+def test_a_job_that_comes_back_before_its_pause_is_over_does_not_pause_any_more() -> None:
+    mesh = Mesh(2)
+    id = mesh.add(0, "REPLICATE", 2, "RETRY", 10)
+    assert mesh[0].get() == id
+    assert mesh[0]("NACK", id, "DELAY", 5000) == 1
+    mesh.settle()
+    mesh.lose = lambda source, target, packet: True
+    assert mesh[1]("ENQUEUE", id) == 1
+    mesh.settle()
+    mesh.lose = lambda source, target, packet: False
+    client = mesh[0].block("q")
+    mesh.advance(1)
+    assert mesh[0].got(client) == id
+    mesh.cut(0, 1)
+    mesh.advance(12)
+    assert mesh[0].number_queued() == 1
+    assert mesh[0].number(id, b"additional-deliveries") == 1
+
+
 def test_questions_stop_when_nobody_waits(mesh: Mesh) -> None:
     waiting = mesh[1].block("q")
     mesh.advance(1)

@@ -73,6 +73,14 @@ def test_a_plain_acknowledge_is_known_afterwards_as_well(mesh: Mesh, command: st
         assert heard(mesh, index, waiting(mesh, index, id)) == [[id, b"acked", None]]
 
 
+def test_several_plain_acknowledges_are_all_known_afterwards(mesh: Mesh) -> None:
+    ids = [mesh.add(0) for _ in range(3)]
+    mesh[0]("ACKJOB", *ids)
+    mesh.settle()
+    for bench in mesh.nodes:
+        assert bench("WAITJOB", 0, *ids) == [[id, b"acked", None] for id in ids]
+
+
 def test_a_dead_letter_that_was_sent_back_counts_as_acknowledged_on_all_nodes(mesh: Mesh) -> None:
     mesh[0]("QSET", "q", "DEAD", "dead")
     mesh.settle()

@@ -542,17 +542,21 @@ def test_a_job_with_too_few_copies_is_no_answer_for_who_wants_more() -> None:
     assert mesh.add(1, "UNIQUE", "k", "REPLICATE", 3) != first
 
 
-def test_a_claim_whose_node_is_killed_before_any_copy_is_passed_over() -> None:
+@pytest.mark.parametrize("options", [(), ("FOR", "10")])
+def test_a_claim_whose_node_is_killed_before_any_copy_is_passed_over(
+    options: tuple[str, ...],
+) -> None:
     mesh = Mesh(3)
     bench = mesh[0]
-    bench.send(bench.me, "ADDJOB", "q", "a", 0, "UNIQUE", "k", "REPLICATE", 2)
+    bench.send(bench.me, "ADDJOB", "q", "a", 0, "UNIQUE", "k", "REPLICATE", 2, *options)
     mesh._commit()
     for target in (1, 2):
         moves = [move for move in mesh.moving if move[1] == target]
         mesh[target].node.receive(mesh.ids[0], moves[0][2], mesh[target].now)
     mesh.isolate(0)
-    id = mesh.add(1, "UNIQUE", "k", "REPLICATE", 2)
-    assert mesh.add(2, "UNIQUE", "k", "REPLICATE", 2) == id
+    id = mesh.add(1, "UNIQUE", "k", "REPLICATE", 2, *options)
+    assert mesh.add(2, "UNIQUE", "k", "REPLICATE", 2, *options) == id
+    assert mesh.holders(id) != []
     mesh.rejoin(0)
     mesh.advance(6)
     (reply,) = bench.replies(bench.me)

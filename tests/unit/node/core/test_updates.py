@@ -393,6 +393,29 @@ def test_a_holder_that_only_another_holder_knows_of_has_it_as_well(mesh: Mesh) -
     assert mesh.told("updatejob") == []  # nobody keeps announcing it
 
 
+def test_a_holder_that_another_holder_tells_of_twice_is_told_once(mesh: Mesh) -> None:
+    id = mesh.add(0, "REPLICATE", 2)
+    (_, other) = mesh.holders(id)
+    third = 3 - other
+    for holder in (0, other):
+        job = mesh[holder].node.store.jobs.get(id)
+        assert job is not None
+        mesh[holder].node.replicas.add(job, mesh.ids[third if holder == 0 else 0])
+    said: list[tuple[int, int, bytes]] = []
+
+    def lose(source: int, target: int, packet: bytes) -> bool:
+        if source == 0 and packet_type(packet) == bus.UPDATEJOB:
+            said.append((source, target, packet))
+        return target == third
+
+    mesh.lose = lose
+    update(mesh, other, id, "BODY", "new")
+    assert (other, "updatejob", third) in mesh.told("updatejob")
+    mesh.moving.append(next(move for move in said if move[1] == other))
+    mesh.settle()
+    assert mesh.told("updatejob") == []
+
+
 @pytest.mark.parametrize("lost", [bus.UPDATEJOB, bus.QUESTION])
 def test_lost_packets_are_sent_again(mesh: Mesh, lost: int) -> None:
     id = mesh.add(0)

@@ -311,12 +311,11 @@ class Limits:
         back = self._last - now
         self._last = now
         if back > 0:
-            self._dues.clear()
             for limit in self.by_name.values():
                 limit.full -= back
                 limit.wanted -= back
                 limit.used -= back
-                limit.joined = limit.wake = limit.spare = limit.missed = 0
+                limit.joined = limit.spare = limit.missed = 0
                 for user in limit.users.values():
                     user.heard -= back
                 self._refresh_at(limit, now)

@@ -245,14 +245,20 @@ def test_a_smaller_burst_gives_no_more_at_once(bench: Bench) -> None:
     assert len(bench.get_all()) == 1
 
 
+def set_back(*benches: Bench) -> None:
+    """Set the clocks of these nodes back by an hour."""
+    for bench in benches:
+        bench.node.cron(bench.now)
+        bench.now -= 3_600_000
+        bench.node.cron(bench.now)
+
+
 def test_a_clock_that_goes_back_does_not_stop_a_queue(bench: Bench) -> None:
     set_policy(bench, rate=(10, 1))
     add_many(bench, 50)
     assert bench.get() is not None
     waiting = bench.block()
-    bench.node.cron(bench.now)
-    bench.now -= 3_600_000
-    bench.node.cron(bench.now)
+    set_back(bench)
     bench.advance(2)
     assert not waiting.blocked
     bench.advance(10)
@@ -264,14 +270,21 @@ def test_a_clock_that_goes_back_makes_no_wait_longer(bench: Bench) -> None:
     add_many(bench, 2)
     assert bench.get() is not None
     bench.advance(50)
-    bench.node.cron(bench.now)
-    bench.now -= 3_600_000
-    bench.node.cron(bench.now)
+    set_back(bench)
     waiting = bench.block()
     bench.advance(9)
     assert waiting.blocked
     bench.advance(2)
     bench.got(waiting)
+
+
+def test_after_a_clock_went_back_a_queue_that_nobody_uses_is_forgotten(bench: Bench) -> None:
+    set_policy(bench, rate=(10, 1))
+    bench.add()
+    assert bench.get() is not None
+    set_back(bench)
+    bench.advance(10)
+    assert bench.node.limits.by_name == {}
 
 
 # ---- several nodes ----------------------------------------------------------------------------
@@ -407,6 +420,43 @@ def test_a_share_that_is_not_used_any_more_goes_to_the_others() -> None:
     waiting = [mesh[0].block() for _ in range(2)]
     mesh.advance(10)
     assert sum(not client.blocked for client in waiting) == 1
+
+
+def test_after_clocks_went_back_a_share_that_is_not_used_goes_to_the_others_as_soon() -> None:
+    mesh = mesh_with(5, active=3)
+    waiting_on_all(mesh, 1)
+    mesh.settle()
+    mesh.advance(1)
+    (mine,) = mesh[1].node.limits.by_name[b"q"].in_hand
+    mesh[1]("ACKJOB", mine)
+    set_back(*mesh.nodes)
+    mesh.settle()
+    waiting = mesh[0].block()
+    mesh.advance(0.5)
+    mesh[0].got(waiting)
+
+
+def test_a_node_whose_clock_went_back_asks_again_before_it_delivers() -> None:
+    mesh = mesh_with(5, active=2)
+    mesh[0].block()
+    mesh.settle()
+    set_back(*mesh.nodes)
+    waiting = mesh[0].block()
+    assert mesh[0].queue()[b"held-back-by"] == b"asking"
+    mesh.settle()
+    mesh[0].got(waiting)
+
+
+def test_a_node_that_failed_when_the_clock_went_back_is_not_counted_for_an_hour() -> None:
+    mesh = mesh_with(5, active=2)
+    for index in (0, 1):
+        mesh[index].block()
+        mesh.settle()
+    set_back(*mesh.nodes)
+    mesh.isolate(1)
+    waiting = mesh[0].block()
+    mesh.advance(10)
+    mesh[0].got(waiting)
 
 
 def test_each_part_of_a_partition_has_the_limit() -> None:

@@ -463,6 +463,13 @@ def test_the_quick_check_takes_no_job_that_the_decoder_refuses(
     assert names == expected
 
 
+def test_deletes_of_several_jobs_in_one_record_are_all_counted(tmp_path: Path) -> None:
+    ids = b"".join(b"$40\r\n%b\r\n" % job_id(number) for number in (1, 2, 3))
+    several = b"*4\r\n$6\r\nDELJOB\r\n" + ids
+    file = write(tmp_path, *THREE, several)
+    assert lines_of(file)[1][0] == "Good records: jobs=2, queues=2, deletes=4"
+
+
 @pytest.mark.parametrize("behind", range(-4, 9))
 def test_the_quick_check_reads_nothing_behind_a_job_whose_queue_seems_too_long(behind: int) -> None:
     changed = bytearray(job(1, b"", b"name"))

@@ -1,6 +1,7 @@
 """The periodic work of the membership is due only when there is something to do."""
 
 from disque_trio.cluster.heartbeat import MAX_STEP, PING_PERIOD
+from disque_trio.protocol.bus import NODE_NOADDR
 from tests.support.cluster_bench import Wires
 
 
@@ -28,6 +29,23 @@ def test_nodes_that_are_well_have_nothing_to_do_but_to_ping_once_in_a_second() -
         for number, machine in enumerate(machines):
             crons[number] += machine.cron_at != before[number]
     assert all(10 <= count <= 11 for count in crons)
+
+
+def test_a_node_whose_address_is_not_known_any_more_gives_nothing_to_do() -> None:
+    wires = Wires()
+    machines = wires.join(3)
+    wires.run(5)
+    first, _, lost = machines
+    line = first.member._known[lost.id]
+    line.flags |= NODE_NOADDR
+    first.member.heartbeat.unlink(line)
+    lost.up = False
+    crons = 0
+    for _ in range(1_000):
+        before = first.cron_at
+        wires.run(0.01)
+        crons += first.cron_at != before
+    assert crons <= 12
 
 
 def test_to_wait_for_what_is_due_is_not_to_stand_still() -> None:

@@ -170,6 +170,10 @@ def test_passwords() -> None:
     one.set([b"resetpass"])
     assert not one.has_password(b"")
     assert not one.has_password(b"x")
+    one.set([b"nopass"])
+    one.set([b"resetpass"])
+    assert not one.open
+    assert not one.has_password(b"anything")
 
 
 # ---- errors -------------------------------------------------------------------------------------

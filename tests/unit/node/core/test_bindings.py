@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from disque_trio.node.core.binding_words import format_file, parse_file
-from disque_trio.node.core.bindings import MAX_TOPIC, Binding, Bindings
+from disque_trio.node.core.bindings import _CACHED, MAX_TOPIC, Binding, Bindings
 from disque_trio.node.core.versions import Entry
 
 A, B = b"a" * 40, b"b" * 40
@@ -42,6 +42,15 @@ def test_a_pattern_matches(pattern: bytes, matches: list[bytes], others: list[by
     bindings = bound(pattern)
     assert [topic for topic in matches if not bindings.queues_of(topic)] == []
     assert [topic for topic in others if bindings.queues_of(topic)] == []
+
+
+@pytest.mark.parametrize("users", [False, True])
+def test_topics_that_nobody_is_bound_to_are_not_all_remembered(users: bool) -> None:
+    bindings = bound(b"mail")
+    for number in range(_CACHED + 10):
+        topic = b"%d" % number
+        assert not (bindings.users_of(topic) if users else bindings.queues_of(topic))
+    assert len(bindings._users) + len(bindings._cache) <= _CACHED + 1
 
 
 WORDS = st.sampled_from([b"a", b"b", b"*", b"#", b""])

@@ -84,6 +84,17 @@ def test_nothing_is_given_by_pattern_to_a_node_that_stops(mesh: Mesh) -> None:
     assert mesh.holders(id) == [0]
 
 
+def test_others_that_want_the_same_jobs_as_a_node_that_stops_get_them(mesh: Mesh) -> None:
+    mesh[STOPS].block("q")
+    mesh[2].block("q")
+    mesh.settle()
+    begin(mesh)
+    mesh.settle()
+    id = once(mesh, 0)
+    mesh.settle()
+    assert mesh.holders(id) == [2]
+
+
 def test_a_node_that_stops_neither_asks_nor_gives(mesh: Mesh) -> None:
     id = once(mesh, STOPS)
     begin(mesh)

@@ -125,12 +125,14 @@ def test_jobs_that_are_there_move_into_groups_and_out_again(bench: Bench, count:
 def test_moving_jobs_into_groups_and_out_again_does_not_count_them_as_new(bench: Bench) -> None:
     for index in range(600):
         add(bench, "ab"[index % 2])
+    size = queue_of(bench).bytes_queued() // 600
     set_policy(bench, groups="fair")
     assert bench.get() is not None
     bench.advance(1)
     set_policy(bench)
     bench.advance(1)
     assert queue_of(bench).groups is None
+    assert queue_of(bench).bytes_queued() == 599 * size > 0
     fields = bench.queue()
     assert (fields[b"len"], fields[b"jobs-in"], fields[b"jobs-out"]) == (599, 600, 1)
 

@@ -177,6 +177,18 @@ def test_results_make_room_for_jobs(bench: Bench) -> None:
     assert small.node.memory.used == small.counted_memory()
 
 
+def test_that_jobs_were_cancelled_makes_room_for_jobs(bench: Bench) -> None:
+    small = Bench(maxmemory=1_000_000)
+    for _ in range(100):
+        small("CANCEL", small.add())
+    small.advance(1)
+    assert len(small.node.store.outcomes.cancelled.by_id)
+    while not isinstance(small("ADDJOB", "q", bytes(10_000), 0), Exception):
+        pass
+    assert not len(small.node.store.outcomes.cancelled.by_id)
+    assert small.node.memory.used == small.counted_memory()
+
+
 def test_with_a_result_ttl_of_zero_only_who_waits_hears_results(bench: Bench) -> None:
     bench.node.store.outcomes.result_ttl = 0
     id = bench.add()

@@ -264,6 +264,16 @@ def test_a_repeat_at_another_node_gets_the_same_id(size: int, options: tuple[str
     assert mesh.add(size - 1, "UNIQUE", "k") != id
 
 
+def test_the_key_is_free_at_once_when_the_job_is_acknowledged_while_a_holder_is_away() -> None:
+    mesh = Mesh(3)
+    id = mesh.add(0, "REPLICATE", 3, "UNIQUE", "k")
+    mesh.isolate(2)
+    mesh[0]("ACKJOB", id)
+    mesh.settle()
+    assert mesh.states(id)[:2] == ["acked", "acked"]
+    assert [bench.info("jobs")["unique_keys"] for bench in mesh.nodes[:2]] == ["0", "0"]
+
+
 def test_copies_of_jobs_without_keys_take_no_key() -> None:
     mesh = Mesh(3)
     mesh.add(0, "REPLICATE", 3, "GROUP", "g")

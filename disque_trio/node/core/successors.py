@@ -19,7 +19,6 @@ from disque_trio.node.core.job import (
     ACTIVE,
     DEFAULT_RETRY,
     FLAG_QUEUED_BEFORE,
-    FLAG_WILLQUEUE,
     FLAGS_PRIORITY,
     QUEUED,
     UINT32_MAX,
@@ -147,7 +146,7 @@ class Successors:
         else:
             if self._notes.noting:
                 self._notes.note(schema.COPIED, new, new=True)
-            new.flags |= FLAG_QUEUED_BEFORE | FLAG_WILLQUEUE
+            new.flags |= FLAG_QUEUED_BEFORE
             store.postpone(new)
             store.progress.note(new)  # or a start takes it for its own, which nobody has queued
         if machine.journaling:

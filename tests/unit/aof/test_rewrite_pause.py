@@ -75,6 +75,7 @@ async def rewritten(directory: Path, policy: str) -> WatchedDisk:
                 nursery.cancel_scope.cancel()
         info = persistence.info()
         assert info["aof_last_bgrewrite_status"] == info["aof_last_write_status"] == "ok"
+        assert info["aof_state"] == "on"
         return disk
     finally:
         persistence.close()

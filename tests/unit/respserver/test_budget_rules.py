@@ -36,6 +36,7 @@ def shown(made: User) -> str:
         ("%MAXKEYS=1 %Rate=2/S", "%maxkeys=1 %rate=2/s"),
         ("%rate=2", "%rate=2/s"),
         ("%maxmemory=1024kb %maxoutput=1000", "%maxmemory=1mb %maxoutput=1000"),
+        ("%maxkeys=2048 %rate=1024/s", "%maxkeys=2048 %rate=1024/s"),
         ("%maxkeys=1 %maxkeys=2", "%maxkeys=2"),
         ("%maxkeys=1 %rate=3/s %maxkeys=0", "%rate=3/s"),
         ("%maxkeys=1 %maxkeys=0", ""),

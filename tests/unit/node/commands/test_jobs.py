@@ -41,7 +41,7 @@ def test_addjob_answers_the_id_as_a_status(bench: Bench) -> None:
 def test_queue_and_body_may_be_any_bytes(bench: Bench) -> None:
     everything = bytes(range(256))
     for queue, body in ((everything, everything), (b"", b"")):
-        assert bench("ADDJOB", queue, body, 0)
+        assert isinstance(bench("ADDJOB", queue, body, 0), bytes)
         reply = bench("GETJOB", "FROM", queue)
         assert isinstance(reply, list)
         assert (reply[0][0], reply[0][2]) == (queue, body)

@@ -5,8 +5,10 @@ from random import Random
 
 import pytest
 
+from disque_trio.node.core.job import DEFAULT_RETRY
 from disque_trio.node.core.successors import predecessor_ids, successor_id
 from disque_trio.protocol import bus
+from disque_trio.protocol.bus import packet_type
 from disque_trio.protocol.trailer import DEAD, REDRIVEN
 from tests.support.mesh import Mesh
 from tests.support.node_bench import Bench, letter_of
@@ -114,6 +116,21 @@ def test_two_sides_of_a_partition_make_one_letter(mesh: Mesh) -> None:
     mesh.advance(400)
     assert sum(bench.number_queued("dead") for bench in mesh.nodes) == 1
     assert mesh.holders(id) == []
+
+
+def test_a_letter_that_the_copy_has_to_queue_counts_as_delivered_again(mesh: Mesh) -> None:
+    id = mesh.add(0, "REPLICATE", 2, "RETRY", 10)
+    (_, other) = mesh.holders(id)
+    mesh.lose = lambda source, target, packet: packet_type(packet) == bus.QUEUED
+    for _ in range(2):
+        assert mesh[0].get() == id
+        mesh[0]("NACK", id)
+        mesh.settle()
+    mesh.isolate(0)
+    mesh.advance(DEFAULT_RETRY + 1)
+    letter = mesh[other].get("dead")
+    assert letter is not None
+    assert mesh[other].number(letter, b"additional-deliveries") == 1
 
 
 def test_an_expired_job_leaves_one_letter_that_all_holders_have(mesh: Mesh) -> None:

@@ -137,6 +137,13 @@ def test_moving_jobs_into_groups_and_out_again_does_not_count_them_as_new(bench:
     assert (fields[b"len"], fields[b"jobs-in"], fields[b"jobs-out"]) == (599, 600, 1)
 
 
+def test_a_new_queue_is_in_groups_from_the_next_turn_on(bench: Bench) -> None:
+    fair(bench)
+    add(bench, "a")
+    bench.advance(0.1)
+    assert bench.node.limits.grouping._moving == {}
+
+
 def test_moving_takes_some_turns(bench: Bench) -> None:
     for _ in range(5_000):
         add(bench, "noisy")

@@ -166,6 +166,16 @@ def test_results_are_counted_and_bounded(bench: Bench) -> None:
     assert bench.node.memory.used == 0
 
 
+def test_a_result_that_is_too_large_is_not_kept_and_takes_no_room_from_others(bench: Bench) -> None:
+    small = Bench(maxmemory=1_000_000)
+    one, two = small.add(), small.add()
+    small("ACKJOB", one, "RESULT", "1")
+    client = waiting(small, two)
+    small("ACKJOB", two, "RESULT", bytes(100_000))
+    assert small.replies(client) == [[[two, b"acked", bytes(100_000)]]]
+    assert small("WAITJOB", 0, one, two) == [[one, b"acked", b"1"], [two, b"gone", None]]
+
+
 def test_results_make_room_for_jobs(bench: Bench) -> None:
     small = Bench(maxmemory=1_000_000)
     for _ in range(9):

@@ -192,6 +192,17 @@ def test_the_first_are_those_that_have_not_changed_since() -> None:
     assert policies.entries.keys().isdisjoint({b"2", b"3"})
 
 
+def test_one_that_is_there_again_is_not_forgotten_with_the_deletions() -> None:
+    policies = Policies()
+    for number in range(MAX_DELETED):
+        delete(policies, b"%d" % number)
+    put(policies, b"0", 1)
+    for number in range(2):
+        delete(policies, b"new %d" % number)
+    assert b"0" in policies.entries
+    assert b"1" not in policies.entries
+
+
 def test_sizes_are_kept() -> None:
     policies = Policies()
     put(policies, b"a*", 1)

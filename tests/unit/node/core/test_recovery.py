@@ -69,6 +69,7 @@ def test_what_nobody_had_is_queued_at_once_in_its_order(bench: Bench, end: End) 
     end(files)
     again = restarted(bench, files)
     assert [again.get() for _ in ids] == ids
+    assert not again.node.progress.waiting
     assert again.show(ids[1])[b"additional-deliveries"] == 0
 
 
@@ -256,6 +257,17 @@ def test_a_job_is_not_delivered_again_even_if_the_node_dies_with_the_reply(bench
     again = restarted(bench, files)
     assert again.get() is None
     assert waits(again, id) == pytest.approx(99, abs=0.1)
+
+
+def test_after_a_flush_no_notes_are_written(bench: Bench) -> None:
+    files = Files(bench)
+    id = bench.add()
+    files.kill()
+    bench("DEQUEUE", id)
+    bench("DEBUG", "FLUSHALL")
+    before = list(files.progress)
+    files.kill()
+    assert files.progress == before
 
 
 def test_what_is_not_queued_yet_is_counted_until_it_is(bench: Bench) -> None:

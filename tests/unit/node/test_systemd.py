@@ -346,6 +346,12 @@ def test_a_passed_socket_with_the_number_of_tls_port_is_for_tls(server: Server) 
     close_listeners([plain])
 
 
+def test_other_nodes_are_told_the_port_of_the_passed_socket(server: Server) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as passed:
+        server.cluster.listens([passed], [])
+        assert server.cluster.packets.port == passed.getsockname()[1]
+
+
 def test_one_number_cannot_be_both_ports(server: Server) -> None:
     config = load_settings(Config, None, [("port", "7711"), ("tls-port", "7711")])
     with pytest.raises(ListenError, match="7711"):

@@ -2,7 +2,7 @@
 
 import pytest
 
-from disque_trio.node.core.policies import NO_POLICY, Policies, Policy
+from disque_trio.node.core.policies import MAX_SIZE, NO_POLICY, Policies, Policy
 from disque_trio.node.core.versions import (
     DELETED_TTL,
     MAX_CLOCK,
@@ -212,6 +212,16 @@ def test_sizes_are_kept() -> None:
     assert (policies.count, policies.patterns) == (1, 0)
     policies.clear()
     assert (policies.count, policies.size, policies.digest, policies.clock) == (0, 0, 0, 0)
+
+
+def test_where_other_nodes_told_too_many_one_that_does_not_grow_may_be_changed() -> None:
+    policies = Policies()
+    value = put(policies, b"q", 1).value
+    assert value is not None
+    policies.size = MAX_SIZE + 1
+    policies.check(b"q", value, 0)
+    with pytest.raises(SharedError, match="more than"):
+        policies.check(b"q", value, 1)
 
 
 def test_an_entry_arrives_as_it_was_sent() -> None:

@@ -169,6 +169,15 @@ def test_a_schedule_that_is_said_to_be_done_far_in_the_future_goes_on() -> None:
     assert known[b"s"].reached == bench.now + 1000
 
 
+def test_what_a_schedule_missed_lately_is_still_missed_on_a_node_that_hears_of_it() -> None:
+    bench = Bench()
+    bench.node.now = bench.now
+    before = bench.now - DAY // 24
+    done = (14, pack_number(before))
+    bench.node.ticks.sharing.on_packet(NODE, [(1, entry(b"s", *SET["schedules"], done))])
+    assert bench.node.ticks.schedules.entries[b"s"].reached == before
+
+
 def test_a_schedule_is_not_said_to_be_done_after_the_end_of_time() -> None:
     with pytest.raises(SharedError):
         Schedules().read_entry(entry(b"s", *SET["schedules"], (14, pack_number(2**48 + 1))))

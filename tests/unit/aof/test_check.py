@@ -463,21 +463,6 @@ def test_the_quick_check_takes_no_job_that_the_decoder_refuses(
     assert names == expected
 
 
-def test_only_a_job_that_is_longer_than_the_rest_of_the_file_passes_for_a_torn_one(
-    tmp_path: Path,
-) -> None:
-    for cut in (0, 1):
-        with write(tmp_path, load(1)[: len(load(1)) - cut]).open("rb", buffering=0) as file:
-            assert Scanner(file).begins_whole(0) is (cut > 0)
-
-
-def test_who_finds_a_torn_end_is_told_how_to_repair_it(tmp_path: Path) -> None:
-    file = write(tmp_path, *THREE, load(3)[:50])
-    assert any(line.startswith("To repair it: ") for line in lines_of(file)[1])
-    fixed = lines_of("--fix", "--yes", file)[1]
-    assert not any(line.startswith("To repair it: ") for line in fixed)
-
-
 def test_deletes_of_several_jobs_in_one_record_are_all_counted(tmp_path: Path) -> None:
     ids = b"".join(b"$40\r\n%b\r\n" % job_id(number) for number in (1, 2, 3))
     several = b"*4\r\n$6\r\nDELJOB\r\n" + ids

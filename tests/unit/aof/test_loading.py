@@ -8,6 +8,7 @@ from disque_trio.aof.check import main
 from disque_trio.aof.loader import RECORDS_A_STEP
 from disque_trio.aof.loading import LoadError
 from disque_trio.aof.persistence import Persistence
+from disque_trio.aof.scanner import Scanner
 from disque_trio.config import Config
 from disque_trio.process.logs import Logging
 from disque_trio.process.systemd import Notifier
@@ -93,3 +94,26 @@ async def test_zeros_before_a_good_record_or_in_the_last_one_stop_the_start(tmp_
         with pytest.raises(LoadError, match=f"offset {len(first)}|offset {len(first + second)}"):
             await held_after_loading(file)
         assert file.read_bytes() == damaged
+
+
+def test_only_a_job_that_is_longer_than_the_rest_of_the_file_passes_for_a_torn_one(
+    tmp_path: Path,
+) -> None:
+    (job,) = records(1)
+    file = tmp_path / "aof"
+    for cut in (0, 1):
+        file.write_bytes(job[: len(job) - cut])
+        with file.open("rb", buffering=0) as opened:
+            assert Scanner(opened).begins_whole(0) is (cut > 0)
+
+
+def test_who_finds_a_torn_end_is_told_how_to_repair_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    first, second = records(2)
+    file = tmp_path / "aof"
+    file.write_bytes(first + second[:50])
+    assert main([str(file)]) == 1
+    assert "To repair it: " in capsys.readouterr().out
+    assert main(["--fix", "--yes", str(file)]) == 0
+    assert "To repair it: " not in capsys.readouterr().out

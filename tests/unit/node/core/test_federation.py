@@ -6,7 +6,6 @@ import pytest
 
 from disque_trio.node.core.federation import MAX_POLLED_SIZE
 from disque_trio.node.core.need_jobs import Imports
-from disque_trio.protocol.bus import NEEDJOBS, packet_type
 from tests.support.mesh import Mesh
 
 
@@ -272,37 +271,6 @@ def test_a_job_that_comes_back_is_no_longer_in_the_hands_of_its_first_worker() -
     mesh.settle()
     assert mesh[0]("DEQUEUE", id) == 1
     assert b"client" not in mesh[0].fields("SHOW", id, "CLIENT")
-
-
-def test_a_job_that_comes_back_before_its_pause_is_over_does_not_pause_any_more() -> None:
-    mesh = Mesh(2)
-    id = mesh.add(0, "REPLICATE", 2, "RETRY", 10)
-    assert mesh[0].get() == id
-    assert mesh[0]("NACK", id, "DELAY", 5000) == 1
-    mesh.settle()
-    mesh.lose = lambda source, target, packet: True
-    assert mesh[1]("ENQUEUE", id) == 1
-    mesh.settle()
-    mesh.lose = lambda source, target, packet: False
-    client = mesh[0].block("q")
-    mesh.advance(1)
-    assert mesh[0].got(client) == id
-    mesh.cut(0, 1)
-    mesh.advance(12)
-    assert mesh[0].number_queued() == 1
-    assert mesh[0].number(id, b"additional-deliveries") == 1
-
-
-def test_a_node_that_asked_is_offered_jobs_when_it_is_connected_again() -> None:
-    mesh = Mesh(2)
-    waiting = mesh[1].block("q")
-    mesh.settle()
-    mesh.cut(0, 1)
-    id = mesh.add(0, "REPLICATE", 1)
-    mesh.lose = lambda source, target, packet: packet_type(packet) == NEEDJOBS
-    mesh.join(0, 1)
-    mesh.advance(0.1)
-    assert mesh[1].got(waiting) == id
 
 
 def test_questions_stop_when_nobody_waits(mesh: Mesh) -> None:

@@ -2,7 +2,14 @@
 
 import pytest
 
-from disque_trio.protocol.bus import INCR_DELIVERIES, QUEUED, REQUEUED, YOURJOBS, packet_type
+from disque_trio.protocol.bus import (
+    INCR_DELIVERIES,
+    NEEDJOBS,
+    QUEUED,
+    REQUEUED,
+    YOURJOBS,
+    packet_type,
+)
 from disque_trio.protocol.requeued import Requeued
 from tests.support.mesh import Mesh
 
@@ -51,6 +58,47 @@ def test_what_a_client_leaves_in_one_queue_because_it_got_a_job_of_another_goes_
     mesh.settle()
     assert not here.blocked
     assert [client.blocked for client in there].count(False) == 1
+
+
+def test_a_node_that_asked_is_offered_jobs_when_it_is_connected_again() -> None:
+    mesh = Mesh(2)
+    waiting = mesh[1].block("q")
+    mesh.settle()
+    mesh.cut(0, 1)
+    id = mesh.add(0, "REPLICATE", 1)
+    mesh.lose = lambda source, target, packet: packet_type(packet) == NEEDJOBS
+    mesh.join(0, 1)
+    mesh.advance(0.1)
+    assert mesh[1].got(waiting) == id
+
+
+def test_a_job_that_comes_back_before_its_pause_is_over_does_not_pause_any_more() -> None:
+    mesh = Mesh(2)
+    id = mesh.add(0, "REPLICATE", 2, "RETRY", 10)
+    assert mesh[0].get() == id
+    assert mesh[0]("NACK", id, "DELAY", 5000) == 1
+    mesh.settle()
+    mesh.lose = lambda source, target, packet: True
+    assert mesh[1]("ENQUEUE", id) == 1
+    mesh.settle()
+    mesh.lose = lambda source, target, packet: False
+    client = mesh[0].block("q")
+    mesh.advance(1)
+    assert mesh[0].got(client) == id
+    mesh.cut(0, 1)
+    mesh.advance(12)
+    assert mesh[0].number_queued() == 1
+    assert mesh[0].number(id, b"additional-deliveries") == 1
+
+
+def test_a_node_that_gives_what_is_known_already_is_not_asked_for_more() -> None:
+    mesh = Mesh(2)
+    id = mesh.add(0, "REPLICATE", 2)
+    job = mesh[1].node.store.jobs.get(id)
+    assert job is not None
+    given = mesh[1].node.packets.jobs(YOURJOBS, [mesh[1].node.bus_codec.encode(job)])
+    mesh[0].node.receive(mesh.ids[1], given, mesh[0].now)
+    assert mesh[0].queue()[b"import-from"] == []
 
 
 @pytest.mark.parametrize("read", [True, False])

@@ -48,11 +48,11 @@ class WatchedDisk(Disk):
         super().replace(old, new)
 
 
-async def rewritten(directory: Path, policy: str) -> WatchedDisk:
-    """Rewrite the file by a dump; return the disk after the syncs that follow."""
+async def rewritten(directory: Path, policy: str, compact: bool = False) -> WatchedDisk:
+    """Rewrite the file by a dump, or let a process ``compact`` it; return the disk after the syncs
+    that follow."""
     bench = Bench()
-    # Otherwise a process does the rewrite.
-    bench.node.compactable = False
+    bench.node.compactable = compact
     logging = Logging(path=str(directory / "log"))
     config = Config({"appendonly": True, "appendfilename": str(directory / "aof")})
     config.appendfsync = policy
@@ -93,6 +93,15 @@ async def test_both_syncs_of_a_rewrite_are_made_in_a_thread(
     # The new file is synced before the rename; the file and its name after it.
     assert "sync" in disk.calls[:named]
     assert disk.calls[named + 1 :][:2] == ["sync", "sync_directory"]
+
+
+async def test_so_are_those_of_a_compaction(
+    tmp_path: Path, autojump_clock: trio.testing.MockClock
+) -> None:
+    autojump_clock.autojump_threshold = 0.05
+    disk = await rewritten(tmp_path, "no", True)
+    assert disk.waited == ["replace"]
+    assert "sync" in disk.calls[: disk.calls.index("replace")]
 
 
 async def test_with_always_the_name_is_safe_before_the_next_reply(

@@ -234,6 +234,27 @@ def test_whoever_wants_to_queue_an_acknowledged_job_is_told(mesh: Mesh) -> None:
     assert all(state in ("acked", "") for state in mesh.states(id))
 
 
+def test_who_is_told_by_a_node_that_never_had_the_job_does_not_count_it_as_a_holder(
+    mesh: Mesh,
+) -> None:
+    id = mesh.add(0, "REPLICATE", 2)
+    (_, other) = mesh.holders(id)
+    outsider = 3 - other
+    mesh.isolate(outsider)
+    mesh[outsider]("ACKJOB", id)
+    mesh.settle()
+    mesh.cut(0, other)
+    mesh.join(0, outsider)
+    asks = mesh[0].node.packets.about_job(bus.WILLQUEUE, id)
+    mesh.moving.clear()
+    mesh[outsider].node.receive(mesh.ids[0], asks, mesh[0].now)
+    mesh.settle()
+    job = mesh[0].node.store.jobs.get(id)
+    assert job is not None
+    assert job.state == ACKED
+    assert mesh.ids[outsider] not in (job.delivered or ())
+
+
 def test_an_acknowledged_job_counts_as_evictable(mesh: Mesh) -> None:
     id = mesh.add(0)
     mesh.cut(0, 1)

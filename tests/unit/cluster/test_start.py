@@ -57,3 +57,18 @@ async def test_a_node_pings_those_it_knows_before_any_time_passes(
             server.daemon.stop("the test is over")
     logging.close()
     assert (packet_type(packet), packet_sender(packet)) == (PING, MYSELF)
+
+
+@pytest.mark.parametrize("setting", ["yes", "optional"])
+def test_nodes_without_an_identity_are_refused_only_where_it_is_required(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, setting: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    logging = Logging(path=str(tmp_path / "log"))
+    server = Server(load_settings(Config, None, [("cluster-identity", setting)]), logging)
+    identities = server.cluster.links.identities
+    assert identities is not None
+    assert identities.trust.required == (setting == "yes")
+    server.engine.close_all()
+    server.cluster.close()
+    logging.close()

@@ -352,6 +352,14 @@ def test_other_nodes_are_told_the_port_of_the_passed_socket(server: Server) -> N
         assert server.cluster.packets.port == passed.getsockname()[1]
 
 
+def test_links_go_out_from_where_the_bus_listens_unless_that_is_everywhere(server: Server) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as one, socket.create_server(("", 0)) as every:
+        server.cluster.listens([], [one])
+        assert server.cluster.links.sources == ["127.0.0.1"]
+        server.cluster.listens([], [one, every])
+        assert server.cluster.links.sources == []
+
+
 def test_one_number_cannot_be_both_ports(server: Server) -> None:
     config = load_settings(Config, None, [("port", "7711"), ("tls-port", "7711")])
     with pytest.raises(ListenError, match="7711"):

@@ -44,6 +44,17 @@ def test_jobs_are_pushed_as_long_as_there_is_credit(bench: Bench) -> None:
     assert bench.node.consumers.in_hand == 2
 
 
+def test_a_client_that_is_pushed_a_job_is_looked_at_although_it_asked_for_nothing(
+    bench: Bench,
+) -> None:
+    client = consumer(bench)
+    bench.node.commit()
+    bench.node.woken.clear()
+    bench.add()
+    bench.node.commit()
+    assert bench.node.woken == [client]
+
+
 def test_what_is_there_already_is_pushed(bench: Bench) -> None:
     ids = [bench.add() for _ in range(3)]
     assert pushed(bench, consumer(bench)) == ids[:2]

@@ -70,6 +70,13 @@ def test_the_end_of_the_retry_time_is_a_requeue(bench: Bench, counts: JobCounts)
     assert of(counts) == {"added": 1, "delivered": 1, "requeued": 1}
 
 
+def test_a_job_from_a_clock_that_is_ahead_has_not_waited(bench: Bench, counts: JobCounts) -> None:
+    bench.add("q")
+    bench.now -= 60_000
+    assert bench.get("q")
+    assert seconds(counts.of(b"q").wait) == (1, 0.0)
+
+
 def test_a_delay_is_no_waiting(bench: Bench, counts: JobCounts) -> None:
     bench.add("q", "body", "DELAY", 60)
     bench.advance(62)

@@ -137,6 +137,13 @@ def test_moving_jobs_into_groups_and_out_again_does_not_count_them_as_new(bench:
     assert (fields[b"len"], fields[b"jobs-in"], fields[b"jobs-out"]) == (599, 600, 1)
 
 
+def test_with_fair_groups_none_waits_for_a_job_that_somebody_works_on(bench: Bench) -> None:
+    fair(bench)
+    first, second = add(bench, "a"), add(bench, "a")
+    bench("WORKING", first)
+    assert bench.get_all() == [second]
+
+
 def test_a_new_queue_is_in_groups_from_the_next_turn_on(bench: Bench) -> None:
     fair(bench)
     add(bench, "a")

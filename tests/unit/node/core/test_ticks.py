@@ -138,6 +138,15 @@ def test_as_many_copies_as_the_schedule_says_are_made_or_none(mesh: Mesh) -> Non
     assert any("NOREPL" in problem or "NOUNIQ" in problem for problem in problems)
 
 
+def test_fewer_copies_are_made_while_a_node_is_missing_that_nobody_misses_yet(mesh: Mesh) -> None:
+    put(mesh, "@every 60s", "q", "body")
+    missing = next(index for index in range(3) if index != first(mesh))
+    mesh.lose = lambda source, target, packet: missing in (source, target)
+    mesh.advance(MINUTE)
+    mesh.advance(5)
+    assert mesh[first(mesh)].number_queued() == 1
+
+
 def test_a_partition_adds_one_job_on_each_side(mesh: Mesh) -> None:
     put(mesh, "@every 60s", "q", "body", "REPLICATE", 1)
     mesh.isolate(2)

@@ -317,6 +317,14 @@ def test_all_members_hear_who_is_expelled(node: Node) -> None:
     assert other.comes(C) is None
 
 
+def test_who_comes_later_hears_who_was_expelled_before(node: Node) -> None:
+    node.meets(C)
+    node.trust.expel(KEY[C])
+    wire = node.meets(B, "192.0.2.8")
+    told = [read_keys(sent) for sent in wire.sent if packet_type(sent) == KEYS]
+    assert any((KEY[C], 1) in expelled for _, expelled in told)
+
+
 def test_an_expelled_node_cannot_readmit_itself(node: Node) -> None:
     friend = node.meets(C)
     node.meets(B, "192.0.2.8")

@@ -17,6 +17,7 @@ from disque_trio.protocol.bus import (
     QUESTION,
     packet_type,
 )
+from disque_trio.protocol.keyrecord import ADDED
 from disque_trio.protocol.serialjob import deljob
 from tests.support.mesh import Mesh
 from tests.support.node_bench import START, Bench
@@ -434,6 +435,8 @@ def test_a_node_that_leaves_has_the_job_added_elsewhere() -> None:
     assert mesh.add(0, "REPLICATE", 1, "UNIQUE", "k") == id
     assert mesh.add(1, "REPLICATE", 1, "UNIQUE", "k") == id
     assert len(mesh.holders(id)) == 1
+    states = [e.state for bench in mesh.nodes for e in bench.node.store.uniques.entries.values()]
+    assert states == [ADDED] * 3
 
 
 def test_a_job_that_moves_keeps_its_key() -> None:

@@ -17,6 +17,7 @@ import yaml
 from proselint.checks import __register__ as OF_PROSELINT
 from proselint.registry import CheckRegistry
 from proselint.registry.checks import Check, CheckFlags
+from proselint.registry.checks.engine import Fast
 from proselint.registry.checks.types import ExistenceSimple
 from proselint.tools import LintFile
 
@@ -41,32 +42,40 @@ def prose(markdown: str) -> str:
     return _CODE.sub(lambda found: re.sub(r"[^\n]", " ", found[0]), markdown)
 
 
+def pattern(phrase: str) -> str:
+    """Finds a phrase: a regular expression in which a space matches any white space, so that a
+    phrase is also found across two lines of a comment."""
+    return r"\b(?:" + phrase.replace(" ", r"[\s#]+") + r")\b"
+
+
 def phrase_check(phrase: str, better: str) -> Check:
-    """A check for a phrase: a regular expression in which a space matches any white space, so that
-    a phrase is also found across two lines of a comment."""
-    pattern = r"\b(?:" + phrase.replace(" ", r"[\s#]+") + r")\b"
-    flags = CheckFlags(allow_quotes=True)
-    return Check(ExistenceSimple(pattern), path=OWN, message=f"'{{}}': {better}", flags=flags)
+    """A check for a phrase."""
+    found = ExistenceSimple(pattern(phrase))
+    return Check(found, path=OWN, message=f"'{{}}': {better}", flags=CheckFlags(allow_quotes=True))
 
 
 @cache
-def load() -> tuple[str, ...]:
-    """Registers all checks with proselint; returns the names of its enabled built-in ones."""
+def load() -> tuple[tuple[str, ...], str]:
+    """Registers all checks with proselint; returns the names of its enabled built-in ones, and an
+    expression that finds any phrase: a file is searched for it in an instant."""
     listed: dict[str, Any] = yaml.safe_load(LIST.read_text())
     registry = CheckRegistry()
     registry.register_many(OF_PROSELINT)
     registry.register_many(tuple(phrase_check(*item) for item in listed["phrases"].items()))
-    return tuple(listed["proselint"])
+    return tuple(listed["proselint"]), "|".join(map(pattern, listed["phrases"]))
 
 
 def complaints(path: Path, text: str) -> Iterator[str]:
     """The problems in a file's text, as ``path:line:column: problem``."""
-    names = [OWN]
+    of_proselint, any_phrase = load()
+    names: tuple[str, ...] = ()
     if path.suffix == ".md":
-        names += load()
+        names = of_proselint
         text = prose(text)
-    else:
-        load()
+    if Fast().exists_in(any_phrase, text):
+        names = (OWN, *names)
+    if not names:
+        return
     checks = dict.fromkeys(names, True)
     for found in LintFile(path, text).lint({"max_errors": 1000, "checks": checks}):
         line, column = found.pos

@@ -203,6 +203,8 @@ class Mesh:
             bench.now = now
             bench.node.tick(now)
         self.settle()
+        for bench in self.nodes:
+            bench.node.replied()
 
     def told(self, *types: str) -> list[tuple[int, str, int]]:
         """The packets sent since the last call, of ``types`` if given, sorted."""

@@ -8,27 +8,24 @@ from typing import Any
 Words = tuple[bytes | str | int, ...]
 
 
-class Lines:
-    """Counts the lines that are run."""
+def lines_of(work: Callable[[], object]) -> int:
+    """The number of lines that ``work`` runs."""
+    count = 0
 
-    def __init__(self) -> None:
-        self.count = 0
-
-    def __call__(self, frame: FrameType, event: str, arg: object) -> Any:
+    # Called for each line, this takes most of the time of such a test: a closure is the fastest.
+    def trace(frame: FrameType, event: str, arg: object) -> Any:
+        nonlocal count
         if event == "line":
-            self.count += 1
-        return self
+            count += 1
+        return trace
 
-    def of(self, work: Callable[[], object]) -> int:
-        """The number of lines that ``work`` runs."""
-        self.count = 0
-        before = sys.gettrace()
-        sys.settrace(self)
-        try:
-            work()
-        finally:
-            sys.settrace(before)
-        return self.count
+    before = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        work()
+    finally:
+        sys.settrace(before)
+    return count
 
 
 def name_of(request: Words) -> str:

@@ -11,7 +11,7 @@ from disque_trio.bananaq.core import broker
 from disque_trio.node.commands.table import build_table as build_table_of_disque
 from disque_trio.respserver.client import Client
 from disque_trio.respserver.slices import do_slice
-from tests.support.lines import Lines, Words, name_of
+from tests.support.lines import Words, lines_of, name_of
 from tests.unit.bananaq.test_broker import World
 
 if not broker.__file__.endswith(".py"):
@@ -77,14 +77,14 @@ def crowd() -> World:
 
 def longest(world: World, client: Client, request: Words) -> int:
     """The number of lines of the longest turn until ``request`` has been served."""
-    node, lines = world.broker, Lines()
+    node = world.broker
     words = [str(word).encode() for word in request]
-    most = lines.of(lambda: node.command(client, words, world.now))
+    most = lines_of(lambda: node.command(client, words, world.now))
     for _ in range(100_000):
         if node.batches.waiting:
-            most = max(most, lines.of(lambda: do_slice(node, world.now)))
+            most = max(most, lines_of(lambda: do_slice(node, world.now)))
         elif 0 < node.next_wake() <= world.now:
-            most = max(most, lines.of(lambda: node.tick(world.now)))
+            most = max(most, lines_of(lambda: node.tick(world.now)))
         else:
             break
     node.commit()
@@ -99,6 +99,7 @@ def test_every_command_is_here() -> None:
 
 
 @pytest.mark.parametrize("request_", REQUESTS, ids=name_of)
+@pytest.mark.slow
 def test_no_command_makes_a_turn_long(crowd: World, request_: Words) -> None:
     client = crowd.client()
     assert longest(crowd, client, request_) < MOST
@@ -107,9 +108,10 @@ def test_no_command_makes_a_turn_long(crowd: World, request_: Words) -> None:
 
 def lines_to_leave(world: World, client: Client) -> int:
     """The number of lines that it takes to forget ``client``."""
-    return Lines().of(lambda: world.broker.forget_client(client))
+    return lines_of(lambda: world.broker.forget_client(client))
 
 
+@pytest.mark.slow
 def test_events_that_expire_or_are_missed_at_once_make_no_turn_long(crowd: World) -> None:
     crowd.now += 2_000_000
     assert longest(crowd, crowd.client(), ("QADD", "new", 100, "x")) < MOST

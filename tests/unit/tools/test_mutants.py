@@ -48,6 +48,12 @@ def test_draining():
     assert items == []
 """
 HOLE = GOOD_TEST.replace("    assert not shop.may_buy(18, 100)\n", "")
+# The others take most of a second to import.
+FEW_PLUGINS = {
+    "PYTEST_ADDOPTS": "",
+    "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
+    "PYTEST_PLUGINS": "_hypothesis_pytestplugin",
+}
 OPTIONS = ["--jobs", "1", "--at-least", "100", "--equal", "equal.yaml", "--tests", "test_shop.py"]
 
 
@@ -59,7 +65,7 @@ def run(directory: Path, test: str, equal: str = "[]") -> tuple[int, list[str]]:
     done = subprocess.run(
         [sys.executable, "-m", "tools.mutants", *OPTIONS, "--", "shop.py"],
         cwd=directory,
-        env={**os.environ, "PYTHONPATH": f"{ROOT}:{directory}", "PYTEST_ADDOPTS": ""},
+        env={**os.environ, "PYTHONPATH": f"{ROOT}:{directory}", **FEW_PLUGINS},
         capture_output=True,
         text=True,
     )
@@ -67,12 +73,14 @@ def run(directory: Path, test: str, equal: str = "[]") -> tuple[int, list[str]]:
     return done.returncode, done.stdout.splitlines()
 
 
+@pytest.mark.slow
 def test_tests_without_a_hole_kill_everything_even_what_loops_forever(tmp_path: Path) -> None:
     status, lines = run(tmp_path, GOOD_TEST)
     assert status == 0
     assert "all: 100.0 % killed: 9 killed, 0 survived, 0 equal, 3 at import" in lines
 
 
+@pytest.mark.slow
 def test_a_hole_is_found_but_not_what_is_judged_equal(tmp_path: Path) -> None:
     before, after = "return age >= 18 and cents > 100", "return age >= 18 and cents >= 100"
     other = "return age >= 18 and cents > 99"

@@ -12,7 +12,7 @@ from disque_trio.node.commands.table import build_table
 from disque_trio.node.core import node as core_node
 from disque_trio.protocol.keyrecord import ADDED
 from disque_trio.respserver.slices import do_slice
-from tests.support.lines import Lines, Words, name_of
+from tests.support.lines import Words, lines_of, name_of
 from tests.support.node_bench import Bench
 
 if not core_node.__file__.endswith(".py"):
@@ -51,15 +51,15 @@ def shared() -> tuple[Bench, list[bytes]]:
 def longest(bench: Bench, *requests: Words) -> int:
     """The number of lines of the longest turn while ``requests`` are served, one after the
     other."""
-    node, client, lines = bench.node, bench.client(), Lines()
+    node, client = bench.node, bench.client()
     most = 0
     for request in requests:
-        most = max(most, lines.of(lambda request=request: bench.send(client, *request)))
+        most = max(most, lines_of(lambda request=request: bench.send(client, *request)))
         for _ in range(100_000):
             if node.batches.waiting:
-                most = max(most, lines.of(lambda: do_slice(node, bench.now)))
+                most = max(most, lines_of(lambda: do_slice(node, bench.now)))
             elif 0 < node.next_wake() <= bench.now:
-                most = max(most, lines.of(lambda: node.tick(bench.now)))
+                most = max(most, lines_of(lambda: node.tick(bench.now)))
             else:
                 break
             bench.raw(client)
@@ -185,12 +185,14 @@ def test_every_command_is_here() -> None:
 
 
 @pytest.mark.parametrize("request_", READS, ids=name_of)
+@pytest.mark.slow
 def test_a_look_makes_no_turn_long(request_: Words) -> None:
     bench, _ = shared()
     assert longest(bench, request_) < MOST
 
 
 @pytest.mark.parametrize("request_", BY_IDS, ids=name_of)
+@pytest.mark.slow
 def test_very_many_ids_make_no_turn_long(request_: Words) -> None:
     bench, ids = make_crowd()
     assert longest(bench, (*request_, *ids)) < MOST
@@ -199,6 +201,7 @@ def test_very_many_ids_make_no_turn_long(request_: Words) -> None:
 
 
 @pytest.mark.parametrize("request_", WRITES, ids=name_of)
+@pytest.mark.slow
 def test_a_change_makes_no_turn_long(request_: Words) -> None:
     bench, _ = make_crowd()
     bench.node.host.may_debug = lambda client: True  # type: ignore[method-assign]
@@ -219,12 +222,22 @@ def test_a_change_makes_no_turn_long(request_: Words) -> None:
     ],
     ids=lambda requests: f"{len(requests)} {name_of(requests[0])}",
 )
+@pytest.mark.slow
 def test_a_group_makes_no_turn_long(inner: list[Words]) -> None:
-    bench, ids = make_crowd()
+    bench, _ = make_crowd()
     assert longest(bench, ("MULTI",), *inner, ("EXEC",)) < MOST
+
+
+@pytest.mark.parametrize("delivered", [False, True])
+@pytest.mark.slow
+def test_a_group_of_very_many_ids_makes_no_turn_long(delivered: bool) -> None:
+    bench, ids = make_crowd()
+    if delivered:
+        longest(bench, ("GETJOB", "COUNT", MANY, "FROM", "q"))
     assert longest(bench, ("MULTI",), ("ACKJOB", *ids), ("EXEC",)) < MOST
 
 
+@pytest.mark.slow
 def test_the_count_sees_what_is_long() -> None:
     bench, _ = shared()
     bench.node.batches.size = 100_000
@@ -234,6 +247,7 @@ def test_the_count_sees_what_is_long() -> None:
         bench.node.batches.size = 100
 
 
+@pytest.mark.slow
 def test_waits_for_the_same_jobs_that_end_at_once_make_no_turn_long() -> None:
     bench, ids = make_crowd()
     clients = [bench.client() for _ in range(300)]
@@ -246,6 +260,7 @@ def test_waits_for_the_same_jobs_that_end_at_once_make_no_turn_long() -> None:
         assert len(bench.replies(client)) == 1
 
 
+@pytest.mark.slow
 def test_the_patterns_of_others_make_no_turn_long() -> None:
     bench, ids = make_crowd()
     longest(bench, ("GETJOB", "NOHANG", "PATTERN", "FROM", *stars(1_000)), ("DEQUEUE", *ids))

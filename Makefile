@@ -24,12 +24,13 @@ IN_COMPILED = cd $(COMPILED)/tree && DISQUE_TRIO_FORM=compiled SIM_SEEDS=$(COMPI
 WORKERS ?= 4
 PARALLEL = -n $(WORKERS) --dist loadgroup -m "not load $(NOT_NIGHTLY)"
 
-# Of what `make test` runs; `make nightly` says more.
+# Of what `make test` runs; `make nightly` says more. NOT_SLOW is for `make check` only.
 PURE_SEEDS ?= 100
 COMPILED_SEEDS ?= 300
 COMPILED_ONLY ?= $(LIVE_COMPILED)
 PROFILE ?= quick
 NOT_NIGHTLY ?= and not nightly
+NOT_SLOW ?= and not slow
 TESTED = $(PARALLEL) --hypothesis-profile $(PROFILE)
 
 # Tests marked `load` judge elapsed time: they run alone, one by one, and once more after a failure.
@@ -49,14 +50,14 @@ PROSE = $(wildcard *.md *.py) Makefile config disque_trio docs examples tests to
 
 TYPED = disque_trio.client disque_trio.tasks disque_trio.bananaq.client
 
-.PHONY: help run test affected affected-pure affected-compiled half-pure half-compiled types check check-tests note-audit test-pure test-load nightly mutants test-pressure test-bananaq test-spark \
+.PHONY: help run test affected affected-pure affected-compiled half-pure half-compiled types check check-core check-node check-rest check-seeds note-audit test-pure test-load nightly mutants test-pressure test-bananaq test-spark \
 	test-spark-versions test-stores test-interop test-django test-compiled lint format bench guard guard-pure guard-compiled profile \
 	simulate soak compiled wheels deb test-deb test-sdist audit lock docs pictures clean
 
 help:
 	@echo "make run    set up and start a node on port 7711 with config/disque.yaml"
 	@echo "make test   set up (the first time: 3 GB, five minutes), lint and run all tests: half an hour"
-	@echo "make check  the fast part, two minutes: lint, unit tests, a hundred simulated clusters; sets up"
+	@echo "make check  the fast part, a minute: lint, unit tests, a hundred simulated clusters; sets up"
 	@echo "            Python packages of 240 MB"
 	@echo "make affected  the tests that your change can reach (BASE=revision: since it left that one)"
 	@echo "make nightly  everything in both builds, more of all that is random, and what takes hours"
@@ -147,10 +148,24 @@ affected-compiled:
 
 check:
 	@tools/setup.sh check
-	@$(MAKE) --no-print-directory -j2 -Otarget lint check-tests
+	@$(MAKE) --no-print-directory -k -j$(shell nproc || echo 2) -Otarget \
+		check-rest check-core check-seeds check-node lint
 
-check-tests:
-	SIM_SEEDS=100 $(PY) -m pytest $(PARALLEL) tests/unit tests/sim/test_seeds.py
+# Unit tests compute: processes of pytest-xdist, of which each imports and collects everything, and
+# which report each test, would take a fifth longer. The longest part comes first.
+CHECKED = $(PY) -m pytest -m "not load $(NOT_NIGHTLY) $(NOT_SLOW)"
+
+check-rest:
+	$(CHECKED) tests/unit --ignore=tests/unit/node
+
+check-core:
+	$(CHECKED) tests/unit/node/core
+
+check-seeds:
+	SIM_SEEDS=100 $(CHECKED) tests/sim/test_seeds.py
+
+check-node:
+	$(CHECKED) tests/unit/node --ignore=tests/unit/node/core
 
 test-pressure:
 	@tools/setup.sh test
@@ -317,7 +332,7 @@ test-sdist:
 	@ls dist/disque_trio-*.tar.gz >/dev/null 2>&1 || $(MAKE) --no-print-directory wheels
 	rm -rf build/sdist && mkdir -p build/sdist
 	tar -xzf dist/disque_trio-*.tar.gz -C build/sdist --strip-components=1
-	$(MAKE) -C build/sdist check VENV=.venv
+	$(MAKE) -C build/sdist check VENV=.venv NOT_SLOW=
 
 deb:
 	@tools/setup.sh deb

@@ -31,6 +31,7 @@ def test_no_promise_is_broken_in_a_thousand_runs(first: int) -> None:
 
 
 @pytest.mark.parametrize("mode", [SAFETY, LIVENESS, CALM])
+@pytest.mark.slow
 def test_no_promise_is_broken_where_nodes_find_each_other_by_gossip(mode: str) -> None:
     for summary in campaign(range(JOIN_SEEDS), 1, mode, "gossip"):
         assert not summary.problems, report(summary, mode, "gossip")
@@ -45,6 +46,7 @@ def test_a_healthy_cluster_delivers_in_time_and_not_too_often() -> None:
 
 
 @pytest.mark.parametrize("seed", [1, 5, 8, 10])
+@pytest.mark.slow
 def test_clean_stops_lose_no_job_that_is_delivered_at_most_once(seed: int) -> None:
     assert simulate(seed, TIMELY, "static", spoil=only_stops).problems == []
 

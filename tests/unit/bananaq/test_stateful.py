@@ -178,6 +178,7 @@ def live(world: World, rng: random.Random, steps: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(8))
+@pytest.mark.slow
 def test_a_long_life_with_rewrites_and_restarts_matches_the_model(seed: int) -> None:
     world = World()
     live(world, random.Random(seed), 3000)

@@ -61,6 +61,7 @@ def does_more(bench: Bench, command: Sequence[Argument]) -> bool:
 
 
 @pytest.mark.parametrize("seed", fuzz_seeds(200_000))
+@pytest.mark.slow
 async def test_the_console_answers_whatever_a_browser_sends(
     monkeypatch: pytest.MonkeyPatch, make_bench: Callable[..., Bench], seed: int
 ) -> None:

@@ -75,6 +75,7 @@ def test_the_files_have_all_that_a_node_knows(
 
 
 @pytest.mark.parametrize("seed", fuzz_seeds(200_000))
+@pytest.mark.slow
 def test_a_node_starts_with_damaged_files(
     both: tuple[Files, Files], seed: int, tmp_path: Path
 ) -> None:

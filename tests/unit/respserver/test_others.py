@@ -83,6 +83,7 @@ async def test_tasks_that_can_run_do_though_nobody_says_anything(found: bool) ->
         nursery.cancel_scope.cancel()
 
 
+@pytest.mark.slow
 async def test_tasks_have_their_turns_under_load(found: bool) -> None:
     desk = Desk(make_node())
     busy = desk.socks[0]

@@ -47,6 +47,7 @@ def test_a_holder_that_is_away_hears_of_it_when_it_is_back(mesh: Mesh) -> None:
 
 @pytest.mark.parametrize("command", ["ACKJOB", "CANCEL"])
 @pytest.mark.parametrize("lost", [False, True])
+@pytest.mark.slow
 def test_a_holder_that_is_back_hears_at_once_what_has_ended(
     mesh: Mesh, command: str, lost: bool
 ) -> None:

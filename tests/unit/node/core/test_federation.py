@@ -547,7 +547,7 @@ def test_whoever_polls_has_a_job_within_two_polls(mesh: Mesh, every: float) -> N
     assert polls <= 12
 
 
-@pytest.mark.parametrize("size", [3, 7])
+@pytest.mark.parametrize("size", [3, pytest.param(7, marks=pytest.mark.slow)])
 @pytest.mark.parametrize(
     ("how", "later"),
     [

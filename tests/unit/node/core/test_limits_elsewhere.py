@@ -75,6 +75,7 @@ def test_a_job_is_delivered_where_one_has_ended_or_where_it_is(size: int) -> Non
 
 @pytest.mark.parametrize("by_pattern", [0.0, 0.5, 1.0])
 @pytest.mark.parametrize("seed", range(8))
+@pytest.mark.slow
 def test_whoever_waits_has_a_job_soon_while_there_is_room_anywhere(
     seed: int, by_pattern: float
 ) -> None:

@@ -11,6 +11,7 @@ SEEDS = int(os.environ.get("UNIQUE_SEEDS", "4"))  # a run; hundreds a minute
 
 @pytest.mark.parametrize("kept", [False, True], ids=["while-it-lives", "for"])
 @pytest.mark.parametrize("size", [2, 3, 5])
+@pytest.mark.slow
 def test_no_two_jobs_with_one_key_live_and_what_is_answered_exists(size: int, kept: bool) -> None:
     added = 0
     for seed in range(SEEDS):

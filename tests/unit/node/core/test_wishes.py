@@ -152,7 +152,7 @@ def ask_in_vain(bench: Bench, how: str) -> None:
             bench.disconnect(client)
 
 
-@pytest.mark.parametrize("size", [3, 5, 7])
+@pytest.mark.parametrize("size", [3, 5, pytest.param(7, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("later", [0.15, 10])
 @pytest.mark.parametrize("how", ["waits", "polls", "leaves", "waits by name", "polls by name"])
 def test_who_waits_by_pattern_has_a_job_at_once_whoever_asked_before(

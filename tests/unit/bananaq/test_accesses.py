@@ -95,7 +95,9 @@ def vars_of(value: object) -> object:
     return [(name, vars_of(getattr(value, name))) for name in names]
 
 
-@pytest.mark.parametrize("rule", ["%R~mail.*", "%W~mail.*", "~mail.*"])
+@pytest.mark.parametrize(
+    "rule", ["%R~mail.*", "%W~mail.*", pytest.param("~mail.*", marks=pytest.mark.slow)]
+)
 def test_nothing_of_others_is_changed_or_shown(rule: str) -> None:
     rng = random.Random(rule)
     served = set()

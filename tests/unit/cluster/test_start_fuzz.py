@@ -296,6 +296,7 @@ def nowhere(monkeypatch: pytest.MonkeyPatch) -> Callable[[random.Random], None]:
 
 @pytest.mark.skipif(form() != "pure Python", reason="compiled code makes no calls to be counted")
 @pytest.mark.timeout(1200)
+@pytest.mark.slow
 def test_a_node_with_a_damaged_file_says_no_or_serves_at_once(
     tmp_path: Path, nowhere: Callable[[random.Random], None]
 ) -> None:

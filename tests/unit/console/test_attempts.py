@@ -98,6 +98,7 @@ def test_a_right_password_does_not_count() -> None:
     assert guess(attempts, HOME, "ann", 9) == 2
 
 
+@pytest.mark.slow
 def test_addresses_without_end_take_no_memory_without_end() -> None:
     attempts = Attempts(tries=3, seconds=60.0)
     for number in range(25_000):
@@ -110,6 +111,7 @@ def test_addresses_without_end_take_no_memory_without_end() -> None:
     assert max(map(len, attempts._used)) < 400
 
 
+@pytest.mark.slow
 def test_a_user_under_attack_is_not_forgotten_because_of_many_addresses() -> None:
     attempts = Attempts(tries=3, seconds=1e9)
     for number in range(25_000):

@@ -127,6 +127,7 @@ async def test_a_killed_process_is_replaced_without_a_lost_or_repeated_line(
     assert rig.value("events_dropped") == 0
 
 
+@pytest.mark.slow
 async def test_a_hung_process_costs_events_and_their_number_is_in_the_log(
     tmp_path: Path,
 ) -> None:

@@ -113,6 +113,7 @@ def test_a_node_starts_with_damaged_files(
 
 
 @pytest.mark.parametrize("seed", fuzz_seeds(100_000, part=4))
+@pytest.mark.slow
 def test_a_bad_line_costs_no_other_line(
     both: tuple[Files, Files], seed: int, tmp_path: Path
 ) -> None:

@@ -35,6 +35,7 @@ async def _work(port: int) -> None:
             await stream.receive_some(100)
 
 
+@pytest.mark.slow
 async def test_clients_that_come_work_and_go_leave_no_cycles_behind(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

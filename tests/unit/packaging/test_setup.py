@@ -202,6 +202,7 @@ def test_only_other_contents_are_compiled_again(tmp_path: Path) -> None:
     assert machine.builds()
 
 
+@pytest.mark.slow
 def test_what_was_compiled_before_is_kept(tmp_path: Path) -> None:
     machine = Compiling(tmp_path)
     source = machine.tree / "disque_trio" / "node.py"

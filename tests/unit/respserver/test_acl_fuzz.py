@@ -102,6 +102,7 @@ def test_rules_of_every_kind_are_made() -> None:
 
 
 @pytest.mark.parametrize("seed", fuzz_seeds(100_000))
+@pytest.mark.slow
 def test_users_may_do_the_same_after_they_are_written(seed: int, tmp_path: Path) -> None:
     rng = random.Random(seed)
     path = tmp_path / "users.acl"

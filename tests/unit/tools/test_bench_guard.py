@@ -157,6 +157,7 @@ class Log:
         self.told[path] = commands, turns
 
 
+@pytest.mark.slow
 def test_all_paths_can_be_taken_and_say_how_much_they_did() -> None:
     log = Log()
     run(log)

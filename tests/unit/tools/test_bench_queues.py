@@ -26,6 +26,7 @@ class Names:
         self.found[path] = commands, turns
 
 
+@pytest.mark.slow
 def test_each_command_is_counted_by_itself_in_queues_of_all_kinds_and_sizes() -> None:
     counter = Names()
     run(counter, list(KINDS), [BATCH, 2 * BATCH], 1)

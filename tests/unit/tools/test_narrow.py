@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import pytest
 from mypy import api
 
 MODULE = """\
@@ -47,6 +48,7 @@ def right(job: Job, number: int, names: list[str]) -> bool:
 """
 
 
+@pytest.mark.slow
 def test_only_operators_beside_numbers_that_may_be_larger_are_found(tmp_path: Path) -> None:
     module = tmp_path / "module.py"
     module.write_text(MODULE)

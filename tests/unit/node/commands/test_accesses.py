@@ -365,7 +365,11 @@ def is_let(rules: Rules, accesses: list[tuple[bytes, int]]) -> bool:
     return all(any(grants(*rule, *access) for rule in rules) for access in accesses)
 
 
-@pytest.mark.parametrize("rights", [TAKE, ADD, BOTH], ids=["may take", "may add", "may do both"])
+@pytest.mark.parametrize(
+    "rights",
+    [TAKE, ADD, pytest.param(BOTH, marks=pytest.mark.slow)],
+    ids=["may take", "may add", "may do both"],
+)
 def test_nothing_of_others_is_changed_or_shown(rights: int) -> None:
     rng = random.Random(rights)
     rules = [(MINE, rights)]

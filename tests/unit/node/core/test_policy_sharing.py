@@ -146,6 +146,7 @@ def test_who_did_not_listen_when_it_was_reached_is_asked_again_soon() -> None:
     assert all_agree(mesh)
 
 
+@pytest.mark.slow
 def test_a_node_that_returns_to_a_large_cluster_causes_few_packets() -> None:
     mesh = Mesh(140)
     mesh.isolate(139)

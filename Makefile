@@ -50,7 +50,7 @@ PROSE = $(wildcard *.md *.py) Makefile config disque_trio docs examples tests to
 
 TYPED = disque_trio.client disque_trio.tasks disque_trio.bananaq.client
 
-.PHONY: help run test affected affected-pure affected-compiled half-pure half-compiled types check check-core check-node check-rest check-seeds note-audit test-pure test-load nightly mutants test-pressure test-bananaq test-spark \
+.PHONY: help run test affected affected-pure affected-compiled half-pure half-compiled types check check-core check-node check-parts check-rest check-seeds note-audit test-pure test-load nightly mutants test-pressure test-bananaq test-spark \
 	test-spark-versions test-stores test-interop test-django test-compiled lint format bench guard guard-pure guard-compiled profile \
 	simulate soak compiled wheels deb test-deb test-sdist audit lock docs pictures clean
 
@@ -149,14 +149,18 @@ affected-compiled:
 check:
 	@tools/setup.sh check
 	@$(MAKE) --no-print-directory -k -j$(shell nproc || echo 2) -Otarget \
-		check-rest check-core check-seeds check-node lint
+		check-rest check-parts check-core check-seeds check-node lint
 
 # Unit tests compute: processes of pytest-xdist, of which each imports and collects everything, and
 # which report each test, would take a fifth longer. The longest part comes first.
 CHECKED = $(PY) -m pytest -m "not load $(NOT_NIGHTLY) $(NOT_SLOW)"
 
+PARTS = $(addprefix tests/unit/,aof bananaq cluster console eventlog respserver)
 check-rest:
-	$(CHECKED) tests/unit --ignore=tests/unit/node
+	$(CHECKED) tests/unit $(addprefix --ignore=,tests/unit/node $(PARTS))
+
+check-parts:
+	$(CHECKED) $(PARTS)
 
 check-core:
 	$(CHECKED) tests/unit/node/core

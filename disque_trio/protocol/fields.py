@@ -51,7 +51,9 @@ def unpack_fields(data: bytes) -> list[Field]:
 
 def pack_number(number: int) -> bytes:
     """A value that holds a number, limited to 0 ... 2^64 - 1."""
-    return _U64.pack(min(max(number, 0), _U64_MAX))
+    if not 0 <= number <= _U64_MAX:
+        number = 0 if number < 0 else _U64_MAX
+    return _U64.pack(number)
 
 
 def number_of(fields: list[Field], type: int) -> int:

@@ -308,16 +308,16 @@ class Node(Machine):
     def next_wake(self) -> int:
         """Return when to call ``tick`` next, in ms since the epoch; 0: not before an event."""
         due = self.store.timers.next_due()
-        if end := self.wait_ends.next_due():
-            due = sooner(due, end)
+        if (end := self.wait_ends.next_due()) and (due == 0 or end < due):
+            due = end
         if self.waits.attempts:
             due = sooner(due, self.waits.next_due())
         if self.federation.questions:
             due = sooner(due, self.federation.questions[0][0])
-        if offer := self.exports.next_due():
-            due = sooner(due, offer)
-        if rare := self.questions.agenda.at:
-            due = sooner(due, rare)
+        if (offer := self.exports.next_due()) and (due == 0 or offer < due):
+            due = offer
+        if (rare := self.questions.agenda.at) and (due == 0 or rare < due):
+            due = rare
         if self.progress.due:
             due = sooner(due, self.progress.due)
         if self.store.freeing is not None:

@@ -56,7 +56,10 @@ class Registry(Generic[V]):
 
     def get(self, key: bytes) -> V | None:
         """The value of ``key``, or None."""
-        return self.shard_of(key).get(key)
+        if key != self._last_key:
+            self._last_shard = self.shards[_crc32(key) >> _SHARD_SHIFT]
+            self._last_key = key
+        return self._last_shard.get(key)
 
     def put(self, key: bytes, value: V) -> None:
         """Add ``key``, which must not exist."""

@@ -106,7 +106,7 @@ def test_a_cut_path_swallows_packets_without_a_word() -> None:
     net.run(60)
     assert net.two.got == []
     assert net.one.lost == []
-    assert net.link.hung_since() > 0
+    assert net.link.hung_since > 0
 
 
 def test_what_hung_arrives_in_order_when_the_path_is_mended_or_is_lost_with_the_link() -> None:

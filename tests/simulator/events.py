@@ -13,14 +13,17 @@ class EventLoop:
 
     Attributes:
         now: virtual time, µs since the world began.
-        count: the number of events so far.
     """
 
     def __init__(self) -> None:
         self.now = 0
-        self.count = 0
         self._heap: list[tuple[int, int, Callable[[], None]]] = []
         self._number = 0
+
+    @property
+    def count(self) -> int:
+        """The number of events so far."""
+        return self._number - len(self._heap)
 
     def at(self, time: int, action: Callable[[], None]) -> None:
         """Call ``action`` at ``time`` µs, or now if that has passed."""
@@ -37,6 +40,5 @@ class EventLoop:
         heap = self._heap
         while heap and heap[0][0] <= end:
             self.now, _, action = heappop(heap)
-            self.count += 1
             action()
         self.now = max(self.now, end)

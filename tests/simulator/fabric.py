@@ -45,6 +45,8 @@ class End(Link):
         buffer: packets of this turn.
         wire: the connection; None until it exists.
         side: 0: opened it, 1: accepted it.
+        hung_since: virtual time since which nothing that it sends arrives, in µs; 0: everything
+            does.
     """
 
     def __init__(self, fabric: "Fabric", host: Host, outgoing: bool) -> None:
@@ -56,6 +58,7 @@ class End(Link):
         self.wire: Wire | None = None
         self.side = 0 if outgoing else 1
         self.closed = False
+        self.hung_since = 0
 
     def send(self, packet: bytes) -> None:
         if self.up:
@@ -73,19 +76,16 @@ class End(Link):
     def flush(self) -> None:
         """Pass what was sent to the network."""
         packets, self.buffer = self.buffer, []
-        if packets and self.wire is not None:
-            self.wire.transmit(self.side, packets)
+        wire = self.wire
+        if packets and wire is not None:
+            wire.transmit(self.side, packets)
             if self.closed:
-                self.wire.hang_up(self.side)
+                wire.hang_up(self.side)
 
     @property
     def alive(self) -> bool:
         """Whether its process still runs and has not closed it."""
         return not self.closed and self.host.up and self.host.incarnation == self.incarnation
-
-    def hung_since(self) -> int:
-        """Virtual time since which nothing that it sends arrives, in µs; 0: everything does."""
-        return self.wire.hung_since[self.side] if self.wire is not None else 0
 
 
 class Wire:
@@ -96,7 +96,6 @@ class Wire:
         self.ends = ends
         self.broken = False
         self.hung: tuple[list[list[bytes]], list[list[bytes]]] = ([], [])
-        self.hung_since = [0, 0]
         one, two = ends[0].host.index, ends[1].host.index
         self._paths = ((one, two), (two, one))
         self._arrived = [0, 0]  # when the last packet of each direction arrives
@@ -115,13 +114,13 @@ class Wire:
         hung = self.hung[side]
         if hung or path in fabric.cut:
             if not hung:
-                self.hung_since[side] = loop.now
+                self.ends[side].hung_since = loop.now
             hung.append(packets)
             return
         if not self.ends[1 - side].alive:
             self.break_off()  # the answer is a reset
             return
-        arrival = loop.now + fabric.delay(*path)
+        arrival = loop.now + fabric.delay()
         if arrival <= self._arrived[side]:
             arrival = self._arrived[side] + 1
         self._arrived[side] = arrival
@@ -144,7 +143,7 @@ class Wire:
         """The path is repaired: delayed packets arrive, or the connection breaks."""
         waiting = self.hung[side][:]
         self.hung[side].clear()
-        self.hung_since[side] = 0
+        self.ends[side].hung_since = 0
         if not waiting:
             return
         if deliver:
@@ -158,7 +157,7 @@ class Wire:
         before."""
         if self.broken or self.path(side) in self.fabric.cut:
             return
-        at = max(self.fabric.loop.now + self.fabric.delay(*self.path(side)), self._arrived[side])
+        at = max(self.fabric.loop.now + self.fabric.delay(), self._arrived[side])
         self.fabric.loop.at(at + 1, self.break_off)
 
     def break_off(self, slowest: int = 0) -> None:
@@ -212,7 +211,7 @@ class Fabric:
         """Make ``host`` reachable."""
         self.hosts[host.ip, host.port + BUS_OFFSET] = host
 
-    def delay(self, source: int, target: int) -> int:
+    def delay(self) -> int:
         """How long a packet takes, in µs."""
         rng = self.rng
         delay = self.base // 4 + below(rng, self.base)
@@ -238,9 +237,7 @@ class Fabric:
         """Begin to open a connection from ``host``."""
         end = End(self, host, True)
         patience = self.rng.randrange(1, len(CONNECT_TRIES) + 1)
-        self.loop.after(
-            self.delay(host.index, host.index), lambda: self._try(end, ip, port, 0, patience)
-        )
+        self.loop.after(self.delay(), lambda: self._try(end, ip, port, 0, patience))
         return end
 
     def _try(self, end: End, ip: str, port: int, tried: int, patience: int) -> None:
@@ -258,7 +255,7 @@ class Fabric:
             self.loop.after(wait, lambda: self._try(end, ip, port, tried + 1, patience))
             return
         if target is None or not target.up:
-            self.loop.after(self.delay(source.index, source.index), lambda: lose(end))
+            self.loop.after(self.delay(), lambda: lose(end))
             return
         other = End(self, target, False)
         wire = Wire(self, (end, other))
@@ -268,7 +265,7 @@ class Fabric:
         end.local_ip, end.remote_ip = source.ip, target.ip
         other.up = True
         target.link_accepted(other)
-        self.loop.after(self.delay(target.index, source.index), lambda: self._established(end))
+        self.loop.after(self.delay(), lambda: self._established(end))
 
     def _established(self, end: End) -> None:
         assert end.wire is not None
@@ -314,5 +311,5 @@ class MachineNetwork:
         self._fabric = fabric
         self._host = host
 
-    def connect(self, ip: str, port: int) -> Link:
+    def connect(self, ip: str, port: int) -> End:
         return self._fabric.connect(self._host, ip, port)

@@ -46,6 +46,7 @@ STATIC_CRON = 250 * MS
 LOOK = 2 * MS  # between looks of a process that stops
 
 # The points in a turn at which the process can die.
+NEVER = -1
 BEFORE_TURN = 0
 BEFORE_PERSIST = 1
 BEFORE_PACKETS = 2
@@ -101,7 +102,8 @@ class Machine:
         self._cron_idled = False  # the last cron had nothing to do
         self._deleted: set[bytes] = set()  # jobs that it was told to delete this turn
         self._cancelled: set[bytes] = set()  # of which it heard this turn that they are
-        self._die: tuple[int, bool] | None = None
+        self._dies_at = NEVER  # a point in its turn
+        self._dies_with_machine = False
         self._before: Memory | None = None
         self._clients = 0
 
@@ -192,23 +194,20 @@ class Machine:
         that was not synced is lost, too."""
         if not self.up:
             return
-        self._die = (stage, machine)
+        self._dies_at = stage
+        self._dies_with_machine = machine
         if stage == BEFORE_TURN:
             self._turn()
 
     @property
     def dying(self) -> bool:
         """Whether it will die in its next turn."""
-        return self._die is not None
-
-    def _dies_at(self, stage: int) -> bool:
-        die = self._die
-        return die is not None and die[0] == stage
+        return self._dies_at != NEVER
 
     def settle_death(self) -> None:
         """If it is meant to die, but no turn had anything to lose, let it die now."""
-        if self.up and self._die is not None:
-            self._die = (BEFORE_TURN, self._die[1])
+        if self.up and self.dying:
+            self._dies_at = BEFORE_TURN
             self._turn()
         if self.up and self.stopping:
             self._turn()
@@ -261,9 +260,8 @@ class Machine:
 
     def _dies(self, unsaved: set[bytes]) -> None:
         """The process is dead; ``unsaved``: what it added in the turn and never wrote."""
-        assert self._die is not None
-        stage, machine = self._die
-        self._die = None
+        stage, machine = self._dies_at, self._dies_with_machine
+        self._dies_at = NEVER
         self.killed_at.append(self.world.loop.now)
         if stage >= BEFORE_PACKETS:  # it has noted what its clients get, and they do not get it
             for session in self.sessions:
@@ -321,14 +319,16 @@ class Machine:
         if self.up:
             self._inbox.append(item)
             if not self._turn_due:
-                self._turn_due = True
                 self._plan_turn(self.incarnation)
 
     def _plan_turn(self, incarnation: int) -> None:
+        self._turn_due = True
         world = self.world
-        at = world.loop.now + below(world.rng, 100)
-        at = at if at > self.paused_until else self.paused_until
-        world.loop.at(at, partial(self._take_turn, incarnation))
+        loop = world.loop
+        at = loop.now + below(world.rng, 100)
+        if at < self.paused_until:
+            at = self.paused_until
+        loop.at(at, partial(self._take_turn, incarnation))
 
     def _take_turn(self, incarnation: int) -> None:
         if self.incarnation != incarnation or not self.up:
@@ -412,9 +412,10 @@ class Machine:
     # ---- turns ------------------------------------------------------------------------------
 
     def _receive(self, link: End, packets: list[bytes], now: int) -> None:
-        world = self.world
-        drops = world.drops
-        tracing = world.trace.on
+        trace = self.world.trace
+        drops = self.world.drops
+        mesh = self.mesh
+        receive = self.node.receive
         for packet in packets:
             if link.closed:
                 return
@@ -427,16 +428,16 @@ class Machine:
                 end = unpack_endjob(read_fields(packet))
                 if end.ending.kind == CANCELLED and self.holds(end.id):
                     self._cancelled.add(end.id)
-            if tracing:
+            if trace.on:
                 sender = packet[16:20].decode()
-                world.trace.add(f"{self.index} got from {sender} {packet_text(packet)}")
+                trace.add(f"{self.index} got from {sender} {packet_text(packet)}")
             member = b""
-            if self.mesh is not None:
-                member = self.mesh.receive(packet, now)
+            if mesh is not None:
+                member = mesh.receive(packet)
             elif self.membership is not None:
                 member = self.membership.receive(link, packet, now)
             if member:
-                self.node.receive(member, packet, now)
+                receive(member, packet, now)
 
     def _plan_cron(self, incarnation: int) -> None:
         every = STATIC_CRON if self.world.plan.static else CRON
@@ -470,7 +471,7 @@ class Machine:
         node = self.node
         now = self.clock.now(world.loop.now)
         self._turn_due = False
-        if self._dies_at(BEFORE_TURN):
+        if self._dies_at == BEFORE_TURN:
             self._dies(set())
             return
         inbox, self._inbox = self._inbox, []
@@ -490,7 +491,7 @@ class Machine:
         if world.replies_first:
             node.commit()
             self._send_replies()
-        if self._dies_at(BEFORE_PERSIST) and (node.journal or self.disk.policy == OFF):
+        if self._dies_at == BEFORE_PERSIST and (node.journal or self.disk.policy == OFF):
             # A record may belong to an earlier job that was changed.
             ids_in = world.oracle.ids_in
             self._dies(ids_in(node.journal) - ids_in(self.disk.records))
@@ -505,14 +506,14 @@ class Machine:
         if node.journal:  # what settling has noted; the server also writes it before replies
             self.disk.append(node.journal, world.loop.now)
             node.journal = []
-        if self._dies_at(BEFORE_PACKETS) and world.fabric.unsent:
-            self._dies(set())
-            return
         if world.fabric.unsent:
+            if self._dies_at == BEFORE_PACKETS:
+                self._dies(set())
+                return
             world.oracle.packets_leave(self, world.fabric.unsent, self._deleted)
             world.fabric.flush()
         self._deleted.clear()
-        if self._dies_at(BEFORE_REPLIES) and any(one.client.out for one in self.sessions):
+        if self._dies_at == BEFORE_REPLIES and any(one.client.out for one in self.sessions):
             self._dies(set())
             return
         node.uncommitted.clear()
@@ -534,7 +535,7 @@ class Machine:
             len(inbox) == 1
             and inbox[0] == self._cron
             and not self.node.batches.waiting
-            and self._die is None
+            and self._dies_at == NEVER
         )
 
     def _send_replies(self) -> None:

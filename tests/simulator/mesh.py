@@ -4,7 +4,9 @@ It keeps one outgoing link to each other node and believes what the links show. 
 because finding each other, and deciding which nodes are alive, takes more time than the jobs.
 """
 
-from disque_trio.cluster.links import Connect, Link
+from collections.abc import Callable
+
+from disque_trio.cluster.links import Link
 from disque_trio.cluster.peers import Peers
 from disque_trio.protocol import bus
 from tests.simulator.events import SECOND
@@ -24,7 +26,7 @@ class StaticMesh(Peers):
     def __init__(
         self,
         packets: bus.PacketWriter,
-        connect: Connect,
+        connect: Callable[[str, int], End],
         addresses: dict[bytes, tuple[str, int]],
     ) -> None:
         super().__init__()
@@ -32,9 +34,9 @@ class StaticMesh(Peers):
         self.size = len(addresses)
         self._connect = connect
         self._addresses = {id: at for id, at in addresses.items() if id != packets.id}
-        self._links: dict[bytes, Link] = {}
+        self._links: dict[bytes, End] = {}
         self._untried = set(self._addresses)
-        self._others_leaving: dict[bytes, bool] = {}
+        self._others_leaving: set[bytes] = set()
         self._refresh()
 
     def everyone(self) -> list[bytes]:
@@ -75,6 +77,15 @@ class StaticMesh(Peers):
 
     def cron(self, virtual: int) -> bool:
         """Open missing links, and give up links that hang. Return whether there were none."""
+        healthy = len(self._links) == len(self._addresses)
+        for link in self._links.values():
+            if link.hung_since:
+                healthy = False
+                break
+        return healthy or self._repair(virtual)
+
+    def _repair(self, virtual: int) -> bool:
+        """See ``cron``."""
         healthy = True
         for id, (ip, port) in list(self._addresses.items()):
             link = self._links.get(id)
@@ -82,12 +93,10 @@ class StaticMesh(Peers):
                 link = self._links[id] = self._connect(ip, port + BUS_OFFSET)
                 link.node_id = id
                 healthy = False
-            elif isinstance(link, End):
-                hung = link.hung_since()
-                if hung and virtual - hung > HANG_LIMIT:
-                    link.close()
-                    self.link_lost(link)
-                    healthy = False
+            elif link.hung_since and virtual - link.hung_since > HANG_LIMIT:
+                link.close()
+                self.link_lost(link)
+                healthy = False
         return healthy
 
     def link_up(self, link: Link) -> None:
@@ -104,13 +113,13 @@ class StaticMesh(Peers):
             self._untried.discard(link.node_id)
             self._refresh()
 
-    def receive(self, packet: bytes, now: int) -> bytes:
+    def receive(self, packet: bytes) -> bytes:
         """Take a complete packet. Return its sender if it is for the node, otherwise nothing."""
         sender = bus.packet_sender(packet)
         self.messages_received += 1
         leaving = bus.sender_flags(packet) & bus.NODE_LEAVING != 0
-        if self._others_leaving.get(sender, False) != leaving:
-            self._others_leaving[sender] = leaving
+        if leaving != (sender in self._others_leaving):
+            self._others_leaving ^= {sender}
             self._refresh()
         return sender if sender in self._addresses else b""
 
@@ -118,5 +127,5 @@ class StaticMesh(Peers):
         self.reachable = [
             id
             for id in self._addresses
-            if (self.linked(id) or id in self._untried) and not self._others_leaving.get(id, False)
+            if (self.linked(id) or id in self._untried) and id not in self._others_leaving
         ]

@@ -301,8 +301,10 @@ class Oracle:
         if plan.active and plan.gentle and plan.static:
             self._check_limits(plan.active)
         if plan.attempts:
-            check_consumers(self.world, machine)
-            check_waits(self.world, machine)
+            if machine.node.consumers.by_client:
+                check_consumers(self.world, machine)
+            if machine.node.deliveries.interests.by_client:
+                check_waits(self.world, machine)
         if not self._new:
             return
         confirmed, self._new = self._new, []

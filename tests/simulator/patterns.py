@@ -33,7 +33,7 @@ def check_waits(world: "World", machine: "Machine") -> None:
     there."""
     plan = world.plan
     interests = machine.node.deliveries.interests
-    if not interests.by_client or interests.in_work():
+    if interests.in_work():
         return
     limited = plan.active or plan.rate or plan.groups
     stocked = [queue for queue in machine.node.queues.by_name.values() if queue.length]

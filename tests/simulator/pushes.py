@@ -50,8 +50,6 @@ def check_consumers(world: "World", machine: "Machine") -> None:
     """A turn of ``machine`` has ended: check that each client has what it may have, and waits for
     more."""
     consumers = machine.node.consumers
-    if not consumers.by_client:
-        return
     jobs = machine.node.store.jobs
     for consumer in consumers.by_client.values():
         for id in consumer.in_hand:

@@ -113,6 +113,7 @@ class Bus(Links):
         """Handle the end of an attempt to connect."""
         problem = link.sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
         if problem:
+            link.refused = problem == errno.ECONNREFUSED
             self.links.break_off(link, os.strerror(problem))
             return
         try:
@@ -121,6 +122,7 @@ class Bus(Links):
                 raise ConnectionRefusedError(errno.ECONNREFUSED, "connected to itself")
             self.links.prepare(link, self._parser())
         except OSError as failure:
+            link.refused = isinstance(failure, ConnectionRefusedError)
             self.links.break_off(link, str(failure))
             return
         if link.up:

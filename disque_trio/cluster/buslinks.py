@@ -132,6 +132,7 @@ class BusLinks:
         except BlockingIOError:
             pass
         except OSError as failure:
+            link.refused = isinstance(failure, ConnectionRefusedError)
             self.break_off(link, str(failure))
         return link
 

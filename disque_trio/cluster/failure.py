@@ -4,6 +4,9 @@ A single node that gets no answer in time only suspects the other (PFAIL). If mo
 nodes do so at about the same time, it is considered down (FAIL), and all are told.
 A cluster of two never gets that far. Nothing depends on the verdict being right: a failing node is
 only avoided when copies are placed, and any PONG from it ends both states.
+
+A node whose machine refuses connections is dead, though: silence may be a partition, but a refusal
+means that the machine can be reached, and that no process listens there.
 """
 
 from disque_trio.cluster.members import Member
@@ -11,6 +14,27 @@ from disque_trio.protocol.bus import NODE_FAIL, NODE_PFAIL
 
 FAILING = NODE_PFAIL | NODE_FAIL
 REPORTS_COUNT_FOR = 2  # node timeouts
+REFUSED_FOR = 1_000  # ms; a process that starts again at once finds its jobs where they were
+
+
+class Refusals:
+    """The nodes whose machines refuse connections."""
+
+    def __init__(self) -> None:
+        self._since: dict[bytes, int] = {}  # by node, in ms; -1: that it is dead was said
+
+    def refused(self, node: bytes, time: int) -> bool:
+        """Note that the machine of ``node`` refused a connection at ``time`` (ms); return whether
+        it has done so for long enough that the node is dead. That is so once."""
+        since = self._since.setdefault(node, time)
+        if since < 0 or time - since < REFUSED_FOR:
+            return False
+        self._since[node] = -1
+        return True
+
+    def answered(self, node: bytes) -> None:
+        """Note that ``node`` is not known to be dead: it was heard of, or nothing is refused."""
+        self._since.pop(node, None)
 
 
 def is_down(member: Member, size: int, time: int, node_timeout: int) -> bool:

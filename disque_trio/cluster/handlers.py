@@ -93,6 +93,7 @@ class PacketHandlers:
             trust.proved(link)  # it was no member yet when it did that
         known.owes_since = 0
         if type != PONG:
+            known.pings_over = link
             known.meeting = False  # only who knows this node, or is about to, pings it
             self._follow(known, link, packet)
             self._heartbeat.link_back(known)

@@ -7,7 +7,7 @@ set nor a process that was stopped makes all others seem dead at once.
 
 from collections.abc import Callable
 
-from disque_trio.cluster.failure import FAILING, is_down, mark_down
+from disque_trio.cluster.failure import FAILING, Refusals, is_down, mark_down
 from disque_trio.cluster.gossip import choose_entries
 from disque_trio.cluster.links import Connect, Link
 from disque_trio.cluster.members import Member, Members
@@ -55,6 +55,7 @@ class Heartbeat:
         hurry: called when ``cron`` may be due earlier than ``next_due`` said.
         unmet: called with the address of a node that CLUSTER MEET named when it is given up: it
             never answered, or never took this node in.
+        died: called with a member that is dead.
     """
 
     def __init__(
@@ -78,6 +79,8 @@ class Heartbeat:
         self._due = 0  # when ``cron`` is due, by the driver's time; 0: nobody has asked
         self.hurry: Callable[[], None] = _nobody
         self.unmet: Callable[[str, int], None] = _nobody_asks
+        self.died: Callable[[Member], None] = _nobody_died
+        self._refusals = Refusals()
 
     # ---- time and links -------------------------------------------------------------------------
 
@@ -152,6 +155,7 @@ class Heartbeat:
             return
         member.link_since = self.time
         member.answers = False
+        self._refusals.answered(member.id)
         self.ping(member)
         self.hurry()
 
@@ -164,6 +168,10 @@ class Heartbeat:
             member.attempts += 1
             member.retry_at = self.time + min(RETRY_STEP * member.attempts, MAX_RETRY_WAIT)
             self.hurry()
+            if not link.refused or _pings(member):
+                self._refusals.answered(member.id)
+            elif self._refusals.refused(member.id, self.time):
+                self.died(member)
 
     def pass_time(self, now: int) -> None:
         """Advance the time to ``now`` (ms)."""
@@ -316,9 +324,18 @@ def _silent_since(member: Member) -> int:
     return member.ping_sent or member.owes_since
 
 
+def _pings(member: Member) -> bool:
+    """Whether a connection from ``member`` is up: then its process runs, whatever its port says."""
+    return member.pings_over is not None and member.pings_over.up
+
+
 def _nobody() -> None:
     """Default of ``hurry``, if ``cron`` is called every 100 ms."""
 
 
 def _nobody_asks(ip: str, port: int) -> None:
     """Default of ``unmet``."""
+
+
+def _nobody_died(member: Member) -> None:
+    """Default of ``died``."""

@@ -20,6 +20,7 @@ class Link:
         up: packets can be sent over it.
         local_ip, remote_ip: text; empty until the other side has answered.
         node_id: id of the member it belongs to, for the membership; None for an incoming link.
+        refused: it could not be opened since no process listens at the other side.
         peer, key: id and public key that the other side has proved (cluster-identity); empty: it
             has shown no identity.
     """
@@ -30,6 +31,7 @@ class Link:
         self.local_ip = ""
         self.remote_ip = ""
         self.node_id: bytes | None = None
+        self.refused = False
         self.peer = b""
         self.key = b""
 

@@ -39,7 +39,7 @@ class Member:
         answers: it has answered over this link; a node that still loads its jobs does not.
         pinged: it has pinged this node, and so knows it.
         since: when it came into the table; 0: not set yet.
-        link: the outgoing one, even before it is up.
+        link: the outgoing one, even before it is up. pings_over: the one that it opened itself.
         link_since: when that was begun, then when it came up.
         retry_at: no new link before that time.
         attempts: failed links since the last PONG.
@@ -66,6 +66,7 @@ class Member:
         self.answers = False
         self.pinged = False
         self.link: Link | None = None
+        self.pings_over: Link | None = None
         self.link_since = 0
         self.retry_at = 0
         self.attempts = 0

@@ -16,6 +16,7 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from disque_trio.cluster.blacklist import Blacklist
+from disque_trio.cluster.failure import FAILING
 from disque_trio.cluster.handlers import PacketHandlers
 from disque_trio.cluster.heartbeat import MAX_MEMBERS, Heartbeat
 from disque_trio.cluster.hosts import Hosts
@@ -29,7 +30,7 @@ from disque_trio.cluster.troubles import TROUBLE_FILE, describe_trouble
 from disque_trio.cluster.trust import Trust
 from disque_trio.process.addresses import is_loopback, is_port
 from disque_trio.protocol.bus import (
-    EXTENDED,
+    EXTENSIONS,
     FAIL,
     KEYS,
     MEET,
@@ -42,6 +43,7 @@ from disque_trio.protocol.bus import (
     PING,
     PONG,
     REPLJOB,
+    TELLING,
     UPDATEJOB,
     VERSION,
     YOURJOBS,
@@ -94,6 +96,7 @@ class Membership(Peers):
         self._members = Members(self._changed)
         self._known = self._members.known  # always the same dict
         self.heartbeat = Heartbeat(self.me, self._members, connect, rng, self._transmit)
+        self.heartbeat.died = self._died
         self._blacklist = Blacklist()
         handlers = self._packet_handlers = PacketHandlers(
             self.me, self._members, self.heartbeat, self._blacklist, self._tell_linked
@@ -160,7 +163,7 @@ class Membership(Peers):
         """Set cluster-extensions: "auto", "yes" or "no"."""
         self._extensions = wanted
         self.plain = wanted == "no"
-        self.packets.extensions = 0 if wanted == "no" else EXTENDED
+        self.packets.extensions = 0 if wanted == "no" else EXTENSIONS
         self.packets.refresh()
         self._judge_extensions()
 
@@ -191,6 +194,11 @@ class Membership(Peers):
             if self.trust is not None and member.link is not None:
                 self.trust.inform(member.link)
             self.linked_to(member.id, again)
+
+    def _died(self, member: Member) -> None:
+        """Say that ``member`` is dead."""
+        if self.tells(member.id):
+            self.died(member.id)
 
     def lost(self, link: Link, now: int) -> None:
         """Called when a ``link`` broke, or could not be opened."""
@@ -280,6 +288,14 @@ class Membership(Peers):
     def understands(self, id: bytes) -> bool:
         member = self._known.get(id)
         return member is not None and member.extensions != 0 and self._extensions != "no"
+
+    def tells(self, id: bytes) -> bool:
+        member = self._known.get(id)
+        return (
+            member is not None
+            and member.extensions & TELLING != 0
+            and self.packets.extensions & TELLING != 0
+        )
 
     def linked(self, id: bytes) -> bool:
         member = self._known.get(id)
@@ -378,6 +394,8 @@ class Membership(Peers):
             return False
         self._blacklist.add(id, self.heartbeat.time)
         if member is not None:
+            if member.flags & FAILING:
+                self._died(member)  # the operator knows
             self._members.remove(member)
             self._members.update()
         return True

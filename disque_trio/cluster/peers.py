@@ -59,6 +59,7 @@ class Peers:
         messages_sent, messages_received: number of packets on the bus.
         linked_to: called with the id of a node that can be told things, and whether it could be
             before: then it may have started again, and forgotten what it was asked.
+        died: called with the id of a node that ``tells``, when it is certain that it is dead.
     """
 
     def __init__(self) -> None:
@@ -71,6 +72,7 @@ class Peers:
         self.messages_sent = 0
         self.messages_received = 0
         self.linked_to: Callable[[bytes, bool], None] = _nobody
+        self.died: Callable[[bytes], None] = _nobody_died
         self.trust: Trust | None = None
         self._leaving = False
 
@@ -98,6 +100,10 @@ class Peers:
         """Whether this node and the node ``id`` have told each other, in the headers of their
         packets, that they know more than C nodes."""
         return False
+
+    def tells(self, id: bytes) -> bool:
+        """Whether the node ``id`` tells which jobs its clients have, and hears that of others."""
+        return self.understands(id)
 
     def places(self) -> int:
         """Return how many copies a job could have if all nodes were well: nodes, or hosts."""
@@ -195,4 +201,8 @@ class Peers:
 
 
 def _nobody(id: bytes, again: bool) -> None:
+    pass
+
+
+def _nobody_died(id: bytes) -> None:
     pass

@@ -73,6 +73,8 @@ NODE_LEAVING: Final = 128
 
 # Extensions: what a node can do beyond C Disque.
 EXTENDED: Final = 1  # packets of fields, and jobs with trailers
+TELLING: Final = 2  # tells which jobs its clients have, and hears that of others
+EXTENSIONS: Final = 3  # all of them
 
 HEADER_SIZE: Final = 144
 VERSION: Final = 1
@@ -126,6 +128,8 @@ class JobMessage:
     Attributes:
         id: of the job.
         aux: ENQUEUE: delay, s. SETACK: holders known. GOTACK: whether the job is known, 0 or 1.
+            WILLQUEUE: the node that asks, if the sender passes that on to a node that knows what
+            this means: the first 32 bits of its id.
         flags: INCR_NACKS, INCR_DELIVERIES, NOREPLY, UNKNOWN_END.
         mark: 16-bit mark of the sender's set of holders; 0: not told. In a GOTACK for an unknown
             job: that of the SETACK.
@@ -181,7 +185,7 @@ class PacketWriter:
         ip: address to announce; empty: others use that of the connection.
 
     Attributes:
-        extensions: what it announces beyond C Disque: EXTENDED or 0.
+        extensions: what it announces beyond C Disque: EXTENSIONS or 0.
         tls_port: for clients with TLS; 0: none.
         trouble: what keeps it from taking copies (see ``cluster.troubles``); only announced with
             extensions.
@@ -192,7 +196,7 @@ class PacketWriter:
         self.port = port
         self.ip = ip
         self.flags = NODE_MYSELF
-        self.extensions = EXTENDED
+        self.extensions = EXTENSIONS
         self.tls_port = 0
         self.trouble = 0
         self._about_me = b""

@@ -30,6 +30,7 @@ class Host(Protocol):
     ip: str
     port: int
     up: bool
+    off: bool
     incarnation: int
 
     def link_accepted(self, link: "End") -> None: ...
@@ -255,6 +256,7 @@ class Fabric:
             self.loop.after(wait, lambda: self._try(end, ip, port, tried + 1, patience))
             return
         if target is None or not target.up:
+            end.refused = target is not None and not target.off
             self.loop.after(self.delay(), lambda: lose(end))
             return
         other = End(self, target, False)

@@ -60,6 +60,7 @@ class Machine:
         up: the process is running. incarnation: how often it was started.
         paused_until: virtual time until which it gets no CPU, µs. stood_still_until: when it
             continues at the latest.
+        off: it is switched off, so it refuses no connection.
         held_at_death: jobs that the last process had in memory, by id, with their states.
         intact: its file had all of them.
         leave: it was told to leave the cluster. removed: it has left, and is gone for good.
@@ -79,7 +80,7 @@ class Machine:
         self.disk = Disk(policy, world.plan.seed % 4 != 0 or world.plan.mode == TIMELY)
         self.maxmemory = maxmemory
         self.clock = NodeClock(0, 1_000_000)
-        self.up = False
+        self.up = self.off = False
         self.incarnation = 0
         self.paused_until = self.stood_still_until = 0
         self.died_at = -1  # virtual µs
@@ -113,7 +114,7 @@ class Machine:
         """Start the process with what is on the disk."""
         world = self.world
         self.up = True
-        self.stopping = self.halted = False
+        self.off = self.stopping = self.halted = False
         self.incarnation += 1
         self._inbox.clear()
         self._turn_due = False
@@ -290,6 +291,7 @@ class Machine:
         self._inbox.clear()
         self._turn_due = False
         world.fabric.discard()
+        self.off = machine
         world.fabric.died(self, machine)
         sessions, self.sessions = self.sessions, []
         for session in sessions:

@@ -6,10 +6,11 @@ because finding each other, and deciding which nodes are alive, takes more time 
 
 from collections.abc import Callable
 
+from disque_trio.cluster.failure import Refusals
 from disque_trio.cluster.links import Link
 from disque_trio.cluster.peers import Peers
 from disque_trio.protocol import bus
-from tests.simulator.events import SECOND
+from tests.simulator.events import MS, SECOND
 from tests.simulator.fabric import BUS_OFFSET, End
 
 HANG_LIMIT = 3 * SECOND
@@ -36,6 +37,7 @@ class StaticMesh(Peers):
         self._addresses = {id: at for id, at in addresses.items() if id != packets.id}
         self._links: dict[bytes, End] = {}
         self._untried = set(self._addresses)
+        self._refusals = Refusals()
         self._others_leaving: set[bytes] = set()
         self._refresh()
 
@@ -66,6 +68,8 @@ class StaticMesh(Peers):
     def forget(self, id: bytes) -> bool:
         if self._addresses.pop(id, None) is None:
             return False
+        if id not in self.reachable:
+            self.died(id)  # the operator knows
         link = self._links.pop(id, None)
         if link is not None:
             link.close()
@@ -103,6 +107,7 @@ class StaticMesh(Peers):
         """Note that an outgoing link is up."""
         assert link.node_id is not None
         self._untried.discard(link.node_id)
+        self._refusals.answered(link.node_id)
         self._refresh()
         self.linked_to(link.node_id, True)
 
@@ -112,6 +117,10 @@ class StaticMesh(Peers):
             del self._links[link.node_id]
             self._untried.discard(link.node_id)
             self._refresh()
+            if not link.refused or not isinstance(link, End):
+                self._refusals.answered(link.node_id)
+            elif self._refusals.refused(link.node_id, link.fabric.loop.now // MS):
+                self.died(link.node_id)
 
     def receive(self, packet: bytes) -> bytes:
         """Take a complete packet. Return its sender if it is for the node, otherwise nothing."""

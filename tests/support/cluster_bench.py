@@ -64,6 +64,7 @@ class Machine:
     jobs: list[tuple[bytes, bytes]] = field(default_factory=list)
     connects: list[tuple[str, int]] = field(default_factory=list)
     linked_to: list[tuple[bytes, bool]] = field(default_factory=list)
+    died: list[bytes] = field(default_factory=list)  # nodes that are certainly dead
     links: list[MemoryLink] = field(default_factory=list)
     conf: str = ""
     saves: int = 0
@@ -95,6 +96,7 @@ class Machine:
         self.member.heartbeat.node_timeout = self.wires.node_timeout
         self.member.heartbeat.hurry = self._hurry
         self.member.linked_to = lambda id, again: self.linked_to.append((id, again))
+        self.member.died = self.died.append
         self._hurry()
         if self.conf:
             self.member.load_conf(self.conf, self.wires.now)
@@ -214,6 +216,7 @@ class Wires:
                 return
             target = source if ip == "127.0.0.1" else self.find(ip, port)
             if target is None or target.port + 10_000 != port:
+                link.refused = True
                 source.member.lost(link, self.now)
                 return
             if (source, target) in self.blocked or (target, source) in self.blocked:

@@ -414,6 +414,8 @@ def _dequeue(node: Node, ids: list[bytes]) -> int:
     for job in find_jobs(node, ids):
         if job.state == QUEUED:
             node.store.dequeue(job)
+            if job.delivered is not None:
+                node.replicas.places.leaves(job.id, node.now)
             node.progress.note(job)
             if node.notes.noting:
                 node.notes.note(schema.DEQUEUED, job, schema.BY_COMMAND)

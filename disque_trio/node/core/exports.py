@@ -343,6 +343,8 @@ class Exports:
                 job.flags &= ~FLAG_DELIVERED  # not to a client
                 # Whoever collects the job here has to know that it may be there too.
                 self._replicas.add(job, id)
+                job.place = self._replicas.places.queued(id)
+                self._replicas.places.leaves(job.id, now)
                 if job.flags & FLAG_HOLDS_GROUP:
                     store.limits.grouping.left(job)
             jobs.append(self._codec.encode(job))

@@ -305,6 +305,7 @@ class Federation:
         if job.retry:
             replicas.add(job, sender)
         job.flags &= ~(FLAG_DELIVERED | HELD_BACK)
+        job.place = None
         store.put(job)
         store.progress.note(job)
         if self._notes.noting:

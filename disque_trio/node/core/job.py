@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from disque_trio.native import mypyc_attr
+from disque_trio.node.core.places import Place
 from disque_trio.protocol.serialjob import SerialJob
 
 if TYPE_CHECKING:
@@ -101,6 +102,7 @@ class Job:
         dump: number of the last dump that it is in.
         slot: its index in the timers' bucket.
         taking: its last delivery to a client of this node; None: none since the node started.
+        place: where another node has it, as that one said; None: that is not known.
         delivered: nodes that may hold a copy, usually including this one; None: only this one.
             Empty for an acknowledgement of a job that was never seen here.
         confirmed: nodes that have confirmed what is being asked: that they hold a copy
@@ -122,6 +124,7 @@ class Job:
         "gc_retry",
         "id",
         "nacks",
+        "place",
         "qtime",
         "queue",
         "repl",
@@ -151,6 +154,7 @@ class Job:
         self.delivered: tuple[bytes, ...] | None = None
         self.confirmed: list[bytes] | None = None
         self.taking: Taking | None = None
+        self.place: Place | None = None
         self.ctime = ctime  # not i64: a damaged file may contain one of 64 bits
         self.etime: i64 = etime
         self.delay: i64 = delay

@@ -30,6 +30,7 @@ from disque_trio.node.core.job import ACKED, FLAG_QUEUED_BEFORE, GONE, Job, JobI
 from disque_trio.node.core.job_waits import JobWaits
 from disque_trio.node.core.key_drops import KeyDrops
 from disque_trio.node.core.limits import Limits
+from disque_trio.node.core.losses import Losses
 from disque_trio.node.core.notices import Notices
 from disque_trio.node.core.pauses import Pauses
 from disque_trio.node.core.placement import Placement
@@ -95,6 +96,7 @@ class Node(Machine):
         deliveries: gives jobs to clients.
         consumers: the clients that jobs are pushed to.
         exports: gives jobs to other nodes. federation: gets jobs from them. farewell: ends that.
+        losses: queues what a lost node had in its queues.
         replication: adds jobs and copies them.
         requeue: queues jobs again.
         ack_gc: ends jobs.
@@ -173,6 +175,7 @@ class Node(Machine):
             store, aof, codec, exports, tombstones, updates, notices, peers
         )
         self.farewell = Farewell(self, federation, questions, notices, peers)
+        self.losses = Losses(store, questions, peers)
         self.deliveries = Deliveries(self, store, federation, requeue, letters, questions, peers)
         self.consumers = self.deliveries.consumers
         self.sweeps = Sweeps(self, store, ack_gc, letters, updates, questions, peers)
@@ -252,6 +255,9 @@ class Node(Machine):
                 self._job_due(job)
         if self.waits.by_job:
             self.replication.try_more(now)
+        places = self.replicas.places
+        if places.due and places.due <= now:
+            self.losses.tell(now)
         if self.federation.questions:
             self.federation.ask_due(now)
         if self.exports.soon or self.exports.later:
@@ -285,12 +291,14 @@ class Node(Machine):
         self.topics.go_on(now)
         self.limits.go_on(now)
         self.deliveries.go_on(now)
+        self.losses.go_on(now)
         for due in (self.questions.next_due(), self.claims.next_due(), self.job_waits.due):
             agenda.call(due)
         for due in (self.updates.due, self.ticks.due, self.limits.due, self.deliveries.due):
             agenda.call(due)
         agenda.call(self.ack_gc.due)
         agenda.call(self.copies.due)
+        agenda.call(self.losses.due)
 
     def _job_due(self, job: Job) -> None:
         """Handle a job from the timers: expire it, collect it if acknowledged, or queue it."""
@@ -312,6 +320,8 @@ class Node(Machine):
             due = end
         if self.waits.attempts:
             due = sooner(due, self.waits.next_due())
+        if self.replicas.places.due:
+            due = sooner(due, self.replicas.places.due)
         if self.federation.questions:
             due = sooner(due, self.federation.questions[0][0])
         if (offer := self.exports.next_due()) and (due == 0 or offer < due):
@@ -377,6 +387,7 @@ class Node(Machine):
         self.ack_gc.linked_to(nodes)
         self.copies.linked_to(now)
         self.dead_letters.linked_to_some()
+        self.losses.linked_to(nodes)
         self.recovery.go_on(now)
 
     def _tell_trouble(self) -> None:
@@ -562,6 +573,7 @@ class Node(Machine):
         self.deliveries.flush()
         self.progress.flush()
         self.recovery.flush()
+        self.losses.flush()
         self.journal.clear()
         self.flushed = True
         self.store.flush()

@@ -30,6 +30,7 @@ KEYS: Final = 13  # which jobs have these keys?
 ENDED: Final = 5  # what became of this job
 UPDATED: Final = 6  # this change of a job is known here
 WISH: Final = 11  # clients here wait for jobs of queues that match these patterns
+LEFT: Final = 14  # these jobs are no longer in a queue here (only for nodes that have such news)
 
 _TICKET: Final = 1  # type of the field with number and kind; other fields have higher types
 

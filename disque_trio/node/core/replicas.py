@@ -3,6 +3,7 @@
 from disque_trio.cluster.peers import Peers
 from disque_trio.node.core.job import DEFAULT_REPLICATE, FLAG_END_UNKNOWN, Job
 from disque_trio.node.core.notices import Notices
+from disque_trio.node.core.places import Places
 from disque_trio.node.core.replica_sets import ReplicaSets
 from disque_trio.protocol import bus
 from disque_trio.protocol.bus import PacketWriter
@@ -27,6 +28,8 @@ class Replicas:
         sets: all sets of nodes in use.
         default_copies: how many nodes hold a job that does not say so, in a cluster that is large
             enough.
+        places: where jobs are, and which have left the queues here.
+        ask_all: ids of jobs about which all nodes are asked next time, not only their holders.
     """
 
     def __init__(self, own: bytes, peers: Peers, packets: PacketWriter, notices: Notices) -> None:
@@ -34,6 +37,8 @@ class Replicas:
         self.alone: tuple[bytes, ...] = (own,)
         self.sets = ReplicaSets()
         self.default_copies = DEFAULT_REPLICATE
+        self.places = Places()
+        self.ask_all: dict[bytes, None] = {}
         self._peers = peers
         self._packets = packets
         self._notices = notices
@@ -121,6 +126,11 @@ class Replicas:
         unless one of them objects (WILLQUEUE). Those with extensions hear it at the end of the
         turn, of many jobs at once: a job that lies in a queue costs next to nothing."""
         packet = b""
+        if self.ask_all and type == bus.WILLQUEUE and job.id in self.ask_all:
+            del self.ask_all[job.id]
+            for id in self._peers.everyone():
+                if id not in (job.delivered or ()) and self._peers.understands(id):
+                    self._notices.announce(id, type, job.id)
         for id in job.delivered or ():
             if id != self.own:
                 if self._peers.understands(id):
@@ -128,6 +138,19 @@ class Replicas:
                 else:
                     packet = packet or self._packets.about_job(type, job.id)
                     self._peers.send(id, packet)
+
+    def pass_on(self, job: Job, asker: bytes, node: bytes) -> None:
+        """Ask ``node``, which may have ``job``, on behalf of ``asker``, which is about to queue
+        it."""
+        if self._peers.tells(node) and node != self.own:
+            self._notices.announce(node, bus.WILLQUEUE, job.id, int(asker[:8], 16))
+
+    def named(self, start: int) -> bytes:
+        """The id of the other node that begins with these 32 bits; empty: there is none."""
+        for id in self._peers.everyone():
+            if int(id[:8], 16) == start:
+                return id
+        return b""
 
     def tell_working(self, job: Job) -> None:
         """Tell the other holders that a worker has ``job``: its retry time starts again."""

@@ -321,6 +321,8 @@ class Replication:
             if new.retry:
                 new.flags |= FLAG_WILLQUEUE
                 new.qtime = store.retry_time(new) + new.delay * 1000
+                if sender in (new.delivered or ()):
+                    new.place = self._replicas.places.queued(sender)
             store.schedule(new)
             if machine.journaling:
                 self._aof_codec.note(new)

@@ -39,6 +39,7 @@ from disque_trio.node.core.job import (
     first_due,
 )
 from disque_trio.node.core.pauses import HELD_BACK, Pauses
+from disque_trio.node.core.places import TELL_AFTER
 from disque_trio.node.core.queue import PAUSED_IN
 from disque_trio.node.core.store import WARNING_TIME, JobStore
 from disque_trio.node.core.successors import Successors
@@ -117,6 +118,7 @@ class Requeue:
             # See ``JobStore.queue_unless_held``: another holder may have asked just then, too, and
             # be about to queue it as well. Others are due when their delay is over.
             self._replicas.announce(job, bus.QUEUED)
+        job.place = None
         store.put(job)
         if nack or flags & (FLAG_QUEUED_BEFORE | FLAG_PAUSED):
             store.progress.note(job)
@@ -131,6 +133,8 @@ class Requeue:
         it was sent."""
         store = self._store
         self._trailers.discount_attempt(job, self._replicas.own)
+        if job.taking is not None and self._machine.now - job.taking.heard >= TELL_AFTER:
+            self._replicas.announce(job, bus.QUEUED)  # they may have heard that it left
         store.put(job)
         store.progress.note(job)
         if self._notes.noting:
@@ -288,6 +292,7 @@ class Requeue:
                 last = bus.NOREPLY if self._peers.understands(sender) else 0
                 self._peers.send(sender, self._packets.about_job(bus.QUEUED, job.id, 0, last))
             return
+        job.place = self._replicas.places.queued(sender)
         if self._is_about_to_ask(job) and self._peers.understands(sender):
             return  # what it hears now may be out of date, as what made it ask
         job.flags &= ~HELD_BACK
@@ -331,6 +336,8 @@ class Requeue:
                     self._replicas.announce(job, bus.QUEUED)
                     return
                 self._take_out(job)
+            if message.flags:
+                job.place = None
             self._pauses.follow(job, message)
         elif message.flags:
             self._hear_queued(job, sender, message.flags)
@@ -372,6 +379,10 @@ class Requeue:
 
     def on_willqueue(self, sender: bytes, message: JobMessage) -> None:
         """Handle WILLQUEUE: another holder asks whether it needs to queue the job."""
+        if message.aux:
+            sender = self._replicas.named(message.aux)
+            if not sender:
+                return
         job = self._living_job(sender, message.id)
         if job is None:
             return
@@ -379,6 +390,10 @@ class Requeue:
             # The other holders are probably about to ask as well.
             self._replicas.announce(job, bus.QUEUED)
             return
+        place = job.place
+        if place is not None and place.node != sender and not message.aux:
+            # The sender may not know that node, which got the job while it was down.
+            self._replicas.pass_on(job, sender, place.node)
         self._pauses.answer(job, sender)
 
     def on_working(self, sender: bytes, message: JobMessage) -> None:
@@ -386,6 +401,7 @@ class Requeue:
         job = self._living_job(sender, message.id)
         if job is not None:
             self._leave_to_other(job)
+            job.place = self._replicas.places.in_hand(sender)
             self._hear_working(job)
 
     def _hear_working(self, job: Job) -> None:

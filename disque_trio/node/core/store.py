@@ -274,6 +274,8 @@ class JobStore:
             if taking.heard != machine.now or taking.client != client.id:
                 taking = self._taking = Taking(client.id, machine.now)
             job.taking = taking
+        if job.delivered is not None and job.retry:
+            self.replicas.places.leaves(job.id, machine.now)
         if self.policies.count:
             if job.retry and self.policies.of(job.queue).attempts:
                 self.trailers.count_attempt(job, self.replicas.own)

@@ -216,6 +216,8 @@ class Successors:
                 told = self._packets.fields(bus.ENDJOB, EndJob(id, 1, 0, ending).pack())
             else:
                 self._notices.copy(self._codec.encode(new), (sender,), bus.NOREPLY)
+                if new.state != QUEUED:
+                    self._store.replicas.places.leaves(new.id, self._machine.now)
         self._notices.fields.append((sender, told))  # behind the copy
 
     def announce(self, job: Job, ending: Ending) -> None:

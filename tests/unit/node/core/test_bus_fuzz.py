@@ -35,7 +35,7 @@ from tests.support.mesh import Mesh
 
 PACKETS_A_TURN = 25
 KINDS = {number for name, number in vars(questions).items() if name.isupper() and name[0] != "_"}
-NEWS = {questions.ENDED, questions.UPDATED, questions.WISH}
+NEWS = {questions.ENDED, questions.UPDATED, questions.WISH, questions.LEFT}
 
 
 @pytest.fixture(scope="module")

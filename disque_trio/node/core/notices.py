@@ -28,14 +28,14 @@ class Notices:
         waiting: ids of the jobs, by the node to tell, type, aux and mark.
         fields: whole packets in order, each with the node that gets it.
         copies: serialised jobs, by the nodes that get them and the flags of REPLJOB.
-        announced: ids of the jobs, by the node to tell, QUEUED or WILLQUEUE, and aux.
+        announced: ids of the jobs, by the node to tell, QUEUED or WILLQUEUE, aux and mark.
     """
 
     def __init__(self, peers: Peers, packets: PacketWriter) -> None:
         self.waiting: dict[tuple[bytes, int, int, int], list[bytes]] = {}
         self.copies: dict[tuple[tuple[bytes, ...], int], list[bytes]] = {}
         self.fields: list[tuple[bytes, bytes]] = []
-        self.announced: dict[tuple[bytes, int, int], list[bytes]] = {}
+        self.announced: dict[tuple[bytes, int, int, int], list[bytes]] = {}
         self._peers = peers
         self._packets = packets
         self._readers: set[bytes] = set()
@@ -89,20 +89,21 @@ class Notices:
         else:
             jobs.append(job)
 
-    def announce(self, node: bytes, type: int, id: bytes, aux: int = 0) -> None:
+    def announce(self, node: bytes, type: int, id: bytes, aux: int = 0, mark: int = 0) -> None:
         """Tell ``node``, which has extensions, QUEUED or WILLQUEUE of the job ``id``, in one packet
-        with those of other jobs."""
-        ids = self.announced.get((node, type, aux))
+        with those of other jobs; see ``PacketWriter.about_job``."""
+        key = (node, type, aux, mark)
+        ids = self.announced.get(key)
         if ids is None:
-            self.announced[node, type, aux] = [id]
+            self.announced[key] = [id]
         else:
             ids.append(id)
 
     def _send_announced(self) -> None:
         announced, self.announced = self.announced, {}
-        for (node, type, aux), ids in announced.items():
+        for (node, type, aux, mark), ids in announced.items():
             for at in range(0, len(ids), MOST):
-                packet = self._packets.about_jobs(type, ids[at : at + MOST], aux, 0)
+                packet = self._packets.about_jobs(type, ids[at : at + MOST], aux, mark)
                 self._peers.send(node, packet)
 
     def send_in_order(self, node: bytes, packet: bytes) -> None:

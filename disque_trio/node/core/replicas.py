@@ -126,6 +126,9 @@ class Replicas:
         unless one of them objects (WILLQUEUE). Those with extensions hear it at the end of the
         turn, of many jobs at once: a job that lies in a queue costs next to nothing."""
         packet = b""
+        mark = 0
+        if type == bus.WILLQUEUE and job.delivered is not None:
+            mark = self.sets.mark(job.delivered)
         if self.ask_all and type == bus.WILLQUEUE and job.id in self.ask_all:
             del self.ask_all[job.id]
             for id in self._peers.everyone():
@@ -134,15 +137,16 @@ class Replicas:
         for id in job.delivered or ():
             if id != self.own:
                 if self._peers.understands(id):
-                    self._notices.announce(id, type, job.id)
+                    self._notices.announce(id, type, job.id, 0, mark)
                 else:
                     packet = packet or self._packets.about_job(type, job.id)
                     self._peers.send(id, packet)
 
-    def pass_on(self, job: Job, asker: bytes, node: bytes) -> None:
+    def pass_on(self, job: Job, asker: bytes, node: bytes, mark: int) -> None:
         """Ask ``node``, which may have ``job``, on behalf of ``asker``, which is about to queue
-        it."""
-        if self._peers.tells(node) and node != self.own:
+        it; not if they know of the same holders, by the ``mark`` of that one: then it asks itself.
+        Otherwise ``node`` may have got the job while ``asker`` was down."""
+        if mark != self.sets.mark(self.of(job)) and self._peers.tells(node):
             self._notices.announce(node, bus.WILLQUEUE, job.id, int(asker[:8], 16))
 
     def named(self, start: int) -> bytes:

@@ -391,9 +391,8 @@ class Requeue:
             self._replicas.announce(job, bus.QUEUED)
             return
         place = job.place
-        if place is not None and place.node != sender and not message.aux:
-            # The sender may not know that node, which got the job while it was down.
-            self._replicas.pass_on(job, sender, place.node)
+        if place is not None and place.node != sender and message.mark and not message.aux:
+            self._replicas.pass_on(job, sender, place.node, message.mark)
         self._pauses.answer(job, sender)
 
     def on_working(self, sender: bytes, message: JobMessage) -> None:

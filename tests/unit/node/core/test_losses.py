@@ -5,7 +5,7 @@ import pytest
 from disque_trio.node.core.losses import A_TURN, ELSEWHERE, IN_HAND
 from disque_trio.node.core.notices import MOST
 from disque_trio.node.core.questions import LEFT, untracked
-from disque_trio.protocol.bus import QUESTION, PacketWriter
+from disque_trio.protocol.bus import QUESTION, WILLQUEUE, PacketWriter
 from tests.support.mesh import Mesh
 from tests.support.recovered import Files, restart_in
 
@@ -323,3 +323,24 @@ def test_news_of_later_releases_are_ignored(mesh: Mesh) -> None:
     packet = PacketWriter(mesh.ids[1], 0).fields(QUESTION, untracked(LEFT, [(9, b"x")]))
     mesh[0].node.receive(mesh.ids[1], packet, mesh[0].now)
     assert mesh[0].node.bad_packets == 0
+
+
+def test_a_question_is_not_passed_on_to_a_holder_that_is_asked_anyway(mesh: Mesh) -> None:
+    id = mesh.add(0, "RETRY", 5)
+    assert mesh[0].get() == id
+    mesh.advance(TOLD)
+    mesh.told()
+    job = mesh[1].node.store.jobs.get(id)
+    assert job is not None
+    mesh[1].node.replicas.announce(job, WILLQUEUE)
+    mesh.settle()
+    assert mesh.told("willqueue") == [(1, "willqueue", 0), (1, "willqueue", 2)]
+
+
+def test_a_question_in_the_name_of_a_stranger_is_not_answered(mesh: Mesh) -> None:
+    id = mesh.add(0, *RETRY)
+    packet = mesh[1].node.packets.about_jobs(WILLQUEUE, [id], 1, 0)
+    mesh.told()
+    mesh[0].node.receive(mesh.ids[1], packet, mesh[0].now)
+    mesh.settle()
+    assert mesh.told() == []

@@ -270,6 +270,10 @@ class Federation:
                 self._queues.interests.received(sender, queue, count)
             if name in self.exports.asked_for:
                 self.exports.pass_on(queue)
+        elif name and queue is not None and queue.waiters and queue.imports is not None:
+            # What came has ended, or is here: the sender takes its request for fulfilled.
+            queue.imports.told_waits = False
+            self.need_jobs(queue, True)
 
     def _take_in(self, sender: bytes, new: Job) -> bool:
         """Queue the job ``new``, which ``sender`` gave, unless it is known or has ended. Returns

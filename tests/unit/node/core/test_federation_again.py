@@ -214,3 +214,20 @@ def test_what_another_holder_queues_after_the_pause_that_it_told_is_left_to_it()
         hears(id, other.about_job(QUEUED, id))
     mesh.advance(3)
     assert mesh[0].number_queued() == left
+
+
+def test_what_has_ended_leaves_the_request_of_a_waiting_client_open() -> None:
+    mesh = Mesh(3)
+    mesh.advance(0)
+    id = mesh.add(0)
+    mesh.cut(0, 1)
+    mesh[1]("ACKJOB", id)
+    mesh[1].block("q")
+    mesh.advance(1)
+    job = mesh[0].node.store.jobs.get(id)
+    assert job is not None
+    given = mesh[0].node.packets.jobs(YOURJOBS, [mesh[0].node.bus_codec.encode(job)])
+    mesh.told()
+    mesh[1].node.receive(mesh.ids[0], given, mesh[1].now)
+    mesh.settle()
+    assert (1, "needjobs", 2) in mesh.told("needjobs")

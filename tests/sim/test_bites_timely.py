@@ -12,6 +12,7 @@ from disque_trio.node.core.farewell import Farewell
 from disque_trio.node.core.job import FLAG_DELIVERED, FLAG_PAUSED, Job
 from disque_trio.node.core.limit import Limit
 from disque_trio.node.core.limits import Limits
+from disque_trio.node.core.losses import Losses
 from disque_trio.node.core.progress import Progress
 from disque_trio.node.core.queue import Queue
 from disque_trio.node.core.requeue import Requeue
@@ -183,3 +184,25 @@ class GreedyLimits(Limits):
 
 def test_room_that_stays_where_nobody_wants_it_is_found(made_of: MadeOf) -> None:
     assert found(made_of(GreedyLimits), TIMELY, "waits for", first=48)
+
+
+class PatientLosses(Losses):
+    """Leave what a dead node had queued to its retry time."""
+
+    def died(self, node: bytes) -> None:
+        pass
+
+
+def test_jobs_of_a_dead_node_that_nobody_queues_are_found(made_of: MadeOf) -> None:
+    assert found(made_of(PatientLosses), TIMELY, "nobody queues it")
+
+
+class SilentLosses(Losses):
+    """Tell nobody what clients have."""
+
+    def tell(self, now: int) -> None:
+        self._places.take(now)
+
+
+def test_what_clients_of_a_dead_node_have_is_found_if_it_is_delivered(made_of: MadeOf) -> None:
+    assert found(made_of(SilentLosses), TIMELY, "which is gone, has had")

@@ -161,3 +161,36 @@ def test_a_producer_learns_that_its_job_was_done_by_others_before_it_had_all_cop
     assert stage.ask(1, "ACKJOB", id) == 1
     stage.run(5)
     assert len(wire.got) == 1
+
+
+def test_what_a_killed_node_had_queued_is_soon_queued_elsewhere() -> None:
+    stage = Stage(3)
+    ids = [stage.add(0, "REPLICATE", 3, "RETRY", 300) for _ in range(5)]
+    reply = stage.ask(0, "GETJOB", "COUNT", 2, "FROM", "q")
+    assert isinstance(reply, list)
+    taken = [entry[1] for entry in reply]
+    stage.run(0.4)
+    stage.kill(0)
+    stage.run(4.5)
+    queued = [id for id in ids if stage.queued_on(id)]
+    assert queued == [id for id in ids if id not in taken]
+    assert all(len(stage.queued_on(id)) == 1 for id in queued)
+
+
+def test_what_a_silent_node_has_queued_stays_there() -> None:
+    stage = Stage(3)
+    id = stage.add(0, "REPLICATE", 3, "RETRY", 300)
+    stage.cut_off(0)
+    stage.run(20)
+    assert stage.queued_on(id) == [0]
+
+
+def test_a_node_that_is_back_does_not_deliver_what_another_took_over() -> None:
+    stage = Stage(3)
+    id = stage.add(0, "REPLICATE", 3, "RETRY", 300)
+    stage.kill(0)
+    stage.run(4.5)
+    (there,) = stage.queued_on(id)
+    stage.start(0)
+    stage.run(4)
+    assert stage.queued_on(id) == [there]

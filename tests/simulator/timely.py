@@ -9,6 +9,7 @@ fraction of a second, this looks at all nodes at once, as no client can:
   that it should be, and never more often than the policy of its queue says;
 - a job has the copies that were promised, and so has what it becomes, even while nodes are down, if
   there are enough others;
+- what a node had queued whose process is gone is soon queued elsewhere (see ``timely_losses``);
 - a job that became another one while a node with a copy was down does not come again from there.
 
 Each exemption says why it is one.
@@ -29,6 +30,7 @@ from disque_trio.respserver.client import Client
 from tests.simulator.events import MS, SECOND
 from tests.simulator.plan import DEAD
 from tests.simulator.records import Complain, JobRecord
+from tests.simulator.timely_losses import Losses
 from tests.simulator.timely_waits import Waits, runs
 
 if TYPE_CHECKING:
@@ -113,6 +115,7 @@ class Timely:
         self._jobs: dict[bytes, Watch] = {}
         self._well_since = 0  # since when all nodes are up and linked, in µs
         self._waits = Waits(world, complain)
+        self._losses = Losses(world)
         self._looks = 0
         self._troubles: list[tuple[int, int]] = []  # when the cluster was not well, from and until
         self._announced: dict[bytes, tuple[int, int]] = {}  # id: which machine queued it, when
@@ -146,6 +149,12 @@ class Timely:
         self._look_for_strangers(watch, copies)
         if job is not None and job.retry and self._follower(machine, job) is not None:
             self._complain(f"node {machine.index} delivers what has become another job", id)
+        if again and self._losses.was_told(watch.by, watch.taken) and not watch.strange:
+            self._complain(
+                f"node {machine.index} delivers what a client of node {watch.by}, which is gone, "
+                f"has had for {(now - watch.taken) // MS} ms",
+                id,
+            )
         if again and self._may_not_know(id, watch, machine):
             watch.extra += 1
         elif again:
@@ -328,6 +337,8 @@ class Timely:
             return
         world.loop.after(LOOK, self._look)
         now = world.loop.now
+        for machine, id in self._losses.look(self._well_since):
+            self._check_loss(machine, id)
         up = [self._links(machine) for machine in world.machines]
         if up != self._up:
             self._up = up
@@ -342,6 +353,24 @@ class Timely:
         self._looks += 1
         if self._looks % LOOKS == 0:
             self._check_jobs()
+
+    def _check_loss(self, lost: "Machine", id: bytes) -> None:
+        """Check that the job ``id``, which the machine ``lost`` had queued, is queued elsewhere, or
+        has been delivered or put back since."""
+        copies = [
+            (one, one.node.store.jobs.shard_of(id)[id])
+            for one in self.world.machines
+            if one.up and one.holds(id)
+        ]
+        watch = self._jobs.get(id)
+        if not copies or watch is None or watch.strange or watch.expired:
+            return
+        since = max(watch.taken, self._put_back.get(id, -1))
+        over = any(job.state in (QUEUED, ACKED, WAIT_REPL) for _, job in copies)
+        if since < lost.died_at and not over and not self._may_be_over(id, copies):
+            self._complain(
+                f"was in the queue of node {lost.index}, which is gone, and nobody queues it", id
+            )
 
     def _links(self, machine: "Machine") -> object:
         """Which process of ``machine`` runs, and the nodes to which it has connections."""

@@ -1,0 +1,106 @@
+"""What the others do with the jobs of a node whose process is gone.
+
+What it had queued is soon queued by another holder, if that one was there when the job was made,
+and nothing else goes wrong. What its clients had for some time is not delivered again before the
+retry time is over.
+"""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from disque_trio.node.core.job import QUEUED, Job
+from tests.simulator.events import MS, SECOND
+from tests.simulator.timely_waits import runs
+
+if TYPE_CHECKING:
+    from tests.simulator.machine import Machine
+    from tests.simulator.world import World
+
+# A holder has to be refused for a second, tries to connect now and then, asks others for half a
+# second, and waits half a second more for each of up to three holders that come first.
+TAKEN_OVER = 2 * SECOND
+EACH_BEFORE = SECOND // 2
+TOLD = 250 * MS  # after which the others know that a client has a job
+
+
+@dataclass(slots=True)
+class Loss:
+    """A process that is gone.
+
+    Attributes:
+        at: when it died, in µs. unlinked: since when no connection to it is left; 0: one is.
+        well_since: since when all was well before.
+        queued: ids of the jobs that another holder has to queue.
+    """
+
+    at: int
+    well_since: int
+    queued: list[bytes]
+    unlinked: int = 0
+
+
+class Losses:
+    """The processes that are gone.
+
+    Attributes:
+        by_index: by the index of the machine, while it is the only thing that is wrong.
+    """
+
+    def __init__(self, world: "World") -> None:
+        self.world = world
+        self.by_index: dict[int, Loss] = {}
+        self._down: set[int] = set()
+
+    def look(self, well_since: int) -> list[tuple["Machine", bytes]]:
+        """Look which processes are gone; until now, all has been well since ``well_since`` (µs).
+        Returns the jobs that have to be queued elsewhere by now, and the machines that had them."""
+        machines = self.world.machines
+        down = {machine.index for machine in machines if not runs(machine)}
+        new, self._down = down - self._down, down
+        if len(down) != 1:
+            self.by_index.clear()
+            return []
+        machine = machines[min(down)]
+        if new and not machine.up and not machine.off:
+            self.by_index = {machine.index: self._lost(machine, well_since)}
+        loss = self.by_index.get(machine.index)
+        if loss is None or machine.up:
+            self.by_index.clear()
+            return []
+        others = [one for one in machines if one is not machine]
+        for one in others:
+            peers = one.node.peers
+            if peers.linked(machine.id):
+                return []
+            if not all(peers.linked(other.id) for other in others if other is not one):
+                self.by_index.clear()
+                return []
+        now = self.world.loop.now
+        loss.unlinked = loss.unlinked or now
+        wait = TAKEN_OVER + EACH_BEFORE * min(max(len(others) - 1, 0), 3)
+        if now - loss.unlinked < wait:
+            return []
+        ids, loss.queued = loss.queued, []
+        return [(machine, id) for id in ids]
+
+    def _lost(self, machine: "Machine", well_since: int) -> Loss:
+        others = [one for one in self.world.machines if one is not machine]
+        queued = [
+            job.id
+            for job in machine.node.store.jobs.values()
+            if job.state == QUEUED
+            and job.retry
+            and _when_made(machine, job) > well_since
+            and any(one.holds(job.id) for one in others)
+        ]
+        return Loss(machine.died_at, well_since, queued)
+
+    def was_told(self, index: int, taken: int) -> bool:
+        """Whether the machine ``index`` is gone, and the others know that its client got a job at
+        ``taken`` (µs)."""
+        loss = self.by_index.get(index)
+        return loss is not None and loss.well_since < taken < loss.at - TOLD
+
+
+def _when_made(machine: "Machine", job: Job) -> int:
+    return machine.clock.when(job.ctime // 1_000_000)

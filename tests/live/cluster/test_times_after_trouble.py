@@ -16,6 +16,7 @@ JOBS = 200
 RETRY = 4  # s, where nothing but the retry time helps
 ALONE = 1.0  # s until a node that is alone has queued its jobs
 WITH_OTHERS = 2.0  # s until one that has to ask others has
+LOST = 2.5  # s until the others have queued what a dead node had
 SLOW = 1.0  # s for the machine, and for the worker that takes them
 
 pytestmark = pytest.mark.load  # how long it takes is the question
@@ -78,11 +79,29 @@ def test_after_a_start(tmp_path: Path, nodes: int, event: Callable[[Member], Non
 
 def test_after_a_node_is_lost(tmp_path: Path) -> None:
     with live_cluster(tmp_path, 3, "--appendonly", "yes") as cluster:
-        added = add(cluster[0], RETRY)
+        added = add(cluster[0], 600)
         cluster[0].kill()
         seconds = taken_within(cluster[1], added)
     tell("lost", 3, seconds)
-    assert seconds < RETRY * 1.5 + SLOW
+    assert seconds < LOST + SLOW
+
+
+def test_what_clients_of_a_lost_node_had_comes_after_the_retry_time(tmp_path: Path) -> None:
+    with live_cluster(tmp_path, 3, "--appendonly", "yes") as cluster:
+        added = add(cluster[0], RETRY)
+        jobs = cluster[0].wire()("GETJOB", "COUNT", 50, "FROM", "q")
+        assert isinstance(jobs, list)
+        in_hand = {job[1] for job in jobs}
+        begun = time.monotonic()
+        time.sleep(1)  # the others hear of it
+        cluster[0].kill()
+        taken_within(cluster[1], added - in_hand)
+        early = time.monotonic() - begun
+        taken_within(cluster[1], in_hand)
+        seconds = time.monotonic() - begun
+    tell("lost, in hand", 3, seconds)
+    assert early < 1 + LOST + SLOW
+    assert RETRY * 0.9 < seconds < RETRY * 1.5 + SLOW
 
 
 def test_in_a_split_and_after_it(tmp_path: Path) -> None:

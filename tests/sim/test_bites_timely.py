@@ -194,7 +194,7 @@ class PatientLosses(Losses):
 
 
 def test_jobs_of_a_dead_node_that_nobody_queues_are_found(made_of: MadeOf) -> None:
-    assert found(made_of(PatientLosses), TIMELY, "nobody queues it")
+    assert found(made_of(PatientLosses), TIMELY, "nobody queues it", first=5)
 
 
 class SilentLosses(Losses):
@@ -205,4 +205,4 @@ class SilentLosses(Losses):
 
 
 def test_what_clients_of_a_dead_node_have_is_found_if_it_is_delivered(made_of: MadeOf) -> None:
-    assert found(made_of(SilentLosses), TIMELY, "which is gone, has had")
+    assert found(made_of(SilentLosses), TIMELY, "which is gone, has had", first=136)

@@ -20,6 +20,7 @@ class Box:
         self.ip = f"10.0.0.{index}"
         self.port = 7711
         self.up = True
+        self.off = False
         self.incarnation = 1
         self.got: list[bytes] = []
         self.links: list[End] = []
@@ -140,12 +141,15 @@ def test_connecting_through_a_cut_path_hangs_and_then_fails() -> None:
     assert net.one.lost == [link]
 
 
-def test_connecting_to_a_process_that_is_gone_fails_at_once() -> None:
+@pytest.mark.parametrize("off", [False, True])
+def test_connecting_to_a_process_that_is_gone_fails_at_once(off: bool) -> None:
     net = Net(tail=0.0)
     net.two.up = False
+    net.two.off = off
     link = net.one.connect(net.two)
     net.run(0.1)
     assert link in net.one.lost
+    assert link.refused != off  # who is switched off refuses nothing
 
 
 def test_a_dead_process_is_noticed() -> None:

@@ -123,6 +123,7 @@ class Losses:
                     continue
                 if type == IN_HAND:
                     job.place = self._places.in_hand(sender)
+                    self._replicas.add(job, sender)  # it may have got the job from a third node
                 elif job.place is not None and job.place.node == sender:
                     job.place = None
 

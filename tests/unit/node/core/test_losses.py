@@ -344,3 +344,17 @@ def test_a_question_in_the_name_of_a_stranger_is_not_answered(mesh: Mesh) -> Non
     mesh[0].node.receive(mesh.ids[1], packet, mesh[0].now)
     mesh.settle()
     assert mesh.told() == []
+
+
+def test_who_tells_what_its_clients_have_is_a_holder(mesh: Mesh) -> None:
+    id = mesh.add(0, "REPLICATE", 2, *RETRY)
+    other = next(index for index in (1, 2) if mesh[index].held(id))
+    third = 3 - other
+    want = mesh[third].node.packets.about_queue(12, b"q", 1, 1)
+    mesh[0].node.receive(mesh.ids[third], want, mesh[0].now)
+    mesh.settle()
+    assert mesh[third].get() == id
+    mesh.advance(TOLD)
+    job = mesh[other].node.store.jobs.get(id)
+    assert job is not None
+    assert mesh.ids[third] in (job.delivered or ())

@@ -15,7 +15,7 @@ export PYTHONDONTWRITEBYTECODE =
 # run in the build that ships, and only those marked `pure` in the other one too.
 LIVE_COMPILED = $(addprefix tests/live/,cluster eventlog node \
 	$(addprefix bananaq/test_,commands.py process.py semantics.py semantics_okq.py waiting.py))
-COMPILED_TESTS = tests/sim --ignore=tests/sim/test_audit.py $(LIVE_COMPILED) \
+COMPILED_TESTS = tests/sim $(LIVE_COMPILED) \
 	$(addprefix tests/unit/,aof bananaq cluster eventlog node process protocol resp respserver)
 IN_COMPILED = cd $(COMPILED)/tree && DISQUE_TRIO_FORM=compiled SIM_SEEDS=$(COMPILED_SEEDS) \
 	../bin/python -m pytest
@@ -34,7 +34,7 @@ NOT_SLOW ?= and not slow
 TESTED = $(PARALLEL) --hypothesis-profile $(PROFILE)
 
 # Tests marked `load` judge elapsed time: they run alone, one by one, and once more after a failure.
-WITH_LOAD = $(shell grep -rlw 'mark[.]load' tests --include='*.py')
+WITH_LOAD = $(shell grep -rlw 'mark[.]load' tests packages --include='*.py')
 LOAD_PURE = $(filter-out $(addsuffix %,$(COMPILED_ONLY)),$(WITH_LOAD))
 LOAD_COMPILED = $(filter $(addsuffix %,$(LIVE_COMPILED)),$(WITH_LOAD))
 define once-more
@@ -46,7 +46,10 @@ endef
 SPENT = $(CURDIR)/build/spent
 
 # What codespell checks.
-PROSE = $(wildcard *.md *.py) Makefile config disque_trio docs examples tests tools
+PROSE = $(wildcard *.md *.py) Makefile config disque_trio docs examples packages tests tools
+
+# Which module may import which.
+CONTRACTS = disque_trio/imports.toml $(wildcard packages/*/imports.toml)
 
 TYPED = disque_trio.client disque_trio.tasks disque_trio.bananaq.client
 
@@ -102,8 +105,8 @@ run:
 		"$(COMPILED)/bin/disque-server config/disque.yaml --dir data" >&2
 	@exec $(VENV)/bin/disque-server config/disque.yaml --dir data $(ARGS)
 
-# Unit tests and the simulator need less than all tests do; those of Spark are skipped without it.
-ONLY_UNIT = $(if $(ARGS),$(if $(filter-out tests/unit/% tests/sim%,$(ARGS))$(filter %/spark,$(ARGS)),,yes))
+# Unit tests and the simulator need less than all tests do.
+ONLY_UNIT = $(if $(ARGS),$(if $(filter-out tests/unit/% tests/sim%,$(ARGS)),,yes))
 test:
 	@tools/setup.sh $(if $(ONLY_UNIT),check,test)
 ifdef ARGS
@@ -157,7 +160,7 @@ CHECKED = $(PY) -m pytest -m "not load $(NOT_NIGHTLY) $(NOT_SLOW)"
 
 PARTS = $(addprefix tests/unit/,aof bananaq cluster console eventlog respserver)
 check-rest:
-	$(CHECKED) tests/unit $(addprefix --ignore=,tests/unit/node $(PARTS))
+	$(CHECKED) tests/unit packages/*/tests/unit $(addprefix --ignore=,tests/unit/node $(PARTS))
 
 check-parts:
 	$(CHECKED) $(PARTS)
@@ -185,10 +188,10 @@ ifdef SPARK
 	@VENV=$(VENV)-spark-$(SPARK) tools/setup.sh test
 	@$(VENV)-spark-$(SPARK)/bin/python -m pip install --quiet --disable-pip-version-check \
 		'pyspark[connect]==$(SPARK).*'
-	$(VENV)-spark-$(SPARK)/bin/python -m pytest tests/unit/spark tests/live/spark $(ARGS)
+	$(VENV)-spark-$(SPARK)/bin/python -m pytest packages/spark/tests/unit packages/spark/tests/live $(ARGS)
 else
 	@tools/setup.sh test
-	$(PY) -m pytest tests/unit/spark tests/live/spark $(ARGS)
+	$(PY) -m pytest packages/spark/tests/unit packages/spark/tests/live $(ARGS)
 endif
 
 # The newest version and the one before it, as in the extra `spark` in pyproject.toml.
@@ -196,7 +199,7 @@ test-spark-versions:
 	$(MAKE) test-spark SPARK=4.2
 	$(MAKE) test-spark SPARK=4.3
 
-STORES = tests/unit/spark/test_files.py tests/unit/spark/test_far_files.py
+STORES = packages/spark/tests/unit/test_files.py packages/spark/tests/unit/test_far_files.py
 
 test-stores:
 	@tools/setup.sh stores
@@ -223,7 +226,7 @@ test-django:
 test-compiled:
 	@tools/setup.sh compiled
 	@rm -rf $(COMPILED)/tree && mkdir $(COMPILED)/tree
-	@cp -Rp tests config docs examples tools pyproject.toml $(COMPILED)/tree
+	@cp -Rp tests config docs examples tools conftest.py pyproject.toml $(COMPILED)/tree
 	@rm -rf $(COMPILED)/tree/examples/node/node_modules
 ifdef ARGS
 	$(IN_COMPILED) $(ARGS)
@@ -237,7 +240,8 @@ lint:
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/ruff format --check .
 	$(PY) -m tools.types
-	$(VENV)/bin/lint-imports
+	for file in $(CONTRACTS); do \
+		$(VENV)/bin/lint-imports $$file || exit 1; done
 	$(VENV)/bin/codespell $(PROSE)
 	$(PY) -m tools.english
 
@@ -321,8 +325,8 @@ soak:
 	WORKER_TASKS=$(call part,5000) $(PY) -m pytest --timeout 1800 tests/live/worker/test_killed.py
 	TASK_STORIES=$(call part,5000) $(PY) -m pytest tests/live/integrations/test_dramatiq_faults.py \
 		tests/live/integrations/test_django_faults.py
-	DISQUE_LEASE_SEEDS=$(call part,5000) $(PY) -m pytest tests/unit/spark/test_lease_model.py
-	DISQUE_SPARK_CRASHES=1 DISQUE_SPARK_LONG=1 $(PY) -m pytest tests/live/spark
+	DISQUE_LEASE_SEEDS=$(call part,5000) $(PY) -m pytest packages/spark/tests/unit/test_lease_model.py
+	DISQUE_SPARK_CRASHES=1 DISQUE_SPARK_LONG=1 $(PY) -m pytest packages/spark/tests/live
 
 # The compiled build has its own environment, so that everything else keeps using the sources.
 compiled:

@@ -49,7 +49,7 @@ need_compiler() {
 
 # What a wheel is made of, with checksums: git changes the times of files whose contents stay.
 sources() {
-    find config disque_trio tools/packaging pyproject.toml setup.py ./pyspark_disque*.py \
+    find config disque_trio tools/packaging pyproject.toml setup.py \
         -type f ! -name '*.pyc' -exec cksum {} + | LC_ALL=C sort
 }
 is_compiled_in() { sources | cmp -s - "$1/.installed-compiled"; }
@@ -78,9 +78,15 @@ case $what in
     compiled) extras=identity,pytest ;;
     *) extras=console,cron ;;
 esac
-# A copy of pyproject.toml tells what is installed; `dev` includes all that `check` needs, and this
+# The other distributions of the tree. A node needs none.
+houses=
+case $what in run | lock) ;; *) for file in packages/*/pyproject.toml; do
+    [ ! -e "$file" ] || houses="$houses ${file%/*}"
+done ;; esac
+projects() { cat pyproject.toml packages/*/pyproject.toml 2>/dev/null || true; }
+# A copy of the projects tells what is installed; `dev` includes all that `check` needs, and this
 # all that `run` needs.
-has_extras() { cmp -s pyproject.toml "$venv/.installed-$1"; }
+has_extras() { projects | cmp -s - "$venv/.installed-$1"; }
 is_installed() {
     has_extras "$extras" && return
     case $what in
@@ -204,7 +210,7 @@ fi
 
 pip="$venv/bin/python -m pip --disable-pip-version-check"
 
-# wheel COMPILE DIRECTORY [PYTHON]: builds a wheel of the sources (COMPILE 1: compiled).
+# wheel COMPILE DIRECTORY [PYTHON]: builds a wheel of the sources at the top (COMPILE 1: compiled).
 wheel() {
     DISQUE_TRIO_COMPILE=$1 $pip ${3:+--python "$3"} wheel --quiet --no-deps --wheel-dir "$2" .
 }
@@ -245,10 +251,12 @@ if [ "$what" = compiled ]; then
 fi
 
 if ! is_installed; then
-    $pip install --quiet -e ".[$extras]" || fail "pip cannot install them: is there a network?"
+    # shellcheck disable=SC2046,SC2086
+    $pip install --quiet -e ".[$extras]" ${houses:+$(printf ' -e %s' $houses)} || fail "pip cannot install them: is there a network?"
     # Otherwise the first start would do it, or each if PYTHONDONTWRITEBYTECODE is set.
-    "$venv/bin/python" -m compileall -q disque_trio
-    cp pyproject.toml "$venv/.installed-$extras"
+    # shellcheck disable=SC2086
+    "$venv/bin/python" -m compileall -q disque_trio $houses
+    projects >"$venv/.installed-$extras"
 fi
 
 # Those tests of the console that need axe-core, which is one file, are skipped without it.
@@ -267,6 +275,9 @@ if [ "$what" = wheels ]; then
     rm -rf "$venv/wheels"
     "$venv/bin/python" -m build --sdist --outdir dist . >/dev/null
     wheel 0 dist
+    for house in $houses; do
+        "$venv/bin/python" -m build --outdir dist "$house" >/dev/null
+    done
     for other in ${PYTHONS:-python3.11 python3.12 python3.13 python3.14}; do
         if "$other" -c '' 2>/dev/null && has_headers_of "$other"; then
             wheel 1 "$venv/wheels" "$(command -v "$other")"

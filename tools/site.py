@@ -1,9 +1,9 @@
 """A hook for mkdocs, which adds pages from outside ``docs/``.
 
-The pages at the top of the tree are also pages of the site. A link to any other file in the tree
-leads to a page that shows the file, or lists the directory. So the site does not need to know where
-the sources are hosted, and mkdocs checks all links. ``<!-- files: PACKAGE ... -->`` in a page is
-replaced by a list of the modules of these packages.
+The pages at the top of the tree and those of the other distributions are also pages of the site. A
+link to any other file in the tree leads to a page that shows the file, or lists the directory. So
+the site does not need to know where the sources are hosted, and mkdocs checks all links. ``<!--
+files: PACKAGE ... -->`` in a page is replaced by a list of the modules of these packages.
 """
 
 from __future__ import annotations
@@ -25,6 +25,13 @@ TOP = {  # pages, and their names in the site
     "CHANGELOG.md": "CHANGELOG.md",
     "SECURITY.md": "SECURITY.md",
 }
+# Those, and the pages of the other distributions.
+PLACED = TOP | {
+    page.relative_to(ROOT).as_posix(): page.relative_to(folder).as_posix()
+    for folder in sorted(ROOT.glob("packages/*/docs"))
+    for page in sorted(folder.rglob("*.md"))
+}
+SOURCES = {uri: path for path, uri in PLACED.items()}
 LANGUAGES = {".service": "ini", ".socket": "ini", ".timer": "ini", ".mjs": "js", ".conf": "text"}
 # Code, which contains no links; or a link within the site, and its anchor.
 LINK = re.compile(
@@ -38,8 +45,8 @@ MODULES = re.compile(r"^<!-- files: (.*) -->$", re.MULTILINE)
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
-    """Add the pages at the top, and those for files that pages link to."""
-    for name, uri in TOP.items():
+    """Add the pages outside ``docs/``, and those for files that pages link to."""
+    for name, uri in PLACED.items():
         text = (ROOT / name).read_text(encoding="utf-8")
         files.append(File.generated(config, uri, content=text))
     left = [target for file in files.documentation_pages() for target in _shown(file)]
@@ -87,7 +94,7 @@ def _shown(file: File) -> list[str]:
     found = (
         _in_tree(file, link["path"]) for link in LINK.finditer(file.content_string) if link["path"]
     )
-    return [path for path in found if path and not path.startswith("docs/") and path not in TOP]
+    return [path for path in found if path and not path.startswith("docs/") and path not in PLACED]
 
 
 def _in_tree(file: File, link: str) -> str | None:
@@ -97,8 +104,9 @@ def _in_tree(file: File, link: str) -> str | None:
         path = link[1:]
     else:
         uri = file.src_uri
-        inside = uri not in TOP.values() and not uri.startswith("source/")
-        folder = posixpath.dirname(f"docs/{uri}" if inside else uri.removeprefix("source/"))
+        inside = uri not in SOURCES and not uri.startswith("source/")
+        own = f"docs/{uri}" if inside else SOURCES.get(uri, uri.removeprefix("source/"))
+        folder = posixpath.dirname(own)
         path = posixpath.normpath(posixpath.join(folder, link))
         if inside and path.startswith("docs/"):
             return None
@@ -107,8 +115,8 @@ def _in_tree(file: File, link: str) -> str | None:
 
 def _uri(path: str) -> str:
     """The page for a path outside docs/."""
-    if path in TOP:
-        return TOP[path]
+    if path in PLACED:
+        return PLACED[path]
     folder = path.removesuffix("/README.md")
     return f"source/{folder}/index.md" if (ROOT / folder).is_dir() else f"source/{path}.md"
 

@@ -2,11 +2,11 @@
 
     python -m tools.soak_audit [--rounds 5] [--faults 6] [--nodes 3] [--seed N]
 
-The implementation is in ``tests/support/soak_of_audits.py``. The exit status is 1 if the audit was
-wrong.
+The implementation is in ``packages/spark/tests/support/soak_of_audits.py``. The exit status is 1 if
+the audit was wrong.
 """
 
-from tests.support.soak_of_audits import main
+from packages.spark.tests.support.soak_of_audits import main
 
 if __name__ == "__main__":
     raise SystemExit(main())

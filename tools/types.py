@@ -16,10 +16,12 @@ from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 
+from tools.affected.names import module_name
+
 _IMPORT = re.compile(
     r"^\s*(?:from ([a-z_]\w*)[\w.]* import |import ([a-z_]\w*)[\w.]*(?: as \w+)?$)", re.MULTILINE
 )
-_FOLDERS = ("disque_trio", "tests", "tools")
+_FOLDERS = ("disque_trio", "packages", "tests", "tools")
 _CONFIG = Path("build", "mypy.toml")
 
 
@@ -34,7 +36,7 @@ def _is_missing(name: str) -> bool:
 
 
 def _module(path: Path) -> str:
-    return ".".join(path.with_suffix("").parts).removesuffix(".__init__")
+    return module_name(path.as_posix())
 
 
 def _quoted(names: set[str]) -> str:

@@ -1,7 +1,7 @@
 """The vocabulary of the event log: kinds of events, their reasons, and the record of an event.
 
 The node's core records events with these names, ``lines`` converts the records to JSON, and the
-audit in ``disque_trio.spark`` reads that. A test compares docs/eventlog.md with it. Imports nothing
+audit in ``disque_spark`` reads that. A test compares docs/eventlog.md with it. Imports nothing
 from this package, so that all of them can import it.
 """
 

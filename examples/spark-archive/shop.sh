@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# From a web shop's orders to a table and a report: the commands of docs/spark-pipelines.md, with a
+# From a web shop's orders to a table and a report: the commands of packages/spark/docs/spark-pipelines.md, with a
 # node of their own on port 7791.
 set -euo pipefail
 

@@ -12,9 +12,9 @@ from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
 
-from disque_trio.spark import register
-from disque_trio.spark.metrics import serve_metrics
-from disque_trio.spark.progress import ProgressListener
+from disque_spark import register
+from disque_spark.metrics import serve_metrics
+from disque_spark.progress import ProgressListener
 
 
 def work(batch: DataFrame, number: int) -> None:

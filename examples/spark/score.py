@@ -1,4 +1,4 @@
-"""Mails scored by a small model on Spark: the program of docs/spark-process.md.
+"""Mails scored by a small model on Spark: the program of packages/spark/docs/spark-process.md.
 
 python examples/spark/score.py add COUNT    adds mails to a queue; every hundredth is unreadable
 python examples/spark/score.py score        scores all of them, on all cores
@@ -16,8 +16,8 @@ import numpy as np
 import pandas as pd
 from pyspark.sql import SparkSession
 
+from disque_spark import process
 from disque_trio.client.sync import connect
-from disque_trio.spark import process
 
 NODES = ["127.0.0.1:7711"]
 BUCKETS = 1024

@@ -1,4 +1,4 @@
-"""Everything in this folder starts real processes."""
+"""Fixtures of the tests that start real processes."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,14 +10,6 @@ from tests.support.pressure_helpers import RedisServer
 from tests.support.tls_front import Certificates, all_certificates
 
 __all__ = ["session_node", "shared_node", "talk"]
-
-HERE = Path(__file__).parent
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    for item in items:
-        if HERE in item.path.parents:
-            item.add_marker(pytest.mark.live)
 
 
 @pytest.fixture(scope="session")

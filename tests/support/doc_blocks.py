@@ -89,6 +89,7 @@ def block(page: str, beginning: str) -> Block:
 def pages() -> list[str]:
     """Return all pages with blocks to type, as paths relative to the top of the tree."""
     patterns = ("*.md", "docs/**/*.md", "examples/README.md", "examples/*/README.md")
+    patterns += ("packages/*/README.md", "packages/*/docs/**/*.md")
     found = [page for pattern in patterns for page in ROOT.glob(pattern)]
     return sorted(str(page.relative_to(ROOT)) for page in found)
 

@@ -38,10 +38,17 @@ sys.exit(status)
 """
 
 
+def page_of(name: str) -> Path:
+    """The path of a page of docs/, or of the folder of that name in a distribution."""
+    places = [ROOT / "docs", *ROOT.glob("packages/*/docs")]
+    [found] = [place / name for place in places if (place / name).exists()]
+    return found
+
+
 def section(page: str, title: str) -> str:
     """The section below a title on a page of docs/, up to the next title of the same or a higher
     level."""
-    text = (ROOT / "docs" / page).read_text()
+    text = page_of(page).read_text()
     found = re.search(rf"^(#+) {re.escape(title)}$", text, re.MULTILINE)
     assert found, f"{page} has no {title!r}"
     rest = text[found.end() :]

@@ -9,7 +9,6 @@ text of the file itself, which runs before each module of the package.
 import importlib
 import re
 import sys
-import tomllib
 from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from pathlib import Path
@@ -19,14 +18,15 @@ import grimp
 from tools.affected import rules
 from tools.affected.names import Names, above, folder, module_name
 from tools.affected.source import BODY, MAIN, Definition, Source, parse
+from tools.workspace import distributions
 
-SUPPORT = "tests/support/"
+SUPPORT = re.compile(r"(?:.+/)?tests/support/")
 _BLOCK = re.compile(r"^```.*?^```|^ {4}[^\n]*$", re.MULTILINE | re.DOTALL)
 
 
 def is_test(path: str) -> bool:
     """Whether it is a test module."""
-    return bool(re.fullmatch(r"tests/(?:.+/)?test_\w+\.py", path))
+    return bool(re.fullmatch(r"(?:.+/)?tests/(?:.+/)?test_\w+\.py", path))
 
 
 class Graph:
@@ -40,17 +40,18 @@ class Graph:
     def __init__(self, root: Path, paths: Iterable[str], gone: Iterable[str] = ()) -> None:
         self._root = root
         self._paths = {*paths}
-        project = tomllib.loads((root / rules.PROJECT).read_text(encoding="utf-8"))
-        self.package: str = project["tool"]["importlinter"]["root_packages"][0]
+        houses = [*distributions(root)]
+        self._packages = tuple(house.package for house in houses)
+        self._homes = tuple(f"{(house.folder / house.package).as_posix()}/" for house in houses)
         python = [path for path in {*self._paths, *gone} if path.endswith(".py")]
         self._modules = {
             module_name(path): path
             for path in python
-            if "/" not in path or path.startswith((f"{self.package}/", "tests/", "tools/"))
+            if "/" not in path or path.startswith((*self._homes, "tests/", "tools/", "packages/"))
         }
-        scripts = project["project"].get("scripts", {})
+        scripts = {name: call for house in houses for name, call in house.scripts.items()}
         self._names = Names({*self._paths, *gone}, self._modules, scripts)
-        plugins = project["project"].get("entry-points", {}).get("pytest11", {}).values()
+        plugins = houses[0].project["project"].get("entry-points", {}).get("pytest11", {}).values()
         self._plugins = {
             path: self._parse(path)
             for path in map(self._modules.get, plugins)
@@ -59,9 +60,9 @@ class Graph:
         self._sources = {
             path: self._parse(path)
             for path in self._modules.values()
-            if path in self._paths and not path.startswith(f"{self.package}/")
+            if path in self._paths and not path.startswith(self._homes)
         }
-        self._all_conftests = [one for one in self._sources if one.endswith("/conftest.py")]
+        self._all_conftests = [one for one in self._sources if one.endswith("conftest.py")]
         self._users: dict[str, set[str]] = {}  # the edges, from what is used to what uses it
         self._pages: dict[str, set[str]] = {}  # as those, from a module to files with programs
         self._add_package()
@@ -116,14 +117,15 @@ class Graph:
     # ---- the package ----------------------------------------------------------------------------
 
     def _add_package(self) -> None:
-        sys.path.insert(0, str(self._root))
+        before = sys.path[:]
+        sys.path[:0] = [str((self._root / home).parent) for home in self._homes]
         importlib.invalidate_caches()
         try:
             imports = grimp.build_graph(
-                self.package, exclude_type_checking_imports=True, cache_dir=None
+                *self._packages, exclude_type_checking_imports=True, cache_dir=None
             )
         finally:
-            sys.path.remove(str(self._root))
+            sys.path[:] = before
         for module in imports.modules & self._modules.keys():
             path = self._modules[module]
             for used in imports.find_modules_directly_imported_by(module):
@@ -136,7 +138,8 @@ class Graph:
     def _add_named_in_package(self, path: str, module: str) -> None:
         """Add what a module starts as a program, or imports by a name that it puts together."""
         text = self._read(path)
-        if not ("import_module" in text or f'"{self.package}.' in text or "{__name__}" in text):
+        named = ("import_module", "{__name__}", *(f'"{name}.' for name in self._packages))
+        if not any(one in text for one in named):
             return
         source = self._parse(path)
         strings = {text for one in source.definitions.values() for text in one.strings}
@@ -199,11 +202,12 @@ class Graph:
 
     def _conftests(self, path: str) -> list[str]:
         """The conftest.py files that apply to a module, from the nearest up."""
-        return [one for up in above(path) if (one := f"{up}/conftest.py") in self._sources]
+        places = (*(f"{up}/conftest.py" for up in above(path)), "conftest.py")
+        return [one for one in places if one in self._sources]
 
     def _fixture(self, path: str, fixture: str, asking: str) -> Iterator[str]:
         """What a fixture means for a definition of a module; nothing if it is no fixture."""
-        is_shared = path.startswith(SUPPORT)  # used by any conftest.py
+        is_shared = bool(SUPPORT.match(path))  # used by any conftest.py
         for place in (path, *(self._all_conftests if is_shared else self._conftests(path))):
             if place == path and asking == fixture:
                 continue  # it overrides one of the same name
@@ -241,13 +245,13 @@ class Graph:
         for path in paths - {*self._modules.values()}:
             if path in self._paths and rules.matches(path, rules.PROGRAMS):
                 self._add_programs(path)
-            if path.startswith((f"{self.package}/", "tests/", "tools/")):
+            if path.startswith((*self._homes, "tests/", "tools/", "packages/")):
                 self._add_data(path)
 
     def _add_data(self, path: str) -> None:
         """Take a file that is nobody's by name for one that all modules beside it read, or those
         of the nearest folder above it that has any."""
-        if not path.startswith(f"{self.package}/") and path in self._users:
+        if not path.startswith(self._homes) and path in self._users:
             return
         for up in above(path):
             beside = [module for module in self._modules.values() if folder(module) == up]

@@ -6,11 +6,14 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import PurePosixPath
 
 _IMPORT = re.compile(r"\bfrom +([\w.]+) +import +\(?([\w, \n]+)")
+# A distribution's modules are found without its folder, its tests with it.
+_PACKAGED = re.compile(r"^packages/[^/]+/(?!tests/)")
 _LONGEST = 200  # characters of a string that may be a path
 
 
 def module_name(path: str) -> str:
     """The full name of the module in a file."""
+    path = _PACKAGED.sub("", path)
     return path.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
 
 

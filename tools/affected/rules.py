@@ -3,17 +3,18 @@
 import fnmatch
 import tomllib
 
-PROJECT = "pyproject.toml"
+PROJECTS = ("pyproject.toml", "packages/*/pyproject.toml")
 # Tables of pyproject.toml that only `make lint` reads.
-OF_LINT = {"codespell", "importlinter", "mypy", "ruff"}
+OF_LINT = {"codespell", "mypy", "ruff"}
 
 # A change of these can change any test: what all tests share, and what is compiled.
-EVERYTHING = ("tests/conftest.py", "setup.py", "tools/packaging/*.py")
+EVERYTHING = ("conftest.py", "setup.py", "tools/packaging/*.py")
 
 # What only `make`, people and machines read, besides tests that name it.
 UNTESTED = (
-    PROJECT,
-    *("*.md", "LICENSE", "MANIFEST.in", "Makefile", "tools/setup.sh", "tools/packaging/*.sh"),
+    *PROJECTS,
+    *("*.md", "*LICENSE", "*/imports.toml", "MANIFEST.in", "*Makefile"),
+    *("tools/setup.sh", "tools/packaging/*.sh"),
     *(".ci/*", ".dockerignore", ".github/*", ".gitignore", ".pre-commit-config.yaml"),
     *("tools/*", "examples/*/package-lock.json"),
 )
@@ -25,17 +26,20 @@ READ = {
     # It looks at all sources.
     "tests/live/packaging/test_types.py": ("disque_trio/",),
     # PySpark imports the module that is named after a format.
-    "tests/live/spark/conftest.py::spark": (
-        *("pyspark_disque.py", "pyspark_disque_aof.py", "pyspark_disque_events.py"),
-        *("pyspark_disque_jobs.py", "pyspark_disque_queues.py"),
+    "packages/spark/tests/live/conftest.py::spark": (
+        "packages/spark/pyspark_disque.py",
+        "packages/spark/pyspark_disque_aof.py",
+        "packages/spark/pyspark_disque_events.py",
+        "packages/spark/pyspark_disque_jobs.py",
+        "packages/spark/pyspark_disque_queues.py",
     ),
 }
 # Folders that these read files of, whose names are in those who call them.
 NAMED_BY_CALLERS = {"tests/support/documented.py": "docs/"}
 
 # Files with programs and commands, and the tests that run what they read.
-PROGRAMS = ("docs/*", "examples/*", "README.md", "config/container/*")
-RUNNING = ("tests/interop/*", "tests/live/*", "tests/unit/docs/test_typable.py")
+PROGRAMS = ("docs/*", "packages/*/docs/*", "examples/*", "README.md", "config/container/*")
+RUNNING = ("tests/interop/*", "*tests/live/*", "tests/unit/docs/test_typable.py")
 # What takes so long that no test runs it as a page says.
 LONG = ("tools/*",)
 

@@ -72,7 +72,7 @@ def select(root: Path, changes: Changes, graph: Graph) -> Selection:
 
 
 def _is_environment(root: Path, since: str, path: str) -> bool:
-    if path != rules.PROJECT:
+    if not rules.matches(path, rules.PROJECTS):
         return False
     before = git(root, "show", f"{since}:{path}")
     return rules.changes_environment(before, (root / path).read_text(encoding="utf-8"))

@@ -10,9 +10,9 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
-from disque_trio.spark.audit.run import audit
-from disque_trio.spark.session import session
-from tests.support.planted_log import JOBS_A_SECOND, Key, about_of, generate
+from disque_spark.audit.run import audit
+from disque_spark.session import session
+from packages.spark.tests.support.planted_log import JOBS_A_SECOND, Key, about_of, generate
 from tools.bench.cli import option, say
 from tools.bench.servers import family, family_cpu_seconds, highest
 

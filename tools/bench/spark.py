@@ -17,8 +17,8 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from disque_trio.spark import ack
-from disque_trio.spark.session import session
+from disque_spark import ack
+from disque_spark.session import session
 from tools.bench.cli import Findings, option, table
 from tools.bench.servers import CPUS, Server, disque_server, family_cpu_seconds
 

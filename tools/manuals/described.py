@@ -8,10 +8,8 @@ import argparse
 import importlib
 import re
 import sys
-import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from unittest.mock import patch
 
 from disque_trio.bananaq import settings as bananaq
@@ -21,8 +19,7 @@ from disque_trio.cli.options import USAGE as DISQUE
 from disque_trio.config import SECTIONS, TABLE, Param
 from disque_trio.config.types import Choice, YesNo
 from disque_trio.node.texts import USAGE as SERVER
-
-ROOT = Path(__file__).resolve().parents[2]
+from tools.workspace import distributions
 
 
 @dataclass(frozen=True)
@@ -64,10 +61,10 @@ class Command:
 
 def commands() -> Iterator[Command]:
     """All installed commands."""
-    scripts = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["scripts"]
     own = {"disque": _disque, "disque-server": _server, "bananaq": _bananaq}
-    for name, entry in scripts.items():
-        yield own[name]() if name in own else _of_parser(name, _parser(name, entry))
+    for house in distributions():
+        for name, entry in house.scripts.items():
+            yield own[name]() if name in own else _of_parser(name, _parser(name, entry))
 
 
 class _Asked(BaseException):

@@ -13,7 +13,8 @@ PAGES = [
     *ROOT.glob("*.md"),
     *(
         page
-        for page in (ROOT / "docs").rglob("*")
+        for folder in (ROOT / "docs", *ROOT.glob("packages/*/docs"))
+        for page in folder.rglob("*")
         if page.is_file() and page.suffix not in PICTURES
     ),
 ]

@@ -13,7 +13,11 @@ from pathlib import Path
 import pytest
 
 from tests.support import ROOT
-from tools.site import TOP
+from tools.site import PLACED
+from tools.workspace import distributions
+
+HOUSES = [ROOT / house.folder / house.package for house in distributions()]
+API = [*(ROOT / "docs" / "api").glob("*.md"), *ROOT.glob("packages/*/docs/api/*.md")]
 
 
 @pytest.fixture(scope="module")
@@ -52,7 +56,7 @@ def test_public_classes_are_told_with_their_types(site: Path) -> None:
     assert re.search(r"\bttl:\s+int \| None = None", text)
 
 
-@pytest.mark.parametrize("page", sorted((ROOT / "docs" / "api").glob("*.md")), ids=lambda p: p.stem)
+@pytest.mark.parametrize("page", sorted(API), ids=lambda p: p.stem)
 def test_all_that_a_public_module_has_is_explained(site: Path, page: Path) -> None:
     [module] = re.findall(r"^::: (\S+)$", page.read_text(), re.MULTILINE)
     text = (site / "api" / f"{page.stem}.html").read_text()
@@ -66,7 +70,7 @@ def test_each_page_has_a_place_in_the_navigation() -> None:
     named = re.findall(r"[\w/-]+\.md", nav)
     pages = [page.relative_to(ROOT / "docs") for page in (ROOT / "docs").rglob("*.md")]
     assert len(set(named)) == len(named)
-    assert {str(page) for page in pages} | {*TOP.values()} == set(named)
+    assert {str(page) for page in pages} | {*PLACED.values()} == set(named)
 
 
 def test_the_front_page_is_the_readme(site: Path) -> None:
@@ -90,7 +94,7 @@ def test_the_search_knows_commands(site: Path) -> None:
 
 def test_the_tour_has_every_module_that_says_what_it_is(site: Path) -> None:
     tour = (site / "source-tour.html").read_text()
-    for path in (ROOT / "disque_trio").rglob("*.py"):
+    for path in (path for house in HOUSES for path in house.rglob("*.py")):
         if ast.get_docstring(ast.parse(path.read_text())) is not None:
             assert f"<code>{path.relative_to(ROOT)}</code>" in tour
 
@@ -99,5 +103,5 @@ def test_the_tour_names_files_that_there_are() -> None:
     tour = (ROOT / "docs" / "source-tour.md").read_text()
     named = re.findall(r"`([\w/]+\.py)`", tour)
     assert len(named) > 30
-    files = [str(path) for path in (ROOT / "disque_trio").rglob("*.py")]
+    files = [str(path) for house in HOUSES for path in house.rglob("*.py")]
     assert [name for name in named if not any(f.endswith(f"/{name}") for f in files)] == []

@@ -8,17 +8,16 @@ import shutil
 import subprocess
 import sys
 import time
-import tomllib
 from pathlib import Path
 
 import pytest
 
 from disque_trio.config import TABLE
-from tests.support import ROOT
 from tools.manuals.__main__ import main
 from tools.manuals.described import Command, commands
+from tools.workspace import distributions
 
-SCRIPTS: dict[str, str] = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["scripts"]
+SCRIPTS = {name: call for house in distributions() for name, call in house.scripts.items()}
 
 
 @pytest.fixture(scope="module")

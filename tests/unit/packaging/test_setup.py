@@ -82,7 +82,7 @@ class Compiling(Machine):
         for name in ("config/disque.yaml", "disque_trio/node.py", "tools/packaging/build.py"):
             (self.tree / name).parent.mkdir(exist_ok=True)
             (self.tree / name).write_text("the first\n")
-        for name in ("pyproject.toml", "setup.py", "pyspark_disque.py"):
+        for name in ("pyproject.toml", "setup.py"):
             (self.tree / name).write_text("the first\n")
         (directory / "Python.h").touch()
         self.built = directory / "built"

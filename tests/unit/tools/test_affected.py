@@ -15,8 +15,8 @@ PROJECT = """\
 [project]
 scripts = {till-server = "shop.till:main"}
 entry-points = {pytest11 = {shop = "shop.plugin"}}
-[tool.importlinter]
-root_packages = ["shop"]
+[tool.setuptools.packages.find]
+include = ["shop*"]
 """
 FILES = {
     "pyproject.toml": PROJECT,
@@ -49,7 +49,7 @@ FILES = {
         def sums():
             return basket.total
         """,
-    "tests/conftest.py": """
+    "conftest.py": """
         import pytest
         from tests.support.servers import start
         @pytest.fixture
@@ -225,7 +225,7 @@ def test_it_says_how_a_test_reaches_the_change(tree: Path) -> None:
     assert way == [
         "tests/live/test_till.py",
         "tests/live/test_till.py::test_it",
-        "tests/conftest.py::till",
+        "conftest.py::till",
         "tests/support/servers.py::start",
         "tests/support/servers.py::TILL",
         "shop/till.py",
@@ -233,7 +233,7 @@ def test_it_says_how_a_test_reaches_the_change(tree: Path) -> None:
     ]
 
 
-@pytest.mark.parametrize("path", ["strange.txt", "tests/conftest.py", "setup.py"])
+@pytest.mark.parametrize("path", ["strange.txt", "conftest.py", "setup.py"])
 def test_what_anything_may_depend_on_selects_everything(
     tree: Path, selected: Callable[..., Selection], path: str
 ) -> None:

@@ -1,4 +1,0 @@
-"""The data sources ``disque``, ``disque-jobs``, ``disque-queues`` and ``disque-aof``.
-
-``disque-events`` is in ``disque_trio.spark.events``.
-"""

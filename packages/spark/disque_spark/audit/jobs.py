@@ -1,0 +1,246 @@
+"""Merges events into jobs: one row for the whole history of a job.
+
+Some events of a job make a partial job, and partial jobs make a job. Works on many jobs at a time,
+with numpy, in Spark's workers, without a session.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from disque_spark.audit import trace as tr
+from disque_spark.audit.trace import Numbers
+from disque_trio.eventlog import schema
+
+FACTS = (*schema.NEW_JOB_FIELDS, "nacks", "additional", "priority", "until")
+NAMES = ("queue", "group")
+_TIME = pa.timestamp("us", tz="UTC")
+_MOMENTS = (
+    "added_at",
+    "confirmed_at",
+    "first_queued",
+    "first_delivered",
+    "last_delivered",
+    "acked_at",
+    "ended_at",
+    "first_event",
+    "last_event",
+)
+_PLACES = {
+    "added_on": tr.ADDED,
+    "copied_on": tr.COPIED,
+    "queued_on": tr.QUEUED,
+    "delivered_on": tr.DELIVERED,
+    "acked_on": tr.ACKED,
+    "exported_from": tr.EXPORTED,
+    "imported_to": tr.IMPORTED,
+}
+_REQUEUES = {
+    "requeues_retry": tr.QUEUED_RETRY,
+    "requeues_nack": tr.QUEUED_NACK,
+    "requeues_enqueue": tr.QUEUED_ENQUEUE,
+    "requeues_disconnect": tr.QUEUED_DISCONNECT,
+}
+_COUNTS = ("deliveries", *_REQUEUES, "nacks_said")
+_ENDS = pa.array(
+    [
+        schema.ACKED,
+        schema.DEAD,
+        schema.CANCELLED,
+        schema.EXPIRED,
+        schema.DELETED,
+        schema.EVICTED,
+        None,
+    ]
+)
+
+JOB_SCHEMA = pa.schema(
+    [
+        ("id", pa.string()),
+        ("queue", pa.string()),
+        *((name, pa.int64()) for name in FACTS),
+        ("group", pa.string()),
+        *((name, _TIME) for name in _MOMENTS),
+        ("ended", pa.string()),
+        ("complete", pa.bool_()),  # all nodes that had it have deleted it
+        ("wait_ms", pa.int64()),
+        ("processing_ms", pa.int64()),
+        *((name, pa.int32()) for name in _COUNTS),
+        *((name, pa.list_(pa.string())) for name in _PLACES),
+        ("trace", pa.list_(pa.int64())),
+    ]
+)
+# What is known about a job from some of its events.
+PARTIAL_SCHEMA = pa.schema(
+    [JOB_SCHEMA.field(name) for name in ("id", "queue", *FACTS, "group", "trace")]
+)
+_NEVER = np.iinfo(np.int64).max
+
+
+def fold(rows: pa.Table) -> pa.Table:
+    """Merge rows into one for each id. ``rows`` are events (with a column ``event``) or partial
+    jobs (with ``trace``). Takes the largest known value of each fact, and sorts traces."""
+    ids = rows.column("id").combine_chunks()
+    if isinstance(ids, pa.ChunkedArray):  # without chunks
+        ids = pa.array([], pa.string())
+    encoded = ids.dictionary_encode()
+    job = encoded.indices.to_numpy()
+    count = len(encoded.dictionary)
+    order = np.argsort(job, kind="stable")
+    starts = _starts(job, count)
+    columns: dict[str, pa.Array] = {"id": encoded.dictionary}
+    for name in NAMES:
+        columns[name] = _first_known(rows.column(name), order, starts)
+    for name in FACTS:
+        values = pc.fill_null(rows.column(name), -1).to_numpy()[order]
+        largest = np.maximum.reduceat(values, starts) if count else values
+        columns[name] = pa.array(largest, pa.int64(), mask=largest == -1)
+    if "trace" in rows.column_names:
+        events, row, _ = tr.flat(rows.column("trace").combine_chunks())
+        job = job[row]
+    else:
+        events = rows.column("event").to_numpy()
+    ordered = events[np.lexsort((events, job))]
+    offsets = pa.array(np.append(_starts(job, count), len(events)), pa.int32())
+    columns["trace"] = pa.ListArray.from_arrays(offsets, pa.array(ordered))
+    return pa.table([columns[name] for name in PARTIAL_SCHEMA.names], schema=PARTIAL_SCHEMA)
+
+
+def _starts(job: Numbers, count: int) -> Numbers:
+    """Where the rows of each job begin, if they are sorted by job."""
+    counts = np.bincount(job, minlength=count)
+    return np.concatenate(([0], np.cumsum(counts)))[:count]
+
+
+def _first_known(values: pa.ChunkedArray, order: Numbers, starts: Numbers) -> pa.Array:
+    """For each group, one of its values that are not null, or null; of several values always the
+    same one, regardless of their order."""
+    encoded = values.combine_chunks().dictionary_encode()
+    sorting = pc.sort_indices(encoded.dictionary)
+    names = encoded.dictionary.take(sorting)
+    place = np.argsort(sorting.to_numpy())  # rank of each value
+    place = np.append(place, len(names))
+    places = place[pc.fill_null(encoded.indices, len(names)).to_numpy()][order]
+    first = np.minimum.reduceat(places, starts) if len(starts) else places
+    return pa.concat_arrays([names, pa.nulls(1, pa.string())]).take(pa.array(first))
+
+
+def jobs_of(partial: pa.Table, nodes: Sequence[str]) -> pa.Table:
+    """Rows of the table ``jobs``, from partial jobs that have all their events.
+
+    Args:
+        nodes: ids of nodes; traces have indexes into this list.
+    """
+    names = pa.array(nodes, pa.string())
+    trace = Trace(*tr.flat(partial.column("trace").combine_chunks()))
+    columns = {name: partial.column(name) for name in PARTIAL_SCHEMA.names}
+    columns |= trace.columns()
+    for name, kind in _PLACES.items():
+        columns[name] = trace.places(kind, names)
+    return pa.table([columns[name] for name in JOB_SCHEMA.names], schema=JOB_SCHEMA)
+
+
+class Trace:
+    """The events of many jobs, sorted by job and time.
+
+    Args:
+        events: packed events.
+        job: index of the job of each event.
+        starts: where the events of each job begin.
+    """
+
+    def __init__(self, events: Numbers, job: Numbers, starts: Numbers) -> None:
+        self.events = events
+        self._job = job
+        self._starts = starts
+        self._times = tr.times(events)
+        self._codes = tr.codes(events)
+        self._kinds = self._codes - self._codes % 10
+
+    def columns(self) -> dict[str, pa.Array]:
+        """All columns that follow from the times and kinds of events."""
+        added = self._first(self._kinds == tr.ADDED)
+        replicated = self._first(self._kinds == tr.REPLICATED)
+        queued = self._first(self._kinds == tr.QUEUED)
+        delivered = self._kinds == tr.DELIVERED
+        first = self._first(delivered)
+        acked = self._first(self._codes == tr.ACKED)
+        heard = self._first(self._codes == tr.ACKED_PEER)
+        acked = np.where(acked == _NEVER, heard, acked)
+        dead = self._first(self._kinds == tr.DEAD)
+        cancelled = self._first(self._kinds == tr.CANCELLED)
+        expired = self._first(self._kinds == tr.EXPIRED)
+        deleted = self._first(
+            (self._kinds == tr.DELETED)
+            & (self._codes != tr.DELETED_COLLECTED)
+            & (self._codes != tr.DELETED_PEER)
+        )
+        evicted = self._first(self._kinds == tr.EVICTED)
+        ends = [acked, dead, cancelled, expired, deleted, evicted]
+        ended = np.select([end != _NEVER for end in ends], ends, _NEVER)
+        how = np.select([end != _NEVER for end in ends], list(range(len(ends))), len(ends))
+        processed = self._last(delivered & (self._times <= acked[self._job]))
+        moments = {
+            "added_at": added,
+            "confirmed_at": replicated,
+            "first_queued": queued,
+            "first_delivered": first,
+            "last_delivered": self._last(delivered),
+            "acked_at": acked,
+            "ended_at": ended,
+            "first_event": self._first(np.ones(len(self.events), bool)),
+            "last_event": self._last(np.ones(len(self.events), bool)),
+        }
+        columns = {name: _moment(moments[name]) for name in _MOMENTS}
+        columns["ended"] = _ENDS.take(pa.array(how))
+        forgotten = np.isin(self._kinds, (tr.DELETED, tr.EXPIRED, tr.EVICTED))
+        everywhere = self._on(np.ones(len(self.events), bool))
+        done = np.minimum(np.minimum(acked, dead), cancelled)
+        alone = (everywhere == 1) & (done != _NEVER)  # such a job ends when it is acknowledged
+        columns["complete"] = pa.array((self._on(forgotten) == everywhere) | alone)
+        columns["wait_ms"] = _between(queued, first)
+        columns["processing_ms"] = _between(processed, acked)
+        columns["deliveries"] = self._count(delivered)
+        columns["nacks_said"] = self._count(self._kinds == tr.NACKED)
+        for name, code in _REQUEUES.items():
+            columns[name] = self._count(self._codes == code)
+        return columns
+
+    def places(self, kind: int, names: pa.Array) -> pa.Array:
+        """For each job, the nodes on which it had an event of ``kind``."""
+        pairs = self._pairs(self._kinds == kind)
+        counts = np.bincount(pairs >> tr.NODE_BITS, minlength=len(self._starts))
+        offsets = pa.array(np.concatenate(([0], np.cumsum(counts))), pa.int32())
+        return pa.ListArray.from_arrays(offsets, names.take(pa.array(pairs & (tr.MAX_NODES - 1))))
+
+    def _on(self, which: np.ndarray) -> Numbers:
+        """For each job, the number of nodes on which it had one of the events."""
+        return np.bincount(self._pairs(which) >> tr.NODE_BITS, minlength=len(self._starts))
+
+    def _pairs(self, which: np.ndarray) -> Numbers:
+        """The distinct pairs of job and node of the events, packed into numbers."""
+        return np.unique(self._job[which] << tr.NODE_BITS | tr.nodes(self.events[which]))
+
+    def _first(self, which: np.ndarray) -> Numbers:
+        """For each job, the time of the first of the events; _NEVER if it had none."""
+        return np.minimum.reduceat(np.where(which, self._times, _NEVER), self._starts)
+
+    def _last(self, which: np.ndarray) -> Numbers:
+        last = np.maximum.reduceat(np.where(which, self._times, -1), self._starts)
+        return np.where(last < 0, _NEVER, last)
+
+    def _count(self, which: np.ndarray) -> pa.Array:
+        return pa.array(np.add.reduceat(which.astype(np.int32), self._starts), pa.int32())
+
+
+def _moment(time: Numbers) -> pa.Array:
+    never = time == _NEVER
+    return pa.array(np.where(never, 0, time * 1000), pa.int64(), mask=never).cast(_TIME)
+
+
+def _between(start: Numbers, end: Numbers) -> pa.Array:
+    """ms from ``start`` to ``end``, at least 0, since clocks of nodes may differ."""
+    unknown = (start == _NEVER) | (end == _NEVER)
+    return pa.array(np.where(unknown, 0, np.maximum(end - start, 0)), pa.int64(), mask=unknown)

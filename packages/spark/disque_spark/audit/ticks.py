@@ -1,0 +1,97 @@
+"""The ticks of schedules: which of them added a job, none, or more than one.
+
+For each tick, nodes log that they added its job (``ticked``), or that no node did in time
+(``missed``).
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable
+from typing import NamedTuple
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from disque_spark.audit.classify import Finding
+from disque_spark.audit.rules import SCHEDULE_DOUBLED, SCHEDULE_MISSED
+from disque_trio.eventlog.schema import MISSED, TICKED
+
+_TIME = pa.timestamp("ms", tz="UTC")
+TICK_SCHEMA = pa.schema(
+    [
+        ("schedule", pa.string()),
+        ("tick", _TIME),
+        ("event", pa.string()),  # TICKED or MISSED
+        ("job", pa.string()),
+        ("queue", pa.string()),
+        ("reason", pa.string()),
+        ("until", _TIME),  # all ticks before this time were missed as well
+        ("node", pa.string()),
+        ("time", _TIME),
+    ]
+)
+_LINE = ("schedule", "tick", "event", "id", "queue", "reason", "until", "node", "time")
+
+
+class Tick(NamedTuple):
+    """A row of the table; times in ms."""
+
+    schedule: str
+    tick: int
+    event: str
+    job: str | None
+    queue: str | None
+    reason: str | None
+    until: int | None
+    node: str
+    time: int
+
+
+def ticks_of(lines: pa.Table) -> list[Tick]:
+    """The ticks in some lines."""
+    told = pc.is_in(lines.column("event"), pa.array([TICKED, MISSED]))
+    known = pc.and_(pc.is_valid(lines.column("schedule")), pc.is_valid(lines.column("tick")))
+    mine = lines.select(_LINE).filter(pc.and_(told, known))
+    return [Tick(*row.values()) for row in mine.to_pylist()]
+
+
+def table_of(ticks: Iterable[Tick]) -> pa.Table:
+    """Ticks as rows of the table."""
+    rows = sorted(ticks, key=lambda tick: (tick.tick, tick.schedule, tick.time, tick.node))
+    columns = zip(*rows, strict=True)
+    fields = zip(columns, TICK_SCHEMA, strict=True)
+    return pa.table([pa.array(column, field.type) for column, field in fields], schema=TICK_SCHEMA)
+
+
+def ticks_in(table: pa.Table) -> list[Tick]:
+    """Rows of the table as ticks."""
+    numbers = [
+        field.with_type(pa.int64()) if field.type == _TIME else field for field in TICK_SCHEMA
+    ]
+    rows = table.cast(TICK_SCHEMA).cast(pa.schema(numbers))
+    return [Tick(*row.values()) for row in rows.to_pylist()]
+
+
+def tick_findings(ticks: Iterable[Tick]) -> list[Finding]:
+    """The findings about ticks that added no job, or more than one."""
+    groups: dict[tuple[str, int], list[Tick]] = defaultdict(list)
+    for tick in sorted(ticks, key=lambda tick: (tick.time, tick.node, tick.job or "")):
+        groups[tick.schedule, tick.tick].append(tick)
+    return [
+        finding for _, group in sorted(groups.items()) if (finding := _found(group)) is not None
+    ]
+
+
+def _found(ticks: list[Tick]) -> Finding | None:
+    """The finding about one tick, from its lines in the order of time; None: it is fine."""
+    first, last = ticks[0], ticks[-1]
+    added = [tick for tick in ticks if tick.event == TICKED]
+    nodes = sorted({tick.node for tick in ticks})
+    if not added:
+        more = "" if first.until is None else ", nor for those that followed"
+        detail = f"{first.schedule}: no job was added for this tick{more}"
+        return Finding(SCHEDULE_MISSED, first.reason, None, first.queue, first.tick, nodes, detail)
+    jobs = list(dict.fromkeys(tick.job for tick in added if tick.job is not None))
+    if len(jobs) < 2:
+        return None
+    detail = f"{first.schedule}: {len(jobs)} jobs were added for one tick"
+    return Finding(SCHEDULE_DOUBLED, None, jobs[-1], last.queue, first.tick, nodes, detail)

@@ -1,0 +1,359 @@
+"""The commands of ``disque-pipeline``: thin wrappers around functions that can be imported.
+
+Exit status: 0 done; 1 something failed; 2 invalid arguments; 3 done, and ``audit --check`` found
+jobs that were lost, not done, or delivered after their acknowledgement, or missing log lines; 130
+and 143 stopped by SIGINT and SIGTERM. For an ``archive`` without ``--available-now``, and for a
+``watch``, being stopped is 0.
+"""
+
+import argparse
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing, contextmanager
+from dataclasses import fields
+from functools import partial
+from typing import NamedTuple
+
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+from disque_spark.archive import Archive, ArchiveError
+from disque_spark.audit.manifest import JOBS
+from disque_spark.audit.rules import KINDS, Rules
+from disque_spark.audit.store import StoreError
+from disque_spark.audit.tables import read_table
+from disque_spark.audit.unread import AuditError
+from disque_spark.classic import Py4JError, end_java
+from disque_spark.cli.checks import (
+    UsageError,
+    addresses,
+    catalog_of,
+    check_archive,
+    check_audit,
+    check_replay,
+    check_report,
+    connection_options,
+    table_settings,
+)
+from disque_spark.cli.lacking import lacking
+from disque_spark.cli.watching import check_watch, watch
+from disque_spark.client import RefusedError
+from disque_spark.failures import one_line
+from disque_spark.files import Location, location, settings_of
+from disque_spark.health import HealthFile
+from disque_spark.lakehouse.settings import TableError
+from disque_spark.leases.store import LeaseError
+from disque_spark.options import login_of
+from disque_spark.package import is_remote
+from disque_spark.replay import Choice, Outcome, ReplayError, Target, replay
+from disque_spark.report import (
+    ComparisonError,
+    Json,
+    make_report,
+    read_report,
+    write_report,
+)
+from disque_spark.restarts import Restarts
+from disque_spark.session import Signals, Stopped, quiet, session
+from disque_spark.terminal import Progress
+
+OK, FAILED, USAGE, FOUND = 0, 1, 2, 3
+STOPPED = 128  # plus the number of the signal
+_TROUBLE = (
+    PySparkException,
+    Py4JError,
+    AuditError,
+    StoreError,
+    ReplayError,
+    ArchiveError,
+    LeaseError,
+    TableError,
+    RefusedError,
+    OSError,
+    ValueError,
+)
+
+
+class Run(NamedTuple):
+    """What a command runs with."""
+
+    spark: SparkSession
+    options: argparse.Namespace
+    progress: Progress
+    signals: Signals
+    health: HealthFile
+
+
+def run(
+    options: argparse.Namespace, spark_of: Callable[[argparse.Namespace], SparkSession] | None
+) -> int:
+    """Run the command that ``options`` name. Returns the exit status.
+
+    Args:
+        spark_of: returns the session to use; None: use a new one, and stop it at the end.
+    """
+    quiet()
+    check, command = _COMMANDS[options.command]
+    progress = Progress()
+    signals = Signals()
+    signals.catch()
+    health = HealthFile(getattr(options, "health_file", None))
+    spark = None
+    own = False  # whether the session is ours to stop
+    try:
+        note = check(options)
+        if note is not None:
+            _say(progress, note)
+        health.starting(note)
+        if spark_of is None:
+            progress("starting Spark")
+            own = True
+            spark = session(options.master, options.conf, options.remote)
+            signals.catch()
+        else:
+            spark = spark_of(options)
+        status = command(Run(spark, options, progress, signals, health))
+        health.done() if signals.stopped is None else health.stopped()
+        if own:
+            spark.stop()
+    except Stopped as stopped:
+        health.stopped()
+        _say(progress, str(stopped))
+        if own:
+            _end(spark)
+        return STOPPED + stopped.signal
+    except UsageError as problem:
+        health.stopped(str(problem))
+        _say(progress, str(problem))
+        return USAGE
+    except _TROUBLE as failure:
+        text = one_line(failure)  # while the JVM can still be asked for it
+        killed = _end(spark) if own else 0
+        text = f"Spark's JVM was killed by signal {killed}" if killed else text
+        health.stopped(text)
+        _say(progress, text)
+        return FAILED
+    finally:
+        signals.release()
+    return status
+
+
+def _end(spark: SparkSession | None) -> int:
+    """End the session at once. Returns the signal that had killed its JVM, or 0."""
+    if spark is not None and is_remote(spark):
+        try:
+            spark.stop()  # otherwise its streams would go on
+        except _TROUBLE:  # the server has gone
+            pass
+    return end_java()
+
+
+def _say(progress: Progress, text: str) -> None:
+    progress.end()
+    print(f"disque-pipeline: {text}", file=sys.stderr)
+
+
+def _audit(run: Run) -> int:
+    from disque_spark.audit.run import audit, explain_audit
+
+    options = run.options
+    if options.explain:
+        print(explain_audit(run.spark, options.log, options.output))
+        return OK
+    rules = Rules(**{rule.name: getattr(options, rule.name) for rule in fields(Rules)})
+    started = time.monotonic()
+    with run.progress.of(run.spark):
+        result = audit(
+            run.spark,
+            options.log,
+            options.output,
+            rules,
+            aofs=options.aof,
+            gone=options.without,
+            keep_days=options.keep_days,
+            progress=run.progress,
+        )
+    run.progress.end()
+    took = time.monotonic() - started
+    print(f"{result.events} new events in {result.segments} segments, {took:.1f} s")
+    print(f"{result.jobs} jobs in {result.path}")
+    for text in lacking(result):
+        print(text)
+    if result.copies:
+        print(f"{result.copies} files are copies of other segments and were ignored")
+    if result.held is not None:
+        print(f"{result.held} jobs in append-only files, {result.unlogged} of them not in the logs")
+    for kind in KINDS:
+        if result.findings[kind]:
+            reasons = {
+                why: count for (of, why), count in result.reasons.items() if of == kind and why
+            }
+            why = ", ".join(f"{count} {why}" for why, count in sorted(reasons.items()))
+            print(f"{kind}: {result.findings[kind]}" + (f" ({why})" if why else ""))
+    if not result.findings:
+        print("no findings" if result.is_whole else "no findings in the logs that are there")
+    return FOUND if options.check_findings and (result.serious or result.is_partial) else OK
+
+
+def _report(run: Run) -> int:
+    options = run.options
+    if options.explain:
+        read_table(run.spark, options.audit, JOBS).explain("formatted")
+        return OK
+    run.progress("reading the tables")
+    settings = settings_of(run.spark)
+    html, file, before = (
+        None if path is None else location(path, settings)
+        for path in (options.html, options.json, options.before)
+    )
+    if html is None and file is None:
+        audit = location(options.audit, settings)
+        html, file = audit / "report.html", audit / "report.json"
+    earlier = _before(before, file)
+    with run.progress.of(run.spark):
+        numbers = make_report(run.spark, options.audit, earlier, run.progress)
+    run.progress.end()
+    write_report(numbers, html, file)
+    for place in (html, file):
+        if place is not None:
+            print(place)
+    return OK
+
+
+def _before(chosen: Location | None, replaced: Location | None) -> Mapping[str, Json] | None:
+    """The report to compare with: the chosen one, or else the one that will be replaced."""
+    if chosen is not None:
+        return read_report(chosen)
+    if replaced is None or not replaced.exists():
+        return None
+    try:
+        return read_report(replaced)
+    except ComparisonError:
+        return None  # written by another program
+
+
+def _archive(run: Run) -> int:
+    options = run.options
+    more = dict(option.split("=", 1) for option in options.option)
+    if options.max_jobs is not None:
+        more["maxJobsPerBatch"] = str(options.max_jobs)
+    if options.lease_directory is not None:
+        more["leaseDirectory"] = options.lease_directory
+    more |= connection_options(options)
+    archive = Archive(
+        nodes=addresses(options),
+        queues=options.queue,
+        table=location(options.output, settings_of(run.spark)),
+        checkpoint=options.checkpoint,
+        settings=table_settings(options),
+        seconds=options.seconds,
+        available_now=options.available_now,
+        options=more,
+    )
+    if options.explain:
+        archive.jobs(run.spark).explain("formatted")
+        return OK
+    whole = False
+    try:
+        with run.signals.held(), _metrics(run):
+            total = archive.run(
+                run.spark,
+                run.progress,
+                lambda text: _say(run.progress, text),
+                lambda: run.signals.stopped,
+                Restarts(options.max_restarts),
+                run.health,
+            )
+            run.progress.end()
+            print(f"{total} jobs archived in {options.output}")
+            if archive.undecoded:
+                print(f"{archive.undecoded} bodies could not be decoded: their value is null")
+            archive.acknowledge()
+            whole = True
+    except Stopped:
+        if not whole or options.available_now:
+            raise
+    return OK
+
+
+@contextmanager
+def _metrics(run: Run) -> Iterator[None]:
+    """Serve metrics during the block, if ``--metrics`` is given."""
+    place = run.options.metrics
+    if place is None:
+        yield
+        return
+    from disque_spark.metrics import serve_metrics
+
+    with closing(serve_metrics(run.spark, *place)):
+        yield
+
+
+def _replay(run: Run) -> int:
+    options = run.options
+    catalog = catalog_of(options)
+    choice = Choice(options.archive, options.aof, options.audit, options.where, catalog)
+    jobs = choice.jobs(run.spark)
+    if options.explain:
+        jobs.explain("formatted")
+        return OK
+    names = ("delay", "retry", "ttl", "replicate")
+    target = Target(
+        nodes=addresses(options),
+        login=login_of(connection_options(options)),
+        queue=options.to_queue,
+        options={
+            name: getattr(options, name) for name in names if getattr(options, name) is not None
+        },
+        rate=options.rate,
+        done=None if options.done is None else location(options.done, settings_of(run.spark)),
+    )
+    outcome = Outcome()
+    try:
+        replay(
+            jobs,
+            target,
+            limit=options.limit,
+            dry_run=options.dry_run,
+            outcome=outcome,
+            whole=run.signals.held,
+            progress=run.progress,
+        )
+    finally:
+        run.progress.end()
+        _print_outcome(outcome, options.dry_run)
+    return FAILED if outcome.refused else OK
+
+
+def _print_outcome(outcome: Outcome, dry_run: bool) -> None:
+    would = "would be " if dry_run else ""
+    print(f"{outcome.added} jobs {would}added")
+    for queue, count in sorted(outcome.queues.items()):
+        print(f"  {queue}: {count}")
+    if outcome.already:
+        print(f"{outcome.already} jobs had been added before")
+    if outcome.without_body:
+        print(f"{outcome.without_body} jobs have no body in the files given")
+    for error, count in outcome.refused.items():
+        print(f"{count} jobs refused: {error}")
+
+
+def _watch(run: Run) -> int:
+    from disque_spark.audit.run import explain_audit
+
+    if run.options.explain:
+        print(explain_audit(run.spark, run.options.log, run.options.output))
+        return OK
+    say = partial(_say, run.progress)
+    watch(run.spark, run.options, run.progress, run.signals, say, run.health)
+    return OK
+
+
+_COMMANDS: dict[str, tuple[Callable[[argparse.Namespace], str | None], Callable[[Run], int]]] = {
+    "audit": (check_audit, _audit),
+    "report": (check_report, _report),
+    "archive": (check_archive, _archive),
+    "replay": (check_replay, _replay),
+    "watch": (check_watch, _watch),
+}

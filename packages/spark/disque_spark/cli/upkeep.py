@@ -1,0 +1,66 @@
+"""The command ``disque-pipeline compact``. It needs no Spark session."""
+
+import argparse
+import sys
+
+from disque_spark.cli.checks import UsageError, catalog_of, check_compact, settings_named
+from disque_spark.files import location
+from disque_spark.lakehouse.formats import table_of
+from disque_spark.lakehouse.settings import TableError, table_failures
+from disque_spark.lakehouse.table import Outcome, Upkeep
+from disque_spark.session import Signals, Stopped
+from disque_spark.terminal import Progress
+
+OK, FAILED, USAGE, STOPPED = 0, 1, 2, 128
+
+
+def run(options: argparse.Namespace) -> int:
+    """Compact a table. Returns the exit status."""
+    progress = Progress()
+    signals = Signals()
+    signals.catch()
+    try:
+        settings = check_compact(options)
+        place = location(options.table, settings_named(options.conf))
+        table = table_of(place, settings, catalog_of(options))
+        upkeep = Upkeep(
+            target=options.target_size,
+            older=options.older_than,
+            grace=options.grace,
+            history=options.keep_history,
+            days=options.keep_days,
+            deduplicate=options.deduplicate,
+            dry_run=options.dry_run,
+        )
+        with table_failures(options.table):
+            outcome = table.keep_up(upkeep, progress)
+    except Stopped as stopped:
+        return _ended(progress, str(stopped), STOPPED + stopped.signal)
+    except UsageError as problem:
+        return _ended(progress, str(problem), USAGE)
+    except (TableError, OSError, ValueError) as problem:
+        return _ended(progress, str(problem), FAILED)
+    finally:
+        signals.release()
+    progress.end()
+    _print(outcome, options.dry_run)
+    return OK
+
+
+def _ended(progress: Progress, text: str, status: int) -> int:
+    progress.end()
+    print(f"disque-pipeline: {text}", file=sys.stderr)
+    return status
+
+
+def _print(outcome: Outcome, dry_run: bool) -> None:
+    would = " would be" if dry_run else ""
+    print(f"{outcome.before} files{would} merged into {outcome.after}, {outcome.bytes} bytes")
+    if outcome.duplicates:
+        print(f"{outcome.duplicates} duplicate jobs dropped")
+    for day in outcome.days:
+        print(f"{day}{would} removed")
+    if not dry_run:
+        print(f"{outcome.removed} files removed")
+    for text in outcome.waiting:
+        print(text)

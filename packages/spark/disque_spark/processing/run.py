@@ -1,0 +1,238 @@
+"""``process``: runs a Python function for each job, on Spark's executors."""
+
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import replace
+from typing import Any
+
+import pyarrow as pa
+from pyspark import TaskContext
+from pyspark.sql import DataFrame, SparkSession
+
+from disque_spark.client import Arg, WireError
+from disque_spark.datasources.queues import ACKS, PROCESS
+from disque_spark.defaults import DEFAULT_NODES
+from disque_spark.nodes import Nodes
+from disque_spark.options import OptionError, nodes_of
+from disque_spark.package import is_remote
+from disque_spark.processing.job import MAX_DELAY
+from disque_spark.processing.options import WorkOptions
+from disque_spark.processing.progress import Progress, reporting
+from disque_spark.processing.rounds import Rounds
+from disque_spark.processing.summary import Summary
+from disque_spark.processing.task import Task
+from disque_trio.respclient.login import Login
+from disque_trio.respclient.tls import Tls
+
+RESULT_OPTIONS = ("delay", "maxlen", "priority", "replicate", "retry", "ttl")
+SUMMARY = "partition long, done long, failed long, dead long, results long, seconds double"
+NAMES = [field.split()[0] for field in SUMMARY.split(", ")]
+ROWS = ("id", "queue", "body", "nacks", "additional_deliveries", "headers")
+TASK_SEEDS = 10_000  # rows of the range that tasks come from: there can be no more tasks
+
+
+def process(
+    jobs: DataFrame | str | Sequence[str],
+    function: Callable[[Any], object],
+    *,
+    nodes: str | Sequence[str] = DEFAULT_NODES,
+    results: str | None = None,
+    batches: bool = False,
+    partitions: int | None = None,
+    size: int = 100,
+    until_empty: bool = True,
+    wait: float = 2.0,
+    seconds: float | None = None,
+    delay: float | None = 30.0,
+    attempts: int | None = None,
+    result_options: Mapping[str, int] | None = None,
+    unique_for: int = 3600,
+    restarts: int | None = 10,
+    limit: float | None = None,
+    stop: threading.Event | None = None,
+    checkpoint: str | None = None,
+    progress: Callable[[Progress], None] | None = None,
+    username: str | None = None,
+    password: str | None = None,
+    tls: Tls | bool | None = None,
+    discover: bool = True,
+    timeout: float = 60.0,
+    failover: float = 30.0,
+    spark: SparkSession | None = None,
+) -> Summary:
+    """Process jobs on Spark's executors: call ``function`` for each job, and acknowledge the job
+    when its result has been sent. If ``function`` raises, the job goes back to its queue.
+
+    Each job is processed at least once but gives at most one result, because results are added
+    with the job's id as key.
+
+    Args:
+        jobs: a queue or several; or a DataFrame, batch or streaming, with the columns ``id`` and
+            ``body``. A DataFrame read from the source ``disque`` needs its option ``acks=process``.
+        function: takes a ``Job`` and returns its result: bytes, a string, a value for JSON, or
+            None for no result. With ``batches``, it takes a pandas DataFrame and returns the
+            results in the same order; see ``InFrames``. It may run more than once for a job.
+        nodes: addresses ``host:port``, as a list or separated by commas.
+        results: queue for the results; None: there are no results.
+        batches: pass pandas DataFrames to ``function`` instead of single jobs.
+        partitions: number of tasks; None: as many as Spark runs at once.
+        size: the most jobs that a task holds at once; with ``batches``, the most rows of a
+            DataFrame.
+        until_empty: end when no job has arrived for ``wait`` seconds, or when a stream has
+            processed what there was at its start. Otherwise only ``seconds`` and ``stop`` end it.
+        seconds: how long to take jobs; those already begun are finished. None: no limit.
+        limit: seconds after which a call of ``function`` fails; None: no limit.
+        stop: ends the run when set: within a few seconds, or after a stream's current batch.
+        checkpoint: checkpoint location of a stream; needed for streams only.
+        delay: seconds until a failed job is delivered again; None: as the policy of its queue
+            says, or at once.
+        attempts: deliveries after which a job that fails becomes a dead letter, if its queue has
+            a dead-letter queue; None: as the policy of its queue says.
+        result_options: ADDJOB options for results: ``retry``, ``ttl``, ``delay``, ``priority``,
+            ``replicate``, ``maxlen``.
+        unique_for: seconds during which a job that is delivered again gives no second result.
+        restarts: how often to start over when tasks have died; None: any number of times.
+        progress: called every second, in a thread of the driver.
+        username, password, tls: how to connect.
+        timeout: seconds to wait for a reply.
+        failover: seconds to look for another node when none answers.
+        discover: use all nodes of the cluster, not only ``nodes``.
+        spark: the session; None: that of the DataFrame, or the active one.
+
+    Raises:
+        OptionError: an argument is invalid.
+        WireError: no node can be reached.
+        Exception: what Spark raises when tasks fail for a reason that is not transient.
+    """
+    queues = _queues_of(jobs, checkpoint)
+    if not callable(function):
+        raise OptionError(f"function: expected a function, got {function!r}")
+    seeds = nodes_of({"nodes": nodes if isinstance(nodes, str) else ",".join(nodes)})
+    for name, value in (("size", size), ("partitions", partitions), ("attempts", attempts)):
+        if value is not None and value < 1:
+            raise OptionError(f"{name}: expected a number of at least 1, got {value}")
+    times = {"wait": wait, "seconds": seconds, "delay": delay, "unique_for": unique_for}
+    if limit is not None and not 0 < limit <= MAX_DELAY:
+        raise OptionError(f"limit: expected a number of seconds above 0, got {limit}")
+    for name, given in times.items():
+        if given is not None and not 0 <= given <= MAX_DELAY:
+            raise OptionError(f"{name}: expected a number of seconds, got {given}")
+    login = Login(username, password, tls)
+
+    def reached() -> tuple[str, ...]:
+        with closing(Nodes(seeds, login, discover, timeout)) as found:
+            return tuple(found.ask([("PING",)]))
+
+    first = reached()
+    if not first:
+        raise WireError("no node can be reached: " + ", ".join(seeds))
+    options = WorkOptions(
+        function=function,
+        frames=batches,
+        queues=queues,
+        nodes=first,
+        login=login,
+        results=results,
+        add=_add_options(result_options or {}, unique_for),
+        size=size,
+        wait=wait,
+        until_empty=until_empty,
+        seconds=seconds,
+        delay=delay,
+        attempts=attempts,
+        timeout=timeout,
+        failover=failover,
+        limit=limit,
+        leased=isinstance(jobs, DataFrame) and _acks(jobs) == PROCESS,
+    )
+    rounds = Rounds(restarts, stop or threading.Event(), seconds)
+
+    def work(frame: DataFrame) -> DataFrame:
+        rows = frame.select(*[name for name in ROWS if name in frame.columns])
+        if partitions is not None:
+            rows = rows.repartition(partitions)
+        return rows.mapInArrow(_task(options), SUMMARY)
+
+    if isinstance(jobs, DataFrame):
+        if not jobs.isStreaming:
+            return rounds.once(work(jobs))
+        return rounds.stream(jobs, work, str(checkpoint), until_empty)
+    session = spark or SparkSession.active()
+
+    def take(seconds: float | None) -> DataFrame:
+        chosen = replace(options, seconds=seconds, nodes=reached() or first)
+        tasks = session.range(0, TASK_SEEDS, 1, partitions)
+        return tasks.mapInArrow(_task(chosen), SUMMARY)
+
+    with reporting(progress, options):
+        return rounds.once(take(seconds)) if until_empty else rounds.forever(take)
+
+
+def _acks(jobs: DataFrame) -> str | None:
+    """Who acknowledges the jobs of a DataFrame; None if it is not from the source ``disque``."""
+    found: str | None = jobs.schema["id"].metadata.get(ACKS)
+    return found
+
+
+def _queues_of(jobs: DataFrame | str | Sequence[str], checkpoint: str | None) -> tuple[str, ...]:
+    """The queues to take jobs from; empty if ``jobs`` is a DataFrame.
+
+    Raises:
+        OptionError: ``jobs`` is neither queues nor a suitable DataFrame.
+    """
+    streams = isinstance(jobs, DataFrame) and jobs.isStreaming
+    if streams != (checkpoint is not None):
+        raise OptionError(
+            "checkpoint: a stream needs one" if streams else "checkpoint: only streams have one"
+        )
+    if isinstance(jobs, DataFrame):
+        if not {"id", "body"} <= set(jobs.columns):
+            raise OptionError("jobs: expected a frame with the columns id and body")
+        if _acks(jobs) not in (None, PROCESS):
+            raise OptionError(
+                f"jobs: expected a frame that was read with the option acks={PROCESS}; otherwise"
+                " jobs that failed would be acknowledged like the others"
+            )
+        if streams and is_remote(jobs.sparkSession):
+            raise OptionError("jobs: a stream does not work with Spark Connect; pass the queue")
+        return ()
+    queues = (jobs,) if isinstance(jobs, str) else tuple(jobs)
+    if not queues or not all(isinstance(queue, str) and queue for queue in queues):
+        raise OptionError(f"jobs: expected a queue, queues or a frame, got {jobs!r}")
+    return queues
+
+
+def _task(
+    options: WorkOptions,
+) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """The function that tasks run, for ``mapInArrow``."""
+
+    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        context = TaskContext.get()
+        number = context.partitionId() if context else 0
+        began = time.monotonic()
+        task = Task(options, number)
+        if options.queues:
+            for _ in batches:
+                pass
+            settled = task.take()
+        else:
+            settled = task.rows(batches)
+        row = (number, *settled, time.monotonic() - began)
+        yield pa.RecordBatch.from_arrays([pa.array([value]) for value in row], names=NAMES)
+
+    return run
+
+
+def _add_options(given: Mapping[str, int], kept: int) -> tuple[Arg, ...]:
+    unknown = sorted(set(given) - set(RESULT_OPTIONS))
+    if unknown:
+        raise OptionError(
+            f"result_options: expected some of {', '.join(RESULT_OPTIONS)}, got {unknown[0]!r}"
+        )
+    options: list[Arg] = ["FOR", kept] if kept else []
+    for name, value in given.items():
+        options += (name, value)
+    return tuple(options)

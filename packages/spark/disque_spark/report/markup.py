@@ -1,0 +1,107 @@
+"""Building blocks of the report's page as HTML: names, times, tables."""
+
+from collections.abc import Mapping, Sequence
+from html import escape
+from typing import Any, TypeAlias
+
+from disque_spark.report.plots import duration, moment, number, shortened
+
+Numbers: TypeAlias = Mapping[str, Any]  # from report.make_report
+LONGEST = 60  # the most characters of a name in a table
+_LONGEST_HINT = 500  # the most characters in a tooltip; a name may have 64 KB
+SHORT = 8  # characters of a node's id to show
+MINUTE = 60_000
+_WIDE = 5  # columns from which on a table scrolls on a small screen
+HOUR = 3_600_000
+NONE = "<p class=none>None.</p>"
+
+
+def name(queue: str | None) -> str:
+    """The name of a queue, or of a client."""
+    text = "?" if queue is None else queue
+    short = shortened(text, LONGEST)
+    if text == short:
+        return escape(text)
+    return f"<span title='{escape(shortened(text, _LONGEST_HINT))}'>{escape(short)}</span>"
+
+
+def queue_name(numbers: Numbers, queue: str | None) -> str:
+    """The name of a queue. If the queue has plots, the name leads to them, by the queue's index."""
+    drawn = numbers.get("series", {}).get("queues", {})
+    if queue not in drawn:
+        return name(queue)
+    return f"<span data-queue={list(drawn).index(queue)}>{name(queue)}</span>"
+
+
+def node_name(numbers: Numbers, node: str) -> str:
+    """The short name of a node: the first characters of its id, and its address."""
+    address = numbers.get("addresses", {}).get(node)
+    return node[:SHORT] + (f" ({address})" if address else "")
+
+
+def node_code(numbers: Numbers, node: str) -> str:
+    """The short name of a node as HTML, with the full id as a tooltip."""
+    return f"<code title='{escape(node)}'>{escape(node_name(numbers, node))}</code>"
+
+
+def time(ms: int | None) -> str:
+    """A time; the page can show it as local time."""
+    return "" if ms is None else f"<time data-t={ms:d}>{moment(ms)}</time>"
+
+
+def pair(row: Mapping[str, Any], name: str) -> str:
+    """The 50th and 99th percentiles of a time."""
+    low, high = row[f"{name}_p50"], row[f"{name}_p99"]
+    return "-" if low is None else f"{duration(low)} / {duration(high)}"
+
+
+def percentage(part: int | None, whole: int) -> str:
+    """``part`` as a percentage of ``whole``."""
+    return f"{100 * (part or 0) / whole:.2f}%" if whole else "-"
+
+
+def counted(count: int, what: str) -> str:
+    """A count with its noun: 1 job, 2 jobs."""
+    return f"{number(count)} {what}" + ("" if count == 1 else "s")
+
+
+def jobs(count: int) -> str:
+    """A count of jobs."""
+    return counted(count, "job")
+
+
+def period(first: int, last: int) -> str:
+    """A period, as short as is clear."""
+    time = "%H:%M" if last - first >= 600_000 else "%H:%M:%S"
+    same = moment(first, "%F") == moment(last, "%F")
+    return f"{moment(first, '%F ' + time)} to {moment(last, time if same else '%F ' + time)}"
+
+
+def step_name(ms: int) -> str:
+    """The name of a time step: second, 5 s, minute."""
+    return {1000: "second", MINUTE: "minute", HOUR: "hour"}.get(ms, duration(ms))
+
+
+def table(heads: Sequence[str], rows: Sequence[Sequence[str]], *, hits: bool = True) -> str:
+    """A table. Columns whose names begin with # have numbers. Cells are HTML.
+
+    Args:
+        hits: whether the page's filter searches the table.
+    """
+    classes = [" class=n" if head.startswith("#") else "" for head in heads]
+    text = "".join(
+        f"<th scope=col{style}>{escape(head.removeprefix('#'))}</th>"
+        for style, head in zip(classes, heads, strict=True)
+    )
+    body = "".join(
+        "<tr>"
+        + "".join(f"<td{style}>{cell}</td>" for style, cell in zip(classes, row, strict=True))
+        + "</tr>"
+        for row in rows
+    )
+    kinds = ["rows"] * hits + ["wide"] * (len(heads) >= _WIDE)
+    kind = f" class='{' '.join(kinds)}'" if kinds else ""
+    return (
+        f"<div class=scroll><table{kind}><thead><tr>{text}</tr></thead>"
+        f"<tbody>{body}</tbody></table></div>"
+    )

@@ -1,0 +1,178 @@
+"""Helpers for commands that use Spark: the session, and signals."""
+
+import atexit
+import logging
+import os
+import re
+import shutil
+import signal
+import sys
+import tempfile
+from collections.abc import Iterator, MutableMapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+
+from pyspark.logger import PySparkLogger
+from pyspark.sql import SparkSession
+
+from disque_spark import register
+from disque_spark.classic import check_java, send_file, silence_logs
+from disque_spark.package import is_remote, packed
+
+# Without this, Spark logs its start on the terminal. The gateway would set a level of its own.
+_LOGGING = """\
+rootLogger.level = fatal
+logger.gateway.name = org.apache.spark.api.python.PythonGatewayServer
+logger.gateway.level = fatal
+rootLogger.appenderRef.stderr.ref = stderr
+appender.stderr.type = Console
+appender.stderr.name = stderr
+appender.stderr.target = SYSTEM_ERR
+appender.stderr.layout.type = PatternLayout
+appender.stderr.layout.pattern = %p %c: %m%n
+"""
+
+
+def session(
+    master: str | None = None, settings: Sequence[str] = (), remote: str | None = None
+) -> SparkSession:
+    """Start a Spark session for ``disque-pipeline``.
+
+    Sends this package to the executors of a cluster, unless ``spark-submit`` has started the
+    driver: it has ``--py-files`` for that.
+
+    Args:
+        master: None: what ``spark-submit`` says, or else all cores of this machine.
+        settings: ``name=value`` strings; they override the settings made here.
+        remote: a Spark Connect server, ``sc://host:port``, or a master that begins with ``local``,
+            for which this process starts a server; None: the value of ``SPARK_REMOTE`` if
+            ``master`` is None, or else no server.
+
+    Raises:
+        OSError: there is no Java, or it is too old.
+    """
+    submitted = "PYSPARK_GATEWAY_PORT" in os.environ
+    if not submitted:
+        speak_utf8(os.environ)
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    if remote is None and master is None and not submitted:
+        remote = os.environ.get("SPARK_REMOTE")
+    elsewhere = remote is not None and remote.startswith("sc:")
+    if not (submitted or elsewhere):
+        check_java(os.environ)
+    directory = Path(tempfile.mkdtemp(prefix="disque-pipeline-"))
+    atexit.register(shutil.rmtree, directory, ignore_errors=True)
+    builder = SparkSession.Builder().appName("disque-pipeline")
+    if remote is not None:
+        builder = builder.remote(remote)
+    elif master is not None:
+        builder = builder.master(master)
+    elif not submitted:
+        builder = builder.master("local[*]")
+    chosen = {
+        "spark.sql.session.timeZone": "UTC",
+        "spark.sql.execution.arrow.maxRecordsPerBatch": "50000",
+    }
+    if not elsewhere:
+        chosen["spark.ui.showConsoleProgress"] = "false"
+        if not submitted:
+            logging = directory / "log4j2.properties"
+            logging.write_text(_LOGGING)
+            chosen["spark.ui.enabled"] = "false"
+            chosen["spark.driver.extraJavaOptions"] = (
+                f"-Dlog4j2.configurationFile={logging.as_uri()}"
+            )
+    for setting in settings:
+        name, _, value = setting.partition("=")
+        chosen[name] = value
+    for name, value in chosen.items():
+        builder = builder.config(name, value)
+    spark = builder.getOrCreate()
+    if not is_remote(spark):
+        silence_logs(spark)
+        if not submitted:
+            send_file(spark, lambda: packed(directory))
+    register(spark)
+    return spark
+
+
+def speak_utf8(environment: MutableMapping[str, str]) -> None:
+    """Make a JVM that is started with this environment use UTF-8 for file names, since names of
+    queues become names of directories. Only the locale decides that."""
+    names = (environment.get(name) for name in ("LC_ALL", "LC_CTYPE", "LANG"))
+    locale = next(filter(None, names), "C")
+    if not re.search("utf-?8", locale, re.IGNORECASE):
+        environment["LC_ALL"] = "C.UTF-8"
+
+
+class Stopped(BaseException):
+    """The process was asked to stop, by a signal.
+
+    Attributes:
+        signal: the signal.
+    """
+
+    def __init__(self, number: int) -> None:
+        self.signal = signal.Signals(number)
+        super().__init__(f"stopped by {self.signal.name}")
+
+
+class Signals:
+    """Turns SIGINT and SIGTERM into ``Stopped`` in the main thread. Code that must not be
+    interrupted holds the first signal back.
+
+    Attributes:
+        stopped: the last signal that arrived; None: none has.
+    """
+
+    def __init__(self) -> None:
+        self.stopped: Stopped | None = None
+        self._held = 0
+        self._before: dict[int, object] = {}
+
+    def catch(self) -> None:
+        """Install the handlers. Call it again after others have replaced them, as Spark does."""
+        for number in (signal.SIGINT, signal.SIGTERM):
+            before = signal.signal(number, self._handle)
+            self._before.setdefault(number, before)
+
+    def release(self) -> None:
+        """Restore the handlers from before the first ``catch``."""
+        for number, before in self._before.items():
+            signal.signal(number, before)  # type: ignore[arg-type]
+        self._before.clear()
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """Hold the first signal back during the block, which can look at ``stopped``. A second
+        signal interrupts the block.
+
+        Raises:
+            Stopped: at the end of the block, if a signal has arrived.
+        """
+        self._held += 1
+        try:
+            yield
+        finally:
+            self._held -= 1
+        if self.stopped is not None:
+            raise self.stopped
+
+    def _handle(self, number: int, frame: FrameType | None) -> None:
+        first = self.stopped is None
+        self.stopped = Stopped(number)
+        if not (self._held and first):
+            raise self.stopped
+
+
+def quiet() -> None:
+    """Keep PySpark from logging the errors it raises, with Java's stack, on the terminal, and its
+    gateway from logging there that the JVM has ended, which it finds while it frees objects."""
+    for name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):
+        PySparkLogger.getLogger(name).disabled = True
+    logging.getLogger().addFilter(_is_not_of_the_gateway)  # it has no logger of its own for these
+
+
+def _is_not_of_the_gateway(record: logging.LogRecord) -> bool:
+    return Path(record.pathname).parent.name != "py4j"

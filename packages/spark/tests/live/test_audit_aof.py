@@ -1,0 +1,162 @@
+"""What append-only files say about jobs that were never delivered."""
+
+from pathlib import Path
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.pandas.types import from_arrow_schema
+
+from disque_spark.audit.classify import Finding
+from disque_spark.audit.findings import FINDING_SCHEMA, as_batch
+from disque_spark.audit.held import (
+    are_all,
+    held,
+    held_in,
+    node_of_aof,
+    with_held_jobs,
+)
+from disque_spark.audit.jobs import JOB_SCHEMA
+from disque_spark.datasources.aof import find_files
+from disque_spark.files import Location, location
+from disque_trio.aof.format import AofError
+from disque_trio.protocol.serialjob import JobWriter, deljob, loadjob
+
+A, B = "a" * 40, "b" * 40
+END = 1_900_000_000_000  # ms
+LATER = END // 1000 + 60
+
+
+def job_id(number: int) -> str:
+    return f"D-{A[:8]}-{number:024d}-05a1"
+
+
+def job(number: int, expires: int = LATER) -> bytes:
+    """Return the record of a job."""
+    nodes = A.encode()
+    ctime = 1_700_000_000_000_000_007
+    id = job_id(number).encode()
+    return loadjob(
+        JobWriter().encode(id, 2, 0, 1, expires, ctime, 3, 60, 1, 2, b"q", b"body", nodes)
+    )
+
+
+def aof(directory: Path, *records: bytes, node: str = "") -> Location:
+    directory.mkdir(exist_ok=True)
+    path = directory / "disque.aof"
+    path.write_bytes(b"".join(records))
+    if node:
+        lines = [f"{B} 127.0.0.1:1 master - 0 0 0 connected"] if node != B else []
+        lines.append(f"{node} 127.0.0.1:2 myself - 0 0 0 connected")
+        (directory / "nodes.conf").write_text("\n".join(lines) + "\n")
+    return location(path)
+
+
+def jobs_in(path: Location) -> list[str]:
+    return [row["job"] for batch in held_in(path) for row in batch.to_pylist()]
+
+
+def found(spark: SparkSession, *findings: Finding) -> DataFrame:
+    rows = as_batch(findings).to_pandas()
+    return spark.createDataFrame(rows, from_arrow_schema(FINDING_SCHEMA))
+
+
+def never(number: int, reason: str | None = None, kind: str = "never-delivered") -> Finding:
+    return Finding(kind, reason, job_id(number), "q", END - 5000, [A], "")
+
+
+def jobs(spark: SparkSession, *numbers: int) -> DataFrame:
+    empty = dict.fromkeys(JOB_SCHEMA.names)
+    rows = [{**empty, "id": job_id(number), "ended": "acked"} for number in numbers]
+    return spark.createDataFrame(rows, from_arrow_schema(JOB_SCHEMA))
+
+
+def test_a_file_has_what_was_not_deleted(tmp_path: Path) -> None:
+    path = aof(tmp_path, job(1), job(2), deljob(job_id(1).encode()), job(3), node=A)
+    (batch,) = held_in(path)
+    rows = batch.to_pylist()
+    assert [row["job"] for row in rows] == [job_id(2), job_id(3)]
+    first = rows[0]
+    assert (first["queue"], first["node"], first["file"]) == ("q", A, str(path))
+    assert (first["state"], first["retry"], first["delay"]) == ("queued", 60, 3)
+    assert (first["nacks"], first["additional"], first["repl"]) == (1, 2, 1)
+    assert first["expires"].timestamp() == LATER
+
+
+def test_a_file_that_a_crash_cut_off_counts_up_to_there(tmp_path: Path) -> None:
+    for cut in (1, 30, len(job(2)) - 1):
+        assert jobs_in(aof(tmp_path, job(1), job(2)[:cut])) == [job_id(1)]
+
+
+def test_a_damaged_file_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(AofError):
+        jobs_in(aof(tmp_path, job(1), b"*1\r\n$7\r\nNONSENS\r\n", job(2)))
+
+
+def test_an_empty_file_holds_nothing(tmp_path: Path) -> None:
+    assert list(held_in(aof(tmp_path))) == []
+
+
+def test_the_files_beside_it_tell_whose_file_it_is(tmp_path: Path) -> None:
+    assert node_of_aof(aof(tmp_path / "a", node=A)) == A
+    assert node_of_aof(aof(tmp_path / "b")) is None
+
+
+def test_all_files_are_there_if_each_node_has_one(tmp_path: Path) -> None:
+    one = aof(tmp_path / "a", node=A)
+    other = aof(tmp_path / "b", node=B)
+    strange = aof(tmp_path / "c")
+    assert are_all([one, other], [A, B])
+    assert not are_all([one], [A, B])
+    assert not are_all([one, one], [A, B])
+    assert are_all([one, strange], [A, B])
+    assert not are_all([strange], [A, B])
+
+
+def test_a_path_without_files_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError):
+        find_files([str(tmp_path)])
+
+
+def test_the_table_says_which_jobs_the_log_does_not_know(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    files = [aof(tmp_path / "a", job(1), job(2), node=A), aof(tmp_path / "b", job(2))]
+    table = held(spark, files, jobs(spark, 2, 3))
+    rows = [(row.job, row.node, row.logged, row.ended) for row in table.collect()]
+    assert sorted(rows, key=str) == [
+        (job_id(1), A, False, None),
+        (job_id(2), A, True, "acked"),
+        (job_id(2), None, True, "acked"),
+    ]
+
+
+@pytest.mark.parametrize("all_nodes", [True, False])
+def test_a_job_that_was_never_delivered_waits_or_is_lost(
+    spark: SparkSession, tmp_path: Path, all_nodes: bool
+) -> None:
+    files = [aof(tmp_path / "a", job(1), job(2), job(4, END // 1000)), aof(tmp_path / "b", job(1))]
+    table = held(spark, files, jobs(spark, 1, 2, 3, 4))
+    findings = found(
+        spark,
+        never(1),
+        never(2, "log-gap"),
+        never(3),
+        never(4),
+        never(5, "log-gap"),
+        never(1, None, "poison"),
+        never(1, None, "not-requeued"),
+        never(2, "log-gap", "not-requeued"),
+    )
+    result = with_held_jobs(findings, table, END, all_nodes)
+    assert result.columns == FINDING_SCHEMA.names
+    lost = "lost" if all_nodes else None
+    assert {(row.kind, row.job): row.reason for row in result.collect()} == {
+        ("never-delivered", job_id(1)): "held",
+        ("never-delivered", job_id(2)): "held",
+        ("never-delivered", job_id(3)): lost,
+        ("never-delivered", job_id(4)): lost,
+        ("never-delivered", job_id(5)): "log-gap",
+        ("poison", job_id(1)): None,
+        ("not-requeued", job_id(1)): "held",
+        ("not-requeued", job_id(2)): "log-gap",
+    }

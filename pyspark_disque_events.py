@@ -1,5 +1,0 @@
-"""Lets PySpark find ``disque-events`` without a call of ``register``; see ``pyspark_disque``."""
-
-from disque_trio.spark.events import EventsSource as DefaultSource
-
-__all__ = ["DefaultSource"]

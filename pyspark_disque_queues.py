@@ -1,5 +1,0 @@
-"""Lets PySpark find ``disque-queues`` without a call of ``register``; see ``pyspark_disque``."""
-
-from disque_trio.spark.datasources.tables import QueuesSource as DefaultSource
-
-__all__ = ["DefaultSource"]

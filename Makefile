@@ -176,7 +176,7 @@ check-node:
 
 test-pressure:
 	@tools/setup.sh test
-	$(PY) -m pytest tests/unit/pressure tests/live/pressure $(ARGS)
+	$(PY) -m pytest packages/pressure/tests/unit packages/pressure/tests/live $(ARGS)
 
 test-bananaq:
 	@tools/setup.sh test
@@ -316,7 +316,7 @@ soak:
 	REQUEST_INPUTS=$(call part,10000000) $(PY) -m pytest tests/unit/resp/test_plain.py
 	OUTBOX_ROWS=$(call part,10000) $(PY) -m pytest tests/live/outbox -k kills_while
 	OUTBOX_ROUNDS=$(call part,100) $(PY) -m pytest --timeout 3600 tests/live/outbox/test_cluster.py
-	PRESSURE_SINGLES=$(call part,100000) $(PY) -m pytest tests/live/pressure/test_queue.py -k two_processes
+	PRESSURE_SINGLES=$(call part,100000) $(PY) -m pytest packages/pressure/tests/live/test_queue.py -k two_processes
 	CELERY_TASKS=$(call part,5000) $(PY) -m pytest tests/live/integrations/test_celery_kills.py
 	$(PY) -m tools.soak_cluster --rounds $(call part,20)
 	$(PY) -m tools.soak_kill --rounds $(call part,50) $(ARGS)

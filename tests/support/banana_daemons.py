@@ -11,7 +11,7 @@ import hiredis
 from disque_trio.resp.command import encode_command
 from tests.support.commands import start_command
 from tests.support.harness import HANG_SECONDS, LiveNode, Wire, free_port, wait_until
-from tests.support.pressure_helpers import RedisServer, plain_client
+from tests.support.redis_server import RedisServer, plain_client
 
 STATS = ("total", "inprogress", "redo", "done", "available", "consumers")
 

@@ -31,7 +31,7 @@ COMMANDS = {
     "disque-outbox": "disque_trio.outbox.command",
     "disque-server": "disque_trio.server",
     "disque-worker": "tests.support.forked_worker",
-    "pressure": "disque_trio.pressure_command",
+    "pressure": "disque_pressure.__main__",
     "python -c": "tests.support.program",
 }
 # The order of the arguments of a method that differs between versions of Python.

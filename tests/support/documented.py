@@ -15,7 +15,7 @@ import threading
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from tests.support import ROOT, shims
+from tests.support import PYTHONPATH, ROOT, shims
 from tests.support.harness import free_ports
 
 ID = r"D-[0-9a-f]{8}-[0-9A-Za-z+/]{24}-[0-9a-f]{4}"
@@ -123,7 +123,7 @@ class Typist:
             subprocess.Popen(
                 ["bash", "-e", "-c", script] if strictly else ["bash", "-c", script],
                 cwd=ROOT,
-                env={**os.environ, **environment, "PYTHONPATH": str(ROOT)},
+                env={**os.environ, **environment, "PYTHONPATH": PYTHONPATH},
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,

@@ -32,7 +32,7 @@ CLIENTS = (
     "disque_trio.bananaq.client",
     "disque_trio.client",
     "disque_trio.client.sync",
-    "disque_trio.pressure",
+    "disque_pressure",
     "disque_trio.tasks",
 )
 WORKER = ("disque_trio.process.logs", "disque_trio.worker.parent")
@@ -50,7 +50,7 @@ IMPORTED_LATER: Mapping[str, tuple[str, ...]] = {
         "disque_trio.process.logs",
     ),
     "disque_trio.outbox.command": ("disque_trio.outbox.sql", "disque_trio.outbox.running"),
-    "disque_trio.pressure_command": ("disque_trio.pressure.cli",),
+    "disque_pressure.__main__": ("disque_pressure.cli",),
     "disque_trio.server": ("disque_trio.node.main",),
     "disque_trio.worker.child": ("disque_trio.tasks", "disque_trio.client.sync"),
     "disque_trio.worker.command": WORKER,

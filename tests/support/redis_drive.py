@@ -14,7 +14,7 @@ from disque_trio.bananaq.redis_store import pinned
 from disque_trio.bananaq.redis_store.store import RedisStore
 from disque_trio.redis.script import Script
 from tests.support.harness import HANG_SECONDS
-from tests.support.pressure_helpers import RedisServer, hung, plain_client, until
+from tests.support.redis_server import RedisServer, hung, plain_client, until
 
 __all__ = [
     "MovedDrive",

@@ -8,6 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
+import pytest
 import trio
 
 from tests.support.certificates import make_authority, sign
@@ -55,6 +56,12 @@ def all_certificates(directory: Path) -> Certificates:
     sign(directory, "ours", "client")
     sign(directory, "other", "foreign")
     return Certificates(directory)
+
+
+@pytest.fixture(scope="session")
+def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
+    """Good and bad certificates, which all tests share."""
+    return all_certificates(tmp_path_factory.mktemp("certificates"))
 
 
 class TlsFront:

@@ -4,8 +4,8 @@ A run is a module with
 
 - ``Plan``, a dataclass whose fields, made by ``option``, are the options of the command line,
 - ``run``, which takes a plan and returns ``Findings``, or an exit status if it prints itself,
-- ``PAGE`` and ``SECTION`` if its text belongs in docs/: the page, and the name in its marks
-  (options in braces are filled in),
+- ``PAGE`` and ``SECTION`` if its text belongs on a page: the page, from docs/, and the name in its
+  marks (options in braces are filled in),
 - ``SUMMARY`` if the ``summary`` of its findings belongs there, too: the page and the name,
 - ``PINNED``, False if it assigns CPUs itself; otherwise this process gets those not used by
   servers.

@@ -24,8 +24,8 @@ import coredis
 import trio
 from coredis.retry import NoRetryPolicy
 
-from disque_trio.pressure import PressureQueue
-from disque_trio.pressure.settings import resolve, servers
+from disque_pressure import PressureQueue
+from disque_pressure.settings import resolve, servers
 from disque_trio.redis.connection import RedisConnection
 from disque_trio.respclient.background import background
 from tools.bench.cli import Findings, middle, milliseconds, option, ratio, say, table
@@ -33,7 +33,7 @@ from tools.bench.load import percentile
 from tools.bench.servers import Server, ServerError, redis_server
 from tools.bench.workers import worker
 
-PAGE = "pressure.md"
+PAGE = "../packages/pressure/docs/pressure.md"
 SECTION = "pressure"
 MANY = 100
 """Elements per put_many or get_many."""

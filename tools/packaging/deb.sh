@@ -27,7 +27,7 @@ install_locked() { # ENVIRONMENT FILE: of the versions, and with the hashes, tha
 }
 install_locked build/deb/compiler build-requirements.txt
 DISQUE_TRIO_COMPILE=1 pip build/deb/compiler wheel --quiet --no-deps --no-build-isolation \
-    --wheel-dir build/deb . packages/spark
+    --wheel-dir build/deb . packages/*/
 install_locked "$environment" requirements.txt
 pip "$environment" install --quiet --no-compile --no-warn-script-location --no-deps --no-index \
     build/deb/*.whl

@@ -8,7 +8,7 @@ import pytest
 from tests.support.banana_daemons import Given, refused
 from tests.support.banana_fixtures import DaemonFactory
 from tests.support.harness import free_port, wait_until
-from tests.support.pressure_helpers import RedisServer, plain_client
+from tests.support.redis_server import RedisServer, plain_client
 from tests.support.tls_front import Certificates
 
 

@@ -83,7 +83,7 @@ def test_a_node_with_certificates(type_in: Type) -> None:
 
 
 def test_pressure_in_five_minutes(tmp_path: Path, redis_port: str) -> None:
-    lines = block("docs/pressure.md", "$ pressure create").lines()
+    lines = block("packages/pressure/docs/pressure.md", "$ pressure create").lines()
     assert len(lines) == 4
     script = f"  export REDIS_PORT={redis_port}\n{IN_PLACE}" + "\n".join(lines)
     others = {"/tmp/disque": str(tmp_path / "disque"), "1000000": "20000"}  # a million takes long

@@ -19,7 +19,7 @@ import trio
 from disque_trio.client import Client, HeldJob, connect
 from disque_trio.client.sync import connect as connect_sync
 from disque_trio.tasks import Disque, Reject, Retry
-from tests.support import ROOT
+from tests.support import PYTHONPATH
 from tests.support.doc_blocks import block, blocks, is_python
 from tests.support.documented import ID, IN_PLACE, Typist, shape
 from tests.support.harness import HANG_SECONDS, LiveNode, free_port, wait_until
@@ -34,7 +34,7 @@ def running(output: Path, *words: str, **environment: str) -> Iterator[Callable[
     with output.open("wb") as out:
         process = subprocess.Popen(
             [sys.executable, "-u", *words],
-            env={**os.environ, "PYTHONPATH": f"{ROOT}:{output.parent}", **environment},
+            env={**os.environ, "PYTHONPATH": f"{PYTHONPATH}:{output.parent}", **environment},
             stdout=out,
             stderr=out,
         )
@@ -112,11 +112,11 @@ async def test_parts_of_programs_with_the_client(shared_node: LiveNode) -> None:
         await client.delete_policy("mail")
 
 
-# ---- docs/pressure.md ---------------------------------------------------------------------------
+# ---- pressure.md --------------------------------------------------------------------------------
 
 
 def test_programs_with_pressure(redis_port: str, tmp_path: Path) -> None:
-    page = "docs/pressure.md"
+    page = "packages/pressure/docs/pressure.md"
     environment = {"REDIS_PORT": redis_port}
     with running(
         tmp_path / "lines", "-c", block(page, "import trio").text, **environment
@@ -125,7 +125,7 @@ def test_programs_with_pressure(redis_port: str, tmp_path: Path) -> None:
     script = f"export REDIS_PORT={redis_port}\n{IN_PLACE}  pressure delete lines 2> log || true\n"
     script += "  pressure create lines\n  seq 3 | pressure put lines --close\n"
     Typist(tmp_path, {"/tmp/disque": str(tmp_path / "disque")}).type(script)
-    threads = block(page, "from disque_trio.pressure.sync").text
+    threads = block(page, "from disque_pressure.sync").text
     with running(tmp_path / "threads", "-c", threads, **environment) as printed:
         printed("3")
     names: dict[str, Any] = {}

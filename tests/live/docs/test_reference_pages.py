@@ -215,7 +215,7 @@ def test_orders_come_out_of_the_database(at_node: Typist) -> None:
 
 
 def test_jobs_go_to_pressure_and_back(at_node: Typist, redis_port: str) -> None:
-    there, back = block("docs/pressure.md", "$ pressure pipe").lines()
+    there, back = block("packages/pressure/docs/pressure.md", "$ pressure pipe").lines()
     script = "  pressure create orders\n  pressure create results\n"
     script += "  redis-cli -p 7711 ADDJOB orders 'order 1' 0\n"
     script += f"  {there} &\n" + until("pressure length orders | grep -q 1")
@@ -226,7 +226,8 @@ def test_jobs_go_to_pressure_and_back(at_node: Typist, redis_port: str) -> None:
 
 
 def test_the_doctor_frees_a_role(redis_port: str, tmp_path: Path) -> None:
-    (look, said), (free, freed) = block("docs/pressure.md", "$ pressure doctor lines").typed()
+    page = "packages/pressure/docs/pressure.md"
+    (look, said), (free, freed) = block(page, "$ pressure doctor lines").typed()
     script = "  pressure create lines --bound 1000\n  seq 17 | pressure put lines 2> log\n"
     for words in ("RPOP {}producer_free", "RPOP {}not_full", "SET {}producer web3_pid811"):
         script += f"  redis-cli -p $REDIS_PORT {words.format('__pressure__:lines:')} > log\n"

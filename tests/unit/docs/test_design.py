@@ -20,7 +20,6 @@ SMALL = {
     "histogram",
     "lazily",
     "native",
-    "pressure_command",
     "pytest_plugin",
     "rng",
     "server",

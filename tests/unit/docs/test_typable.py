@@ -6,6 +6,7 @@ import importlib
 import importlib.util
 import re
 import shlex
+from pathlib import Path
 
 import pytest
 
@@ -31,7 +32,7 @@ _ABOUT_COMMANDS = """
 bananaq bananaq-configuration check-aof cli cluster console durability kubernetes monitoring
 operations outbox packages pressure systemd upgrading worker
 """
-ABOUT_COMMANDS = {f"docs/{name}.md" for name in _ABOUT_COMMANDS.split()}
+ABOUT_COMMANDS = {page for page in pages() if Path(page).stem in _ABOUT_COMMANDS.split()}
 KEYWORDS = {*"!{}", "do", "done", "then", "else", "fi", "while", "until", "if", "exec", "sudo"}
 SIMPLE = re.compile(r"[;&|()\n]+")
 

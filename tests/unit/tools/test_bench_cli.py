@@ -4,6 +4,7 @@ import json
 import re
 from dataclasses import fields
 from importlib import import_module
+from itertools import chain
 from pathlib import Path
 
 import pytest
@@ -161,7 +162,7 @@ def test_an_option_that_makes_no_sense_is_refused(
 
 def test_every_command_in_the_documentation_names_a_run_and_its_options() -> None:
     found = 0
-    for page in [*(ROOT / "docs").glob("*.md"), *ROOT.glob("*.md")]:
+    for page in chain(*map(ROOT.glob, ("*.md", "docs/*.md", "packages/*/docs/*.md"))):
         for command in re.findall(r"python -m tools\.bench ([^`#\n]+)", page.read_text()):
             name, *arguments = cli.words(command)
             if name == "RUN" or "--help" in (name, *arguments):

@@ -12,12 +12,13 @@ from pyspark.sql import SparkSession
 
 from disque_spark import register
 from disque_spark.audit.run import audit
-from packages.spark.tests.support import PYTHONPATH, quick_java
+from packages.spark.tests.support import quick_java
 from packages.spark.tests.support.lease_reader import Reader, place_for
 from packages.spark.tests.support.planted_lines import Key
 from packages.spark.tests.support.s3 import s3, s3_server
 from packages.spark.tests.support.spark_home import spark_home
 from packages.spark.tests.support.spark_python import spark_python
+from tests.support import PYTHONPATH
 from tests.support.harness import HANG_SECONDS, LiveNode, free_port
 from tests.support.live_helpers import session_node, shared_node, talk
 

@@ -10,9 +10,8 @@ import pyarrow.dataset
 import pytest
 from pyspark.sql import SparkSession
 
-from packages.spark.tests.support import PYTHONPATH
 from packages.spark.tests.support.planted_log import generate
-from tests.support import ROOT
+from tests.support import PYTHONPATH, ROOT
 from tests.support.harness import NodeFactory
 
 pytestmark = [pytest.mark.live, pytest.mark.timeout(400)]

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from packages.spark.tests.support import PYTHONPATH
+from tests.support import PYTHONPATH
 from tests.support.harness import ClusterFactory, LiveNode, NodeFactory, wait_until
 
 LONG = bool(os.environ.get("DISQUE_SPARK_LONG"))

@@ -11,9 +11,9 @@ from pathlib import Path
 import pyarrow.dataset
 import pytest
 
-from packages.spark.tests.support import PYTHONPATH
 from packages.spark.tests.support.crash_app import ROWS, Points
 from packages.spark.tests.support.spark_home import spark_home
+from tests.support import PYTHONPATH
 from tests.support.harness import DRIVER_SECONDS, HANG_SECONDS, LiveNode, wait_until
 
 LONG = bool(os.environ.get("DISQUE_SPARK_CRASHES"))

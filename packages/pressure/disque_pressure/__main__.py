@@ -1,0 +1,20 @@
+"""The entry point of the command ``pressure``: parses its arguments before it loads anything else.
+
+Help, the version and errors in arguments need neither Trio nor a connection.
+"""
+
+import sys
+from importlib import import_module
+
+from disque_pressure.arguments import parse
+
+
+def main() -> int:
+    """Run the command; returns its exit status."""
+    options = parse()
+    status: int = import_module("disque_pressure.cli").run(options)
+    return status
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -53,7 +53,7 @@ CONTRACTS = disque_trio/imports.toml $(wildcard packages/*/imports.toml)
 
 TYPED = disque_trio.client disque_trio.tasks disque_trio.bananaq.client
 
-.PHONY: help run test affected affected-pure affected-compiled half-pure half-compiled types check check-core check-node check-parts check-rest check-seeds note-audit test-pure test-load nightly mutants test-pressure test-bananaq test-spark \
+.PHONY: help run test affected affected-pure affected-compiled half-pure half-compiled types check check-core check-node check-parts check-rest check-seeds note-audit test-pure test-load nightly mutants test-pressure test-console test-bananaq test-spark \
 	test-spark-versions test-stores test-interop test-django test-compiled lint format bench guard guard-pure guard-compiled profile \
 	simulate soak compiled wheels deb test-deb test-sdist audit lock docs pictures clean
 
@@ -71,7 +71,8 @@ help:
 	@echo "make test-interop  the tests of clients in other languages; installs Node, PHP, Ruby, Go"
 	@echo "make test-django  the tests of Django's tasks, on Django 6 with Python 3.12 or later"
 	@echo "make test-compiled  the tests of the compiled build"
-	@echo "make test-pressure, make test-bananaq  the tests of pressure and bananaq, on a redis-server"
+	@echo "make test-pressure, make test-bananaq  the tests of pressure and bananaq, on a redis-server;"
+	@echo "            make test-console: those of the console"
 	@echo "make lint   ruff, mypy --strict, import-linter, codespell, and the phrases of tools/english.yaml"
 	@echo "make types  pyright: check that users of the clients see all their types"
 	@echo "make format let ruff rewrite the sources"
@@ -95,7 +96,7 @@ help:
 	@echo "            with their licences in dist/sbom.json"
 	@echo "make lock   choose the versions of what the container image and the Debian package contain"
 	@echo "make docs   write the generated pages of docs/, and build the site into build/site"
-	@echo "make pictures  take the pictures of docs/console.md"
+	@echo "make pictures  take the pictures of packages/console/docs/console.md"
 	@echo "make clean  remove virtual environments, builds and caches"
 
 run:
@@ -158,7 +159,7 @@ check:
 # which report each test, would take a fifth longer. The longest part comes first.
 CHECKED = $(PY) -m pytest -m "not load $(NOT_NIGHTLY) $(NOT_SLOW)"
 
-PARTS = $(addprefix tests/unit/,aof bananaq cluster console eventlog respserver)
+PARTS = $(addprefix tests/unit/,aof bananaq cluster eventlog respserver) packages/console/tests/unit
 check-rest:
 	$(CHECKED) tests/unit packages/*/tests/unit $(addprefix --ignore=,tests/unit/node $(PARTS))
 
@@ -177,6 +178,10 @@ check-node:
 test-pressure:
 	@tools/setup.sh test
 	$(PY) -m pytest packages/pressure/tests/unit packages/pressure/tests/live $(ARGS)
+
+test-console:
+	@tools/setup.sh test
+	$(PY) -m pytest packages/console/tests $(ARGS)
 
 test-bananaq:
 	@tools/setup.sh test
@@ -370,7 +375,7 @@ docs:
 	$(PY) tools/make_docs.py
 	NO_MKDOCS_2_WARNING=1 $(PY) -m mkdocs build --strict
 
-# The pictures in docs/console.md, compressed with pngquant.
+# The pictures in packages/console/docs/console.md, compressed with pngquant.
 pictures:
 	@tools/setup.sh test
 	$(PY) -m tools.console_pictures $(ARGS)

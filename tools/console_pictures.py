@@ -1,4 +1,4 @@
-"""Take the pictures for docs/console.md, while acting out its story.
+"""Take the pictures for packages/console/docs/console.md, while acting out its story.
 
     python -m tools.console_pictures [--seconds 90]
 
@@ -13,11 +13,11 @@ import tempfile
 import time
 from pathlib import Path
 
+from packages.console.tests.support.browser import Browser, browser
+from packages.console.tests.support.console_story import PAGE, Story
 from tests.support import ROOT
-from tests.support.browser import Browser, browser
-from tests.support.console_story import Story
 
-PICTURES = ROOT / "docs" / "pictures"
+PICTURES = PAGE.parent / "pictures"
 WIDTHS = {"queue": 390, "edit": 1100, "job": 1100, "dead": 1100}
 HEIGHTS = {"overview": 690, "queue": 844}
 DARK = {"queues"}

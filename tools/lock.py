@@ -2,7 +2,8 @@
 
     python -m tools.lock
 
-``requirements.txt`` has the packages that they contain, those of the extra ``packaged``;
+``requirements.txt`` has the packages that they contain, those of the extra ``packaged``, besides
+the distributions of this tree;
 ``build-requirements.txt`` those that compile them. Each names one version of each package, for all
 supported versions of Python, with the SHA-256 of its files: pip refuses any other file.
 """
@@ -14,6 +15,8 @@ from pathlib import Path
 
 from packaging.requirements import Requirement
 
+from tools.workspace import distributions
+
 DIRECTORY = Path("tools/packaging")
 PYTHON = "3.11"  # the oldest that is supported
 
@@ -23,6 +26,23 @@ def to_build() -> list[str]:
     project = tomllib.loads(Path("pyproject.toml").read_text())
     to_compile = project["project"]["optional-dependencies"]["compile"]
     return [*project["build-system"]["requires"], *to_compile]
+
+
+def to_package() -> list[str]:
+    """The requirements of what is packaged."""
+    projects = {one.project["project"]["name"]: one.project["project"] for one in distributions()}
+    found = [*projects["disque-trio"]["dependencies"]]
+    left = [Requirement("disque-trio[packaged]")]
+    while left:
+        one = left.pop()
+        for extra in one.extras:
+            for text in projects[one.name]["optional-dependencies"][extra]:
+                requirement = Requirement(text)
+                if requirement.name in projects:
+                    left.append(requirement)
+                else:
+                    found.append(text)
+    return found
 
 
 def locked(text: str) -> dict[str, tuple[Requirement, list[str]]]:
@@ -46,7 +66,7 @@ def _compile(name: str, *arguments: str, requirements: str = "") -> None:
 
 def main() -> None:
     """Write both."""
-    _compile("requirements.txt", "--extra", "packaged", "pyproject.toml")
+    _compile("requirements.txt", "-", requirements="\n".join(to_package()))
     _compile("build-requirements.txt", "-", requirements="\n".join(to_build()))
 
 

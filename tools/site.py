@@ -25,11 +25,11 @@ TOP = {  # pages, and their names in the site
     "CHANGELOG.md": "CHANGELOG.md",
     "SECURITY.md": "SECURITY.md",
 }
-# Those, and the pages of the other distributions.
+# Those, and the pages of the other distributions with their pictures.
 PLACED = TOP | {
     page.relative_to(ROOT).as_posix(): page.relative_to(folder).as_posix()
     for folder in sorted(ROOT.glob("packages/*/docs"))
-    for page in sorted(folder.rglob("*.md"))
+    for page in sorted(folder.rglob("*.*"))
 }
 SOURCES = {uri: path for path, uri in PLACED.items()}
 LANGUAGES = {".service": "ini", ".socket": "ini", ".timer": "ini", ".mjs": "js", ".conf": "text"}
@@ -47,8 +47,7 @@ MODULES = re.compile(r"^<!-- files: (.*) -->$", re.MULTILINE)
 def on_files(files: Files, config: MkDocsConfig) -> Files:
     """Add the pages outside ``docs/``, and those for files that pages link to."""
     for name, uri in PLACED.items():
-        text = (ROOT / name).read_text(encoding="utf-8")
-        files.append(File.generated(config, uri, content=text))
+        files.append(File.generated(config, uri, abs_src_path=str(ROOT / name)))
     left = [target for file in files.documentation_pages() for target in _shown(file)]
     while left:
         path = left.pop()

@@ -27,7 +27,7 @@ COMMANDS = {
     "bananaq-check-aof": "disque_trio.bananaq.check",
     "disque": "disque_trio.cli.main",
     "disque-check-aof": "disque_trio.aof.check",
-    "disque-console": "disque_trio.console.command",
+    "disque-console": "disque_console.command",
     "disque-outbox": "disque_trio.outbox.command",
     "disque-server": "disque_trio.server",
     "disque-worker": "tests.support.forked_worker",

@@ -44,9 +44,9 @@ IMPORTED_LATER: Mapping[str, tuple[str, ...]] = {
         "disque_trio.cli.repl",
         "disque_trio.cli.top.running",
     ),
-    "disque_trio.console.command": (
+    "disque_console.command": (
         "disque_trio.client.urls",
-        "disque_trio.console.running",
+        "disque_console.running",
         "disque_trio.process.logs",
     ),
     "disque_trio.outbox.command": ("disque_trio.outbox.sql", "disque_trio.outbox.running"),

@@ -131,7 +131,7 @@ def _fill(port: int, plan: Plan) -> tuple[str, list[_Wire]]:
 def _console(node: int) -> Iterator[tuple[int, int]]:
     """The port and process of a console connected to the node."""
     port = free_port()
-    command = [sys.executable, "-m", "disque_trio.console.command"]
+    command = [sys.executable, "-m", "disque_console.command"]
     command += ["--nodes", f"{HOST}:{node}", "--listen", f"{HOST}:{port}"]
     with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
         try:

@@ -182,7 +182,7 @@ def test_rates_and_queues_are_shown(at_node: Typist) -> None:
 
 
 def test_consoles_are_started(at_node: Typist) -> None:
-    page = "docs/console.md"
+    page = "packages/console/docs/console.md"
     first = block(page, "pip install").lines()[1]
     [(make_hash, [said])] = block(page, "$ echo").typed()
     behind, with_socket = (

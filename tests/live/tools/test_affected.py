@@ -8,7 +8,7 @@ from tools.affected.graph import Graph
 
 # Modules of this project, and the beginning of the names of tests that start them.
 SERVED = {
-    "disque_trio/console/web/app.py": "tests/live/console/",
+    "packages/console/disque_console/web/app.py": "packages/console/tests/live/",
     "disque_trio/integrations/celery/transport.py": "tests/live/integrations/test_celery",
     "disque_trio/node/main.py": "tests/live/client/",
     "disque_trio/worker/child.py": "tests/live/worker/",

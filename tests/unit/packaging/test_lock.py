@@ -1,6 +1,5 @@
 """The lock files name what the container image and the Debian package contain."""
 
-import tomllib
 from collections.abc import Iterable
 
 import pytest
@@ -9,33 +8,14 @@ from packaging.utils import canonicalize_name
 from packaging.version import Version
 
 from tests.support import ROOT
-from tools.lock import DIRECTORY, locked, to_build
-
-
-def extra(name: str) -> list[Requirement]:
-    """The requirements of an extra, and of the extras that it names."""
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    found = []
-    for text in project["optional-dependencies"][name]:
-        requirement = Requirement(text)
-        if requirement.name == project["name"]:
-            for other in requirement.extras:
-                found += extra(other)
-        else:
-            found.append(requirement)
-    return found
-
-
-def packaged() -> list[Requirement]:
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    return [*map(Requirement, project["dependencies"]), *extra("packaged")]
+from tools.lock import DIRECTORY, locked, to_build, to_package
 
 
 @pytest.mark.parametrize(
     ("name", "requirements"),
     [
-        ("requirements.txt", packaged()),
-        ("build-requirements.txt", [Requirement(text) for text in to_build()]),
+        ("requirements.txt", [*map(Requirement, to_package())]),
+        ("build-requirements.txt", [*map(Requirement, to_build())]),
     ],
 )
 def test_each_requirement_has_one_version_that_it_allows(

@@ -1,0 +1,268 @@
+"""``disque-console``: a cluster in the browser."""
+
+import argparse
+import os
+import re
+import sys
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from disque_trio.extras import how_to_install
+from disque_trio.process.arguments import hide
+from disque_trio.process.options import add_log_options
+from disque_trio.respclient.arguments import add_certificate_options
+from disque_trio.version import VERSION
+
+if TYPE_CHECKING:
+    from disque_trio.client.urls import Cluster
+
+FAILED = 1
+_EXTRA = ("starlette", "hypercorn", "jinja2", "markupsafe", "itsdangerous")
+_SCHEMES = {"": "", "bananaq": "disque://", "bananaqs": "disques://"}
+EPILOG = """\
+Put the password of the nodes in --password-file or in the environment variable DISQUECLI_AUTH.
+
+Exit status: 0 stopped by SIGTERM or SIGINT; 1 failed; 2 wrong arguments.
+
+examples:
+  disque-console --nodes 10.0.0.1:7711
+  disque-console --hash-password >> users      (then put "name:role:" before the hash)
+  disque-console --nodes 10.0.0.1:7711 --listen 0.0.0.0:8711 --users users \\
+    --certificate console.pem --certificate-key console.key --secret-file secret \\
+    --audit-log audit.log
+"""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command; returns its exit status."""
+    parser = _parser()
+    options = parser.parse_args(arguments)
+    try:
+        import trio
+
+        from disque_console.model.passwords import hash_password
+        from disque_console.running import Settings, run
+    except ModuleNotFoundError as missing:
+        if (missing.name or "").partition(".")[0] not in _EXTRA:
+            raise
+        hint = how_to_install("web", "disque-console", Path(__file__).parent)
+        return _fail(f"the extra web is missing: {hint}")
+    from disque_trio.process.logs import Logging
+    from disque_trio.respclient.errors import first_of
+
+    if options.hash_password:
+        password = _new_password()
+        if not password:
+            return _fail("the password is empty")
+        print(hash_password(password))
+        return 0
+    try:
+        settings = Settings(
+            cluster=_cluster(options),
+            listen=_listen(options),
+            certificate=options.certificate,
+            key=options.certificate_key,
+            prefix=_prefix(options.prefix),
+            trusted=frozenset(options.trusted_proxy),
+            users=options.users,
+            acl=options.acl,
+            hosts=frozenset(name.lower() for name in options.host),
+            secret=options.secret_file,
+            events=options.events,
+            audit=options.audit_log,
+            bananaq=_bananaq(options.bananaq) if options.bananaq else None,
+        )
+    except ValueError as error:
+        parser.error(str(error))
+    log = Logging(options.log_level, options.log_format).log
+    audit_log = Logging("notice", options.log_format).log  # whatever --log-level hides
+    if not (options.users or options.acl):
+        log.warning("no login required: anyone who can connect may do anything (see --users)")
+    problems: list[str] = []
+    try:
+        trio.run(partial(run, settings, log, audit_log))
+    except* (OSError, ValueError) as group:
+        problems.append(str(first_of(group)))
+    return _fail(problems[0]) if problems else 0
+
+
+def _fail(text: str) -> int:
+    print(f"disque-console: {text}", file=sys.stderr)
+    return FAILED
+
+
+def _new_password() -> str:
+    import getpass
+
+    if not sys.stdin.isatty():
+        return sys.stdin.readline().rstrip("\n")
+    while True:
+        password = getpass.getpass("Password: ")
+        if password == getpass.getpass("Again: "):
+            return password
+        print("They differ.", file=sys.stderr)
+
+
+def _cluster(options: argparse.Namespace) -> "Cluster":
+    """Raises ValueError."""
+    from disque_console.running import naming
+    from disque_trio.client.urls import Cluster
+    from disque_trio.respclient.tls import Tls, of_arguments
+
+    tls = of_arguments(options)
+    if not options.tls and tls != Tls():
+        raise ValueError("--cacert, --cert, --key, --sni and --insecure need --tls")
+    password = os.environ.get("DISQUECLI_AUTH")
+    if options.password_file:
+        with naming(f"--password-file {options.password_file}"):
+            password = Path(options.password_file).read_text(encoding="utf-8").rstrip("\r\n")
+    nodes = [node for word in options.nodes for node in word.split(",") if node]
+    found = Cluster.of(nodes, options.user, password, tls if options.tls else None)
+    hide([word for word in [*options.nodes, options.bananaq] if "@" in word])
+    return found.named_after("disque-console")
+
+
+def _bananaq(text: str) -> "Cluster":
+    """The address of a bananaq, and how to log in to it. Raises ValueError."""
+    from disque_trio.client.urls import Cluster
+
+    form = "--bananaq: use host:port, bananaq://user:password@host:port, or bananaqs:// for TLS"
+    scheme, _, rest = text.rpartition("://")
+    try:
+        found = Cluster.of(_SCHEMES[scheme] + rest)
+    except (KeyError, ValueError):
+        # The reason may contain part of a password.
+        raise ValueError(form) from None
+    if len(found.nodes) > 1:
+        raise ValueError(form)
+    return found
+
+
+def _listen(options: argparse.Namespace) -> str:
+    """The address to bind to. Raises ValueError."""
+    listen: str = options.listen
+    if listen.startswith("/"):
+        listen = f"unix:{listen}"
+    port = re.fullmatch(r".*:([0-9]+)", listen)
+    if not (listen.startswith(("unix:", "fd://")) or (port and int(port[1]) < 65536)):
+        raise ValueError(f"--listen {listen}: use HOST:PORT, or the path of a Unix socket")
+    guarded = options.users or options.acl or options.no_login
+    if guarded or listen.startswith("unix:") or _is_loopback(listen):
+        return listen
+    raise ValueError(
+        f"--listen {listen}: without --users or --acl anyone who can connect may do anything, so"
+        " the address must be a loopback address; pass --no-login to listen here anyway"
+    )
+
+
+def _is_loopback(listen: str) -> bool:
+    import ipaddress
+
+    host = listen.rpartition(":")[0].strip("[]")
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def _prefix(text: str) -> str:
+    """Raises ValueError."""
+    if text and not re.fullmatch(r"(/[A-Za-z0-9._~-]+)+/?", text):
+        raise ValueError(f"--prefix {text}: use a path like /disque")
+    return text.rstrip("/")
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="disque-console",
+        description="Show a cluster in the browser and operate it.",
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    add = parser.add_argument
+    add("--version", action="version", version=f"disque-console {VERSION}")
+    add(
+        "--nodes",
+        nargs="+",
+        default=["127.0.0.1:7711"],
+        metavar="HOST:PORT",
+        help="some nodes of the cluster, or their URLs, such as disques://user:password@host:7711"
+        " for TLS; the console finds the others (default: 127.0.0.1:7711)",
+    )
+    add("--user", metavar="NAME", help="the user to log in to the nodes as")
+    add("--password-file", metavar="FILE", help="file with the password of the nodes")
+    add("--tls", action="store_true", help="connect to the nodes over TLS")
+    add_certificate_options(parser.add_argument)
+    add(
+        "--listen",
+        default="127.0.0.1:8711",
+        metavar="HOST:PORT",
+        help="address to serve, or the path of a Unix socket (default: 127.0.0.1:8711)",
+    )
+    add("--certificate", default="", metavar="FILE", help="serve HTTPS with this certificate (PEM)")
+    add(
+        "--certificate-key",
+        default="",
+        metavar="FILE",
+        help="the key of the certificate, if it is not in the same file",
+    )
+    add("--prefix", default="", metavar="/PATH", help="path prefix of all pages, behind a proxy")
+    add(
+        "--trusted-proxy",
+        action="append",
+        default=[],
+        metavar="ADDRESS",
+        help="a proxy whose X-Forwarded-For, -Proto and -Host to trust",
+    )
+    who = parser.add_mutually_exclusive_group()
+    who.add_argument(
+        "--users",
+        default="",
+        metavar="FILE",
+        help="file with the users who may log in: lines name:role:hash",
+    )
+    who.add_argument("--acl", action="store_true", help="log in as users of the cluster (ACL)")
+    who.add_argument(
+        "--no-login",
+        action="store_true",
+        help="require no login at any address: anyone who can connect may do anything",
+    )
+    add(
+        "--host",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="a host name that browsers use for the console, if no login is required",
+    )
+    add(
+        "--secret-file",
+        default="",
+        metavar="FILE",
+        help="secret that signs sessions, created if it does not exist; without it everybody has to"
+        " log in again after a restart",
+    )
+    add("--hash-password", action="store_true", help="ask for a password, print its hash and exit")
+    add("--events", default="", metavar="DIR", help="event logs of the nodes, for job histories")
+    add(
+        "--audit-log",
+        default="",
+        metavar="FILE",
+        help="record who did what in this file (default: the log)",
+    )
+    add(
+        "--bananaq",
+        default="",
+        metavar="HOST:PORT",
+        help="a bananaq to show as well, or its URL: bananaq://user:password@host:port, or bananaqs://"
+        " for TLS",
+    )
+    add_log_options(add)
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,87 @@
+"""Workers, and the jobs that they have, as far as nodes can tell."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from disque_console.model.clients import Client
+from disque_trio.respclient.connection import Reply
+from disque_trio.respclient.values import elements, integer, pairs, text
+
+
+def workers(clients: Iterable[Client], search: str) -> Sequence[Client]:
+    """Clients whose last command was a worker's, blocked ones first, with ``search`` in their name,
+    address, user or node."""
+    wanted = search.lower()
+    found = [
+        client
+        for client in clients
+        if client.works
+        and (
+            wanted in client.name.lower()
+            or wanted in client.address
+            or wanted in client.user.lower()
+            or wanted in client.node
+        )
+    ]
+    return sorted(found, key=lambda client: (not client.blocked, client.idle, client.id))
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """A job that a worker has.
+
+    Attributes:
+        nodes: the node that delivered it; with older releases, all nodes with a copy.
+        since: s since it was delivered, or since its worker last sent WORKING; None if unknown, as
+            with older releases.
+        left: s until it is requeued; None for never.
+        age: s since it was added. returns: how often it was requeued.
+        taker: id of the client that has it, on the node ``taken_on``; 0 if unknown.
+    """
+
+    id: str
+    nodes: tuple[str, ...]
+    since: float | None
+    left: float | None
+    age: float
+    returns: int
+    taker: int = 0
+    taken_on: str = ""
+
+    def holder(self, clients: Mapping[tuple[str, int], Client]) -> Client | None:
+        """The client that has it, from ``clients`` by node and id; None if unknown or gone."""
+        return clients.get((self.taken_on, self.taker))
+
+
+def read_held(answers: Iterable[tuple[str, Reply]], now: float) -> list[Held]:
+    """Read nodes' replies to SHOW; the job that has been with a worker for longest comes first.
+
+    Args:
+        answers: addresses, and arrays of jobs, with null for jobs that are gone.
+        now: s since the epoch.
+
+    Raises:
+        ProtocolError: a reply is not one to SHOW.
+    """
+    found: dict[str, Held] = {}
+    for node, reply in answers:
+        for entry in elements(reply):
+            fields = {} if entry is None else dict(pairs(entry))
+            if fields.get("state") != b"active":
+                continue
+            id = text(fields["id"])
+            within = fields.get("next-requeue-within")
+            left = within / 1000 if fields.get("retry") and isinstance(within, int) else None
+            known = found.get(id)
+            # The node that delivered it, or last heard from its worker, requeues it last.
+            if known is not None and known.left is not None:
+                left = max(known.left, left or 0.0)
+            returns = integer(fields["nacks"]) + integer(fields["additional-deliveries"])
+            age = max(now - integer(fields["ctime"]) / 1e9, 0.0)
+            nodes = (*known.nodes, node) if known else (node,)
+            taker, taken_on = integer(fields.get("client", 0)), node
+            since = integer(fields["client-since"]) / 1000 if "client-since" in fields else None
+            if not taker and known is not None:
+                taker, taken_on, since = known.taker, known.taken_on, known.since
+            found[id] = Held(id, nodes, since, left, age, returns, taker, taken_on)
+    return sorted(found.values(), key=lambda held: (-(held.since or 0.0), held.id))

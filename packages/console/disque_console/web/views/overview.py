@@ -1,0 +1,42 @@
+"""The state of the cluster: rates, depth, nodes, and the last hour."""
+
+from typing import Final
+
+from disque_console.web.charts import Line, chart
+from disque_console.web.visit import Shown, Visit
+from disque_trio.overview import figures
+from disque_trio.overview.nodes import COUNTED
+
+RATES: Final = tuple(Line(name, name) for name in COUNTED)
+LONGEST: Final = 8  # queues to show
+
+
+async def view(visit: Visit) -> Shown:
+    """The first page."""
+    cluster = visit.cluster
+    longest = cluster.queues.top("length", LONGEST)
+    oldest = cluster.queues.top("oldest", 1)
+    return Shown(
+        {
+            "rates": {name: cluster.nodes.rate(name) for name in COUNTED},
+            "length": cluster.length,
+            "jobs": cluster.nodes.total("registered_jobs"),
+            "blocked": cluster.nodes.total("blocked_clients"),
+            "clients": cluster.nodes.total("connected_clients"),
+            "oldest": oldest[0] if oldest and oldest[0].oldest else None,
+            "longest": [row for row in longest if row.length],
+            "queue_count": len(cluster.queues),
+            "nodes": cluster.nodes.all(),
+            "lines": RATES,
+            "throughput": chart(
+                cluster.history, RATES, visit.now, "Jobs per second in the last hour"
+            ),
+            "depth": chart(
+                cluster.history,
+                [Line("queued", "length"), Line("held, copies included", "jobs")],
+                visit.now,
+                "Queued jobs, and all jobs with copies included, in the last hour",
+                figures.short,
+            ),
+        }
+    )

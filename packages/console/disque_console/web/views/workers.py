@@ -1,0 +1,67 @@
+"""Workers, and the jobs that they have."""
+
+from collections import Counter
+from collections.abc import Iterable
+from functools import partial
+from typing import Final
+
+from disque_console.io.hands import Hands, find_held
+from disque_console.model.clients import Client, read_clients
+from disque_console.model.paging import page_of
+from disque_console.model.workers import Held, workers
+from disque_console.web.answers import parted
+from disque_console.web.views.clients import all_clients
+from disque_console.web.visit import Shown, Visit
+
+BUSIEST: Final = 12  # queues
+TOTALS: Final = ("blocked_clients", "consuming_clients", "jobs_pushed_in_hand")
+
+
+async def view(visit: Visit) -> Shown:
+    """The workers, and the jobs in hand of a queue."""
+    clients, problems = await all_clients(visit)
+    wanted = visit.query("search").strip()
+    queue = visit.query("queue")
+    looked = Hands()
+    if queue:
+        looked = await visit.recently(("held", queue), partial(_look, visit, queue))
+        found = parted(looked.problems)[1]
+        problems = problems + [entry for entry in found if entry not in problems]
+    by_id = await _takers(visit, looked.held, clients)
+    hands = Counter((job.taken_on, job.taker) for job in looked.held if job.taker)
+    busiest = [row.name for row in visit.cluster.queues.top("delivered", BUSIEST)]
+    return Shown(
+        {
+            "paging": page_of(workers(clients, wanted), visit.number("page", 1, least=1)),
+            "problems": problems,
+            "search": wanted,
+            "queue": queue,
+            "held": [(job, job.holder(by_id)) for job in looked.held],
+            "hands": hands,
+            "held_count": looked.count,
+            "whole": looked.whole,
+            "busiest": busiest,
+            "totals": {name: visit.cluster.nodes.total(name) for name in TOTALS},
+        }
+    )
+
+
+async def _look(visit: Visit, queue: str) -> Hands:
+    return await find_held(visit.calls, visit.cluster.nodes, queue, visit.now)
+
+
+async def _takers(
+    visit: Visit, held: Iterable[Held], clients: Iterable[Client]
+) -> dict[tuple[str, int], Client]:
+    """Clients by node and id: the known ones, and newer ones that have jobs."""
+    found = {(client.node, client.id): client for client in clients}
+    missing: dict[str, set[int]] = {}
+    for job in held:
+        if job.taker and (job.taken_on, job.taker) not in found:
+            missing.setdefault(job.taken_on, set()).add(job.taker)
+    for address, ids in missing.items():
+        reply = await visit.calls.to(address, "CLIENT", "LIST", "ID", *sorted(ids))
+        if isinstance(reply, bytes):
+            for client in read_clients(address, reply.decode("utf-8", "replace")):
+                found[address, client.id] = client
+    return found

@@ -242,7 +242,8 @@ if [ "$what" = compiled ]; then
         sources >"$venv/.built" # now: what is edited meanwhile may not be in the wheel
         kept=$(compiled_wheel "$venv/.built")
         $pip uninstall --quiet --yes disque-trio
-        $pip install --quiet "$(echo "$kept"/*.whl)[$extras]"
+        # shellcheck disable=SC2046,SC2086
+        $pip install --quiet "$(echo "$kept"/*.whl)[$extras]" ${houses:+$(printf ' -e %s' $houses)}
         cp "$kept/compiled-by" "$venv/compiled-by"
         mv "$venv/.built" "$stamp"
     fi

@@ -53,7 +53,7 @@ CONTRACTS = disque_trio/imports.toml $(wildcard packages/*/imports.toml)
 
 TYPED = disque_trio.client disque_trio.tasks disque_trio.bananaq.client
 
-.PHONY: help run test affected affected-pure affected-compiled half-pure half-compiled types check check-core check-node check-parts check-rest check-seeds note-audit test-pure test-load nightly mutants test-pressure test-console test-bananaq test-spark \
+.PHONY: help run test affected affected-pure affected-compiled half-pure half-compiled types check check-core check-node check-parts check-rest check-seeds note-audit test-pure test-load nightly mutants test-pressure test-console test-integrations test-bananaq test-spark \
 	test-spark-versions test-stores test-interop test-django test-compiled lint format bench guard guard-pure guard-compiled profile \
 	simulate soak compiled wheels deb test-deb test-sdist audit lock docs pictures clean
 
@@ -72,7 +72,7 @@ help:
 	@echo "make test-django  the tests of Django's tasks, on Django 6 with Python 3.12 or later"
 	@echo "make test-compiled  the tests of the compiled build"
 	@echo "make test-pressure, make test-bananaq  the tests of pressure and bananaq, on a redis-server;"
-	@echo "            make test-console: those of the console"
+	@echo "            make test-console, make test-integrations: those of the console, of integrations"
 	@echo "make lint   ruff, mypy --strict, import-linter, codespell, and the phrases of tools/english.yaml"
 	@echo "make types  pyright: check that users of the clients see all their types"
 	@echo "make format let ruff rewrite the sources"
@@ -183,6 +183,10 @@ test-console:
 	@tools/setup.sh test
 	$(PY) -m pytest packages/console/tests $(ARGS)
 
+test-integrations:
+	@tools/setup.sh test
+	$(PY) -m pytest packages/integrations/tests $(ARGS)
+
 test-bananaq:
 	@tools/setup.sh test
 	$(PY) -m pytest tests/unit/bananaq tests/live/bananaq $(ARGS)
@@ -223,8 +227,8 @@ IN_NEWER = .venv-$(patsubst python%,%,$(notdir $(NEWER_PYTHON)))
 test-django:
 	@$(if $(NEWER_PYTHON),,echo "make test-django: Django 6 needs Python 3.12 or later, and there is none in PATH" >&2; exit 1)
 	@PYTHON=$(NEWER_PYTHON) VENV=$(IN_NEWER) tools/setup.sh django
-	$(IN_NEWER)/bin/python -m pytest tests/live/integrations/test_django.py \
-		tests/live/integrations/test_django_faults.py $(ARGS)
+	$(IN_NEWER)/bin/python -m pytest packages/integrations/tests/live/test_django.py \
+		packages/integrations/tests/live/test_django_faults.py $(ARGS)
 
 # Run the compiled package in a copy of the tree without sources, so that no source is imported. An
 # option's file is not a word of its own, or pytest would take the sources beside it for its root.
@@ -319,17 +323,17 @@ soak:
 	FUZZ_BYTES=$(call part,1000000000) $(PY) -m pytest tests/unit/node/core/test_bus_fuzz.py
 	FUZZ_BYTES=$(call part,1000000000) $(PY) -m pytest tests/unit/node/test_client_fuzz.py
 	REQUEST_INPUTS=$(call part,10000000) $(PY) -m pytest tests/unit/resp/test_plain.py
-	OUTBOX_ROWS=$(call part,10000) $(PY) -m pytest tests/live/outbox -k kills_while
-	OUTBOX_ROUNDS=$(call part,100) $(PY) -m pytest --timeout 3600 tests/live/outbox/test_cluster.py
+	OUTBOX_ROWS=$(call part,10000) $(PY) -m pytest packages/integrations/tests/live/outbox -k kills_while
+	OUTBOX_ROUNDS=$(call part,100) $(PY) -m pytest --timeout 3600 packages/integrations/tests/live/outbox/test_cluster.py
 	PRESSURE_SINGLES=$(call part,100000) $(PY) -m pytest packages/pressure/tests/live/test_queue.py -k two_processes
-	CELERY_TASKS=$(call part,5000) $(PY) -m pytest tests/live/integrations/test_celery_kills.py
+	CELERY_TASKS=$(call part,5000) $(PY) -m pytest packages/integrations/tests/live/test_celery_kills.py
 	$(PY) -m tools.soak_cluster --rounds $(call part,20)
 	$(PY) -m tools.soak_kill --rounds $(call part,50) $(ARGS)
 	$(PY) -m tools.soak_audit --rounds $(call part,20)
 	$(PY) -m tools.soak_watch --seconds $(call part,900)
 	WORKER_TASKS=$(call part,5000) $(PY) -m pytest --timeout 1800 tests/live/worker/test_killed.py
-	TASK_STORIES=$(call part,5000) $(PY) -m pytest tests/live/integrations/test_dramatiq_faults.py \
-		tests/live/integrations/test_django_faults.py
+	TASK_STORIES=$(call part,5000) $(PY) -m pytest packages/integrations/tests/live/test_dramatiq_faults.py \
+		packages/integrations/tests/live/test_django_faults.py
 	DISQUE_LEASE_SEEDS=$(call part,5000) $(PY) -m pytest packages/spark/tests/unit/test_lease_model.py
 	DISQUE_SPARK_CRASHES=1 DISQUE_SPARK_LONG=1 $(PY) -m pytest packages/spark/tests/live
 

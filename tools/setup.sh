@@ -209,6 +209,7 @@ fi
 [ -n "$base" ] || "$python" -m venv --clear "$venv"
 
 pip="$venv/bin/python -m pip --disable-pip-version-check"
+export DISQUE_TRIO_CHECKOUT=0 # the other distributions are named here
 
 # wheel COMPILE DIRECTORY [PYTHON]: builds a wheel of the sources at the top (COMPILE 1: compiled).
 wheel() {

@@ -1,6 +1,7 @@
 """How a client tells a tracer that jobs are sent, received and processed.
 
-Knows no tracing library: ``disque_trio.otel`` sets ``tracer``. Nothing is traced until then.
+Knows no tracing library: ``disque_integrations.otel`` sets ``tracer``. Nothing is traced until
+then.
 """
 
 from collections.abc import Awaitable, Callable, Iterator, Sequence
@@ -108,6 +109,13 @@ class Tracer(Protocol):
     def carried(self, function: Callable[[], Awaitable[R]]) -> Callable[[], Awaitable[R]]:
         """Return a function that calls ``function`` elsewhere as part of the trace of this task."""
 
+    def flush(self, seconds: float) -> None:
+        """Send what was traced, before the process exits at once, for at most ``seconds``."""
+
+
+class CannotTrace(Exception):
+    """Tracing cannot be set up. The text says why, in one line."""
+
 
 tracer: Tracer | None = None
 """The tracer, read at each operation; None: nobody traces."""
@@ -117,6 +125,26 @@ def use(new: Tracer | None) -> None:
     """Set ``tracer``."""
     global tracer
     tracer = new
+
+
+def set_up() -> None:
+    """Trace as the environment says, with what the extra ``otel`` installs.
+
+    Raises:
+        CannotTrace: it is not installed, or what the environment says cannot be done.
+    """
+    from importlib.metadata import entry_points
+
+    found = [*entry_points(group="disque_trio.tracing")]
+    if not found:
+        from disque_trio.extras import how_to_install
+
+        raise CannotTrace(f"OpenTelemetry is not installed: {how_to_install('otel')}")
+    try:
+        configure = found[0].load()
+    except ImportError as error:
+        raise CannotTrace(str(error)) from error
+    configure()
 
 
 _unseen: ContextVar[bool] = ContextVar("disque_unseen", default=False)

@@ -348,21 +348,15 @@ def no_node(app: Disque, error: Exception) -> str:
 def _trace() -> None:
     """Set up tracing according to the environment. Raises CannotStart."""
     try:
-        from disque_trio.otel.sdk import SetupError, configure
-    except ImportError as error:
-        raise CannotStart(str(error)) from error
-    try:
-        configure()
-    except SetupError as error:
+        tracing.set_up()
+    except tracing.CannotTrace as error:
         raise CannotStart(str(error)) from error
 
 
 def leave() -> None:
     """End this process at once, whatever threads are running."""
     if tracing.tracer is not None:
-        from disque_trio.otel.sdk import flush
-
-        flush(_FLUSH)
+        tracing.tracer.flush(_FLUSH)
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(0)

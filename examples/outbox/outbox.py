@@ -8,7 +8,7 @@ import sys
 from sqlalchemy import create_engine
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column
 
-from disque_trio.outbox import Outbox
+from disque_integrations.outbox import Outbox
 
 
 class Base(DeclarativeBase):

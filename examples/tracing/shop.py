@@ -1,4 +1,4 @@
-"""A web program whose traces continue in its worker: the program of docs/tracing.md."""
+"""A web program whose traces continue in its worker: the program of tracing.md."""
 
 import os
 
@@ -7,7 +7,7 @@ from opentelemetry import trace
 from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import ConsoleSpanExporter, SimpleSpanProcessor
 
-from disque_trio import otel
+from disque_integrations import otel
 from disque_trio.tasks import Disque
 
 

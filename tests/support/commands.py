@@ -28,7 +28,7 @@ COMMANDS = {
     "disque": "disque_trio.cli.main",
     "disque-check-aof": "disque_trio.aof.check",
     "disque-console": "disque_console.command",
-    "disque-outbox": "disque_trio.outbox.command",
+    "disque-outbox": "disque_integrations.outbox.command",
     "disque-server": "disque_trio.server",
     "disque-worker": "tests.support.forked_worker",
     "pressure": "disque_pressure.__main__",

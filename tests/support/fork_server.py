@@ -49,20 +49,23 @@ IMPORTED_LATER: Mapping[str, tuple[str, ...]] = {
         "disque_console.running",
         "disque_trio.process.logs",
     ),
-    "disque_trio.outbox.command": ("disque_trio.outbox.sql", "disque_trio.outbox.running"),
+    "disque_integrations.outbox.command": (
+        "disque_integrations.outbox.sql",
+        "disque_integrations.outbox.running",
+    ),
     "disque_pressure.__main__": ("disque_pressure.cli",),
     "disque_trio.server": ("disque_trio.node.main",),
     "disque_trio.worker.child": ("disque_trio.tasks", "disque_trio.client.sync"),
     "disque_trio.worker.command": WORKER,
     "tests.support.build_hook": ("setuptools.build_meta", "setuptools.command.bdist_wheel"),
-    "tests.support.django_project": (
-        "disque_trio.integrations.django.management.commands.disque_worker",
+    "packages.integrations.tests.support.django_project": (
+        "disque_integrations.django.management.commands.disque_worker",
         "django.core.management",
         "django.db.backends.sqlite3.base",
     ),
-    "tests.support.dramatiq_app": ("disque_trio.integrations.dramatiq",),
-    "tests.support.outbox_project": (
-        "disque_trio.outbox.running",
+    "packages.integrations.tests.support.dramatiq_app": ("disque_integrations.dramatiq",),
+    "packages.integrations.tests.support.outbox_project": (
+        "disque_integrations.outbox.running",
         "django.core.management.commands.migrate",
         "django.db.backends.postgresql.base",
         "django.db.backends.sqlite3.base",
@@ -79,9 +82,9 @@ IMPORTED_LATER: Mapping[str, tuple[str, ...]] = {
 
 # What reads the environment as it is imported.
 NEVER_IMPORTED = (
-    "tests.support.django_project",
-    "tests.support.dramatiq_app",
-    "tests.support.outbox_project",
+    "packages.integrations.tests.support.django_project",
+    "packages.integrations.tests.support.dramatiq_app",
+    "packages.integrations.tests.support.outbox_project",
 )
 
 

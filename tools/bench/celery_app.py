@@ -4,7 +4,7 @@ import os
 
 from celery import Celery
 
-import disque_trio.integrations.celery  # noqa: F401 - makes disque:// known
+import disque_integrations.celery  # noqa: F401 - makes disque:// known
 
 
 def program(broker: str | None, backend: str | None) -> Celery:

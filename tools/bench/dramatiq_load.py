@@ -10,7 +10,7 @@ import dramatiq
 from dramatiq import Broker, Worker
 from dramatiq.brokers.redis import RedisBroker
 
-from disque_trio.integrations.dramatiq import DisqueBroker
+from disque_integrations.dramatiq import DisqueBroker
 
 
 def main(part: str, url: str, messages: int, threads: int) -> tuple[float, float]:

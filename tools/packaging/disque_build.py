@@ -6,6 +6,9 @@ Rule 2: if there are not, or compilation fails, the sources are installed instea
 Rule 3: ``DISQUE_TRIO_COMPILE=0`` asks for the pure build, ``DISQUE_TRIO_COMPILE=1`` for the
         compiled one; then a failure to compile is an error.
 Rule 4: an editable install is pure, so that edits take effect at once.
+Rule 5: what a checkout requires of the other distributions in it is taken from there: pip asks for
+        the metadata first. A wheel names them as an index does, and so does the metadata with
+        ``DISQUE_TRIO_CHECKOUT=0``, for who installs several of them together.
 
 ``build/compiled-by`` records the compilers of a wheel: instruction counts depend on them.
 
@@ -14,6 +17,7 @@ environment: ``DISQUE_TRIO_COMPILE=1`` compiles, everything else does not.
 """
 
 import os
+import re
 import shlex
 import subprocess
 import sys
@@ -148,10 +152,32 @@ def get_requires_for_build_wheel(config_settings: Settings = None) -> list[str]:
     return [*requires, *project["optional-dependencies"]["compile"]]
 
 
+def _beside(metadata: Path) -> None:
+    """Take the requirements in ``metadata`` that are distributions of this checkout from there."""
+    lines = metadata.read_text(encoding="utf-8").splitlines(keepends=True)
+    for number, line in enumerate(lines):
+        found = re.match(r"Requires-Dist: (disque-(\w+)(?:\[[\w,]+\])?)==\S+; (.*)", line)
+        if found and (folder := Path("packages", found[2]).resolve()).is_dir():
+            lines[number] = f"Requires-Dist: {found[1]} @ {folder.as_uri()} ; {found[3]}\n"
+    metadata.write_text("".join(lines), encoding="utf-8")
+
+
+def _of_checkout(hook: Callable[..., str]) -> Callable[[str, Settings], str]:
+    """A hook that prepares metadata, for an installation from this checkout."""
+
+    def run(metadata_directory: str, config_settings: Settings = None) -> str:
+        name = _pure(hook)(metadata_directory, config_settings)
+        if os.environ.get("DISQUE_TRIO_CHECKOUT") != "0":
+            _beside(Path(metadata_directory, name, "METADATA"))
+        return name
+
+    return run
+
+
 # The wheel's metadata is the same for both builds.
-prepare_metadata_for_build_wheel = _pure(build_meta.prepare_metadata_for_build_wheel)
+prepare_metadata_for_build_wheel = _of_checkout(build_meta.prepare_metadata_for_build_wheel)
 build_editable = _pure(build_meta.build_editable)
 get_requires_for_build_editable = _pure(build_meta.get_requires_for_build_editable)
-prepare_metadata_for_build_editable = _pure(build_meta.prepare_metadata_for_build_editable)
+prepare_metadata_for_build_editable = _of_checkout(build_meta.prepare_metadata_for_build_editable)
 build_sdist = _pure(build_meta.build_sdist)
 get_requires_for_build_sdist = _pure(build_meta.get_requires_for_build_sdist)

@@ -2,11 +2,11 @@
 
 import pytest
 
+from disque_integrations.express import Express
 from disque_spark.client import BlockingClient
 from disque_trio.client import connect
 from disque_trio.client.sync import connect as connect_sync
 from disque_trio.client.urls import Cluster
-from disque_trio.integrations.express import Express
 from disque_trio.respclient.login import Login
 from tests.support.harness import LiveNode, NodeFactory
 from tests.support.live_helpers import client_lines

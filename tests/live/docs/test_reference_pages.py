@@ -206,7 +206,7 @@ def test_consoles_are_started(at_node: Typist) -> None:
 
 
 def test_orders_come_out_of_the_database(at_node: Typist) -> None:
-    page = "docs/outbox.md"
+    page = "packages/integrations/docs/outbox.md"
     first, too_many, check, forward, get = block(page, "python examples/outbox").lines()
     script = IN_PLACE + f"  cp -r {ROOT}/examples .\n  {first}\n  ! {too_many} 2> /dev/null\n"
     printed = at_node.type(f"{script}  {check}\n  {forward}\n  {get}\n")

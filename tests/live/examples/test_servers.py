@@ -19,7 +19,7 @@ PLACES = [
     ("docs/web.md", "Flask", "flask"),
     ("docs/web.md", "FastAPI", "fastapi"),
     ("docs/web.md", "The client alone", "fastapi"),
-    ("docs/tracing.md", "In five minutes", "tracing"),
+    ("packages/integrations/docs/tracing.md", "In five minutes", "tracing"),
 ]
 
 

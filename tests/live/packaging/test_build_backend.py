@@ -223,3 +223,36 @@ def test_a_source_distribution_has_all_that_building_and_testing_need(
     assert "packages/spark/pyspark_disque.py" in names
     assert more <= names
     assert not unwanted & names
+
+
+def requirements(text: str) -> list[str]:
+    """Return what METADATA requires for the extra ``spark``."""
+    return [
+        line.partition(": ")[2].partition(" ;")[0].partition(";")[0].strip()
+        for line in text.splitlines()
+        if line.startswith("Requires-Dist") and line.endswith('extra == "spark"')
+    ]
+
+
+def test_an_extra_is_installed_from_the_checkout(tree: Path, tmp_path: Path) -> None:
+    (tree / "packages" / "spark").mkdir(parents=True)
+    found = []
+    for value in ("1", "0"):
+        directory = tmp_path / value
+        directory.mkdir()
+        hook = "prepare_metadata_for_build_wheel"
+        done = build(tree, hook, str(directory), DISQUE_TRIO_CHECKOUT=value)
+        assert done.returncode == 0, done.stderr
+        [metadata] = directory.rglob("METADATA")
+        found += requirements(metadata.read_text())
+    here = (tree / "packages" / "spark").as_uri()
+    assert found == [f"disque-spark[pyspark] @ {here}", "disque-spark[pyspark]==0.2.0"]
+
+
+def test_a_wheel_names_the_other_distributions_as_an_index_does(tree: Path, tmp_path: Path) -> None:
+    (tree / "packages" / "spark").mkdir(parents=True)
+    done = build(tree, "build_wheel", str(tmp_path), DISQUE_TRIO_COMPILE="0")
+    assert done.returncode == 0, done.stderr
+    with zipfile.ZipFile(only_wheel(tmp_path)) as archive:
+        [name] = [name for name in archive.namelist() if name.endswith("/METADATA")]
+        assert requirements(archive.read(name).decode()) == ["disque-spark[pyspark]==0.2.0"]

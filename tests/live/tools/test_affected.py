@@ -7,9 +7,10 @@ from tools.affected import changes, rules
 from tools.affected.graph import Graph
 
 # Modules of this project, and the beginning of the names of tests that start them.
+LIVE = "packages/integrations/tests/live/"
 SERVED = {
     "packages/console/disque_console/web/app.py": "packages/console/tests/live/",
-    "disque_trio/integrations/celery/transport.py": "tests/live/integrations/test_celery",
+    "packages/integrations/disque_integrations/celery/transport.py": f"{LIVE}test_celery",
     "disque_trio/node/main.py": "tests/live/client/",
     "disque_trio/worker/child.py": "tests/live/worker/",
 }

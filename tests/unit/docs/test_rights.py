@@ -11,7 +11,7 @@ from disque_trio.node.commands.table import build_table
 from disque_trio.respserver.access import ADD, PATTERN, TAKE
 from disque_trio.respserver.command import AnyCommand
 from disque_trio.respserver.host import Host
-from tests.support import ROOT
+from tests.support.documented import page_of
 from tests.support.node_bench import Bench
 
 Row = tuple[list[bytes], dict[int, set[str]]]
@@ -36,7 +36,7 @@ def rows(page: str) -> list[Row]:
     """Return the requests in the table, and what it says that they need."""
     found = re.findall(
         r"^\| `([A-Z]+(?: [^`]*)?)` \|([^|]*)\|([^|]*)\|([^|]*)\|$",
-        (ROOT / "docs" / page).read_text(),
+        page_of(page).read_text(),
         re.MULTILINE,
     )
     return [

@@ -11,6 +11,7 @@ from disque_trio.respserver.access import ADD, EVERY, KNOW, PATTERN, TAKE
 from disque_trio.respserver.acl.catalog import Catalog
 from disque_trio.respserver.client import Client
 from tests.support import ROOT
+from tests.support.documented import page_of
 from tests.support.node_bench import Bench
 
 CATALOG: Final = Catalog(build_table().values())
@@ -127,7 +128,7 @@ ROLES: Final[dict[str, list[tuple[str, frozenset[str], str, str]]]] = {
 
 def told(page: str) -> list[list[str]]:
     """The names and the rules of the users with passwords that ``page`` makes, in its order."""
-    lines = re.findall(r"^    .*ACL SETUSER (\S+ on .*)$", (ROOT / "docs" / page).read_text(), re.M)
+    lines = re.findall(r"^    .*ACL SETUSER (\S+ on .*)$", page_of(page).read_text(), re.M)
     return [shlex.split(line) for line in lines]
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from disque_trio.integrations.django.framework import task_backends
+from disque_integrations.django.framework import task_backends
 from tests.support import ROOT
 from tests.support.doc_blocks import ALL, Block, is_python, is_typed, pages, told
 from tools.manuals.described import Command, commands

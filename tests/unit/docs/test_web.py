@@ -1,8 +1,9 @@
-"""docs/web.md and docs/tracing.md show their programs as they are."""
+"""docs/web.md and packages/integrations/docs/tracing.md show their programs as they are."""
 
 import pytest
 
 from tests.support import ROOT
+from tests.support.documented import page_of
 
 EXAMPLES = [
     ("web.md", "flask/shop.py"),
@@ -14,5 +15,5 @@ EXAMPLES = [
 
 @pytest.mark.parametrize(("page", "name"), EXAMPLES)
 def test_the_page_shows_the_example(page: str, name: str) -> None:
-    text = (ROOT / "docs" / page).read_text()
+    text = page_of(page).read_text()
     assert f"```python\n{(ROOT / 'examples' / name).read_text()}```\n" in text

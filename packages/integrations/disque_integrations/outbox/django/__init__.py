@@ -1,0 +1,72 @@
+"""The outbox as a Django app: ``"disque_integrations.outbox.django"`` in ``INSTALLED_APPS``.
+
+``add`` in ``transaction.atomic()`` writes a row, ``manage.py disque_outbox`` forwards it. See
+docs/outbox.md.
+"""
+
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from disque_integrations.outbox.rows import columns
+from disque_integrations.outbox.tasks import job_of
+from disque_trio.client.requests import Headers
+from disque_trio.respclient.values import Name
+from disque_trio.tasks import Bound
+
+__all__ = ["add", "add_task"]
+
+
+def add(
+    queue: Name,
+    body: Name,
+    *,
+    delay: float | None = None,
+    at: datetime | float | None = None,
+    retry: int | None = None,
+    ttl: int | None = None,
+    maxlen: int | None = None,
+    priority: int | None = None,
+    group: Name | None = None,
+    headers: Headers | None = None,
+    replicate: int | None = None,
+    using: str | None = None,
+) -> UUID:
+    """Add a job when the transaction commits, and only then; at once outside of a transaction.
+
+    The arguments are those of ``Client.add``; ``delay`` counts from now on, ``ttl`` from when the
+    job is forwarded.
+
+    Args:
+        using: the alias of the database; by default the one to which the router writes the rows.
+
+    Returns:
+        The key of the row, which is also the job's UNIQUE key.
+
+    Raises:
+        ValueError: no node would accept such a job.
+    """
+    # Models can only be imported after all apps are loaded, including this one.
+    from disque_integrations.outbox.django.models import write
+
+    values = columns(
+        queue,
+        body,
+        delay=delay,
+        at=at,
+        retry=retry,
+        ttl=ttl,
+        maxlen=maxlen,
+        priority=priority,
+        group=group,
+        headers=headers,
+        replicate=replicate,
+    )
+    write(values, using)
+    return values["key"]
+
+
+def add_task(bound: Bound[Any], *, using: str | None = None) -> UUID:
+    """Add a job of a task when the transaction commits: ``add_task(send_mail.bind("ann"))``. Like
+    ``add``; the task's ``unique`` does not apply."""
+    return add(**job_of(bound), using=using)

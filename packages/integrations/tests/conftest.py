@@ -1,0 +1,5 @@
+"""What all tests of the integrations share."""
+
+import pytest
+
+pytest.register_assert_rewrite("packages.integrations.tests.support")

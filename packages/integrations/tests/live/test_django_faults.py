@@ -1,0 +1,32 @@
+"""Workers and nodes die while Django tasks run."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from django.test import override_settings
+
+from packages.integrations.tests.support.django_world import disconnect, tasks, tasks_on
+from packages.integrations.tests.support.task_story import FAULTS, Workers, replicate, tell, url
+from tests.support import ROOT
+from tests.support.harness import ClusterFactory, LiveNode
+
+
+def enqueue(nodes: Sequence[LiveNode], names: Sequence[str]) -> None:
+    with override_settings(TASKS=tasks_on(url(nodes), replicate=replicate(nodes))):
+        for name in names:
+            tasks.work.enqueue(name)
+    disconnect()
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_no_task_is_lost_and_only_tasks_in_killed_processes_run_twice(
+    fault: str, cluster: ClusterFactory, tmp_path: Path
+) -> None:
+    def start(nodes: Sequence[LiveNode], runs: Path) -> Workers:
+        env = {"DISQUE_URL": url(nodes), "RUNS": str(runs), "PYTHONPATH": str(ROOT)}
+        env["REPLICATE"] = str(replicate(nodes))
+        command = ["packages.integrations.tests.support.django_project", "disque_worker"]
+        return Workers([*command, "--concurrency", "4"], env, tmp_path)
+
+    tell(fault, cluster, tmp_path, start, enqueue)

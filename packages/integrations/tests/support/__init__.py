@@ -1,0 +1,1 @@
+"""Shared by the tests of integrations: programs of the frameworks, databases, and spans."""

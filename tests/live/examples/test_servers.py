@@ -51,7 +51,7 @@ def test_a_request_becomes_a_job(
     monkeypatch.setenv("DISQUE_URL", f"disque://{node}")
     monkeypatch.setenv("DISQUE_NODES", node)
     script = "PATH=$PWD/.venv/bin:$PATH\n"
-    if page.startswith("docs/"):
+    if not page.startswith("examples/"):
         script += f"cd {ROOT}/examples/{example}\n"
     script += "".join(f"{line} > {tmp_path}/log{n} 2>&1 &\n" for n, line in enumerate(servers))
     script += until(f"curl -s http://127.0.0.1:{port}") + f"echo ---\n{request}\n"

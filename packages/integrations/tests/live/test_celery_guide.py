@@ -9,7 +9,7 @@ import sys
 from contextlib import suppress
 from pathlib import Path
 
-from tests.support import ROOT
+from tests.support import PYTHONPATH
 from tests.support.documented import page_of
 from tests.support.harness import HANG_SECONDS, LiveNode, wait_until
 
@@ -23,7 +23,7 @@ def test_five_minutes(node: LiveNode, tmp_path: Path) -> None:
     (tmp_path / name).write_text(program.replace("7711", str(node.port)))
     lines = re.findall(r"^    \$ (.+)\n((?:    [^$].*\n)*)", GUIDE, re.MULTILINE)
     path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
-    environment = {**os.environ, "PATH": path, "PYTHONPATH": str(ROOT)}
+    environment = {**os.environ, "PATH": path, "PYTHONPATH": PYTHONPATH}
     workers: list[subprocess.Popen[bytes]] = []
     ran = 0
     try:

@@ -31,7 +31,7 @@ from disque_integrations.django.worker import UNKNOWN, Worker
 from disque_trio.client.errors import DisqueError
 from packages.integrations.tests.support.django_world import disconnect, tasks, tasks_on
 from packages.integrations.tests.support.task_story import Workers
-from tests.support import ROOT
+from tests.support import PYTHONPATH
 from tests.support.harness import (
     HANG_SECONDS,
     ClusterFactory,
@@ -206,8 +206,9 @@ def test_signals_are_sent(backend: DisqueBackend) -> None:
     for kind, receive in receivers.items():
         kind.connect(receive)
     try:
+        result = tasks.add.enqueue(1, 2)  # before a worker could begin with it
         with working(backend):
-            finished(tasks.add.enqueue(1, 2))
+            finished(result)
     finally:
         for kind, receive in receivers.items():
             kind.disconnect(receive)
@@ -381,7 +382,7 @@ def test_a_second_signal_ends_a_worker_and_another_one_gets_its_task(
     monkeypatch.setenv("RUNS", str(runs))
     monkeypatch.setenv("SECONDS", "0")
     settings = backend.settings
-    env = {"DISQUE_URL": str(settings.url), "PREFIX": settings.prefix, "PYTHONPATH": str(ROOT)}
+    env = {"DISQUE_URL": str(settings.url), "PREFIX": settings.prefix, "PYTHONPATH": PYTHONPATH}
     command = ["packages.integrations.tests.support.django_project", "disque_worker"]
     workers = Workers(command, {**env, "RUNS": str(runs), "SECONDS": "600"}, tmp_path)
     try:

@@ -8,7 +8,7 @@ from django.test import override_settings
 
 from packages.integrations.tests.support.django_world import disconnect, tasks, tasks_on
 from packages.integrations.tests.support.task_story import FAULTS, Workers, replicate, tell, url
-from tests.support import ROOT
+from tests.support import PYTHONPATH
 from tests.support.harness import ClusterFactory, LiveNode
 
 
@@ -24,7 +24,7 @@ def test_no_task_is_lost_and_only_tasks_in_killed_processes_run_twice(
     fault: str, cluster: ClusterFactory, tmp_path: Path
 ) -> None:
     def start(nodes: Sequence[LiveNode], runs: Path) -> Workers:
-        env = {"DISQUE_URL": url(nodes), "RUNS": str(runs), "PYTHONPATH": str(ROOT)}
+        env = {"DISQUE_URL": url(nodes), "RUNS": str(runs), "PYTHONPATH": PYTHONPATH}
         env["REPLICATE"] = str(replicate(nodes))
         command = ["packages.integrations.tests.support.django_project", "disque_worker"]
         return Workers([*command, "--concurrency", "4"], env, tmp_path)

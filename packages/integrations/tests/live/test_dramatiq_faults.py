@@ -15,7 +15,7 @@ from packages.integrations.tests.support.task_story import (
     tell,
     url,
 )
-from tests.support import ROOT
+from tests.support import PYTHONPATH
 from tests.support.harness import ClusterFactory, LiveNode
 
 
@@ -37,7 +37,7 @@ def test_no_message_is_lost_and_only_messages_in_killed_processes_run_twice(
     fault: str, cluster: ClusterFactory, tmp_path: Path
 ) -> None:
     def start(nodes: Sequence[LiveNode], runs: Path) -> Workers:
-        env = {"DISQUE_URL": url(nodes), "RUNS": str(runs), "PYTHONPATH": str(ROOT)}
+        env = {"DISQUE_URL": url(nodes), "RUNS": str(runs), "PYTHONPATH": PYTHONPATH}
         return Workers(["packages.integrations.tests.support.dramatiq_app"], env, tmp_path)
 
     tell(fault, cluster, tmp_path, start, enqueue)

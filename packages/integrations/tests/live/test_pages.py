@@ -10,7 +10,7 @@ import pytest
 
 from disque_integrations.django.framework import task_backends
 from disque_integrations.django.management.commands.disque_worker import Command
-from tests.support import ROOT, shims
+from tests.support import PYTHONPATH, ROOT, shims
 from tests.support.doc_blocks import block
 from tests.support.documented import page_of
 from tests.support.harness import HANG_SECONDS, free_port, wait_until
@@ -29,7 +29,7 @@ class Reader:
         self._ids: dict[str, str] = {}
         self._job: subprocess.Popen[bytes] | None = None
         path = f"{shims.programs()}:{os.environ['PATH']}"
-        self._env = os.environ | {"PATH": path, "PYTHONPATH": str(ROOT)}
+        self._env = os.environ | {"PATH": path, "PYTHONPATH": PYTHONPATH}
 
     def read(self, page: str) -> None:
         """Follow the first section of the page."""
@@ -119,7 +119,7 @@ def test_the_guide_works_as_typed(page: str, name: str, tmp_path: Path) -> None:
 
 
 def test_the_worker_of_django_takes_what_the_page_types() -> None:
-    [line] = block("docs/django.md", "python manage.py disque_worker").lines()
+    [line] = block("packages/integrations/docs/django.md", "python manage.py disque_worker").lines()
     program, name, *words = line.split()[1:]
     options = Command().create_parser(program, name).parse_args(words)
     assert (options.concurrency, options.queues) == (8, "mail,default")

@@ -32,7 +32,7 @@ from tools.bench.servers import (
     redis_server,
 )
 
-PAGE = "celery.md"
+PAGE = "../packages/integrations/docs/celery.md"
 SECTION = "celery"
 POOLS = ("prefork", "threads", "solo")
 WARM_UP = 50  # tasks

@@ -24,7 +24,7 @@ from tools.bench.servers import (
     redis_server,
 )
 
-PAGE = "dramatiq.md"
+PAGE = "../packages/integrations/docs/dramatiq.md"
 SECTION = "frameworks"
 BASE = "RedisBroker"
 BROKERS = {"disque": "DisqueBroker", "redis": BASE}

@@ -122,7 +122,7 @@ class AofFile:
     def set_aside(self) -> None:
         """Rename the loaded file: it is not written to, so it is soon outdated and must not be
         loaded again. Raises ``OSError``."""
-        if os.path.exists(self.path):  # noqa: PTH110
+        if os.path.exists(self.path):
             self.disk.replace(self.path, self.path + ".loaded")
 
     def keep_unknown(self) -> None:

@@ -27,7 +27,7 @@ class Loader:
     """
 
     def __init__(self, path: str, dataset: Dataset, queue_jobs: bool) -> None:
-        self.total = os.stat(path).st_size if os.path.exists(path) else 0  # noqa: PTH110, PTH116
+        self.total = os.stat(path).st_size if os.path.exists(path) else 0
         self.loaded = 0
         self.records = 0
         self.jobs = 0

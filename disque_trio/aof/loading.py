@@ -78,7 +78,7 @@ class Loading:
         """Truncate an end torn by a crash, or refuse to continue."""
         file = self._file
         path = file.path
-        size = os.stat(path).st_size  # noqa: PTH116
+        size = os.stat(path).st_size
         lost = size - damage.offset
         with Path(path).open("rb", buffering=0) as content:
             is_torn = self._scanner(content).is_torn(damage)

@@ -226,7 +226,7 @@ class Server(Product):
             "bananaq starts",
             version=VERSION,
             store=settings.store,
-            dir=os.getcwd(),  # noqa: PTH109
+            dir=os.getcwd(),
             config=settings.file or "defaults",
         )
         say_where(listeners, settings, log, "redis-cli {where}", self.broker.users)

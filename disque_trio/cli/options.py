@@ -189,7 +189,7 @@ def _set_value(options: Options, word: str, value: str) -> None:
         if not 0 < options.port < 65536:
             raise UsageError(f"the port must be from 1 to 65535, not {value}")
     elif word == "-s":
-        options.socket = os.path.expanduser(value)  # noqa: PTH111
+        options.socket = os.path.expanduser(value)
     elif word in ("-a", "--pass"):
         options.password, options.password_in_argv = value, True
     elif word == "-r":

@@ -36,7 +36,7 @@ async def add_each(
     client: Client,
     jobs: Sequence[NewJob],
     *,
-    timeout: float,  # noqa: ASYNC109 - the node's
+    timeout: float,
     unique_for: float,
 ) -> list[str | DisqueError]:
     """Add the jobs in order, as one pipeline. All have keys, so they are safe to repeat.

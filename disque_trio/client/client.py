@@ -58,7 +58,7 @@ class Client(Commands):
         queue: Name,
         body: Name,
         *,
-        timeout: float | None = 5.0,  # noqa: ASYNC109 - the node's
+        timeout: float | None = 5.0,
         replicate: int | None = None,
         delay: float | None = None,
         at: datetime | float | None = None,
@@ -127,7 +127,7 @@ class Client(Commands):
         topic: Name,
         body: Name,
         *,
-        timeout: float | None = 5.0,  # noqa: ASYNC109 - the node's
+        timeout: float | None = 5.0,
         replicate: int | None = None,
         delay: float | None = None,
         at: datetime | float | None = None,
@@ -187,7 +187,7 @@ class Client(Commands):
         queue: Name,
         bodies: Iterable[Name],
         *,
-        timeout: float | None = 5.0,  # noqa: ASYNC109 - the node's
+        timeout: float | None = 5.0,
         replicate: int | None = None,
         delay: float | None = None,
         at: datetime | float | None = None,
@@ -241,7 +241,7 @@ class Client(Commands):
     async def get(
         self,
         *queues: Name,
-        timeout: float | None = None,  # noqa: ASYNC109 - the node's
+        timeout: float | None = None,
         count: int = 1,
         nohang: bool = False,
         withcounters: bool = True,
@@ -331,7 +331,7 @@ class Client(Commands):
         queue: Name,
         body: Name,
         *,
-        timeout: float = 30.0,  # noqa: ASYNC109 - goes to the server, too
+        timeout: float = 30.0,
         headers: Headers | None = None,
         replicate: int = 1,
     ) -> bytes:

@@ -63,7 +63,7 @@ class Commands:
     async def wait(
         self,
         ids: str | Sequence[str],
-        timeout: float | None = None,  # noqa: ASYNC109 - the node's
+        timeout: float | None = None,
     ) -> list[replies.Outcome]:
         """Wait until all the jobs have ended, and return how, in the order of ``ids`` (WAITJOB).
 

@@ -25,7 +25,7 @@ async def fetch(
     router: Router,
     queues: tuple[Name, ...],
     *,
-    timeout: float | None,  # noqa: ASYNC109 - the node's
+    timeout: float | None,
     count: int = 1,
     nohang: bool = False,
     withcounters: bool = True,

@@ -282,10 +282,10 @@ class Cluster:
     def move_problem(self, directory: str) -> str | None:
         """Return why nodes.conf cannot follow the node to ``directory``, or None."""
         name = self._config.cluster_config_file
-        path = os.path.realpath(os.path.join(directory, name))  # noqa: PTH118
+        path = os.path.realpath(os.path.join(directory, name))
         if self._private and is_key_of_another(path, self._private):
             return f"there is the key of another node: {name}.key"
-        if path == self._path or not os.path.exists(path):  # noqa: PTH110
+        if path == self._path or not os.path.exists(path):
             return None
         try:
             there = NodesFile(path)

@@ -30,7 +30,7 @@ class NodesDisk(Files):
     def names(self, path: str, fd: int) -> bool:
         """Whether ``path`` is the name of the open file ``fd``."""
         try:
-            named = os.stat(path)  # noqa: PTH116
+            named = os.stat(path)
         except FileNotFoundError:
             return False
         return os.path.samestat(named, os.fstat(fd))

@@ -84,7 +84,7 @@ class ProgressFile:
         try:
             with Path(self.path).open("rb", buffering=READ_BUFFER) as file:
                 found.read(file)
-            size = os.stat(self._config.appendfilename).st_size  # noqa: PTH116
+            size = os.stat(self._config.appendfilename).st_size
         except FileNotFoundError:
             return
         except (OSError, ProgressError) as problem:
@@ -293,7 +293,7 @@ class ProgressFile:
 
     def _write_last(self) -> None:
         """Replace the file with one that says that the process stopped. Raises ``OSError``."""
-        size = os.stat(self._config.appendfilename).st_size  # noqa: PTH116
+        size = os.stat(self._config.appendfilename).st_size
         new = _NewFile(self.path)
         try:
             new.append(MAGIC + self._run())
@@ -369,7 +369,7 @@ class _NewFile:
 
     def take_name(self) -> int:
         """Take the name; return the descriptor, which is the caller's now."""
-        os.replace(self._temporary, self._path)  # noqa: PTH105
+        os.replace(self._temporary, self._path)
         fd, self.fd = self.fd, -1
         return fd
 
@@ -385,7 +385,7 @@ class _NewFile:
 def _give_back(path: str) -> None:
     """Let other files have the space that is reserved beyond the end of the file at ``path``."""
     with suppress(OSError):
-        os.truncate(path, os.stat(path).st_size)  # noqa: PTH116
+        os.truncate(path, os.stat(path).st_size)
 
 
 def _write(fd: int, data: bytes) -> None:

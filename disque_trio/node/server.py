@@ -374,7 +374,7 @@ class Server(Product):
             "disque-trio starts",
             version=f"{VERSION}, {form()}",
             node=self.node.id.decode(),
-            dir=os.getcwd(),  # noqa: PTH109
+            dir=os.getcwd(),
             config=config.file or "defaults",
         )
         say_where(

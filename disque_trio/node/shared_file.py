@@ -110,13 +110,13 @@ class SharedFile:
         sharing.warn = self._warn
 
     def _belongs(self) -> str:
-        path = os.path.abspath(self._config.cluster_config_file)  # noqa: PTH100
+        path = os.path.abspath(self._config.cluster_config_file)
         return f"{path}.{self._what}"
 
     def _load(self, load: Callable[[bytes], list[str]]) -> None:
         remove_leftovers(self._path)
         try:
-            with open(self._path, "rb") as file:  # noqa: PTH123
+            with open(self._path, "rb") as file:
                 found = file.read()
         except FileNotFoundError:
             return
@@ -153,7 +153,7 @@ class SharedFile:
         for number in range(1, COPIES + 1):
             path = f"{self._path}.damaged-{number}"
             try:
-                with open(path, "rb") as file:  # noqa: PTH123
+                with open(path, "rb") as file:
                     if file.read() == found:
                         return path
             except FileNotFoundError:
@@ -186,7 +186,7 @@ class SharedFile:
         """Whether the file is as this object left it, so that something can be appended."""
         with self._writing:
             try:
-                return 0 < self._size == os.stat(self._path).st_size  # noqa: PTH116
+                return 0 < self._size == os.stat(self._path).st_size
             except OSError:
                 return False
 
@@ -210,7 +210,7 @@ class SharedFile:
         data = text.data
         if text.since:
             data += CHANGES + b"".join(text.since)
-        if data or os.path.exists(self._path):  # noqa: PTH110
+        if data or os.path.exists(self._path):
             replace_file(self._path, data)
         if self._rewrite is text:
             self._rewrite = None

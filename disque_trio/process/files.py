@@ -12,7 +12,7 @@ class Files:
 
     def replace(self, old: str, new: str) -> None:
         """Rename the file ``old`` to ``new``, replacing any file of that name."""
-        os.replace(old, new)  # noqa: PTH105
+        os.replace(old, new)
 
     def sync_directory(self, path: str) -> None:
         """Return once the names in the directory of ``path`` are on disk."""
@@ -21,7 +21,7 @@ class Files:
     def remove(self, path: str) -> None:
         """Remove a file, if it exists."""
         try:
-            os.unlink(path)  # noqa: PTH108
+            os.unlink(path)
         except FileNotFoundError:
             pass
 

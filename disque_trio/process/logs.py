@@ -104,7 +104,7 @@ class Logging:
         syslog_ident: str | None = None,
         syslog_facility: str = "local0",
     ) -> None:
-        file = open(path, "a", encoding="utf-8") if path else sys.stdout  # noqa: PTH123, SIM115
+        file = open(path, "a", encoding="utf-8") if path else sys.stdout  # noqa: SIM115
         self._file: IO[str] = file
         terminal = file.isatty()
         if format == "auto":

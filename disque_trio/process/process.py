@@ -110,7 +110,7 @@ def detach() -> Callable[[], None]:
     os.close(reader)
     usual = sys.stderr
     # Programs that the server starts do not inherit this copy, which they would keep open.
-    sys.stderr = own = open(os.dup(2), "w", buffering=1, errors="backslashreplace")  # noqa: PTH123, SIM115
+    sys.stderr = own = open(os.dup(2), "w", buffering=1, errors="backslashreplace")  # noqa: SIM115
     for descriptor in (0, 1, 2):
         os.dup2(null, descriptor)
     os.close(null)

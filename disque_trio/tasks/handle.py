@@ -68,7 +68,7 @@ class Handle(Generic[R]):
         """The id of the job. Raises RuntimeError if the handle has to be awaited first."""
         return self._adding if isinstance(self._adding, str) else self._adding.value
 
-    async def result(self, timeout: float | None = None) -> R:  # noqa: ASYNC109 - the node's
+    async def result(self, timeout: float | None = None) -> R:
         """Wait until the job has ended, and return what its task returned.
 
         Args:
@@ -155,7 +155,7 @@ class Handles(Sequence[Handle[R]], Generic[R]):
     def __len__(self) -> int:
         return len(self._adding.value)
 
-    async def results(self, timeout: float | None = None) -> list[R]:  # noqa: ASYNC109
+    async def results(self, timeout: float | None = None) -> list[R]:
         """Return the results of all jobs, in order. Arguments and errors are those of
         ``Handle.result``; if several jobs failed, the first error is raised."""
         await self

@@ -54,7 +54,7 @@ class Refused(CannotStart):
 
 def memory() -> int:
     """Return the resident memory of this process, in bytes."""
-    with open("/proc/self/statm", "rb") as statm:  # noqa: PTH123 - each second
+    with open("/proc/self/statm", "rb") as statm:
         return int(statm.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 

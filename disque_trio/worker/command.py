@@ -27,7 +27,7 @@ def open_closed() -> None:
     descriptors, and output of tasks would go there."""
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
-            stream = open(os.devnull, mode)  # noqa: PTH123, SIM115 - as long as the process lives
+            stream = open(os.devnull, mode)  # noqa: SIM115 - as long as the process lives
             os.set_inheritable(stream.fileno(), True)
             setattr(sys, name, stream)
 

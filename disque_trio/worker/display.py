@@ -64,7 +64,7 @@ class Display:
         if self.hung_up:
             # Python cannot flush output that is still buffered when it exits, and would change the
             # exit status to 120.
-            with open(os.devnull, "w") as nowhere:  # noqa: PTH123 - for the descriptor only
+            with open(os.devnull, "w") as nowhere:
                 os.dup2(nowhere.fileno(), self._stream.fileno())
 
     @property

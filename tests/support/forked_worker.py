@@ -52,7 +52,7 @@ def start(
     words = [module, arguments, str(Path.cwd()), dict(os.environ), [*pass_fds]]
     asked = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     asked.connect(os.environ[SHIMS])
-    with open(os.devnull) as nothing:  # noqa: PTH123
+    with open(os.devnull) as nothing:
         streams = [nothing.fileno(), 1, 2, *pass_fds]
         socket.send_fds(asked, [marshal.dumps(words)], streams)
     if pid := int(asked.recv(16)):

@@ -186,7 +186,7 @@ def close_listeners(
     for listener in listeners:
         if listener.family == socket.AF_UNIX and listener not in activated:
             try:
-                os.unlink(listener.getsockname())  # noqa: PTH108
+                os.unlink(listener.getsockname())
             except OSError:
                 pass
         listener.close()

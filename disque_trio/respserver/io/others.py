@@ -87,7 +87,7 @@ def _epolls_with(probe: int) -> list[int]:
     """The epoll descriptors of this process in which ``probe`` is registered."""
     found: list[int] = []
     try:
-        for name in os.listdir(_DETAILS):  # noqa: PTH208
+        for name in os.listdir(_DETAILS):
             try:
                 lines = (_DETAILS / name).read_text().splitlines()
             except OSError:

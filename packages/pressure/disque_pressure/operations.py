@@ -11,8 +11,6 @@ timeout. A role that the script may have taken is then given back in the backgro
 a get are kept for the next get (``late``).
 """
 
-# ruff: noqa: ASYNC109 - here, a timeout ends with an error that says what was waited for
-
 import math
 import secrets
 from collections.abc import Callable, Coroutine, Iterator, Sequence

@@ -61,7 +61,7 @@ async def to_pressure(
     *,
     count: int | None = None,
     wait: bool = True,
-    timeout: float | None = None,  # noqa: ASYNC109 - of each element, not of the call
+    timeout: float | None = None,
     moved: Callable[[int], None] = _ignore,
 ) -> None:
     """Move jobs of the Disque queue ``source`` into a pressure queue, until cancelled.
@@ -166,7 +166,7 @@ async def to_disque(
     *,
     count: int | None = None,
     wait: bool = True,
-    timeout: float | None = None,  # noqa: ASYNC109 - of each element, not of the call
+    timeout: float | None = None,
     options: JobOptions = JobOptions(),
     moved: Callable[[int], None] = _ignore,
 ) -> None:

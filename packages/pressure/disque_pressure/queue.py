@@ -3,8 +3,6 @@
 Owns a handle of a queue: its connections and tasks live as long as the ``async with`` block.
 """
 
-# ruff: noqa: ASYNC109 - here, a timeout ends with an error that says what was waited for
-
 import warnings
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import AsyncExitStack, asynccontextmanager

@@ -56,7 +56,7 @@ class Reader:
     async def look(
         self,
         count: int,
-        timeout: float | None = None,  # noqa: ASYNC109 - of the protocol: an error of its own
+        timeout: float | None = None,
     ) -> list[bytes]:
         """Return the oldest 1 to ``count`` elements, oldest first, without taking them.
 
@@ -88,7 +88,7 @@ class Reader:
         *,
         count: int | None,
         wait: bool,
-        timeout: float | None,  # noqa: ASYNC109 - of each element, not of the call
+        timeout: float | None,
     ) -> None:
         """Look at elements and hand them over, at most ``BATCH`` at a time, until the queue is
         closed and empty, or ``count`` elements were handed over.
@@ -139,7 +139,7 @@ class Reader:
 @asynccontextmanager
 async def reading(
     queue: PressureQueue,
-    timeout: float | None = None,  # noqa: ASYNC109 - of the protocol: an error of its own
+    timeout: float | None = None,
 ) -> AsyncIterator[Reader]:
     """Be the consumer of ``queue`` within the block, and yield a ``Reader``.
 

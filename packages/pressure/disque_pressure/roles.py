@@ -3,8 +3,6 @@
 Owns the life of a hold: taking the role, renewing its lease, giving it back.
 """
 
-# ruff: noqa: ASYNC109 - here, a timeout ends with an error that says what was waited for
-
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import asynccontextmanager
 from operator import index

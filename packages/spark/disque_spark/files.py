@@ -114,20 +114,20 @@ class Location:
     def exists(self) -> bool:
         """Whether it is an existing file or directory."""
         if self.scheme == LOCAL:
-            return os.path.exists(self.path)  # noqa: PTH110
+            return os.path.exists(self.path)
         return bool(self._info().type != pafs.FileType.NotFound)
 
     def is_dir(self) -> bool:
         """Whether it is a directory; on file systems without directories: whether there are files
         below it."""
         if self.scheme == LOCAL:
-            return os.path.isdir(self.path)  # noqa: PTH112
+            return os.path.isdir(self.path)
         return bool(self._info().type == pafs.FileType.Directory)
 
     def is_file(self) -> bool:
         """Whether it is a file."""
         if self.scheme == LOCAL:
-            return os.path.isfile(self.path)  # noqa: PTH113
+            return os.path.isfile(self.path)
         return bool(self._info().type == pafs.FileType.File)
 
     def size(self) -> int:
@@ -139,7 +139,7 @@ class Location:
         if self.length is not None:
             return self.length
         if self.scheme == LOCAL:
-            return os.stat(self.path).st_size  # noqa: PTH116
+            return os.stat(self.path).st_size
         info = self._info()
         if info.type != pafs.FileType.File:
             raise FileNotFoundError(f"no file at {self}")
@@ -179,7 +179,7 @@ class Location:
         if self.scheme == LOCAL:
             if not MAGIC.search(self.path):
                 return [self] if self.exists() else []
-            return sorted(self._at(path) for path in glob(self.path, recursive=True))  # noqa: PTH207
+            return sorted(self._at(path) for path in glob(self.path, recursive=True))
         base, patterns = split_pattern(self.path)
         if not patterns:
             return [self] if self.exists() else []
@@ -225,7 +225,7 @@ class Location:
         return sorted(found, key=lambda pair: pair[0])
 
     def _walk(self, recursive: bool) -> Iterator["Location"]:
-        if not os.path.isdir(self.path):  # noqa: PTH112
+        if not os.path.isdir(self.path):
             raise FileNotFoundError(f"no directory at {self}")
         seen = set()
         for place, directories, names in os.walk(self.path, followlinks=True):
@@ -237,7 +237,7 @@ class Location:
             if not recursive:
                 directories.clear()
             # Names that are not directories are files, except for broken links.
-            yield from (self._at(os.path.join(place, name)) for name in names)  # noqa: PTH118
+            yield from (self._at(os.path.join(place, name)) for name in names)
 
     # ---- reading and writing ---------------------------------------------------------------------
 
@@ -251,7 +251,7 @@ class Location:
             FileNotFoundError: there is no such file.
         """
         if self.scheme == LOCAL:
-            return open(self.path, "rb", -1 if buffer else 0)  # noqa: PTH123
+            return open(self.path, "rb", -1 if buffer else 0)
         with self._told() as there:
             file = there.system.open_input_file(there.path)
         return cast(
@@ -266,7 +266,7 @@ class Location:
         """
         self.parent.make_directory()
         if self.scheme == LOCAL:
-            return open(self.path, "wb")  # noqa: PTH123
+            return open(self.path, "wb")
         with self._told() as there:
             return cast(BinaryIO, there.system.open_output_stream(there.path, compression=None))
 
@@ -315,7 +315,7 @@ class Location:
             FileNotFoundError: there is no such file.
         """
         if self.scheme == LOCAL:
-            os.replace(self.path, other.path)  # noqa: PTH105
+            os.replace(self.path, other.path)
             return
         with self._told() as there:
             moved(there.system, there.path, other.filesystem().path)
@@ -340,7 +340,7 @@ class Location:
     def make_directory(self) -> None:
         """Create the directory and its parents, if the file system has directories."""
         if self.scheme == LOCAL:
-            os.makedirs(self.path, exist_ok=True)  # noqa: PTH103
+            os.makedirs(self.path, exist_ok=True)
             return
         with self._told() as there:
             if there.needs_directories:

@@ -72,7 +72,7 @@ def test_one_turn_cannot_pile_up_more_than_the_limit_and_one_reply(
 
 def peak_memory(node: LiveNode) -> int:
     """Return the peak memory of the process in bytes."""
-    with open(f"/proc/{node.process.pid}/status") as status:  # noqa: PTH123
+    with open(f"/proc/{node.process.pid}/status") as status:
         for line in status:
             if line.startswith("VmHWM:"):
                 return int(line.split()[1]) * 1024

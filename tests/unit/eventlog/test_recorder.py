@@ -263,7 +263,7 @@ async def test_without_a_process_the_node_continues_and_retries(tmp_path: Path) 
             raise OSError(errno.EAGAIN, os.strerror(errno.EAGAIN))
         return await open_process(*args, **options)  # type: ignore[arg-type,call-overload,no-any-return]
 
-    before = len(os.listdir("/proc/self/fd"))  # noqa: PTH208
+    before = len(os.listdir("/proc/self/fd"))
     trio.lowlevel.open_process = none_at_first  # type: ignore[assignment]
     try:
         async with running(rig):
@@ -272,4 +272,4 @@ async def test_without_a_process_the_node_continues_and_retries(tmp_path: Path) 
     finally:
         trio.lowlevel.open_process = open_process
     assert rig.ids() == list(range(5))
-    assert len(os.listdir("/proc/self/fd")) == before  # noqa: PTH208
+    assert len(os.listdir("/proc/self/fd")) == before

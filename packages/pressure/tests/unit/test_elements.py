@@ -99,7 +99,7 @@ async def test_a_pipe_delivers_what_is_written_to_it() -> None:
 
 
 async def test_files_and_null_devices_are_always_ready(tmp_path: "os.PathLike[str]") -> None:
-    path = os.path.join(tmp_path, "file")  # noqa: PTH118
+    path = os.path.join(tmp_path, "file")
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT)
     null = os.open(os.devnull, os.O_RDWR)
     try:

@@ -417,7 +417,7 @@ def test_a_terminal_shows_the_progress(
     add(node, "q", 3)
     table = tmp_path / "table"
     master, slave = pty.openpty()
-    with open(slave, "w") as terminal:  # noqa: PTH123
+    with open(slave, "w") as terminal:
         monkeypatch.setattr("sys.stderr", terminal)
         nodes = ("--nodes", f"127.0.0.1:{node.port}")
         command("archive", *nodes, "--queue", "q", "--output", table, "--available-now")

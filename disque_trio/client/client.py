@@ -53,7 +53,7 @@ class Client(Commands):
 
     # Producing
 
-    async def add(
+    async def add(  # noqa: PLR0913
         self,
         queue: Name,
         body: Name,
@@ -122,7 +122,7 @@ class Client(Commands):
         repeat = retry_lost or key is not None
         return text(await add_one(self._router, command, repeat=repeat))
 
-    async def publish(
+    async def publish(  # noqa: PLR0913
         self,
         topic: Name,
         body: Name,
@@ -182,7 +182,7 @@ class Client(Commands):
             unique_for = kept_for(self._router.retry_for + (timeout or 0))
         return new_key(), unique_for
 
-    async def add_many(
+    async def add_many(  # noqa: PLR0913
         self,
         queue: Name,
         bodies: Iterable[Name],

@@ -273,7 +273,7 @@ class Commands:
 
     # Policies of queues
 
-    async def set_policy(
+    async def set_policy(  # noqa: PLR0913
         self,
         queue: Name,
         *,

@@ -58,7 +58,7 @@ def new_key() -> str:
     return uuid4().hex
 
 
-def addjob(
+def addjob(  # noqa: PLR0913
     queue: Name,
     body: Name,
     timeout: float | None = None,

@@ -14,7 +14,7 @@ class Schedules:
     def __init__(self, router: Router) -> None:
         self._router = router
 
-    async def set(
+    async def set(  # noqa: PLR0913
         self,
         name: Name,
         times: str,

@@ -195,7 +195,7 @@ class Bus(Links):
             if mask & _WRITE and not link.closed:
                 self._write_rest(link)
 
-    def _read(self, link: BusLink, now: int) -> None:
+    def _read(self, link: BusLink, now: int) -> None:  # noqa: C901
         """Read what has arrived on ``link`` and handle the complete packets."""
         links = self.links
         try:

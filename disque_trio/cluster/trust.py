@@ -169,7 +169,7 @@ class Trust:
             if link is not None and self.trusts(link):
                 link.send(packet)
 
-    def hear(self, link: Link, packet: bytes) -> None:
+    def hear(self, link: Link, packet: bytes) -> None:  # noqa: C901
         """Handle a KEYS. Raises ``PacketError``."""
         if not self.trusts(link):
             return

@@ -292,7 +292,7 @@ class ProgressReader:
                 raise ProgressError("a record goes past the end of its block")
             self._read_record(type, content[start:at])
 
-    def _read_record(self, type: int, data: bytes) -> None:
+    def _read_record(self, type: int, data: bytes) -> None:  # noqa: C901
         """Read one record. Raises ``FieldsError``, ``ProgressError``."""
         if type != RUN:
             self.stopped_at = -1

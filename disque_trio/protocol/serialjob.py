@@ -105,7 +105,7 @@ class SerialJob:
         gc_retry: attempts to collect it, up to 15.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913
         self,
         id: bytes,
         state: int,
@@ -161,7 +161,7 @@ class JobWriter:
         self._length = 0
         self._start = bytes(4)
 
-    def encode(
+    def encode(  # noqa: PLR0913
         self,
         id: bytes,
         state: int,

@@ -80,7 +80,7 @@ class Command(Generic[M]):
         calls, nanoseconds: the counters in INFO commandstats.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913
         self,
         name: str,
         arity: int,

@@ -124,7 +124,7 @@ class Daemon:
         ListenError: a socket cannot be listened on (from ``run``).
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913
         self,
         product: Product,
         engine: Engine,

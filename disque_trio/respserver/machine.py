@@ -144,7 +144,7 @@ class Machine:
 
     # ---- called by the driver -------------------------------------------------------------
 
-    def command(self, client: Client, args: list[bytes], now: int, started: int = 0) -> None:
+    def command(self, client: Client, args: list[bytes], now: int, started: int = 0) -> None:  # noqa: C901
         """Serve one request of ``client``, which must not be blocked.
 
         The replies are in ``client.out`` afterwards, unless the client is now blocked.

@@ -128,7 +128,7 @@ class Disque:
         tz: str | None = None,
         catchup: bool = False,
     ) -> Decorator: ...
-    def task(
+    def task(  # noqa: PLR0913
         self,
         function: Callable[..., Any] | None = None,
         /,

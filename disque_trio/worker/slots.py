@@ -37,7 +37,7 @@ class Slots:
         refusal: why no more jobs are taken, if the user may not take any; else None.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913
         self,
         client: Client,
         runner: Runner,

@@ -467,7 +467,7 @@ class Machine:
             self._cron_idled = False
             self.node.cron(now)
 
-    def _turn(self) -> None:
+    def _turn(self) -> None:  # noqa: C901
         """Handle everything that arrived, then the effects in their order."""
         world = self.world
         node = self.node

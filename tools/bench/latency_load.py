@@ -109,7 +109,7 @@ def generate(order: Order) -> Result:
             return _drive(order, [_Client(*pair) for pair in zip(adders, takers, strict=True)])
 
 
-def _drive(order: Order, clients: list[_Client]) -> Result:
+def _drive(order: Order, clients: list[_Client]) -> Result:  # noqa: C901
     body = b"x" * order.size
     if order.add_port != order.take_port:
         # With one copy, the job must move. Clients get each other's jobs, so a take may have to

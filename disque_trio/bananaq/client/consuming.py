@@ -21,7 +21,7 @@ from disque_trio.respclient.tls import TlsOption
 from disque_trio.respclient.values import Name
 
 
-def consumer(
+def consumer(  # noqa: PLR0913
     *queues: Name,
     group: Name,
     server: str = "127.0.0.1",

@@ -14,7 +14,7 @@ from disque_trio.respclient.tls import TlsOption
 from disque_trio.respclient.values import Name
 
 
-async def work(
+async def work(  # noqa: PLR0913
     queues: Name | Sequence[Name],
     group: Name,
     handler: Callable[[HeldEvent], Awaitable[object]],

@@ -97,7 +97,7 @@ class RedisStore(Store):
         ValueError: the prefix or the pool size is invalid.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913
         self,
         server: str = "127.0.0.1",
         port: int = 6379,

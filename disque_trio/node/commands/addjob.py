@@ -32,7 +32,7 @@ _LEAVING: Final = (
 )
 
 
-def addjob(node: Node, client: Client, args: list[bytes]) -> None:
+def addjob(node: Node, client: Client, args: list[bytes]) -> None:  # noqa: C901
     """ADDJOB queue body ms-timeout [REPLICATE n] [DELAY s] [AT ms] [RETRY s] [TTL s] [MAXLEN n]
     [ASYNC] [PRIORITY n] [GROUP name] [HEADERS n name value ...] [UNIQUE key [FOR s] [ANYWAY]].
 

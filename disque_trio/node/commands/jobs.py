@@ -52,7 +52,7 @@ MOST_TAKEN: Final = 4 << 20  # bytes of bodies for one GETJOB, plus what is take
 _CANCELLED: Final = "CANCELLED Job was cancelled, it will not be delivered again."
 
 
-def getjob(node: Node, client: Client, args: list[bytes]) -> None:
+def getjob(node: Node, client: Client, args: list[bytes]) -> None:  # noqa: C901
     """GETJOB [NOHANG] [TIMEOUT ms] [COUNT n] [WITHCOUNTERS] [WITHHEADERS] [PATTERN] FROM queue
     ...."""
     timeout = 0

@@ -23,7 +23,7 @@ from disque_trio.respserver.commands.arguments import SYNTAX
 _OPTIONS: Final = (b"body", b"delay", b"ttl", b"retry", b"queue")
 
 
-def updatejob(node: Node, client: Client, args: list[bytes]) -> None:
+def updatejob(node: Node, client: Client, args: list[bytes]) -> None:  # noqa: C901
     """UPDATEJOB id [BODY bytes] [DELAY s] [TTL s] [RETRY s] [QUEUE queue]: change a job that is not
     delivered."""
     options: dict[bytes, bytes] = {}

@@ -331,7 +331,7 @@ class AckGc:
         if live is not None and live.state == ACKED and ending.kind == CANCELLED:
             self._note_ending(live)  # the sender may rely on this node from now on
 
-    def on_setack(self, sender: bytes, message: JobMessage) -> None:
+    def on_setack(self, sender: bytes, message: JobMessage) -> None:  # noqa: C901
         """Handle SETACK: another node knows that the job was processed."""
         store = self._store
         replicas = self._replicas

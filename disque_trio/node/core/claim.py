@@ -59,7 +59,7 @@ class Claim(Admission):
         instead, any: see ``KeyMessage``.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913
         self,
         agreement: Agreement,
         now: int,

@@ -67,7 +67,7 @@ def set_options(policy: Policy, words: list[bytes]) -> None:
         raise SharedError(problem)
 
 
-def _set_option(policy: Policy, option: bytes, value: bytes, second: bytes) -> None:
+def _set_option(policy: Policy, option: bytes, value: bytes, second: bytes) -> None:  # noqa: C901
     if option == b"ATTEMPTS":
         policy.attempts = _number("ATTEMPTS", value, 0, MAX_VALUE)
     elif option == b"DEAD":

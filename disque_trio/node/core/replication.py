@@ -64,7 +64,7 @@ class Replication:
             which no ADDJOB waits.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913
         self,
         store: JobStore,
         aof_codec: AofCodec,

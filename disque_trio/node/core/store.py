@@ -91,7 +91,7 @@ class JobStore:
     CPython 3.11 looks attributes up fast only in objects with at most 30 of them.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913
         self,
         machine: Machine,
         notes: EventNotes,

@@ -14,7 +14,7 @@ _FALLBACK: Final = (
 )
 
 
-def client_command(node: Machine, client: Client, args: list[bytes]) -> None:
+def client_command(node: Machine, client: Client, args: list[bytes]) -> None:  # noqa: C901
     """CLIENT LIST, INFO, ID, GETNAME, SETNAME, SETINFO, KILL, PAUSE, UNBLOCK, REPLY, NO-EVICT,
     NO-TOUCH."""
     word = args[1].lower()
@@ -113,7 +113,7 @@ def _set_info(client: Client, what: bytes, value: bytes) -> None:
         client.lib_ver = value
 
 
-def _kill(node: Machine, client: Client, args: list[bytes]) -> None:
+def _kill(node: Machine, client: Client, args: list[bytes]) -> None:  # noqa: C901
     """KILL ip:port, or KILL [ID n] [TYPE normal] [ADDR a] [USER name] [SKIPME yes|no]: all that
     match every filter."""
     if len(args) == 3:

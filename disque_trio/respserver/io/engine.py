@@ -59,7 +59,7 @@ class Engine:
         hold: holds back what depends on records that are being written.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913
         self,
         node: Machine,
         bus: Links,
@@ -181,7 +181,7 @@ class Engine:
         """The epoll descriptor, which is readable when there is something to serve."""
         return self._epoll.fileno()
 
-    def turn(self, events: list[tuple[int, int]]) -> None:
+    def turn(self, events: list[tuple[int, int]]) -> None:  # noqa: C901
         """Serve what is ready, then send all replies."""
         self.turns += 1
         clients = self.clients
@@ -294,7 +294,7 @@ class Engine:
         """Take a turn soon, even if there is nothing to serve."""
         self._poller.ask_turn()
 
-    def after_node(self) -> None:
+    def after_node(self) -> None:  # noqa: C901
         """Carry out the effects of the state machine: records, packets, replies, and the time of
         its next call. In this order: nobody may hear of a job before its record is written, or a
         crash could take it back."""

@@ -157,7 +157,7 @@ class Serving:
         else:
             self._clients.close(connection)
 
-    def _serve(self, connection: Connection, requests: list[list[bytes]]) -> int:
+    def _serve(self, connection: Connection, requests: list[list[bytes]]) -> int:  # noqa: C901
         """Serve the first of ``requests``; return how many may be served this turn."""
         node = self._node
         client = connection.client

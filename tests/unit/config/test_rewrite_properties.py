@@ -40,7 +40,7 @@ BYTES = st.binary(max_size=12).map(lambda data: to_text(data.replace(b"\0", b"")
 SPECIAL = st.sampled_from(["", "null", "~", "yes", "# x", "a: b", "- a", "{}", "'", '"', "\\", " "])
 
 
-def texts(name: str) -> st.SearchStrategy[list[str]]:
+def texts(name: str) -> st.SearchStrategy[list[str]]:  # noqa: C901
     """Words that the parameter accepts, in many spellings."""
     kind: Any = TABLE[name].type
     words: st.SearchStrategy[str]

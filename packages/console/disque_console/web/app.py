@@ -41,7 +41,7 @@ class Static:
         await response(scope, receive, send)
 
 
-def application(console: Console) -> ASGIApp:
+def application(console: Console) -> ASGIApp:  # noqa: C901
     """The pages of ``console``, behind the gate."""
     rendering = Rendering(console)
     acting = Acting(console, rendering)

@@ -85,7 +85,7 @@ class Row:
             raise ValueError(f"the options are not those of a job: {error}") from error
 
 
-def columns(
+def columns(  # noqa: PLR0913
     queue: Name,
     body: Name,
     *,

@@ -87,7 +87,7 @@ class Outbox:
         self._row: type[Any] = type("OutboxRow", (), {})
         registry(metadata=metadata).map_imperatively(self._row, self.table)
 
-    def add(
+    def add(  # noqa: PLR0913
         self,
         transaction: Transaction,
         queue: Name,

@@ -52,7 +52,7 @@ _SCHEMAS = {
 }
 
 
-def audit(
+def audit(  # noqa: PLR0913
     spark: SparkSession,
     paths: Sequence[str],
     output: Place,

@@ -33,7 +33,7 @@ ROWS = ("id", "queue", "body", "nacks", "additional_deliveries", "headers")
 TASK_SEEDS = 10_000  # rows of the range that tasks come from: there can be no more tasks
 
 
-def process(
+def process(  # noqa: PLR0913
     jobs: DataFrame | str | Sequence[str],
     function: Callable[[Any], object],
     *,

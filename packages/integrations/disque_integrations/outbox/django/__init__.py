@@ -17,7 +17,7 @@ from disque_trio.tasks import Bound
 __all__ = ["add", "add_task"]
 
 
-def add(
+def add(  # noqa: PLR0913
     queue: Name,
     body: Name,
     *,

@@ -49,9 +49,10 @@ def cpu_seconds() -> float:
 
 
 def folder(path: Path) -> str:
-    """The folder whose budget a test file is in: ``tests/unit/node``, ``tests/sim``."""
+    """The folder whose budget a test file is in: ``tests/unit/node``, ``tests/sim``,
+    ``packages/spark/tests/unit``."""
     parents = path.relative_to(ROOT).parent.parts
-    return "/".join(parents[:3])
+    return "/".join(parents[: 4 if parents[0] == "packages" else 3])
 
 
 class Spent:

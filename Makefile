@@ -53,7 +53,7 @@ CONTRACTS = disque_trio/imports.toml $(wildcard packages/*/imports.toml)
 
 TYPED = disque_trio.client disque_trio.tasks disque_trio.bananaq.client
 
-.PHONY: help run test affected affected-pure affected-compiled half-pure half-compiled types check check-core check-node check-parts check-rest check-seeds note-audit test-pure test-load nightly mutants test-pressure test-console test-integrations test-bananaq test-spark \
+.PHONY: help run test affected affected-pure affected-compiled half-pure half-compiled types check check-core check-node check-packages check-parts check-rest check-seeds note-audit test-pure test-load nightly mutants test-pressure test-console test-integrations test-bananaq test-spark \
 	test-spark-versions test-stores test-interop test-django test-compiled lint format bench guard guard-pure guard-compiled profile \
 	simulate soak compiled wheels deb test-deb test-sdist audit lock docs pictures clean
 
@@ -159,9 +159,12 @@ check:
 # which report each test, would take a fifth longer. The longest part comes first.
 CHECKED = $(PY) -m pytest -m "not load $(NOT_NIGHTLY) $(NOT_SLOW)"
 
-PARTS = $(addprefix tests/unit/,aof bananaq cluster eventlog respserver) packages/console/tests/unit
+PARTS = $(addprefix tests/unit/,aof bananaq cluster eventlog respserver)
 check-rest:
-	$(CHECKED) tests/unit packages/*/tests/unit $(addprefix --ignore=,tests/unit/node $(PARTS))
+	$(CHECKED) tests/unit $(addprefix --ignore=,tests/unit/node $(PARTS))
+
+check-packages:
+	$(CHECKED) packages/*/tests/unit
 
 check-parts:
 	$(CHECKED) $(PARTS)

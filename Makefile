@@ -153,7 +153,7 @@ affected-compiled:
 check:
 	@tools/setup.sh check
 	@$(MAKE) --no-print-directory -k -j$(shell nproc || echo 2) -Otarget \
-		check-rest check-parts check-core check-seeds check-node lint
+		check-rest check-packages check-parts check-core check-seeds check-node lint
 
 # Unit tests compute: processes of pytest-xdist, of which each imports and collects everything, and
 # which report each test, would take a fifth longer. The longest part comes first.

@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, settings
 # Before the imports of it.
 pytest.register_assert_rewrite("tests.support")
 
-from tests.support import ROOT  # noqa: E402
+from tests.support import ROOT, missing  # noqa: E402
 from tests.support.harness import (  # noqa: E402
     PATIENT,
     ClusterFactory,
@@ -64,9 +64,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Collect garbage more rarely, which saves a seventh of the CPU time of unit tests, and count
-    CPU time if asked to."""
+    """Collect garbage more rarely, which saves a seventh of the CPU time of unit tests, skip what
+    cannot be imported here, and count CPU time if asked to."""
     gc.set_threshold(100_000, 20, 20)
+    config.pluginmanager.register(missing)
     if file := config.getoption("--spent"):
         config.pluginmanager.register(Spent(file))
 

@@ -63,6 +63,7 @@ async def test_a_node_pings_those_it_knows_before_any_time_passes(
 def test_nodes_without_an_identity_are_refused_only_where_it_is_required(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, setting: str
 ) -> None:
+    pytest.importorskip("cryptography")  # before there is a log to close
     monkeypatch.chdir(tmp_path)
     logging = Logging(path=str(tmp_path / "log"))
     server = Server(load_settings(Config, None, [("cluster-identity", setting)]), logging)

@@ -53,7 +53,7 @@ CONTRACTS = disque_trio/imports.toml $(wildcard packages/*/imports.toml)
 
 TYPED = disque_trio.client disque_trio.tasks disque_trio.bananaq.client
 
-.PHONY: help run test affected affected-pure affected-compiled half-pure half-compiled types check check-core check-node check-packages check-parts check-rest check-seeds note-audit test-pure test-load nightly mutants test-pressure test-console test-integrations test-bananaq test-spark \
+.PHONY: help run test affected affected-pure affected-compiled half-pure half-compiled types check check-core check-node check-packages check-parts check-rest check-seeds check-servers note-audit test-pure test-load nightly mutants test-pressure test-console test-integrations test-bananaq test-spark \
 	test-spark-versions test-stores test-interop test-django test-compiled lint format bench guard guard-pure guard-compiled profile \
 	simulate soak compiled wheels deb test-deb test-sdist audit lock docs pictures clean
 
@@ -152,16 +152,21 @@ affected-compiled:
 
 check:
 	@tools/setup.sh check
-	@$(MAKE) --no-print-directory -k -j$(shell nproc || echo 2) -Otarget \
-		check-rest check-packages check-parts check-core check-seeds check-node lint
+	@$(MAKE) --no-print-directory -k -j$(WORKERS) -Otarget \
+		check-rest check-parts check-servers check-core check-seeds check-node lint check-packages
 
 # Unit tests compute: processes of pytest-xdist, of which each imports and collects everything, and
-# which report each test, would take a fifth longer. The longest part comes first.
+# which report each test, would take a fifth longer. Some tests wait, so there are more such
+# processes than CPUs. The longest part comes first.
 CHECKED = $(PY) -m pytest -m "not load $(NOT_NIGHTLY) $(NOT_SLOW)"
 
-PARTS = $(addprefix tests/unit/,aof bananaq cluster eventlog respserver)
+PARTS = $(addprefix tests/unit/,aof bananaq cluster)
+SERVERS = $(addprefix tests/unit/,eventlog respserver)
 check-rest:
-	$(CHECKED) tests/unit $(addprefix --ignore=,tests/unit/node $(PARTS))
+	$(CHECKED) tests/unit $(addprefix --ignore=,tests/unit/node $(PARTS) $(SERVERS))
+
+check-servers:
+	$(CHECKED) $(SERVERS)
 
 check-packages:
 	$(CHECKED) packages/*/tests/unit

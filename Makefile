@@ -59,7 +59,7 @@ TYPED = disque_trio.client disque_trio.tasks disque_trio.bananaq.client
 
 help:
 	@echo "make run    set up and start a node on port 7711 with config/disque.yaml"
-	@echo "make test   set up (the first time: 3 GB, five minutes), lint and run all tests: half an hour"
+	@echo "make test   set up (the first time: 3 GB, five minutes), lint and run all tests: 15 minutes"
 	@echo "make check  the fast part, a minute: lint, unit tests, a hundred simulated clusters; sets up"
 	@echo "            Python packages of 240 MB"
 	@echo "make affected  the tests that your change can reach (BASE=revision: since it left that one)"

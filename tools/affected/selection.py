@@ -74,6 +74,8 @@ def select(root: Path, changes: Changes, graph: Graph) -> Selection:
 def _is_environment(root: Path, since: str, path: str) -> bool:
     if not rules.matches(path, rules.PROJECTS):
         return False
+    if not git(root, "ls-tree", since, path) or not (root / path).exists():
+        return True
     before = git(root, "show", f"{since}:{path}")
     return rules.changes_environment(before, (root / path).read_text(encoding="utf-8"))
 

@@ -254,6 +254,15 @@ def test_what_is_installed_selects_everything_but_settings_of_linters_do_not(
     assert len(selected().ways) == len(selected().all)
 
 
+def test_a_new_distribution_selects_everything(
+    tree: Path, selected: Callable[..., Selection]
+) -> None:
+    new = PROJECT.replace("shop", "stall")
+    write(tree, "packages/stall/pyproject.toml", new)
+    write(tree, "packages/stall/stall/__init__.py", "")
+    assert len(selected().ways) == len(selected().all)
+
+
 def test_a_removed_module_reaches_the_importers_of_its_package(
     tree: Path, selected: Callable[..., Selection]
 ) -> None:

@@ -47,8 +47,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except ModuleNotFoundError as missing:
         if (missing.name or "").partition(".")[0] not in _EXTRA:
             raise
-        hint = how_to_install("web", "disque-console", Path(__file__).parent)
-        return _fail(f"the extra web is missing: {hint}")
+        return _fail(f"the extra web is missing: {how_to_install('web')}")
     from disque_trio.process.logs import Logging
     from disque_trio.respclient.errors import first_of
 

@@ -13,7 +13,7 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 
 import pyarrow.fs as pafs
 
-from disque_spark.missing import how_to_install
+from disque_trio.extras import how_to_install
 
 Options = tuple[tuple[str, str], ...]  # names and values, sorted
 Kind = tuple[str, ...]  # the schemes of a kind of file system

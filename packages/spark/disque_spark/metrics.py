@@ -20,8 +20,8 @@ from pyspark.sql.streaming.listener import (
     StreamingQueryListener,
 )
 
-from disque_spark.missing import how_to_install
 from disque_spark.progress import Backlog, QueueBacklog, parsed
+from disque_trio.extras import how_to_install
 
 try:
     from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, start_http_server

@@ -4,7 +4,7 @@ Importing this module registers ``disque://`` and ``disques://`` with Celery, fo
 ``result_backend``; see docs/celery.md.
 """
 
-from disque_integrations.missing import how_to_install
+from disque_trio.extras import how_to_install
 
 try:
     from celery.app.backends import BACKEND_ALIASES

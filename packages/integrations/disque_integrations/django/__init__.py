@@ -7,7 +7,7 @@ Add ``disque_integrations.django`` to INSTALLED_APPS for ``manage.py disque_work
 with ``django.tasks``, or with ``django_tasks`` for older versions of Django.
 """
 
-from disque_integrations.missing import how_to_install
+from disque_trio.extras import how_to_install
 
 try:
     import django as _django  # noqa: F401

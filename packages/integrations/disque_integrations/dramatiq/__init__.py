@@ -5,7 +5,7 @@ as long as the worker lives, and they are acknowledged without waiting for a rep
 implement delays, so there are no delay queues.
 """
 
-from disque_integrations.missing import how_to_install
+from disque_trio.extras import how_to_install
 
 try:
     import dramatiq as _dramatiq  # noqa: F401

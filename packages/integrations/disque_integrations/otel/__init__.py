@@ -4,7 +4,7 @@ Needs the extra ``otel``, which installs OpenTelemetry's API. What happens to sp
 up to the SDK, and to the providers that the program sets up with it.
 """
 
-from disque_integrations.missing import how_to_install
+from disque_trio.extras import how_to_install
 
 try:
     from opentelemetry import metrics, trace

@@ -7,7 +7,7 @@ row with ADDJOB UNIQUE. See docs/outbox.md.
 
 from typing import TYPE_CHECKING
 
-from disque_integrations.missing import how_to_install
+from disque_trio.extras import how_to_install
 
 if TYPE_CHECKING:
     from disque_integrations.outbox.table import Outbox as Outbox
@@ -25,6 +25,7 @@ def __getattr__(name: str) -> object:
         if (missing.name or "").partition(".")[0] != "sqlalchemy":
             raise
         raise ImportError(
-            f"Outbox needs SQLAlchemy: {how_to_install('outbox')}", name=missing.name
+            f"Outbox needs SQLAlchemy: {how_to_install('outbox')}",
+            name=missing.name,
         ) from missing
     return Outbox

@@ -5,8 +5,8 @@ import os
 import sys
 from collections.abc import Sequence
 
-from disque_integrations.missing import how_to_install
 from disque_integrations.outbox.options import add_options
+from disque_trio.extras import how_to_install
 from disque_trio.version import VERSION
 
 FAILED = 1

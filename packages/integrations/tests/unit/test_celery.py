@@ -22,8 +22,8 @@ from disque_integrations.celery.inbox import Inbox
 from disque_integrations.celery.options import Options, cluster_of
 from disque_integrations.celery.store import Entry, Store
 from disque_integrations.celery.transport import Transport
-from disque_integrations.missing import how_to_install
 from disque_trio.client import Job
+from disque_trio.extras import how_to_install
 
 
 def message(**properties: Any) -> messages.Message:

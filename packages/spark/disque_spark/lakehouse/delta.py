@@ -30,7 +30,7 @@ from disque_spark.lakehouse.versions import (
     NotSwappedError,
     pause,
 )
-from disque_spark.missing import how_to_install
+from disque_trio.extras import how_to_install
 
 try:
     from deltalake import CommitProperties, DeltaTable, Schema, Transaction

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from disque_spark.classic import check_java
-from disque_spark.missing import how_to_install
+from disque_trio.extras import how_to_install
 
 COMMANDS = {
     "audit": ["x", "--output", "y"],
@@ -34,7 +34,7 @@ def run(*words: str) -> "subprocess.CompletedProcess[str]":
 def test_each_command_says_in_one_line_what_to_install(command: str) -> None:
     done = run(command, *COMMANDS[command])
     assert (done.returncode, done.stdout) == (1, "")
-    assert how_to_install("pyspark") in done.stderr
+    assert how_to_install("spark") in done.stderr
     assert done.stderr.count("\n") == 1
 
 
@@ -46,9 +46,9 @@ def test_help_needs_no_spark() -> None:
 
 
 def test_the_hint_installs_the_extra() -> None:
-    words = how_to_install("pyspark").split()
+    words = how_to_install("spark").split()
     assert words[:4] == [sys.executable, "-m", "pip", "install"]
-    assert words[-1].rstrip("'").endswith("[pyspark]")
+    assert words[-1].rstrip("'").endswith("[spark]")
 
 
 def test_the_sources_say_what_to_install() -> None:
@@ -63,7 +63,7 @@ def test_the_sources_say_what_to_install() -> None:
     done = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, check=True
     )
-    assert done.stdout.count(how_to_install("pyspark")) == 3
+    assert done.stdout.count(how_to_install("spark")) == 3
 
 
 def test_a_java_is_looked_for_before_spark_does(tmp_path: Path) -> None:

@@ -17,9 +17,9 @@ from sqlalchemy.orm import (
     sessionmaker,
 )
 
-from disque_integrations.missing import how_to_install
 from disque_integrations.outbox import Outbox
 from disque_integrations.outbox.sql import engine_for
+from disque_trio.extras import how_to_install
 from packages.integrations.tests.support.outbox import Database, sqlite
 
 

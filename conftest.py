@@ -8,8 +8,11 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
-# Before the imports of it.
-pytest.register_assert_rewrite("tests.support")
+# Before the imports of them.
+pytest.register_assert_rewrite(
+    "tests.support",
+    *(f"packages.{one.name}.tests.support" for one in Path(__file__).parent.glob("packages/*")),
+)
 
 from tests.support import ROOT, missing  # noqa: E402
 from tests.support.harness import (  # noqa: E402
@@ -98,7 +101,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if left_out := _leave_to_the_compiled_build(paths, items):
         config.hook.pytest_deselected(items=left_out)
     for item in items:
-        if "live" in item.path.parts:
+        if "/live/" in item.nodeid:
             item.add_marker(pytest.mark.live)
         fixtures = item._fixtureinfo.name2fixturedefs  # type: ignore[attr-defined]
         if item.get_closest_marker("xdist_group"):

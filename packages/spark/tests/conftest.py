@@ -4,8 +4,6 @@ from pathlib import Path
 
 import pytest
 
-pytest.register_assert_rewrite("packages.spark.tests.support")
-
 HERE = Path(__file__).parent
 # A Spark takes a gigabyte, and ten CPU seconds until its first queries are no slower than the next
 # ones. So tests share one, and what OWN_SPARKS start is one at a time.

@@ -183,17 +183,9 @@ check-seeds:
 check-node:
 	$(CHECKED) tests/unit/node --ignore=tests/unit/node/core
 
-test-pressure:
+test-console test-integrations test-pressure:
 	@tools/setup.sh test
-	$(PY) -m pytest packages/pressure/tests/unit packages/pressure/tests/live $(ARGS)
-
-test-console:
-	@tools/setup.sh test
-	$(PY) -m pytest packages/console/tests $(ARGS)
-
-test-integrations:
-	@tools/setup.sh test
-	$(PY) -m pytest packages/integrations/tests $(ARGS)
+	$(PY) -m pytest packages/$(@:test-%=%)/tests $(ARGS)
 
 test-bananaq:
 	@tools/setup.sh test

@@ -80,9 +80,13 @@ case $what in
 esac
 # The other distributions of the tree. A node needs none.
 houses=
-case $what in run | lock) ;; *) for file in packages/*/pyproject.toml; do
-    [ ! -e "$file" ] || houses="$houses ${file%/*}"
-done ;; esac
+editable= # what pip is told about them
+for file in packages/*/pyproject.toml; do
+    case $what in run | lock) break ;; esac
+    [ -e "$file" ] || break
+    houses="$houses ${file%/*}"
+    editable="$editable -e ${file%/*}"
+done
 projects() { cat pyproject.toml packages/*/pyproject.toml 2>/dev/null || true; }
 # A copy of the projects tells what is installed; `dev` includes all that `check` needs, and this
 # all that `run` needs.
@@ -243,8 +247,8 @@ if [ "$what" = compiled ]; then
         sources >"$venv/.built" # now: what is edited meanwhile may not be in the wheel
         kept=$(compiled_wheel "$venv/.built")
         $pip uninstall --quiet --yes disque-trio
-        # shellcheck disable=SC2046,SC2086
-        $pip install --quiet "$(echo "$kept"/*.whl)[$extras]" ${houses:+$(printf ' -e %s' $houses)}
+        # shellcheck disable=SC2086
+        $pip install --quiet "$(echo "$kept"/*.whl)[$extras]" $editable
         cp "$kept/compiled-by" "$venv/compiled-by"
         mv "$venv/.built" "$stamp"
     fi
@@ -253,8 +257,8 @@ if [ "$what" = compiled ]; then
 fi
 
 if ! is_installed; then
-    # shellcheck disable=SC2046,SC2086
-    $pip install --quiet -e ".[$extras]" ${houses:+$(printf ' -e %s' $houses)} || fail "pip cannot install them: is there a network?"
+    # shellcheck disable=SC2086
+    $pip install --quiet -e ".[$extras]" $editable || fail "pip cannot install them: is there a network?"
     # Otherwise the first start would do it, or each if PYTHONDONTWRITEBYTECODE is set.
     # shellcheck disable=SC2086
     "$venv/bin/python" -m compileall -q disque_trio $houses

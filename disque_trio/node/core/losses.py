@@ -139,28 +139,26 @@ class Losses:
         """Look at some jobs for each node that is dead, or to which there is a new connection."""
         if not self.due or self.due > now:
             return
-        jobs = self._store.jobs
-        for node, cursor in list(self._dead.items()):
-            cursor, found = jobs.scan(cursor, A_TURN)
-            for job in found:
+        for node in list(self._dead):
+            for job in self._next_jobs(self._dead, node):
                 if self._was_queued_at(node, job):
                     self._take_over(node, job)
-            if cursor:
-                self._dead[node] = cursor
-            else:
-                del self._dead[node]
-        for node, cursor in list(self._untold.items()):
-            cursor, found = jobs.scan(cursor, A_TURN)
+        for node in list(self._untold):
             told: dict[bytes, tuple[list[bytes], list[bytes]]] = {}
-            for job in found:
+            for job in self._next_jobs(self._untold, node):
                 if job.delivered is not None and node in job.delivered and self._is_to_tell(job):
                     self._note(told, node, job)
             self._send(told)
-            if cursor:
-                self._untold[node] = cursor
-            else:
-                del self._untold[node]
         self._call()
+
+    def _next_jobs(self, cursors: dict[bytes, int], node: bytes) -> list[Job]:
+        """The jobs to look at next for ``node``, which is taken from ``cursors`` with the last."""
+        cursor, found = self._store.jobs.scan(cursors[node], A_TURN)
+        if cursor:
+            cursors[node] = cursor
+        else:
+            del cursors[node]
+        return found
 
     def _is_to_tell(self, job: Job) -> bool:
         """Whether another holder might think that ``job`` is in a queue here, if it is not."""

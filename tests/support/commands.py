@@ -18,7 +18,7 @@ from pathlib import Path
 from select import select
 from typing import Any
 
-from tests.support import HANG_SECONDS, ROOT, fork_server
+from tests.support import HANG_SECONDS, PYTHONPATH, ROOT, fork_server
 from tests.support.fork_server import Request
 
 # The modules of the commands. Any other module can be started, too, by its own name.
@@ -40,6 +40,7 @@ _CHILD = [*inspect.signature(subprocess.Popen._execute_child).parameters][1:]  #
 # that a forked process also heeds.
 _READ_EARLY = ("LANG", "LC_", "LD_", "PYTHON")
 _HEEDED = ("PYTHONDONTWRITEBYTECODE", "PYTHONUNBUFFERED")
+_HERE = (str(ROOT), PYTHONPATH)
 
 
 def _before_main(environ: Mapping[str, str]) -> dict[str, str]:
@@ -48,7 +49,7 @@ def _before_main(environ: Mapping[str, str]) -> dict[str, str]:
         name: value
         for name, value in environ.items()
         # The fork server also looks in this repository.
-        if name.startswith(_READ_EARLY) and name not in _HEEDED and value != str(ROOT)
+        if name.startswith(_READ_EARLY) and name not in _HEEDED and value not in _HERE
     }
 
 

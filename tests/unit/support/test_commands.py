@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support import ROOT
+from tests.support import PYTHONPATH, ROOT
 from tests.support.commands import Forked, run_command, start_command
 from tests.support.harness import HANG_SECONDS
 
@@ -32,6 +32,14 @@ def test_only_what_is_not_read_before_a_program_starts_is_given_to_a_fork(
 ) -> None:
     with start_command(PYTHON, "", env=environ) as process:
         assert isinstance(process, Forked) == ("PYTHONNODEBUGRANGES" not in environ)
+
+
+@pytest.mark.parametrize("path", [str(ROOT), PYTHONPATH])
+def test_a_fork_finds_this_repository_by_itself(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As a session of Spark leaves it in the environment of the tests that come after it."""
+    monkeypatch.setenv("PYTHONPATH", path)
+    with start_command(PYTHON, "") as process:
+        assert isinstance(process, Forked)
 
 
 def test_it_gets_arguments_input_environment_and_directory(

@@ -366,6 +366,8 @@ class Limits:
                 self._ask(limit)
                 self._serve(limit)  # the limit may have changed
         else:
+            if limit.spare:  # planned by ``_wants``, and forgotten with it
+                self._tell_all(limit)
             del self.by_name[limit.name]
 
     def _wants(self, limit: Limit) -> bool:

@@ -422,6 +422,22 @@ def test_a_share_that_is_not_used_any_more_goes_to_the_others() -> None:
     assert sum(not client.blocked for client in waiting) == 1
 
 
+def test_a_node_that_wants_jobs_no_more_says_so_to_those_that_wait() -> None:
+    mesh = mesh_with(5, active=1)
+    taking, leaving, waiting = sorted(mesh.nodes, key=lambda bench: bench.node.replicas.own)
+    first = taking.block()
+    mesh.settle()
+    mine = taking.got(first)
+    leaving.send(leaving.client(), "GETJOB", "TIMEOUT", 10, "FROM", "q")
+    mesh.advance(0.7)
+    client = waiting.block()
+    while b"q" in leaving.node.limits.by_name:
+        mesh.advance(0.01)
+    taking("ACKJOB", mine)
+    mesh.advance(0.05)
+    waiting.got(client)
+
+
 def test_after_clocks_went_back_a_share_that_is_not_used_goes_to_the_others_as_soon() -> None:
     mesh = mesh_with(5, active=3)
     waiting_on_all(mesh, 1)

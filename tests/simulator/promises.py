@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from tests.simulator.world import World
 
 ENDS = {b"ACKJOB", b"FASTACK", b"CANCEL"}
-LONGEST_LINE = 12  # jobs that become each other, including letters
+LONGEST_LINE = 24  # jobs that become each other, including letters
 LATE = 1 * SECOND  # for a turn, a tick and the way of a request
 
 

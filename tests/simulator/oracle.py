@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from disque_trio.node.core.ack_gc import FIRST_GAP
+from disque_trio.node.core.contents import is_delivered
 from disque_trio.node.core.job import ACKED, ACTIVE, JOB_OVERHEAD, QUEUED, STATE_NAMES
 from disque_trio.node.core.queue import QUEUE_OVERHEAD
 from disque_trio.node.core.successors import successor_id
@@ -508,7 +509,7 @@ class Oracle:
         for shard in filter(None, machine.node.store.jobs.shards):  # few have a job
             for id, job in shard.items():
                 # An at-most-once job whose consumer died stays until its time to live is over.
-                if not (job.retry == 0 and job.state == ACTIVE and job.body is not None):
+                if not (job.retry == 0 and is_delivered(job) and job.body is not None):
                     left.append((id, job.state))
         return left
 

@@ -115,7 +115,7 @@ class Successors:
         id = successor_id(job.id, ending.kind)
         store = self._store
         machine = self._machine
-        if store.jobs.get(id) is not None or self._tombstones.ended.has(id):
+        if self._has_been(id) or self._follower(id):
             return
         etime = min(machine.now // 1000 + ending.ttl, UINT32_MAX)
         retry = DEFAULT_RETRY
@@ -187,17 +187,28 @@ class Successors:
         """Return whether another job has followed the job ``id``, which this node does not hold. If
         so, tell ``sender``, which does and has extensions, so that it has a copy of that one
         instead: it was away, and whoever else knew may be gone."""
-        for first in (DEAD, REDRIVEN):
+        follower = self._follower(id)
+        if not follower:
+            return False
+        kind = next((kind for kind in _SALTS if successor_id(id, kind) == follower), 0)
+        self._tell_followed(sender, id, self._store.jobs.get(follower), kind)
+        return True
+
+    def _has_been(self, id: bytes) -> bool:
+        """Whether this node has the job ``id``, or had it until a moment ago."""
+        return self._store.jobs.get(id) is not None or self._tombstones.ended.has(id)
+
+    def _follower(self, id: bytes) -> bytes:
+        """The id of the first job which has followed the job ``id`` that this node has, or had
+        until a moment ago; empty: it knows of none."""
+        for kind in _SALTS:
             at = id
-            kind = first
-            for steps in range(_LOOKED_FOR):
+            for _ in range(_LOOKED_FOR):
                 at = successor_id(at, kind)
-                new = self._store.jobs.get(at)
-                if new is not None or self._tombstones.ended.has(at):
-                    self._tell_followed(sender, id, new, kind if steps == 0 else 0)
-                    return True
+                if self._has_been(at):
+                    return at
                 kind = DEAD if kind == REDRIVEN else REDRIVEN
-        return False
+        return b""
 
     def _tell_followed(self, sender: bytes, id: bytes, new: Job | None, kind: int) -> None:
         """Tell ``sender`` that the job ``id`` has ended, and that ``new`` has followed it (None:

@@ -246,6 +246,36 @@ def test_a_letter_that_is_done_does_not_return_on_a_node_that_was_away(
     assert mesh.holders(id) == mesh.holders(dead) == []
 
 
+def test_a_letter_that_was_sent_back_is_not_made_where_the_job_expires_later(mesh: Mesh) -> None:
+    id = mesh.add(0, "REPLICATE", 2, "TTL", 5, "RETRY", 300)
+    (copy,) = set(mesh.holders(id)) - {0}
+    (taker,) = {0, 1, 2} - set(mesh.holders(id))
+    mesh.lose = lambda source, target, packet: {source, target} == {copy, taker}
+    client = mesh[taker].block()
+    mesh.advance(0.2)
+    assert mesh[taker].got(client) == id
+    hear(mesh)
+    dead = successor_id(id, DEAD)
+
+    def expire(index: int) -> None:
+        node = mesh[index].node
+        job = node.store.jobs.get(id)
+        assert job is not None
+        node.dead_letters.expire(job)
+
+    expire(copy)  # it does not know of the taker
+    mesh[copy]("ENQUEUE", dead)
+    mesh[copy].send(mesh[copy].me, "REDRIVE", "dead")
+    worker = mesh[0].block()
+    mesh.advance(0.2)
+    assert mesh[0].got(worker) == successor_id(dead, REDRIVEN)
+    expire(taker)
+    mesh.settle()
+    assert mesh.holders(dead) == []
+    expire(0)
+    assert not mesh[0].held(dead)
+
+
 def test_the_predecessors_of_a_job_follow_from_the_first_one(bench: Bench) -> None:
     first = bench.add()
     letter = successor_id(first, DEAD)

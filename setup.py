@@ -19,6 +19,7 @@ PACKAGES = (
     "respserver/commands",
     "cluster",
     "node/core",
+    "node/core/*",
     "node/commands",
     "bananaq/core",
     "bananaq/commands",
@@ -74,7 +75,7 @@ def modules() -> list[str]:
     found = [
         path.as_posix()
         for package in PACKAGES
-        for path in sorted(Path("disque_trio", package).glob("*.py"))
+        for path in sorted(Path("disque_trio").glob(f"{package}/*.py"))
     ]
     return [path for path in [*found, *MORE] if path not in PURE]
 

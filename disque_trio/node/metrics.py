@@ -13,11 +13,11 @@ from disque_trio.eventlog.recorder import EventLog
 from disque_trio.histogram import Histogram
 from disque_trio.metrics.labels import escape, label_value
 from disque_trio.metrics.sheet import Family, Sheet, pairs
-from disque_trio.node.core.counts import JobCounts, QueueCounts
-from disque_trio.node.core.limits import BY_ACTIVE, BY_GROUPS, BY_RATE
+from disque_trio.node.core.changes.tallies import STATES, Tally
+from disque_trio.node.core.jobs.counts import JobCounts, QueueCounts
 from disque_trio.node.core.node import Node
-from disque_trio.node.core.queue import PAUSED_IN, PAUSED_OUT, Queue
-from disque_trio.node.core.tallies import STATES, Tally
+from disque_trio.node.core.queues.limits import BY_ACTIVE, BY_GROUPS, BY_RATE
+from disque_trio.node.core.queues.queue import PAUSED_IN, PAUSED_OUT, Queue
 from disque_trio.respserver.io.stats import Stats
 
 _JOBS_A_STEP = 256

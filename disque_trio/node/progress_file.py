@@ -2,10 +2,11 @@
 stop.
 
 It lies beside the append-only file, under the same name plus ``.progress`` (see
-``protocol.progress`` for its format, ``node.core.progress`` for its contents). No reply waits for
-it, and it is only there while it can be trusted: where it cannot be written it is removed, since a
-start would otherwise take jobs that clients have for jobs that nobody has. So that a full disk does
-not cost what it knows, it has a reserve like the append-only file, for one delivery of each job.
+``protocol.progress`` for its format, ``node.core.jobs.progress`` for its contents). No reply waits
+for it, and it is only there while it can be trusted: where it cannot be written it is removed,
+since a start would otherwise take jobs that clients have for jobs that nobody has. So that a full
+disk does not cost what it knows, it has a reserve like the append-only file, for one delivery of
+each job.
 """
 
 import os
@@ -20,8 +21,8 @@ from disque_trio.aof.room import Room
 from disque_trio.aof.writer import NO_ROOM
 from disque_trio.config import Config
 from disque_trio.disk import sync_directory
+from disque_trio.node.core.jobs.registry import SHARDS
 from disque_trio.node.core.node import Node
-from disque_trio.node.core.registry import SHARDS
 from disque_trio.process.logs import Log
 from disque_trio.protocol.progress import (
     MAGIC,

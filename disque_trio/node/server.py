@@ -22,7 +22,7 @@ from disque_trio.config import Config, ConfigError
 from disque_trio.eventlog.recorder import EventLog, Settings
 from disque_trio.form import form
 from disque_trio.node.commands.table import build_table
-from disque_trio.node.core.counts import JobCounts
+from disque_trio.node.core.jobs.counts import JobCounts
 from disque_trio.node.core.node import Node
 from disque_trio.node.host import NodeHost
 from disque_trio.node.metrics import ClusterFigures, JobFigures

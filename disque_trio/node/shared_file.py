@@ -20,14 +20,15 @@ import trio
 from disque_trio.cluster.membership import Membership
 from disque_trio.config import Config
 from disque_trio.disk import append_to_file, remove_leftovers, replace_file
-from disque_trio.node.core import binding_words, pause_words, policy_words, schedule_words
-from disque_trio.node.core.bindings import Binding
+from disque_trio.node.core import pause_words
 from disque_trio.node.core.node import Node
-from disque_trio.node.core.policies import Policy
 from disque_trio.node.core.queue_pauses import QueuePause
-from disque_trio.node.core.schedules import Schedule
-from disque_trio.node.core.sharing import Sharing
-from disque_trio.node.core.version_words import CHANGES, without_torn
+from disque_trio.node.core.shared import binding_words, policy_words, schedule_words
+from disque_trio.node.core.shared.bindings import Binding
+from disque_trio.node.core.shared.policies import Policy
+from disque_trio.node.core.shared.schedules import Schedule
+from disque_trio.node.core.shared.sharing import Sharing
+from disque_trio.node.core.shared.version_words import CHANGES, without_torn
 from disque_trio.process.logs import Log
 
 WRITE_AGAIN_SECONDS = 1.0

@@ -87,7 +87,7 @@ class JobProgress:
 
     Attributes:
         state: ACTIVE or QUEUED.
-        flags: FLAG_* bits of ``node.core.job``.
+        flags: FLAG_* bits of ``node.core.jobs.job``.
         qtime: when it is queued again, in ms since the epoch; 0: never, or not known.
         taken: when a client got it, or said that it still works on it, in ms since the epoch; 0:
             no client has it.

@@ -31,7 +31,7 @@ ID_LENGTH: Final = 40  # of a job
 
 def is_job_id(text: bytes) -> bool:
     """Whether ``text`` has the form of a job id: ``D-`` node ``-`` random ``-`` ttl (see
-    ``node.core.job.JobIds``). Checks nothing else."""
+    ``node.core.jobs.job.JobIds``). Checks nothing else."""
     return (
         len(text) == ID_LENGTH
         and text[0] == 68  # D-
@@ -96,7 +96,7 @@ class SerialJob:
         flags: 8 bits.
         repl: copies that the producer asked for.
         etime: expiry, in s since the epoch in files, in s from now on the bus.
-        ctime: creation, as in ``node.core.job.Job``.
+        ctime: creation, as in ``node.core.jobs.job.Job``.
         delay, retry: s.
         nacks, deliveries: how often it was queued again, by reason.
         queue: name of its queue.

@@ -6,15 +6,15 @@ import pytest
 
 from disque_trio.cluster.membership import Membership
 from disque_trio.node.core import node as core_node
-from disque_trio.node.core.ack_gc import AckGc
-from disque_trio.node.core.exports import Exports
-from disque_trio.node.core.federation import Federation
-from disque_trio.node.core.job import ACKED, ACTIVE, FLAG_DELIVERED, Job
-from disque_trio.node.core.placement import Placement
-from disque_trio.node.core.queue import Queue
-from disque_trio.node.core.replication import Replication
-from disque_trio.node.core.store import JobStore
-from disque_trio.node.core.waits import ReplicationWait, ReplicationWaits
+from disque_trio.node.core.copies.placement import Placement
+from disque_trio.node.core.copies.replication import Replication
+from disque_trio.node.core.federation.exports import Exports
+from disque_trio.node.core.federation.federation import Federation
+from disque_trio.node.core.jobs.job import ACKED, ACTIVE, FLAG_DELIVERED, Job
+from disque_trio.node.core.jobs.waits import ReplicationWait, ReplicationWaits
+from disque_trio.node.core.lifecycle.ack_gc import AckGc
+from disque_trio.node.core.queues.queue import Queue
+from disque_trio.node.core.queues.store import JobStore
 from disque_trio.protocol import bus
 from disque_trio.protocol.bus import JobMessage, JobsMessage, QueueMessage
 from disque_trio.respserver.client import Client

@@ -4,29 +4,30 @@ from typing import Any
 
 import pytest
 
-from disque_trio.node.core import deliveries, grouping, limits, queues
 from disque_trio.node.core import node as core_node
-from disque_trio.node.core.ack_gc import AckGc
-from disque_trio.node.core.bus_codec import BusCodec
-from disque_trio.node.core.claims import Claims
-from disque_trio.node.core.dead_letters import DeadLetters
-from disque_trio.node.core.entries import job_entry_with
-from disque_trio.node.core.job import FLAG_IN_HAND, FLAGS_PRIORITY, Job
-from disque_trio.node.core.job_groups import JobGroups
-from disque_trio.node.core.job_waits import JobWaits
-from disque_trio.node.core.key_messages import KeyMessage, Vote
-from disque_trio.node.core.limit import Limit
-from disque_trio.node.core.limits import Limits
-from disque_trio.node.core.outcomes import Outcome
-from disque_trio.node.core.queue import Queue
-from disque_trio.node.core.schedules import Schedule
-from disque_trio.node.core.successors import Successors
-from disque_trio.node.core.sweeps import Sweeps
+from disque_trio.node.core.changes.sweeps import Sweeps
+from disque_trio.node.core.changes.updates import Updates
+from disque_trio.node.core.delivery import deliveries
+from disque_trio.node.core.jobs.job import FLAG_IN_HAND, FLAGS_PRIORITY, Job
+from disque_trio.node.core.jobs.key_messages import KeyMessage, Vote
+from disque_trio.node.core.jobs.outcomes import Outcome
+from disque_trio.node.core.jobs.trailers import Trailers
+from disque_trio.node.core.lifecycle.ack_gc import AckGc
+from disque_trio.node.core.lifecycle.dead_letters import DeadLetters
+from disque_trio.node.core.lifecycle.successors import Successors
+from disque_trio.node.core.queues.bus_codec import BusCodec
+from disque_trio.node.core.queues.entries import job_entry_with
+from disque_trio.node.core.queues.job_groups import JobGroups
+from disque_trio.node.core.queues.job_waits import JobWaits
+from disque_trio.node.core.queues.limit import Limit
+from disque_trio.node.core.queues.limits import Limits
+from disque_trio.node.core.queues.queue import Queue
+from disque_trio.node.core.queues.queues import grouping, limits, queues
+from disque_trio.node.core.shared.schedules import Schedule
 from disque_trio.node.core.ticks import Plan, Ticks
 from disque_trio.node.core.topics import Topics
-from disque_trio.node.core.trailers import Trailers
-from disque_trio.node.core.updates import Updates
-from disque_trio.node.core.votes import Votes
+from disque_trio.node.core.unique.claims import Claims
+from disque_trio.node.core.unique.votes import Votes
 from disque_trio.protocol import trailer as endings
 from disque_trio.protocol.trailer import Ending, Trailer
 from disque_trio.respserver import groups

@@ -2,10 +2,10 @@
 
 import pytest
 
-from disque_trio.node.core import interests, lookout
-from disque_trio.node.core.interest import Interest, InterestIndex
-from disque_trio.node.core.lookout import Lookout
-from disque_trio.node.core.queue import Queue
+from disque_trio.node.core.delivery import interests, lookout
+from disque_trio.node.core.delivery.interest import Interest, InterestIndex
+from disque_trio.node.core.delivery.lookout import Lookout
+from disque_trio.node.core.queues.queue import Queue
 from tests.simulator.plan import EXTENDED
 from tests.simulator.spoiled import found
 from tests.simulator.world import World

@@ -2,10 +2,10 @@
 
 import pytest
 
-from disque_trio.node.core import consumers, deliveries
-from disque_trio.node.core.consumers import Consumer, Consumers
-from disque_trio.node.core.job import Job
-from disque_trio.node.core.queue import Queue
+from disque_trio.node.core.delivery import consumers, deliveries
+from disque_trio.node.core.delivery.consumers import Consumer, Consumers
+from disque_trio.node.core.jobs.job import Job
+from disque_trio.node.core.queues.queue import Queue
 from disque_trio.respserver.client import Client
 from tests.simulator.plan import EXTENDED
 from tests.simulator.spoiled import found

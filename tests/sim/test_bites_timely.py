@@ -5,21 +5,21 @@ from copy import copy
 import pytest
 
 from disque_trio.node.core import node as core_node
-from disque_trio.node.core import store
-from disque_trio.node.core.ack_gc import AckGc
-from disque_trio.node.core.exports import Exports, Wanted
-from disque_trio.node.core.farewell import Farewell
-from disque_trio.node.core.job import FLAG_DELIVERED, FLAG_PAUSED, Job
-from disque_trio.node.core.limit import Limit
-from disque_trio.node.core.limits import Limits
-from disque_trio.node.core.losses import Losses
-from disque_trio.node.core.progress import Progress
-from disque_trio.node.core.queue import Queue
-from disque_trio.node.core.requeue import Requeue
-from disque_trio.node.core.schedules import Schedule
-from disque_trio.node.core.successors import Successors
+from disque_trio.node.core.federation.exports import Exports, Wanted
+from disque_trio.node.core.federation.farewell import Farewell
+from disque_trio.node.core.jobs.job import FLAG_DELIVERED, FLAG_PAUSED, Job
+from disque_trio.node.core.jobs.progress import Progress
+from disque_trio.node.core.jobs.uniques import Uniques
+from disque_trio.node.core.lifecycle.ack_gc import AckGc
+from disque_trio.node.core.lifecycle.losses import Losses
+from disque_trio.node.core.lifecycle.requeue import Requeue
+from disque_trio.node.core.lifecycle.successors import Successors
+from disque_trio.node.core.queues.limit import Limit
+from disque_trio.node.core.queues.limits import Limits
+from disque_trio.node.core.queues.queue import Queue
+from disque_trio.node.core.queues.queues import store
+from disque_trio.node.core.shared.schedules import Schedule
 from disque_trio.node.core.ticks import Plan, Ticks
-from disque_trio.node.core.uniques import Uniques
 from disque_trio.protocol.keyrecord import KeyRecord
 from disque_trio.protocol.trailer import DEAD, Ending
 from tests.simulator.plan import TIMELY

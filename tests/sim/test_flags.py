@@ -5,9 +5,9 @@ from zlib import crc32
 import pytest
 
 from disque_trio.node.core import node as core_node
-from disque_trio.node.core.job import FLAGS_CARRIED, Job
-from disque_trio.node.core.queue import Queue
-from disque_trio.node.core.store import JobStore
+from disque_trio.node.core.jobs.job import FLAGS_CARRIED, Job
+from disque_trio.node.core.queues.queue import Queue
+from disque_trio.node.core.queues.store import JobStore
 from tests.simulator.campaign import simulate
 from tests.simulator.plan import SAFETY
 

@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING
 
 from disque_trio.cluster.membership import Membership
 from disque_trio.node.commands.table import build_table
-from disque_trio.node.core.bindings import Binding
-from disque_trio.node.core.job import ACTIVE, QUEUED
+from disque_trio.node.core.jobs.job import ACTIVE, QUEUED
 from disque_trio.node.core.node import Node
 from disque_trio.node.core.pause_words import format_file, parse_file
-from disque_trio.node.core.policies import Policy
-from disque_trio.node.core.policy_words import GROUPS_WORDS
+from disque_trio.node.core.shared.bindings import Binding
+from disque_trio.node.core.shared.policies import Policy
+from disque_trio.node.core.shared.policy_words import GROUPS_WORDS
 from disque_trio.protocol.bus import DELJOB, ENDJOB, PacketWriter, job_ids, packet_type, read_fields
 from disque_trio.protocol.endjob import unpack_endjob
 from disque_trio.protocol.trailer import CANCELLED

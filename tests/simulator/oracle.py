@@ -8,11 +8,11 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from disque_trio.node.core.ack_gc import FIRST_GAP
-from disque_trio.node.core.contents import is_delivered
-from disque_trio.node.core.job import ACKED, ACTIVE, JOB_OVERHEAD, QUEUED, STATE_NAMES
-from disque_trio.node.core.queue import QUEUE_OVERHEAD
-from disque_trio.node.core.successors import successor_id
+from disque_trio.node.core.changes.contents import is_delivered
+from disque_trio.node.core.jobs.job import ACKED, ACTIVE, JOB_OVERHEAD, QUEUED, STATE_NAMES
+from disque_trio.node.core.lifecycle.ack_gc import FIRST_GAP
+from disque_trio.node.core.lifecycle.successors import successor_id
+from disque_trio.node.core.queues.queue import QUEUE_OVERHEAD
 from disque_trio.protocol import bus, trailer
 from tests.simulator.events import MS, SECOND
 from tests.simulator.patterns import check_queues, check_waits

@@ -4,7 +4,7 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 from disque_trio.glob import Glob
-from disque_trio.node.core.queue import PAUSED_OUT
+from disque_trio.node.core.queues.queue import PAUSED_OUT
 
 if TYPE_CHECKING:
     from tests.simulator.machine import Machine

@@ -2,8 +2,8 @@
 
 from typing import TYPE_CHECKING
 
-from disque_trio.node.core.consumers import Consumer
-from disque_trio.node.core.job import ACTIVE, FLAG_IN_HAND
+from disque_trio.node.core.delivery.consumers import Consumer
+from disque_trio.node.core.jobs.job import ACTIVE, FLAG_IN_HAND
 from tests.simulator.clients import DETAILS, Actor, Program, work_on
 from tests.simulator.events import MS
 from tests.simulator.plan import QUEUES

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from disque_trio.node.core.job import (
+from disque_trio.node.core.jobs.job import (
     ACTIVE,
     FLAG_DELIVERED,
     FLAG_HOLDS_GROUP,
@@ -12,8 +12,8 @@ from disque_trio.node.core.job import (
     QUEUED,
     Job,
 )
-from disque_trio.node.core.recovery import CONNECTING
-from disque_trio.node.core.store import WARNING_TIME
+from disque_trio.node.core.queues.recovery import CONNECTING
+from disque_trio.node.core.queues.store import WARNING_TIME
 
 if TYPE_CHECKING:
     from tests.simulator.machine import Machine

@@ -19,9 +19,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from disque_trio.node.core.job import ACKED, QUEUED, WAIT_REPL, Job
-from disque_trio.node.core.pauses import MUCH_LATER
-from disque_trio.node.core.store import TIME_ERROR
+from disque_trio.node.core.jobs.job import ACKED, QUEUED, WAIT_REPL, Job
+from disque_trio.node.core.queues.pauses import MUCH_LATER
+from disque_trio.node.core.queues.store import TIME_ERROR
 from disque_trio.protocol.bus import QUEUED as QUEUED_PACKET
 from disque_trio.protocol.bus import REQUEUED, job_ids, packet_type, read_fields
 from disque_trio.protocol.requeued import unpack_requeued

@@ -8,7 +8,7 @@ retry time is over.
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from disque_trio.node.core.job import QUEUED, Job
+from disque_trio.node.core.jobs.job import QUEUED, Job
 from tests.simulator.events import MS, SECOND
 from tests.simulator.timely_waits import runs
 

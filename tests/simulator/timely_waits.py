@@ -10,9 +10,9 @@ from collections.abc import Iterable
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from disque_trio.node.core.interest import STANDS_IN
-from disque_trio.node.core.limits import HEARD
-from disque_trio.node.core.queue import PAUSED_OUT, Queue
+from disque_trio.node.core.delivery.interest import STANDS_IN
+from disque_trio.node.core.queues.limits import HEARD
+from disque_trio.node.core.queues.queue import PAUSED_OUT, Queue
 from disque_trio.respserver.client import Client
 from tests.simulator.events import MS
 from tests.simulator.patterns import glob_of

@@ -10,9 +10,10 @@ from typing import Any, Final, TypeAlias
 
 from disque_trio.aof.loader import Loader
 from disque_trio.eventlog.lines import LineWriter
-from disque_trio.node.core import binding_words, pause_words, policy_words, schedule_words
-from disque_trio.node.core.job import ACKED, FLAG_DELIVERED, FLAG_TRAILER, WAIT_REPL
+from disque_trio.node.core import pause_words
+from disque_trio.node.core.jobs.job import ACKED, FLAG_DELIVERED, FLAG_TRAILER, WAIT_REPL
 from disque_trio.node.core.node import Node
+from disque_trio.node.core.shared import binding_words, policy_words, schedule_words
 from disque_trio.protocol.bus import (
     ANSWER,
     BINDINGS,

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from disque_trio.node.core.ack_gc import MAX_GAP
+from disque_trio.node.core.lifecycle.ack_gc import MAX_GAP
 from tests.support.bus_proxy import HOST, BusProxy, Door
 from tests.support.commands import start_command
 from tests.support.harness import (

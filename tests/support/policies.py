@@ -1,6 +1,6 @@
 """Policies for tests of the core."""
 
-from disque_trio.node.core.policies import Policy
+from disque_trio.node.core.shared.policies import Policy
 from tests.support.node_bench import Bench
 
 

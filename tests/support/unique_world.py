@@ -11,7 +11,7 @@ from random import Random
 import hiredis
 
 from disque_trio.aof.format import RecordReader
-from disque_trio.node.core.job import ACTIVE, QUEUED
+from disque_trio.node.core.jobs.job import ACTIVE, QUEUED
 from disque_trio.respserver.client import Client
 from tests.support.mesh import Mesh
 from tests.support.node_bench import Bench

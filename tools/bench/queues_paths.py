@@ -15,7 +15,7 @@ from statistics import median
 import hiredis
 
 from disque_trio.node.core.node import Node
-from disque_trio.node.core.queue import Queue
+from disque_trio.node.core.queues.queue import Queue
 from disque_trio.respserver.client import Client
 from tools.bench.guard_paths import BASE, Callgrind, Counter
 from tools.bench.inprocess import BODY, QUEUE, START, id_in, make_node

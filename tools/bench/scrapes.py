@@ -18,7 +18,7 @@ from disque_trio.form import form
 from disque_trio.metrics.formats import Formats
 from disque_trio.metrics.scrapes import SLICE, Collection, write_page
 from disque_trio.metrics.sheet import Sheet
-from disque_trio.node.core.counts import JobCounts
+from disque_trio.node.core.jobs.counts import JobCounts
 from disque_trio.node.metrics import JobFigures
 from disque_trio.respserver.client import Client
 from tools.bench.cli import Findings, child, environment_of, option, say, table

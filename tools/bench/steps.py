@@ -29,9 +29,9 @@ from disque_trio.bananaq.core.replies import COUNT, EVENT, ID, render
 from disque_trio.bananaq.core.requests import Add, Get, from_now
 from disque_trio.bananaq.core.results import Result
 from disque_trio.form import form
-from disque_trio.node.core.entries import job_entry
 from disque_trio.node.core.node import Node
-from disque_trio.node.core.queue import Queue
+from disque_trio.node.core.queues.entries import job_entry
+from disque_trio.node.core.queues.queue import Queue
 from disque_trio.resp.reply import integer
 from disque_trio.respserver.client import Client
 from disque_trio.respserver.command import Command

@@ -13,10 +13,10 @@ from disque_trio.node.commands.dead_letters import RedriveOptions, end_of_nacked
 from disque_trio.node.commands.endings import has_result
 from disque_trio.node.commands.reach import queue_of
 from disque_trio.node.commands.scan import JobScan, QueueScan
-from disque_trio.node.core.makers import topic_access
 from disque_trio.node.core.node import Node
-from disque_trio.node.core.schedule_words import read_schedule
-from disque_trio.node.core.versions import SharedError
+from disque_trio.node.core.shared.makers import topic_access
+from disque_trio.node.core.shared.schedule_words import read_schedule
+from disque_trio.node.core.shared.versions import SharedError
 from disque_trio.respserver.access import ADD, EVERY, FOUND, KNOW, PATTERN, TAKE, Access
 from disque_trio.respserver.command import CommandError
 

@@ -3,8 +3,8 @@
 from typing import Final
 
 from disque_trio.node.commands.arguments import BAD_DELAY, at_least, parse_seconds
-from disque_trio.node.core.job import MAX_PRIORITY, UINT16_MAX, UINT32_MAX
-from disque_trio.node.core.policies import NO_POLICY, Policy
+from disque_trio.node.core.jobs.job import MAX_PRIORITY, UINT16_MAX, UINT32_MAX
+from disque_trio.node.core.shared.policies import NO_POLICY, Policy
 from disque_trio.protocol.keyrecord import MAX_KEY
 from disque_trio.protocol.trailer import Trailer
 from disque_trio.resp.ints import parse_int

@@ -5,13 +5,13 @@ from typing import Final
 
 from disque_trio.node.commands.add_options import NO_OPTIONS, AddOptions, follow
 from disque_trio.node.commands.arguments import PAUSED, check_topic, require_extensions
-from disque_trio.node.core.admissions import NOTHING, Admission, Queued
-from disque_trio.node.core.job import JOB_OVERHEAD, UINT32_MAX, Job, priority_flags
+from disque_trio.node.core.copies.admissions import NOTHING, Admission, Queued
+from disque_trio.node.core.copies.shortage import too_few
+from disque_trio.node.core.jobs.job import JOB_OVERHEAD, UINT32_MAX, Job, priority_flags
+from disque_trio.node.core.jobs.trailers import TRAILER_OVERHEAD
+from disque_trio.node.core.jobs.uniques import ENTRY_OVERHEAD
 from disque_trio.node.core.node import Node
-from disque_trio.node.core.queue import PAUSED_IN
-from disque_trio.node.core.shortage import too_few
-from disque_trio.node.core.trailers import TRAILER_OVERHEAD
-from disque_trio.node.core.uniques import ENTRY_OVERHEAD
+from disque_trio.node.core.queues.queue import PAUSED_IN
 from disque_trio.protocol.bus import MAX_JOB, MAX_NAME_IN_FIELDS
 from disque_trio.protocol.keyrecord import ADDED
 from disque_trio.protocol.trailer import Trailer

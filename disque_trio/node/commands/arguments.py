@@ -2,12 +2,12 @@
 
 from typing import Final
 
-from disque_trio.node.core.bindings import topic_problem
-from disque_trio.node.core.interest import pattern_problem
-from disque_trio.node.core.interests import MAX_INTERESTS
-from disque_trio.node.core.job import Job
+from disque_trio.node.core.delivery.interest import pattern_problem
+from disque_trio.node.core.delivery.interests import MAX_INTERESTS
+from disque_trio.node.core.jobs.job import Job
 from disque_trio.node.core.node import Node
-from disque_trio.node.core.queue import PAUSED_IN
+from disque_trio.node.core.queues.queue import PAUSED_IN
+from disque_trio.node.core.shared.bindings import topic_problem
 from disque_trio.protocol.bus import MAX_NAME_IN_FIELDS
 from disque_trio.protocol.serialjob import is_job_id
 from disque_trio.resp.ints import parse_int

@@ -1,9 +1,9 @@
 """CONSUME and CREDIT: jobs as push messages."""
 
 from disque_trio.node.commands.arguments import MAX_QUEUES
-from disque_trio.node.core.consumers import MAX_CREDIT
-from disque_trio.node.core.entries import WITH_COUNTERS, WITH_HEADERS
+from disque_trio.node.core.delivery.consumers import MAX_CREDIT
 from disque_trio.node.core.node import LEAVING, Node
+from disque_trio.node.core.queues.entries import WITH_COUNTERS, WITH_HEADERS
 from disque_trio.resp.ints import parse_int
 from disque_trio.resp.reply import OK, integer
 from disque_trio.respserver.client import Client

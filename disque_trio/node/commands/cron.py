@@ -5,14 +5,14 @@ from typing import Final
 from disque_trio.node.commands.add_options import AddOptions
 from disque_trio.node.commands.addjob import addjob
 from disque_trio.node.commands.arguments import check_topic, require_extensions
-from disque_trio.node.core.bindings import TOPIC
-from disque_trio.node.core.cron_times import times_of
-from disque_trio.node.core.makers import maker_of
 from disque_trio.node.core.node import Node
-from disque_trio.node.core.schedule_words import describe, read_schedule
-from disque_trio.node.core.schedules import PAUSED, Schedule
+from disque_trio.node.core.shared.bindings import TOPIC
+from disque_trio.node.core.shared.cron_times import times_of
+from disque_trio.node.core.shared.makers import maker_of
+from disque_trio.node.core.shared.schedule_words import describe, read_schedule
+from disque_trio.node.core.shared.schedules import PAUSED, Schedule
+from disque_trio.node.core.shared.versions import Entry, SharedError
 from disque_trio.node.core.ticks import Plan
-from disque_trio.node.core.versions import Entry, SharedError
 from disque_trio.resp.reply import Value, encode, integer, null_array
 from disque_trio.respserver.client import Client
 from disque_trio.respserver.command import CommandError

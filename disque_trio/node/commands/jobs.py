@@ -15,8 +15,18 @@ from disque_trio.node.commands.arguments import (
 )
 from disque_trio.node.commands.endings import ack_ending, end_jobs, has_result
 from disque_trio.node.commands.reach import Reach, may_end_others
-from disque_trio.node.core.contents import is_delivered
-from disque_trio.node.core.entries import (
+from disque_trio.node.core.changes.contents import is_delivered
+from disque_trio.node.core.jobs.job import (
+    ACKED,
+    ACTIVE,
+    FLAG_PAUSED,
+    QUEUED,
+    STATE_NAMES,
+    Job,
+    first_due,
+)
+from disque_trio.node.core.node import LEAVING, Node
+from disque_trio.node.core.queues.entries import (
     ONE,
     TAKEN_AT_ONCE,
     WITH_COUNTERS,
@@ -27,17 +37,7 @@ from disque_trio.node.core.entries import (
     job_entry_with,
     size_of,
 )
-from disque_trio.node.core.job import (
-    ACKED,
-    ACTIVE,
-    FLAG_PAUSED,
-    QUEUED,
-    STATE_NAMES,
-    Job,
-    first_due,
-)
-from disque_trio.node.core.limits import ASKING_TIME
-from disque_trio.node.core.node import LEAVING, Node
+from disque_trio.node.core.queues.limits import ASKING_TIME
 from disque_trio.protocol.serialjob import is_job_id
 from disque_trio.protocol.trailer import CANCELLED, Ending
 from disque_trio.resp.ints import parse_int

@@ -4,9 +4,9 @@ from heapq import heappush, heapreplace
 from typing import Final
 
 from disque_trio.node.commands.arguments import require_extensions
-from disque_trio.node.core.key_drops import MOST, MOST_BYTES
+from disque_trio.node.core.jobs.uniques import Entry
 from disque_trio.node.core.node import Node
-from disque_trio.node.core.uniques import Entry
+from disque_trio.node.core.unique.key_drops import MOST, MOST_BYTES
 from disque_trio.protocol.bus import MAX_NAME_IN_FIELDS
 from disque_trio.protocol.keyrecord import MAX_KEY
 from disque_trio.resp.reply import Value, encode

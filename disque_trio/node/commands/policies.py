@@ -1,11 +1,11 @@
 """QSET, QGET, QDEL: the policies of queues."""
 
 from disque_trio.node.commands.arguments import require_extensions
-from disque_trio.node.core.bindings import TOPIC
 from disque_trio.node.core.node import Node
-from disque_trio.node.core.policies import NO_POLICY, Policy
-from disque_trio.node.core.policy_words import describe, set_options
-from disque_trio.node.core.versions import MAX_NAME, SharedError
+from disque_trio.node.core.shared.bindings import TOPIC
+from disque_trio.node.core.shared.policies import NO_POLICY, Policy
+from disque_trio.node.core.shared.policy_words import describe, set_options
+from disque_trio.node.core.shared.versions import MAX_NAME, SharedError
 from disque_trio.resp.reply import Value, encode, integer, null_array
 from disque_trio.respserver.client import Client
 from disque_trio.respserver.command import CommandError

@@ -4,13 +4,13 @@ from functools import partial
 from itertools import islice
 
 from disque_trio.node.commands.arguments import at_least, parse_queue, require_extensions
-from disque_trio.node.core.entries import job_entry
-from disque_trio.node.core.job import Job
+from disque_trio.node.core.changes.tallies import Tally
+from disque_trio.node.core.jobs.job import Job
 from disque_trio.node.core.node import Node
-from disque_trio.node.core.questions import MOVE, PURGE
-from disque_trio.node.core.queue import PAUSED_IN, PAUSED_OUT, Queue
-from disque_trio.node.core.tallies import Tally
-from disque_trio.node.core.versions import SharedError
+from disque_trio.node.core.queues.entries import job_entry
+from disque_trio.node.core.queues.queue import PAUSED_IN, PAUSED_OUT, Queue
+from disque_trio.node.core.rpc.questions import MOVE, PURGE
+from disque_trio.node.core.shared.versions import SharedError
 from disque_trio.protocol.bus import MAX_NAME_IN_FIELDS
 from disque_trio.protocol.serialjob import PAUSE_NAMES
 from disque_trio.resp.ints import INT64_MAX, parse_int

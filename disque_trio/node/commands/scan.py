@@ -9,12 +9,12 @@ from typing import Final, TypeVar
 
 from disque_trio.glob import MAX_PATTERN, Glob
 from disque_trio.node.commands.jobs import describe
-from disque_trio.node.core.contents import is_delivered
-from disque_trio.node.core.job import STATE_NAMES, Job
+from disque_trio.node.core.changes.contents import is_delivered
+from disque_trio.node.core.changes.tallies import Tally
+from disque_trio.node.core.jobs.job import STATE_NAMES, Job
+from disque_trio.node.core.jobs.registry import Registry
 from disque_trio.node.core.node import Node
-from disque_trio.node.core.queue import Queue
-from disque_trio.node.core.registry import Registry
-from disque_trio.node.core.tallies import Tally
+from disque_trio.node.core.queues.queue import Queue
 from disque_trio.resp.ints import parse_int
 from disque_trio.resp.reply import bulk, encode
 from disque_trio.respserver.batches import Reading

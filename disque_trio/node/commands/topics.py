@@ -1,10 +1,10 @@
 """BIND, UNBIND, BINDINGS: which queues get the jobs of topics."""
 
 from disque_trio.node.commands.arguments import check_topic, require_extensions
-from disque_trio.node.core.bindings import Binding
-from disque_trio.node.core.makers import maker_of
 from disque_trio.node.core.node import Node
-from disque_trio.node.core.versions import SharedError
+from disque_trio.node.core.shared.bindings import Binding
+from disque_trio.node.core.shared.makers import maker_of
+from disque_trio.node.core.shared.versions import SharedError
 from disque_trio.resp.reply import OK, Value, encode, integer
 from disque_trio.respserver.client import Client
 from disque_trio.respserver.command import CommandError

@@ -15,17 +15,17 @@ from itertools import islice
 from typing import Final
 
 from disque_trio.glob import Glob, glob_prefix
-from disque_trio.node.core.admissions import Admissions
-from disque_trio.node.core.bindings import Binding, Bindings
-from disque_trio.node.core.job import JOB_OVERHEAD, Job
-from disque_trio.node.core.outcomes import size_of
-from disque_trio.node.core.policies import Policies, Policy
+from disque_trio.node.core.copies.admissions import Admissions
+from disque_trio.node.core.jobs.job import JOB_OVERHEAD, Job
+from disque_trio.node.core.jobs.outcomes import size_of
+from disque_trio.node.core.jobs.registry import SHARDS, shard_number
+from disque_trio.node.core.jobs.uniques import counted
 from disque_trio.node.core.queue_pauses import KnownPauses, QueuePause
-from disque_trio.node.core.queues import taken_by
-from disque_trio.node.core.registry import SHARDS, shard_number
-from disque_trio.node.core.schedules import Schedule, Schedules
-from disque_trio.node.core.store import JobStore
-from disque_trio.node.core.uniques import counted
+from disque_trio.node.core.queues.queues import taken_by
+from disque_trio.node.core.queues.store import JobStore
+from disque_trio.node.core.shared.bindings import Binding, Bindings
+from disque_trio.node.core.shared.policies import Policies, Policy
+from disque_trio.node.core.shared.schedules import Schedule, Schedules
 from disque_trio.respserver.acl.user import User
 from disque_trio.respserver.command import CommandError
 from disque_trio.respserver.machine import Machine

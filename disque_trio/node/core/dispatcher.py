@@ -3,15 +3,15 @@
 from collections.abc import Callable
 from typing import Final
 
-from disque_trio.node.core.ack_gc import AckGc
-from disque_trio.node.core.exports import Exports
-from disque_trio.node.core.federation import Federation
-from disque_trio.node.core.notices import Notices
-from disque_trio.node.core.questions import Questions
-from disque_trio.node.core.replication import Replication
-from disque_trio.node.core.requeue import Requeue
-from disque_trio.node.core.sharing import Commons
-from disque_trio.node.core.updates import Updates
+from disque_trio.node.core.changes.updates import Updates
+from disque_trio.node.core.copies.replication import Replication
+from disque_trio.node.core.federation.exports import Exports
+from disque_trio.node.core.federation.federation import Federation
+from disque_trio.node.core.lifecycle.ack_gc import AckGc
+from disque_trio.node.core.lifecycle.requeue import Requeue
+from disque_trio.node.core.rpc.notices import Notices
+from disque_trio.node.core.rpc.questions import Questions
+from disque_trio.node.core.shared.sharing import Commons
 from disque_trio.protocol import bus
 from disque_trio.protocol.bus import JobMessage, JobsMessage, QueueMessage
 from disque_trio.protocol.fields import Field

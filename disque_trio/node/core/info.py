@@ -1,13 +1,13 @@
 """The figures about jobs and queues that INFO shows."""
 
-from disque_trio.node.core.claims import Claims
-from disque_trio.node.core.dead_letters import DeadLetters
-from disque_trio.node.core.deliveries import Deliveries
-from disque_trio.node.core.limits import BY_ACTIVE, BY_GROUPS, BY_RATE
-from disque_trio.node.core.sharing import Commons
-from disque_trio.node.core.store import JobStore
+from disque_trio.node.core.delivery.deliveries import Deliveries
+from disque_trio.node.core.lifecycle.dead_letters import DeadLetters
+from disque_trio.node.core.queues.limits import BY_ACTIVE, BY_GROUPS, BY_RATE
+from disque_trio.node.core.queues.store import JobStore
+from disque_trio.node.core.shared.sharing import Commons
 from disque_trio.node.core.ticks import Ticks
 from disque_trio.node.core.topics import Topics
+from disque_trio.node.core.unique.claims import Claims
 
 
 class Figures:

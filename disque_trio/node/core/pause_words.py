@@ -10,7 +10,7 @@ from functools import partial
 from typing import Final
 
 from disque_trio.node.core.queue_pauses import KnownPauses, QueuePause
-from disque_trio.node.core.version_words import (
+from disque_trio.node.core.shared.version_words import (
     lines_of,
     name_of,
     take_lines,
@@ -18,7 +18,7 @@ from disque_trio.node.core.version_words import (
     text_of,
     whole_file,
 )
-from disque_trio.node.core.versions import SharedError
+from disque_trio.node.core.shared.versions import SharedError
 from disque_trio.protocol.serialjob import PAUSE_NAMES
 from disque_trio.resp.inline import quote
 

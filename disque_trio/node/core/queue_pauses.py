@@ -10,11 +10,11 @@ from functools import partial
 from typing import Final
 
 from disque_trio.cluster.peers import Peers
-from disque_trio.node.core.federation import Federation
-from disque_trio.node.core.queues import Queues
-from disque_trio.node.core.replicas import Replicas
-from disque_trio.node.core.sharing import Commons, Sharing
-from disque_trio.node.core.versions import (
+from disque_trio.node.core.federation.federation import Federation
+from disque_trio.node.core.jobs.replicas import Replicas
+from disque_trio.node.core.queues.queues import Queues
+from disque_trio.node.core.shared.sharing import Commons, Sharing
+from disque_trio.node.core.shared.versions import (
     MAX_NAME,
     Shared,
     SharedError,

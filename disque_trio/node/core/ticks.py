@@ -16,16 +16,16 @@ from zlib import crc32
 
 from disque_trio.cluster.peers import Peers
 from disque_trio.eventlog import schema
-from disque_trio.node.core.agenda import Agenda
-from disque_trio.node.core.bindings import TOPIC
-from disque_trio.node.core.cron_times import Times, times_of
-from disque_trio.node.core.events import EventNotes
-from disque_trio.node.core.makers import Makers, of_schedule
-from disque_trio.node.core.policies import Policies
-from disque_trio.node.core.replicas import Replicas
-from disque_trio.node.core.schedules import CATCHES_UP, PAUSED, Schedule, Schedules
-from disque_trio.node.core.sharing import Commons, Sharing
-from disque_trio.node.core.versions import Entry, SharedError
+from disque_trio.node.core.jobs.events import EventNotes
+from disque_trio.node.core.jobs.replicas import Replicas
+from disque_trio.node.core.rpc.agenda import Agenda
+from disque_trio.node.core.shared.bindings import TOPIC
+from disque_trio.node.core.shared.cron_times import Times, times_of
+from disque_trio.node.core.shared.makers import Makers, of_schedule
+from disque_trio.node.core.shared.policies import Policies
+from disque_trio.node.core.shared.schedules import CATCHES_UP, PAUSED, Schedule, Schedules
+from disque_trio.node.core.shared.sharing import Commons, Sharing
+from disque_trio.node.core.shared.versions import Entry, SharedError
 from disque_trio.protocol import bus
 from disque_trio.protocol.bus import PacketWriter
 from disque_trio.resp.reply import error

@@ -12,11 +12,11 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from disque_trio.cluster.peers import Peers
-from disque_trio.node.core.agenda import Agenda
-from disque_trio.node.core.bindings import TOPIC, Bindings
-from disque_trio.node.core.makers import Makers, of_binding
-from disque_trio.node.core.sharing import Commons, Sharing
-from disque_trio.node.core.waits import REMOVED
+from disque_trio.node.core.jobs.waits import REMOVED
+from disque_trio.node.core.rpc.agenda import Agenda
+from disque_trio.node.core.shared.bindings import TOPIC, Bindings
+from disque_trio.node.core.shared.makers import Makers, of_binding
+from disque_trio.node.core.shared.sharing import Commons, Sharing
 from disque_trio.protocol import bus
 from disque_trio.protocol.bus import PacketWriter
 from disque_trio.respserver.acl.user import User

@@ -5,8 +5,8 @@ import random
 import pytest
 
 from disque_trio.cluster.keyring import Keyring
-from disque_trio.node.core.policies import Policies
-from disque_trio.node.core.policy_words import format_file, parse_file
+from disque_trio.node.core.shared.policies import Policies
+from disque_trio.node.core.shared.policy_words import format_file, parse_file
 from disque_trio.protocol.bus import FAIL, HEADER_SIZE, KEYS, MEET, PING, PONG, packet_type
 from tests.support.cluster_bench import Machine, Wires
 from tests.support.fuzzing import BYTES_A_SEED, fuzz_seeds

@@ -11,7 +11,7 @@ from disque_trio.metrics.formats import Formats
 from disque_trio.metrics.labels import label_value
 from disque_trio.metrics.scrapes import write_page
 from disque_trio.metrics.sheet import Sheet
-from disque_trio.node.core.counts import JobCounts
+from disque_trio.node.core.jobs.counts import JobCounts
 from disque_trio.node.metrics import JobFigures
 from tests.support.node_bench import Bench
 

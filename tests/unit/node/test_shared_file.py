@@ -15,9 +15,9 @@ from disque_trio.cluster.members import Member
 from disque_trio.cluster.membership import Membership
 from disque_trio.config import Config
 from disque_trio.node import shared_file
-from disque_trio.node.core.policies import Policy
-from disque_trio.node.core.version_words import CHANGES, PIECE
-from disque_trio.node.core.versions import Entry
+from disque_trio.node.core.shared.policies import Policy
+from disque_trio.node.core.shared.version_words import CHANGES, PIECE
+from disque_trio.node.core.shared.versions import Entry
 from disque_trio.node.shared_file import (
     SharedFileError,
     bindings_file,

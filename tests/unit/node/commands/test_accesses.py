@@ -8,8 +8,8 @@ import pytest
 
 from disque_trio.glob import glob_match
 from disque_trio.node.commands.accesses import topic_access
-from disque_trio.node.core.bindings import Binding, Bindings
-from disque_trio.node.core.versions import Entry
+from disque_trio.node.core.shared.bindings import Binding, Bindings
+from disque_trio.node.core.shared.versions import Entry
 from disque_trio.respserver.access import ADD, FOUND, PATTERN, TAKE, grants
 from disque_trio.respserver.client import Client
 from tests.support.node_bench import Bench

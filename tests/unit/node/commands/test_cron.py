@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from disque_trio.node.core.cron_times import times_of
-from disque_trio.node.core.schedules import MAX_CONTENTS, MAX_SCHEDULES, MAX_SIZE, Schedule
-from disque_trio.node.core.versions import Entry
+from disque_trio.node.core.shared.cron_times import times_of
+from disque_trio.node.core.shared.schedules import MAX_CONTENTS, MAX_SCHEDULES, MAX_SIZE, Schedule
+from disque_trio.node.core.shared.versions import Entry
 from disque_trio.protocol import bus
 from tests.support.mesh import Mesh
 from tests.support.node_bench import START, Bench

@@ -2,7 +2,7 @@
 
 import pytest
 
-from disque_trio.node.core.entries import WITH_COUNTERS
+from disque_trio.node.core.queues.entries import WITH_COUNTERS
 from disque_trio.protocol.trailer import BY_ATTEMPTS, Letter, Trailer
 from disque_trio.resp.reply import encode
 from tests.support.mesh import Mesh

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from disque_trio.node.core.key_drops import MOST, PATIENCE
+from disque_trio.node.core.unique.key_drops import MOST, PATIENCE
 from tests.support.mesh import Mesh
 from tests.support.node_bench import START, Bench
 from tests.unit.node.core.test_uniques import started_again

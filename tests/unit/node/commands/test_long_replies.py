@@ -5,7 +5,7 @@ import pytest
 
 from disque_trio.node.commands import scan
 from disque_trio.node.commands.jobs import MOST_TAKEN
-from disque_trio.node.core.job import DEFAULT_RETRY
+from disque_trio.node.core.jobs.job import DEFAULT_RETRY
 from disque_trio.respserver.batches import SLICE, UNITS_OF_ID
 from disque_trio.respserver.client import Client
 from disque_trio.respserver.slices import do_slice

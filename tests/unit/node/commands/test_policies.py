@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from disque_trio.node.core import sharing
-from disque_trio.node.core.policies import Policy
-from disque_trio.node.core.versions import MAX_CLOCK, Entry
+from disque_trio.node.core.shared import sharing
+from disque_trio.node.core.shared.policies import Policy
+from disque_trio.node.core.shared.versions import MAX_CLOCK, Entry
 from tests.support.node_bench import Bench
 
 

@@ -1,7 +1,7 @@
 """QPURGE: queued jobs are cancelled, on all nodes, a slice at a time."""
 
-from disque_trio.node.core.questions import PURGE
-from disque_trio.node.core.sweeps import PATIENCE, SLICE
+from disque_trio.node.core.changes.sweeps import PATIENCE, SLICE
+from disque_trio.node.core.rpc.questions import PURGE
 from disque_trio.protocol.bus import MAX_NAME_IN_FIELDS
 from tests.support.mesh import Mesh
 from tests.support.node_bench import Bench

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from disque_trio.node.commands.scan import JobScan
-from disque_trio.node.core.job import Job
+from disque_trio.node.core.jobs.job import Job
 from tests.support.node_bench import JOB_FIELDS, Bench
 
 BAD = "ERR invalid cursor or option name"

@@ -3,9 +3,15 @@
 import hiredis
 import pytest
 
-from disque_trio.node.core.bindings import MAX_BINDINGS, MAX_GAPS, MAX_QUEUE, MAX_TOPIC, Binding
+from disque_trio.node.core.shared.bindings import (
+    MAX_BINDINGS,
+    MAX_GAPS,
+    MAX_QUEUE,
+    MAX_TOPIC,
+    Binding,
+)
+from disque_trio.node.core.shared.versions import Entry
 from disque_trio.node.core.topics import SLICE
-from disque_trio.node.core.versions import Entry
 from disque_trio.protocol import bus
 from tests.support.mesh import Mesh
 from tests.support.node_bench import Bench

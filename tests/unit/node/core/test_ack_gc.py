@@ -2,8 +2,8 @@
 
 import pytest
 
-from disque_trio.node.core.ack_gc import LOOKED_AT
-from disque_trio.node.core.job import ACKED
+from disque_trio.node.core.jobs.job import ACKED
+from disque_trio.node.core.lifecycle.ack_gc import LOOKED_AT
 from disque_trio.protocol import bus
 from tests.support.mesh import Mesh
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from disque_trio.node.core.admissions import COUNT_TIME
+from disque_trio.node.core.copies.admissions import COUNT_TIME
 from disque_trio.protocol import bus
 from disque_trio.protocol.bus import packet_type
 from tests.support.mesh import Mesh

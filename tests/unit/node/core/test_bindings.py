@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from disque_trio.node.core.binding_words import format_file, parse_file
-from disque_trio.node.core.bindings import _CACHED, MAX_TOPIC, Binding, Bindings
-from disque_trio.node.core.versions import Entry
+from disque_trio.node.core.shared.binding_words import format_file, parse_file
+from disque_trio.node.core.shared.bindings import _CACHED, MAX_TOPIC, Binding, Bindings
+from disque_trio.node.core.shared.versions import Entry
 
 A, B = b"a" * 40, b"b" * 40
 

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from disque_trio.node.core.bus_codec import BusCodec
-from disque_trio.node.core.job import Job
+from disque_trio.node.core.jobs.job import Job
+from disque_trio.node.core.queues.bus_codec import BusCodec
 from disque_trio.protocol.serialjob import JobWriter
 from tests.support.node_bench import Bench
 

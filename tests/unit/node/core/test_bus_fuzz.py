@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from disque_trio.node.core import questions
+from disque_trio.node.core.rpc import questions
 from disque_trio.protocol.bus import (
     ANSWER,
     BINDINGS,

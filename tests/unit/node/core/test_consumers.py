@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from disque_trio.node.core.consumers import A_TURN, ALL_IN_A_TURN, MAX_CREDIT, MAX_IN_HAND
+from disque_trio.node.core.delivery.consumers import A_TURN, ALL_IN_A_TURN, MAX_CREDIT, MAX_IN_HAND
 from disque_trio.respserver.client import Client
 from tests.support.mesh import Mesh
 from tests.support.node_bench import Bench, loaded_again

@@ -6,8 +6,8 @@ from io import BytesIO
 import pytest
 
 from disque_trio.aof.format import RecordReader
-from disque_trio.node.core.copies import AT_ONCE, MAX_GAP
-from disque_trio.node.core.successors import successor_id
+from disque_trio.node.core.copies.copies import AT_ONCE, MAX_GAP
+from disque_trio.node.core.lifecycle.successors import successor_id
 from disque_trio.protocol import bus
 from disque_trio.protocol.trailer import DEAD, REDRIVEN
 from tests.support.mesh import Mesh

@@ -3,7 +3,7 @@
 import pytest
 
 from disque_trio.histogram import JOB_TIMES, MS, Histogram
-from disque_trio.node.core.counts import JobCounts
+from disque_trio.node.core.jobs.counts import JobCounts
 from tests.support.node_bench import Bench
 
 NAMES = (

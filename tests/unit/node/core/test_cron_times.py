@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from disque_trio.node.core.cron_times import Times, times_of
-from disque_trio.node.core.versions import SharedError
+from disque_trio.node.core.shared.cron_times import Times, times_of
+from disque_trio.node.core.shared.versions import SharedError
 
 BERLIN = b"Europe/Berlin"
 

@@ -7,8 +7,8 @@ import pytest
 from disque_trio.aof.loader import Loader
 from disque_trio.node.commands import addjob
 from disque_trio.node.commands.dead_letters import MAX_MATCHES
-from disque_trio.node.core import job
-from disque_trio.node.core.job import ACTIVE
+from disque_trio.node.core.jobs import job
+from disque_trio.node.core.jobs.job import ACTIVE
 from disque_trio.protocol import bus
 from disque_trio.protocol.trailer import (
     BY_ATTEMPTS,

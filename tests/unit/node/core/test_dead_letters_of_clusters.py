@@ -5,8 +5,8 @@ from random import Random
 
 import pytest
 
-from disque_trio.node.core.job import DEFAULT_RETRY
-from disque_trio.node.core.successors import predecessor_ids, successor_id
+from disque_trio.node.core.jobs.job import DEFAULT_RETRY
+from disque_trio.node.core.lifecycle.successors import predecessor_ids, successor_id
 from disque_trio.protocol import bus
 from disque_trio.protocol.bus import packet_type
 from disque_trio.protocol.trailer import DEAD, REDRIVEN

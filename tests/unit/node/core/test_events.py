@@ -7,9 +7,9 @@ import pytest
 
 from disque_trio.eventlog.lines import LineWriter
 from disque_trio.eventlog.schema import FIELDS, NEW_JOB_FIELDS
-from disque_trio.node.core.events import EventNotes
-from disque_trio.node.core.job import Job, priority_flags
-from disque_trio.node.core.trailers import Trailers
+from disque_trio.node.core.jobs.events import EventNotes
+from disque_trio.node.core.jobs.job import Job, priority_flags
+from disque_trio.node.core.jobs.trailers import Trailers
 from disque_trio.protocol.trailer import Trailer
 from disque_trio.respserver.host import Host
 from disque_trio.respserver.machine import Machine

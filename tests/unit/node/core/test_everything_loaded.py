@@ -7,7 +7,7 @@ import pytest
 
 from disque_trio.aof.compact import compact
 from disque_trio.aof.format import RecordReader
-from disque_trio.node.core.job import ACTIVE, QUEUED
+from disque_trio.node.core.jobs.job import ACTIVE, QUEUED
 from tests.support.mesh import Mesh
 from tests.support.node_bench import Bench
 

@@ -2,9 +2,9 @@
 
 import pytest
 
-from disque_trio.node.core.exports import MAX_NAME
-from disque_trio.node.core.farewell import MOMENT, PATIENCE
-from disque_trio.node.core.need_jobs import Imports
+from disque_trio.node.core.federation.exports import MAX_NAME
+from disque_trio.node.core.federation.farewell import MOMENT, PATIENCE
+from disque_trio.node.core.queues.need_jobs import Imports
 from tests.support.mesh import Mesh
 
 STOPS = 1  # the node that does, in all tests

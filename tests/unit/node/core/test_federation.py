@@ -4,8 +4,8 @@ from itertools import pairwise, product
 
 import pytest
 
-from disque_trio.node.core.federation import MAX_POLLED_SIZE
-from disque_trio.node.core.need_jobs import Imports
+from disque_trio.node.core.federation.federation import MAX_POLLED_SIZE
+from disque_trio.node.core.queues.need_jobs import Imports
 from tests.support.mesh import Mesh
 
 

@@ -7,7 +7,7 @@ import pytest
 from disque_trio.aof.compact import compact
 from disque_trio.aof.dump import dump_all
 from disque_trio.aof.format import RecordReader
-from disque_trio.node.core.job import ACKED, ACTIVE, FLAG_DELIVERED, FLAG_QUEUED_BEFORE
+from disque_trio.node.core.jobs.job import ACKED, ACTIVE, FLAG_DELIVERED, FLAG_QUEUED_BEFORE
 from disque_trio.protocol import bus
 from disque_trio.protocol.serialjob import JobWriter, decode_job, loadjob
 from tests.support.aof_disk import SimulatedDisk

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from disque_trio.node.core.job import JobIds
+from disque_trio.node.core.jobs.job import JobIds
 from disque_trio.protocol.serialjob import is_job_id
 from tests.support.node_bench import Bench
 

@@ -5,8 +5,8 @@ from itertools import pairwise
 
 import pytest
 
-from disque_trio.node.core.job_groups import GROUP_OVERHEAD, JobGroups
-from disque_trio.node.core.queue import Queue
+from disque_trio.node.core.queues.job_groups import GROUP_OVERHEAD, JobGroups
+from disque_trio.node.core.queues.queue import Queue
 from disque_trio.respserver.client import Client
 from tests.support.mesh import Mesh
 from tests.support.node_bench import Bench

@@ -7,9 +7,9 @@ from io import BytesIO
 import pytest
 
 from disque_trio.aof.format import RecordReader
-from disque_trio.node.core.job import ACKED
-from disque_trio.node.core.job_waits import MOST_IDS, JobWaits
-from disque_trio.node.core.outcomes import Outcome
+from disque_trio.node.core.jobs.job import ACKED
+from disque_trio.node.core.jobs.outcomes import Outcome
+from disque_trio.node.core.queues.job_waits import MOST_IDS, JobWaits
 from disque_trio.protocol import bus
 from disque_trio.protocol.bus import packet_type
 from disque_trio.protocol.fields import pack_texts

@@ -2,9 +2,9 @@
 
 import sys
 
-from disque_trio.node.core.job import Job
-from disque_trio.node.core.lazyfree import FREED_AT_ONCE, LazyFree
-from disque_trio.node.core.queue import Queue
+from disque_trio.node.core.jobs.job import Job
+from disque_trio.node.core.queues.lazyfree import FREED_AT_ONCE, LazyFree
+from disque_trio.node.core.queues.queue import Queue
 from tests.support.node_bench import Bench
 
 MANY = 3 * FREED_AT_ONCE

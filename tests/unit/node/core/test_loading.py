@@ -1,7 +1,7 @@
 """What is loaded from damaged files."""
 
-from disque_trio.node.core.aof_codec import LARGE_BODY
-from disque_trio.node.core.job import ACTIVE
+from disque_trio.node.core.jobs.job import ACTIVE
+from disque_trio.node.core.queues.aof_codec import LARGE_BODY
 from disque_trio.protocol.serialjob import JobWriter, loadjob
 from disque_trio.resp.ints import INT64_MAX
 from tests.support.node_bench import Bench

@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from disque_trio.node.core import binding_words, schedule_words
-from disque_trio.node.core.bindings import Bindings
-from disque_trio.node.core.makers import MOST_TOLD, SLICE
-from disque_trio.node.core.schedules import Schedules
+from disque_trio.node.core.shared import binding_words, schedule_words
+from disque_trio.node.core.shared.bindings import Bindings
+from disque_trio.node.core.shared.makers import MOST_TOLD, SLICE
+from disque_trio.node.core.shared.schedules import Schedules
 from disque_trio.node.core.ticks import STAGGER
 from disque_trio.protocol.fields import pack_fields, pack_number
 from disque_trio.resp.inline import quote

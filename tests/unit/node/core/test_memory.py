@@ -4,8 +4,8 @@ from collections.abc import Callable
 
 import pytest
 
-from disque_trio.node.core.job import JOB_OVERHEAD
-from disque_trio.node.core.queue import QUEUE_OVERHEAD
+from disque_trio.node.core.jobs.job import JOB_OVERHEAD
+from disque_trio.node.core.queues.queue import QUEUE_OVERHEAD
 from tests.support.node_bench import Bench
 
 BenchMaker = Callable[..., Bench]

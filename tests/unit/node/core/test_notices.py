@@ -2,7 +2,7 @@
 
 import pytest
 
-from disque_trio.node.core.notices import MOST, MOST_COPIED
+from disque_trio.node.core.rpc.notices import MOST, MOST_COPIED
 from disque_trio.protocol import bus
 from tests.support.mesh import Mesh
 

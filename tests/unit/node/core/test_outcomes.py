@@ -4,9 +4,10 @@ from random import Random
 
 import pytest
 
-from disque_trio.node.core import ack_gc, outcomes
-from disque_trio.node.core.job import FLAG_WATCHED
-from disque_trio.node.core.outcomes import MOST_BYTES, RING, Index
+from disque_trio.node.core.jobs import outcomes
+from disque_trio.node.core.jobs.job import FLAG_WATCHED
+from disque_trio.node.core.jobs.outcomes import MOST_BYTES, RING, Index
+from disque_trio.node.core.lifecycle import ack_gc
 from disque_trio.respserver.client import Client
 from disque_trio.respserver.memory import Memory
 from tests.support.node_bench import Bench

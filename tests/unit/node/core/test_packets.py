@@ -2,7 +2,7 @@
 
 import pytest
 
-from disque_trio.node.core.job import DEFAULT_REPLICATE
+from disque_trio.node.core.jobs.job import DEFAULT_REPLICATE
 from tests.support.mesh import Mesh
 
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from disque_trio.node.core.policies import MAX_SIZE, NO_POLICY, Policies, Policy
-from disque_trio.node.core.versions import (
+from disque_trio.node.core.shared.policies import MAX_SIZE, NO_POLICY, Policies, Policy
+from disque_trio.node.core.shared.versions import (
     DELETED_TTL,
     MAX_CLOCK,
     MAX_DELETED,

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from disque_trio.node.core.policies import Policy
-from disque_trio.node.core.sharing import COMPARE_EVERY, MOST_ANSWERS, ONCE_MORE
-from disque_trio.node.core.versions import DELETED_TTL, Entry
+from disque_trio.node.core.shared.policies import Policy
+from disque_trio.node.core.shared.sharing import COMPARE_EVERY, MOST_ANSWERS, ONCE_MORE
+from disque_trio.node.core.shared.versions import DELETED_TTL, Entry
 from disque_trio.protocol import bus
 from disque_trio.protocol.fields import pack_number
 from tests.support.mesh import Mesh

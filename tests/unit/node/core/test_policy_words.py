@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from disque_trio.node.core.policies import Policies, Policy
-from disque_trio.node.core.policy_words import format_file, parse_file
-from disque_trio.node.core.versions import Entry
+from disque_trio.node.core.shared.policies import Policies, Policy
+from disque_trio.node.core.shared.policy_words import format_file, parse_file
+from disque_trio.node.core.shared.versions import Entry
 
 A, B = b"a" * 40, b"b" * 40
 NUMBERS = st.integers(0, 2**32 - 1)

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from disque_trio.node.core.questions import OUTCOME, Question
+from disque_trio.node.core.rpc.questions import OUTCOME, Question
 from disque_trio.protocol import bus
 from disque_trio.protocol.fields import Field, FieldsError, pack_number, pack_texts, unpack_number
 from disque_trio.protocol.trailer import CANCELLED, Ending

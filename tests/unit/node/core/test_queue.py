@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from disque_trio.node.core.job import Job, priority_flags, priority_of
-from disque_trio.node.core.queue import Queue
+from disque_trio.node.core.jobs.job import Job, priority_flags, priority_of
+from disque_trio.node.core.queues.queue import Queue
 
 
 def make_job(ctime: int, number: int, priority: int = 0) -> Job:

@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 
 from disque_trio.node.core.pause_words import format_changes, format_file, parse_file
 from disque_trio.node.core.queue_pauses import MAX_PAUSES, KnownPauses, QueuePause
-from disque_trio.node.core.sharing import COMPARE_EVERY
-from disque_trio.node.core.version_words import CHANGES
-from disque_trio.node.core.versions import MAX_NAME, Entry
+from disque_trio.node.core.shared.sharing import COMPARE_EVERY
+from disque_trio.node.core.shared.version_words import CHANGES
+from disque_trio.node.core.shared.versions import MAX_NAME, Entry
 from disque_trio.protocol import bus
 from tests.support.mesh import Mesh
 from tests.support.node_bench import Bench

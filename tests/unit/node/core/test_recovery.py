@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from disque_trio.node.core.successors import successor_id
+from disque_trio.node.core.lifecycle.successors import successor_id
 from disque_trio.protocol.progress import (
     MAGIC,
     JobEnding,

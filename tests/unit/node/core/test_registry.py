@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from disque_trio.node.core.registry import SHARDS, Registry
+from disque_trio.node.core.jobs.registry import SHARDS, Registry
 
 keys = st.binary(min_size=1, max_size=8)
 

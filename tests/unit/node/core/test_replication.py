@@ -2,8 +2,8 @@
 
 import pytest
 
-from disque_trio.node.core.job import WAIT_REPL
-from disque_trio.node.core.queue import PAUSED_IN
+from disque_trio.node.core.jobs.job import WAIT_REPL
+from disque_trio.node.core.queues.queue import PAUSED_IN
 from disque_trio.protocol import bus
 from tests.support.mesh import START, Mesh
 

@@ -6,8 +6,8 @@ from itertools import combinations
 
 import pytest
 
-from disque_trio.node.core.job import Job, JobIds
-from disque_trio.node.core.requeue import even_place, place_on_c
+from disque_trio.node.core.jobs.job import Job, JobIds
+from disque_trio.node.core.lifecycle.requeue import even_place, place_on_c
 from disque_trio.protocol import bus
 from tests.support.mesh import Mesh
 

@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from disque_trio.node.core.schedule_words import format_file, parse_file
-from disque_trio.node.core.schedules import Schedule, Schedules
-from disque_trio.node.core.versions import Entry
+from disque_trio.node.core.shared.schedule_words import format_file, parse_file
+from disque_trio.node.core.shared.schedules import Schedule, Schedules
+from disque_trio.node.core.shared.versions import Entry
 
 A, B = b"a" * 40, b"b" * 40
 NAMES = st.binary(min_size=1, max_size=20)

@@ -8,13 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from disque_trio.node.core import binding_words, pause_words, policy_words, schedule_words
-from disque_trio.node.core.bindings import Bindings
-from disque_trio.node.core.policies import Policies, Policy
+from disque_trio.node.core import pause_words
 from disque_trio.node.core.queue_pauses import KnownPauses
-from disque_trio.node.core.schedules import Schedules
-from disque_trio.node.core.sharing import WARN_EVERY, Sharing
-from disque_trio.node.core.versions import MAX_AHEAD, MAX_CLOCK, SharedError, Versions
+from disque_trio.node.core.shared import binding_words, policy_words, schedule_words
+from disque_trio.node.core.shared.bindings import Bindings
+from disque_trio.node.core.shared.policies import Policies, Policy
+from disque_trio.node.core.shared.schedules import Schedules
+from disque_trio.node.core.shared.sharing import WARN_EVERY, Sharing
+from disque_trio.node.core.shared.versions import MAX_AHEAD, MAX_CLOCK, SharedError, Versions
 from disque_trio.protocol.fields import FieldsError, pack_fields, pack_number
 from tests.support.mesh import Mesh
 from tests.support.node_bench import Bench

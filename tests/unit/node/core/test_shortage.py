@@ -4,7 +4,7 @@ import pytest
 
 from disque_trio.cluster.peers import Obstacle, Peer, Peers
 from disque_trio.cluster.troubles import TROUBLE_MEMORY, describe_trouble, trouble_of
-from disque_trio.node.core.shortage import not_confirmed, too_few
+from disque_trio.node.core.copies.shortage import not_confirmed, too_few
 from tests.support.mesh import Mesh
 
 FULL = trouble_of(False, "No space left on device")

@@ -2,7 +2,7 @@
 
 import pytest
 
-from disque_trio.node.core.sweeps import PATIENCE, SLICE
+from disque_trio.node.core.changes.sweeps import PATIENCE, SLICE
 from disque_trio.protocol.bus import QUESTION, packet_type
 from tests.support.mesh import Mesh
 

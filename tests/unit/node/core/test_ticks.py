@@ -5,7 +5,7 @@ from zlib import crc32
 
 import pytest
 
-from disque_trio.node.core.schedule_words import format_file, parse_file
+from disque_trio.node.core.shared.schedule_words import format_file, parse_file
 from disque_trio.node.core.ticks import GRACE, LINK_TIME, MOST, PLAN_AFTER, RETRY, STAGGER
 from disque_trio.respserver.client import Client
 from tests.support.mesh import Mesh

@@ -3,8 +3,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from disque_trio.node.core.job import Job
-from disque_trio.node.core.timers import JobTimers
+from disque_trio.node.core.jobs.job import Job
+from disque_trio.node.core.jobs.timers import JobTimers
 
 GRAIN = 32  # ms; a job may be checked this much too late, never too early
 

@@ -1,7 +1,7 @@
 """The jobs that ended last are remembered, as many as there is room for."""
 
 from disque_trio.cluster.peers import Peers
-from disque_trio.node.core.tombstones import MAX_TOMBSTONES, Tombstones
+from disque_trio.node.core.jobs.tombstones import MAX_TOMBSTONES, Tombstones
 from disque_trio.protocol.bus import PacketWriter
 from tests.support.node_bench import Bench
 

@@ -13,9 +13,9 @@ from disque_trio.aof.compact import compact
 from disque_trio.aof.dump import dump_all
 from disque_trio.aof.format import AofError
 from disque_trio.aof.loader import Loader
-from disque_trio.node.core.job import ACKED, FLAG_TRAILER, JOB_OVERHEAD, QUEUED, Job
-from disque_trio.node.core.trailers import TRAILER_OVERHEAD
-from disque_trio.node.core.uniques import counted
+from disque_trio.node.core.jobs.job import ACKED, FLAG_TRAILER, JOB_OVERHEAD, QUEUED, Job
+from disque_trio.node.core.jobs.trailers import TRAILER_OVERHEAD
+from disque_trio.node.core.jobs.uniques import counted
 from disque_trio.protocol import bus
 from disque_trio.protocol.serialjob import decode_job, deljob, loadjob
 from disque_trio.protocol.trailer import CANCELLED, Ending, Trailer

@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from disque_trio.node.core import key_messages as words
-from disque_trio.node.core.ballots import read_votes
-from disque_trio.node.core.key_messages import KeyMessage, Vote, read_vote
-from disque_trio.node.core.questions import CLAIM
+from disque_trio.node.core.jobs import key_messages as words
+from disque_trio.node.core.jobs.key_messages import KeyMessage, Vote, read_vote
+from disque_trio.node.core.rpc.questions import CLAIM
+from disque_trio.node.core.unique.ballots import read_votes
 from disque_trio.protocol import bus
 from disque_trio.protocol.keyrecord import MAX_KEY, MAX_UNTIL, PENDING
 from tests.support.mesh import Mesh

@@ -2,9 +2,9 @@
 
 import pytest
 
-from disque_trio.node.core.interest import MAX_PATTERN
-from disque_trio.node.core.questions import WISH
-from disque_trio.node.core.wishes import read_wishes
+from disque_trio.node.core.delivery.interest import MAX_PATTERN
+from disque_trio.node.core.delivery.wishes import read_wishes
+from disque_trio.node.core.rpc.questions import WISH
 from disque_trio.protocol.fields import Field, FieldsError, pack_number
 from disque_trio.respserver.client import Client
 from tests.support.mesh import Mesh

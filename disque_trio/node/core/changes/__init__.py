@@ -1,0 +1,1 @@
+"""Changes to jobs on all nodes: UPDATEJOB, QMOVE, REDRIVE, QPURGE; counts for QSTAT FULL."""

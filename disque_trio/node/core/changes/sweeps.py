@@ -1,0 +1,317 @@
+"""Commands about the jobs of a queue on all nodes: REDRIVE, QPURGE, QMOVE.
+
+The work is done slice by slice, first here, then on each reachable node in turn. Clients are served
+in between. A node handles no more jobs than it had in the queue at first, so that jobs that arrive
+meanwhile, maybe those just moved away, do not keep it going forever.
+
+A slice that a node is asked for may reach it late: a connection can deliver what it was given
+before a partition when that is over. The client has its reply by then, and counts on the node to
+keep its queue. So each answer says until when the node does the next slice, by its own clock, and
+the question for that slice repeats it; the first question to a node only asks for that.
+"""
+
+from collections import deque
+from collections.abc import Callable, Iterator
+from functools import partial
+from itertools import islice
+from typing import Final, TypeAlias
+
+from disque_trio.cluster.peers import Peers
+from disque_trio.eventlog import schema
+from disque_trio.node.core.changes.tallies import Tallies
+from disque_trio.node.core.changes.updates import Updates
+from disque_trio.node.core.jobs.job import Job
+from disque_trio.node.core.lifecycle.ack_gc import AckGc
+from disque_trio.node.core.lifecycle.dead_letters import DeadLetters
+from disque_trio.node.core.queues.queue import PAUSED_IN
+from disque_trio.node.core.queues.store import JobStore
+from disque_trio.node.core.rpc.questions import MOVE, PURGE, REDRIVE, Question, Questions
+from disque_trio.protocol.bus import MAX_JOB
+from disque_trio.protocol.fields import (
+    Field,
+    FieldsError,
+    number_of,
+    pack_number,
+    pack_texts,
+    unpack_number,
+    unpack_texts,
+)
+from disque_trio.protocol.trailer import CANCELLED, Ending
+from disque_trio.resp.reply import integer
+from disque_trio.respserver.client import Client, Pending
+from disque_trio.respserver.machine import Machine
+
+SLICE: Final = 100  # jobs
+# A slice of QMOVE is smaller, since all of each job goes to its other holders. It starts no
+# further job after this many bytes of bodies.
+MOVED: Final = 25  # jobs
+MOVED_BYTES: Final = 1 << 20
+PATIENCE: Final = 5_000  # ms for a node to do a slice
+# ms after its last answer in which it begins one: less, since clocks are not equally fast.
+FRESH: Final = 4_000
+
+# Types of fields.
+_TEXTS: Final = 2
+_MOST: Final = 3
+_DONE: Final = 4
+_LENGTH: Final = 5  # of the queue after that
+_UNTIL: Final = 6  # the node that is asked does the next slice until then, in ms of its clock
+
+BEHIND: Final = 10  # ms until a node checks again whether others have read what it sent
+
+# Handles up to that many jobs; the texts say which, and how. Returns how many it handled.
+Work: TypeAlias = Callable[[list[bytes], int], int]
+
+
+class Sweep(Pending):
+    """The pending reply of a command about the jobs of a queue.
+
+    Attributes:
+        kind: of the work.
+        texts: say which jobs it is about, and how it is done.
+        left: how many more jobs may be handled.
+        done: how many have been.
+        share: how many more jobs the current node may handle; -1: not known yet.
+        nodes: ids of the other nodes that have not been asked.
+        walk: over the jobs of this node that have not been looked at; None: not begun.
+        until: when the current node last does the next slice, by its clock; -1: not asked yet.
+    """
+
+    __slots__ = ("done", "kind", "left", "nodes", "share", "texts", "until", "walk")
+
+    def __init__(
+        self, client: Client, kind: int, texts: list[bytes], left: int, nodes: list[bytes]
+    ) -> None:
+        super().__init__(client, None)
+        self.kind = kind
+        self.texts = texts
+        self.left = left
+        self.done = 0
+        self.share = -1
+        self.nodes = nodes
+        self.until = -1
+        self.walk: Iterator[Job] | None = None
+
+    def most(self) -> int:
+        """Return how many jobs the next slice may handle."""
+        most = min(self.left, MOVED if self.kind == MOVE else SLICE)
+        return most if self.share < 0 else min(most, self.share)
+
+    def note(self, done: int, length: int) -> bool:
+        """Note that ``done`` jobs were handled, and that the queue now has ``length``. Returns
+        whether the same node goes on."""
+        # A slice of QMOVE may be short because its jobs are large.
+        goes_on = done == self.most() or (self.kind == MOVE and done > 0)
+        self.share = length if self.share < 0 else self.share - done
+        self.done += done
+        self.left -= done
+        return goes_on and self.share > 0 and self.left > 0
+
+
+class Sweeps:
+    """The sweeps of one node.
+
+    Args:
+        machine: sends the replies.
+        store: the jobs.
+        ack_gc: ends them.
+        letters: sends dead letters back.
+        updates: moves them.
+        questions: ask other nodes to do their slices.
+        peers: the rest of the cluster.
+
+    Attributes:
+        waiting: sweeps with work to do on this node, the next one first.
+        tallies: count the jobs of queues, also slice by slice.
+    """
+
+    def __init__(
+        self,
+        machine: Machine,
+        store: JobStore,
+        ack_gc: AckGc,
+        letters: DeadLetters,
+        updates: Updates,
+        questions: Questions,
+        peers: Peers,
+    ) -> None:
+        self.waiting: deque[Sweep] = deque()
+        self.tallies = Tallies(machine, store, questions)
+        self._asked: dict[int, Sweep] = {}  # by the number of the question
+        self._machine = machine
+        self._store = store
+        self._ack_gc = ack_gc
+        self._updates = updates
+        self._letters = letters
+        self._questions = questions
+        self._peers = peers
+        self._works: dict[int, Work] = {
+            REDRIVE: letters.redrive,
+            PURGE: self._purge,
+            MOVE: self._move,
+        }
+        for kind in self._works:
+            questions.answerers[kind] = partial(self._answer, kind)
+
+    def begin(self, client: Client, kind: int, texts: list[bytes], most: int) -> None:
+        """Handle up to ``most`` jobs as ``kind`` says; the reply to ``client`` is their number."""
+        sweep = Sweep(client, kind, texts, most, list(self._peers.reachable))
+        client.line_up(sweep)
+        self.waiting.append(sweep)
+        self._questions.agenda.call(self._machine.now)
+
+    def do_slice(self) -> None:
+        """Do a slice of the first waiting sweep, if any, and count some jobs, if need be."""
+        self.tallies.do_slice()
+        if not self.waiting:
+            return
+        sweep = self.waiting.popleft()
+        if sweep.kind == MOVE and any(map(self._peers.behind, self._peers.everyone())):
+            # Moved jobs still wait in connections; do not let them pile up.
+            self.waiting.append(sweep)
+            self._questions.agenda.call(self._machine.now + BEHIND)
+            return
+        machine = self._machine
+        sweep.journaled = machine.journaling
+        most = 0 if self._problem(sweep.kind) else sweep.most()
+        if sweep.kind == REDRIVE:
+            done = self._redrive(sweep, most)
+            cut_short = self._letters.cut_short
+        else:
+            done = self._works[sweep.kind](sweep.texts, most)
+            cut_short = False
+        if sweep.note(done, self._length(sweep.texts)) or (cut_short and most):
+            self.waiting.append(sweep)
+        else:
+            self._ask_next(sweep)
+        if self.waiting:
+            self._questions.agenda.call(self._machine.now)
+
+    def _redrive(self, sweep: Sweep, most: int) -> int:
+        """Send up to ``most`` dead letters back; returns how many."""
+        queue = self._store.queues.by_name.get(sweep.texts[0])
+        # The groups of a queue are walked over at once.
+        if sweep.walk is None and queue is not None and queue.groups is None:
+            sweep.walk = queue.walk(False)
+        return self._letters.redrive(sweep.texts, most, sweep.walk)
+
+    def _problem(self, kind: int) -> str:
+        """Why the file cannot take what a slice does; empty: it can."""
+        return self._machine.write_problem if kind == PURGE else self._machine.add_problem
+
+    def _length(self, texts: list[bytes]) -> int:
+        """The length of the queue that ``texts`` are about."""
+        queue = self._store.queues.by_name.get(texts[0]) if texts else None
+        return 0 if queue is None else queue.length
+
+    def _ask_next(self, sweep: Sweep) -> None:
+        """Ask the next node to do a slice, or reply if there is none."""
+        sweep.share = -1
+        sweep.until = -1
+        while sweep.left and sweep.nodes:
+            if self._ask(sweep, sweep.nodes[0]):
+                return
+            sweep.nodes.pop(0)
+        sweep.reply = integer(sweep.done)
+        self._machine.answered.append(sweep)
+
+    def _ask(self, sweep: Sweep, node: bytes) -> bool:
+        """Ask ``node`` for the next slice. Return False if it cannot be asked."""
+        fields: list[Field] = [
+            (_TEXTS, pack_texts(sweep.texts)),
+            (_MOST, pack_number(sweep.most())),
+            (_UNTIL, pack_number(sweep.until)),
+        ]
+        question = self._questions.ask(sweep.kind, fields, [node], PATIENCE, self._heard)
+        if question.over:
+            return False
+        self._asked[question.number] = sweep
+        return True
+
+    def _heard(self, question: Question) -> None:
+        """Go on after a node has done a slice, or did not answer."""
+        sweep = self._asked.pop(question.number, None)
+        if sweep is None:
+            return
+        goes_on = False
+        for fields in question.answers.values():
+            done = min(number_of(fields, _DONE), sweep.most())
+            only_asked = sweep.until < 0 and not done
+            sweep.until = number_of(fields, _UNTIL)
+            goes_on = only_asked or sweep.note(done, number_of(fields, _LENGTH))
+        if not (goes_on and self._ask(sweep, sweep.nodes[0])):
+            sweep.nodes.pop(0)
+            self._ask_next(sweep)
+
+    def _answer(self, kind: int, sender: bytes, fields: list[Field]) -> list[Field] | None:
+        """Do a slice for another node, if it is not too late. Raises ``FieldsError``."""
+        texts: list[bytes] = []
+        most = 0
+        for type, value in fields:
+            if type == _TEXTS:
+                texts = unpack_texts(value)
+            elif type == _MOST:
+                most = min(unpack_number(value), SLICE)
+        now = self._machine.now
+        # More than that is left if the clock was set back: then this may be late as well.
+        in_time = 0 <= number_of(fields, _UNTIL) - now <= FRESH
+        if self._problem(kind) or not in_time:
+            most = 0
+        return [
+            (_DONE, pack_number(self._works[kind](texts, most))),
+            (_LENGTH, pack_number(self._length(texts))),
+            (_UNTIL, pack_number(now + FRESH)),
+        ]
+
+    def flush(self) -> None:
+        """Reply with what was done so far: all jobs have been forgotten."""
+        self.tallies.flush()
+        for sweep in [*self.waiting, *self._asked.values()]:
+            sweep.reply = integer(sweep.done)
+            self._machine.answered.append(sweep)
+        self.waiting.clear()
+        self._asked.clear()
+
+    def _purge(self, texts: list[bytes], most: int) -> int:
+        """Cancel the first jobs in the queue ``texts[0]``, up to ``most``; return how many. Raises
+        ``FieldsError``."""
+        if len(texts) != 1:
+            raise FieldsError("a QPURGE without a queue")
+        queue = self._store.queues.by_name.get(texts[0])
+        if queue is None:
+            return 0
+        jobs = list(islice(queue.first_to_last(), most))
+        for job in jobs:
+            self._ack_gc.end(job, Ending(CANCELLED), schema.BY_CLIENT)
+        return len(jobs)
+
+    def _move(self, texts: list[bytes], most: int) -> int:
+        """Move the first jobs in the queue ``texts[0]`` to the queue ``texts[1]``, up to ``most``;
+        returns how many. Raises ``FieldsError``."""
+        if len(texts) != 2 or texts[0] == texts[1]:
+            raise FieldsError("a QMOVE without two queues")
+        queues = self._store.queues.by_name
+        queue = queues.get(texts[0])
+        target = queues.get(texts[1])
+        memory = self._machine.memory
+        if (
+            queue is None
+            or (target is not None and target.paused & PAUSED_IN)
+            or memory.used > memory.evict_above
+            or not self._peers.extended
+        ):
+            return 0
+        room = MAX_JOB - len(texts[1])
+        jobs: list[Job] = []
+        size = 0
+        for job in queue.first_to_last():
+            if len(jobs) == most or size >= MOVED_BYTES:
+                break
+            if len(job.body or b"") <= room:
+                jobs.append(job)
+                size += len(job.body or b"")
+        for job in jobs:
+            if queue.groups is not None:
+                queue.groups.pass_turn(job)  # the next slice goes on with the next group
+            self._updates.move(job, texts[1])
+        return len(jobs)

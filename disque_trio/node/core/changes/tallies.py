@@ -1,0 +1,144 @@
+"""Counts the jobs of queues by state (QSTAT FULL).
+
+They are not counted as they come and go, since that would make each job more expensive. Instead a
+walk looks at all jobs of the node, slice by slice; clients are served in between. One walk counts
+for all who asked before it began; later requests wait for the next one, so there are never two.
+"""
+
+from collections.abc import Callable
+from typing import Final
+
+from disque_trio.node.core.changes.contents import is_delivered
+from disque_trio.node.core.jobs.job import ACTIVE, FLAG_PAUSED, QUEUED, WAIT_REPL, Job, first_due
+from disque_trio.node.core.jobs.registry import SHARDS
+from disque_trio.node.core.queues.store import JobStore
+from disque_trio.node.core.rpc.questions import Questions
+from disque_trio.protocol.trailer import BY_REDRIVE
+from disque_trio.respserver.client import Client, Pending
+from disque_trio.respserver.machine import Machine
+
+SLICE: Final = 2_000  # jobs to look at per turn, roughly; takes well below a millisecond
+
+
+# States of a job of this node. A copy: another node queues and delivers it. Waiting for its retry
+# time: no other node has it, and it was loaded, or taken out of its queue.
+IN_QUEUE: Final = "queued"
+IN_HAND: Final = "active"
+LATER: Final = "delayed"
+COPY: Final = "copy"
+RETRYING: Final = "waiting-retry"
+ADDING: Final = "waiting"
+ENDED: Final = "acked"
+STATES: Final = (IN_QUEUE, IN_HAND, LATER, COPY, RETRYING, ADDING, ENDED)
+
+
+def state_of(job: Job, now: int) -> str:
+    """The state of ``job`` at ``now`` (ms): one of ``STATES``."""
+    if job.state == QUEUED:
+        return IN_QUEUE
+    if job.state == WAIT_REPL:
+        return ADDING
+    if job.state != ACTIVE:
+        return ENDED
+    if is_delivered(job):
+        # A job that is delivered at most once need not be acknowledged.
+        return IN_HAND if job.retry else ENDED
+    if job.flags & FLAG_PAUSED or (job.delay and first_due(job) > now):
+        return LATER
+    return RETRYING if job.delivered is None else COPY
+
+
+class Tally:
+    """The counts of the jobs of one queue, on one node.
+
+    Attributes:
+        delayed: wait for the end of a delay or a pause.
+        in_hand: delivered by this node and not acknowledged.
+        dead: dead letters.
+        waiting: loaded, but not queued yet (see ``Progress.waiting``).
+        replies: the pending replies, each with the function that makes it.
+    """
+
+    def __init__(self) -> None:
+        self.delayed = 0
+        self.in_hand = 0
+        self.dead = 0
+        self.waiting = 0
+        self.replies: list[tuple[Pending, Callable[[Tally], bytes]]] = []
+
+
+class Tallies:
+    """The counting on one node.
+
+    Args:
+        machine: sends the replies.
+        store: the jobs.
+        questions: have the agenda.
+    """
+
+    def __init__(self, machine: Machine, store: JobStore, questions: Questions) -> None:
+        self._machine = machine
+        self._store = store
+        self._questions = questions
+        self._counting: dict[bytes, Tally] = {}  # by queue
+        self._next: dict[bytes, Tally] = {}  # for the next walk
+        self._shard = 0  # the next one of the registry
+
+    def begin(self, client: Client, queue: bytes, answer: Callable[[Tally], bytes]) -> None:
+        """Count the jobs of ``queue``; then ``answer`` makes the reply to ``client``."""
+        reply = Pending(client, None)
+        client.line_up(reply)
+        self._next.setdefault(queue, Tally()).replies.append((reply, answer))
+        self._questions.agenda.call(self._machine.now)
+
+    def do_slice(self) -> None:
+        """Look at some more jobs, if somebody waits for that."""
+        if not self._counting:
+            if not self._next:
+                return
+            self._counting, self._next = self._next, {}
+            self._shard = 0
+        shards = self._store.jobs.shards
+        left = SLICE
+        while left > 0 and self._shard < SHARDS:
+            shard = shards[self._shard]
+            self._shard += 1
+            left -= len(shard)
+            for job in shard.values():
+                tally = self._counting.get(job.queue)
+                if tally is not None:
+                    self.count(tally, job)
+        if self._shard == SHARDS:
+            self._answer()
+        if self._counting or self._next:
+            self._questions.agenda.call(self._machine.now)
+
+    def count(self, tally: Tally, job: Job) -> str:
+        """Count ``job``, which is in the queue of ``tally``. Return its state."""
+        state = state_of(job, self._machine.now)
+        if state == IN_HAND:
+            tally.in_hand += 1
+        elif state == LATER:
+            tally.delayed += 1
+        elif job.state != QUEUED and job.state != ACTIVE:
+            return state
+        elif job.id in self._store.progress.waiting:
+            tally.waiting += 1
+        trailer = self._store.trailers.of(job)
+        if trailer is not None and trailer.letter is not None and trailer.letter.why != BY_REDRIVE:
+            tally.dead += 1
+        return state
+
+    def _answer(self) -> None:
+        """Reply to all who waited for this walk, which is over."""
+        counted, self._counting = self._counting, {}
+        for tally in counted.values():
+            for reply, answer in tally.replies:
+                reply.reply = answer(tally)
+                self._machine.answered.append(reply)
+
+    def flush(self) -> None:
+        """Reply with what was counted so far: all jobs have been forgotten."""
+        self._answer()
+        self._counting, self._next = self._next, {}
+        self._answer()

@@ -1,0 +1,396 @@
+"""Changes jobs that are not delivered (UPDATEJOB, QMOVE), on all nodes that hold them.
+
+A change has a version: the time of the node in ms and 16 bits of its id; it is higher than any that
+the node knows for this job. The newest wins on every holder, in whatever order changes arrive. The
+holders are sent the whole job (UPDATEJOB) and confirm (news of the kind UPDATED); those that do not
+are told again, at growing intervals. When a holder says that it queues the job, the others tell it
+which change they have, and it may ask for that; and after a restart, a node tells the others which
+changes it has.
+
+A holder that has given the job to a worker says so; then the client gets an error, and a further
+change restores the former contents of the job.
+"""
+
+from typing import Final
+
+from disque_trio.cluster.peers import Peers
+from disque_trio.eventlog import schema
+from disque_trio.node.core.changes.contents import Contents, ContentsSetter, is_delivered
+from disque_trio.node.core.changes.spreads import PATIENCE, ChangedJobs, Spread, Spreads
+from disque_trio.node.core.federation.exports import Exports
+from disque_trio.node.core.jobs.job import (
+    ACKED,
+    ACTIVE,
+    FLAG_DELIVERED,
+    FLAG_PAUSED,
+    FLAG_TRAILER,
+    GONE,
+    QUEUED,
+    WAIT_REPL,
+    Job,
+    first_due,
+)
+from disque_trio.node.core.lifecycle.requeue import Requeue
+from disque_trio.node.core.queues.aof_codec import AofCodec
+from disque_trio.node.core.queues.bus_codec import BusCodec
+from disque_trio.node.core.queues.store import JobStore
+from disque_trio.node.core.rpc.notices import Notices
+from disque_trio.node.core.rpc.questions import UPDATED, Questions
+from disque_trio.protocol import bus
+from disque_trio.protocol.bus import JobMessage, JobsMessage, PacketError, PacketWriter
+from disque_trio.protocol.fields import (
+    Field,
+    FieldsError,
+    pack_number,
+    pack_texts,
+    unpack_number,
+    unpack_texts,
+)
+from disque_trio.protocol.trailer import Trailer
+from disque_trio.resp.reply import OK, error
+from disque_trio.respserver.client import Client, Pending
+
+MAX_GAP: Final = 60_000  # ms between attempts to tell a holder
+SLACK: Final = 2  # s by which an expiry may differ, since nodes are told whole seconds
+MANY_LATE: Final = 1_000
+
+# What a holder says, in a field besides the ticket (1).
+_ABOUT: Final = 2
+_HAS_IT: Final = 0
+_WAS_DELIVERED: Final = 1  # before the change came
+_NOT_HELD: Final = 2
+_HAS_ENDED: Final = 3
+# What holders say unasked.
+_OFFERED: Final = 4  # it has this change
+_WANTED: Final = 5  # it does not
+
+DELIVERED: Final = "DELIVERED Job was delivered and cannot be changed."
+_ENDED: Final = error(b"NOJOB Job has ended meanwhile.")
+_TIMEOUT: Final = error(
+    b"NOREPL Timeout reached before all nodes that hold the job had the change; it will be repeated"
+)
+
+
+class Updates:
+    """The changes to one node's jobs.
+
+    Args:
+        store: the jobs.
+        aof_codec: makes their records for the journal.
+        codec: serialises them.
+        exports: gives jobs to nodes that want them.
+        requeue: queues them when their delay is over.
+        questions: bring what other nodes say.
+        notices: for other nodes, at the end of the turn.
+        peers: the rest of the cluster.
+        packets: makes this node's packets.
+
+    Attributes:
+        spreads: the changes that not all holders have confirmed.
+    """
+
+    def __init__(
+        self,
+        store: JobStore,
+        aof_codec: AofCodec,
+        codec: BusCodec,
+        exports: Exports,
+        requeue: Requeue,
+        questions: Questions,
+        notices: Notices,
+        peers: Peers,
+        packets: PacketWriter,
+    ) -> None:
+        self._store = store
+        self._machine = store.machine
+        self._notes = store.notes
+        self._replicas = store.replicas
+        self._trailers = store.trailers
+        self._aof_codec = aof_codec
+        self._codec = codec
+        self._requeue = requeue
+        self._setter = ContentsSetter(store, requeue, exports)
+        self._questions = questions
+        self._notices = notices
+        self._peers = peers
+        self._packets = packets
+        self._last_ms = 0
+        self.spreads = Spreads(store.machine, peers, questions.agenda)
+        self._changed = ChangedJobs(store)  # for ``resume``
+        self._late: dict[bytes, int] = {}  # versions that came after the job was delivered
+        questions.answerers[UPDATED] = self._on_updated
+
+    @property
+    def due(self) -> int:
+        """Return when there is next something to do, in ms; 0: never."""
+        return self._machine.now if self._changed.searching else self.spreads.due
+
+    # ---- from clients -----------------------------------------------------------------------
+
+    def change(self, client: Client, job: Job, contents: Contents) -> None:
+        """Give ``job``, which is not delivered, new ``contents``; ``client`` gets its reply when
+        the other holders have confirmed."""
+        machine = self._machine
+        spread = self._change(job, contents)
+        if spread is None or not self.spreads.awaited(spread):
+            client.out.append(OK)
+            return
+        reply = Pending(client, None)
+        client.line_up(reply)
+        self.spreads.wait(spread, reply)
+        spread.deadline = machine.now + PATIENCE
+
+    def move(self, job: Job, queue: bytes) -> None:
+        """Move ``job``, which is not delivered, to ``queue``, as a client asked."""
+        contents = Contents(job)
+        contents.queue = queue
+        self._change(job, contents)
+
+    def _change(self, job: Job, contents: Contents) -> Spread | None:
+        """Give ``job`` new ``contents`` and tell the other holders; None: there are none."""
+        before = Contents(job)
+        self._store.total_updated += 1
+        self._commit(job, contents, self._next_version(job), schema.BY_CLIENT, True)
+        return self._spread(job, before)
+
+    def version(self, job: Job) -> int:
+        """The version of the last change to ``job``; 0: there was none."""
+        trailer = self._trailers.of(job)
+        return 0 if trailer is None else trailer.updated
+
+    def _next_version(self, job: Job) -> int:
+        ms = self._last_ms = max(
+            self._machine.now, self._last_ms + 1, (self.version(job) >> 16) + 1
+        )
+        return ms << 16 | int(self._replicas.own[:4], 16)
+
+    def _commit(
+        self, job: Job, contents: Contents, version: int, reason: schema.Reason, asked: bool = False
+    ) -> None:
+        """Give ``job`` the ``contents`` of the change ``version``. ``asked``: a client asked this
+        node for it."""
+        trailer = self._trailers.want(job)
+        trailer.updated = version
+        self._trailers.recount(job, trailer)
+        moved = contents.queue != job.queue
+        if moved:
+            self._setter.move(job, contents.queue)
+        self._setter.set(job, contents, asked)
+        if self._notes.noting:
+            self._notes.note(schema.UPDATED, job, reason, new=True)
+            if asked and job.flags & FLAG_PAUSED and job.state == ACTIVE:
+                self._notes.note_pause(job, schema.BY_CLIENT)
+        if moved:
+            self._setter.offer(job)
+        # An at-most-once job that this queues may go to another node at once.
+        if self._machine.journaling and job.state not in (WAIT_REPL, GONE):
+            self._aof_codec.note(job)
+
+    # ---- changes by other nodes --------------------------------------------------------------
+
+    def take(self, job: Job, new: Job, trailer: Trailer | None) -> bool:
+        """Take the contents of ``new``, the same job as another node has it, with ``trailer``, if
+        they are newer than those of ``job``. Return whether this node has nothing newer."""
+        known = self.version(job)
+        version = 0 if trailer is None else trailer.updated
+        if version <= known or job.state == ACKED:
+            return version == known
+        if job.retry == 0 and job.flags & FLAG_DELIVERED:
+            return True  # it will never be delivered again
+        contents = Contents(new)
+        if abs(contents.etime - int(job.etime)) <= SLACK:
+            contents.etime = int(job.etime)
+        if (contents.retry == 0) != (job.retry == 0):
+            contents.retry = int(job.retry)
+        if new.delay == job.delay:
+            contents.due = first_due(job)
+        if is_delivered(job):
+            if len(self._late) >= MANY_LATE:
+                del self._late[next(iter(self._late))]
+            self._late[job.id] = version
+        self._commit(job, contents, version, schema.BY_PEER)
+        spread = self.spreads.drop(job.id)
+        if spread is not None:
+            self.spreads.answer(spread, OK)  # a newer change has taken its place
+        return True
+
+    # ---- the other holders ------------------------------------------------------------------
+
+    def _spread(self, job: Job, before: Contents) -> Spread | None:
+        """Tell the other holders the new contents of ``job``; None: there are none."""
+        own = self._replicas.own
+        now = self._machine.now
+        missing = [id for id in job.delivered or () if id != own and self._peers.knows(id)]
+        if not missing or job.state == GONE:
+            return None
+        spread = Spread(self.version(job), missing, before, now)
+        earlier = self.spreads.by_id.get(job.id)
+        if earlier is not None and earlier.replies:
+            spread.replies = earlier.replies
+            spread.before = earlier.before
+        self.spreads.put(job.id, spread)
+        self._send(job, missing)
+        return spread
+
+    def _send(self, job: Job, nodes: list[bytes]) -> None:
+        """Send ``job`` to the connected ones of ``nodes``."""
+        reached = [id for id in nodes if self._peers.linked(id) and self._peers.understands(id)]
+        if reached:
+            packet = self._packets.jobs(bus.UPDATEJOB, [self._codec.encode(job)])
+            for id in reached:
+                self._notices.fields.append((id, packet))
+
+    def _tell_more(self, job: Job) -> None:
+        """Tell holders of ``job`` that this node did not know of when it changed the job."""
+        spread = self.spreads.by_id.get(job.id)
+        if spread is not None:
+            own = self._replicas.own
+            more = [id for id in job.delivered or () if id != own and id not in spread.told]
+            spread.told += more
+            spread.missing += more
+            self._send(job, more)
+
+    def tick(self, now: int) -> None:
+        """Repeat some unconfirmed changes, and end waits, when it is time to."""
+        for id, spread in self.spreads.take_due(now):
+            job = self._store.jobs.get(id)
+            if job is None or job.state == ACKED:
+                self.spreads.drop(id)
+                self.spreads.answer(spread, _ENDED)
+                continue
+            if spread.replies:
+                if not self.spreads.awaited(spread):
+                    self.spreads.answer(spread, OK)
+                elif spread.deadline <= now:
+                    self.spreads.answer(spread, _TIMEOUT)
+                else:
+                    self.spreads.look_at(id, spread, spread.deadline)
+            if spread.due <= now:
+                spread.missing = [node for node in spread.missing if self._peers.knows(node)]
+                if not spread.missing:
+                    self.spreads.drop(id)
+                    continue
+                # A copy still waiting in a connection need not be queued behind itself.
+                self._send(job, [node for node in spread.missing if not self._peers.behind(node)])
+                spread.gap = min(2 * spread.gap, MAX_GAP)
+                spread.due = now + spread.gap
+            self.spreads.look_at(id, spread, spread.due)
+        for job in self._changed.some():
+            if job.id not in self.spreads.by_id:
+                self._spread(job, Contents(job))
+
+    # ---- from other nodes -------------------------------------------------------------------
+
+    def on_updatejob(self, sender: bytes, message: JobsMessage) -> None:
+        """Handle UPDATEJOB: another holder has changed a job. Raises ``PacketError``."""
+        for data in message.jobs:
+            new = self._codec.decode(data)
+            trailer = self._codec.trailer
+            if new is None or trailer is None:
+                raise PacketError("an UPDATEJOB without a change")
+            self._on_change(sender, new, trailer)
+
+    def _on_change(self, sender: bytes, new: Job, trailer: Trailer) -> None:
+        """Take the change in ``new``, the job as ``sender`` has it, with ``trailer``."""
+        if self._machine.add_problem:
+            return  # a restart would undo it; the sender will repeat it
+        job = self._store.jobs.get(new.id)
+        said = _HAS_IT
+        if job is None:
+            said = _NOT_HELD
+        elif job.state == ACKED:
+            said = _HAS_ENDED
+        else:
+            known = new.delivered or ()
+            for id in known:
+                self._replicas.add(job, id)
+            newest = self.take(job, new, trailer)
+            self._tell_more(job)
+            if not newest or any(id not in known for id in job.delivered or ()):
+                self._send(job, [sender])  # it missed a newer change, or does not know a holder
+            if self._late.get(job.id) == trailer.updated or (
+                job.retry == 0 and is_delivered(job) and self.version(job) < trailer.updated
+            ):
+                said = _WAS_DELIVERED
+        self._say(sender, new.id, trailer.updated, said)
+
+    def _on_updated(self, sender: bytes, fields: list[Field]) -> list[Field] | None:
+        """Handle UPDATED: what a holder says about a change. Raises ``FieldsError``."""
+        for type, value in fields:
+            if type == _ABOUT:
+                about = unpack_texts(value)
+                if len(about) != 3:
+                    raise FieldsError("malformed answer to a change")
+                self._heard(sender, about[0], unpack_number(about[1]), unpack_number(about[2]))
+        return None
+
+    def _heard(self, sender: bytes, id: bytes, version: int, said: int) -> None:
+        """Handle what ``sender`` ``said`` about the change ``version`` of the job ``id``."""
+        if said in (_OFFERED, _WANTED):
+            job = self._store.jobs.get(id)
+            if job is not None and job.state in (ACTIVE, QUEUED):
+                if said == _WANTED:
+                    self._send(job, [sender])
+                elif self.version(job) < version:
+                    self._say(sender, id, version, _WANTED)
+            return
+        spread = self.spreads.by_id.get(id)
+        if spread is None or spread.version != version or sender not in spread.missing:
+            return
+        spread.missing = [node for node in spread.missing if node != sender]
+        job = self._store.jobs.get(id)
+        if job is None or job.state == ACKED or said == _HAS_ENDED:
+            self.spreads.answer(spread, _ENDED)
+        elif said == _WAS_DELIVERED and spread.replies:
+            self.spreads.answer(spread, error(DELIVERED))
+            self.spreads.drop(id)
+            before = spread.before
+            self._commit(job, before, self._next_version(job), schema.BY_CLIENT)
+            self._spread(job, before)
+            return
+        elif spread.replies and not self.spreads.awaited(spread):
+            self.spreads.answer(spread, OK)
+        if not spread.missing:
+            self.spreads.drop(id)
+
+    def on_willqueue(self, sender: bytes, message: JobMessage) -> None:
+        """Handle WILLQUEUE: another holder asks whether it needs to queue the job; it may not know
+        the last change."""
+        self._requeue.on_willqueue(sender, message)
+        self._offer(sender, message.id)
+
+    def on_queued(self, sender: bytes, message: JobMessage) -> None:
+        """Handle QUEUED: another holder has the job in its queue; it may not know the last
+        change."""
+        self._requeue.on_queued(sender, message)
+        self._offer(sender, message.id)
+
+    def _offer(self, sender: bytes, id: bytes) -> None:
+        """Tell ``sender``, which holds the job ``id``, which change to it this node has."""
+        job = self._store.jobs.get(id)
+        if job is not None and job.flags & FLAG_TRAILER and job.state in (ACTIVE, QUEUED):
+            version = self.version(job)
+            if version and self._peers.understands(sender):
+                self._say(sender, id, version, _OFFERED)
+
+    def _say(self, node: bytes, id: bytes, version: int, said: int) -> None:
+        """Say ``said`` to ``node`` about the change ``version`` of the job ``id``."""
+        about = [id, pack_number(version), pack_number(said)]
+        packet = self._questions.news(UPDATED, [(_ABOUT, pack_texts(about))])
+        self._notices.fields.append((node, packet))
+
+    def resume(self) -> None:
+        """Find changed jobs after a restart: not all holders may have these changes."""
+        self._changed.begin()
+        self._questions.agenda.call(self._machine.now)
+
+    def refuse(self, refusal: bytes) -> None:
+        """Send ``refusal`` to all waiting clients: the records could not be written."""
+        self.spreads.refuse(refusal)
+
+    def flush(self) -> None:
+        """Forget all changes; clients hear that their jobs are gone."""
+        for spread in self.spreads.flush():
+            self.spreads.answer(spread, _ENDED)
+        self._late.clear()
+        self._changed.flush()

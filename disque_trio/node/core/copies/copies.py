@@ -1,0 +1,180 @@
+"""Makes the copies of jobs that nodes which are away cannot make.
+
+A dead letter, and a job that is sent back, is copied by those who hold the job before it (see
+``successors``). If one of them is away just then, or has forgotten that job, it makes no copy.
+Then the node that queues the successor sends copies as for a new job: to the holders that can be
+reached, and to other nodes if these are too few. It goes on until enough nodes have confirmed one.
+So do the holders of a job with a key if the node that began to add it is away (see ``votes``).
+"""
+
+from heapq import heappop, heappush
+from typing import Final
+
+from disque_trio.cluster.peers import Peers
+from disque_trio.node.core.copies.placement import Placement
+from disque_trio.node.core.jobs.job import ACTIVE, QUEUED, Job
+from disque_trio.node.core.queues.bus_codec import BusCodec
+from disque_trio.node.core.queues.store import JobStore
+from disque_trio.node.core.rpc.agenda import Agenda
+from disque_trio.node.core.rpc.notices import Notices
+
+FIRST_GAP: Final = 1_000  # ms between attempts, doubled each time
+MAX_GAP: Final = 60_000
+AT_ONCE: Final = 50  # jobs to look at per turn
+SHORT_OVERHEAD: Final = 300  # bytes that it takes to know that a job has too few copies
+
+
+class Short:
+    """A job that may have too few copies.
+
+    Attributes:
+        job: the job.
+        confirmed: other nodes that have said that they hold it.
+        due: when to look at it next, in ms.
+        gap: ms until the time after that.
+    """
+
+    def __init__(self, job: Job) -> None:
+        self.job = job
+        self.confirmed: list[bytes] = []
+        self.due = 0
+        self.gap = FIRST_GAP
+
+
+class Copies:
+    """The jobs on one node that may have too few copies.
+
+    Args:
+        store: the jobs.
+        placement: chooses nodes for copies.
+        codec: serialises jobs for other nodes.
+        notices: for other nodes, at the end of the turn.
+        peers: the rest of the cluster.
+        agenda: when to look at them.
+
+    Attributes:
+        by_id: those that may have too few.
+    """
+
+    def __init__(
+        self,
+        store: JobStore,
+        placement: Placement,
+        codec: BusCodec,
+        notices: Notices,
+        peers: Peers,
+        agenda: Agenda,
+    ) -> None:
+        self.by_id: dict[bytes, Short] = {}
+        self._store = store
+        self._machine = store.machine
+        self._placement = placement
+        self._codec = codec
+        self._notices = notices
+        self._peers = peers
+        self._agenda = agenda
+        self._dues: list[tuple[int, bytes]] = []  # heap: when to look at which, ms
+
+    def look_after(self, job: Job) -> None:
+        """See to it that ``job``, which other holders are to make as well, has its copies, if one
+        of them cannot be told."""
+        own = self._store.replicas.own
+        for id in job.delivered or ():
+            if id != own and not self._peers.linked(id):
+                self.want(job)
+                return
+
+    def want(self, job: Job) -> None:
+        """See to it that ``job`` has its copies."""
+        if job.id in self.by_id or job.repl <= 1:
+            return
+        short = self.by_id[job.id] = Short(job)
+        self._machine.memory.used += SHORT_OVERHEAD
+        self._send(short)
+
+    def lacks(self, job: Job, node: bytes) -> None:
+        """Note that ``node``, which should have made a copy of ``job``, has not."""
+        short = self.by_id.get(job.id)
+        if short is None:
+            self.want(job)
+        elif node in short.confirmed:
+            short.confirmed.remove(node)
+
+    def confirmed(self, node: bytes, id: bytes) -> None:
+        """Note that ``node`` says that it holds the job ``id``."""
+        short = self.by_id.get(id)
+        if short is not None and node not in short.confirmed:
+            short.confirmed.append(node)
+            self._store.replicas.add(short.job, node)
+            if self._placement.enough(short.confirmed, short.job.repl - 1, False):
+                self._drop(id)
+
+    def _drop(self, id: bytes) -> None:
+        del self.by_id[id]
+        self._machine.memory.used -= SHORT_OVERHEAD
+
+    def _send(self, short: Short) -> None:
+        """Send copies to the holders that have not confirmed one, and to more nodes if they are too
+        few."""
+        job = short.job
+        replicas = self._store.replicas
+        nodes = [
+            id
+            for id in job.delivered or ()
+            if id != replicas.own and id not in short.confirmed and self._takes(job, id)
+        ]
+        missing = job.repl - 1 - len(short.confirmed) - len(nodes)
+        if missing > 0 or not nodes:  # or all that confirmed are on too few hosts
+            for id in self._placement.choose(job, max(missing, 1), False):
+                if self._peers.linked(id):
+                    replicas.add(job, id)
+                    nodes.append(id)
+        if nodes:
+            self._notices.copy(self._codec.encode(job), tuple(nodes), 0)
+            if job.state != QUEUED:
+                replicas.places.leaves(job.id, self._machine.now)  # it has left already
+        short.due = self._machine.now + short.gap
+        short.gap = min(2 * short.gap, MAX_GAP)
+        heappush(self._dues, (short.due, job.id))
+        self._agenda.call(short.due)
+
+    def _takes(self, job: Job, node: bytes) -> bool:
+        """Whether a copy of ``job`` can be sent to ``node``: to no C node whose clients would see a
+        trailer."""
+        peers = self._peers
+        return peers.linked(node) and (
+            peers.understands(node) or self._store.trailers.is_plain(job)
+        )
+
+    # ---- time -------------------------------------------------------------------------------
+
+    def linked_to(self, now: int) -> None:
+        """Look at all at ``now``: there is a new connection to some node."""
+        for short in self.by_id.values():
+            short.due = now
+            short.gap = FIRST_GAP
+        self._dues = [(now, id) for id in self.by_id]
+
+    @property
+    def due(self) -> int:
+        """Return when to look at the next one, in ms; 0: there is none."""
+        return self._dues[0][0] if self._dues else 0
+
+    def go_on(self, now: int) -> None:
+        """Look at some of those that are due at ``now``."""
+        for _ in range(AT_ONCE):
+            if not self._dues or self._dues[0][0] > now:
+                break
+            due, id = heappop(self._dues)
+            short = self.by_id.get(id)
+            if short is None or short.due != due:
+                continue
+            if short.job.state in (ACTIVE, QUEUED):
+                self._send(short)
+            else:
+                self._drop(id)
+
+    def flush(self) -> None:
+        """Start over: all jobs have been forgotten. The caller clears the memory account."""
+        self.by_id.clear()
+        self._dues.clear()

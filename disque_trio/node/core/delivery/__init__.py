@@ -1,0 +1,1 @@
+"""Gives jobs to clients: GETJOB, CONSUME, and patterns of queue names."""

@@ -1,0 +1,1 @@
+"""Jobs that go to other nodes because clients wait there, and jobs that come from them."""

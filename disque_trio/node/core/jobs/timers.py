@@ -1,0 +1,117 @@
+"""Timers for jobs, in buckets of time.
+
+Most jobs are added, taken and acknowledged long before their time. So adding and removing must both
+be cheap and leave nothing behind. With a heap, removing is expensive, or lazy (a job that was
+acknowledged at once would be kept until its retry time). Here, time is cut into buckets of 32 ms. A
+bucket is a list in which each job knows its index, so it can be removed by swapping it with the
+last one. Only the numbers of buckets are in a heap.
+"""
+
+from heapq import heappop, heappush
+from typing import Final
+
+from disque_trio.node.core.jobs.job import Job
+
+# Uncompiled, an int is an object of 32 bytes; these exist only once.
+_MANY: Final = 8192
+_SLOTS: Final = list(range(_MANY))
+
+_SHIFT: Final = 5  # a bucket is 32 ms, so a timer is late by at most that much
+
+
+class JobTimers:
+    """Holds the jobs of a node by the time of their next check."""
+
+    def __init__(self) -> None:
+        self._buckets: dict[int, list[Job]] = {}
+        self._order: list[int] = []  # heap of the buckets' numbers
+        # The bucket that the last job was put into. Jobs that are acknowledged together share one.
+        self._number = -1
+        self._bucket: list[Job] = []
+
+    def add(self, job: Job, awake: int) -> None:
+        """Add ``job``, which must not be in the timers, to be looked at at ``awake`` (ms, not
+        0)."""
+        job.awake = awake
+        number = awake >> _SHIFT
+        if number != self._number:
+            bucket = self._buckets.get(number)
+            if bucket is None:
+                bucket = self._buckets[number] = []
+                heappush(self._order, number)
+            self._number = number
+            self._bucket = bucket
+        bucket = self._bucket
+        slot = len(bucket)
+        job.slot = _SLOTS[slot] if slot < _MANY else slot
+        bucket.append(job)
+
+    def remove(self, job: Job) -> None:
+        """Remove ``job``, if it is in the timers."""
+        if job.awake == 0:
+            return
+        number = job.awake >> _SHIFT
+        bucket = self._bucket if number == self._number else self._buckets[number]
+        last = bucket.pop()
+        if last is not job:
+            bucket[job.slot] = last
+            last.slot = job.slot
+        job.awake = 0
+
+    def move(self, job: Job, awake: int) -> None:
+        """Look at ``job`` at ``awake`` instead."""
+        if job.awake >> _SHIFT == awake >> _SHIFT and job.awake:
+            job.awake = awake
+            return
+        self.remove(job)
+        self.add(job, awake)
+
+    def next_due(self) -> int:
+        """Return when ``due`` next returns something, in ms; 0: never."""
+        order = self._order
+        buckets = self._buckets
+        while order:
+            if buckets[order[0]]:
+                return (order[0] + 1) << _SHIFT
+            self._drop_first()
+        return 0
+
+    def _drop_first(self) -> None:
+        """Remove the first bucket."""
+        number = heappop(self._order)
+        del self._buckets[number]
+        if number == self._number:
+            self._number = -1
+
+    def due(self, now: int, limit: int) -> list[Job]:
+        """Take out up to ``limit`` jobs whose time has come by ``now`` (ms).
+
+        Buckets are returned whole, after their last millisecond has passed.
+        """
+        found: list[Job] = []
+        order = self._order
+        while order and (order[0] + 1) << _SHIFT <= now and len(found) < limit:
+            bucket = self._buckets[order[0]]
+            room = limit - len(found)
+            if len(bucket) <= room:
+                found += bucket
+                self._drop_first()
+            else:
+                found += bucket[-room:]
+                del bucket[-room:]
+        for job in found:
+            job.awake = 0
+        return found
+
+    def hand_over(self) -> list[list[Job]]:
+        """Remove all jobs, which must not be added again, and return them."""
+        buckets = list(self._buckets.values())
+        self._buckets.clear()
+        self._order.clear()
+        self._number = -1
+        return buckets
+
+
+def sooner(due: int, other: int) -> int:
+    """The earlier of two times (ms), where 0 means never."""
+    return other if other and (due == 0 or other < due) else due

@@ -1,0 +1,1 @@
+"""The jobs of a node in their queues: put in, given out, limited, loaded and written."""

@@ -1,0 +1,473 @@
+"""A queue: jobs in order, and the clients blocked on it.
+
+Keeps the order (by priority, creation time, id) and the counters of a queue. ``node`` decides who
+may put jobs in or take them out.
+"""
+
+from collections.abc import Iterator
+from itertools import islice
+from typing import Final
+
+from disque_trio.node.core.jobs.job import Job
+from disque_trio.node.core.queues.need_jobs import Imports
+from disque_trio.respserver.client import Client
+
+PAUSED_IN: Final = 1
+PAUSED_OUT: Final = 2
+
+# As in ``job``. Compiled, a constant of another module costs a look-up.
+FLAGS_PRIORITY: Final = 112
+
+# What a queue costs in addition to its jobs, in bytes.
+QUEUE_OVERHEAD: Final = 800
+
+_CHUNK: Final = 512
+_LOOKED_AT: Final = 1_000  # jobs, to find one that is not at-most-once
+_GROUPED_AT_ONCE: Final = 10_000  # jobs in groups to walk over
+_MOVED_AT_ONCE: Final = 16  # chunks to put into groups while one client waits for the result
+
+
+def _chunk_of(chunks: list[list[Job]], job: Job) -> int:
+    """The index of the first chunk that does not end before ``job``."""
+    # A loop of our own: bisect would call a function for each comparison.
+    ctime = job.ctime
+    low = 0
+    high = len(chunks)
+    while low < high:
+        middle = (low + high) >> 1
+        other = chunks[middle][-1]
+        if other.ctime < ctime or (other.ctime == ctime and other.id < job.id):
+            low = middle + 1
+        else:
+            high = middle
+    return low
+
+
+def _place(chunk: list[Job], job: Job) -> int:
+    """The index in ``chunk`` of the first job that does not come before ``job``."""
+    ctime = job.ctime
+    low = 0
+    high = len(chunk)
+    while low < high:
+        middle = (low + high) >> 1
+        other = chunk[middle]
+        if other.ctime < ctime or (other.ctime == ctime and other.id < job.id):
+            low = middle + 1
+        else:
+            high = middle
+    return low
+
+
+def _part_after(chunks: list[list[Job]], last: Job | None) -> list[Job]:
+    """Return some of the jobs that follow ``last`` (None: of all), in order; empty: there are
+    none."""
+    index = start = 0
+    if last is not None:
+        index = _chunk_of(chunks, last)
+        if index < len(chunks):
+            chunk = chunks[index]
+            start = _place(chunk, last)
+            if chunk[start].id == last.id:
+                start += 1
+                if start == len(chunk):
+                    index, start = index + 1, 0
+    return chunks[index][start:] if index < len(chunks) else []
+
+
+def _part_before(chunks: list[list[Job]], last: Job | None) -> list[Job]:
+    """Return some of the jobs that precede ``last`` (None: of all), from back to front; empty:
+    there are none."""
+    index = len(chunks)
+    end = 0
+    if last is not None:
+        index = _chunk_of(chunks, last)
+        if index < len(chunks):
+            end = _place(chunks[index], last)
+    if not end:
+        index -= 1
+        if index < 0:
+            return []
+        end = len(chunks[index])
+    part = chunks[index][:end]
+    part.reverse()
+    return part
+
+
+class Groups:
+    """Interface to the jobs of a queue that are served by group (see ``job_groups``).
+
+    Attributes:
+        length: the number of jobs.
+    """
+
+    def __init__(self) -> None:
+        self.length = 0
+
+    def push(self, job: Job) -> None:
+        """Put ``job`` into its group."""
+        raise NotImplementedError
+
+    def next_job(self) -> Job | None:
+        """What ``pop`` would take out; None: nothing."""
+        raise NotImplementedError
+
+    def pop(self) -> Job:
+        """Take out the next job. ``deliverable`` must not be 0."""
+        raise NotImplementedError
+
+    def remove(self, job: Job) -> bool:
+        """Take ``job`` out of its group; return whether it was there."""
+        raise NotImplementedError
+
+    def pass_turn(self, job: Job) -> None:
+        """Move on to the next group if ``job``, which is about to be removed, is the one whose turn
+        it is."""
+        raise NotImplementedError
+
+    def deliverable(self) -> int:
+        """Return how many jobs can be taken now; may count only some of them."""
+        raise NotImplementedError
+
+    def first_to_last(self) -> Iterator[Job]:
+        """The jobs in the order in which they would come if none of them held its group."""
+        raise NotImplementedError
+
+    def last_to_first(self) -> Iterator[Job]:
+        """The last job of each group in turn, then the ones before them."""
+        raise NotImplementedError
+
+    def number_held(self) -> int:
+        """Return how many jobs hold up their groups."""
+        raise NotImplementedError
+
+    def oldest(self) -> int:
+        """The creation time of the oldest job, in ms times a million. There must be one."""
+        raise NotImplementedError
+
+    def lines(self) -> list[list[Job]]:
+        """Return all jobs, in lists that the caller must not change."""
+        raise NotImplementedError
+
+    def queues(self) -> "list[Queue]":
+        """The jobs of each group."""
+        raise NotImplementedError
+
+
+class Queue:
+    """The queued jobs of one name, in their order, and the clients blocked on it.
+
+    The most urgent jobs come first; among equally urgent ones, the oldest. Nearly all jobs arrive
+    in the order of their creation and leave at the front. The others (put back by a retry, or made
+    on a node whose clock differs) go in between. So the jobs of each priority are kept in chunks of
+    at most 512: adding at the end and taking the first job touch one chunk; anything else takes a
+    binary search for the chunk and another inside it.
+
+    Attributes:
+        name: the queue's name.
+        ctime, atime: creation and last use, in ms since the epoch.
+        paused: PAUSED_IN and PAUSED_OUT bits.
+        length: number of queued jobs.
+        jobs_in, jobs_out: number of jobs ever put in, and taken out for any reason.
+        jobs_acked: jobs of this queue that clients of this node acknowledged.
+        jobs_expired: jobs of this queue that expired while this node held them.
+        waiters: clients blocked on this queue, in the order of their arrival.
+        found_by: numbers of the patterns whose clients know that it has, or had, jobs.
+        wanted: when a client of this node last took a job or asked for one in vain, in ms.
+        imports: what this node knows of jobs of this queue elsewhere; None: it never asked.
+        groups: the jobs that are in groups; None: there are none.
+        grouped: whether jobs go into groups. After it changes, call ``move_some`` until all jobs
+            have moved.
+        reply_head: the constant start of a GETJOB entry, up to the line with the id's length.
+    """
+
+    __slots__ = (
+        "_chunks",
+        "_counted",
+        "_size",
+        "_urgent",
+        "atime",
+        "ctime",
+        "found_by",
+        "grouped",
+        "groups",
+        "imports",
+        "jobs_acked",
+        "jobs_expired",
+        "jobs_in",
+        "jobs_out",
+        "length",
+        "name",
+        "paused",
+        "reply_head",
+        "waiters",
+        "wanted",
+    )
+
+    def __init__(self, name: bytes, now: int) -> None:
+        self.name = name
+        self.ctime = now
+        self.atime = now
+        self.paused = 0
+        self.jobs_in = 0
+        self.jobs_out = 0
+        self.jobs_acked = 0
+        self.jobs_expired = 0
+        self.length = 0
+        self._size = 0
+        self._counted = False
+        self.wanted = 0
+        self.waiters: dict[Client, None] = {}
+        self.found_by: tuple[int, ...] = ()
+        self.imports: Imports | None = None
+        self.groups: Groups | None = None
+        self.grouped = False
+        self.reply_head = b"$%d\r\n%b\r\n$40\r\n" % (len(name), name)
+        self._chunks: list[list[Job]] = []
+        self._urgent: dict[int, list[list[Job]]] = {}  # by FLAGS_PRIORITY, of those that have one
+
+    def push(self, job: Job) -> None:
+        """Put ``job`` into its place."""
+        self.length += 1
+        if self._counted:
+            self._size += len(job.body or b"")
+        self.jobs_in += 1
+        if self.groups is not None and self.grouped and not self._has_line():
+            self.groups.push(job)
+            return
+        chunks = self._chunks
+        if job.flags & FLAGS_PRIORITY:
+            chunks = self._urgent.setdefault(job.flags & FLAGS_PRIORITY, [])
+        if not chunks:
+            chunks.append([job])
+            return
+        chunk = chunks[-1]
+        last = chunk[-1]
+        if job.ctime > last.ctime or (job.ctime == last.ctime and job.id > last.id):
+            if len(chunk) < _CHUNK:
+                chunk.append(job)
+            else:
+                chunks.append([job])
+            return
+        index = _chunk_of(chunks, job)
+        chunk = chunks[index]
+        chunk.insert(_place(chunk, job), job)
+        if len(chunk) > _CHUNK:
+            chunks.insert(index + 1, chunk[_CHUNK // 2 :])
+            del chunk[_CHUNK // 2 :]
+
+    def pop(self) -> Job:
+        """Take out the first job. There must be one that is ``deliverable``."""
+        self.length -= 1
+        self.jobs_out += 1
+        if self.groups is not None and (self.grouped or not self._has_line()):
+            job = self.groups.pop()
+            if self._counted:
+                self._size -= len(job.body or b"")
+            return job
+        chunks = self._urgent[max(self._urgent)] if self._urgent else self._chunks
+        chunk = chunks[0]
+        job = chunk.pop(0)
+        if self._counted:
+            self._size -= len(job.body or b"")
+        if not chunk:
+            self._drop(chunks, 0, job)
+        return job
+
+    def first_with_retry(self) -> Job | None:
+        """The first job that is not at-most-once, among the first 1,000, if it is ``deliverable``;
+        with groups only if it is the very next."""
+        if self.groups is not None:
+            line = self._has_line() and not self.grouped
+            job = self.first() if line else self.groups.next_job()
+            return job if job is not None and job.retry else None
+        for job in islice(self.first_to_last(), _LOOKED_AT):
+            if job.retry:
+                return job
+        return None
+
+    def pop_with_retry(self) -> Job:
+        """Take out ``first_with_retry``, which must exist."""
+        job = self.first_with_retry()
+        assert job is not None
+        if self.groups is not None:
+            return self.pop()
+        self.remove(job)
+        return job
+
+    def first(self) -> Job:
+        """The first of the jobs in no group. There must be one."""
+        chunks = self._urgent[max(self._urgent)] if self._urgent else self._chunks
+        return chunks[0][0]
+
+    def remove(self, job: Job) -> None:
+        """Take out ``job``, which must be in the queue."""
+        self.length -= 1
+        if self._counted:
+            self._size -= len(job.body or b"")
+        self.jobs_out += 1
+        if self.groups is not None and self.groups.remove(job):
+            return
+        chunks = self._chunks
+        if job.flags & FLAGS_PRIORITY:
+            chunks = self._urgent[job.flags & FLAGS_PRIORITY]
+        index = _chunk_of(chunks, job)
+        chunk = chunks[index]
+        del chunk[_place(chunk, job)]
+        if not chunk:
+            self._drop(chunks, index, job)
+
+    def _drop(self, chunks: list[list[Job]], index: int, job: Job) -> None:
+        """Remove a chunk that became empty when ``job`` was taken out."""
+        del chunks[index]
+        if not chunks and job.flags & FLAGS_PRIORITY:
+            del self._urgent[job.flags & FLAGS_PRIORITY]
+
+    def _by_urgency(self) -> list[list[list[Job]]]:
+        """The chunks of each priority, the highest first."""
+        return [
+            *(self._urgent[flags] for flags in sorted(self._urgent, reverse=True)),
+            self._chunks,
+        ]
+
+    def has(self, job: Job) -> bool:
+        """Whether ``job`` is here, outside any group."""
+        chunks = self._chunks
+        if job.flags & FLAGS_PRIORITY:
+            chunks = self._urgent.get(job.flags & FLAGS_PRIORITY, [])
+        index = _chunk_of(chunks, job)
+        if index == len(chunks):
+            return False
+        chunk = chunks[index]
+        return chunk[_place(chunk, job)] is job
+
+    def first_to_last(self) -> Iterator[Job]:
+        """The queued jobs in the order in which GETJOB would return them."""
+        if self.groups is not None:
+            yield from self.groups.first_to_last()
+        # Compiled, a generator expression would first build a list of everything.
+        for chunks in self._by_urgency():
+            for chunk in chunks:
+                yield from chunk
+
+    def last_to_first(self) -> Iterator[Job]:
+        """The queued jobs in reverse order."""
+        for chunks in reversed(self._by_urgency()):
+            for chunk in reversed(chunks):
+                yield from reversed(chunk)
+        if self.groups is not None:
+            yield from self.groups.last_to_first()
+
+    def walk(self, backwards: bool) -> Iterator[Job]:
+        """The jobs of ``first_to_last``, or ``last_to_first`` if ``backwards``, while jobs come and
+        go. Those that stay come once; with groups, only the first 10,000 come."""
+        if self.groups is not None:
+            jobs = self.last_to_first() if backwards else self.first_to_last()
+            yield from list(islice(jobs, _GROUPED_AT_ONCE))
+            return
+        priorities = [*sorted(self._urgent, reverse=True), 0]
+        if backwards:
+            priorities.reverse()
+        for priority in priorities:
+            last: Job | None = None
+            while True:
+                chunks = self._urgent.get(priority, []) if priority else self._chunks
+                part = _part_before(chunks, last) if backwards else _part_after(chunks, last)
+                if not part:
+                    break
+                last = part[-1]
+                yield from part
+
+    # ---- groups -----------------------------------------------------------------------------
+
+    def _has_line(self) -> bool:
+        """Whether there are jobs outside any group."""
+        return len(self._chunks) > 0 or len(self._urgent) > 0
+
+    def deliverable(self) -> int:
+        """About how many jobs can be taken out now; 0 only if there are none, or if very many of
+        them are still outside their groups."""
+        groups = self.groups
+        if groups is None or not self.grouped:
+            return self.length
+        found = groups.deliverable()
+        for _ in range(_MOVED_AT_ONCE):
+            if found or not self._has_line():
+                break
+            self.move_some()
+            found = groups.deliverable()
+        return found
+
+    def move_some(self) -> bool:
+        """Move up to 512 jobs, in order, into their groups or out of them, as ``grouped`` says.
+        Returns whether there are more."""
+        groups = self.groups
+        if groups is None:
+            return False
+        if self.grouped:
+            if self._has_line():
+                chunks = self._by_urgency()[0]
+                chunk = chunks[0]
+                self._drop(chunks, 0, chunk[0])
+                for job in chunk:
+                    groups.push(job)
+            return self._has_line()
+        count = min(groups.length, _CHUNK)
+        self.length -= count  # ``push`` counts them again
+        self.jobs_in -= count
+        for _ in range(count):
+            job = groups.pop()
+            if self._counted:
+                self._size -= len(job.body or b"")
+            self.push(job)
+        if groups.length:
+            return True
+        self.groups = None
+        return False
+
+    def oldest_age(self, now: int) -> int:
+        """The age of the oldest queued job in ms, at ``now`` (ms); 0: there is none."""
+        if not self.length:
+            return 0
+        return max(now - self.oldest() // 1_000_000, 0)
+
+    def oldest_in_no_group(self) -> int:
+        """The creation time of the oldest queued job outside any group, in ms times a million; 0:
+        there is none."""
+        return min([chunks[0][0].ctime for chunks in self._by_urgency() if chunks], default=0)
+
+    def oldest(self) -> int:
+        """The creation time of the oldest queued job, in ms times a million. There must be one."""
+        found = [chunks[0][0].ctime for chunks in self._by_urgency() if chunks]
+        if self.groups is not None and self.groups.length:
+            found.append(self.groups.oldest())
+        return min(found)
+
+    def body_grew(self, size: int) -> None:
+        """Count that the body of a queued job grew by ``size`` bytes."""
+        if self._counted:
+            self._size += size
+
+    def bytes_queued(self) -> int:
+        """The total size of the bodies of all queued jobs, in bytes. The first call adds them up,
+        which takes 40 ms for a million jobs; from then on the sum is kept up to date."""
+        if not self._counted:
+            self._counted = True
+            for chunk in self.lines():
+                self._size += sum([len(job.body or b"") for job in chunk])
+        return self._size
+
+    def lines(self) -> list[list[Job]]:
+        """Return all queued jobs, in lists that the caller must not change."""
+        lines = [chunk for chunks in self._by_urgency() for chunk in chunks]
+        return lines if self.groups is None else lines + self.groups.lines()
+
+    def hand_over(self) -> list[list[Job]]:
+        """Empty the queue and return its jobs."""
+        self.jobs_out += self.length
+        self.length = 0
+        self._size = 0
+        lines = self.lines()
+        self.groups = None
+        self._chunks = []
+        self._urgent.clear()
+        return lines

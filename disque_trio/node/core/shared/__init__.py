@@ -1,0 +1,1 @@
+"""What all nodes of a cluster share by name: policies, schedules, bindings; files and packets."""

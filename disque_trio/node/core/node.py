@@ -168,11 +168,11 @@ class Node(Machine):
             store, aof, codec, exports, requeue, questions, notices, peers, packets
         )
         replication = self.replication = Replication(
-            store, aof, codec, placement, exports, tombstones, updates, notices, peers, packets
+            store, aof, codec, placement, exports, tombstones, updates.take, notices, peers, packets
         )
         replication.heard_copy = copies.confirmed
         federation = self.federation = Federation(
-            store, aof, codec, exports, tombstones, updates, notices, peers
+            store, aof, codec, exports, tombstones, updates.take, notices, peers
         )
         self.farewell = Farewell(self, federation, questions, notices, peers)
         self.losses = Losses(store, questions, peers)

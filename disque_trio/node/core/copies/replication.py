@@ -11,7 +11,6 @@ from typing import Final
 
 from disque_trio.cluster.peers import Peers
 from disque_trio.eventlog import schema
-from disque_trio.node.core.changes.updates import Updates
 from disque_trio.node.core.copies.placement import Placement
 from disque_trio.node.core.copies.shortage import not_confirmed, too_few
 from disque_trio.node.core.federation.exports import Exports
@@ -28,7 +27,7 @@ from disque_trio.node.core.jobs.job import (
 from disque_trio.node.core.jobs.tombstones import Tombstones
 from disque_trio.node.core.jobs.waits import RETRY_GAP, ReplicationWait
 from disque_trio.node.core.queues.aof_codec import LARGE_BODY, AofCodec
-from disque_trio.node.core.queues.bus_codec import BusCodec
+from disque_trio.node.core.queues.bus_codec import BusCodec, TakeChange
 from disque_trio.node.core.queues.queue import PAUSED_IN
 from disque_trio.node.core.queues.store import JobStore
 from disque_trio.node.core.rpc.notices import Notices
@@ -54,7 +53,7 @@ class Replication:
         placement: chooses nodes.
         exports: gives jobs to nodes that want them.
         tombstones: jobs that have ended.
-        updates: changes to known jobs.
+        take_change: takes what another node has changed of a known job.
         notices: for other nodes, at the end of the turn.
         peers: the rest of the cluster.
         packets: makes this node's packets.
@@ -72,7 +71,7 @@ class Replication:
         placement: Placement,
         exports: Exports,
         tombstones: Tombstones,
-        updates: Updates,
+        take_change: TakeChange,
         notices: Notices,
         peers: Peers,
         packets: PacketWriter,
@@ -87,7 +86,7 @@ class Replication:
         self._placement = placement
         self._exports = exports
         self._tombstones = tombstones
-        self._updates = updates
+        self._take_change = take_change
         self._notices = notices
         self._peers = peers
         self._packets = packets
@@ -329,7 +328,7 @@ class Replication:
         else:
             # Everything else stays as it first came, as on a C node, unless changed by an update.
             if self._codec.trailer is not None:
-                self._updates.take(job, new, self._codec.trailer)
+                self._take_change(job, new, self._codec.trailer)
             for id in new.delivered or ():
                 self._replicas.add(job, id)
             if job.state == WAIT_REPL:

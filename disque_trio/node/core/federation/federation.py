@@ -11,12 +11,11 @@ from typing import Final
 
 from disque_trio.cluster.peers import Peers
 from disque_trio.eventlog import schema
-from disque_trio.node.core.changes.updates import Updates
 from disque_trio.node.core.federation.exports import ASKED_ALL, Exports
 from disque_trio.node.core.jobs.job import ACKED, ACTIVE, FLAG_DELIVERED, Job
 from disque_trio.node.core.jobs.tombstones import Tombstones
 from disque_trio.node.core.queues.aof_codec import AofCodec
-from disque_trio.node.core.queues.bus_codec import BusCodec
+from disque_trio.node.core.queues.bus_codec import BusCodec, TakeChange
 from disque_trio.node.core.queues.need_jobs import COUNT_MAX, FIRST_MIN, POLL_MIN, Imports
 from disque_trio.node.core.queues.pauses import HELD_BACK
 from disque_trio.node.core.queues.queue import PAUSED_OUT, Queue
@@ -39,7 +38,7 @@ class Federation:
         codec: decodes those of other nodes.
         exports: gives jobs to nodes that want them.
         tombstones: jobs that have ended.
-        updates: changes to known jobs.
+        take_change: takes what another node has changed of a known job.
         notices: knows which nodes are not C nodes.
         peers: the rest of the cluster.
 
@@ -60,7 +59,7 @@ class Federation:
         codec: BusCodec,
         exports: Exports,
         tombstones: Tombstones,
-        updates: Updates,
+        take_change: TakeChange,
         notices: Notices,
         peers: Peers,
     ) -> None:
@@ -74,7 +73,7 @@ class Federation:
         self._codec = codec
         self.exports = exports
         self._tombstones = tombstones
-        self._updates = updates
+        self._take_change = take_change
         self._notices = notices
         self._peers = peers
         self._question_number = 0
@@ -301,7 +300,7 @@ class Federation:
                 job.nacks = new.nacks
             trailer = self._codec.trailer
             if trailer is not None:
-                self._updates.take(job, new, trailer)
+                self._take_change(job, new, trailer)
                 if trailer.attempts:
                     store.trailers.learn_attempts(job, trailer.attempts)
             if job.state != ACTIVE or job.retry == 0:

@@ -1,6 +1,7 @@
 """Serialises jobs for other nodes, and reads the jobs that they send."""
 
-from typing import Final
+from collections.abc import Callable
+from typing import Final, TypeAlias
 
 from disque_trio.node.core.jobs.job import (
     FLAG_TRAILER,
@@ -21,6 +22,9 @@ from disque_trio.protocol.serialjob import (
 from disque_trio.protocol.trailer import Trailer, split_body
 
 MAX_HOLDERS: Final = 1_000  # of a job from another node
+
+# Takes what a known job has, in its second form, from another node, with a trailer if there is one.
+TakeChange: TypeAlias = Callable[[Job, Job, Trailer | None], bool]
 
 _IN_IDS: Final = bytes(byte for byte in range(0x21, 0x7F) if byte not in b'"\\')
 

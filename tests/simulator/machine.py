@@ -216,8 +216,7 @@ class Machine:
 
     def stop(self, handover: bool) -> None:
         """Begin to end the process cleanly; ``handover``: write all jobs for the next process.
-        Where nodes only stop, it takes its leave of the other nodes first; elsewhere these hear
-        nothing of it, as if they answered too late."""
+        It takes its leave of the other nodes first."""
         self._turn()
         node = self.node
         self.stopping = True
@@ -229,9 +228,6 @@ class Machine:
                 records += node.aof_codec.dump_shard(number, 1 << 40)[0]
             self.disk.replace(records)
             node.journaling = True
-        if not self.world.faults.only_stops:
-            self.end()
-            return
         self.post(node.farewell.begin)
         self._turn()
         self._look(self.incarnation)

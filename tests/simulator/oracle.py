@@ -8,7 +8,6 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from disque_trio.node.core.changes.contents import is_delivered
 from disque_trio.node.core.jobs.job import ACKED, ACTIVE, JOB_OVERHEAD, QUEUED, STATE_NAMES
 from disque_trio.node.core.lifecycle.ack_gc import FIRST_GAP
 from disque_trio.node.core.lifecycle.successors import successor_id
@@ -509,7 +508,8 @@ class Oracle:
         for shard in filter(None, machine.node.store.jobs.shards):  # few have a job
             for id, job in shard.items():
                 # An at-most-once job whose consumer died stays until its time to live is over.
-                if not (job.retry == 0 and is_delivered(job) and job.body is not None):
+                stays = job.retry == 0 and job.state == ACTIVE and not job.qtime
+                if not (stays and job.body is not None):
                     left.append((id, job.state))
         return left
 

@@ -174,7 +174,7 @@ class Node(Machine):
         federation = self.federation = Federation(
             store, aof, codec, exports, tombstones, updates.take, notices, peers
         )
-        self.farewell = Farewell(self, federation, questions, notices, peers)
+        self.farewell = Farewell(self, federation, replicas.places, questions, notices, peers)
         self.losses = Losses(store, questions, peers)
         self.deliveries = Deliveries(self, store, federation, requeue, letters, questions, peers)
         self.consumers = self.deliveries.consumers

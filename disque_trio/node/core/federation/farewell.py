@@ -6,12 +6,16 @@ jobs, tells the others (STOPS), and goes on reading. They give it nothing more, 
 everything that they have for it is on its way before the answer. A C node, or one of an older
 release, does not answer. It only gives what it was asked for, so its packets are here in a moment.
 Nor does a node that still loads its jobs, and gives nothing.
+
+It also tells the others at once what its clients have: if it does not come back, they would take
+that for queued.
 """
 
 from typing import Final
 
 from disque_trio.cluster.peers import Peers
 from disque_trio.node.core.federation.federation import Federation
+from disque_trio.node.core.jobs.places import Places
 from disque_trio.node.core.rpc.notices import Notices
 from disque_trio.node.core.rpc.questions import STOPS, Question, Questions
 from disque_trio.protocol.fields import Field
@@ -27,6 +31,7 @@ class Farewell:
     Args:
         machine: provides the time.
         federation: gets jobs from other nodes, and knows what gives them.
+        places: have what left the queues.
         questions: make the packets.
         notices: what the turn has to tell other nodes.
         peers: the rest of the cluster.
@@ -36,6 +41,7 @@ class Farewell:
         self,
         machine: Machine,
         federation: Federation,
+        places: Places,
         questions: Questions,
         notices: Notices,
         peers: Peers,
@@ -43,6 +49,7 @@ class Farewell:
         self._machine = machine
         self._federation = federation
         self._exports = federation.exports
+        self._places = places
         self._questions = questions
         self._notices = notices
         self._peers = peers
@@ -55,6 +62,7 @@ class Farewell:
         """Exchange no more jobs with other nodes, and tell them so: this node is about to stop."""
         self._machine.now = self._begun = now
         self._exports.stopping = True
+        self._places.hurry(now)
         peers = self._peers
         linked = [id for id in peers.everyone() if peers.linked(id)]
         if not all(map(peers.understands, linked)):

@@ -42,6 +42,7 @@ class Places:
 
     def __init__(self) -> None:
         self.due: i64 = 0
+        self._tell_after: i64 = TELL_AFTER
         self._queued: dict[bytes, Place] = {}
         self._in_hand: dict[bytes, Place] = {}
         self._left: list[bytes] = []
@@ -66,13 +67,22 @@ class Places:
         (ms)."""
         self._left.append(id)
         if not self.due:
-            self.due = now + TELL_AFTER
+            self.due = now + self._tell_after
+
+    def hurry(self, now: int) -> None:
+        """Keep nothing back from ``now`` (ms) on: this node is about to stop."""
+        self._tell_after = 0
+        if self.due:
+            self.due = now
 
     def take(self, now: int) -> list[bytes]:
         """The ids of the jobs that have left long enough ago, at ``now``; they are forgotten."""
         found = self._left_before
         self._left_before = self._left
         self._left = []
+        if not self._tell_after:
+            found += self._left_before
+            self._left_before = []
         self.due = now + TELL_AFTER if self._left_before else 0
         return found
 

@@ -273,6 +273,18 @@ def test_jobs_that_end_soon_are_not_told(mesh: Mesh) -> None:
     assert mesh[0].node.replicas.places.due == 0
 
 
+def test_a_node_that_stops_tells_at_once_what_its_clients_have(mesh: Mesh) -> None:
+    ids = [mesh.add(0, *RETRY) for _ in range(2)]
+    mesh[0].get()
+    mesh[0].node.farewell.begin(mesh[0].now)
+    mesh[0].get()  # while it waits for the answers
+    mesh.advance(0)
+    lose(mesh, 0)
+    mesh.advance(SOON)
+    assert [queued_on(mesh, id, 0) for id in ids] == [[], []]
+    assert mesh[0].node.replicas.places.due == 0
+
+
 def test_there_is_one_packet_for_each_holder_and_thousand_jobs(mesh: Mesh) -> None:
     for _ in range(MOST + 1):
         mesh.add(0, *RETRY)

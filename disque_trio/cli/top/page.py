@@ -3,9 +3,9 @@
 from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
+from disque_trio import humanize
 from disque_trio.cli.top.cells import fit, wrap
 from disque_trio.cli.top.view import View
-from disque_trio.overview import figures
 from disque_trio.overview.cluster import Cluster
 from disque_trio.overview.names import shown
 from disque_trio.overview.nodes import NodeState
@@ -35,18 +35,18 @@ class Column(NamedTuple):
 
 
 COLUMNS: Final = (
-    Column("length", "queued", 6, 0, lambda row: figures.short(row.length)),
-    Column("added", "added/s", 7, 1, lambda row: figures.rate(row.added)),
-    Column("delivered", "deliv/s", 7, 4, lambda row: figures.rate(row.delivered)),
-    Column("acked", "acked/s", 7, 2, lambda row: figures.rate(row.acked)),
-    Column("oldest", "oldest", 10, 3, lambda row: figures.seconds(row.oldest or None)),
-    Column("blocked", "waiting", 7, 5, lambda row: figures.short(row.blocked)),
-    Column("paused", "paused", 6, 6, lambda row: row.paused or figures.NONE),
+    Column("length", "queued", 6, 0, lambda row: humanize.short(row.length)),
+    Column("added", "added/s", 7, 1, lambda row: humanize.rate(row.added)),
+    Column("delivered", "deliv/s", 7, 4, lambda row: humanize.rate(row.delivered)),
+    Column("acked", "acked/s", 7, 2, lambda row: humanize.rate(row.acked)),
+    Column("oldest", "oldest", 10, 3, lambda row: humanize.seconds(row.oldest or None)),
+    Column("blocked", "waiting", 7, 5, lambda row: humanize.short(row.blocked)),
+    Column("paused", "paused", 6, 6, lambda row: row.paused or humanize.NONE),
 )
 FULL: Final = (
-    Column("", "in hand", 7, 7, lambda row: figures.short(row.in_hand)),
-    Column("", "delayed", 7, 8, lambda row: figures.short(row.delayed)),
-    Column("", "dead", 5, 9, lambda row: figures.short(row.dead)),
+    Column("", "in hand", 7, 7, lambda row: humanize.short(row.in_hand)),
+    Column("", "delayed", 7, 8, lambda row: humanize.short(row.delayed)),
+    Column("", "dead", 5, 9, lambda row: humanize.short(row.dead)),
 )
 """The columns for which nodes scan all their jobs."""
 
@@ -120,9 +120,9 @@ def head(cluster: Cluster) -> list[str]:
     parts += ["still reading"] if reading else []
     parts.append(f"{cluster.length:,} queued")
     oldest = max((row.oldest for row in queues.top("oldest", 1)), default=0.0)
-    parts += [f"oldest {figures.seconds(oldest)}"] if oldest else []
+    parts += [f"oldest {humanize.seconds(oldest)}"] if oldest else []
     for name in ("added", "delivered", "acked", "failed"):
-        parts.append(f"{name} {_plain(figures.rate(nodes.rate(name)))}/s")
+        parts.append(f"{name} {_plain(humanize.rate(nodes.rate(name)))}/s")
     return parts
 
 
@@ -140,7 +140,7 @@ def problems(cluster: Cluster, now: float, most: int) -> list[str]:
 
 def _problem(state: NodeState, now: float) -> str:
     if state.problem and not state.here:
-        since = figures.seconds(max(0.0, now - state.since))
+        since = humanize.seconds(max(0.0, now - state.since))
         return f"{state.address} unreachable for {since}: {state.problem}"
     if state.here and state.refused:
         return f"{state.address} refuses: {state.refused}"
@@ -190,7 +190,7 @@ def _foot(view: View, count: int, seen: int, width: int) -> Line:
 
 def _plain(text: str) -> str:
     """In ASCII, for terminals that show nothing else."""
-    return text.replace(figures.NONE, "-")
+    return text.replace(humanize.NONE, "-")
 
 
 def _nodes(count: int) -> str:

@@ -15,13 +15,13 @@ from disque_console.model.node_actions import NODE_ACTIONS
 from disque_console.model.policy_actions import POLICY_ACTIONS
 from disque_console.model.roles import Role
 from disque_console.model.schedule_actions import SCHEDULE_ACTIONS
-from disque_trio.overview import figures
+from disque_trio import humanize
 from disque_trio.overview.names import shown, to_bytes
 
 
 def _about(text: str) -> Callable[[Form], str]:
     """``text``, with the queue and the number of jobs queued there."""
-    return lambda form: text.format(queue=shown(form.name()), jobs=figures.jobs(form.stands_for))
+    return lambda form: text.format(queue=shown(form.name()), jobs=humanize.jobs(form.stands_for))
 
 
 def _sends(text: str) -> Callable[[Form], str]:
@@ -32,7 +32,7 @@ def _sends(text: str) -> Callable[[Form], str]:
         to, count = form.raw("to").strip(), form.number("count")
         target = f" to {shown(to)}" if to else ""
         most = f", at most {int(count):,}" if count else ""
-        queue, jobs = shown(form.name()), figures.jobs(form.stands_for)
+        queue, jobs = shown(form.name()), humanize.jobs(form.stands_for)
         return f"{text.format(queue=queue, to=target)}{most}? {queue} has {jobs} now."
 
     return asks
@@ -43,7 +43,7 @@ def _said(text: str) -> Callable[[Form, Sequence[object]], str]:
 
     def says(form: Form, replies: Sequence[object]) -> str:
         count = sum(reply for reply in replies if isinstance(reply, int))
-        return text.format(queue=shown(form.name()), jobs=figures.jobs(count))
+        return text.format(queue=shown(form.name()), jobs=humanize.jobs(count))
 
     return says
 

@@ -7,7 +7,7 @@ from typing import Final
 from disque_console.model.action import Action, Form, Order, Where, Word
 from disque_console.model.jobs import JOB_ID
 from disque_console.model.roles import Role
-from disque_trio.overview import figures
+from disque_trio import humanize
 from disque_trio.overview.names import shown, to_bytes, unquoted
 
 AT_ONCE: Final = 100  # ids per command
@@ -65,7 +65,7 @@ def _each(command: str, *options: str) -> Callable[[Form], list[Order]]:
 
 def _asks(text: str) -> Callable[[Form], str]:
     def asks(form: Form) -> str:
-        return text.format(jobs=figures.jobs(_count(form)), to=shown(form.raw("to").strip()))
+        return text.format(jobs=humanize.jobs(_count(form)), to=shown(form.raw("to").strip()))
 
     return asks
 
@@ -76,7 +76,7 @@ def _says(text: str) -> Callable[[Form, Sequence[object]], str]:
     def says(form: Form, replies: Sequence[object]) -> str:
         count = sum(reply for reply in replies if isinstance(reply, int))
         asked = _count(form)
-        jobs = figures.jobs(count) if count == asked else f"{count:,} of {figures.jobs(asked)}"
+        jobs = humanize.jobs(count) if count == asked else f"{count:,} of {humanize.jobs(asked)}"
         return text.format(jobs=jobs)
 
     return says
@@ -110,11 +110,11 @@ def _change(form: Form) -> list[Order]:
 def _changes(form: Form) -> str:
     words = {"delay": "DELAY", "ttl": "TTL", "retry": "RETRY"}
     told = ", ".join(f"{word} {text} s" for name, word in words.items() if (text := form.get(name)))
-    return f"Change {figures.jobs(_count(form))} to {told}? Jobs with a worker are left alone."
+    return f"Change {humanize.jobs(_count(form))} to {told}? Jobs with a worker are left alone."
 
 
 def _moved(form: Form, replies: Sequence[object]) -> str:
-    return f"{figures.jobs(len(replies))} moved to {shown(form.raw('to').strip())}."
+    return f"{humanize.jobs(len(replies))} moved to {shown(form.raw('to').strip())}."
 
 
 def _nack(form: Form) -> list[Order]:
@@ -191,7 +191,7 @@ JOB_ACTIONS: Final = (
     Action("job-move", "Move…", Role.OPERATOR, _move, _moved,
            _asks("Move {jobs} to {to}? Jobs with a worker stay.")),
     Action("job-change", "Change…", Role.OPERATOR, _change,
-           lambda form, replies: f"{figures.jobs(len(replies))} changed.", _changes),
+           lambda form, replies: f"{humanize.jobs(len(replies))} changed.", _changes),
     Action("job-delete", "Delete…", Role.OPERATOR, _each("DELJOB", "BCAST", "FORCE"),
            _says("{jobs} deleted."),
            _asks("Delete {jobs} from all reachable nodes? No trace is kept: workers are not "

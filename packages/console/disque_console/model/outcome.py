@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from disque_console.model.action import Action, Form, Order
-from disque_trio.overview import figures
+from disque_trio import humanize
 from disque_trio.respclient.connection import Reply
 from disque_trio.respclient.errors import ConnectionLost, DisqueError, NoReplError
 
@@ -58,7 +58,7 @@ class Outcome:
         problems = self.problems
         words = [action.says(form, self.good)] if self.good or not problems else []
         if self.unconfirmed:
-            jobs = figures.jobs(self.unconfirmed)
+            jobs = humanize.jobs(self.unconfirmed)
             words.append(f"For {jobs}, some nodes have not confirmed this: they are told again.")
         if problems:
             head = "Partly failed: " if self.good else "Not done: "

@@ -7,7 +7,7 @@ from typing import Final
 
 from markupsafe import Markup
 
-from disque_trio.overview import figures
+from disque_trio import humanize
 from disque_trio.overview.series import Point, Series
 from disque_trio.svg import picture, tag, text
 
@@ -35,7 +35,7 @@ def chart(
     lines: Sequence[Line],
     now: float,
     label: str,
-    shown: Callable[[float | None], str] = figures.rate,
+    shown: Callable[[float | None], str] = humanize.rate,
 ) -> Markup:
     """A chart of values of ``series`` in the hour up to ``now`` (s), or less if the history is
     shorter. ``label`` is its text alternative."""
@@ -48,7 +48,7 @@ def chart(
     highest = max(
         (point.values[column] or 0.0 for point in points for column in columns), default=0.0
     )
-    top, ticks = scale(highest, 0.0 if shown is figures.rate else 1.0)
+    top, ticks = scale(highest, 0.0 if shown is humanize.rate else 1.0)
     frame = _Frame(now - span, now, top)
     parts = [*_grid(frame, ticks, span, shown)]
     for number, column in enumerate(columns):
@@ -154,7 +154,7 @@ def _bands(
             continue
         left = frame.x(frame.start + number * width)
         right = frame.x(frame.start + (number + 1) * width)
-        ago = figures.seconds(max(0.0, now - point.start))
+        ago = humanize.seconds(max(0.0, now - point.start))
         values = ", ".join(
             f"{line.title} {shown(point.values[column])}"
             for line, column in zip(lines, columns, strict=True)

@@ -8,7 +8,7 @@ from markupsafe import Markup, escape
 
 from disque_console.model.lanes import Axis, Kind, Lane, Mark, Span, State
 from disque_console.model.life import LifeEvent
-from disque_trio.overview import figures
+from disque_trio import humanize
 from disque_trio.overview.names import shown
 from disque_trio.svg import picture, tag, text
 
@@ -85,7 +85,7 @@ def _mark(axis: Axis, mark: Mark, y: float) -> list[str]:
 
 
 def _words(event: LifeEvent, begin: float) -> str:
-    words = f"{event.event} {figures.moment(event.time)} UTC, {_after(event.time - begin)}"
+    words = f"{event.event} {humanize.moment(event.time)} UTC, {_after(event.time - begin)}"
     if event.reason:
         words += f", {event.reason}"
     return shown(words + (f", by {event.by:.80}" if event.by else ""))
@@ -93,7 +93,7 @@ def _words(event: LifeEvent, begin: float) -> str:
 
 def _after(seconds: float) -> str:
     """A time difference, such as +3 ms or +12 s."""
-    return f"+{seconds * 1000:.0f} ms" if seconds < 1 else f"+{figures.seconds(seconds)}"
+    return f"+{seconds * 1000:.0f} ms" if seconds < 1 else f"+{humanize.seconds(seconds)}"
 
 
 def _polygon(*points: tuple[float, float]) -> Callable[[float, float], str]:

@@ -17,7 +17,7 @@ from disque_console.web.console import Console
 from disque_console.web.headers import cookies_of
 from disque_console.web.pages import PAGES, Page
 from disque_console.web.visit import Shown, Visit
-from disque_trio.overview import figures
+from disque_trio import humanize
 from disque_trio.overview.names import quoted, shown
 from disque_trio.version import VERSION
 
@@ -73,12 +73,12 @@ class Rendering:
             "plain": shown,
             "quoted": quoted,
             "field": field_value,
-            "count": figures.count,
-            "short": figures.short,
-            "rate": figures.rate,
-            "seconds": figures.seconds,
-            "size": figures.size,
-            "moment": figures.moment,
+            "count": humanize.count,
+            "short": humanize.short,
+            "rate": humanize.rate,
+            "seconds": humanize.seconds,
+            "size": humanize.size,
+            "moment": humanize.moment,
             "code": with_code,
         }
         environment.globals |= {

@@ -17,7 +17,7 @@ from disque_console.model.actions import ACTIONS
 from disque_console.model.roles import Role
 from disque_console.model.sessions import Session
 from disque_console.web.console import Console
-from disque_trio.overview import figures
+from disque_trio import humanize
 from disque_trio.overview.cluster import Cluster
 from disque_trio.overview.names import quoted
 from disque_trio.resp.command import Argument
@@ -181,7 +181,7 @@ class Visit:
                 async for chunk in stream:
                     size += len(chunk)
                     if size > most:
-                        raise TooLarge(figures.size(most).replace(".0", ""))
+                        raise TooLarge(humanize.size(most).replace(".0", ""))
                     chunks.append(chunk)
         if scope.cancelled_caught:
             raise TooSlow

@@ -4,7 +4,7 @@ from typing import Final
 
 from disque_console.web.charts import Line, chart
 from disque_console.web.visit import Shown, Visit
-from disque_trio.overview import figures
+from disque_trio import humanize
 from disque_trio.overview.nodes import COUNTED
 
 RATES: Final = tuple(Line(name, name) for name in COUNTED)
@@ -36,7 +36,7 @@ async def view(visit: Visit) -> Shown:
                 [Line("queued", "length"), Line("held, copies included", "jobs")],
                 visit.now,
                 "Queued jobs, and all jobs with copies included, in the last hour",
-                figures.short,
+                humanize.short,
             ),
         }
     )

@@ -8,7 +8,7 @@ from disque_console.model.policy_actions import NUMBERS, escape_pattern, fields_
 from disque_console.web.answers import parted
 from disque_console.web.charts import Line, chart
 from disque_console.web.visit import Missing, Shown, Visit
-from disque_trio.overview import figures
+from disque_trio import humanize
 from disque_trio.overview.names import to_bytes
 
 RATES: Final = tuple(Line(name, name) for name in ("added", "delivered", "acked"))
@@ -45,7 +45,7 @@ async def view(visit: Visit) -> Shown:
                 [Line("queued", "length")],
                 visit.now,
                 "Queued jobs in the last hour",
-                figures.short,
+                humanize.short,
             ),
         }
     )

@@ -1,4 +1,7 @@
-"""Formats numbers for display."""
+"""Writes numbers, sizes, durations, moments and long names for people: alike on every screen.
+
+INFO writes its sizes as Redis does, and the configuration as its files do (sizes.py).
+"""
 
 from datetime import UTC, datetime
 
@@ -10,20 +13,27 @@ def count(value: float | None) -> str:
     return NONE if value is None else f"{value:,.0f}"
 
 
+def counted(number: int, noun: str) -> str:
+    """A number of things: 1 job, 2,000 jobs."""
+    return f"{number:,} {noun}" + ("" if number == 1 else "s")
+
+
 def jobs(number: int) -> str:
-    """A number of jobs: 1 job, 2,000 jobs."""
-    return "1 job" if number == 1 else f"{number:,} jobs"
+    """A number of jobs."""
+    return counted(number, "job")
 
 
 def short(value: float | None) -> str:
-    """A short form of a number: 999, 12.3k, 4.5M."""
+    """A short form of a number: 0.25, 999, 12.3k, 4.5M."""
     if value is None:
         return NONE
-    for limit, unit in ((1e9, "G"), (1e6, "M"), (1e4, "k")):
-        if abs(value) >= limit:
-            divided = value / {"G": 1e9, "M": 1e6, "k": 1e3}[unit]
-            return f"{divided:.1f}{unit}" if divided < 100 else f"{divided:.0f}{unit}"
-    return f"{value:,.0f}"
+    if abs(value) < 9_999.5:
+        return f"{value:.2g}" if abs(value) < 10 and value % 1 else f"{value:,.0f}"
+    for unit in "kM":
+        value /= 1000
+        if abs(value) < 999.5:
+            return _decimal(value) + unit
+    return _decimal(value / 1000) + "G"
 
 
 def rate(value: float | None) -> str:
@@ -34,42 +44,69 @@ def rate(value: float | None) -> str:
         return "0"
     if value < 0.01:
         return "<0.01"
-    if value < 1:
+    if value < 0.995:
         return f"{value:.2f}"
-    return f"{value:.1f}" if value < 10 else short(value)
+    return f"{value:.1f}" if value < 9.95 else short(value)
 
 
-def seconds(value: float | None) -> str:
-    """A duration: 0.3 s, 12 s, 4 min, 3 h 20 min, 5 d 2 h."""
-    if value is None:
+def duration(seconds: float | None) -> str:
+    """A duration: 250 ms, 1.5 s, 77 s, 4 min 5 s, 20 min, 3 h 20 min, 5 d 2 h."""
+    if seconds is None:
         return NONE
-    if value < 1:
-        return "0 s" if value <= 0 else f"{value:.1f} s"
-    whole = int(value)
+    if seconds <= 0:
+        return "0 s"
+    if round(seconds * 1000) < 1000:
+        return f"{round(seconds * 1000) or '<1'} ms"
+    if seconds < 10:
+        return f"{seconds:.1f}".removesuffix(".0") + " s"
+    whole = int(seconds)
     if whole < 120:
         return f"{whole} s"
+    if whole < 600:
+        return _parts(whole, (60, "min"), (1, "s"))
     if whole < 7_200:
         return f"{whole // 60} min"
     if whole < 172_800:
-        hours, rest = divmod(whole, 3_600)
-        return f"{hours} h {rest // 60} min" if rest >= 60 else f"{hours} h"
-    days, rest = divmod(whole, 86_400)
-    return f"{days} d {rest // 3_600} h" if rest >= 3_600 else f"{days} d"
+        return _parts(whole, (3_600, "h"), (60, "min"))
+    return _parts(whole, (86_400, "d"), (3_600, "h"))
+
+
+def _parts(seconds: int, large: tuple[int, str], small: tuple[int, str]) -> str:
+    """A duration in two units; in one if the rest is less than the other one."""
+    whole, rest = divmod(seconds, large[0])
+    rest //= small[0]
+    return f"{whole} {large[1]}" + (f" {rest} {small[1]}" if rest else "")
 
 
 def size(value: float | None) -> str:
-    """Bytes: 512 B, 1.5 KiB, 3.0 GiB."""
+    """Bytes: 512 B, 1.5 KiB, 64 KiB, 3 GiB."""
     if value is None:
         return NONE
-    for unit in ("B", "KiB", "MiB", "GiB"):
-        if abs(value) < 1024 or unit == "GiB":
-            return f"{value:.0f} B" if unit == "B" else f"{value:.1f} {unit}"
+    if abs(value) < 1024:
+        return f"{value:.0f} B"
+    for unit in ("KiB", "MiB"):
         value /= 1024
-    raise AssertionError(value)
+        if abs(value) < 1023.95:
+            return f"{_decimal(value)} {unit}"
+    return f"{_decimal(value / 1024)} GiB"
 
 
-def moment(value: float | None) -> str:
-    """A time (s since the epoch), in UTC."""
-    if value is None:
+def _decimal(value: float) -> str:
+    """With one decimal, unless it is 0 or there are three digits before it."""
+    return f"{value:.0f}" if abs(value) >= 99.95 else f"{value:.1f}".removesuffix(".0")
+
+
+def moment(seconds: float | None, pattern: str = "%Y-%m-%d %H:%M:%S") -> str:
+    """A time (s since the epoch), in UTC. One that no calendar has, as from a node whose clock is
+    far off, is its number."""
+    if seconds is None:
         return NONE
-    return datetime.fromtimestamp(value, UTC).strftime("%Y-%m-%d %H:%M:%S")
+    try:
+        return datetime.fromtimestamp(seconds, UTC).strftime(pattern)
+    except (ValueError, OverflowError, OSError):
+        return f"{seconds:.0f} s"
+
+
+def shortened(name: str, most: int) -> str:
+    """A name, cut to at most ``most`` characters."""
+    return name if len(name) <= most else name[: most - 1] + "…"

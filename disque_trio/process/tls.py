@@ -12,6 +12,7 @@ import time
 from pathlib import Path
 from typing import Protocol
 
+from disque_trio import humanize
 from disque_trio.process.certificates import CertificateError, validity
 
 
@@ -188,11 +189,7 @@ def expiry_problem(file: str, now: float | None = None) -> str | None:
         return None  # whoever loads it reports this
     now = time.time() if now is None else now
     if now > last:
-        return f"it expired at {_date(last)}"
+        return f"it expired at {humanize.moment(last)} UTC"
     if now < first:
-        return f"it is not valid before {_date(first)}"
+        return f"it is not valid before {humanize.moment(first)} UTC"
     return None
-
-
-def _date(seconds: float) -> str:
-    return time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(seconds))

@@ -4,6 +4,7 @@ import json
 from collections.abc import Mapping
 from typing import NamedTuple
 
+from disque_trio import humanize
 from disque_trio.worker.fleet import State
 from disque_trio.worker.tally import Tally
 
@@ -88,7 +89,7 @@ class View(NamedTuple):
         parts.append(f"{self.in_hand} in hand")
         if self.lengths:
             parts.append(f"{sum(self.lengths.values()):,} queued")
-        parts.append(f"{self.memory >> 20} MB")
+        parts.append(humanize.size(self.memory))
         return " | ".join(parts)
 
     def to_json(self, pid: int, time: float) -> str:

@@ -39,7 +39,7 @@ COLUMNS: Final = (
     Column("added", "added/s", 7, 1, lambda row: humanize.rate(row.added)),
     Column("delivered", "deliv/s", 7, 4, lambda row: humanize.rate(row.delivered)),
     Column("acked", "acked/s", 7, 2, lambda row: humanize.rate(row.acked)),
-    Column("oldest", "oldest", 10, 3, lambda row: humanize.seconds(row.oldest or None)),
+    Column("oldest", "oldest", 11, 3, lambda row: humanize.duration(row.oldest or None)),
     Column("blocked", "waiting", 7, 5, lambda row: humanize.short(row.blocked)),
     Column("paused", "paused", 6, 6, lambda row: row.paused or humanize.NONE),
 )
@@ -111,16 +111,16 @@ def head(cluster: Cluster) -> list[str]:
     nodes, queues = cluster.nodes, cluster.queues
     states = nodes.all()
     here = sum(state.here for state in states)
-    parts = [f"{here} {_nodes(here)} up"]
+    parts = [f"{humanize.counted(here, 'node')} up"]
     for status, word in (("leaving",) * 2, ("away", "unreachable"), ("connecting",) * 2):
         count = sum(state.status == status for state in states)
         parts += [f"{count} {word}"] if count else []
     reading = any(state.here and not state.rounds for state in states)
-    parts.append(f"{len(queues):,} {'queue' if len(queues) == 1 else 'queues'}")
+    parts.append(humanize.counted(len(queues), "queue"))
     parts += ["still reading"] if reading else []
     parts.append(f"{cluster.length:,} queued")
     oldest = max((row.oldest for row in queues.top("oldest", 1)), default=0.0)
-    parts += [f"oldest {humanize.seconds(oldest)}"] if oldest else []
+    parts += [f"oldest {humanize.duration(oldest)}"] if oldest else []
     for name in ("added", "delivered", "acked", "failed"):
         parts.append(f"{name} {_plain(humanize.rate(nodes.rate(name)))}/s")
     return parts
@@ -140,7 +140,7 @@ def problems(cluster: Cluster, now: float, most: int) -> list[str]:
 
 def _problem(state: NodeState, now: float) -> str:
     if state.problem and not state.here:
-        since = humanize.seconds(max(0.0, now - state.since))
+        since = humanize.duration(max(0.0, now - state.since))
         return f"{state.address} unreachable for {since}: {state.problem}"
     if state.here and state.refused:
         return f"{state.address} refuses: {state.refused}"
@@ -191,7 +191,3 @@ def _foot(view: View, count: int, seen: int, width: int) -> Line:
 def _plain(text: str) -> str:
     """In ASCII, for terminals that show nothing else."""
     return text.replace(humanize.NONE, "-")
-
-
-def _nodes(count: int) -> str:
-    return "node" if count == 1 else "nodes"

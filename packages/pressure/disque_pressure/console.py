@@ -10,6 +10,7 @@ from contextlib import asynccontextmanager
 import trio
 
 from disque_pressure.tasks import aside
+from disque_trio import humanize
 
 OK, FAILED, USAGE = 0, 1, 2
 SIGNALLED = 128  # plus the number of the signal
@@ -63,7 +64,7 @@ class Progress:
         if self._shown:
             took = max(time.monotonic() - self._began, 1e-6)
             rate = f"{self.elements / took:,.0f}/s"
-            self._write(f"{self.elements:,} elements in {took:.1f} s, {rate}")
+            self._write(f"{self.elements:,} elements in {humanize.duration(took)}, {rate}")
             self._stream.write("\n")
             self._stream.flush()
             self._shown = False

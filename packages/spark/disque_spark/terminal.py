@@ -12,6 +12,7 @@ from pyspark.sql import SparkSession
 
 from disque_spark.classic import work_done
 from disque_spark.package import is_remote
+from disque_trio import humanize
 
 _MOST_WIDTH = 79
 _BAR = 16
@@ -84,7 +85,7 @@ class Stage:
         parts = [f"[{'#' * full}{'.' * (_BAR - full)}] {self._share:4.0%}"]
         if self._share >= _SURE and took > 0:
             if self._share < 1:
-                parts.append(f"{_clock(took / self._share - took)} left")
+                parts.append(f"{humanize.duration(took / self._share - took)} left")
             if self._size:
                 events = self._share * self._size / _EVENT_BYTES / took
                 parts.append(f"{events:,.0f} events/s")
@@ -183,8 +184,3 @@ def share_of(stages: list[tuple[int, int]]) -> float | None:
     """
     shares = [done / tasks for done, tasks in stages if tasks]
     return sum(shares) / len(shares) if shares else None
-
-
-def _clock(seconds: float) -> str:
-    """A duration as text, such as 75 s or 12 min."""
-    return f"{seconds:.0f} s" if seconds < 120 else f"{seconds / 60:.0f} min"

@@ -12,6 +12,7 @@ from typing import BinaryIO, Final, cast
 import trio
 
 from disque_console.model.life import Life, LifeEvent, files_of, read_event
+from disque_trio import humanize
 
 NEAR: Final = 16 << 20  # bytes read for a page
 FAR: Final = 512 << 20  # bytes read when asked to search further
@@ -71,11 +72,11 @@ class Timelines:
                     life.size += len(lines)
                     life.events += _events(lines, id)
                     if len(life.events) >= EVENTS:
-                        return f"after {EVENTS:,} events"
+                        return f"after {humanize.counted(EVENTS, 'event')}"
                     if life.size >= limit:
-                        return f"after {limit >> 20} MiB"
+                        return f"after {humanize.size(limit)}"
                     if time.monotonic() > until:
-                        return f"after {SECONDS:g} s"
+                        return f"after {humanize.duration(SECONDS)}"
         except (OSError, EOFError, zlib.error) as error:
             if not isinstance(error, FileNotFoundError):  # else it was closed or removed
                 life.problem = f"{name}: {error}"

@@ -154,7 +154,7 @@ def _bands(
             continue
         left = frame.x(frame.start + number * width)
         right = frame.x(frame.start + (number + 1) * width)
-        ago = humanize.seconds(max(0.0, now - point.start))
+        ago = humanize.duration(max(0.0, now - point.start))
         values = ", ".join(
             f"{line.title} {shown(point.values[column])}"
             for line, column in zip(lines, columns, strict=True)

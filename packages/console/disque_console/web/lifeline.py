@@ -56,7 +56,7 @@ def _times(axis: Axis, height: int) -> list[str]:
             continue
         last = x
         anchor = "start" if x < APART / 2 else "end" if x > WIDTH - APART / 2 else "middle"
-        words = _after(time - axis.times[0]) if time > axis.times[0] else "start"
+        words = f"+{humanize.duration(time - axis.times[0])}" if time > axis.times[0] else "start"
         parts.append(tag("line", x1=x, y1=8, x2=x, y2=height - BOTTOM + 4, class_="rule"))
         parts.append(text(x, height - 6, words, text_anchor=anchor))
     return parts
@@ -65,7 +65,7 @@ def _times(axis: Axis, height: int) -> list[str]:
 def _span(axis: Axis, span: Span, y: float) -> str:
     left, right = _x(axis, span.start), _x(axis, span.end)
     thick = _THICK[span.state]
-    took = _after(span.end - span.start)[1:]
+    took = humanize.duration(span.end - span.start)
     words = f"{span.state.value} for {took}" + (", end not found" if span.open else "")
     title = tag("title", str(escape(words)))
     place = {"x": left, "y": y - thick / 2, "width": max(right - left, 1.0), "height": thick}
@@ -85,15 +85,12 @@ def _mark(axis: Axis, mark: Mark, y: float) -> list[str]:
 
 
 def _words(event: LifeEvent, begin: float) -> str:
-    words = f"{event.event} {humanize.moment(event.time)} UTC, {_after(event.time - begin)}"
+    words = (
+        f"{event.event} {humanize.moment(event.time)} UTC, +{humanize.duration(event.time - begin)}"
+    )
     if event.reason:
         words += f", {event.reason}"
     return shown(words + (f", by {event.by:.80}" if event.by else ""))
-
-
-def _after(seconds: float) -> str:
-    """A time difference, such as +3 ms or +12 s."""
-    return f"+{seconds * 1000:.0f} ms" if seconds < 1 else f"+{humanize.seconds(seconds)}"
 
 
 def _polygon(*points: tuple[float, float]) -> Callable[[float, float], str]:

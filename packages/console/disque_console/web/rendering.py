@@ -76,7 +76,7 @@ class Rendering:
             "count": humanize.count,
             "short": humanize.short,
             "rate": humanize.rate,
-            "seconds": humanize.seconds,
+            "seconds": humanize.duration,
             "size": humanize.size,
             "moment": humanize.moment,
             "code": with_code,

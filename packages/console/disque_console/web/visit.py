@@ -181,7 +181,7 @@ class Visit:
                 async for chunk in stream:
                     size += len(chunk)
                     if size > most:
-                        raise TooLarge(humanize.size(most).replace(".0", ""))
+                        raise TooLarge(humanize.size(most))
                     chunks.append(chunk)
         if scope.cancelled_caught:
             raise TooSlow

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from disque_spark.audit.gaps import NO_TIME
 from disque_spark.audit.result import Result
-from disque_spark.report.plots import moment
+from disque_trio import humanize
 
 
 def lacking(result: Result) -> Iterator[str]:
@@ -24,12 +24,13 @@ def lacking(result: Result) -> Iterator[str]:
         yield f"{what} missing"
     for node, one in sorted(result.silences.items()):
         if one.since != NO_TIME:
-            yield f"the log of node {node} does not begin until {moment(one.since)} UTC"
+            since = humanize.moment(one.since / 1000)
+            yield f"the log of node {node} does not begin until {since} UTC"
         if one.gaps:
             gaps = "a gap" if one.gaps == 1 else f"{one.gaps} gaps"
             yield (
-                f"the log of node {node} has {gaps} between {moment(one.first)} and"
-                f" {moment(one.last)} UTC"
+                f"the log of node {node} has {gaps} between {humanize.moment(one.first / 1000)} and"
+                f" {humanize.moment(one.last / 1000)} UTC"
             )
         if one.until != NO_TIME:
-            yield f"the log of node {node} ends early, at {moment(one.until)} UTC"
+            yield f"the log of node {node} ends early, at {humanize.moment(one.until / 1000)} UTC"

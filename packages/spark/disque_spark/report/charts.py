@@ -4,8 +4,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from disque_spark.report.markup import HOUR, NONE, Numbers, step_name
-from disque_spark.report.plots import Line, heat_map, line_plot, number
+from disque_spark.report.plots import Line, heat_map, line_plot
 from disque_spark.report.series import RATES
+from disque_trio import humanize
 
 # Columns of the rates, and the names of their lines.
 _RATES = {"added": "added", "delivered": "delivered", "acked": "acknowledged"}
@@ -119,7 +120,7 @@ def hours(numbers: Numbers) -> str:
 
 def _of(shown: int, every: int) -> str:
     """Says how many queues are left out, if any."""
-    return f"; the {shown} deepest of {number(every)} queues" if shown < every else ""
+    return f"; the {shown} deepest of {humanize.count(every)} queues" if shown < every else ""
 
 
 def _rates(numbers: Numbers, names: Mapping[str, str]) -> list[Line]:

@@ -11,7 +11,7 @@ from disque_spark.report.markup import (
     table,
     time,
 )
-from disque_spark.report.plots import duration, number, shortened
+from disque_trio import humanize
 
 _TOLD = 3  # findings of each kind whose jobs' histories are in the page as text
 _LONGEST_DETAIL = 500  # characters
@@ -48,8 +48,8 @@ def findings(numbers: Numbers) -> str:
     rows = [
         [
             escape(kind),
-            number(count),
-            number(about.get(kind, 0)) if kind in about else "",
+            humanize.count(count),
+            humanize.count(about.get(kind, 0)) if kind in about else "",
             escape(_reasons(numbers, kind)),
             escape(_MEANING[kind]),
         ]
@@ -65,8 +65,8 @@ def findings(numbers: Numbers) -> str:
         shown = [found for found in numbers["findings_shown"] if found["kind"] == kind]
         if not shown:
             continue
-        more = f" and {number(count - len(shown))} more" if count > len(shown) else ""
-        some = f"the first {len(shown)}{more}" if more else number(count)
+        more = f" and {humanize.count(count - len(shown))} more" if count > len(shown) else ""
+        some = f"the first {len(shown)}{more}" if more else humanize.count(count)
         opened = " open" if count <= 5 else ""
         text += f"<details class=kind{opened}><summary>{escape(kind)}: {some}</summary>"
         text += _shown(numbers, shown) + "</details>"
@@ -77,7 +77,7 @@ def job(numbers: Numbers, id: str | None, told: bool) -> str:
     """The id of a job, and its history."""
     if not id:
         return ""
-    code = f"<code>{escape(shortened(id, _LONGEST_ID))}</code>"
+    code = f"<code>{escape(humanize.shortened(id, _LONGEST_ID))}</code>"
     life = numbers.get("lives", {}).get(id)
     if life is None or len(id) > _LONGEST_ID:
         return code
@@ -89,7 +89,7 @@ def _life(numbers: Numbers, life: Mapping[str, Any]) -> str:
     """The history of a job, as text."""
     nodes = everyone(numbers)
     steps = [
-        f"<li>+{duration(ms)} {escape(what)}, {escape(nodes[node][:8])}</li>"
+        f"<li>+{humanize.duration(ms / 1000)} {escape(what)}, {escape(nodes[node][:8])}</li>"
         for ms, node, what in life["steps"]
     ]
     return f"<p class=hint>Since {time(life['start'])}:</p><ol class=life>{''.join(steps)}</ol>"
@@ -131,7 +131,7 @@ def _nodes(numbers: Numbers, nodes: Sequence[str]) -> str:
 def _reasons(numbers: Numbers, kind: str) -> str:
     """The reasons of a kind, such as ``3 retry, 1 nack``."""
     counts = sorted(numbers["reasons"][kind].items())
-    return ", ".join(f"{number(count)} {reason}" for reason, count in counts if reason)
+    return ", ".join(f"{humanize.count(count)} {reason}" for reason, count in counts if reason)
 
 
 def _shown(numbers: Numbers, shown: Sequence[Mapping[str, Any]]) -> str:
@@ -141,7 +141,7 @@ def _shown(numbers: Numbers, shown: Sequence[Mapping[str, Any]]) -> str:
             queue_name(numbers, found["queue"]) if found["queue"] else "",
             job(numbers, found["job"], place < _TOLD),
             escape(found["reason"] or ""),
-            escape(shortened(found["detail"], _LONGEST_DETAIL)),
+            escape(humanize.shortened(found["detail"], _LONGEST_DETAIL)),
             _nodes(numbers, found["nodes"]),
             _nodes(numbers, found.get("would_decide") or ()),
         ]

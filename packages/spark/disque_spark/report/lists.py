@@ -20,8 +20,8 @@ from disque_spark.report.markup import (
     table,
     time,
 )
-from disque_spark.report.plots import duration, number
 from disque_spark.report.remarkable import remarkable
+from disque_trio import humanize
 from disque_trio.eventlog.schema import ACKED, ADDED, DELIVERED, NACKED, WORKING
 
 _MOST_CLIENTS = 20
@@ -51,24 +51,24 @@ def queues(numbers: Numbers) -> str:
         rows.append(
             [
                 queue_name(numbers, row["queue"]),
-                number(row["jobs"]) + _grown(of_queue(numbers, row, "jobs")),
+                humanize.count(row["jobs"]) + _grown(of_queue(numbers, row, "jobs")),
                 pair(row, "wait") + _grown(of_queue(numbers, row, "wait_p99")),
                 pair(row, "processing") + _grown(of_queue(numbers, row, "processing_p99")),
                 percentage(row["retries"], deliveries),
                 percentage(row["nacks"], deliveries),
-                number(row["most_in_a_second"] or 0),
-                number(row["most_depth"] or 0),
-                number(row["last_depth"] or 0),
-                number(row.get("found") or 0),
+                humanize.count(row["most_in_a_second"] or 0),
+                humanize.count(row["most_depth"] or 0),
+                humanize.count(row["last_depth"] or 0),
+                humanize.count(row.get("found") or 0),
             ]
         )
     heads = ["queue", "#jobs", "#wait p50 / p99", "#processing p50 / p99", "#retries", "#NACKs"]
     heads += ["#most in a second", "#most depth", "#depth at the end", "#jobs with findings"]
     every = numbers.get("queues_in_all", len(rows))
     more = (
-        f"<p class=hint>{number(every - len(rows))} of {number(every)} queues are not shown: they"
-        " are not among the busiest, deepest, slowest or most troubled. The filter finds only what"
-        " is on this page; the JSON has more.</p>"
+        f"<p class=hint>{humanize.count(every - len(rows))} of {humanize.count(every)} queues are"
+        " not shown: they are not among the busiest, deepest, slowest or most troubled. The filter"
+        " finds only what is on this page; the JSON has more.</p>"
     )
     return table(heads, rows) + (more if every > len(rows) else "")
 
@@ -82,10 +82,12 @@ def worst(numbers: Numbers) -> str:
             [
                 job(numbers, row["id"], place == 0),
                 queue_name(numbers, row["queue"]),
-                number(row["deliveries"]),
-                number(row["nacks_said"]),
-                "-" if row["wait_ms"] is None else duration(row["wait_ms"]),
-                "-" if row["processing_ms"] is None else duration(row["processing_ms"]),
+                humanize.count(row["deliveries"]),
+                humanize.count(row["nacks_said"]),
+                "-" if row["wait_ms"] is None else humanize.duration(row["wait_ms"] / 1000),
+                "-"
+                if row["processing_ms"] is None
+                else humanize.duration(row["processing_ms"] / 1000),
                 escape(row["ended"] or "not ended"),
             ]
             for place, row in enumerate(found)
@@ -108,12 +110,12 @@ def clients(numbers: Numbers) -> str:
     rows = [
         [
             name(client),
-            number(did[DELIVERED]),
-            number(did[ACKED]),
-            number(did[NACKED]),
+            humanize.count(did[DELIVERED]),
+            humanize.count(did[ACKED]),
+            humanize.count(did[NACKED]),
             percentage(did[NACKED], did[DELIVERED]),
-            number(did[WORKING]),
-            number(_undone(did)),
+            humanize.count(did[WORKING]),
+            humanize.count(_undone(did)),
         ]
         for client, did in workers[:_MOST_CLIENTS]
     ]
@@ -122,7 +124,7 @@ def clients(numbers: Numbers) -> str:
     heads = ["client", "#deliveries", "#ACKs", "#NACKs", "#share", "#WORKING", "#neither"]
     more = len(workers) - len(rows)
     text = table(heads, rows)
-    return text + (f"<p class=hint>And {number(more)} more.</p>" if more > 0 else "")
+    return text + (f"<p class=hint>And {humanize.count(more)} more.</p>" if more > 0 else "")
 
 
 def _undone(did: Mapping[str, int]) -> int:
@@ -136,9 +138,10 @@ def schedules(numbers: Numbers) -> str:
     for client, (*counts, first, last) in sorted(numbers.get("clients", {}).items()):
         if client.startswith(SCHEDULE):
             added = dict(zip(DID, counts, strict=True))[ADDED]
-            every = duration((last - first) / (added - 1)) if added > 1 else "-"
-            shown = [name(client.removeprefix(SCHEDULE)), number(added), time(first), time(last)]
-            rows.append([*shown, every])
+            every = humanize.duration((last - first) / 1000 / (added - 1)) if added > 1 else "-"
+            schedule = name(client.removeprefix(SCHEDULE))
+            times = [time(first), time(last), escape(every)]
+            rows.append([schedule, humanize.count(added), *times])
     if not rows:
         return ""
     return (
@@ -155,7 +158,7 @@ def nodes(numbers: Numbers) -> str:
         [
             f"<code title='{escape(row['node'])}'>{escape(row['node'][:SHORT])}</code>",
             escape(numbers.get("addresses", {}).get(row["node"], "")),
-            *[number(row.get(gauge, 0)) for gauge in _GAUGES],
+            *[humanize.count(row.get(gauge, 0)) for gauge in _GAUGES],
             "no log here" if row["node"] not in numbers["nodes"] else "",
         ]
         for row in numbers.get("by_node", ())
@@ -200,7 +203,7 @@ def comparison(numbers: Numbers) -> str:
     new = [row["queue"] for row in numbers["queues"] if str(row["queue"]) not in before["queues"]]
     if new:
         some = ", ".join(f"<bdi>{name(queue)}</bdi>" for queue in new[:20])
-        more = f" and {number(len(new) - 20)} more" if len(new) > 20 else ""
+        more = f" and {humanize.count(len(new) - 20)} more" if len(new) > 20 else ""
         text += f"<p class=hint>Queues that the earlier report did not have: {some}{more}.</p>"
     return text
 
@@ -212,7 +215,7 @@ def _cells(change: Change) -> list[str]:
 def _value(change: Change, value: float | None) -> str:
     if value is None:
         return "-"
-    return duration(value) if change.is_time else number(value)
+    return humanize.duration(value / 1000) if change.is_time else humanize.count(value)
 
 
 def _difference(change: Change) -> str:

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from html import escape
 from typing import Any, TypeAlias
 
-from disque_spark.report.plots import duration, moment, number, shortened
+from disque_trio import humanize
 
 Numbers: TypeAlias = Mapping[str, Any]  # from report.make_report
 LONGEST = 60  # the most characters of a name in a table
@@ -19,10 +19,10 @@ NONE = "<p class=none>None.</p>"
 def name(queue: str | None) -> str:
     """The name of a queue, or of a client."""
     text = "?" if queue is None else queue
-    short = shortened(text, LONGEST)
+    short = humanize.shortened(text, LONGEST)
     if text == short:
         return escape(text)
-    return f"<span title='{escape(shortened(text, _LONGEST_HINT))}'>{escape(short)}</span>"
+    return f"<span title='{escape(humanize.shortened(text, _LONGEST_HINT))}'>{escape(short)}</span>"
 
 
 def queue_name(numbers: Numbers, queue: str | None) -> str:
@@ -46,13 +46,17 @@ def node_code(numbers: Numbers, node: str) -> str:
 
 def time(ms: int | None) -> str:
     """A time; the page can show it as local time."""
-    return "" if ms is None else f"<time data-t={ms:d}>{moment(ms)}</time>"
+    return "" if ms is None else f"<time data-t={ms:d}>{humanize.moment(ms / 1000)}</time>"
 
 
 def pair(row: Mapping[str, Any], name: str) -> str:
     """The 50th and 99th percentiles of a time."""
     low, high = row[f"{name}_p50"], row[f"{name}_p99"]
-    return "-" if low is None else f"{duration(low)} / {duration(high)}"
+    return (
+        "-"
+        if low is None
+        else f"{humanize.duration(low / 1000)} / {humanize.duration(high / 1000)}"
+    )
 
 
 def percentage(part: int | None, whole: int) -> str:
@@ -60,26 +64,18 @@ def percentage(part: int | None, whole: int) -> str:
     return f"{100 * (part or 0) / whole:.2f}%" if whole else "-"
 
 
-def counted(count: int, what: str) -> str:
-    """A count with its noun: 1 job, 2 jobs."""
-    return f"{number(count)} {what}" + ("" if count == 1 else "s")
-
-
-def jobs(count: int) -> str:
-    """A count of jobs."""
-    return counted(count, "job")
-
-
 def period(first: int, last: int) -> str:
     """A period, as short as is clear."""
     time = "%H:%M" if last - first >= 600_000 else "%H:%M:%S"
-    same = moment(first, "%F") == moment(last, "%F")
-    return f"{moment(first, '%F ' + time)} to {moment(last, time if same else '%F ' + time)}"
+    begin, end = first / 1000, last / 1000
+    same = humanize.moment(begin, "%F") == humanize.moment(end, "%F")
+    start = humanize.moment(begin, "%F " + time)
+    return f"{start} to {humanize.moment(end, time if same else '%F ' + time)}"
 
 
 def step_name(ms: int) -> str:
     """The name of a time step: second, 5 s, minute."""
-    return {1000: "second", MINUTE: "minute", HOUR: "hour"}.get(ms, duration(ms))
+    return {1000: "second", MINUTE: "minute", HOUR: "hour"}.get(ms, humanize.duration(ms / 1000))
 
 
 def table(heads: Sequence[str], rows: Sequence[Sequence[str]], *, hits: bool = True) -> str:

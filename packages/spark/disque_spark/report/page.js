@@ -25,17 +25,33 @@
     return format.replace(/%(\w)/g, (_, key) => parts[key]);
   }
 
+  // Numbers and durations, as disque_trio/humanize.py writes them.
   function number(value) {
     if (value && Math.abs(value) < 10 && value % 1) return String(+value.toPrecision(2));
-    return Math.round(value).toString().replace(/\B(?=(\d{3})+$)/g, "\u2009");
+    return Math.round(value).toString().replace(/\B(?=(\d{3})+$)/g, ",");
+  }
+
+  const decimal = (value) => value.toFixed(value < 99.95 ? 1 : 0).replace(/\.0$/, "");
+
+  function short(value) {
+    if (value < 9999.5) return number(value);
+    if (value < 999500) return `${decimal(value / 1000)}k`;
+    return value < 999500000 ? `${decimal(value / 1e6)}M` : `${decimal(value / 1e9)}G`;
   }
 
   function duration(ms) {
-    if (ms < 1000) return `${Math.round(ms)} ms`;
-    for (const [limit, unit, name] of [[60, 1, "s"], [3600, 60, "min"], [86400, 3600, "h"]]) {
-      if (ms < limit * 1000) return `${+(ms / 1000 / unit).toPrecision(3)} ${name}`;
-    }
-    return `${+(ms / 86400000).toPrecision(3)} d`;
+    if (ms <= 0) return "0 s";
+    if (Math.round(ms) < 1000) return `${Math.round(ms) || "<1"} ms`;
+    if (ms < 10000) return `${decimal(ms / 1000)} s`;
+    const seconds = Math.floor(ms / 1000);
+    const parts = (large, name, small, other) => {
+      const rest = Math.floor(seconds % large / small);
+      return `${Math.floor(seconds / large)} ${name}${rest ? ` ${rest} ${other}` : ""}`;
+    };
+    if (seconds < 120) return `${seconds} s`;
+    if (seconds < 600) return parts(60, "min", 1, "s");
+    if (seconds < 7200) return `${Math.floor(seconds / 60)} min`;
+    return seconds < 172800 ? parts(3600, "h", 60, "min") : parts(86400, "d", 3600, "h");
   }
 
   const shortened = (name, most) => (name.length > most ? `${name.slice(0, most - 1)}…` : name);
@@ -110,7 +126,7 @@
     for (const tick of sizes.ticks) {
       const y = sizes.y(tick);
       element("line", { x1: LEFT, x2: WIDTH - RIGHT, y1: y, y2: y, class: "rule" }, svg);
-      const label = plot.times ? duration(tick) : number(tick);
+      const label = plot.times ? duration(tick) : short(tick);
       element("text", { x: LEFT - 6, y: y + 4, "text-anchor": "end" }, svg, label);
     }
     for (const [at, format] of moments(sizes.first, sizes.last)) {

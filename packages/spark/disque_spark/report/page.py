@@ -15,8 +15,9 @@ from disque_spark.report import lists
 from disque_spark.report.charts import Plot, hours, plots, span_of
 from disque_spark.report.found import everyone, findings, lives
 from disque_spark.report.markup import Numbers, node_name, period
-from disque_spark.report.plots import bar_plot, number
+from disque_spark.report.plots import bar_plot
 from disque_spark.report.verdict import summary
+from disque_trio import humanize
 
 _TOOLS = """<div class=tools role=group aria-label="what the page shows">
 <label>plots of <select id=queue><option value="">all queues</option></select></label>
@@ -114,7 +115,7 @@ def _drawn(numbers: Numbers) -> str:
     """A hint about plots of single queues."""
     drawn = len(numbers.get("series", {}).get("queues", ()))
     every = numbers.get("queues_in_all", drawn)
-    some = f" {drawn} of {number(every)} queues have them." if drawn < every else ""
+    some = f" {drawn} of {humanize.count(every)} queues have them." if drawn < every else ""
     return (
         "Use the mouse or the arrow keys to see values. To see the plots of a single queue, choose"
         f" it above, or in a table.{some}"
@@ -139,7 +140,7 @@ def _data(numbers: Numbers, drawn: list[Plot]) -> str:
 def _of(shown: int, numbers: Numbers) -> str:
     """Says how many queues are left out, if any."""
     every = numbers.get("queues_in_all", len(numbers["queues"]))
-    return f"; the {shown} busiest of {number(every)} queues" if shown < every else ""
+    return f"; the {shown} busiest of {humanize.count(every)} queues" if shown < every else ""
 
 
 def _times(times: str) -> str:

@@ -2,11 +2,10 @@
 
 import math
 from collections.abc import Callable, Sequence
-from datetime import UTC, datetime
 from html import escape
 from typing import NamedTuple
 
-from disque_trio import svg
+from disque_trio import humanize, svg
 
 COLOURS = 6  # classes c0 to c5 of the style sheet, which also differ in their dashes
 FEW = 60  # a line with no more points than this has dots
@@ -33,31 +32,6 @@ class Line(NamedTuple):
 
     name: str
     points: Sequence[tuple[int, float | None]]
-
-
-def duration(ms: float) -> str:
-    """A duration for people, such as 1.5 s."""
-    if ms < 1000:
-        return f"{ms:.0f} ms"
-    for limit, unit, name in ((60, 1, "s"), (3600, 60, "min"), (86400, 3600, "h")):
-        if ms < limit * 1000:
-            return f"{ms / 1000 / unit:.3g} {name}"
-    return f"{ms / 86_400_000:.3g} d"
-
-
-def number(value: float) -> str:
-    """A number with thin spaces between thousands."""
-    return f"{value:,.0f}".replace(",", "\u2009")
-
-
-def shortened(name: str, most: int) -> str:
-    """A name, cut to at most ``most`` characters."""
-    return name if len(name) <= most else name[: most - 1] + "…"
-
-
-def moment(ms: int, format: str = "%Y-%m-%d %H:%M:%S") -> str:
-    """A time in UTC."""
-    return datetime.fromtimestamp(ms / _MS, UTC).strftime(format)
 
 
 def line_plot(
@@ -98,7 +72,7 @@ def line_plot(
 
     parts = []
     for tick in ticks:
-        label = duration(tick) if times else _round_number(tick)
+        label = humanize.duration(tick / _MS) if times else humanize.short(tick)
         parts.append(
             _rule(_LEFT, WIDTH - _RIGHT, y(tick)) + _text(_LEFT - 6, y(tick) + 4, label, "end")
         )
@@ -109,7 +83,7 @@ def line_plot(
         anchor = "end" if near else "middle"
         below = HEIGHT - _BOTTOM + 22
         known = {"text_anchor": anchor, "data_t": at, "data_f": format}
-        parts.append(svg.text(place, below, moment(at, format), **known))
+        parts.append(svg.text(place, below, humanize.moment(at / _MS, format), **known))
     for place, line in enumerate(lines[:COLOURS]):
         parts.append(_path(line, x, y, place))
     picture = _picture(title, HEIGHT, parts) + legend([line.name for line in lines])
@@ -151,7 +125,7 @@ def bar_plot(bars: Sequence[tuple[str, int]], title: str) -> str:
         parts.append(
             svg.tag("rect", x=left, y=top + 3, width=float(width), height=row - 8, class_="f0")
         )
-        parts.append(_text(left + width + 6, top + 16, number(value), "start"))
+        parts.append(_text(left + width + 6, top + 16, humanize.count(value), "start"))
     return _picture(title, height, parts)
 
 
@@ -174,13 +148,16 @@ def heat_map(
     most = max(cells.values(), default=1) or 1
     parts = []
     for place, name in enumerate(rows):
-        parts.append(_text(left - 8, place * row + 16, shortened(name, _LONGEST_ROW), "end"))
+        parts.append(
+            _text(left - 8, place * row + 16, humanize.shortened(name, _LONGEST_ROW), "end")
+        )
         for column, hour in enumerate(columns):
             count = cells.get((name, hour), 0)
             share = math.sqrt(count / most)
             fill = {"class_": "f0", "fill_opacity": f"{0.08 + 0.92 * share:.2f}"}
             fill = fill if count else {"class_": "empty"}
-            hint = f"{shortened(name, 60)}, {moment(hour, '%Y-%m-%d %H:00')}: {number(count)}"
+            when = humanize.moment(hour / _MS, "%Y-%m-%d %H:00")
+            hint = f"{humanize.shortened(name, 60)}, {when}: {humanize.count(count)}"
             at = float(left + column * width)
             size = {"width": float(width - 1), "height": row - 2}
             inner = svg.tag("title", escape(hint))
@@ -188,12 +165,12 @@ def heat_map(
             if width >= 36 and count:
                 words = {"text_anchor": "middle", "class_": "on" if share > 0.5 else "off"}
                 x, y = at + width / 2, place * row + 15
-                parts.append(svg.tag("text", _short_count(count), x=x, y=y, **words))
+                parts.append(svg.tag("text", humanize.short(count), x=x, y=y, **words))
     for column, format in _hours(columns, width):
         hour = columns[column]
         known = {"text_anchor": "middle", "data_t": hour, "data_f": format}
         x = left + (column + 0.5) * width
-        parts.append(svg.text(x, height - 12, moment(hour, format), **known))
+        parts.append(svg.text(x, height - 12, humanize.moment(hour / _MS, format), **known))
     return _picture(title, height, parts)
 
 
@@ -201,7 +178,9 @@ def _hours(columns: Sequence[int], width: float) -> list[tuple[int, str]]:
     """The columns of a heat map that have labels, and their formats: hours, or days if there are
     more than two."""
     if len(columns) > _HOURS_OF_DAYS:
-        midnights = [at for at, hour in enumerate(columns) if moment(hour, "%H") == "00"]
+        midnights = [
+            at for at, hour in enumerate(columns) if humanize.moment(hour / _MS, "%H") == "00"
+        ]
         every = math.ceil(_DAY_LABEL / (24 * width))
         return [(column, "%m-%d") for column in midnights[::every]]
     every = max(1, math.ceil(_HOUR_LABEL / width))
@@ -218,23 +197,8 @@ def legend(names: Sequence[str]) -> str:
     for place, name in enumerate(names[:COLOURS]):
         key = svg.tag("path", d="M0 4H26", class_=f"line c{place}")
         items.append(f"<span>{svg.tag('svg', key, viewBox='0 0 26 8', aria_hidden='true')}")
-        items[-1] += f"{escape(shortened(name, 40))}</span>"
+        items[-1] += f"{escape(humanize.shortened(name, 40))}</span>"
     return f"<p class=legend>{''.join(items)}</p>"
-
-
-def _short_count(count: int) -> str:
-    if count < 10_000:
-        return str(count)
-    return f"{count / 1000:.0f}k" if count < 1_000_000 else f"{count / 1e6:.1f}M"
-
-
-def _round_number(value: float) -> str:
-    """A number for an axis, where there is little room."""
-    if value and value < 10 and value % 1:
-        return f"{value:.2g}"
-    if value < 10_000_000:
-        return number(value)
-    return f"{value / 1e6:g} M" if value < 10_000_000_000 else f"{value / 1e9:g} G"
 
 
 def _ticks(most: float) -> list[float]:

@@ -19,8 +19,8 @@ from disque_spark.audit.rules import (
     UNSEEN_ACK,
     WITH_WORKER,
 )
-from disque_spark.report.markup import Numbers, counted, jobs, node_code, pair, time
-from disque_spark.report.plots import number
+from disque_spark.report.markup import Numbers, node_code, pair, time
+from disque_trio.humanize import count, counted, jobs
 
 _VERDICTS = {
     NEVER_DELIVERED: "confirmed but never delivered",
@@ -55,17 +55,17 @@ def _missing(numbers: Numbers) -> Iterator[str]:
     yield f"<p class=sub>{sub}. All times are <span class=zone>UTC</span>.</p>"
     if numbers["dropped"]:
         yield (
-            f"<p class=warn>{number(numbers['dropped'])} events are missing: the logs say that they"
+            f"<p class=warn>{count(numbers['dropped'])} events are missing: the logs say that they"
             " were dropped. Findings may be due to that.</p>"
         )
     if numbers["unknown"]:
         yield (
-            f"<p class=warn>{number(numbers['unknown'])} events are of kinds that this version does"
+            f"<p class=warn>{count(numbers['unknown'])} events are of kinds that this version does"
             " not know: audit the logs again with a newer version.</p>"
         )
     if numbers["damaged"]:
         yield (
-            f"<p class=warn>{number(numbers['damaged'])} lines of the logs cannot be read. Findings"
+            f"<p class=warn>{count(numbers['damaged'])} lines of the logs cannot be read. Findings"
             " may be due to that.</p>"
         )
     for node in numbers["missing_nodes"]:
@@ -74,7 +74,7 @@ def _missing(numbers: Numbers) -> Iterator[str]:
             " is missing: what happened there is unknown.</p>"
         )
     for name, lines in numbers["missing_segments"].items():
-        some = f"{number(lines)} lines of segment" if lines >= 0 else "Segment"
+        some = f"{count(lines)} lines of segment" if lines >= 0 else "Segment"
         are = "are" if lines >= 0 else "is"
         yield (
             f"<p class=warn>{some} <code>{escape(name)}</code> {are} missing: what happened during"
@@ -100,7 +100,7 @@ def _verdicts(numbers: Numbers) -> str:
             bad.append(f"{jobs(lost)} {were} {what}.")
     missed = sum(numbers["reasons"][SCHEDULE_MISSED].values())
     if missed:
-        times = "once" if missed == 1 else f"{number(missed)} times"
+        times = "once" if missed == 1 else f"{count(missed)} times"
         bad.append(f"A schedule was to add a job but did not, {times}.")
     text = ""
     if bad:
@@ -193,13 +193,13 @@ def _silent(numbers: Numbers) -> Iterator[str]:
     if numbers["dropped"] or numbers["missing_segments"] or numbers["damaged"]:
         yield "what happened where lines are missing: jobs that were added there are unknown;"
     if numbers["unknown"]:
-        yield f"{number(numbers['unknown'])} events of kinds that this version does not know;"
+        yield f"{count(numbers['unknown'])} events of kinds that this version does not know;"
     for node, one in sorted(numbers["silences"].items()):
         when = []
         if one["since"] != NO_TIME:
             when.append(f"before {time(one['since'])}, where its log begins")
         if one["gaps"]:
-            gaps = "a gap" if one["gaps"] == 1 else f"{number(one['gaps'])} gaps"
+            gaps = "a gap" if one["gaps"] == 1 else f"{count(one['gaps'])} gaps"
             when.append(
                 f"between {time(one['first'])} and {time(one['last'])}, where its log has {gaps}"
             )
@@ -210,19 +210,19 @@ def _silent(numbers: Numbers) -> Iterator[str]:
 
 def _tiles(numbers: Numbers) -> str:
     totals = numbers["jobs"]
-    tiles = [("jobs", number(totals["jobs"]))]
+    tiles = [("jobs", count(totals["jobs"]))]
     if totals["jobs"]:
         tiles += [
-            ("delivered", number(totals["delivered"])),
-            ("acknowledged", number(totals["acked"])),
-            ("not ended", number(totals["open"])),
-            ("delivered again", number(totals["delivered_again"])),
-            ("expired", number(totals["expired"])),
-            *[(how, number(totals[how])) for how in ("dead", "cancelled") if totals.get(how)],
+            ("delivered", count(totals["delivered"])),
+            ("acknowledged", count(totals["acked"])),
+            ("not ended", count(totals["open"])),
+            ("delivered again", count(totals["delivered_again"])),
+            ("expired", count(totals["expired"])),
+            *[(how, count(totals[how])) for how in ("dead", "cancelled") if totals.get(how)],
             ("wait p50 / p99", pair(totals, "wait")),
             ("processing p50 / p99", pair(totals, "processing")),
         ]
         found = numbers.get("finding_jobs", {}).get("", 0)
-        tiles.append(("jobs with findings", number(found)))
+        tiles.append(("jobs with findings", count(found)))
     cells = [f"<div class=tile><b>{value}</b><span>{name}</span></div>" for name, value in tiles]
     return f"<div class=tiles>{''.join(cells)}</div>"

@@ -6,7 +6,6 @@ import threading
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Mapping, Sequence
-from datetime import UTC, datetime
 from http.client import HTTPException
 from typing import IO, Protocol
 from urllib.parse import urlsplit
@@ -14,6 +13,7 @@ from urllib.parse import urlsplit
 from disque_spark.client import WireError
 from disque_spark.sink.adder import Adder
 from disque_spark.watch.notices import Notice, Row
+from disque_trio import humanize
 from disque_trio.respclient.login import Login
 
 WEBHOOK_SECONDS = 10.0  # limit for a whole notice
@@ -179,16 +179,9 @@ class Lines:
 
 def _line(word: str, row: Row) -> str:
     time = row.get("time")
-    when = "" if time is None else f"{_time(time)} "
+    when = "" if time is None else f"{humanize.moment(time / 1000)} "
     kind = row["kind"] + (f" ({row['reason']})" if row["reason"] else "")
     of = f" {row['job']} of {row['queue']}" if row["job"] is not None else ""
     detail = row.get("detail") or ", ".join(row.get("nodes") or ())
     line = f"{when}{word} {kind}{of}{detail and f': {detail}'}"
     return "".join(one if one.isprintable() else repr(one)[1:-1] for one in line)
-
-
-def _time(ms: int) -> str:
-    try:
-        return f"{datetime.fromtimestamp(ms / 1000, UTC):%Y-%m-%d %H:%M:%S}"
-    except (ValueError, OverflowError, OSError):
-        return f"{ms} ms"  # a node's clock was far off

@@ -167,7 +167,7 @@ def test_lines_where_there_is_no_such_letter_or_time() -> None:
     found = FOUND | {"queue": "größe", "time": 1 << 60}
     file = TextIOWrapper(out, "ascii")
     Lines(file).tell(Notice(1, 1, [found], [], [], {}, {}))
-    assert out.getvalue().startswith(b"1152921504606846976 ms found never-delivered")
+    assert out.getvalue().startswith(b"1152921504606847 s found never-delivered")
     assert rb"gr\xf6\xdfe" in out.getvalue()
 
 

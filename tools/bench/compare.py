@@ -278,14 +278,14 @@ def chart(results: Sequence[Result], alt: str) -> str:
     note = "a job: added, taken, acknowledged; +: generator at its limit"
     heads = ("jobs a second (longer is better)", "CPU µs a job (shorter is better)")
     parts = [
-        svg.text(MARGIN + half * place, 24, head, fill=INK, font_size=15, font_weight="bold")
+        svg.text(MARGIN + half * place, 24, head, font_size=15, font_weight="bold")
         for place, head in enumerate(heads)
     ]
-    parts.append(svg.text(MARGIN, 43, note, fill=FAINT, font_size=11))
+    parts.append(svg.text(MARGIN, 43, note, style=f"fill:{FAINT}", font_size=11))
     at = TITLE_HEIGHT
     for level, pipeline, servers in _settings(results):
         title = f"Synced: {LEVEL_TITLES[level]}. Pipelined by {pipeline}"
-        parts.append(svg.text(MARGIN, at + 17, title, fill=INK, font_size=13, font_weight="bold"))
+        parts.append(svg.text(MARGIN, at + 17, title, font_size=13, font_weight="bold"))
         at += PANEL_TITLE_HEIGHT
         throughput = [(name, median(r.rate for r in mine), rates(mine)) for name, mine in servers]
         costs = [
@@ -294,7 +294,7 @@ def chart(results: Sequence[Result], alt: str) -> str:
         ]
         parts += _bars(MARGIN, at, half, throughput) + _bars(MARGIN + half, at, half, costs)
         at += BAR_STEP * len(servers) + PANEL_GAP
-    return svg.picture(WIDTH, at, alt, parts, fill="#ffffff")
+    return svg.picture(WIDTH, at, alt, parts, style=f"text{{fill:{INK}}}", fill="#ffffff")
 
 
 def _bars(left: int, top: int, width: int, bars: Sequence[tuple[str, float, str]]) -> list[str]:
@@ -303,10 +303,8 @@ def _bars(left: int, top: int, width: int, bars: Sequence[tuple[str, float, str]
     x = left + LABEL_WIDTH
     parts = []
     for number, (name, value, label) in enumerate(bars):
-        y = top + number * BAR_STEP
         length = max(1.0, room * value / longest)
+        y = top + number * BAR_STEP
         fill = THEIRS if number else OURS
-        parts.append(svg.text(x - 6, y + 12, name, fill=INK, font_size=11, text_anchor="end"))
-        parts.append(svg.tag("rect", x=x, y=y, width=length, height=BAR_HEIGHT, fill=fill))
-        parts.append(svg.text(x + length + 4, y + 12, label, fill=INK, font_size=11))
+        parts += svg.bar(x, y, length, BAR_HEIGHT, name, label, fill=fill)
     return parts

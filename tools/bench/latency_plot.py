@@ -5,12 +5,11 @@ Both axes are logarithmic, so that one cycle in ten thousand gets as much room a
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 
 from disque_trio import svg
 from tools.bench.load import percentile
-from tools.bench.plots import COLORS, STYLE, Panel, decades
+from tools.bench.plots import COLORS, STYLE, decades, ground, legend
 
 Times = Sequence[float]
 TITLE = "Time of a cycle by percentile, in all situations"
@@ -75,18 +74,15 @@ def _panel(
     y: float,
     title: str,
     lines: Sequence[tuple[str, Times]],
-    axis: tuple[int, int],
+    axis: svg.Span,
     aim: float,
 ) -> list[str]:
-    panel = Panel(x, y, PANEL_WIDTH - LEFT - RIGHT, PANEL_HEIGHT - TOP - BOTTOM, axis)
-
-    def across(part: float) -> float:
-        return x + panel.width * math.log10(part) / math.log10(RAREST)
-
-    made = panel.ground(title, [(across(part), name) for part, name in PARTS])
-    made.append(panel.rule(panel.up(aim), stroke_dasharray="5 4", style="stroke-opacity:1"))
+    box = (x, y, x + PANEL_WIDTH - LEFT - RIGHT, y + PANEL_HEIGHT - TOP - BOTTOM)
+    panel = svg.Panel(box, (1.0, RAREST), axis, "xy")
+    made = ground(panel, title, axis, PARTS)
+    made.append(panel.rule(aim, stroke_dasharray="5 4", style="stroke-opacity:1"))
     for number, (_, times) in enumerate(lines):
+        path = svg.line((panel.x(part), panel.y(time)) for part, time in points(times))
         color = COLORS[number % len(COLORS)]
-        path = " ".join(f"{across(a):.1f},{panel.up(b):.1f}" for a, b in points(times))
-        made.append(svg.tag("polyline", points=path, fill="none", stroke=color, stroke_width=2))
-    return made + panel.legend([name for name, _ in lines])
+        made.append(svg.tag("path", d=path, fill="none", stroke=color, stroke_width=2))
+    return made + legend(panel, [name for name, _ in lines])

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from disque_trio import svg
-from tools.bench.plots import COLORS, STYLE, Panel, decades
+from tools.bench.plots import COLORS, STYLE, decades, ground, legend
 from tools.bench.tenants_load import Waited
 
 TITLE = "How long the jobs of a quiet tenant wait beside a noisy one"
@@ -25,15 +25,11 @@ def plot(found: Sequence[tuple[str, Sequence[Waited]]], jobs: int) -> str:
     """
     waits = [one.wait for _, quiet in found for one in quiet]
     axis = decades(min(waits), max(waits))
-    panel = Panel(LEFT, TOP, WIDTH - LEFT - RIGHT, HEIGHT - TOP - BOTTOM, axis)
     times = [one.added for _, quiet in found for one in quiet]
     first, last = min(*times, 0.0), max(*times, 1.0)
-    a_second = panel.width / (last - first)
-
-    def across(seconds: float) -> float:
-        return panel.x + (seconds - first) * a_second
-
-    marks = [(across(at), f"{at:g} s") for at in _marks(first, last)]
+    box = (LEFT, TOP, WIDTH - RIGHT, HEIGHT - BOTTOM)
+    panel = svg.Panel(box, (first, last), axis, "y")
+    marks = [(at, f"{at:g} s") for at in _marks(first, last)]
     parts = [
         svg.text(LEFT, 24, TITLE, font_size=15, font_weight="bold"),
         svg.text(
@@ -43,17 +39,17 @@ def plot(found: Sequence[tuple[str, Sequence[Waited]]], jobs: int) -> str:
             font_size=11,
             class_="faint",
         ),
-        *panel.ground("from added to delivered", marks),
+        *ground(panel, "from added to delivered", axis, marks),
     ]
     for number, (_, quiet) in enumerate(found):
         # A line of length 0 with round ends is a dot.
-        dots = " ".join(f"M{across(one.added):.1f} {panel.up(one.wait):.1f}h0" for one in quiet)
+        dots = " ".join(f"M{panel.x(one.added):.1f} {panel.y(one.wait):.1f}h0" for one in quiet)
         color = COLORS[number % len(COLORS)]
         parts.append(
             svg.tag("path", d=dots, stroke=color, stroke_width=DOT, stroke_linecap="round")
         )
-    parts += panel.legend([name for name, _ in found], panel.width - LEGEND, -20)
-    middle = panel.x + panel.width / 2
+    parts += legend(panel, [name for name, _ in found], panel.right - panel.left - LEGEND, -20)
+    middle = (panel.left + panel.right) / 2
     parts.append(
         svg.text(
             middle,

@@ -95,6 +95,6 @@ def test_the_picture_is_svg_with_a_line_for_each_finding() -> None:
     root = ElementTree.fromstring(plot(lines, LEVELS, AIM_P99))
     names = [element.tag.rpartition("}")[2] for element in root.iter()]
     # Two panels: the loads without a file, and half load in all situations.
-    assert names.count("polyline") == 2 + 2
+    assert names.count("path") == 2 + 2
     texts = [element.text for element in root.iter() if element.tag.endswith("}text")]
     assert EXPIRY in texts

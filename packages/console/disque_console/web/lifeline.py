@@ -4,13 +4,13 @@ in shape; colours are in the style sheet."""
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
-from markupsafe import Markup, escape
+from markupsafe import Markup
 
 from disque_console.model.lanes import Axis, Kind, Lane, Mark, Span, State
 from disque_console.model.life import LifeEvent
 from disque_trio import humanize
 from disque_trio.overview.names import shown
-from disque_trio.svg import picture, tag, text
+from disque_trio.svg import area, picture, tag, text
 
 WIDTH: Final = 640
 LEFT: Final = 14
@@ -67,9 +67,8 @@ def _span(axis: Axis, span: Span, y: float) -> str:
     thick = _THICK[span.state]
     took = humanize.duration(span.end - span.start)
     words = f"{span.state.value} for {took}" + (", end not found" if span.open else "")
-    title = tag("title", str(escape(words)))
-    place = {"x": left, "y": y - thick / 2, "width": max(right - left, 1.0), "height": thick}
-    return tag("rect", title, **place, rx=2, class_=f"band while {_css(span.state)}")
+    width, kind = max(right - left, 1.0), f"band while {_css(span.state)}"
+    return area(left, y - thick / 2, width, thick, words, rx=2, class_=kind)
 
 
 def _css(state: State) -> str:
@@ -79,9 +78,8 @@ def _css(state: State) -> str:
 def _mark(axis: Axis, mark: Mark, y: float) -> list[str]:
     x = _x(axis, mark.time)
     lines = "\n".join(_words(event, axis.times[0]) for event in mark.events)
-    title = tag("title", str(escape(lines)))
-    area = tag("rect", title, x=x - 9, y=y - 14, width=18, height=28, class_="band")
-    return [tag("path", d=_SHAPES[mark.kind](x, y), class_=f"mark {mark.kind.value}"), area]
+    shape = tag("path", d=_SHAPES[mark.kind](x, y), class_=f"mark {mark.kind.value}")
+    return [shape, area(x - 9, y - 14, 18, 28, lines, class_="band")]
 
 
 def _words(event: LifeEvent, begin: float) -> str:

@@ -1,7 +1,7 @@
 """Draws plots as SVG."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from html import escape
 from typing import NamedTuple
 
@@ -13,9 +13,7 @@ _APART = 1.5  # distance between lines at 0
 WIDTH = 760
 HEIGHT = 230
 _LEFT, _RIGHT, _TOP, _BOTTOM = 64, 16, 12, 34
-_STEPS = (1, 2, 5, 10)
 _TICK_SECONDS = (1, 5, 10, 30, 60, 300, 600, 1800, 3600, 10800, 21600, 43200, 86400)
-_HALF_LABEL = 30
 _LONGEST_ROW = 18  # characters of a name beside a heat map
 _LABELS = 8  # the most labels below a plot
 _LONG_LABELS = 6  # the most labels that have a day
@@ -25,6 +23,7 @@ _HOURS_OF_DAYS = 48  # a heat map of more hours is labelled with days
 _HOUR_LABEL, _DAY_LABEL = 44, 52  # widths of labels
 _MS = 1000
 _ROUND_MS = (1, 10, 100, 1000, 10_000, 60_000, 600_000, 3_600_000, 36_000_000, 864_000_000)
+_POWERS = [10.0**power for power in range(16)]
 
 
 class Line(NamedTuple):
@@ -58,75 +57,52 @@ def line_plot(
     first, last = min(places), max(places)
     if first == last:
         first, last = first - 30 * _MS, last + 30 * _MS
-    most = max(value for _, value in points)
-    least = min(value for _, value in points)
-    ticks = _log_ticks(least, most, times) if log else _ticks(most)
-    low, high = ticks[0], ticks[-1]
-
-    def x(at: int) -> float:
-        return _LEFT + (at - first) / (last - first) * (WIDTH - _LEFT - _RIGHT)
-
-    def y(value: float) -> float:
-        share = math.log(max(value, low) / low) / math.log(high / low) if log else value / high
-        return HEIGHT - _BOTTOM - share * (HEIGHT - _TOP - _BOTTOM)
-
-    parts = []
-    for tick in ticks:
-        label = humanize.duration(tick / _MS) if times else humanize.short(tick)
-        parts.append(
-            _rule(_LEFT, WIDTH - _RIGHT, y(tick)) + _text(_LEFT - 6, y(tick) + 4, label, "end")
-        )
+    values = [value for _, value in points]
+    most = max(values)
+    if log:
+        ticks = svg.log_ticks(min(values), most, _ROUND_MS if times else _POWERS)
+    else:
+        ticks = svg.ticks(most, float(most == int(most)))  # integers need no fractions
+    box = (_LEFT, _TOP, WIDTH - _RIGHT, HEIGHT - _BOTTOM)
+    panel = svg.Panel(box, (first, last), (ticks[0], ticks[-1]), "y" if log else "")
+    shown = (lambda tick: humanize.duration(tick / _MS)) if times else humanize.short
+    parts = panel.axis([(tick, shown(tick)) for tick in ticks])
     for at, format in _moments(first, last):
-        # A label that would stick out of the picture ends at its edge.
-        near = x(at) > WIDTH - _RIGHT - _HALF_LABEL
-        place = WIDTH if near else x(at)
-        anchor = "end" if near else "middle"
-        below = HEIGHT - _BOTTOM + 22
-        known = {"text_anchor": anchor, "data_t": at, "data_f": format}
-        parts.append(svg.text(place, below, humanize.moment(at / _MS, format), **known))
+        words = humanize.moment(at / _MS, format)
+        parts.append(panel.label(at, words, 22, WIDTH, data_t=at, data_f=format))
     for place, line in enumerate(lines[:COLOURS]):
-        parts.append(_path(line, x, y, place))
-    picture = _picture(title, HEIGHT, parts) + legend([line.name for line in lines])
+        parts += _drawn(line, panel, place)
+    picture = svg.picture(WIDTH, HEIGHT, title, parts) + legend([line.name for line in lines])
     readout = "<p class=readout aria-live=polite></p>"
     return f"<figure id='plot-{escape(id)}'>{picture}{readout}</figure>" if id else picture
 
 
-def _path(line: Line, x: Callable[[int], float], y: Callable[[float], float], place: int) -> str:
-    path = ""
-    dots = ""
-    few = len(line.points) <= FEW
-    known = [value for _, value in line.points]
-    for number, (at, value) in enumerate(line.points):
-        if value is None:
-            continue
-        before = known[number - 1] if number else None
-        after = known[number + 1] if number + 1 < len(known) else None
-        high = y(value) - (0 if value else _APART * place)
-        path += f"{'M' if before is None else 'L'}{x(at):.1f} {high:.1f}"
+def _drawn(line: Line, panel: svg.Panel, place: int) -> list[str]:
+    points = [
+        None if value is None else (panel.x(at), panel.y(value) - (0 if value else _APART * place))
+        for at, value in line.points
+    ]
+    parts = [svg.tag("path", d=svg.line(points), class_=f"line c{place}")]
+    few = len(points) <= FEW
+    for before, point, after in zip([None, *points], points, [*points[1:], None], strict=False):
         # A point alone between gaps would be invisible without a dot.
-        if few or (before is None and after is None):
-            dots += svg.tag("circle", cx=x(at), cy=high, r=2.2, class_=f"f{place}")
-    return svg.tag("path", d=path, class_=f"line c{place}") + dots
+        if point is not None and (few or (before is None and after is None)):
+            parts.append(svg.tag("circle", cx=point[0], cy=point[1], r=2.2, class_=f"f{place}"))
+    return parts
 
 
 def bar_plot(bars: Sequence[tuple[str, int]], title: str) -> str:
     """A bar for each name, with its value, on a logarithmic scale, as small values matter most."""
     if not bars:
         return "<p class=none>Nothing to show.</p>"
-    row, left = 26, 130
-    height = row * len(bars) + 8
+    row, left, room = 26, 130, WIDTH - 240
     most = max(max(value for _, value in bars), 2)
     parts = []
     for place, (name, value) in enumerate(bars):
-        top = 4 + place * row
-        share = math.log(value + 1) / math.log(most + 1)
-        width = max(share * (WIDTH - left - 110), 1)
-        parts.append(_text(left - 8, top + 16, name, "end"))
-        parts.append(
-            svg.tag("rect", x=left, y=top + 3, width=float(width), height=row - 8, class_="f0")
-        )
-        parts.append(_text(left + width + 6, top + 16, humanize.count(value), "start"))
-    return _picture(title, height, parts)
+        length = max(math.log(value + 1) / math.log(most + 1) * room, 1)
+        words = humanize.count(value)
+        parts += svg.bar(left, 7 + place * row, length, row - 8, name, words, class_="f0")
+    return f"<figure>{svg.picture(WIDTH, row * len(bars) + 8, title, parts)}</figure>"
 
 
 def heat_map(
@@ -148,9 +124,8 @@ def heat_map(
     most = max(cells.values(), default=1) or 1
     parts = []
     for place, name in enumerate(rows):
-        parts.append(
-            _text(left - 8, place * row + 16, humanize.shortened(name, _LONGEST_ROW), "end")
-        )
+        short = humanize.shortened(name, _LONGEST_ROW)
+        parts.append(svg.text(left - 8, place * row + 16, short, text_anchor="end"))
         for column, hour in enumerate(columns):
             count = cells.get((name, hour), 0)
             share = math.sqrt(count / most)
@@ -159,9 +134,7 @@ def heat_map(
             when = humanize.moment(hour / _MS, "%Y-%m-%d %H:00")
             hint = f"{humanize.shortened(name, 60)}, {when}: {humanize.count(count)}"
             at = float(left + column * width)
-            size = {"width": float(width - 1), "height": row - 2}
-            inner = svg.tag("title", escape(hint))
-            parts.append(svg.tag("rect", inner, x=at, y=place * row, **size, **fill))
+            parts.append(svg.area(at, place * row, float(width - 1), row - 2, hint, **fill))
             if width >= 36 and count:
                 words = {"text_anchor": "middle", "class_": "on" if share > 0.5 else "off"}
                 x, y = at + width / 2, place * row + 15
@@ -171,7 +144,7 @@ def heat_map(
         known = {"text_anchor": "middle", "data_t": hour, "data_f": format}
         x = left + (column + 0.5) * width
         parts.append(svg.text(x, height - 12, humanize.moment(hour / _MS, format), **known))
-    return _picture(title, height, parts)
+    return f"<figure>{svg.picture(WIDTH, height, title, parts)}</figure>"
 
 
 def _hours(columns: Sequence[int], width: float) -> list[tuple[int, str]]:
@@ -201,27 +174,6 @@ def legend(names: Sequence[str]) -> str:
     return f"<p class=legend>{''.join(items)}</p>"
 
 
-def _ticks(most: float) -> list[float]:
-    """0 and about four round numbers, the last one at least ``most``."""
-    most = most or 1
-    raw = most / 4
-    scale = 10.0 ** math.floor(math.log10(raw))
-    step = next(scale * step for step in _STEPS if scale * step >= raw * 0.999)
-    if most == int(most):  # integers need no fractions
-        step = max(step, 1.0)
-    return [step * place for place in range(math.ceil(most / step - 1e-9) + 1)]
-
-
-def _log_ticks(least: float, most: float, times: bool) -> list[float]:
-    """Round numbers, or round times, from below ``least`` to above ``most``."""
-    known = _ROUND_MS if times else [10.0**power for power in range(16)]
-    low = max([place for place, value in enumerate(known) if value <= least], default=0)
-    above = [place for place, value in enumerate(known) if value >= most]
-    high = above[0] if above else len(known) - 1
-    low = min(low, len(known) - 2)
-    return list(known[low : max(high, low + 1) + 1])
-
-
 def _moments(first: int, last: int) -> list[tuple[int, str]]:
     """The times to write below a plot, and their formats."""
     span = (last - first) / _MS
@@ -235,17 +187,3 @@ def _moments(first: int, last: int) -> list[tuple[int, str]]:
     step *= _MS
     start = -(-first // step) * step
     return [(at, format) for at in range(start, last + 1, step)]
-
-
-def _picture(title: str, height: int, parts: Sequence[str]) -> str:
-    content = svg.tag("title", escape(title)) + "".join(parts)
-    box = f"0 0 {WIDTH} {height}"
-    return svg.tag("svg", content, viewBox=box, role="img", aria_label=title)
-
-
-def _rule(start: float, end: float, y: float) -> str:
-    return svg.tag("line", x1=start, x2=end, y1=float(y), y2=float(y), class_="rule")
-
-
-def _text(x: float, y: float, text: str, anchor: str) -> str:
-    return svg.text(x, y, text, text_anchor=anchor)

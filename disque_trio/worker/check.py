@@ -5,7 +5,6 @@ of the app may hang.
 """
 
 import json
-import os
 import subprocess
 import sys
 import time
@@ -13,6 +12,8 @@ import urllib.error
 import urllib.request
 from pathlib import Path
 
+from disque_trio.process import health
+from disque_trio.process.health import HealthError
 from disque_trio.worker.options import Options
 
 FRESH = 10.0  # s for which a status file is valid
@@ -70,25 +71,12 @@ def _ask(host: str, port: int, limit: float) -> tuple[bool, str]:
 def read_status(path: Path) -> tuple[bool, str]:
     """Return whether the worker that writes its state to ``path`` is well, and a description."""
     try:
-        status = json.loads(path.read_text())
-        pid, age = int(status["pid"]), time.time() - float(status["time"])
-        well, text = bool(status["well"]), str(status["text"])
-    except OSError as error:
-        return False, f"no worker is running: {path}: {error.strerror}"
-    except (ValueError, KeyError, TypeError):
-        return False, f"{path} is not the status file of a worker"
-    if not _lives(pid):
-        return False, f"the worker {pid} is gone, but has left {path}"
-    if age > FRESH:
-        return False, f"the worker {pid} hangs: {path} is {age:.0f} s old"
-    return well, f"worker {text}" if well else f"the worker {pid} is not well: {text}"
-
-
-def _lives(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        pass
-    return True
+        status = health.read(path)
+        if not health.lives(status["pid"]):
+            return False, f"{path}: the worker {status['pid']} is gone, but has left its file"
+        health.age(status["time"], time.time(), FRESH)
+    except HealthError as problem:
+        return False, f"the worker is not well: {problem}"
+    if status.get("well"):
+        return True, f"worker {status.get('text')}"
+    return False, f"the worker {status['pid']} is not well: {status.get('text')}"

@@ -20,6 +20,7 @@ import trio
 from disque_trio.extras import how_to_install
 from disque_trio.metrics.web import Page as WebPage
 from disque_trio.metrics.web import Web, text_page
+from disque_trio.process import health
 from disque_trio.process.logs import Log
 from disque_trio.process.systemd import Notifier
 from disque_trio.worker.display import Display
@@ -104,6 +105,7 @@ class Parent:
         self._display = Display(log, quiet=options.quiet)
         self._signals = 0
         self._told_ready = False
+        self._status_file = Path(options.status_file) if options.status_file else None
         self._states: list[tuple[int, State]] = []  # as written to the status file
 
     async def run(self) -> str:
@@ -320,31 +322,22 @@ class Parent:
 
     # ---- the status file ------------------------------------------------------------------------
 
-    def _new_status(self, path: Path) -> Path:
-        """The file that replaces ``path``."""
-        return path.with_name(f"{path.name}.{os.getpid()}")
-
     def _status_problem(self) -> str:
         """Why the status file cannot be written; empty if it can."""
-        if self._options.status_file:
-            new = self._new_status(Path(self._options.status_file))
+        if self._status_file is not None:
             try:
-                new.touch()
-                new.unlink()
+                health.check_writable(self._status_file)
             except OSError as problem:
-                return f"--status-file {self._options.status_file}: {problem.strerror}"
+                return f"--status-file {self._status_file}: {problem.strerror or problem}"
         return ""
 
     def _write_status(self, view: View) -> None:
-        if self._options.status_file:
-            path = Path(self._options.status_file)
-            new = self._new_status(path)
+        if self._status_file is not None:
             try:
-                new.write_text(view.to_json(os.getpid(), time.time()) + "\n")
-                new.replace(path)
+                health.write(self._status_file, view.status(os.getpid(), time.time()))
             except OSError as problem:
                 self._log.warning("the status file cannot be written", error=str(problem))
 
     def _remove_status(self) -> None:
-        if self._options.status_file:
-            Path(self._options.status_file).unlink(missing_ok=True)
+        if self._status_file is not None:
+            self._status_file.unlink(missing_ok=True)

@@ -1,8 +1,7 @@
 """The state of a worker, as the parent sees it, for terminals, probes and files."""
 
-import json
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from disque_trio import humanize
 from disque_trio.worker.fleet import State
@@ -92,21 +91,18 @@ class View(NamedTuple):
         parts.append(humanize.size(self.memory))
         return " | ".join(parts)
 
-    def to_json(self, pid: int, time: float) -> str:
-        """Return JSON for the file that ``check`` reads. ``time``: seconds since the epoch."""
+    def status(self, pid: int, time: float) -> dict[str, Any]:
+        """Return what the status file has. ``time``: seconds since the epoch."""
         well, text = self.health()
-        return json.dumps(
-            {
-                "pid": pid,
-                "time": time,
-                "well": well,
-                "text": text,
-                "tasks": {kind: self.tally.of(kind) for kind in _SHOWN},
-                "in_hand": self.in_hand,
-                "queued": dict(self.lengths),
-                "processes": [
-                    {**process._asdict(), "state": process.state.value}
-                    for process in self.processes
-                ],
-            }
-        )
+        return {
+            "pid": pid,
+            "time": time,
+            "well": well,
+            "text": text,
+            "tasks": {kind: self.tally.of(kind) for kind in _SHOWN},
+            "in_hand": self.in_hand,
+            "queued": dict(self.lengths),
+            "processes": [
+                {**process._asdict(), "state": process.state.value} for process in self.processes
+            ],
+        }

@@ -4,23 +4,21 @@ The file is written at every event: a start, a sign of life (also while there is
 failure, the end. So an old file means that the process is gone or hangs.
 """
 
-import json
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass, fields
 from datetime import UTC, datetime
 from pathlib import Path
 from time import time
-from typing import Self
+from typing import Any, Self
+
+from disque_trio.process import health
+from disque_trio.process.health import HealthError
 
 STARTING, RUNNING, RESTARTING = "starting", "running", "restarting"
 DONE, STOPPED = "done", "stopped"
 MAX_AGE = 120  # s, unless the state is done
-_FUTURE = 60.0  # s; the clock may have been set back by as much
-
-
-class HealthError(Exception):
-    """There is no health file, or it reports trouble; the text says which."""
 
 
 @dataclass
@@ -61,25 +59,19 @@ class Health:
             self.since = now
         self.state, self.reason, self.time = state, reason, now
 
-    def json(self) -> str:
-        """One line of JSON, which has the times in readable form as well."""
+    def values(self) -> dict[str, Any]:
+        """What the file has: the times also in readable form."""
         readable = {
             f"{name}_utc": datetime.fromtimestamp(value, UTC).isoformat(timespec="seconds")
             for name, value in (("time", self.time), ("since", self.since))
         }
-        return json.dumps(asdict(self) | readable) + "\n"
+        return asdict(self) | readable
 
     @classmethod
-    def of(cls, text: str) -> Self:
-        """Parse a health file. Raises HealthError if it is not one."""
-        try:
-            found = json.loads(text)
-            known = {name.name for name in fields(cls)}
-            health = cls(**{name: value for name, value in found.items() if name in known})
-            health.time, health.since = float(health.time), float(health.since)
-        except (ValueError, TypeError, AttributeError) as problem:
-            raise HealthError(f"not a health file: {problem}") from None
-        return health
+    def of(cls, values: Mapping[str, Any]) -> Self:
+        """The state that a health file says."""
+        known = {name.name for name in fields(cls)}
+        return cls(**{name: value for name, value in values.items() if name in known})
 
     def judge(self, now: float, max_age: float | None = None) -> str:
         """The state in one line.
@@ -90,14 +82,15 @@ class Health:
         Raises:
             HealthError: the process has stopped, or the file is older than ``max_age``.
         """
-        age = now - self.time
         why = f" ({self.reason})" if self.reason else ""
         if self.state == STOPPED:
             raise HealthError(f"stopped{why}")
         if max_age is None and self.state != DONE:
             max_age = MAX_AGE
-        if max_age is not None and not -_FUTURE <= age <= max_age:
-            raise HealthError(f"{self.state}{why}, but no sign of life for {age:.0f} s")
+        try:
+            age = health.age(self.time, now, max_age)
+        except HealthError as problem:
+            raise HealthError(f"{self.state}{why}, but {problem}") from None
         done = f"batch {self.batch}, {self.jobs} jobs"
         if self.looks is not None:
             done = f"{self.looks} looks, {self.events} events"
@@ -174,15 +167,9 @@ class HealthFile:
 
     def _write(self, state: str, reason: str | None = None) -> None:
         self.health.enter(state, self._clock(), reason)
-        if self._path is None:
-            return
-        # Not synced to disk: after a crash of the machine, the file is meaningless anyway.
-        new = self._path.with_name(f".{self._path.name}.new")
-        try:
-            new.write_text(self.health.json())
-            new.replace(self._path)
-        except OSError:
-            pass
+        if self._path is not None:
+            with suppress(OSError):
+                health.write(self._path, self.health.values())
 
 
 def check_health(path: Path, max_age: float | None = None, now: float | None = None) -> str:
@@ -194,13 +181,8 @@ def check_health(path: Path, max_age: float | None = None, now: float | None = N
     Raises:
         HealthError: there is no file, or it reports trouble.
     """
+    found = Health.of(health.read(path))
     try:
-        text = path.read_text()
-    except OSError as problem:
-        raise HealthError(f"{path}: {problem.strerror}") from None
-    except UnicodeDecodeError as problem:
-        raise HealthError(f"{path}: not a health file: {problem}") from None
-    try:
-        return Health.of(text).judge(time() if now is None else now, max_age)
+        return found.judge(time() if now is None else now, max_age)
     except HealthError as problem:
         raise HealthError(f"{path}: {problem}") from None

@@ -6,8 +6,9 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from disque_spark.cli.arguments import parser
-from disque_spark.health import HealthError, check_health
+from disque_spark.health import check_health
 from disque_spark.missing import advice
+from disque_trio.process.health import HealthError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from disque_trio.process import health
 from disque_trio.worker.check import FRESH, read_status
 from disque_trio.worker.fleet import State
 from disque_trio.worker.tally import Tally
@@ -23,7 +24,7 @@ def write(
     path: Path, *, pid: int | None = None, age: float = 0.0, state: State = State.SERVING
 ) -> None:
     view = View(1, 8, [ProcessView(0, 1, state, False, 0, 0, True)], Tally(), {}, {})
-    path.write_text(view.to_json(os.getpid() if pid is None else pid, time.time() - age))
+    health.write(path, view.status(os.getpid() if pid is None else pid, time.time() - age))
 
 
 def test_a_serving_worker_is_healthy(path: Path) -> None:
@@ -46,16 +47,16 @@ def test_a_killed_worker_has_left_its_file(path: Path) -> None:
 def test_a_hung_worker_has_not_written_its_file_for_long(path: Path) -> None:
     write(path, age=FRESH + 60)
     well, text = read_status(path)
-    assert (well, "hangs" in text) == (False, True)
+    assert (well, "no sign of life" in text) == (False, True)
 
 
 @pytest.mark.parametrize("text", ["", "[]", '{"pid": 1}', '{"pid": "x", "time": 1}', "null"])
 def test_any_other_file_is_not_a_status_file(path: Path, text: str) -> None:
     path.write_text(text)
     well, said = read_status(path)
-    assert (well, "not the status file" in said) == (False, True)
+    assert (well, "not a health file" in said) == (False, True)
 
 
 def test_without_the_file_there_is_no_worker(path: Path) -> None:
     well, text = read_status(path)
-    assert (well, "no worker is running" in text) == (False, True)
+    assert (well, "No such file" in text) == (False, True)

@@ -25,7 +25,7 @@ def test_a_worker_is_healthy_while_a_process_serves_and_none_is_stuck() -> None:
 
 
 def test_the_status_file_has_the_same() -> None:
-    status = json.loads(view(process()).to_json(17, 1000.5))
+    status = view(process()).status(17, 1000.5)
     assert (status["pid"], status["time"], status["well"]) == (17, 1000.5, True)
     assert status["processes"][0]["state"] == "serving"
 

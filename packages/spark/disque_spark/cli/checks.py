@@ -26,6 +26,7 @@ from disque_spark.link import RETRIED
 from disque_spark.options import OptionError, login_of, nodes_of
 from disque_spark.report.compare import read_report
 from disque_spark.segments import find_segments
+from disque_trio.process.health import check_writable
 from disque_trio.respclient.login import Login
 
 WAIT_SECONDS = LOCK_SECONDS
@@ -113,7 +114,8 @@ def check_archive(options: argparse.Namespace) -> str | None:
     elif not options.checkpoint:
         raise UsageError("--checkpoint: required for a remote table; Spark must be able to use it")
     check_metrics(options.metrics)
-    check_health_file(options.health_file)
+    if options.health_file is not None:
+        check_writable(options.health_file)
     if not options.explain:
         leases = place.local / LEASES if place.local is not None else None
         if options.lease_directory is not None:
@@ -269,17 +271,6 @@ def check_directory(path: Path) -> None:
         raise NotADirectoryError(f"{path} is not a directory")
     if not os.access(path, os.W_OK | os.X_OK):
         raise PermissionError(f"{path} is not writable")
-
-
-def check_health_file(file: Path | None) -> None:
-    """Check that the health file, if any, can be written. Raises OSError if it cannot."""
-    if file is None:
-        return
-    if file.is_dir():
-        raise IsADirectoryError(f"{file} is a directory")
-    check_directory(file.parent)
-    if not file.parent.is_dir():
-        raise FileNotFoundError(f"no directory at {file.parent}")
 
 
 def check_metrics(place: tuple[str, int] | None) -> None:

@@ -15,7 +15,6 @@ from disque_spark.cli.checks import (
     UsageError,
     addresses,
     check_directory,
-    check_health_file,
     check_logs,
     check_metrics,
     check_queues,
@@ -30,6 +29,7 @@ from disque_spark.session import Signals, Stopped
 from disque_spark.terminal import Progress
 from disque_spark.watch.loop import Observer, Watch
 from disque_spark.watch.receivers import Lines, QueueOfNotices, Receiver, Webhook
+from disque_trio.process.health import check_writable
 
 _HEADER = re.compile(r"([!#$%&'*+.^_`|~0-9A-Za-z-]+):[ \t]*([\x21-\xff][\t\x20-\xff]*)")
 
@@ -39,7 +39,8 @@ def check_watch(options: argparse.Namespace) -> None:
     receivers of findings are valid."""
     check_logs(options, now=False)
     check_metrics(options.metrics)
-    check_health_file(options.health_file)
+    if options.health_file is not None:
+        check_writable(options.health_file)
     headers_of(options)
     try:
         if options.webhook is not None:

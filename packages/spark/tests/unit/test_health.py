@@ -7,7 +7,9 @@ from pathlib import Path
 import pytest
 
 from disque_spark import pipeline
-from disque_spark.health import Health, HealthError, HealthFile, check_health
+from disque_spark.health import Health, HealthFile, check_health
+from disque_trio.process import health
+from disque_trio.process.health import HealthError
 
 
 class Clock:
@@ -26,7 +28,7 @@ def clock() -> Clock:
 
 
 def health_of(path: Path) -> Health:
-    return Health.of(path.read_text())
+    return Health.of(health.read(path))
 
 
 def test_the_file_follows_an_archive_from_its_start_to_its_end(
@@ -35,25 +37,25 @@ def test_the_file_follows_an_archive_from_its_start_to_its_end(
     path = tmp_path / "health"
     file = HealthFile(path, clock)
     file.starting("no node answers; waiting for a node")
-    health = health_of(path)
-    assert (health.state, health.reason) == ("starting", "no node answers; waiting for a node")
-    assert (health.batch, health.pid) == (None, os.getpid())
+    found = health_of(path)
+    assert (found.state, found.reason) == ("starting", "no node answers; waiting for a node")
+    assert (found.batch, found.pid) == (None, os.getpid())
     clock.now += 10
     file.running(3, 70)
     clock.now += 10
     file.running(4, 80)
-    health = health_of(path)
-    assert (health.state, health.batch, health.jobs) == ("running", 4, 80)
-    assert (health.time, health.since) == (clock.now, clock.now - 10)
+    found = health_of(path)
+    assert (found.state, found.batch, found.jobs) == ("running", 4, 80)
+    assert (found.time, found.since) == (clock.now, clock.now - 10)
     file.restarting("WireError: gone", 4.0)
-    health = health_of(path)
-    assert (health.state, health.restarts, health.error) == ("restarting", 1, "WireError: gone")
-    assert health.reason == "WireError: gone; next start in 4 s"
+    found = health_of(path)
+    assert (found.state, found.restarts, found.error) == ("restarting", 1, "WireError: gone")
+    assert found.reason == "WireError: gone; next start in 4 s"
     file.starting()
     file.running(5, 80)
-    health = health_of(path)
+    found = health_of(path)
     # What is over is still known.
-    assert (health.state, health.reason, health.error) == ("running", None, "WireError: gone")
+    assert (found.state, found.reason, found.error) == ("running", None, "WireError: gone")
     file.stopped()
     assert (health_of(path).state, health_of(path).reason) == ("stopped", None)
     assert json.loads(path.read_text())["time_utc"].startswith("2027-01-15T08:00:20")
@@ -105,8 +107,8 @@ def test_the_file_follows_a_watch(tmp_path: Path, clock: Clock) -> None:
     file.restarting("disk full", 4.0)
     assert "restarting (disk full; next look in 4 s)" in check_health(path, 60, clock.now)
     file.looked(0, 0, None)
-    health = health_of(path)
-    assert (health.state, health.looks, health.restarts, health.error) == (
+    found = health_of(path)
+    assert (found.state, found.looks, found.restarts, found.error) == (
         "running",
         3,
         1,

@@ -46,10 +46,10 @@ endef
 SPENT = $(CURDIR)/build/spent
 
 # What codespell checks.
-PROSE = $(wildcard *.md *.py) Makefile config disque_trio docs examples packages tests tools
+PROSE = $(wildcard *.md *.py) Makefile benchmarks config disque_trio docs examples packages tests tools
 
 # Which module may import which.
-CONTRACTS = disque_trio/imports.toml $(wildcard packages/*/imports.toml)
+CONTRACTS = disque_trio/imports.toml benchmarks/imports.toml $(wildcard packages/*/imports.toml)
 
 TYPED = disque_trio.client disque_trio.tasks disque_trio.bananaq.client
 

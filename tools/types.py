@@ -21,7 +21,7 @@ from tools.affected.names import module_name
 _IMPORT = re.compile(
     r"^\s*(?:from ([a-z_]\w*)[\w.]* import |import ([a-z_]\w*)[\w.]*(?: as \w+)?$)", re.MULTILINE
 )
-_FOLDERS = ("disque_trio", "packages", "tests", "tools")
+_FOLDERS = ("benchmarks", "disque_trio", "packages", "tests", "tools")
 _CONFIG = Path("build", "mypy.toml")
 
 

@@ -75,7 +75,8 @@ IMPORTED_LATER: Mapping[str, tuple[str, ...]] = {
     "tests.support.forked_worker": WORKER,
     "tests.support.program": CLIENTS,
     "tests.support.script": CLIENTS,
-    "tools.bench.__main__": ("tools.bench.compare", "tools.bench.throughput"),
+    "benchmarks.__main__": ("benchmarks.compare",),
+    "tools.bench.__main__": ("tools.bench.throughput",),
     "uvicorn.__main__": ("uvicorn", "uvicorn.loops.auto", "fastapi", *CLIENTS),
 }
 

@@ -20,6 +20,8 @@ from tools.affected.names import Names, above, folder, module_name
 from tools.affected.source import BODY, MAIN, Definition, Source, parse
 from tools.workspace import distributions
 
+# Where there are modules beside those of distributions.
+_OURS = ("benchmarks/", "packages/", "tests/", "tools/")
 SUPPORT = re.compile(r"(?:.+/)?tests/support/")
 _BLOCK = re.compile(r"^```.*?^```|^ {4}[^\n]*$", re.MULTILINE | re.DOTALL)
 
@@ -47,7 +49,7 @@ class Graph:
         self._modules = {
             module_name(path): path
             for path in python
-            if "/" not in path or path.startswith((*self._homes, "tests/", "tools/", "packages/"))
+            if "/" not in path or path.startswith((*self._homes, *_OURS))
         }
         scripts = {name: call for house in houses for name, call in house.scripts.items()}
         self._names = Names({*self._paths, *gone}, self._modules, scripts)
@@ -245,7 +247,7 @@ class Graph:
         for path in paths - {*self._modules.values()}:
             if path in self._paths and rules.matches(path, rules.PROGRAMS):
                 self._add_programs(path)
-            if path.startswith((*self._homes, "tests/", "tools/", "packages/")):
+            if path.startswith((*self._homes, *_OURS)):
                 self._add_data(path)
 
     def _add_data(self, path: str) -> None:

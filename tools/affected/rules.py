@@ -16,7 +16,7 @@ UNTESTED = (
     *("*.md", "*LICENSE", "*/imports.toml", "MANIFEST.in", "*Makefile"),
     *("tools/setup.sh", "tools/packaging/*.sh"),
     *(".ci/*", ".dockerignore", ".github/*", ".gitignore", ".pre-commit-config.yaml"),
-    *("tools/*", "examples/*/package-lock.json"),
+    *("benchmarks/*", "tools/*", "examples/*/package-lock.json"),
 )
 
 # Files that are read, of which no string tells it.
@@ -41,7 +41,7 @@ NAMED_BY_CALLERS = {"tests/support/documented.py": "docs/"}
 PROGRAMS = ("docs/*", "packages/*/docs/*", "examples/*", "README.md", "config/container/*")
 RUNNING = ("tests/interop/*", "*tests/live/*", "tests/unit/docs/test_typable.py")
 # What takes so long that no test runs it as a page says.
-LONG = ("tools/*",)
+LONG = ("benchmarks/*", "tools/*")
 
 # As a program, it imports all servers, but runs only the one that its user names.
 SERVES_OTHERS = ("tests/support/fork_server.py",)

@@ -1,4 +1,5 @@
-"""Benchmarks: the cost of commands and jobs, compared with redis-server and others.
+"""Measures a node during development: beside redis-server and C Disque, and against its own past.
 
-Start with ``python -m tools.bench --help``; docs/performance.md explains the figures.
+Start with ``python -m tools.bench --help``; docs/performance.md explains the figures. Comparisons
+with other queues, and all that is measured seldom, are in ``benchmarks``.
 """

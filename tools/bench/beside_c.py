@@ -24,8 +24,14 @@ from tools.bench.callgrind import CountError
 from tools.bench.cli import Findings, grouped, option, say, table, words
 from tools.bench.measure import Bench
 from tools.bench.nodes import ClusterBench, cluster
-from tools.bench.peers import version_of
-from tools.bench.servers import DISQUE_COMMAND, NO_REWRITE, Server, ServerError, disque_server
+from tools.bench.servers import (
+    DISQUE_COMMAND,
+    NO_REWRITE,
+    Server,
+    ServerError,
+    disque_server,
+    version_of,
+)
 
 PAGE = "performance-details.md"
 SECTION = "beside-c"

@@ -133,7 +133,7 @@ def size(least: int) -> Callable[[str], int]:
 def parse(run: str, module: Any, arguments: Sequence[str]) -> tuple[Any, argparse.Namespace]:
     """The plan in ``arguments``, and the options that all runs share."""
     parser = argparse.ArgumentParser(
-        prog=f"python -m tools.bench {run}",
+        prog=f"python -m {module.__name__.rpartition('.')[0]} {run}",
         description=module.__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -206,13 +206,14 @@ def child(
 
 @contextmanager
 def environment_of(python: str) -> Iterator[dict[str, str]]:
-    """The environment in which another Python finds these ``tools``, but the build of
-    ``disque_trio`` that is installed for it, not the sources here."""
+    """The environment in which another Python finds these ``tools`` and ``benchmarks``,
+    but the build of ``disque_trio`` that is installed for it, not the sources here."""
     if python == sys.executable:
         yield dict(os.environ)
         return
     with tempfile.TemporaryDirectory() as directory:
-        Path(directory, "tools").symlink_to(ROOT / "tools")
+        for package in ("benchmarks", "tools"):
+            Path(directory, package).symlink_to(ROOT / package)
         yield {**os.environ, "PYTHONSAFEPATH": "1", "PYTHONPATH": directory}
 
 
@@ -271,12 +272,12 @@ def _cpu_model() -> str:
     return found[1].strip() if found else platform.machine()
 
 
-def heading(arguments: Sequence[str], facts: Mapping[str, str]) -> str:
-    """The lines above a table: the command that made it, and the conditions.
+def heading(package: str, arguments: Sequence[str], facts: Mapping[str, str]) -> str:
+    """The lines above a table: the command of ``package`` that made it, and the conditions.
 
     Paths in this checkout are relative to its root; other paths are reduced to the name.
     """
-    command = shlex.join(("python", "-m", "tools.bench", *map(_from_the_root, arguments)))
+    command = shlex.join(("python", "-m", package, *map(_from_the_root, arguments)))
     known = ", ".join(f"{name} {value}" for name, value in facts.items())
     return f"Made by `{command}`.\n{known}."
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import ctypes
 import os
+import re
+import shlex
 import shutil
 import signal
 import socket
@@ -319,3 +321,19 @@ def _stop(process: subprocess.Popen[bytes]) -> None:
     except subprocess.TimeoutExpired:
         process.kill()
         process.wait()
+
+
+def version_of(command: Sequence[str]) -> str:
+    """The version printed by the server that ``command`` starts."""
+    printed = said((*command, "--version"), r"(.*\S)")
+    return re.sub(r"^(?:disque-trio |Disque server v=)", "", printed).partition(" sha=")[0]
+
+
+def said(command: Sequence[str], pattern: str) -> str:
+    """The group of ``pattern`` in what a command prints; "?" if it prints no such thing."""
+    try:
+        done = subprocess.run(command, capture_output=True, text=True)
+    except OSError as error:
+        raise ServerError(f"{shlex.join(command)}: {error}") from error
+    found = re.search(pattern, done.stdout + done.stderr)
+    return found[1] if found else "?"

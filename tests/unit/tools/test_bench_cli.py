@@ -9,12 +9,14 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks import __main__ as benchmarks
 from tools.bench import __main__ as bench
-from tools.bench import cli
+from tools.bench import cli, command
 from tools.bench.cli import ROOT, DocsError, heading, replace_section
 from tools.bench.measure import Sample, Setting
 from tools.bench.throughput import Plan, Rest, level_table, matrix_table, rest_table
 
+PACKAGES = {"tools.bench": bench.RUNS, "benchmarks": benchmarks.RUNS}
 PAGE = "# Title\n\n<!-- bench a: begin -->\nold\n<!-- bench a: end -->\n\nMore.\n"
 
 
@@ -58,7 +60,7 @@ def test_a_page_whose_end_marker_comes_first_is_refused() -> None:
 
 
 def test_the_heading_says_how_to_make_the_table_again() -> None:
-    text = heading(["memory", "--server", "a b", "--quick"], {"python": "3.11"})
+    text = heading("tools.bench", ["memory", "--server", "a b", "--quick"], {"python": "3.11"})
     assert "`python -m tools.bench memory --server 'a b' --quick`" in text
     assert "python 3.11" in text
 
@@ -66,10 +68,12 @@ def test_the_heading_says_how_to_make_the_table_again() -> None:
 def test_the_heading_names_files_as_seen_from_the_root_of_the_checkout() -> None:
     server = ROOT / ".venv-compiled" / "bin" / "disque-server"
     for arguments in (["--server", str(server)], [f"--server={server}"]):
-        text = heading(arguments, {})
+        text = heading("benchmarks", arguments, {})
         assert str(ROOT) not in text
         assert ".venv-compiled/bin/disque-server" in text
-    text = heading(["--server", f"{server} --port 1", "--redis", "/elsewhere/redis-server"], {})
+    text = heading(
+        "benchmarks", ["--server", f"{server} --port 1", "--redis", "/elsewhere/redis-server"], {}
+    )
     assert "--server '.venv-compiled/bin/disque-server --port 1' --redis redis-server`" in text
 
 
@@ -120,15 +124,17 @@ def test_every_client_gets_work_in_whole_batches() -> None:
         assert commands % pipeline == 0
 
 
-@pytest.mark.parametrize("name", bench.RUNS)
+@pytest.mark.parametrize(
+    ("package", "name"), [(package, name) for package, runs in PACKAGES.items() for name in runs]
+)
 def test_every_run_has_options_with_defaults_and_a_place_in_the_documentation(
-    name: str, capsys: pytest.CaptureFixture[str]
+    package: str, name: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    module = bench.module_of(name)
+    module = command.module_of(package, name)
     plan, options = cli.parse(name, module, [])
     assert plan == module.Plan()
     with pytest.raises(SystemExit, match="0"):
-        bench.main([name, "--help"])
+        command.main(package, PACKAGES[package], [name, "--help"])
     shown = capsys.readouterr().out
     for one in fields(module.Plan):
         assert f"--{one.name.replace('_', '-')}" in shown
@@ -156,24 +162,25 @@ def test_an_option_that_makes_no_sense_is_refused(
     arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(SystemExit, match="2"):
-        bench.main(["throughput", *arguments])
+        command.main("tools.bench", bench.RUNS, ["throughput", *arguments])
     assert said in capsys.readouterr().err
 
 
 def test_every_command_in_the_documentation_names_a_run_and_its_options() -> None:
     found = 0
     for page in chain(*map(ROOT.glob, ("*.md", "docs/*.md", "packages/*/docs/*.md"))):
-        for command in re.findall(r"python -m tools\.bench ([^`#\n]+)", page.read_text()):
-            name, *arguments = cli.words(command)
+        text = page.read_text()
+        for package, words in re.findall(r"python -m (tools\.bench|benchmarks) ([^`#\n]+)", text):
+            name, *arguments = cli.words(words)
             if name == "RUN" or "--help" in (name, *arguments):
                 continue
             found += 1
-            cli.parse(name, bench.module_of(name), arguments)
+            cli.parse(name, command.module_of(package, name), arguments)
     assert found > 20
 
 
 def test_a_summary_has_a_place_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    module = import_module("tools.bench.compare")
+    module = import_module("benchmarks.compare")
     monkeypatch.setattr(cli, "DOCS", tmp_path)
     (tmp_path / module.PAGE).write_text(PAGE.replace("bench a", "bench compare"))
     (tmp_path / "performance.md").write_text(PAGE.replace("bench a", "bench compare summary"))
@@ -198,7 +205,8 @@ def test_a_run_prints_its_findings_and_writes_samples_and_pictures(
     page = tmp_path / "performance-tables.md"
     page.write_text(PAGE.replace("bench a", "bench matrix"))
     output = tmp_path / "samples.json"
-    assert bench.main(["throughput", "--write-docs", "--json", str(output)]) == 0
+    words = ["throughput", "--write-docs", "--json", str(output)]
+    assert command.main("tools.bench", bench.RUNS, words) == 0
     text = capsys.readouterr().out
     assert "Made by `python -m tools.bench throughput --write-docs" in text
     assert "files on ext4" in text

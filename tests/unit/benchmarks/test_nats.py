@@ -2,9 +2,9 @@
 
 import pytest
 
-from tools.bench.clients import Client
+from benchmarks.clients import Client
+from benchmarks.nats import Messages, NatsClient, Pong, ack_subjects, publish
 from tools.bench.load import Exchange, LoadError
-from tools.bench.nats import Messages, NatsClient, Pong, ack_subjects, publish
 
 SIZE = 20
 BODIES = [b"%020d" % number for number in range(3)]

@@ -17,6 +17,8 @@ from itertools import count, islice
 from pathlib import Path
 from statistics import median
 
+from benchmarks.clients import Batches, Client
+from benchmarks.peers import LEVELS, Level, Subject, all_subjects
 from disque_trio import svg
 from tools.bench import load
 from tools.bench.cli import (
@@ -33,9 +35,7 @@ from tools.bench.cli import (
     table,
     words,
 )
-from tools.bench.clients import Batches, Client
 from tools.bench.load import Load, LoadError, percentile
-from tools.bench.peers import LEVELS, Level, Subject, all_subjects
 from tools.bench.scripts import SERIAL_DIGITS, bodies
 from tools.bench.servers import (
     DISQUE_COMMAND,

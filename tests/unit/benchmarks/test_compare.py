@@ -5,8 +5,8 @@ from xml.etree import ElementTree
 
 import pytest
 
-from tools.bench.compare import Result, chart, ratio_table, summary_table, until
-from tools.bench.peers import LEVELS, Level, NatsSubject, Subject
+from benchmarks.compare import Result, chart, ratio_table, summary_table, until
+from benchmarks.peers import LEVELS, Level, NatsSubject, Subject
 
 
 def result(

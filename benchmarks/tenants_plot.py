@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from benchmarks.tenants_load import Waited
 from disque_trio import svg
 from tools.bench.plots import COLORS, STYLE, decades, ground, legend
-from tools.bench.tenants_load import Waited
 
 TITLE = "How long the jobs of a quiet tenant wait beside a noisy one"
 WIDTH, HEIGHT = 960, 380

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.peers import LEVELS, Level, Subject, all_subjects
 from tests.support.commands import run_command
 from tools.bench.load import ask_once
-from tools.bench.peers import LEVELS, Level, Subject, all_subjects
 from tools.bench.servers import Recipe, ServerError, family_cpu_seconds, running
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.live
 def compare(*arguments: str, path: str | None = None) -> "subprocess.CompletedProcess[str]":
     environment = dict(os.environ) if path is None else {**os.environ, "PATH": path}
     words = ("compare", "--quick", *arguments)
-    return run_command("tools.bench.__main__", *words, cwd=ROOT, text=True, env=environment)
+    return run_command("benchmarks.__main__", *words, cwd=ROOT, text=True, env=environment)
 
 
 @pytest.mark.parametrize("subject", all_subjects(), ids=lambda subject: subject.key)

@@ -18,9 +18,9 @@ from pathlib import Path
 from statistics import median
 from typing import Final
 
+from benchmarks.client_ways import WAYS
 from tools.bench.callgrind import Counted
 from tools.bench.cli import Findings, child, option, say, table
-from tools.bench.client_ways import WAYS
 from tools.bench.servers import HOST, Server, disque_server
 
 PAGE = "performance-details.md"
@@ -95,7 +95,7 @@ def run(plan: Plan) -> Findings:
 
 
 def _command(way: str, server: Server) -> Sequence[str]:
-    return child("tools.bench.client_ways", way, f"{HOST}:{server.port}")
+    return child("benchmarks.client_ways", way, f"{HOST}:{server.port}")
 
 
 def _count(way: str, server: Server, times: int) -> list[Sample]:

@@ -12,9 +12,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from benchmarks.queues_paths import COMMANDS, GROUP_JOBS, KINDS
 from tools.bench.cli import COMPILED, Findings, option, say, table
 from tools.bench.guard import count, run_there
-from tools.bench.queues_paths import COMMANDS, GROUP_JOBS, KINDS
 
 PAGE = "performance-details.md"
 SECTION = "queues"
@@ -25,7 +25,7 @@ NAMES = {
     "fair": f"`GROUPS fair`, groups of {GROUP_JOBS}",
     "fifo": f"`GROUPS fifo`, groups of {GROUP_JOBS}",
 }
-_PATHS = "tools.bench.queues_paths"
+_PATHS = "benchmarks.queues_paths"
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,8 +4,8 @@ from itertools import islice
 
 import pytest
 
-from tools.bench import cores
-from tools.bench.cores import Plan, Result, Way, gain_table, placed, split, until, ways
+from benchmarks import cores
+from benchmarks.cores import Plan, Result, Way, gain_table, placed, split, until, ways
 from tools.bench.dialects import Batched, ConstantReply
 from tools.bench.load import Exchange, LoadError
 from tools.bench.scripts import drain, lives

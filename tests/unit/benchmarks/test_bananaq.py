@@ -1,6 +1,6 @@
 """The measurement of bananaq: its tables."""
 
-from tools.bench.bananaq import EMBEDDED, STREAMS, Sample, held_table, rates_table
+from benchmarks.bananaq import EMBEDDED, STREAMS, Sample, held_table, rates_table
 
 
 def sample(subject: str, step: str, cost: float, held: int = 0, rate: float = 1000) -> Sample:

@@ -5,8 +5,8 @@ import threading
 
 import pytest
 
-from tools.bench import amqp
-from tools.bench.amqp import (
+from benchmarks import amqp
+from benchmarks.amqp import (
     CANCEL_OK,
     CLOSE,
     CLOSE_OK,

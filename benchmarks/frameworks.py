@@ -71,7 +71,7 @@ def _measure(plan: Plan, server: Server) -> Iterator[Sample]:
     for part in PARTS:
         before = server.cpu_seconds()
         options = [part, f"{server.kind}://{HOST}:{server.port}", plan.messages, plan.threads]
-        command = [sys.executable, "-m", "tools.bench.dramatiq_load", *map(str, options)]
+        command = [sys.executable, "-m", "benchmarks.dramatiq_load", *map(str, options)]
         done = subprocess.run(command, capture_output=True, text=True)
         if done.returncode:
             raise ServerError(f"{part} failed: {done.stderr[-2000:]}")

@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import re
-import shlex
 import shutil
-import subprocess
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Final, Literal, get_args
 
+from benchmarks.amqp import RabbitClient
+from benchmarks.clients import Client, DialectClient
+from benchmarks.nats import NatsClient
 from disque_trio.version import VERSION
-from tools.bench.amqp import RabbitClient
-from tools.bench.clients import Client, DialectClient
 from tools.bench.dialects import Beanstalk, Dialect, Disque, RedisList, RedisStream
-from tools.bench.nats import NatsClient
-from tools.bench.servers import DISQUE_COMMAND, HOST, Recipe, ServerError
+from tools.bench.servers import DISQUE_COMMAND, HOST, Recipe, said
 from tools.ports import free_port
 
 Level = Literal["none", "everysec", "always"]
@@ -195,7 +193,7 @@ class NatsSubject(Subject):
     SYNCS_SINCE = (2, 10)
 
     def version(self) -> str:
-        return _said(("nats-server", "--version"), r"\bv(\d\S*)")
+        return said(("nats-server", "--version"), r"\bv(\d\S*)")
 
     def _syncs(self) -> bool:
         """Whether the sync interval is configurable."""
@@ -227,9 +225,9 @@ class NatsSubject(Subject):
 def all_subjects(command: Sequence[str] = DISQUE_COMMAND) -> list[Subject]:
     """All subjects, first our node, which ``command`` starts."""
     ours = partial(_disque, command)
-    redis_version = partial(_said, ("redis-server", "--version"), r"\bv=(\S+)")
+    redis_version = partial(said, ("redis-server", "--version"), r"\bv=(\S+)")
     redis = ("redis-server", redis_version, _redis)
-    version = partial(_said, ("beanstalkd", "-v"), r"beanstalkd (\S+)")
+    version = partial(said, ("beanstalkd", "-v"), r"beanstalkd (\S+)")
     kept = partial(RedisStream, kept=True)
     return [
         DialectSubject("disque", "disque-trio", "", lambda: VERSION, ours, Disque),
@@ -241,18 +239,3 @@ def all_subjects(command: Sequence[str] = DISQUE_COMMAND) -> list[Subject]:
         RabbitSubject(),
         NatsSubject(),
     ]
-
-
-def version_of(command: Sequence[str]) -> str:
-    """The version printed by the server that ``command`` starts."""
-    said = _said((*command, "--version"), r"(.*\S)")
-    return re.sub(r"^(?:disque-trio |Disque server v=)", "", said).partition(" sha=")[0]
-
-
-def _said(command: Sequence[str], pattern: str) -> str:
-    try:
-        done = subprocess.run(command, capture_output=True, text=True)
-    except OSError as error:
-        raise ServerError(f"{shlex.join(command)}: {error}") from error
-    found = re.search(pattern, done.stdout + done.stderr)
-    return found[1] if found else "?"

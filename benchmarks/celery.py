@@ -19,10 +19,10 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+from benchmarks.push import Worker
 from tools.bench import load
 from tools.bench.cli import Findings, grouped, middle, option, ratio, say, table, words
 from tools.bench.load import LoadError
-from tools.bench.push import Worker
 from tools.bench.servers import (
     DISQUE_COMMAND,
     HOST,
@@ -81,7 +81,7 @@ def _measure(plan: Plan, start: Callable[[], AbstractContextManager[Server]]) ->
     with start() as server, server.blamed():
         url = f"{server.kind}://{HOST}:{server.port}"
         with _worker(plan, url) as worker:
-            from tools.bench.celery_app import program
+            from benchmarks.celery_app import program
 
             with program(url, url if plan.results else None) as app:
                 _drive(app, WARM_UP, plan.results)
@@ -131,7 +131,7 @@ def _left_in_disque(connection: Worker) -> object:
 
 @contextmanager
 def _worker(plan: Plan, url: str) -> Iterator[subprocess.Popen[bytes]]:
-    command = [sys.executable, "-m", "celery", "-A", "tools.bench.celery_app", "worker"]
+    command = [sys.executable, "-m", "celery", "-A", "benchmarks.celery_app", "worker"]
     command += ["--pool", plan.pool, "--concurrency", str(plan.concurrency), "-l", "error"]
     command += ["--without-gossip", "--without-mingle", "--without-heartbeat"]
     environment = {**os.environ, "BROKER": url, "BACKEND": url if plan.results else ""}

@@ -2,9 +2,9 @@
 
 from xml.etree import ElementTree
 
-from tools.bench.tenants import AGE, FAIR, Finding, waits_table
-from tools.bench.tenants_load import HEAD, NOISY, QUIET, Result, Waited, bodies_of
-from tools.bench.tenants_plot import plot
+from benchmarks.tenants import AGE, FAIR, Finding, waits_table
+from benchmarks.tenants_load import HEAD, NOISY, QUIET, Result, Waited, bodies_of
+from benchmarks.tenants_plot import plot
 
 SLOW = [Waited(-0.5, 0.001, 0), Waited(0.0, 20.0, 900), Waited(10.0, 10.0, 400)]
 SOON = [Waited(-0.2, 0.002, 0), Waited(0.0, 0.004, 1), Waited(10.0, 0.002, 2)]

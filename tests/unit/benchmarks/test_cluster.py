@@ -1,6 +1,6 @@
 """The measurement of clusters: its sums and its tables."""
 
-from tools.bench.cluster import Beside, growth_table, ways_table
+from benchmarks.cluster import Beside, growth_table, ways_table
 from tools.bench.nodes import Result, Usage, Way
 
 WAY = Way("cycle", 3, False, 16, 50)

@@ -10,11 +10,11 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
+from benchmarks.audit import LOOK_SECONDS, held_megabytes
 from disque_spark.audit.run import audit
 from disque_spark.audit.store import Store
 from disque_spark.session import session
 from packages.spark.tests.support.planted_hours import Hours
-from tools.bench.audit import LOOK_SECONDS, held_megabytes
 from tools.bench.cli import option, say
 from tools.bench.servers import family, family_cpu_seconds, highest
 

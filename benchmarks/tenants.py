@@ -10,12 +10,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tools.bench import tenants_plot
+from benchmarks import tenants_plot
+from benchmarks.tenants_load import HEAD, Order, Result, Waited, carry_out
 from tools.bench.cli import Findings, Picture, option, say, size, table, words
 from tools.bench.dialects import QUEUE, encode
 from tools.bench.load import ask_once, percentile
 from tools.bench.servers import DISQUE_COMMAND, disque_server
-from tools.bench.tenants_load import HEAD, Order, Result, Waited, carry_out
 
 PAGE = "performance-details.md"
 SECTION = "tenants"

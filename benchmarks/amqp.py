@@ -15,7 +15,7 @@ import time
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-from tools.bench.clients import Batches, Client
+from benchmarks.clients import Batches, Client
 from tools.bench.load import STALL_SECONDS, Exchange, LoadError, Script, Shape, dial, receive
 from tools.bench.scripts import NOT_TIMED
 

@@ -2,9 +2,9 @@
 
 import pytest
 
+from benchmarks.queues import Cost, costs_table
+from benchmarks.queues_paths import BATCH, BATCHES, COMMANDS, KINDS, Clock, Subject, run
 from tools.bench.guard_paths import BASE
-from tools.bench.queues import Cost, costs_table
-from tools.bench.queues_paths import BATCH, BATCHES, COMMANDS, KINDS, Clock, Subject, run
 
 
 class Names:

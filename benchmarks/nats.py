@@ -13,7 +13,7 @@ import socket
 import time
 from typing import Final
 
-from tools.bench.clients import Batches, Client
+from benchmarks.clients import Batches, Client
 from tools.bench.dialects import CRLF, ConstantReply
 from tools.bench.load import Exchange, LoadError, Script, Shape, dial, receive
 from tools.bench.scripts import NOT_TIMED

@@ -54,7 +54,7 @@ CONTRACTS = disque_trio/imports.toml benchmarks/imports.toml $(wildcard packages
 TYPED = disque_trio.client disque_trio.tasks disque_trio.bananaq.client
 
 .PHONY: help run test affected affected-pure affected-compiled half-pure half-compiled types check check-core check-node check-packages check-parts check-rest check-seeds check-servers note-audit test-pure test-load nightly mutants test-pressure test-console test-integrations test-bananaq test-spark \
-	test-spark-versions test-stores test-interop test-django test-compiled lint format bench guard guard-pure guard-compiled profile \
+	test-spark-versions test-stores test-interop test-django test-compiled lint format bench benchmarks guard guard-pure guard-compiled profile \
 	simulate soak compiled wheels deb test-deb test-sdist audit lock docs pictures clean
 
 help:
@@ -77,6 +77,8 @@ help:
 	@echo "make types  pyright: check that users of the clients see all their types"
 	@echo "make format let ruff rewrite the sources"
 	@echo "make bench  compare with redis-server (ARGS=--write-docs: update docs/performance.md)"
+	@echo "make benchmarks  compare with other queues, brokers and frameworks (ARGS=\"compare --quick\";"
+	@echo "            without ARGS: list the runs)"
 	@echo "make guard  count the instructions of the hot paths in both builds (ARGS=--update: write the"
 	@echo "            baseline); make guard-pure, make guard-compiled: in one build"
 	@echo "make profile  profile a loaded node, and write the result into docs/"
@@ -268,6 +270,11 @@ format:
 bench:
 	@tools/setup.sh test
 	$(PY) -m tools.bench throughput $(ARGS)
+
+benchmarks:
+	@tools/setup.sh check
+	@$(PY) -m pip install --quiet --disable-pip-version-check -r benchmarks/requirements.txt
+	$(PY) -m benchmarks $(or $(ARGS),--help)
 
 guard: guard-pure guard-compiled
 

@@ -1,4 +1,4 @@
-"""Man pages and completions for bash, zsh and fish, generated from the commands' help.
+"""Man pages and completions for bash, zsh and fish, made from the commands' help.
 
     python -m tools.manuals DIRECTORY
 

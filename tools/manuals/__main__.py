@@ -14,11 +14,9 @@ def main(directory: Path) -> None:
         name = command.name
         section = man.section(name)
         _write(directory / f"share/man/man{section}/{name}.{section}", man.page(command, VERSION))
-        _write(directory / "share/bash-completion/completions" / name, completions.bash(command))
-        _write(directory / "share/zsh/vendor-completions" / f"_{name}", completions.zsh(command))
-        _write(
-            directory / f"share/fish/vendor_completions.d/{name}.fish", completions.fish(command)
-        )
+        for shell, place in completions.SHELLS.items():
+            text = completions.completion(command, shell)
+            _write(directory / "share" / place.format(name), text)
 
 
 def _write(path: Path, text: str) -> None:

@@ -39,7 +39,10 @@ find "$environment/bin" "$environment/pyvenv.cfg" -type f -exec \
 "$environment/bin/python" -m compileall -q --invalidation-mode unchecked-hash \
     -s "$PWD/$root" -p / "$environment/lib"
 
-"$environment/bin/python" -m tools.manuals "$root/usr"
+# What makes completions is not part of the package.
+mkdir build/deb/manuals
+cp -R "$("$VENV/bin/python" -c 'import shtab; print(*shtab.__path__)')" build/deb/manuals
+PYTHONPATH=build/deb/manuals "$environment/bin/python" -m tools.manuals "$root/usr"
 mkdir -p "$root/usr/bin" "$root/usr/share/doc/disque-trio/examples"
 for page in "$root"/usr/share/man/man*/*; do
     name=$(basename "${page%.*}")

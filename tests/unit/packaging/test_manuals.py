@@ -116,7 +116,7 @@ def test_bash_offers_it(made: Path, command: str, typed: str, wanted: set[str]) 
 set -eu
 . {script}
 COMP_WORDS=({quoted}) COMP_CWORD={len(words) - 1}
-_{command.replace("-", "_")}
+_shtab_{command.replace("-", "_")}
 printf '%s\\n' "${{COMPREPLY[@]}}"
 """
     done = subprocess.run(
@@ -127,15 +127,6 @@ printf '%s\\n' "${{COMPREPLY[@]}}"
     assert all(word.startswith(words[-1]) for word in offered)
 
 
-def test_bash_leaves_the_value_of_an_option_to_names_of_files(made: Path) -> None:
-    script = made / "bash-completion/completions/pressure"
-    code = f". {script}; COMP_WORDS=(pressure put --cert ''); COMP_CWORD=3; _pressure; "
-    code += "echo ${#COMPREPLY[@]}; complete -p pressure"
-    done = subprocess.run(["bash", "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.startswith("0\n")
-    assert "-o default" in done.stdout
-
-
 @pytest.mark.parametrize(
     ("command", "typed", "files"),
     [
@@ -144,33 +135,46 @@ def test_bash_leaves_the_value_of_an_option_to_names_of_files(made: Path) -> Non
         ("disque-server", "disque-server --maxclients ''", False),
         ("disque-server", "disque-server --dir ''", True),
         ("pressure", "pressure put --timeout ''", False),
+        ("pressure", "pressure put --cert ''", True),
     ],
 )
 def test_bash_offers_files_only_for_values_that_are_files(
-    made: Path, command: str, typed: str, files: bool
+    made: Path, tmp_path: Path, command: str, typed: str, files: bool
 ) -> None:
+    (tmp_path / "it.crt").touch()
     script = made / "bash-completion/completions" / command
-    code = f". {script}; compopt() {{ echo no files; }}; COMP_WORDS=({typed})"
-    code += f"; COMP_CWORD=$((${{#COMP_WORDS[@]}} - 1)); _{command.replace('-', '_')}"
-    done = subprocess.run(["bash", "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout == ("" if files else "no files\n")
+    code = f". {script}; compopt() {{ :; }}; COMP_WORDS=({typed})"
+    code += f"; COMP_CWORD=$((${{#COMP_WORDS[@]}} - 1)); _shtab_{command.replace('-', '_')}"
+    code += "; echo ${COMPREPLY[@]}; complete -p"
+    done = subprocess.run(
+        ["bash", "-c", code], capture_output=True, text=True, check=True, cwd=tmp_path
+    )
+    offered, registered = done.stdout.splitlines()
+    assert offered == ("it.crt" if files else "")
+    assert "default" not in registered.replace("-o bashdefault", "")  # no files without being asked
 
 
 def test_bash_offers_no_second_command(made: Path) -> None:
     script = made / "bash-completion/completions/disque"
-    code = f". {script}; COMP_WORDS=(disque cluster ''); COMP_CWORD=2; _disque"
+    code = f". {script}; COMP_WORDS=(disque cluster ''); COMP_CWORD=2; _shtab_disque"
     code += "; echo ${#COMPREPLY[@]}"
     done = subprocess.run(["bash", "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "0\n"
 
 
-@pytest.mark.parametrize(("command", "option"), [("pressure", "port"), ("disque-server", "port")])
-def test_zsh_and_fish_offer_no_files_for_a_number(made: Path, command: str, option: str) -> None:
+@pytest.mark.parametrize("command", ["pressure", "disque-server"])
+def test_zsh_and_fish_offer_files_only_for_values_that_are_files(made: Path, command: str) -> None:
+    file, number = ("cert", "port") if command == "pressure" else ("aclfile", "port")
     zsh = (made / "zsh/vendor-completions" / f"_{command}").read_text()
-    assert re.search(rf"'--{option}\[[^]]*\]:[A-Z]+: '", zsh)
-    assert re.search(r"\]:[A-Z]+:_files'", zsh)
+    assert re.search(rf'"--{number}\[.*\]:{number}:"', zsh)
+    assert re.search(rf'"--{file}\[.*\]:{file}:_files"', zsh)
     fish = (made / "fish/vendor_completions.d" / f"{command}.fish").read_text()
-    assert re.search(rf"-l {option} -x ", fish)
+    lines = fish.splitlines()
+    (of_number, of_file) = (
+        next(line for line in lines if f" -l {name} " in line) for name in (number, file)
+    )
+    assert "__fish_complete_path" not in of_number
+    assert "__fish_complete_path" in of_file
 
 
 @pytest.mark.parametrize(("command", "typed", "wanted"), TYPED)

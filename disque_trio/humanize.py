@@ -50,13 +50,15 @@ def rate(value: float | None) -> str:
 
 
 def duration(seconds: float | None) -> str:
-    """A duration: 250 ms, 1.5 s, 77 s, 4 min 5 s, 20 min, 3 h 20 min, 5 d 2 h."""
+    """A duration: 30 µs, 250 ms, 1.5 s, 77 s, 4 min 5 s, 20 min, 3 h 20 min, 5 d 2 h."""
     if seconds is None:
         return NONE
     if seconds <= 0:
         return "0 s"
-    if round(seconds * 1000) < 1000:
-        return f"{round(seconds * 1000) or '<1'} ms"
+    if seconds < 0.000_999_5:
+        return f"{seconds * 1e6:.0f} µs"
+    if seconds < 0.999_5:
+        return f"{seconds * 1000:.0f} ms"
     if seconds < 10:
         return f"{seconds:.1f}".removesuffix(".0") + " s"
     whole = int(seconds)

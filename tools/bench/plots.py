@@ -31,7 +31,7 @@ def ground(
     names."""
     times = [axis[0] * 10.0**n for n in range(round(math.log10(axis[1] / axis[0])) + 1)]
     parts = [svg.text(panel.left, panel.top - 8, title, font_size=12, font_weight="bold")]
-    parts += panel.axis([(time, time_name(time)) for time in times], **FAINT)
+    parts += panel.axis([(time, humanize.duration(time)) for time in times], **FAINT)
     for value, name in marks:
         x = panel.x(value)
         parts.append(svg.tag("line", class_="rule", x1=x, y1=panel.top, x2=x, y2=panel.bottom))
@@ -51,8 +51,3 @@ def legend(
         parts.append(svg.tag("rect", x=x, y=y - 8, width=14, height=4, fill=color))
         parts.append(svg.text(x + 19, y - 2, name, font_size=11))
     return parts
-
-
-def time_name(seconds: float) -> str:
-    """A power of ten (s) for display."""
-    return f"{seconds * 1e6:.0f} µs" if seconds < 0.0009 else humanize.duration(seconds)

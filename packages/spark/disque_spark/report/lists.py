@@ -140,7 +140,7 @@ def schedules(numbers: Numbers) -> str:
             added = dict(zip(DID, counts, strict=True))[ADDED]
             every = humanize.duration((last - first) / 1000 / (added - 1)) if added > 1 else "-"
             schedule = name(client.removeprefix(SCHEDULE))
-            times = [time(first), time(last), escape(every)]
+            times = [time(first), time(last), every]
             rows.append([schedule, humanize.count(added), *times])
     if not rows:
         return ""

@@ -41,7 +41,8 @@
 
   function duration(ms) {
     if (ms <= 0) return "0 s";
-    if (Math.round(ms) < 1000) return `${Math.round(ms) || "<1"} ms`;
+    if (ms < 0.9995) return `${Math.round(ms * 1000)} µs`;
+    if (ms < 999.5) return `${Math.round(ms)} ms`;
     if (ms < 10000) return `${decimal(ms / 1000)} s`;
     const seconds = Math.floor(ms / 1000);
     const parts = (large, name, small, other) => {

@@ -1,7 +1,11 @@
 """The report without Spark: what it says about given numbers."""
 
+import json
 import re
+import shutil
+import subprocess
 from itertools import pairwise
+from pathlib import Path
 
 import pyarrow as pa
 import pytest
@@ -18,6 +22,7 @@ from disque_spark.report.lists import clients, comparison, schedules
 from disque_spark.report.lives import SHOWN, counts_of, life_of
 from disque_spark.report.markup import HOUR, queue_name
 from disque_spark.report.plots import Line, heat_map, line_plot
+from disque_trio import humanize
 
 A = "a" * 40
 
@@ -137,6 +142,21 @@ def test_lines_at_zero_can_be_told_apart() -> None:
     assert len(paths) == 5
     assert all(f'class="line c{n}"' in text for n in range(5))
     assert text.count("<circle") == 10
+
+
+@pytest.mark.skipif(shutil.which("node") is None, reason="there is no node to run the script with")
+def test_the_script_writes_numbers_as_the_page_has_them() -> None:
+    script = (Path(verdict.__file__).parent / "page.js").read_text()
+    _, begin, rest = script.partition("  // Numbers and durations")
+    numbers = [0, 0.25, 7, 9999, 9999.9, 12_345, 99_999, 999_499, 999_999, 4_500_000, 2e9]
+    times = [0, 0.4, 7, 999.9, 1500, 9960, 119_900, 245_000, 7_199_000, 12_000_000, 439_200_000]
+    written = f"[{numbers}.map(short), {times}.map(duration)]"
+    code = f"{begin}{rest.partition('const shortened')[0]}console.log(JSON.stringify({written}))"
+    done = subprocess.run(["node", "-e", code], capture_output=True, text=True, check=True)
+    assert json.loads(done.stdout) == [
+        [humanize.short(number) for number in numbers],
+        [humanize.duration(ms / 1000) for ms in times],
+    ]
 
 
 # ---- size ---------------------------------------------------------------------------------------

@@ -118,12 +118,15 @@ def _wait(server: Server) -> None:
 
 
 def _left_in_redis(connection: Worker) -> object:
-    queued, in_hand = connection.ask(b"LLEN", b"celery"), connection.ask(b"HLEN", b"unacked")
+    queued, in_hand = (
+        connection.execute(b"LLEN", b"celery"),
+        connection.execute(b"HLEN", b"unacked"),
+    )
     return queued or in_hand
 
 
 def _left_in_disque(connection: Worker) -> object:
-    stat = connection.ask(b"QSTAT", b"celery", b"FULL")
+    stat = connection.execute(b"QSTAT", b"celery", b"FULL")
     if not isinstance(stat, list):
         raise LoadError(f"the node answered {stat!r}")
     return stat[stat.index(b"len") + 1] or stat[stat.index(b"jobs-in-hand") + 1]

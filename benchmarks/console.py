@@ -8,7 +8,6 @@ including their other work.
 from __future__ import annotations
 
 import http.client
-import re
 import socket
 import subprocess
 import sys
@@ -18,8 +17,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from html import unescape
 from statistics import median
-from typing import Final
+from typing import Any, Final
 
+from hiredis import ReplyError
+
+from disque_trio.respclient.blocking import BlockingConnection
 from tools.bench.cli import Findings, option, say, table
 from tools.bench.dialects import encode
 from tools.bench.servers import HOST, Server, ServerError, cpu_seconds, disque_server
@@ -54,40 +56,28 @@ class Sample:
     wall: float
 
 
-class _Wire:
-    """A connection that pipelines commands and returns their replies as lines."""
+class _Wire(BlockingConnection):
+    """A connection that pipelines commands."""
 
-    def __init__(self, port: int) -> None:
-        self._socket = socket.create_connection((HOST, port))
-        self._input = self._socket.makefile("rb")
-
-    def close(self) -> None:
-        self._input.close()
-        self._socket.close()
-
-    def each(self, commands: Sequence[Sequence[bytes]]) -> list[bytes]:
-        """The first line of each reply; the rest of bulk strings and arrays is skipped."""
-        found = []
+    def each(self, commands: Sequence[Sequence[bytes]]) -> list[Any]:
+        """The replies, none of which may be an error."""
+        found: list[Any] = []
         for begin in range(0, len(commands), PIPELINE):
             part = commands[begin : begin + PIPELINE]
-            self._socket.sendall(b"".join(encode(*words) for words in part))
-            found += [self._reply() for _ in part]
+            self.sock.sendall(b"".join(encode(*words) for words in part))
+            found += [self.read() for _ in part]
+        if error := next((reply for reply in found if isinstance(reply, ReplyError)), None):
+            raise ServerError(f"the node says {error}")
         return found
 
-    def _reply(self) -> bytes:
-        line = self._input.readline()
-        if line.startswith(b"-") or not line:
-            raise ServerError(f"the node says {line!r}")
-        if line.startswith(b"$") and line != b"$-1\r\n":
-            return self._input.read(int(line[1:]) + 2).strip()
-        if line.startswith(b"*") and line != b"*-1\r\n":
-            return (b" ".join([self._reply() for _ in range(int(line[1:]))])).strip()
-        return line[1:].strip()
+
+def _wire(port: int) -> _Wire:
+    return _Wire(socket.create_connection((HOST, port)))
 
 
 def _fill(port: int, plan: Plan) -> tuple[str, list[_Wire]]:
     """Fill the node. Returns the id of a job, and connections to keep open."""
-    wire = _Wire(port)
+    wire = _wire(port)
     wire.each([(b"QSET", b"queue-*", b"ATTEMPTS", b"3", b"DEAD", b"dead")])
     job = b""
     for begin in range(0, plan.jobs, PIPELINE):
@@ -112,8 +102,8 @@ def _fill(port: int, plan: Plan) -> tuple[str, list[_Wire]]:
     names = [b"queue-%05d" % number for number in range(plan.queues)]
     take = (b"GETJOB", b"NOHANG", b"COUNT", each, b"FROM")
     wire.each([(*take, name) for name in names])
-    taken = b" ".join(wire.each([(*take, name) for name in names[::2]]))
-    ids = re.findall(rb"D-[0-9a-f]{8}-\S{24}-[0-9a-f]{4}", taken)
+    taken = wire.each([(*take, name) for name in names[::2]])
+    ids = [job[1] for jobs in taken for job in jobs or ()]
     reasons = [b"broken %d" % (number % 7) for number in range(len(ids))]
     wire.each(
         [(b"NACK", id, b"REASON", why, b"DEAD") for id, why in zip(ids, reasons, strict=True)]
@@ -121,7 +111,7 @@ def _fill(port: int, plan: Plan) -> tuple[str, list[_Wire]]:
     for number in range(plan.schedules):
         name = b"schedule-%05d" % number
         wire.each([(b"CRON", b"SET", name, b"0 4 1 1 *", b"queue-%05d" % (number % 9), b"body")])
-    others = [_Wire(port) for _ in range(plan.clients)]
+    others = [_wire(port) for _ in range(plan.clients)]
     for number, other in enumerate(others):
         other.each([(b"CLIENT", b"SETNAME", b"client-%05d" % number)])
     return job.decode(), [wire, *others]

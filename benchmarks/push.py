@@ -8,15 +8,16 @@ of the rounds, and the range.
 
 from __future__ import annotations
 
-import socket
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import islice
+from typing import Any
 
 import hiredis
 
+from disque_trio.respclient.blocking import BlockingConnection
 from tools.bench import load
 from tools.bench.cli import Findings, grouped, middle, option, ratio, say, size, table, words
 from tools.bench.dialects import encode
@@ -51,59 +52,38 @@ class Sample:
     cpu: float
 
 
-class Worker:
-    """A connection that processes jobs.
+class Worker(BlockingConnection):
+    """A connection that processes jobs."""
 
-    Args:
-        sock: a blocking connection to a node.
-    """
-
-    def __init__(self, sock: socket.socket) -> None:
-        self._sock = sock
-        self._reader = hiredis.Reader()
-
-    def ask(self, *command: bytes) -> object:
-        """The reply to a command. Nothing may be pushed meanwhile."""
-        self._sock.sendall(encode(*command))
-        return self._next()
-
-    def _next(self) -> object:
-        while (reply := self._reader.gets()) is False:
-            self._receive()
+    def read(self) -> Any:
+        reply = super().read()
         if isinstance(reply, hiredis.ReplyError):
             raise LoadError(f"the node answered: {reply}")
         return reply
-
-    def _receive(self) -> None:
-        data = self._sock.recv(load.RECEIVE_BYTES)
-        if not data:
-            raise LoadError("the server closed the connection")
-        self._reader.feed(data)
 
     def adds(self, jobs: int, size: int) -> None:
         """Adds ``jobs`` jobs."""
         new = islice(bodies(size), jobs)
         while portion := list(islice(new, PORTION)):
             adds = [encode(b"ADDJOB", QUEUE, body, b"0") for body in portion]
-            self._sock.sendall(b"".join(adds))
+            self.sock.sendall(b"".join(adds))
             for _ in portion:
-                self._next()
+                self.read()
 
     def asks(self, jobs: int) -> None:
         """Takes and ends ``jobs`` jobs one by one."""
         for _ in range(jobs):
-            reply = self.ask(b"GETJOB", b"FROM", QUEUE)
-            if not isinstance(reply, list) or self.ask(b"ACKJOB", reply[0][1]) != 1:
+            reply: Any = self.execute(b"GETJOB", b"FROM", QUEUE)
+            if not isinstance(reply, list) or self.execute(b"ACKJOB", reply[0][1]) != 1:
                 raise LoadError(f"a job was answered with {reply!r}")
 
     def consumes(self, jobs: int, credit: int) -> None:
         """Ends ``jobs`` jobs as they are pushed."""
-        self._sock.sendall(encode(b"CONSUME", QUEUE, b"CREDIT", b"%d" % credit))
+        self.sock.sendall(encode(b"CONSUME", QUEUE, b"CREDIT", b"%d" % credit))
         acked = -1  # the first reply is CONSUME's
         while acked < jobs:
-            self._receive()
             acks: list[bytes] = []
-            while (reply := self._reader.gets()) is not False:
+            for reply in self.read_all():
                 if isinstance(reply, hiredis.PushNotification):
                     acks.append(encode(b"ACKJOB", reply[2]))
                 elif isinstance(reply, hiredis.ReplyError):
@@ -111,8 +91,8 @@ class Worker:
                 else:
                     acked += 1
             if acks:
-                self._sock.sendall(b"".join(acks))
-        if self.ask(b"CONSUME", b"STOP") != 0:
+                self.sock.sendall(b"".join(acks))
+        if self.execute(b"CONSUME", b"STOP") != 0:
             raise LoadError("not all jobs were ended")
 
 
@@ -142,7 +122,7 @@ def _round(plan: Plan, server: Server) -> Iterator[Sample]:
 def _worker(server: Server) -> Iterator[Worker]:
     with load.dial(server.port) as sock:
         worker = Worker(sock)
-        worker.ask(b"HELLO", b"3")
+        worker.execute(b"HELLO", b"3")
         yield worker
 
 

@@ -13,7 +13,7 @@ from typing import Final
 import hiredis
 import pytest
 
-from disque_trio.resp.command import encode_command
+from disque_trio.respclient.blocking import BlockingConnection, Reply
 from tests.support import HANG_SECONDS
 from tests.support.commands import start_command
 from tools.ports import BUS_OFFSET, free_port, free_ports
@@ -38,40 +38,27 @@ def wait_until(condition: Callable[[], object], seconds: float = HANG_SECONDS) -
         time.sleep(min(max(waited / _LOOKS, _SHORTEST_PAUSE), _LONGEST_PAUSE))
 
 
-class Wire:
+class Wire(BlockingConnection):
     """A plain connection that returns replies as hiredis reads them; errors are values."""
 
     def __init__(self, sock: socket.socket) -> None:
-        self.sock = sock
+        super().__init__(sock)
         self.sock.settimeout(HANG_SECONDS)
-        self._reader = hiredis.Reader()
-
-    def send(self, *args: bytes | str | int) -> None:
-        """Send one request."""
-        self.sock.sendall(encode_command(args))
 
     def raw(self, data: bytes) -> None:
         """Send raw bytes."""
         self.sock.sendall(data)
 
-    def read(self) -> object:
+    def read(self) -> Reply:
         """The next reply. Raises EOFError if the node closed the connection."""
-        while True:
-            reply = self._reader.gets()
-            if reply is not False:
-                return reply
-            try:
-                data = self.sock.recv(65536)
-            except ConnectionResetError:
-                data = b""
-            if not data:
-                raise EOFError("the node closed the connection")
-            self._reader.feed(data)
+        try:
+            return super().read()
+        except ConnectionResetError as error:
+            raise EOFError("the node closed the connection") from error
 
     def __call__(self, *args: bytes | str | int) -> object:
         """Send a request and return its reply."""
-        self.send(*args)
-        return self.read()
+        return self.execute(*args)
 
     def error(self, *args: bytes | str | int) -> str:
         """Send a request that must fail, and return the text of the error."""
@@ -86,9 +73,6 @@ class Wire:
                 self.read()
         except EOFError:
             return True
-
-    def close(self) -> None:
-        self.sock.close()
 
 
 class LiveNode:

@@ -6,7 +6,6 @@ fails, the client gets the same command: it handles other nodes, pauses and erro
 """
 
 import os
-import socket
 import threading
 from collections.abc import Callable, Sequence
 from typing import Any, Final
@@ -17,14 +16,14 @@ from disque_trio.client import tracing
 from disque_trio.client.nodes import parse_address
 from disque_trio.client.requests import addjob, kept_for, new_key
 from disque_trio.client.sync import Client
-from disque_trio.resp.command import Argument, encode_command
+from disque_trio.resp.command import Argument
+from disque_trio.respclient.blocking import BlockingConnection
 from disque_trio.respclient.login import Login
 from disque_trio.respclient.values import Name
 
 ADD_TIMEOUT: Final = 5.0
 """Seconds that nodes have to copy a job."""
 
-_RECEIVE_BYTES: Final = 65_536
 _MARGIN: Final = 1.0
 """Seconds added to the timeout of a command."""
 
@@ -44,9 +43,8 @@ class Express:
         self._timeout = timeout + _MARGIN
         self._busy = threading.Lock()
         self._pid = os.getpid()
-        self._socket: socket.socket | None = None
+        self._connection: BlockingConnection | None = None
         self._address: str | None = None
-        self._reader = hiredis.Reader()
 
     def ask(self, command: Sequence[Argument]) -> object:
         """Return the reply; None: ask the client, although the command may have been executed."""
@@ -55,11 +53,10 @@ class Express:
         if not self._busy.acquire(blocking=False):
             return None
         try:
-            connected = self._connected()
-            if connected is None:
+            connection = self._connected()
+            if connection is None:
                 return None
-            connected.sendall(encode_command(command))
-            reply = self._receive(connected)
+            reply = connection.execute(*command)
         except OSError:
             self._close()
             return None
@@ -70,45 +67,20 @@ class Express:
             self._busy.release()
         return None if isinstance(reply, hiredis.ReplyError) else reply
 
-    def _connected(self) -> socket.socket | None:
+    def _connected(self) -> BlockingConnection | None:
         address = self._find().address
-        if self._socket is None or address != self._address:
+        if self._connection is None or address != self._address:
             self._close()
             if address is None:
                 return None
-            self._socket = connected = self._open(address)
+            encryption = self._login.encryption()
+            self._connection = BlockingConnection.open(
+                parse_address(address), encryption, self._timeout
+            )
             self._address = address
-            self._reader = hiredis.Reader()
-            if (command := self._login.auth) is not None:
-                connected.sendall(encode_command(command))
-                if isinstance(self._receive(connected), hiredis.ReplyError):
-                    self._close()
-                    return None
-            if (command := self._login.naming) is not None:
-                connected.sendall(encode_command(command))
-                self._receive(connected)  # it also works without a name
-        return self._socket
-
-    def _open(self, address: str) -> socket.socket:
-        node = parse_address(address)
-        if node.path:
-            connected = socket.socket(socket.AF_UNIX)
-            connected.settimeout(self._timeout)
-            connected.connect(node.path)
-        else:
-            connected = socket.create_connection((node.host, node.port), self._timeout)
-            connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            if (encryption := self._login.encryption()) is not None:
-                return encryption.wrap(connected, node.host)
-        return connected
-
-    def _receive(self, connected: socket.socket) -> object:
-        while (reply := self._reader.gets()) is False:
-            data = connected.recv(_RECEIVE_BYTES)
-            if not data:
-                raise ConnectionResetError
-            self._reader.feed(data)
-        return reply
+            if self._connection.log_in(self._login) is not None:
+                self._close()
+        return self._connection
 
     def _forked(self) -> None:
         """Start over in a forked child; the connection belongs to the parent."""
@@ -125,9 +97,9 @@ class Express:
         self._close()
 
     def _close(self) -> None:
-        if self._socket is not None:
-            self._socket.close()
-            self._socket = None
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
 
 
 def add_once(

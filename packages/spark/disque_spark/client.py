@@ -3,23 +3,22 @@
 There is no Trio here, because a Spark worker runs synchronous code.
 """
 
-import socket
 from collections.abc import Sequence
 from typing import NamedTuple, Self, TypeAlias
 
 import hiredis
 
 from disque_trio.resp.command import Argument, encode_command
+from disque_trio.respclient.addresses import Address
+from disque_trio.respclient.blocking import BlockingConnection, Reply
 from disque_trio.respclient.login import Login
 from disque_trio.respclient.tls import refusal
 
 Arg: TypeAlias = bytes | str | int
-Reply: TypeAlias = "bytes | int | hiredis.ReplyError | list[Reply] | None"
 
 DEFAULT_PORT = 7711
 CONNECT_SECONDS = 5.0
 REPLY_SECONDS = 60.0
-CHUNK = 1 << 18
 IDS = 500  # job ids in one command
 
 
@@ -85,13 +84,10 @@ class BlockingClient:
         self.address = ""
         self._nodes = list(nodes)
         self._next = 0  # index of the node that the next attempt begins with
-        login = login or Login()
-        self._auth = login.auth
-        self._naming = login.naming
-        self._encryption = login.encryption()
+        self._login = login or Login()
+        self._encryption = self._login.encryption()
         self._timeout = timeout
-        self._socket: socket.socket | None = None
-        self._reader = hiredis.Reader()
+        self._connection: BlockingConnection | None = None
 
     def call(self, *args: Arg) -> Reply:
         """Send a request and return its reply.
@@ -109,20 +105,13 @@ class BlockingClient:
         Raises:
             WireError: as ``call``.
         """
-        sock = self._socket or self._connect()
+        connection = self._connection or self._connect()
         replies: list[Reply] = []
         try:
-            sock.sendall(b"".join([encode_command(request) for request in requests]))
+            connection.sock.sendall(b"".join([encode_command(request) for request in requests]))
             while len(replies) < len(requests):
-                reply = self._reader.gets()
-                if reply is not False:
-                    replies.append(reply)
-                    continue
-                data = sock.recv(CHUNK)
-                if not data:
-                    raise WireError("the node closed the connection")
-                self._reader.feed(data)
-        except (OSError, hiredis.ProtocolError) as problem:
+                replies.append(connection.read())
+        except OSError as problem:
             address = self.address
             self.close()
             raise WireError(f"{address}: {refusal(problem) or problem}", replies) from problem
@@ -145,11 +134,10 @@ class BlockingClient:
 
     def close(self) -> None:
         """Close the connection; the next call opens a new one."""
-        if self._socket is not None:
-            self._socket.close()
-            self._socket = None
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
         self.address = ""
-        self._reader = hiredis.Reader()
 
     def __enter__(self) -> Self:
         return self
@@ -157,39 +145,31 @@ class BlockingClient:
     def __exit__(self, *error: object) -> None:
         self.close()
 
-    def _connect(self) -> socket.socket:
+    def _connect(self) -> BlockingConnection:
         problems: list[str] = []
         for _ in self._nodes:
             address = self._nodes[self._next]
             self._next = (self._next + 1) % len(self._nodes)
             try:
-                sock = self._open(*split_address(address))
+                self._connection = self._open(Address(*split_address(address)))
             except OSError as problem:
                 reason = refusal(problem) or problem.strerror or problem
                 problems.append(f"{address}: {reason}")
                 continue
-            sock.settimeout(self._timeout)
-            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            self._socket = sock
             self.address = address
-            try:
-                if self._auth is not None:
-                    accepted(self.pipeline([self._auth])[0])
-                if self._naming is not None:
-                    self.pipeline([self._naming])  # an error does not matter
-            except WireError as problem:
-                problems.append(str(problem))
-                continue
-            except RefusedError:
-                self.close()
-                raise
-            return sock
+            return self._connection
         raise WireError("no node can be reached: " + "; ".join(problems))
 
-    def _open(self, host: str, port: int) -> socket.socket:
-        """Connect to a node. Raises OSError."""
-        sock = socket.create_connection((host, port), CONNECT_SECONDS)
-        return sock if self._encryption is None else self._encryption.wrap(sock, host)
+    def _open(self, address: Address) -> BlockingConnection:
+        """Connect to a node and log in. Raises OSError, RefusedError."""
+        connection = BlockingConnection.open(address, self._encryption, CONNECT_SECONDS)
+        try:
+            connection.sock.settimeout(self._timeout)
+            accepted(connection.log_in(self._login))
+        except BaseException:
+            connection.close()
+            raise
+        return connection
 
 
 def accepted(reply: Reply) -> Reply:

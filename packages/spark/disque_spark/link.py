@@ -7,7 +7,8 @@ all nodes in turn.
 import time
 from collections.abc import Callable, Sequence
 
-from disque_spark.client import Arg, BlockingClient, Reply, WireError
+from disque_spark.client import Arg, BlockingClient, WireError
+from disque_trio.respclient.blocking import Reply
 from disque_trio.respclient.login import Login
 
 # Errors after which another node, or the same one later, may accept the request.

@@ -6,7 +6,8 @@ Nodes come and go while a stream runs: a node that does not answer is left out f
 import time
 from collections.abc import Callable, Sequence
 
-from disque_spark.client import Arg, BlockingClient, Reply, WireError
+from disque_spark.client import Arg, BlockingClient, WireError
+from disque_trio.respclient.blocking import Reply
 from disque_trio.respclient.login import Login
 
 DISCOVER_SECONDS = 5.0

@@ -14,7 +14,7 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceReader, Filter, InputPartition
 from pyspark.sql.types import StructType
 
-from disque_spark.client import Arg, BlockingClient, Reply, WireError, accepted
+from disque_spark.client import Arg, BlockingClient, WireError, accepted
 from disque_spark.datasources.pushdown import STATES, JobFilters, QueueFilters
 from disque_spark.nodes import Nodes
 from disque_spark.options import (
@@ -30,6 +30,7 @@ from disque_spark.options import (
     text,
     words,
 )
+from disque_trio.respclient.blocking import Reply
 
 Column: TypeAlias = str | int | bytes | list[str] | None
 

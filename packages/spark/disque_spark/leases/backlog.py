@@ -8,11 +8,12 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
-from disque_spark.client import Arg, Reply, WireError, accepted
+from disque_spark.client import Arg, WireError, accepted
 from disque_spark.leases.division import taken_in_turn
 from disque_spark.leases.store import PartitionPlan
 from disque_spark.nodes import Nodes
 from disque_spark.options import text
+from disque_trio.respclient.blocking import Reply
 
 SCAN_SECONDS = 1.0  # s between scans for queues that match a pattern
 SCAN_COUNT = 10_000  # queues that a step of QSCAN visits

@@ -10,20 +10,13 @@ from collections.abc import Callable, Iterable, Sequence
 
 import hiredis
 
-from disque_spark.client import (
-    Arg,
-    BlockingClient,
-    RefusedError,
-    Reply,
-    WireError,
-    accepted,
-    by_ids,
-)
+from disque_spark.client import Arg, BlockingClient, RefusedError, WireError, accepted, by_ids
 from disque_spark.defaults import LEASE_QUEUES
 from disque_spark.leases.journal import Cell
 from disque_spark.leases.store import LeaseError
 from disque_spark.link import PAUSE, RETRIED, Link
 from disque_spark.nodes import Nodes
+from disque_trio.respclient.blocking import Reply
 from disque_trio.respclient.login import Login
 
 YEARS = 10 * 365 * 86_400  # s

@@ -11,17 +11,10 @@ from itertools import repeat
 
 import pyarrow as pa
 
-from disque_spark.client import (
-    Arg,
-    BlockingClient,
-    RefusedError,
-    Reply,
-    WireError,
-    accepted,
-    by_ids,
-)
+from disque_spark.client import Arg, BlockingClient, RefusedError, WireError, accepted, by_ids
 from disque_spark.leases.store import LeaseError, LeasePlace, PartitionPlan, TaskBatch
 from disque_spark.options import batch_of, text
+from disque_trio.respclient.blocking import Reply
 from disque_trio.respclient.login import Login
 
 HEADERS = "headers"  # the column

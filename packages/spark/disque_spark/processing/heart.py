@@ -6,9 +6,10 @@ from collections.abc import Callable, Iterable, Sequence
 
 import hiredis
 
-from disque_spark.client import BlockingClient, Reply, WireError
+from disque_spark.client import BlockingClient, WireError
 from disque_spark.leases.fetch import WORKING_AT_ONCE
 from disque_spark.sink.adder import code_of
+from disque_trio.respclient.blocking import Reply
 from disque_trio.respclient.login import Login
 
 TICK = 0.25  # s

@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 
-from disque_spark.client import Reply
 from disque_spark.nodes import Nodes
 from disque_spark.processing.options import WorkOptions
+from disque_trio.respclient.blocking import Reply
 
 PROGRESS = 1.0  # s
 

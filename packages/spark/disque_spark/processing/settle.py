@@ -5,10 +5,11 @@ from typing import NamedTuple
 
 import hiredis
 
-from disque_spark.client import Arg, RefusedError, Reply, accepted, by_ids
+from disque_spark.client import Arg, RefusedError, accepted, by_ids
 from disque_spark.processing.job import Failed, Job, Outcome
 from disque_spark.processing.options import WorkOptions
 from disque_spark.sink.adder import Adder, code_of
+from disque_trio.respclient.blocking import Reply
 
 ADD_TIMEOUT = 5000  # ms that the ADDJOB of a result waits for its copies
 AT_ONCE = 500

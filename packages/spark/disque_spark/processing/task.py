@@ -6,7 +6,7 @@ from contextlib import contextmanager
 
 import pyarrow as pa
 
-from disque_spark.client import RefusedError, Reply, accepted, by_ids
+from disque_spark.client import RefusedError, accepted, by_ids
 from disque_spark.leases.fetch import FETCH_BYTES
 from disque_spark.options import text
 from disque_spark.processing.calls import Calls, InFrames, Singly
@@ -16,6 +16,7 @@ from disque_spark.processing.limit import limited
 from disque_spark.processing.options import WorkOptions
 from disque_spark.processing.settle import Settled, settle
 from disque_spark.sink.adder import Adder
+from disque_trio.respclient.blocking import Reply
 
 ROUND = 2.0  # s that the jobs of one GETJOB should take, if the function takes single jobs
 SETTLE = 1.0  # s after which finished jobs are settled, though others are still in hand

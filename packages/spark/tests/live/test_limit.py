@@ -40,14 +40,10 @@ class Worker:
         self.wire("HELLO", 3)
         assert self.wire("CONSUME", "q", "CREDIT", 2) == b"OK"
         self.acked = 0
-        self._reader = hiredis.Reader()
 
     def work(self) -> None:
         """Handle what has arrived."""
-        data = self.wire.sock.recv(65536)
-        assert data, "the node closed the connection"
-        self._reader.feed(data)
-        while (message := self._reader.gets()) is not False:
+        for message in self.wire.read_all():
             if isinstance(message, hiredis.PushNotification):
                 self.wire.raw(packed("ACKJOB", message[2]))
             else:

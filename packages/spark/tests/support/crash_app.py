@@ -31,7 +31,7 @@ from pyspark.sql.streaming.datasource import ReadLimit
 from pyspark.sql.types import StructType
 
 from disque_spark import holding
-from disque_spark.client import Arg, Reply, by_ids
+from disque_spark.client import Arg, by_ids
 from disque_spark.datasources.queues import (
     READ_SCHEMA,
     BatchReader,
@@ -46,6 +46,7 @@ from disque_spark.link import Link
 from disque_spark.sink import writer
 from disque_spark.sink.adder import Adder, Refusal
 from disque_spark.sink.writer import Added, BatchWriter, StreamWriter
+from disque_trio.respclient.blocking import Reply
 from packages.spark.tests.support import quick_java
 
 ROWS = 600  # rows to write

@@ -7,6 +7,8 @@ again after its time.
 
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Iterable
+from heapq import heappop, heappush
+from math import inf
 from typing import Any, Protocol, TypeVar
 
 import structlog
@@ -64,8 +66,9 @@ class Delivery(ABC):
         self._message = message
         self._grace = grace
         self._on_settled = on_settled
-        self._heartbeats = library().CancelScope()
-        self._pause: CancelScope | None = None
+        self._turn: _Turn | None = None  # while the next heartbeat is not due
+        self._beating: CancelScope | None = None  # since the first heartbeat
+        self._quiet = False
         self._settling = library().Lock()
         self._settled = False
         self._lost = False
@@ -119,14 +122,15 @@ class Delivery(ABC):
 
     def hurry(self) -> None:
         """Send the next heartbeat now, unless one is in progress."""
-        if self._pause is not None:
-            self._pause.cancel()
+        if self._turn is not None:
+            self._turn.delivery = None
+            self._beat_after(0)
 
     def end(self) -> None:
         """Send nothing more for this delivery: it was settled, or could not be."""
         if not self._settled:
             self._settled = True
-            self._heartbeats.cancel()
+            self._hush()
             self._on_settled(self)
 
     def left(self) -> None:  # noqa: B027 - most have nothing to do
@@ -144,14 +148,32 @@ class Delivery(ABC):
             Seconds until the next heartbeat; None: send no more.
         """
 
-    async def keep(self) -> None:
-        """Send heartbeats until it is settled or lost. Runs as a task of the client."""
-        with self._heartbeats:
-            pause: float | None = self._grace
-            while pause is not None:
-                with library().move_on_after(pause) as self._pause:
-                    await library().sleep_forever()
+    def keep(self, in_flight: "InFlight") -> None:
+        """Send heartbeats until it is settled or lost, as tasks of ``in_flight``."""
+        self.in_flight = in_flight
+        self._beat_after(self._grace)
+
+    def _beat_after(self, seconds: float) -> None:
+        assert self.in_flight is not None
+        self._turn = self.in_flight.heartbeats.plan(self, seconds)
+
+    async def beat(self) -> None:
+        """Send the heartbeat that is due, and plan the next one."""
+        self._turn = None
+        pause: float | None = None
+        with library().CancelScope() as self._beating:
+            if not self._quiet:
                 pause = await self._heartbeat()
+        if pause is not None and not self._quiet:
+            self._beat_after(pause)
+
+    def _hush(self) -> None:
+        """Send no more heartbeats."""
+        self._quiet = True
+        if self._turn is not None:
+            self._turn.delivery = None
+        if self._beating is not None:
+            self._beating.cancel()
 
     async def _settle(self, send: Callable[[], Awaitable[object]], *, back: bool = False) -> None:
         """Call ``send`` to settle it, unless it is settled. ``back``: this gives it back."""
@@ -160,12 +182,61 @@ class Delivery(ABC):
             if not self._settled:
                 if back:
                     # A heartbeat sent after it would reserve the delivery again.
-                    self._heartbeats.cancel()
+                    self._hush()
                 await send()
                 self.end()
 
 
 D = TypeVar("D", bound=Delivery)
+
+
+class _Turn:
+    """When to send the heartbeat of a delivery; None: it is not needed any more."""
+
+    __slots__ = ("delivery", "due")
+
+    def __init__(self, due: float, delivery: Delivery) -> None:
+        self.due = due
+        self.delivery: Delivery | None = delivery
+
+    def __lt__(self, other: "_Turn") -> bool:
+        return self.due < other.due
+
+
+class Heartbeats:
+    """Starts the heartbeats of deliveries when they are due.
+
+    One task waits for all: most deliveries are settled before their first heartbeat, and a task for
+    each would be most of what they cost.
+    """
+
+    def __init__(self, nursery: Nursery) -> None:
+        self._nursery = nursery
+        self._turns: list[_Turn] = []  # a heap
+        self._until = 0.0
+        self._news = library().Event()
+        nursery.start_soon(self._run)
+
+    def plan(self, delivery: Delivery, seconds: float) -> _Turn:
+        """Start the next heartbeat in this time."""
+        turn = _Turn(library().current_time() + seconds, delivery)
+        heappush(self._turns, turn)
+        if turn.due < self._until:
+            self._news.set()
+        return turn
+
+    async def _run(self) -> None:
+        turns = self._turns
+        while True:
+            self._news = library().Event()
+            now = library().current_time()
+            while turns and (turns[0].delivery is None or turns[0].due <= now):
+                delivery = heappop(turns).delivery
+                if delivery is not None:
+                    self._nursery.start_soon(delivery.beat)
+            self._until = turns[0].due if turns else inf
+            with library().move_on_after(self._until - now):
+                await self._news.wait()
 
 
 class InFlight:
@@ -177,6 +248,7 @@ class InFlight:
     """
 
     def __init__(self, nursery: Nursery, log: structlog.typing.FilteringBoundLogger) -> None:
+        self.heartbeats = Heartbeats(nursery)
         self._nursery = nursery
         self._log = log
         # For finalisers, which may run anywhere.
@@ -187,8 +259,7 @@ class InFlight:
     def add(self, delivery: Delivery) -> None:
         """Keep a delivery until it is settled."""
         self._deliveries.add(delivery)
-        delivery.in_flight = self
-        self._nursery.start_soon(delivery.keep)
+        delivery.keep(self)
 
     def discard(self, delivery: Delivery) -> None:
         """Forget a delivery that is settled."""

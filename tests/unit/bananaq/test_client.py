@@ -229,7 +229,7 @@ async def test_an_acknowledged_event_is_not_lost_if_the_heartbeat_arrives_later(
     async with trio.open_nursery() as nursery:
         runner = Slow(Connector(nursery, None, 1), Address(), retry_for=1)
         held = HeldEvent(runner, Event("1_9", "q", b"body"), "g", 0.001, lambda event: None)
-        nursery.start_soon(held.keep)
+        nursery.start_soon(held.beat)
         assert await held.ack()
         acked.set()
     assert not held.lost

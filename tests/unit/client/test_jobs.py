@@ -4,14 +4,18 @@ from collections.abc import Awaitable, Callable
 from types import SimpleNamespace
 
 import pytest
+import structlog
 import trio
 import trio.testing
 
 from disque_trio.client import ConnectionLost, HeldJob, Job, connect
+from disque_trio.respclient.delivery import InFlight
 from tests.support.fake_disque import JOB_ID, FakeNode, fake_node, fake_nodes, job
 from tests.support.harness import HANG_SECONDS
 
 pytestmark = pytest.mark.trio
+
+_log = structlog.get_logger()
 
 
 def serving(node: FakeNode, jobs: int, retry: int = 300) -> None:
@@ -228,10 +232,11 @@ async def test_working_is_sent_at_half_the_retry_time_while_the_body_runs(
     async with trio.open_nursery() as nursery:
         held = _held(run_one)
         start = trio.current_time()
-        nursery.start_soon(held.keep)
+        InFlight(nursery, _log).add(held)
         await trio.sleep(22)
         held.release()
         await trio.sleep(100)
+        nursery.cancel_scope.cancel()
     assert [round(call - start, 2) for call in calls] == [0.05, 5.05, 10.05, 15.05, 20.05]
 
 
@@ -254,9 +259,11 @@ async def test_no_working_follows_a_nack_since_it_would_take_the_job_out_of_its_
 
     async with trio.open_nursery() as nursery:
         held = _held(run_one)
-        nursery.start_soon(held.keep)
+        InFlight(nursery, _log).add(held)
         await trio.sleep(6)
         await held.nack()
+        await trio.sleep(100)
+        nursery.cancel_scope.cancel()
     assert calls == ["WORKING", "WORKING", "NACK"]
 
 
@@ -270,9 +277,11 @@ async def test_a_job_with_retry_0_needs_no_working(
         await trio.lowlevel.checkpoint()
         return 0
 
-    held = _held(run_one)
-    with trio.fail_after(HANG_SECONDS):
-        await held.keep()
+    async with trio.open_nursery() as nursery:
+        held = _held(run_one)
+        InFlight(nursery, _log).add(held)
+        await trio.sleep(1000)
+        nursery.cancel_scope.cancel()
     assert calls == ["WORKING"]
     assert not held.lost
 

@@ -10,9 +10,11 @@ import time
 from functools import partial
 from typing import Final
 
-from disque_trio.client import replies, tracing
+from disque_trio.client import tracing
 from disque_trio.client.errors import CallError
+from disque_trio.client.jobs import Job
 from disque_trio.client.messages import Answer, read_answer, request
+from disque_trio.client.pushes import Pushes, open_pushes
 from disque_trio.client.requests import Headers, new_key
 from disque_trio.client.router import Router
 from disque_trio.client.session import Session
@@ -44,38 +46,44 @@ class _Call:
         self.node: str | None = None
 
 
-class _Line:
-    """A connection on which requests are added and answers are pushed. Run by ``InFlight``.
+class _Line(Pushes):
+    """A connection on which requests are added and answers are pushed.
 
     Args:
+        connection, router, session, in_flight: see ``Pushes``.
+        reply_to: the queue of the answers.
         calls: the unanswered calls, by id.
     """
 
-    def __init__(self, connection: Connection, session: Session, calls: dict[str, _Call]) -> None:
-        self.session = session
-        self.connection = connection
-        self.ended = library().Event()
+    def __init__(
+        self,
+        connection: Connection,
+        router: Router,
+        session: Session,
+        in_flight: InFlight,
+        reply_to: str,
+        calls: dict[str, _Call],
+    ) -> None:
+        super().__init__(connection, router, session, in_flight)
+        self._reply_to = reply_to
         self._calls = calls
-        self._retired = library().Event()
-        connection.on_push = self._pushed
 
-    @property
-    def over(self) -> bool:
-        """Whether no more answers arrive on this connection."""
-        return self._retired.is_set() or self.connection.closed
+    def consume(self) -> list[Argument]:
+        return ["CONSUME", self._reply_to, "CREDIT", _ANSWERS, "WITHHEADERS"]
 
-    def _pushed(self, message: list[Reply]) -> None:
-        if message[0] == b"job":
-            job = replies.job(message[1:])
-            answer = read_answer(job)
-            call = self._calls.get(answer.id)
-            if call is not None and call.answer is None:
-                call.answer = answer
-                call.news.set()
-            # Acknowledge late and repeated answers, too.
-            self.connection.submit([["ACKJOB", job.id]])
-        elif message[0] == b"stopped":
-            self.retire()
+    def arrived(self, job: Job) -> None:
+        answer = read_answer(job)
+        call = self._calls.get(answer.id)
+        if call is not None and call.answer is None:
+            call.answer = answer
+            call.news.set()
+        # Acknowledge late and repeated answers, too.
+        self.connection.submit([["ACKJOB", job.id]])
+
+    def finished(self) -> None:
+        """Answers on their way will come again, at another node."""
+        for call in self._calls.values():
+            call.news.set()
 
     async def add(self, command: list[Argument]) -> Reply:
         """Add a request and return the reply. Raises ReplyError, ConnectionLost."""
@@ -87,31 +95,6 @@ class _Line:
         if isinstance(reply, DisqueError):
             raise reply
         return reply
-
-    def retire(self) -> None:
-        """Take no more answers here: those on their way will come again, at another node."""
-        self._retired.set()
-        for call in self._calls.values():
-            call.news.set()
-
-    async def run(self) -> None:
-        """Run the connection until it is retired or lost."""
-        try:
-            async with library().open_nursery() as nursery:
-                nursery.start_soon(self._wind_up)
-                await self.connection.ended.wait()
-                nursery.cancel_scope.cancel()
-        finally:
-            self.connection.close()
-            self.retire()
-            self.ended.set()
-
-    async def _wind_up(self) -> None:
-        await self._retired.wait()
-        # Once this is answered, the node has received everything sent before it.
-        stop: list[list[Argument]] = [["CONSUME", "STOP"]]
-        await self.connection.execute_many(stop)
-        self.connection.close()
 
 
 class Calls:
@@ -180,20 +163,18 @@ class Calls:
                 if line.session is session and not line.over:
                     return line
                 line.retire()
-            connection = await session.open_for_pushes()
-            if connection is not None:
-                line = _Line(connection, session, self._calls)
-                self._in_flight.serve(line)
-                consume = ("CONSUME", self._reply_to, "CREDIT", _ANSWERS, "WITHHEADERS")
-                begun = False
-                try:
-                    begun = await session.asks(connection, *consume)
-                finally:
-                    if not begun:
-                        connection.close()
-                if begun:
-                    self._line = line
-                    return line
+            make = partial(
+                _Line,
+                router=self._router,
+                session=session,
+                in_flight=self._in_flight,
+                reply_to=self._reply_to,
+                calls=self._calls,
+            )
+            line = await open_pushes(session, self._in_flight, make)
+            if line is not None:
+                self._line = line
+                return line
             raise NoExtError("NOEXT", f"{session.address} cannot push jobs, which calls need")
 
 

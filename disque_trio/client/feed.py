@@ -10,17 +10,16 @@ ENQUEUE.
 """
 
 from collections import deque
-from collections.abc import Callable
 
-from disque_trio.client import replies, tracing
+from disque_trio.client import tracing
 from disque_trio.client.jobs import HeldJob, Job
+from disque_trio.client.pushes import STOP, Pushes
 from disque_trio.client.router import Router
 from disque_trio.client.session import Session
 from disque_trio.resp.command import Argument
-from disque_trio.respclient.concurrency import Event, library
+from disque_trio.respclient.concurrency import library
 from disque_trio.respclient.connection import Batch, Connection, Reply
 from disque_trio.respclient.delivery import InFlight
-from disque_trio.respclient.errors import ConnectionLost, DisqueError, LeavingError
 from disque_trio.respclient.values import Name
 
 
@@ -34,19 +33,17 @@ class _Taker:
         self.woken = library().Event()
 
 
-class Feed:
-    """The jobs that are pushed on ``connection``. Run by ``in_flight``.
+class Feed(Pushes):
+    """The jobs that are pushed on ``connection``, for tasks that ask for one.
 
-    A feed is made for a first task, which then calls ``begin`` and ``take``.
+    A feed is made for a first task, which then calls ``take``.
 
     Args:
-        router, session: where commands about the jobs go when the connection is lost.
-        in_flight: the jobs that are not settled.
+        connection, router, session, in_flight: see ``Pushes``.
         queues: the queues to consume.
+        withheaders: whether to get jobs with their headers.
 
     Attributes:
-        over: no more jobs come.
-        ended: set when the connection is closed.
         let_go: a job was released, and must not be queued again before its retry time.
     """
 
@@ -57,48 +54,29 @@ class Feed:
         session: Session,
         in_flight: InFlight,
         queues: tuple[Name, ...],
+        withheaders: bool,
     ) -> None:
-        self.session = session
-        self.over: bool = False
-        self.ended: Event = library().Event()
+        super().__init__(connection, router, session, in_flight)
         self.let_go: bool = False
-        self._connection = connection
-        self._router = router
-        self._in_flight = in_flight
         self._queues = queues
+        self._withheaders = withheaders
         self._takers: dict[_Taker, None] = {}
         self._coming = 1  # tasks about to wait: those whose ACKJOB also asks for the next job
         self._ready: deque[Job] = deque()  # for the tasks in ``_coming``
-        self._jobs: set[HeldJob] = set()
         self._in_hand = 0  # jobs held, or handed to a task, that use up credit
         self._ended_elsewhere = 0  # those among them that the node no longer counts
         self._credit = 1
         self._last = Batch([], 0, library().Event())  # the last command whose reply is not awaited
         self._last.done.set()
-        self._retired = library().Event()
-        self._unused = library().Event()
-        self._failure: Callable[[], DisqueError] | None = None
-        connection.on_push = self._pushed
 
     # ---- tasks that want a job --------------------------------------------------------------
 
-    async def begin(self, withheaders: bool) -> bool:
-        """Ask the node to push jobs, with their headers if wanted. Return False if it cannot.
-
-        Raises:
-            ConnectionLost, ReplyError: see ``Session.asks``.
-        """
-        command = ["CONSUME", *self._queues, "CREDIT", self._credit, "WITHCOUNTERS"]
-        if withheaders or tracing.tracer is not None:
+    def consume(self) -> list[Argument]:
+        command: list[Argument] = ["CONSUME", *self._queues, "CREDIT", self._credit]
+        command.append("WITHCOUNTERS")
+        if self._withheaders or tracing.tracer is not None:
             command.append("WITHHEADERS")
-        try:
-            begun = await self.session.asks(self._connection, *command)
-        except BaseException:
-            self.retire()  # a job may be on its way
-            raise
-        if not begun:
-            self._connection.close()
-        return begun
+        return command
 
     async def take(self) -> HeldJob | None:
         """Wait for a job and keep hold of it. Return None if the feed was retired.
@@ -118,9 +96,9 @@ class Feed:
         else:
             job = None if self.over else await self._wait()
         if job is not None:
-            return self._hold(job)
-        if self._failure is not None:
-            raise self._failure()
+            return self.hold(job)
+        if self.failure is not None:
+            raise self.failure()
         return None
 
     async def _wait(self) -> Job | None:
@@ -134,27 +112,14 @@ class Feed:
             if taker.job is not None:
                 self._in_hand -= 1
                 self._update_credit()
-                self._offer(taker.job)
+                self.arrived(taker.job)
             self._update_credit()
             raise
         return taker.job
 
-    def _hold(self, job: Job) -> HeldJob:
-        self.session.job_taken()
-        held = HeldJob(self._router, self.session, job, self._settled, self)
-        self._jobs.add(held)
-        self._in_flight.add(held)
-        return held
-
     # ---- jobs that arrive -------------------------------------------------------------------
 
-    def _pushed(self, message: list[Reply]) -> None:
-        if message[0] == b"job":
-            self._offer(replies.job(message[1:]))
-        elif message[0] == b"stopped":
-            self._end(lambda: LeavingError("LEAVING", f"{self.session.address} stopped pushing"))
-
-    def _offer(self, job: Job) -> None:
+    def arrived(self, job: Job) -> None:
         """Give ``job`` to a task, or put it back if no task wants it."""
         if self._takers:
             taker = next(iter(self._takers))
@@ -181,50 +146,27 @@ class Feed:
             self._submit("CREDIT", credit)
 
     def _submit(self, *command: Argument) -> None:
-        self._last = self._connection.submit([command])
+        self._last = self.connection.submit([command])
 
     # ---- jobs that end ----------------------------------------------------------------------
 
     async def settle(self, job: HeldJob, commands: list[list[Argument]]) -> list[Reply]:
-        """Send commands, the last of which ends the delivery of ``job``, and return the replies.
-
-        If the job is ``processed`` or ``goes_on``, its task will take the next one.
-
-        Raises:
-            ConnectionLost, LeavingError: the reply to one of the commands.
-            ReplyError: the reply to the last command.
-        """
+        """See ``Pushes.settle``. If the job is ``processed`` or ``goes_on``, its task will take the
+        next one."""
         next_ones = 1 if (job.processed or job.goes_on) and not self.over else 0
         self._in_hand -= 1
         self._coming += next_ones
         self._ended_elsewhere = max(self._ended_elsewhere - 1, 0)
         self._update_credit()
         try:
-            answers = await self._connection.execute_many(commands)
-            for answer in answers:
-                if isinstance(answer, ConnectionLost | LeavingError):
-                    raise answer
-            if isinstance(answers[-1], DisqueError):
-                raise answers[-1]
-            return answers
+            return await super().settle(job, commands)
         except BaseException:
             self._in_hand += 1
             self._coming = max(self._coming - next_ones, 0)
             while len(self._ready) > self._coming:
-                self._offer(self._ready.pop())
+                self.arrived(self._ready.pop())
             self._update_credit()
             raise
-
-    async def execute(self, *command: Argument) -> Reply:
-        """Send a command about one of the feed's jobs and return the reply. Raises ReplyError,
-        ConnectionLost."""
-        return await self._connection.execute(*command)
-
-    def _settled(self, job: HeldJob) -> None:
-        self._jobs.discard(job)
-        self._in_flight.discard(job)
-        self.session.job_settled()
-        self._unused.set()
 
     def released(self) -> None:
         """Note that somebody else takes care of a job, and take no more jobs.
@@ -236,51 +178,18 @@ class Feed:
 
     # ---- the end ----------------------------------------------------------------------------
 
-    def retire(self) -> None:
-        """Take no more jobs, and close the connection once those in hand are settled."""
-        self._end(None)
-
-    def _end(self, failure: Callable[[], DisqueError] | None) -> None:
-        """Take no more jobs. Waiting tasks raise ``failure()``, or get None without ``failure``."""
-        if self.over:
-            return
-        self.over = True
-        self._failure = failure
+    def finished(self) -> None:
+        """Waiting tasks raise ``failure()``, or get None without it."""
         takers, self._takers = self._takers, {}
         for taker in takers:
             taker.woken.set()
         while self._ready:
-            self._offer(self._ready.popleft())
-        self._retired.set()
+            self.arrived(self._ready.popleft())
 
-    async def run(self) -> None:
-        """Run the feed until it is retired and its jobs are settled, or the connection breaks."""
-        connection = self._connection
-        try:
-            async with library().open_nursery() as nursery:
-                nursery.start_soon(self._wind_up)
-                await connection.ended.wait()
-                nursery.cancel_scope.cancel()
-        finally:
-            connection.close()
-            address = self.session.address
-            self._end(lambda: ConnectionLost(f"{address}: connection lost", maybe_executed=True))
-            for job in self._jobs:
-                # The node queues the job again: send WORKING before another consumer gets it.
-                job.hurry()
-            self.ended.set()
-
-    async def _wind_up(self) -> None:
-        await self._retired.wait()
-        stop: list[list[Argument]] = [["CONSUME", "STOP"]]
-        await self._connection.execute_many(stop)
-        while self._jobs:
-            self._unused = library().Event()
-            await self._unused.wait()
+    async def last_words(self) -> None:
         if self.let_go:
             # Closing a connection gives its jobs back, unless the client asks for this.
             calm: list[Argument] = ["CONSUME", *self._queues, "CREDIT", 1, "ONLOSS", "retry"]
-            await self._connection.execute_many([calm, *stop])
+            await self.connection.execute_many([calm, STOP])
         while not self._last.done.is_set():
             await self._last.done.wait()
-        self._connection.close()

@@ -1,8 +1,11 @@
 """The jobs of a worker: pushed by the node in use, or fetched if that cannot push."""
 
+from functools import partial
+
 from disque_trio.client.feed import Feed
 from disque_trio.client.fetch import take
 from disque_trio.client.jobs import HeldJob
+from disque_trio.client.pushes import open_pushes
 from disque_trio.client.router import Router
 from disque_trio.client.session import Session
 from disque_trio.respclient.concurrency import library
@@ -95,12 +98,15 @@ class Supply:
                     return None
             if not session.pushes:
                 return None
-            connection = await session.open_for_pushes()
-            if connection is None:
-                return None
-            feed = Feed(connection, self._router, session, self._in_flight, self._queues)
-            self._in_flight.serve(feed)
-            if not await feed.begin(self._withheaders):
-                return None
-            self._feed = feed
+            make = partial(
+                Feed,
+                router=self._router,
+                session=session,
+                in_flight=self._in_flight,
+                queues=self._queues,
+                withheaders=self._withheaders,
+            )
+            feed = await open_pushes(session, self._in_flight, make)
+            if feed is not None:
+                self._feed = feed
             return feed

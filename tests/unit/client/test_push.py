@@ -280,7 +280,7 @@ async def test_working_is_sent_at_once_when_the_connection_of_a_job_is_lost() ->
             await node.wait_for(lambda: node.count("WORKING") == 1)
             pushing(node)
             [feed] = client._in_flight._sources
-            feed._connection.close()  # type: ignore[attr-defined]
+            feed.connection.close()  # type: ignore[attr-defined]
             await node.wait_for(lambda: node.count("WORKING") == 2)
             await held.ack()
             assert seen(node)[-1] == "ACKJOB 0"

@@ -45,9 +45,9 @@ class Client(Commands):
         address = self._router.address
         return None if address is None else str(address)
 
-    def run_source(self, make: Callable[[Router], S]) -> S:
+    def run_source(self, make: Callable[[Router, InFlight], S]) -> S:
         """Make a source of deliveries, and run it until it ends or the client is closed."""
-        source = make(self._router)
+        source = make(self._router, self._in_flight)
         self._in_flight.serve(source)
         return source
 

@@ -104,10 +104,21 @@ async def take(
             router, queues, timeout=None, withheaders=withheaders, pattern=pattern
         )
         if jobs:
-            session.job_taken()
-            held = HeldJob(router, session, jobs[0], partial(_settled, in_flight, session))
-            in_flight.add(held)
-            return held
+            return hold(router, session, in_flight, jobs[0])
+
+
+def hold(
+    router: Router,
+    session: Session,
+    in_flight: InFlight,
+    job: Job,
+    kind: Callable[..., HeldJob] = HeldJob,
+) -> HeldJob:
+    """Keep a job that was fetched from being delivered again, until it is settled."""
+    session.job_taken()
+    held = kind(router, session, job, partial(_settled, in_flight, session))
+    in_flight.add(held)
+    return held
 
 
 def _settled(in_flight: InFlight, session: Session, job: HeldJob) -> None:

@@ -6,7 +6,7 @@ keeps from being delivered again) and ``Jobs``, the loop over held jobs.
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 from disque_trio.client import requests, tracing
 from disque_trio.client.router import Router
@@ -151,10 +151,15 @@ class HeldJob(JobFields, Delivery):
         origin: the connection on which the job was pushed; None if the job was fetched.
 
     Attributes:
+        grace: seconds before the first WORKING.
+        traced: whether the job has a span, if anybody traces.
         goes_on: the task will take its next job from the same loop. So the node may push that job
             with the reply to the command that settles this one, which saves a round trip.
         processing: the span of the job; None if nobody traces.
     """
+
+    grace: ClassVar[float] = HEARTBEAT_GRACE
+    traced: ClassVar[bool] = True
 
     def __init__(
         self,
@@ -164,7 +169,7 @@ class HeldJob(JobFields, Delivery):
         on_settled: Callable[["HeldJob"], object],
         origin: Origin | None = None,
     ) -> None:
-        super().__init__(job, HEARTBEAT_GRACE, on_settled)
+        super().__init__(job, self.grace, on_settled)
         self._router = router
         self._session = session
         self._job = job
@@ -173,9 +178,9 @@ class HeldJob(JobFields, Delivery):
         self._outcome = "release"
         self._reason: Name | None = None
         # The task that will process the job creates this object.
-        self.processing: tracing.Processing | None = (
-            None if tracing.tracer is None else tracing.tracer.processing(job, session.address)
-        )
+        self.processing: tracing.Processing | None = None
+        if tracing.tracer is not None and self.traced:
+            self.processing = tracing.tracer.processing(job, session.address)
 
     async def ack(self, result: Name | None = None) -> None:
         """Acknowledge the job (ACKJOB) and leave ``result`` for anyone who waits for it.

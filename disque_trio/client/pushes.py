@@ -92,6 +92,7 @@ class Pushes:
         if message[0] == b"job":
             self.arrived(replies.job(message[1:]))
         elif message[0] == b"stopped":
+            self._router.leave(self.session)
             self._end(lambda: LeavingError("LEAVING", f"{self.session.address} stopped pushing"))
 
     def hold(self, job: Job, kind: Callable[..., HeldJob] = HeldJob) -> HeldJob:

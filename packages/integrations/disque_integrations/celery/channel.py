@@ -10,7 +10,7 @@ import math
 import os
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from functools import partial
 from queue import Empty
 from typing import Any, Final, Protocol
@@ -20,13 +20,20 @@ import trio
 from kombu.transport import virtual
 
 from disque_integrations.celery import messages
-from disque_integrations.celery.consumer import MAX_CREDIT, Consumer
+from disque_integrations.celery.consumer import MAX_CREDIT, Consumer, refuse
 from disque_integrations.celery.exchanges import DirectExchange, FanoutExchange, TopicExchange
 from disque_integrations.celery.inbox import Inbox
 from disque_integrations.celery.messages import Message
 from disque_integrations.celery.options import Options
 from disque_integrations.express import Express
-from disque_trio.client import AddManyError, ConnectionLost, DisqueError, Job, NoUniqueError
+from disque_trio.client import (
+    AddManyError,
+    ConnectionLost,
+    DisqueError,
+    HeldJob,
+    Job,
+    NoUniqueError,
+)
 from disque_trio.client import Client as AsyncClient
 from disque_trio.client.requests import addjob, new_key
 from disque_trio.client.sync import Client
@@ -53,14 +60,14 @@ class QoS:
 
     def ack(self, delivery_tag: str) -> None:
         """Acknowledge a message."""
-        self._channel.settle("ACKJOB", delivery_tag)
+        self._channel.ack(delivery_tag)
 
     def reject(self, delivery_tag: str, requeue: bool = False) -> None:
         """Reject a message: it is queued again, or goes to the dead letters."""
         if requeue:
-            self._channel.settle("NACK", delivery_tag)
+            self._channel.settle(HeldJob.nack, delivery_tag)
         else:
-            self._channel.refuse(delivery_tag)
+            self._channel.settle(refuse, delivery_tag)
 
     def restore_unacked(self) -> None:
         """Give back unacknowledged messages."""
@@ -264,10 +271,10 @@ class Channel(virtual.Channel):
         except Empty:
             return None
         if no_ack:
-            self.settle("ACKJOB", job.id)
+            self._disque.ack(job.id)
         else:
-            consumer = self._started()
-            self._in_loop(partial(consumer.keep, job.id))
+            keep = self._started().keep
+            self._disque.run(lambda _: keep(job))
         return self.Message(messages.decode(job), channel=self)
 
     def _get(self, queue: str, timeout: float | None = None) -> Job:
@@ -293,8 +300,9 @@ class Channel(virtual.Channel):
             async def start(client: AsyncClient) -> Consumer:
                 self._token = trio.lowlevel.current_trio_token()
                 return client.run_source(
-                    lambda router: Consumer(
+                    lambda router, in_flight: Consumer(
                         router,
+                        in_flight,
                         lambda job: inbox.put(partial(self._arrived, job)),
                         lambda error: inbox.put(partial(_raise, error)),
                     )
@@ -309,26 +317,28 @@ class Channel(virtual.Channel):
         if self._consumer is None or not self._consumer.take(job.id):
             return  # it was given back
         if queue not in self._active_queues:
-            self.settle("ENQUEUE", job.id)
+            self.settle(HeldJob.requeue, job.id)
             return
         try:
             message = messages.decode(job)
         except ValueError as error:
             _log.error("job is not a message", job=job.id, queue=job.queue, error=str(error))
-            self.refuse(job.id)
+            self.settle(refuse, job.id)
             return
         if queue in self._no_ack:
-            self.settle("ACKJOB", job.id)
+            self.ack(job.id)
         self.connection._deliver(message, queue)
 
     # ---- settling, without waiting for replies --------------------------------------------------
 
-    def settle(self, command: str, id: str) -> None:
-        """Settle a job with ACKJOB, NACK or ENQUEUE. Raises ConnectionLost if it was given back."""
+    def settle(self, how: Callable[[HeldJob], Awaitable[None]], id: str) -> None:
+        """Settle a job with ``HeldJob.nack``, for example. Raises ConnectionLost if it was given
+        back."""
+        self._in_loop(partial(self._started().settle, how, [id]))
+
+    def ack(self, id: str) -> None:
+        """Acknowledge a job. Raises ConnectionLost if it was given back."""
         consumer = self._started()
-        if command != "ACKJOB":
-            self._in_loop(partial(consumer.settle, command, [id]))
-            return
         self._done.append(id)
         if not self._acknowledging:
             self._acknowledging = True
@@ -341,11 +351,7 @@ class Channel(virtual.Channel):
         while self._done:
             done.append(self._done.popleft())
         if done:
-            consumer.settle("ACKJOB", done)
-
-    def refuse(self, id: str) -> None:
-        """Refuse a job for good: it goes to the dead letters."""
-        self._in_loop(partial(self._started().refuse, id))
+            consumer.settle(HeldJob.ack, done)
 
     def give_back(self) -> None:
         """Give back unacknowledged jobs, and take no more."""

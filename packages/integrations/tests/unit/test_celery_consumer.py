@@ -13,7 +13,7 @@ pytestmark = pytest.mark.trio
 
 async def test_requests_during_connecting_open_no_second_connection() -> None:
     async with fake_node() as node, connect([node.address]) as client:
-        consumer = client.run_source(lambda router: Consumer(router, print, print))
+        consumer = client.run_source(lambda *own: Consumer(*own, print, print))
 
         def consume(command: list[bytes]) -> bytes:
             if command[1:3] == [b"a", b"CREDIT"]:

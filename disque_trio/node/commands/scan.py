@@ -213,7 +213,7 @@ class _JobFilter:
     """
 
     def __init__(self) -> None:
-        self.queues: set[bytes] = set()
+        self.queues: dict[bytes, None] = {}  # in order, for COMMAND GETKEYS
         self.states: set[int] = set()
         self.min_age = -1
         self.max_age = -1
@@ -226,7 +226,7 @@ class _JobFilter:
         """Read the value of ``option`` if it is a filter, otherwise return False. Raises
         ``CommandError``."""
         if option == b"queue":
-            self.queues.add(options.word())
+            self.queues[options.word()] = None
         elif option == b"state":
             state = options.word().lower()
             if state not in STATE_NAMES:

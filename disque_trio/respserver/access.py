@@ -1,15 +1,12 @@
 """The queues that a request accesses, and what it does there.
 
-What a client may do to a queue depends on its user (see ``acl``). The ``accesses`` of a ``Command``
-tell which queues a request is about. They are only computed for users with limited rights.
+What a client may do to a queue depends on its user (see ``acl``). The ``needs`` of a ``Command``
+tell which queues a request is about. They are only looked at for users with limited rights.
 """
 
-from collections.abc import Callable, Iterable
-from typing import Final, TypeAlias, TypeVar
+from typing import Final, TypeAlias
 
 from disque_trio.glob import glob_match, glob_prefix, is_glob
-
-M = TypeVar("M")
 
 KNOW: Final = 0  # to ask about the queue itself, such as its length: either right will do
 TAKE: Final = 1  # to read, take, acknowledge or remove jobs of a queue: ``%R~``
@@ -25,9 +22,9 @@ EVERY: Final = b"*"
 # A queue's name and what is needed there: KNOW, TAKE, ADD or both, maybe with PATTERN or FOUND.
 Access: TypeAlias = tuple[bytes, int]
 
-# Called with the machine and all arguments of a request with the right number of arguments, the
-# name first. Must not raise: the handler refuses malformed requests.
-Accesses: TypeAlias = Callable[[M, list[bytes]], Iterable[Access]]
+# Only in the needs of a command:
+ALL: Final = 16  # in addition: if it is not given, the request is about all queues
+GLOB: Final = 32  # in addition: if the name is a glob, about all queues that match
 
 
 def grants(pattern: bytes, rights: int, name: bytes, need: int) -> bool:

@@ -5,10 +5,13 @@ declaration."""
 from collections.abc import Callable, Mapping
 from typing import Any, Final, Generic, TypeAlias, TypeVar
 
+from disque_trio.glob import is_glob
 from disque_trio.resp.reply import error
-from disque_trio.respserver.access import Accesses
+from disque_trio.respserver.access import ADD, ALL, EVERY, GLOB, PATTERN, TAKE, Access
 from disque_trio.respserver.categories import categories_of, container_categories, parts_of
 from disque_trio.respserver.client import Client
+from disque_trio.respserver.words import SYNTAX, Found, Value, Words
+from disque_trio.respserver.words import CommandError as CommandError
 
 M = TypeVar("M", contravariant=True)
 
@@ -51,10 +54,6 @@ def misconf(problem: str) -> bytes:
     return error(f"MISCONF Errors writing to the AOF file: {problem}")
 
 
-class CommandError(Exception):
-    """Ends a command with an error reply; the text starts with the error's code."""
-
-
 class Command(Generic[M]):
     """One command of one server, whose state machine is an ``M``.
 
@@ -67,12 +66,13 @@ class Command(Generic[M]):
         parts: the subcommands that rules know, with their categories; given as words,
             ``{"get list": "read"}``.
         handler: called with the machine, the client and all arguments, the name first.
-        syntax: the arguments, for people.
+        words: how its words are read, by a ``syntax`` in the notation of ``disque_trio.syntax``.
         summary: what it does, in one line.
         group: jobs, queues, server, connection or cluster.
         alias_of: the command that this is another name of, or empty.
         unauthenticated: whether it is served before a client has given its password.
-        accesses: the queues that a request is about; None: none.
+        needs: the queues that a request is about: what is needed there (see ``access``), by the
+            name of the argument or the word before it; or a function that tells; empty: none.
         writes: whether it is refused while the append-only file cannot be written.
         adds: whether it is also refused while the disk is full.
         stands: whether its reply is right even if its record cannot be written, where work goes on
@@ -91,8 +91,11 @@ class Command(Generic[M]):
         group: str,
         alias_of: str = "",
         unauthenticated: bool = False,
-        accesses: Accesses[M] | None = None,
+        needs: "Mapping[str, int | Callable[[M, Found], list[Access]]] | None" = None,
         parts: Mapping[str, str] | None = None,
+        values: Mapping[str, Value] | None = None,
+        wrong: str = SYNTAX,
+        repeats: bool = False,
     ) -> None:
         self.name = name
         self.arity = arity
@@ -105,12 +108,12 @@ class Command(Generic[M]):
         )
         self.parts = parts_of(parts or {})
         self.handler = handler
-        self.syntax = syntax
+        self.words = Words(syntax, values or {}, wrong, repeats)
         self.summary = summary
         self.group = group
         self.alias_of = alias_of
         self.unauthenticated = unauthenticated
-        self.accesses = accesses
+        self.needs = needs or {}
         self.denyoom = "denyoom" in self.flags
         self.skip_monitor = "skip_monitor" in self.flags
         self.while_loading = "loading" in self.flags
@@ -123,7 +126,41 @@ class Command(Generic[M]):
         self.calls = 0
         self.nanoseconds = 0
 
+    @property
+    def syntax(self) -> str:
+        """Its arguments, for people."""
+        return self.words.syntax
+
+    def accesses(self, machine: M, args: list[bytes]) -> tuple[list[Access], str]:
+        """Return the queues that a request is about, and why it must not be served: it is malformed
+        in such a way that its queues are not known. Empty: they are, or the handler refuses it."""
+        found: list[Access] = []
+        if not self.needs:
+            return found, ""
+        words = self.words.match(args)
+        sure = True
+        for name, need in self.needs.items():
+            sure = sure and name in self.words.form.lead
+            if not isinstance(need, int):
+                found += need(machine, words)
+            elif name in words.words:
+                for queue in words.words[name]:
+                    found += _needed(queue, need | PATTERN if words.has("PATTERN") else need)
+            elif need & ALL and not words.problem:
+                found.append((EVERY, need & ~ALL | PATTERN))
+        return found, "" if sure else words.problem
+
     def is_independent(self, args: list[bytes]) -> bool:
         """Whether ``args`` can be served as if it touched no job, or event."""
         parts = _INDEPENDENT_PARTS.get(self.name, ())
         return self.name in _INDEPENDENT or (len(args) > 1 and args[1].lower() in parts)
+
+
+def _needed(queue: bytes, need: int) -> list[Access]:
+    """What a declared ``need`` means for ``queue``."""
+    if need & GLOB and is_glob(queue):
+        need |= PATTERN
+    need &= ~(ALL | GLOB)
+    if need & TAKE and need & ADD:  # maybe from different rules
+        return [(queue, need & ~ADD), (queue, need & ~TAKE)]
+    return [(queue, need)]

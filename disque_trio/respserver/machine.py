@@ -34,6 +34,7 @@ from disque_trio.respserver.over_budget import connections_refused
 from disque_trio.respserver.rights import not_permitted
 from disque_trio.respserver.slowlog import SlowLog
 from disque_trio.respserver.wait_ends import WaitEnds
+from disque_trio.respserver.words import Found
 
 LONG: Final = 200_000  # ns; a command that takes longer counts in its turn
 LONGEST_REST: Final = 10_000  # ms for which to put off the periodic work when nothing happens
@@ -141,6 +142,10 @@ class Machine:
         command = self.find_command(request[0])
         assert command is not None
         return command
+
+    def read(self, request: list[bytes]) -> Found:
+        """What the words of a ``request`` that is being served are. Raises ``CommandError``."""
+        return self.command_of(request).words.read(request)
 
     # ---- called by the driver -------------------------------------------------------------
 

@@ -10,26 +10,21 @@ SECRETS: Final = (b"requirepass", b"cluster-secret", b"tls-key-file-pass")
 
 
 def without_password(command: AnyCommand, args: list[bytes]) -> list[bytes]:
-    """``args`` with passwords redacted."""
-    if command.name in ("auth", "hello"):
-        return [args[0], *[b"(redacted)"] * (len(args) - 1)]
-    if command.name == "acl" and len(args) > 4 and args[1].lower() == b"check":
-        return [*args[:4], *[b"(redacted)"] * (len(args) - 4)]
-    if command.name == "acl" and len(args) > 3 and args[1].lower() == b"setuser":
-        rules = [b"(redacted)" if _is_password(rule) else rule for rule in args[3:]]
-        return [*args[:3], *rules]
-    if command.name == "config":
-        shown = list(args)
-        for i in range(2, len(args) - 1):
-            if args[i].lower() in SECRETS:
-                shown[i + 1] = b"(redacted)"
-        return shown
-    return args
-
-
-def _is_password(rule: bytes) -> bool:
-    """Whether a rule of ACL SETUSER contains a password, or its hash."""
-    return rule.startswith((b">", b"<", b"#", b"!"))
+    """``args`` with passwords redacted, however malformed they are."""
+    form = command.words.form
+    if not (form.secrets or form.rules or form.settings):
+        return args
+    word = args[1].lower() if len(args) > 1 else b""
+    secret = form.secrets.get(word, form.secrets.get(b"", len(args)))
+    rules = form.rules.get(word, len(args))
+    return [
+        b"(redacted)"
+        if at >= secret
+        or (at >= rules and arg.startswith((b">", b"<", b"#", b"!")))  # a password, or its hash
+        or (form.settings and at > 2 and args[at - 1].lower() in SECRETS)
+        else arg
+        for at, arg in enumerate(args)
+    ]
 
 
 def monitor_line(

@@ -35,13 +35,12 @@ def not_permitted(
 ) -> bytes:
     """The error for ``args``, a ``command``, if the user of ``client`` must not run it; then it is
     also recorded for ACL LOG. Otherwise empty."""
-    accesses = command.accesses
     word = word_of(command, args)
-    refused = client.user.refusal(
-        "" if command.unauthenticated else word, accesses(machine, args) if accesses else ()
-    )
+    accesses, problem = command.accesses(machine, args)
+    refused = client.user.refusal("" if command.unauthenticated else word, accesses)
     if refused is None:
-        return b""
+        # In a group, it is refused when it runs.
+        return error(problem) if problem and client.group is None else b""
     reason, object = refused
     note_refusal(machine, client, reason, object, client.user.name)
     if reason == "key":

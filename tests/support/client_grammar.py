@@ -2,75 +2,16 @@
 and wrong arguments."""
 
 import random
-import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 from typing import Final
 
 from disque_trio.respserver.command import AnyCommand
-
-_IN_FULL: Final = {
-    "acl": "SETUSER username rule [rule ...] | GETUSER username | DELUSER username [username ...] |"
-    " LIST | USERS | WHOAMI | CAT [category] | LOG [count] | LOG RESET | GENPASS [count] |"
-    " DRYRUN username request | CHECK host username password | LOAD | SAVE | HELP",
-    "client": "LIST [TYPE type] | LIST ID client [client ...] | LIST USER username | INFO | ID |"
-    " GETNAME | SETNAME name | SETINFO lib-name|lib-ver name | KILL address |"
-    " KILL [ID client] [ADDR address] [USER username] [TYPE type] [SKIPME yes|no] |"
-    " PAUSE ms [WRITE|ALL] | UNPAUSE | UNBLOCK client [TIMEOUT|ERROR] | REPLY ON|OFF|SKIP |"
-    " NO-EVICT on|off | NO-TOUCH on|off",
-    "pause": "queue in|out|all|none|state [bcast]",
-    "config": "GET setting [setting ...] | SET setting value [setting value ...] | REWRITE | "
-    "RESETSTAT",
-}
-"""Commands whose syntax in the table leaves something out."""
+from disque_trio.syntax import Part, parse
 
 USUAL: Final = 20
 """How often most commands come."""
-
-Element = tuple[str, "tuple[Element, ...] | str"]
-"""A word to send as it is, a kind of argument, an option (a sequence), or a choice."""
-
-
-def parse(syntax: str) -> tuple[Element, ...]:
-    """The grammar of a command. Raises ValueError if ``syntax`` is not of the table's form."""
-    tokens = re.findall(r"\.\.\.|\[|\]|\s\|\s|[^\s\[\]]+", re.sub(r"\(.*?\)", "", syntax))
-    found, rest = _sequence(tokens)
-    if rest:
-        raise ValueError(f"{syntax}: {rest[0]} is too much")
-    return found
-
-
-def _sequence(tokens: list[str]) -> tuple[tuple[Element, ...], list[str]]:
-    """What comes up to the end of a group, and what follows."""
-    choices: list[tuple[Element, ...]] = []
-    now: list[Element] = []
-    while tokens and tokens[0] != "]":
-        token, *tokens = tokens
-        if token == "[":
-            inner, tokens = _sequence(tokens)
-            if not tokens:
-                raise ValueError("a group does not end")
-            tokens = tokens[1:]
-            now.append(("option", inner))
-        elif token.strip() == "|":
-            choices.append(tuple(now))
-            now = []
-        elif token == "...":
-            now = [("repeat", tuple(now))] if now else [("repeat", (("kind", "word"),))]
-        elif "|" in token:
-            words: list[Element] = [("sequence", (_word(word),)) for word in token.split("|")]
-            now.append(("choice", tuple(words)))
-        else:
-            now.append(_word(token))
-    if not choices:
-        return tuple(now), tokens
-    choices.append(tuple(now))
-    return (("choice", tuple(("sequence", choice) for choice in choices)),), tokens
-
-
-def _word(token: str) -> Element:
-    return ("kind", token) if token in KINDS else ("word", token)
 
 
 @dataclass
@@ -138,7 +79,8 @@ _RULES: Final = (
 
 KINDS: Final[Mapping[str, _Maker]] = {
     **dict.fromkeys(
-        ("ms-timeout", "count", "min", "max", "bytes", "length", "rate", "ms", "cursor", "port"),
+        ("ms-timeout", "count", "min", "max", "bytes", "length", "rate", "ms", "cursor", "port",
+         "bits"),
         _NUMBER,
     ),
     "seconds": _one_of("1", "1", "2", "3", "5", "5", "10", "100", "1000", "0"),
@@ -150,12 +92,12 @@ KINDS: Final[Mapping[str, _Maker]] = {
     ),
     **dict.fromkeys(("name", "key"), _one_of("a", "b", "c")),
     "id": _id,
-    "client": _client,
-    "request": _request,
+    "client-id": _client,
+    "command": _request,
+    "0": _one_of("0"),
+    "key-or-id": _one_of("a" * 40, "b" * 64),
     "setting": _setting,
-    "count/s": _one_of("5/s", "0/s", "1/s"),
-    "count/m": _one_of("60/m", "1/m"),
-    "count/h": _one_of("9/h"),
+    "count/s|count/m|count/h": _one_of("5/s", "0/s", "1/s", "60/m", "1/m", "9/h"),
     "username": _one_of("u1", "u2", "u3", "ghost"),
     "password": _one_of("p", "wrong", ""),
     "rule": _one_of(*_RULES),
@@ -163,11 +105,14 @@ KINDS: Final[Mapping[str, _Maker]] = {
     "pattern": _one_of("*", "mail.*", "q", "[a-z]", "x*"),
     "times": _one_of("@every 1s", "@hourly", "* * * * *", "0 0 31 2 *", "*/5 1-3 * * 1"),
     "zone": _one_of("UTC", "Europe/Berlin", "No/Where"),
-    "option": _one_of("RETRY", "1", "DELAY", "in", "all", "bcast", "TTL", "9"),
+    **dict.fromkeys(("option", "argument"), _one_of("RETRY", "1", "DELAY", "q", "TTL", "9")),
     "section": _one_of("all", "jobs", "queues", "server", "memory", "everything"),
     "state": _one_of("queued", "active", "acked", "wait-repl"),
     "event": _one_of("command", "fork"),
-    "host": _one_of("127.0.0.1", "::1", "192.0.2.1", "example.org", "10.0.0.999"),
+    **dict.fromkeys(
+        ("host", "origin"),
+        _one_of("127.0.0.1", "::1", "192.0.2.1", "example.org", "10.0.0.999"),
+    ),
     "address": _one_of("10.0.0.1:7000", "10.0.0.3:7000"),
     "type": _one_of("normal", "master", "pubsub", "x"),
 }  # fmt: skip
@@ -192,10 +137,9 @@ class Grammar:
         self._rng = rng
         self._world = world
         self.by_name = {
-            name: parse(_IN_FULL.get(command.name, command.syntax))
-            for name, command in commands.items()
+            name: Part(choices=parse(command.syntax)) for name, command in commands.items()
         }
-        self._makers = {name: self._maker(syntax) for name, syntax in self.by_name.items()}
+        self._makers = {name: self._part(syntax) for name, syntax in self.by_name.items()}
         self._names = list(self.by_name)
         weights = [often.get(commands[name].name, USUAL) for name in self._names]
         self._weights = list(accumulate(weights))
@@ -216,11 +160,11 @@ class Grammar:
             self._mutate(words)
         return words
 
-    def _maker(self, elements: tuple[Element, ...]) -> Callable[[], list[bytes]]:
+    def _sequence(self, syntax: Sequence[Part]) -> Callable[[], list[bytes]]:
         """Makes the words of a sequence."""
         rng = self._rng
-        parts = [self._part(kind, inner) for kind, inner in elements]
-        options = [at for at, (kind, _) in enumerate(elements) if kind == "option"]
+        parts = [self._part(part) for part in syntax]
+        options = [at for at, part in enumerate(syntax) if part.optional]
 
         def words() -> list[bytes]:
             found = [part() for part in parts]
@@ -233,28 +177,35 @@ class Grammar:
 
         return words
 
-    def _part(self, kind: str, inner: tuple[Element, ...] | str) -> Callable[[], list[bytes]]:
-        """Makes the words of an element."""
+    def _part(self, part: Part) -> Callable[[], list[bytes]]:
+        """Makes the words of a part, as often as it comes."""
         rng = self._rng
-        if isinstance(inner, str):
-            if kind == "kind":
-                return lambda: [self._argument(inner)]
-            word = [inner.encode()]
-            return lambda: word
-        if kind == "choice":
-            choices = [self._maker(chosen) for _, chosen in inner if isinstance(chosen, tuple)]
-            return lambda: rng.choice(choices)()
-        make = self._maker(inner)
-        if kind == "repeat":
-            return lambda: [word for _ in range(rng.choice((1, 1, 2, 5))) for word in make()]
+        make = self._once(part)
 
-        def option() -> list[bytes]:
-            words = make() if rng.random() < 0.3 else []
-            if words and words[0] == b"HEADERS" and rng.random() < 0.9:
-                words[1] = b"%d" % ((len(words) - 2) // 2)
-            return words
+        def words() -> list[bytes]:
+            if part.optional and rng.random() > 0.3:
+                return []
+            times = rng.choice((1, 1, 2, 5)) if part.repeated else 1
+            found = [word for _ in range(times) for word in make()]
+            if found and found[0] == b"HEADERS" and rng.random() < 0.9:
+                found[1] = b"%d" % ((len(found) - 2) // 2)
+            return found
 
-        return option
+        return words
+
+    def _once(self, part: Part) -> Callable[[], list[bytes]]:
+        if part.choices:
+            choices = [
+                self._part(choice) if choice.parts or not choice.name else self._word(choice.name)
+                for choice in part.choices
+            ]
+            return lambda: self._rng.choice(choices)()
+        if part.name:
+            return self._word(part.name) if part.is_word else lambda: [self._argument(part.name)]
+        return self._sequence(part.parts)
+
+    def _word(self, name: str) -> Callable[[], list[bytes]]:
+        return lambda: [name.encode()]
 
     def _argument(self, kind: str) -> bytes:
         rng = self._rng

@@ -86,6 +86,11 @@ def at_least(least: int, value: int | None, error: str) -> int:
     return value
 
 
+def parse_count(word: bytes) -> int:
+    """Parse COUNT."""
+    return at_least(1, parse_int(word), "ERR COUNT must be a number greater than zero")
+
+
 def parse_queue(node: Node, name: bytes) -> bytes:
     """Return the name of a queue to which a job is to be moved. Raises ``CommandError`` unless it
     takes jobs."""

@@ -45,7 +45,7 @@ from disque_trio.resp.reply import Value, encode, integer, null, null_array
 from disque_trio.respserver.batches import Batch, Sliced
 from disque_trio.respserver.client import PIECE, Client
 from disque_trio.respserver.command import CommandError
-from disque_trio.respserver.commands.arguments import SYNTAX, parse_size, parse_timeout, wrong_arity
+from disque_trio.respserver.commands.arguments import SYNTAX, parse_timeout
 
 MOST_TAKEN: Final = 4 << 20  # bytes of bodies for one GETJOB, plus what is taken at once
 
@@ -273,36 +273,35 @@ def ackjob(node: Node, client: Client, args: list[bytes]) -> None:
             client.out.append(b":1\r\n" if node.ack_gc.acknowledge(job) else b":0\r\n")
     elif has_result(args):
         work = partial(end_jobs, ack_ending(args[-1]))
-        answer_count(node, client, args[:-2], 1, work)
+        answer_count(node, client, args[:-2], work)
     else:
-        answer_count(node, client, args, 1, _ack)
+        answer_count(node, client, args, _ack)
 
 
 def cancel(node: Node, client: Client, args: list[bytes]) -> None:
     """CANCEL id ...: end jobs so that they are no longer delivered; returns how many of them this
     node held and did not know to have ended."""
-    answer_count(node, client, args, 1, partial(end_jobs, Ending(CANCELLED)))
+    answer_count(node, client, args, partial(end_jobs, Ending(CANCELLED)))
 
 
 def answer_count(
     node: Node,
     client: Client,
     args: list[bytes],
-    start: int,
     work: Callable[[Node, list[bytes]], int],
 ) -> None:
-    """Run ``work`` on those of the ids ``args[start:]`` that ``client`` can reach, at once, or in
+    """Run ``work`` on those of the ids ``args[1:]`` that ``client`` can reach, at once, or in
     slices if there are many. The reply is the sum of what it returns."""
     check = check_ids
     if not client.unrestricted:
         reach = Reach(node, client, args)
         check = reach.check
         work = partial(reach.within, work)
-    if len(args) - start > node.batches.size:
-        batch = Batch(client, node.command_of(args), args, start, check, partial(work, node))
+    if len(args) - 1 > node.batches.size:
+        batch = Batch(client, node.command_of(args), args, 1, check, partial(work, node))
         node.batches.begin(batch)
     else:
-        client.out.append(integer(work(node, args[start:])))
+        client.out.append(integer(work(node, args[1:])))
 
 
 def _ack(node: Node, ids: list[bytes]) -> int:
@@ -322,24 +321,15 @@ def _ack(node: Node, ids: list[bytes]) -> int:
 
 def fastack(node: Node, client: Client, args: list[bytes]) -> None:
     """FASTACK id ...: delete jobs here and, as far as possible, on all other nodes."""
-    answer_count(node, client, args, 1, partial(_delete, True, True, True))
+    answer_count(node, client, args, partial(_delete, True, True, True))
 
 
 def deljob(node: Node, client: Client, args: list[bytes]) -> None:
     """DELJOB [BCAST] [FORCE] id ...: delete jobs here. The options are those of the first release:
     BCAST also deletes at known holders, and with FORCE everywhere if a job is not known here."""
-    broadcast = force = False
-    start = 1
-    while start < len(args):
-        option = args[start].lower()
-        if option == b"bcast":
-            broadcast = True
-        elif option == b"force":
-            force = True
-        else:
-            break
-        start += 1
-    answer_count(node, client, args, start, partial(_delete, broadcast, force, False))
+    words = node.read(args)
+    work = partial(_delete, words.has("BCAST"), words.has("FORCE"), False)
+    answer_count(node, client, [args[0], *words.all("id")], work)
 
 
 def _delete(tell_holders: bool, tell_all: bool, counted: bool, node: Node, ids: list[bytes]) -> int:
@@ -372,7 +362,7 @@ def _delete(tell_holders: bool, tell_all: bool, counted: bool, node: Node, ids: 
 
 def enqueue(node: Node, client: Client, args: list[bytes]) -> None:
     """ENQUEUE id ...: put jobs back into their queues; returns how many were."""
-    answer_count(node, client, args, 1, _enqueue)
+    answer_count(node, client, args, _enqueue)
 
 
 def _enqueue(node: Node, ids: list[bytes]) -> int:
@@ -386,7 +376,7 @@ def _enqueue(node: Node, ids: list[bytes]) -> int:
 
 def promote(node: Node, client: Client, args: list[bytes]) -> None:
     """PROMOTE id ...: queue delayed or paused jobs now; returns how many were."""
-    answer_count(node, client, args, 1, _promote)
+    answer_count(node, client, args, _promote)
 
 
 def _promote(node: Node, ids: list[bytes]) -> int:
@@ -406,7 +396,7 @@ def _promote(node: Node, ids: list[bytes]) -> int:
 
 def dequeue(node: Node, client: Client, args: list[bytes]) -> None:
     """DEQUEUE id ...: take jobs out of their queues; returns how many were."""
-    answer_count(node, client, args, 1, _dequeue)
+    answer_count(node, client, args, _dequeue)
 
 
 def _dequeue(node: Node, ids: list[bytes]) -> int:
@@ -448,16 +438,8 @@ def working(node: Node, client: Client, args: list[bytes]) -> None:
 def show(node: Node, client: Client, args: list[bytes]) -> None:
     """SHOW id [CLIENT] [MAXBODY bytes]: all fields of a job. CLIENT: also which client has it, and
     for how long. MAXBODY: only this much of the body, and its size."""
-    words = args[:1:-1]
-    with_client, limit = False, None
-    while words:
-        word = words.pop().lower()
-        if word == b"client" and not with_client:
-            with_client = True
-        elif word == b"maxbody" and words and limit is None:
-            limit = parse_size(words.pop())
-        else:
-            raise wrong_arity("show")
+    words = node.read(args)
+    limit = words.number("MAXBODY", 0) if words.has("MAXBODY") else None
     job = find_job(node, args[1])
     if job is None:
         client.out.append(null(client.resp))
@@ -466,7 +448,7 @@ def show(node: Node, client: Client, args: list[bytes]) -> None:
     if limit is not None:
         fields += [b"body-size", len(job.body or b"")]
     taking = job.taking
-    if with_client and taking is not None and is_delivered(job):
+    if words.has("CLIENT") and taking is not None and is_delivered(job):
         fields += [b"client", taking.client, b"client-since", max(node.now - taking.heard, 0)]
     client.out.append(encode(fields, client.resp))
 

@@ -3,7 +3,7 @@
 from functools import partial
 from itertools import islice
 
-from disque_trio.node.commands.arguments import at_least, parse_queue, require_extensions
+from disque_trio.node.commands.arguments import parse_count, parse_queue, require_extensions
 from disque_trio.node.core.changes.tallies import Tally
 from disque_trio.node.core.jobs.job import Job
 from disque_trio.node.core.node import Node
@@ -13,12 +13,12 @@ from disque_trio.node.core.rpc.questions import MOVE, PURGE
 from disque_trio.node.core.shared.versions import SharedError
 from disque_trio.protocol.bus import MAX_NAME_IN_FIELDS
 from disque_trio.protocol.serialjob import PAUSE_NAMES
-from disque_trio.resp.ints import INT64_MAX, parse_int
+from disque_trio.resp.ints import INT64_MAX
 from disque_trio.resp.reply import EMPTY_ARRAY, Value, encode, integer, null_array
 from disque_trio.respserver.batches import Reading
 from disque_trio.respserver.client import Client
 from disque_trio.respserver.command import CommandError, misconf
-from disque_trio.respserver.commands.arguments import SYNTAX, parse_integer, parse_size, wrong_arity
+from disque_trio.respserver.commands.arguments import SYNTAX, parse_size
 
 
 def qlen(node: Node, client: Client, args: list[bytes]) -> None:
@@ -30,12 +30,9 @@ def qlen(node: Node, client: Client, args: list[bytes]) -> None:
 def qpeek(node: Node, client: Client, args: list[bytes]) -> None:
     """QPEEK queue count [MAXBODY bytes]: the first jobs, or the last for a negative count, without
     taking them. MAXBODY: only this much of each body. Of a queue with groups at most 10,000."""
-    count = parse_integer(args[2])
-    limit = None
-    if len(args) > 3:
-        if len(args) != 5 or args[3].lower() != b"maxbody":
-            raise wrong_arity("qpeek")
-        limit = parse_size(args[4])
+    words = node.read(args)
+    count = words.number("count", 0)
+    limit = parse_size(words.text("MAXBODY")) if words.has("MAXBODY") else None
     queue = node.queues.by_name.get(args[1])
     if queue is None or queue.length == 0 or count == 0:
         client.out.append(EMPTY_ARRAY)
@@ -72,10 +69,9 @@ class _Peek(Reading[Job]):
 def qstat(node: Node, client: Client, args: list[bytes]) -> None:
     """QSTAT queue [FULL]: its fields, as names and values in turn. FULL: also those that require a
     look at all jobs."""
-    if len(args) > 3 or (len(args) == 3 and args[2].lower() != b"full"):
-        raise CommandError(SYNTAX)
+    full = node.read(args).has("FULL")
     queue = node.queues.by_name.get(args[1])
-    if len(args) == 3:
+    if full:
         node.sweeps.tallies.begin(client, args[1], partial(_tell_all, node, args[1], client.resp))
     elif queue is None:
         client.out.append(null_array(client.resp))
@@ -132,11 +128,8 @@ def qpurge(node: Node, client: Client, args: list[bytes]) -> None:
 def qmove(node: Node, client: Client, args: list[bytes]) -> None:
     """QMOVE from to [COUNT count]: move queued jobs to another queue, on all reachable nodes;
     returns how many."""
-    most = INT64_MAX
-    if len(args) == 5 and args[3].lower() == b"count":
-        most = at_least(1, parse_int(args[4]), "ERR COUNT must be a number greater than zero")
-    elif len(args) > 3:
-        raise CommandError(SYNTAX)
+    words = node.read(args)
+    most = parse_count(words.text("COUNT")) if words.has("COUNT") else INT64_MAX
     if args[1] == args[2]:
         raise CommandError("ERR the jobs are in this queue already")
     require_extensions(node)

@@ -5,9 +5,11 @@ and returns everything that exists throughout exactly once.
 """
 
 from collections.abc import Iterator
+from functools import partial
 from typing import Final, TypeVar
 
 from disque_trio.glob import MAX_PATTERN, Glob
+from disque_trio.node.commands.arguments import at_least, parse_count
 from disque_trio.node.commands.jobs import describe
 from disque_trio.node.core.changes.contents import is_delivered
 from disque_trio.node.core.changes.tallies import Tally
@@ -20,10 +22,9 @@ from disque_trio.resp.reply import bulk, encode
 from disque_trio.respserver.batches import Reading
 from disque_trio.respserver.client import Client
 from disque_trio.respserver.command import CommandError
-from disque_trio.respserver.commands.arguments import SYNTAX
+from disque_trio.respserver.words import Found, Value
 
 DEFAULT_COUNT: Final = 100
-MAX_COUNT: Final = 1 << 30
 # COUNT is a hint: a step must not stop the node for long; compiled, these take about 4 ms.
 MAX_IDS: Final = 1_500
 MAX_WHOLE_JOBS: Final = 500
@@ -32,102 +33,58 @@ _DESCRIBED: Final = 14  # units of work to tell all about a job, besides those t
 
 T = TypeVar("T")
 
-_BAD_OPTION: Final = "ERR invalid cursor or option name"
+BAD_OPTION: Final = "ERR invalid cursor or option name"
 
 
-class _Options:
-    """The common options of QSCAN and JSCAN: the cursor, COUNT and BUSYLOOP.
-
-    Walks over the arguments; the command reads its own options with ``word`` and ``number``.
-    """
-
-    def __init__(self, args: list[bytes]) -> None:
-        self.cursor = 0
-        self.count = DEFAULT_COUNT
-        self.busyloop = False
-        self._args = args
-        self._next = 1
-        self._has_cursor = False
-
-    def option(self) -> bytes | None:
-        """The next option that is not a shared one, in lower case; None at the end."""
-        while self._next < len(self._args):
-            text = self._args[self._next]
-            self._next += 1
-            option = text.lower()
-            if option == b"count" and self._more():
-                count = self.number("ERR COUNT must be a number greater than zero")
-                if count == 0:
-                    raise CommandError("ERR COUNT must be a number greater than zero")
-                self.count = min(count, MAX_COUNT)
-            elif option == b"busyloop":
-                self.busyloop = True
-            elif text.isdigit():
-                if self._has_cursor:
-                    raise CommandError(SYNTAX)
-                self._has_cursor = True
-                # More digits than a cursor can have stand for a place beyond the end.
-                self.cursor = int(text) if len(text) < 20 else 1 << 64
-            else:
-                return option
-        return None
-
-    def _more(self) -> bool:
-        return self._next < len(self._args)
-
-    def word(self) -> bytes:
-        """The value of the option just read."""
-        if not self._more():
-            raise CommandError(_BAD_OPTION)
-        self._next += 1
-        return self._args[self._next - 1]
-
-    def number(self, problem: str) -> int:
-        """The value of the option just read, a number of at least 0."""
-        value = parse_int(self.word())
-        if value is None or value < 0:
-            raise CommandError(problem)
-        return value
+def number(problem: str) -> Value:
+    """Parses a number of at least 0; ``problem``: the error for anything else."""
+    return partial(_number, problem)
 
 
-class QueueScan:
-    """The options of QSCAN.
+def _number(problem: str, word: bytes) -> int:
+    return at_least(0, parse_int(word), problem)
 
-    Attributes:
-        options: those that it shares with JSCAN.
-        minlen: minimum length.
-        maxlen: maximum; -1: any.
-        import_rate: minimum; 0 or below: any.
-        maxidle: s; -1: any.
-        pattern: for names; None: any name.
 
-    Raises:
-        CommandError: they are wrong.
-    """
+def _pattern(word: bytes) -> int:
+    if len(word) > MAX_PATTERN:
+        raise CommandError(f"ERR MATCH pattern may have at most {MAX_PATTERN} bytes")
+    return 0
 
-    def __init__(self, args: list[bytes]) -> None:
-        options = self.options = _Options(args)
-        self.pattern: bytes | None = None
-        self.minlen = -1
-        self.maxlen = -1
-        self.import_rate = -1
-        self.maxidle = -1
-        not_a_number = "ERR value is not an integer or out of range"
-        while (option := options.option()) is not None:
-            if option == b"minlen":
-                self.minlen = options.number(not_a_number)
-            elif option == b"maxlen":
-                self.maxlen = options.number(not_a_number)
-            elif option == b"importrate":
-                self.import_rate = options.number(not_a_number)
-            elif option == b"maxidle":
-                self.maxidle = options.number(not_a_number)
-            elif option == b"match":
-                self.pattern = options.word()
-                if len(self.pattern) > MAX_PATTERN:
-                    raise CommandError(f"ERR MATCH pattern may have at most {MAX_PATTERN} bytes")
-            else:
-                raise CommandError(_BAD_OPTION)
+
+def _state(word: bytes) -> int:
+    state = word.lower()
+    if state not in STATE_NAMES:
+        raise CommandError("ERR Invalid job state name")
+    return STATE_NAMES.index(state)
+
+
+def _group(word: bytes) -> int:
+    if not word:
+        raise CommandError("ERR the name of a GROUP is empty")
+    return 0
+
+
+def _reply(word: bytes) -> int:
+    if word.lower() not in (b"all", b"id", b"counts"):
+        raise CommandError("ERR Invalid REPLY type, try ID or ALL")
+    return 0
+
+
+_NOT_A_NUMBER: Final = "ERR value is not an integer or out of range"
+QSCAN: Final[dict[str, Value]] = {
+    "COUNT": parse_count,
+    **dict.fromkeys(("MINLEN", "MAXLEN", "IMPORTRATE", "MAXIDLE"), number(_NOT_A_NUMBER)),
+    "MATCH": _pattern,
+}
+JSCAN: Final[dict[str, Value]] = {
+    "COUNT": parse_count,
+    "STATE": _state,
+    "MINAGE": number("ERR MINAGE must be a number of seconds"),
+    "MAXAGE": number("ERR MAXAGE must be a number of seconds"),
+    "MINRETURNS": number("ERR MINRETURNS must be a non negative number"),
+    "GROUP": _group,
+    "REPLY": _reply,
+}
 
 
 class _Scan(Reading[T]):
@@ -149,14 +106,18 @@ class _Scan(Reading[T]):
         client: Client,
         args: list[bytes],
         things: Registry[T],
-        options: _Options,
+        words: Found,
         most: int,
     ) -> None:
         source: Iterator[T]
-        if options.busyloop:
+        if words.has("BUSYLOOP"):
             cursor, source = 0, things.in_turn()
         else:
-            cursor, found = things.scan(options.cursor, min(options.count, most))
+            # More digits than a cursor can have stand for a place beyond the end.
+            text = words.text("cursor") or b"0"
+            cursor = int(text) if len(text) < 20 else 1 << 64
+            count = min(words.number("COUNT", DEFAULT_COUNT), most)
+            cursor, found = things.scan(cursor, count)
             source = iter(found)
         super().__init__(client, node.command_of(args), source)
         self.node = node
@@ -169,20 +130,24 @@ class _Scan(Reading[T]):
 class _QueueReading(_Scan[Queue]):
     """The reply of QSCAN."""
 
-    __slots__ = ("_glob", "_scan")
+    __slots__ = ("_glob", "_import_rate", "_maxidle", "_maxlen", "_minlen")
 
     def __init__(self, node: Node, client: Client, args: list[bytes]) -> None:
-        self._scan = scan = QueueScan(args)
-        super().__init__(node, client, args, node.queues.index, scan.options, MAX_IDS)
-        self._glob = None if scan.pattern is None else Glob(scan.pattern)
+        words = node.read(args)
+        super().__init__(node, client, args, node.queues.index, words, MAX_IDS)
+        self._minlen = words.number("MINLEN", 0)
+        self._maxlen = words.number("MAXLEN", -1)
+        self._import_rate = words.number("IMPORTRATE", 0)
+        self._maxidle = words.number("MAXIDLE", -1)  # s
+        self._glob = Glob(words.text("MATCH")) if words.has("MATCH") else None
 
     def takes(self, item: Queue) -> bool:
-        scan, node, glob = self._scan, self.node, self._glob
+        node, glob, rate = self.node, self._glob, self._import_rate
         if not (
-            item.length >= scan.minlen
-            and (scan.maxlen < 0 or item.length <= scan.maxlen)
-            and (scan.import_rate <= 0 or node.federation.import_rate(item) >= scan.import_rate)
-            and (scan.maxidle < 0 or node.now - item.atime <= scan.maxidle * 1000)
+            item.length >= self._minlen
+            and (self._maxlen < 0 or item.length <= self._maxlen)
+            and (rate <= 0 or node.federation.import_rate(item) >= rate)
+            and (self._maxidle < 0 or node.now - item.atime <= self._maxidle * 1000)
         ):
             return False
         if glob is None:
@@ -200,7 +165,7 @@ def qscan(node: Node, client: Client, args: list[bytes]) -> None:
     node.batches.read(_QueueReading(node, client, args))
 
 
-class _JobFilter:
+class JobFilter:
     """The jobs that JSCAN returns.
 
     Attributes:
@@ -212,43 +177,16 @@ class _JobFilter:
         taken: a client of this node has it, and has yet to acknowledge it.
     """
 
-    def __init__(self) -> None:
-        self.queues: dict[bytes, None] = {}  # in order, for COMMAND GETKEYS
-        self.states: set[int] = set()
-        self.min_age = -1
-        self.max_age = -1
-        self.returns = 0
-        self.group = b""
-        self.headers: dict[tuple[bytes, bytes], None] = {}
-        self.taken = False
-
-    def read(self, option: bytes, options: _Options) -> bool:
-        """Read the value of ``option`` if it is a filter, otherwise return False. Raises
-        ``CommandError``."""
-        if option == b"queue":
-            self.queues[options.word()] = None
-        elif option == b"state":
-            state = options.word().lower()
-            if state not in STATE_NAMES:
-                raise CommandError("ERR Invalid job state name")
-            self.states.add(STATE_NAMES.index(state))
-        elif option == b"minage":
-            self.min_age = options.number("ERR MINAGE must be a number of seconds")
-        elif option == b"maxage":
-            self.max_age = options.number("ERR MAXAGE must be a number of seconds")
-        elif option == b"minreturns":
-            self.returns = options.number("ERR MINRETURNS must be a non negative number")
-        elif option == b"group":
-            self.group = options.word()
-            if not self.group:
-                raise CommandError("ERR the name of a GROUP is empty")
-        elif option == b"header":
-            self.headers[options.word(), options.word()] = None
-        elif option == b"taken":
-            self.taken = True
-        else:
-            return False
-        return True
+    def __init__(self, words: Found) -> None:
+        self.queues = set(words.all("QUEUE"))
+        self.states = {_state(state) for state in words.all("STATE")}
+        self.min_age = words.number("MINAGE", -1)
+        self.max_age = words.number("MAXAGE", -1)
+        self.returns = words.number("MINRETURNS", 0)
+        self.group = words.text("GROUP")
+        headers = words.all("HEADER")
+        self.headers = set(zip(headers[::2], headers[1::2], strict=True))
+        self.taken = words.has("TAKEN")
 
     def takes(self, node: Node, job: Job) -> bool:
         """Whether ``job`` is one of them."""
@@ -274,58 +212,30 @@ class _JobFilter:
         return all(header in there for header in self.headers)
 
 
-class JobScan:
-    """The options of JSCAN.
-
-    Attributes:
-        options: those that it shares with QSCAN.
-        wanted: the jobs that it returns.
-        whole: return all fields of the jobs, not just their ids.
-        counts: return only how many there are, by queue.
-
-    Raises:
-        CommandError: they are wrong.
-    """
-
-    def __init__(self, args: list[bytes]) -> None:
-        options = self.options = _Options(args)
-        self.wanted = _JobFilter()
-        self.whole = False
-        self.counts = False
-        while (option := options.option()) is not None:
-            if option == b"reply":
-                reply = options.word().lower()
-                if reply not in (b"all", b"id", b"counts"):
-                    raise CommandError("ERR Invalid REPLY type, try ID or ALL")
-                self.whole = reply == b"all"
-                self.counts = reply == b"counts"
-            elif not self.wanted.read(option, options):
-                raise CommandError(_BAD_OPTION)
-
-
 def jscan(node: Node, client: Client, args: list[bytes]) -> None:
     """JSCAN [cursor] [COUNT n] [BUSYLOOP] [QUEUE q] ... [STATE s] ... [MINAGE s] [MAXAGE s]
     [MINRETURNS n] [GROUP name] [HEADER name value] ... [TAKEN] [REPLY all|id|counts]."""
-    scan = JobScan(args)
-    reading = _JobCounts if scan.counts else _JobReading
-    node.batches.read(reading(node, client, args, scan))
+    words = node.read(args)
+    reading = _JobCounts if words.text("REPLY").lower() == b"counts" else _JobReading
+    node.batches.read(reading(node, client, args, words))
 
 
 class _JobReading(_Scan[Job]):
     """The reply of JSCAN."""
 
-    __slots__ = ("_scan",)
+    __slots__ = ("_wanted", "_whole")
 
-    def __init__(self, node: Node, client: Client, args: list[bytes], scan: JobScan) -> None:
-        most = MAX_WHOLE_JOBS if scan.whole else MAX_IDS
-        super().__init__(node, client, args, node.store.jobs, scan.options, most)
-        self._scan = scan
+    def __init__(self, node: Node, client: Client, args: list[bytes], words: Found) -> None:
+        self._whole = words.text("REPLY").lower() == b"all"
+        most = MAX_WHOLE_JOBS if self._whole else MAX_IDS
+        super().__init__(node, client, args, node.store.jobs, words, most)
+        self._wanted = JobFilter(words)
 
     def takes(self, item: Job) -> bool:
-        return self._scan.wanted.takes(self.node, item)
+        return self._wanted.takes(self.node, item)
 
     def entry(self, item: Job) -> bytes:
-        if self._scan.whole:
+        if self._whole:
             self.spent += _DESCRIBED
             return encode(describe(self.node, item), self.client.resp)
         return b"+%b\r\n" % item.id
@@ -337,8 +247,8 @@ class _JobCounts(_JobReading):
 
     __slots__ = ("_tallies",)
 
-    def __init__(self, node: Node, client: Client, args: list[bytes], scan: JobScan) -> None:
-        super().__init__(node, client, args, scan)
+    def __init__(self, node: Node, client: Client, args: list[bytes], words: Found) -> None:
+        super().__init__(node, client, args, words)
         self._tallies: dict[bytes, Tally] = {}
 
     def takes(self, item: Job) -> bool:

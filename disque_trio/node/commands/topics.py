@@ -1,5 +1,7 @@
 """BIND, UNBIND, BINDINGS: which queues get the jobs of topics."""
 
+from typing import Final
+
 from disque_trio.node.commands.arguments import check_topic, require_extensions
 from disque_trio.node.core.node import Node
 from disque_trio.node.core.shared.bindings import Binding
@@ -8,7 +10,6 @@ from disque_trio.node.core.shared.versions import SharedError
 from disque_trio.resp.reply import OK, Value, encode, integer
 from disque_trio.respserver.client import Client
 from disque_trio.respserver.command import CommandError
-from disque_trio.respserver.commands.arguments import SYNTAX
 
 
 def bind(node: Node, client: Client, args: list[bytes]) -> None:
@@ -43,30 +44,21 @@ def unbind(node: Node, client: Client, args: list[bytes]) -> None:
         raise CommandError(f"ERR {problem}") from problem
 
 
+def _topic(word: bytes) -> int:
+    check_topic(word)
+    return 0
+
+
+BINDINGS: Final = {"MATCH": _topic}
+
+
 def bindings(node: Node, client: Client, args: list[bytes]) -> None:
     """BINDINGS [QUEUE queue] [MATCH topic] [FULL]: topics and queues, sorted."""
-    wanted = about = None
-    full = False
-    at = 1
-    while at < len(args):
-        option = args[at].lower()
-        if option == b"full" and not full:
-            full = True
-            at += 1
-            continue
-        if at + 1 == len(args):
-            raise CommandError(SYNTAX)
-        if option == b"queue" and wanted is None:
-            wanted = args[at + 1]
-        elif option == b"match" and about is None:
-            about = args[at + 1]
-            check_topic(about)
-        else:
-            raise CommandError(SYNTAX)
-        at += 2
+    words = node.read(args)
+    wanted = words.text("QUEUE") if words.has("QUEUE") else None
     known = node.topics.bindings
-    found = known.all() if about is None else known.matching(about)
-    if full:
+    found = known.matching(words.text("MATCH")) if words.has("MATCH") else known.all()
+    if words.has("FULL"):
         some = sorted([(one.topic, one.queue, one) for one in found if wanted in (None, one.queue)])
         client.out.append(encode([_describe(node, one) for _, _, one in some], client.resp))
         return

@@ -1,7 +1,5 @@
 """UPDATEJOB: its options, and why it may be refused."""
 
-from typing import Final
-
 from disque_trio.node.commands.arguments import (
     BAD_DELAY,
     at_least,
@@ -18,32 +16,20 @@ from disque_trio.protocol.bus import MAX_JOB
 from disque_trio.resp.ints import parse_int
 from disque_trio.respserver.client import Client
 from disque_trio.respserver.command import CommandError
-from disque_trio.respserver.commands.arguments import SYNTAX
-
-_OPTIONS: Final = (b"body", b"delay", b"ttl", b"retry", b"queue")
 
 
 def updatejob(node: Node, client: Client, args: list[bytes]) -> None:  # noqa: C901
     """UPDATEJOB id [BODY bytes] [DELAY s] [TTL s] [RETRY s] [QUEUE queue]: change a job that is not
     delivered."""
-    options: dict[bytes, bytes] = {}
-    if len(args) % 2:
-        raise CommandError(SYNTAX)
-    for i in range(2, len(args), 2):
-        option = args[i].lower()
-        if option not in _OPTIONS or option in options:
-            raise CommandError(SYNTAX)
-        options[option] = args[i + 1]
-    if not options:
-        raise CommandError(SYNTAX)
+    words = node.read(args)
     retry = ttl = delay = -1  # not given
-    if b"retry" in options:
-        value = parse_int(options[b"retry"])
+    if words.has("RETRY"):
+        value = parse_int(words.text("RETRY"))
         retry = at_least(0, value, "ERR RETRY time must be a non negative number")
-    if b"ttl" in options:
-        ttl = at_least(1, parse_int(options[b"ttl"]), "ERR TTL must be a number > 0")
-    if b"delay" in options:
-        delay = parse_seconds(options[b"delay"], BAD_DELAY)
+    if words.has("TTL"):
+        ttl = at_least(1, parse_int(words.text("TTL")), "ERR TTL must be a number > 0")
+    if words.has("DELAY"):
+        delay = parse_seconds(words.text("DELAY"), BAD_DELAY)
     job = find_job(node, args[1])
     require_extensions(node)
     if job is None or job.state in (WAIT_REPL, ACKED):
@@ -69,9 +55,10 @@ def updatejob(node: Node, client: Client, args: list[bytes]) -> None:  # noqa: C
             "ERR The specified DELAY is greater than TTL. Job refused since would never "
             "be delivered"
         )
-    if b"queue" in options:
-        contents.queue = parse_queue(node, options[b"queue"])
-    contents.body = options.get(b"body", contents.body)
+    if words.has("QUEUE"):
+        contents.queue = parse_queue(node, words.text("QUEUE"))
+    if words.has("BODY"):
+        contents.body = words.text("BODY")
     if job.delivered is not None and len(contents.queue) + len(contents.body) > MAX_JOB:
         raise CommandError("ERR the job is too large to be sent to other nodes")
     if node.memory.shares is not None:

@@ -138,7 +138,7 @@ def _dryrun(node: Machine, client: Client, args: list[bytes]) -> None:
     word = word_of(command, request)
     if command.parts and len(request) > 1 and "|" not in word:
         raise CommandError(f"ERR Command '{_text(request[0])}' not found")
-    accesses = command.accesses(node, request) if command.accesses else ()
+    accesses, _ = command.accesses(node, request)
     refused = user.refusal("" if command.unauthenticated else word, accesses)
     if refused is None:
         client.out.append(OK)

@@ -1,11 +1,8 @@
 """Parses arguments that several commands have."""
 
-from typing import Final
-
 from disque_trio.resp.ints import parse_int
-from disque_trio.respserver.command import CommandError
-
-SYNTAX: Final = "ERR syntax error"
+from disque_trio.respserver.words import SYNTAX as SYNTAX
+from disque_trio.respserver.words import CommandError
 
 
 def wrong_arity(name: str) -> CommandError:

@@ -1,10 +1,25 @@
 """Lists the commands that every RESP server has."""
 
+from typing import Final
+
 from disque_trio.respserver.command import Command
 from disque_trio.respserver.commands import connection, diagnostics, server
 from disque_trio.respserver.commands.acl import acl
 from disque_trio.respserver.commands.client import client_command
 from disque_trio.respserver.machine import Machine
+
+_ACL: Final = (
+    "SETUSER username [rule ...] | GETUSER username | DELUSER username [username ...] | LIST "
+    "| USERS | WHOAMI | CAT [category] | LOG [count] | LOG RESET | GENPASS [bits] "
+    "| DRYRUN username command [argument ...] | CHECK origin username password | LOAD | SAVE | HELP"
+)
+_CLIENT: Final = (
+    "LIST [TYPE type] | LIST ID client-id [client-id ...] | LIST USER username | INFO | ID "
+    "| GETNAME | SETNAME name | SETINFO lib-name|lib-ver text | KILL address "
+    "| KILL [ID client-id] [TYPE type] [ADDR address] [USER username] [SKIPME yes|no] "
+    "| PAUSE ms [WRITE|ALL] | UNPAUSE | UNBLOCK client-id [TIMEOUT|ERROR] | REPLY ON|OFF|SKIP "
+    "| NO-EVICT on|off | NO-TOUCH on|off"
+)
 
 
 def common_commands() -> list[Command[Machine]]:
@@ -24,15 +39,13 @@ def common_commands() -> list[Command[Machine]]:
         Command("reset", 1, "readonly loading fast", connection.reset, "",
                 "Reset the connection to its initial state.", "connection", unauthenticated=True),
         Command("client", -2, "admin readonly", client_command,
-                "LIST|INFO|ID|GETNAME|SETNAME|SETINFO|KILL|PAUSE|UNPAUSE|UNBLOCK|REPLY|NO-EVICT "
-                "[...]",
+                _CLIENT,
                 "Show and control connections.", "connection",
                 # Power over other clients, or beyond one's share, is not for +@connection to give.
                 parts={"list kill pause unpause unblock no-evict": "admin dangerous",
                        "info id getname setname setinfo reply no-touch": "connection"}),
         Command("acl", -2, "readonly loading", acl,
-                "SETUSER|GETUSER|DELUSER|LIST|USERS|WHOAMI|CAT|LOG|GENPASS|DRYRUN|CHECK|LOAD|SAVE|"
-                "HELP [...]",
+                _ACL,
                 "Show and change users and their permissions.", "server",
                 parts={"setuser getuser deluser list users log load save dryrun check":
                            "admin dangerous",
@@ -40,12 +53,13 @@ def common_commands() -> list[Command[Machine]]:
         Command("info", -1, "readonly loading @dangerous", server.info, "[section]",
                 "Show state and counters.", "server"),
         Command("config", -2, "admin readonly", server.config,
-                "GET pattern [...] | SET name value [...] | REWRITE | RESETSTAT",
+                "GET pattern [pattern ...] | SET setting value [setting value ...] | REWRITE "
+                "| RESETSTAT",
                 "Read and change the settings.", "server",
                 parts={"get set rewrite resetstat": "admin dangerous"}),
         Command("command", -1, "readonly loading", server.command,
                 "[COUNT | LIST [FILTERBY ACLCAT category] | INFO [name ...] | DOCS [name ...] "
-                "| GETKEYS request]",
+                "| GETKEYS command [argument ...]]",
                 "Show the command table.", "server",
                 parts={"count list info docs getkeys": "connection"}),
         Command("time", 1, "readonly fast", server.time, "",

@@ -115,7 +115,7 @@ def _queues_named(node: Machine, request: list[bytes]) -> list[Value]:
         raise CommandError("ERR Invalid command specified")
     if not command.min_args <= len(request) <= command.max_args:
         raise CommandError("ERR Invalid number of arguments specified for command")
-    found = command.accesses(node, request) if command.accesses else ()
+    found, _ = command.accesses(node, request)
     # What the node holds must not show, such as whether the queue of an id is one of the words.
     words = set(request[1:])
     names = dict.fromkeys([name for name, need in found if not need & FOUND and name in words])

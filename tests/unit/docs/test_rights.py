@@ -1,5 +1,5 @@
-"""The tables of the rights that each command needs on its queues, compared with the functions that
-say so."""
+"""The tables of the rights that each command needs on its queues, compared with what the
+tables of commands say."""
 
 import re
 from typing import Any
@@ -50,9 +50,11 @@ def rows(page: str) -> list[Row]:
 
 def said(command: AnyCommand, machine: object, request: list[bytes]) -> dict[int, set[str]]:
     """Return what the function of ``command`` says that ``request`` needs."""
-    assert command.accesses is not None, command.name
+    assert command.needs, command.name
     needs: dict[int, set[str]] = {TAKE: set(), ADD: set(), 0: set()}
-    for name, need in command.accesses(machine, request):
+    accesses, problem = command.accesses(machine, request)
+    assert not problem, request
+    for name, need in accesses:
         needs[need & (TAKE | ADD)].add(name.decode())
         assert bool(need & PATTERN) == (b"*" in name), name
     return needs
@@ -67,7 +69,7 @@ def check(page: str, table: dict[bytes, Any], machine: object, words: dict[bytes
         args = [words.get(word, word) for word in request]
         assert said(command, machine, args) == needs, request
     about_queues = {
-        command.name for command in table.values() if command.accesses and not command.alias_of
+        command.name for command in table.values() if command.needs and not command.alias_of
     }
     assert told == about_queues
 
@@ -86,11 +88,11 @@ def test_the_table_of_bananaq_is_right() -> None:
 def test_what_is_about_no_queue_is_listed_here() -> None:
     for table in (build_table(), bananaq_table()):
         for command in table.values():
-            assert (command.accesses is None) == (command.name in ABOUT_NO_QUEUE), command.name
+            assert (not command.needs) == (command.name in ABOUT_NO_QUEUE), command.name
 
 
 def test_other_names_of_a_command_need_the_same() -> None:
     table = build_table()
     for command in table.values():
         if command.alias_of:
-            assert command.accesses is table[command.alias_of.encode()].accesses
+            assert command.needs == table[command.alias_of.encode()].needs

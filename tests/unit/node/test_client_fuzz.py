@@ -7,9 +7,10 @@ import pytest
 
 from disque_trio.bananaq.commands.table import build_table as bananaq_table
 from disque_trio.node.commands.table import build_table
+from disque_trio.syntax import Part, parse
 from tests.support.bus_fuzz import changed, dumped, log_events, shared, started_again, works
 from tests.support.client_fuzz import Crowd, left
-from tests.support.client_grammar import KINDS, Element, parse
+from tests.support.client_grammar import KINDS
 from tests.support.fuzzing import BYTES_A_SEED, fuzz_seeds
 
 TURNS = 500  # between looks at what must always hold
@@ -46,14 +47,14 @@ def test_nodes_serve_whatever_clients_send(seed: int, tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", [name.decode() for name in build_table()])
 def test_requests_of_each_command_have_each_word_and_kind_of_its_syntax(name: str) -> None:
     crowd = Crowd(0)
-    elements = crowd.grammar.by_name[name.encode()]
+    syntax = crowd.grammar.by_name[name.encode()]
     requests = [crowd.grammar.of(name.encode()) for _ in range(2000)]
     sent = {word for request in requests for word in request}
-    for word in words_in(elements):
+    for word in words_in(syntax):
         assert word.encode() in sent
     command = crowd.mesh[0].node.commands[name.encode()]
     for part in command.parts:
-        assert part in {word.lower() for word in words_in(elements)}
+        assert part in {word.lower() for word in words_in(syntax)}
     assert any(command.min_args <= len(request) <= command.max_args for request in requests)
 
 
@@ -63,25 +64,18 @@ def test_every_command_of_the_table_is_sent() -> None:
     assert crowd.mesh[0].node.commands.keys() <= sent
 
 
-def words_in(elements: tuple[Element, ...]) -> set[str]:
-    """All words of a grammar that are sent as they are."""
+def words_in(part: Part) -> set[str]:
+    """All words of a syntax that are sent as they are."""
     found: set[str] = set()
-    for kind, inner in elements:
-        if kind == "word":
-            assert isinstance(inner, str)
-            assert inner not in KINDS
-            # Everything else is the name of a kind of argument, which somebody has to describe.
-            assert inner == inner.upper() or inner in PLAIN, f"what is {inner}?"
-            found.add(inner)
-        elif isinstance(inner, tuple):
-            found |= words_in(inner)
+    for inner in (*part.parts, *part.choices):
+        found |= words_in(inner)
+    if part.is_word:
+        found.add(part.name)
+    elif part.choices:
+        found |= {choice.name for choice in part.choices if choice.name}
+    elif part.name and not part.choices:
+        assert part.name in KINDS or part.name.islower(), f"what is {part.name}?"
     return found
-
-
-PLAIN = {
-    *("yes", "no", "on", "off", "in", "out", "all", "none", "state", "bcast", "lib-name"),
-    *("lib-ver", "requeue", "retry", "id", "counts", "fair", "fifo", "key-or-id"),
-}
 
 
 def test_the_syntax_of_every_other_command_can_be_read_too() -> None:

@@ -7,8 +7,8 @@ from collections.abc import Iterable
 import pytest
 
 from disque_trio.glob import glob_match
-from disque_trio.node.commands.accesses import topic_access
 from disque_trio.node.core.shared.bindings import Binding, Bindings
+from disque_trio.node.core.shared.makers import topic_access
 from disque_trio.node.core.shared.versions import Entry
 from disque_trio.respserver.access import ADD, FOUND, PATTERN, TAKE, grants
 from disque_trio.respserver.client import Client
@@ -25,7 +25,7 @@ def needs(bench: Bench, *args: bytes | str | int) -> set[tuple[bytes, int]]:
     words = [arg if isinstance(arg, bytes) else str(arg).encode() for arg in args]
     command = bench.node.find_command(words[0])
     assert command is not None
-    found = command.accesses(bench.node, words) if command.accesses else ()
+    found, _ = command.accesses(bench.node, words)
     return {(name, need & ~FOUND) for name, need in found}
 
 
@@ -137,7 +137,7 @@ def test_getkeys_says_the_same_whatever_the_node_holds() -> None:
     rng = random.Random(5)
     shown = 0
     for command in knows.node.commands.values():
-        for _ in range(200 if command.accesses else 0):
+        for _ in range(200 if command.needs else 0):
             request = [command.name.encode(), *rng.choices(words, k=rng.randint(1, 6))]
             asked = [b"COMMAND", b"GETKEYS", *request]
             for bench in (knows, empty):
@@ -297,13 +297,13 @@ class World:
             return self.rng.choice([b"nightly", b"mailing", b"other"])
         return b"@daily" if word == b"daily" else word
 
-    def needs(self, request: list[bytes]) -> list[tuple[bytes, int]] | None:
-        """Return what it needs; None: it is not served at all."""
+    def needs(self, request: list[bytes]) -> tuple[list[tuple[bytes, int]], str] | None:
+        """Return what it needs, and why it is not served; None: it is not looked at."""
         command = self.bench.node.find_command(request[0])
         assert command is not None
         if not command.min_args <= len(request) <= command.max_args:
             return None
-        return list(command.accesses(self.bench.node, request)) if command.accesses else []
+        return command.accesses(self.bench.node, request)
 
     def run(self, request: list[bytes], rule: str = "~*") -> bytes:
         """Return the reply to the ``request`` of a user with that rule, if any, and what is pushed
@@ -378,13 +378,15 @@ def test_nothing_of_others_is_changed_or_shown(rights: int) -> None:
         world = World(rng)
         for _ in range(60):
             request = world.request()
-            accesses = world.needs(request)
-            if accesses is None:
+            needed = world.needs(request)
+            if needed is None:
                 continue
+            accesses, problem = needed
             theirs = world.theirs()
             mine = world.jobs(True)
             reply = world.run(request, RULES[rights])
             assert reply.startswith(b"-NOPERM") != is_let(rules, accesses), request
+            assert reply.startswith(b"-") or not problem, request
             assert world.theirs() == theirs, request
             assert SECRET not in reply, request
             assert not any(id in reply for id in world.jobs(False) if id not in request), request

@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from disque_trio.node.commands.scan import JobScan
+from disque_trio.node.commands.scan import JobFilter
+from disque_trio.node.commands.table import build_table
 from disque_trio.node.core.jobs.job import Job
 from tests.support.node_bench import JOB_FIELDS, Bench
 
@@ -285,5 +286,5 @@ def test_counts_of_a_walk_are_those_of_qstat_full(bench: Bench, count: int) -> N
 
 def test_words_that_come_again_and_again_make_no_step_longer() -> None:
     again = [b"STATE", b"queued", b"HEADER", b"a", b"b"] * 1_000
-    wanted = JobScan([b"JSCAN", *again]).wanted
+    wanted = JobFilter(build_table()[b"jscan"].words.read([b"JSCAN", *again]))
     assert (len(wanted.states), len(wanted.headers)) == (1, 1)

@@ -9,6 +9,7 @@ from disque_trio.client.errors import AddManyError, CallError
 from disque_trio.client.jobs import HeldJob, Job, Jobs, Letter
 from disque_trio.client.nodes import Hello, Node
 from disque_trio.client.replies import Outcome, Policy, Schedule
+from disque_trio.job_options import JobOptions, ScheduleOptions
 from disque_trio.respclient.addresses import Address
 from disque_trio.respclient.errors import (
     AckedError,
@@ -51,6 +52,7 @@ __all__ = [
     "Hello",
     "Job",
     "JobCancelledError",
+    "JobOptions",
     "Jobs",
     "LeavingError",
     "Letter",
@@ -71,6 +73,7 @@ __all__ = [
     "ProtocolError",
     "ReplyError",
     "Schedule",
+    "ScheduleOptions",
     "Tls",
     "TlsError",
     "TooLateError",

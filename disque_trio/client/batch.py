@@ -1,15 +1,14 @@
 """Add jobs of several queues, each with options of its own, as one pipeline."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from datetime import datetime
+from dataclasses import dataclass, field
 
-from disque_trio.client import requests
 from disque_trio.client.adding import add_all
 from disque_trio.client.client import Client
 from disque_trio.client.errors import AddManyError
 from disque_trio.client.replies import ids
-from disque_trio.client.requests import Headers
+from disque_trio.client.requests import addjob
+from disque_trio.job_options import Headers, JobOptions
 from disque_trio.respclient.connection import Reply
 from disque_trio.respclient.errors import DisqueError
 from disque_trio.respclient.values import Name, text
@@ -22,14 +21,8 @@ class NewJob:
     queue: Name
     body: Name
     unique: Name
-    at: datetime | float | None = None
-    retry: int | None = None
-    ttl: int | None = None
-    maxlen: int | None = None
-    priority: int | None = None
-    group: Name | None = None
     headers: Headers | None = None
-    replicate: int | None = None
+    options: JobOptions = field(default_factory=JobOptions)
 
 
 async def add_each(
@@ -50,14 +43,12 @@ async def add_each(
         separated by spaces.
     """
     commands = [
-        requests.addjob(
-            *(job.queue, job.body, timeout, job.replicate, None, job.retry, job.ttl, job.maxlen),
-            at=job.at,
-            priority=job.priority,
-            group=job.group,
+        addjob(
+            *(job.queue, job.body, timeout),
             headers=job.headers,
             key=job.unique,
             kept=unique_for,
+            **job.options,
         )
         for job in jobs
     ]

@@ -15,9 +15,10 @@ from disque_trio.client.errors import CallError
 from disque_trio.client.jobs import Job
 from disque_trio.client.messages import Answer, read_answer, request
 from disque_trio.client.pushes import Pushes, open_pushes
-from disque_trio.client.requests import Headers, new_key
+from disque_trio.client.requests import new_key
 from disque_trio.client.router import Router
 from disque_trio.client.session import Session
+from disque_trio.job_options import Headers
 from disque_trio.resp.command import Argument
 from disque_trio.respclient.concurrency import fail_after, library
 from disque_trio.respclient.connection import Connection, Reply

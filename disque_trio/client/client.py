@@ -1,9 +1,8 @@
 """The client: Disque's commands as methods with types, over whichever node serves best."""
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from datetime import datetime
 from functools import partial
-from typing import TypeVar
+from typing import TypeVar, Unpack
 
 from disque_trio.client import tracing
 from disque_trio.client.adding import add_all, add_one
@@ -13,9 +12,10 @@ from disque_trio.client.fetch import fetch, fetch_traced
 from disque_trio.client.handlers import handle, serve_one
 from disque_trio.client.jobs import HeldJob, Job, Jobs
 from disque_trio.client.replies import ids
-from disque_trio.client.requests import Headers, addjob, kept_for, new_key
+from disque_trio.client.requests import addjob, kept_for, new_key
 from disque_trio.client.router import Router
 from disque_trio.client.supply import Supply
+from disque_trio.job_options import Headers, JobOptions
 from disque_trio.respclient.delivery import InFlight, Source
 from disque_trio.respclient.values import Name, elements, text
 
@@ -53,44 +53,25 @@ class Client(Commands):
 
     # Producing
 
-    async def add(  # noqa: PLR0913
+    async def add(
         self,
         queue: Name,
         body: Name,
         *,
         timeout: float | None = 5.0,
-        replicate: int | None = None,
-        delay: float | None = None,
-        at: datetime | float | None = None,
-        retry: int | None = None,
-        ttl: int | None = None,
-        maxlen: int | None = None,
-        priority: int | None = None,
-        group: Name | None = None,
         headers: Headers | None = None,
         unique: Name | bool = False,
         unique_for: float | None = None,
         async_: bool = False,
         retry_lost: bool = False,
+        **options: Unpack[JobOptions],
     ) -> str:
         """Add a job (ADDJOB) and return its id.
 
         Args:
             queue: the name of the queue.
             body: the body of the job, up to 512 MiB.
-            timeout: seconds to wait until ``replicate`` nodes have the job; None waits forever.
-            replicate: how many nodes must hold the job. The node's default is 3, or all nodes if it
-                knows fewer.
-            delay: seconds before the job is queued.
-            at: when the job is queued, instead of ``delay``: a ``datetime`` with a time zone, or
-                seconds since the epoch.
-            retry: seconds after which an unacknowledged job is delivered again; 0 delivers it at
-                most once.
-            ttl: the job's time to live in seconds. The node's default is ``delay`` plus a day.
-            maxlen: refuse the job if the queue already has this many jobs, on all nodes together.
-            priority: 0 to 7. Jobs with a higher priority are delivered first; jobs with the same
-                priority are delivered oldest first.
-            group: the group that the job belongs to; see ``set_policy``.
+            timeout: seconds to wait until enough nodes have the job; None waits forever.
             headers: names and values to send with the body; pass pairs if a name occurs twice.
             unique: a key. If the queue has a job with this key, nothing is added and the id of
                 that job is returned. True generates a key. A command with a key is repeated after
@@ -101,6 +82,9 @@ class Client(Commands):
             async_: return without waiting for the replication.
             retry_lost: what to do, without a key, if the connection is lost and the node may or may
                 not have taken the job: True adds it again, perhaps a second time; False raises.
+            options: ``replicate``, ``delay``, ``at``, ``retry``, ``ttl``, ``maxlen``, ``priority``,
+                ``group``; see ``JobOptions``.
+
         Raises:
             NoReplError: the job was not replicated in time.
             MaxLenError, PausedError, OOMError: the queue or the node refused the job.
@@ -111,36 +95,28 @@ class Client(Commands):
         """
         key, kept = self._key(unique, unique_for, timeout)
         command = addjob(
-            *(queue, body, timeout, replicate, delay, retry, ttl, maxlen, async_),
-            at=at,
-            priority=priority,
-            group=group,
+            *(queue, body, timeout),
             headers=headers,
             key=key,
             kept=kept,
+            async_=async_,
+            **options,
         )
         repeat = retry_lost or key is not None
         return text(await add_one(self._router, command, repeat=repeat))
 
-    async def publish(  # noqa: PLR0913
+    async def publish(
         self,
         topic: Name,
         body: Name,
         *,
         timeout: float | None = 5.0,
-        replicate: int | None = None,
-        delay: float | None = None,
-        at: datetime | float | None = None,
-        retry: int | None = None,
-        ttl: int | None = None,
-        maxlen: int | None = None,
-        priority: int | None = None,
-        group: Name | None = None,
         headers: Headers | None = None,
         unique: Name | bool = False,
         unique_for: float | None = None,
         async_: bool = False,
         retry_lost: bool = False,
+        **options: Unpack[JobOptions],
     ) -> list[str]:
         """Add a job to each queue that is bound to a matching topic (ADDJOB @topic; see ``bind``).
 
@@ -158,13 +134,12 @@ class Client(Commands):
         key, kept = self._key(unique, unique_for, timeout)
         queue = b"@" + (topic.encode() if isinstance(topic, str) else topic)
         command = addjob(
-            *(queue, body, timeout, replicate, delay, retry, ttl, maxlen, async_),
-            at=at,
-            priority=priority,
-            group=group,
+            *(queue, body, timeout),
             headers=headers,
             key=key,
             kept=kept,
+            async_=async_,
+            **options,
         )
         repeat = retry_lost or key is not None
         added = await add_one(self._router, command, repeat=repeat)
@@ -182,25 +157,18 @@ class Client(Commands):
             unique_for = kept_for(self._router.retry_for + (timeout or 0))
         return new_key(), unique_for
 
-    async def add_many(  # noqa: PLR0913
+    async def add_many(
         self,
         queue: Name,
         bodies: Iterable[Name],
         *,
         timeout: float | None = 5.0,
-        replicate: int | None = None,
-        delay: float | None = None,
-        at: datetime | float | None = None,
-        retry: int | None = None,
-        ttl: int | None = None,
-        maxlen: int | None = None,
-        priority: int | None = None,
-        group: Name | None = None,
         headers: Headers | None = None,
         unique: bool | Sequence[Name] = False,
         unique_for: float | None = None,
         async_: bool = False,
         retry_lost: bool = False,
+        **options: Unpack[JobOptions],
     ) -> list[str]:
         """Add jobs as one pipeline and return their ids in order.
 
@@ -223,13 +191,12 @@ class Client(Commands):
             headers = list(headers)
         commands = [
             addjob(
-                *(queue, body, timeout, replicate, delay, retry, ttl, maxlen, async_),
-                at=at,
-                priority=priority,
-                group=group,
+                *(queue, body, timeout),
                 headers=headers,
                 key=key,
                 kept=unique_for,
+                async_=async_,
+                **options,
             )
             for body, key in zip(bodies, keys, strict=True)
         ]

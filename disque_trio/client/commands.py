@@ -6,10 +6,10 @@ from contextlib import aclosing
 from disque_trio.client import replies, requests
 from disque_trio.client.jobs import Job
 from disque_trio.client.nodes import Hello, parse_hello
-from disque_trio.client.requests import Headers
 from disque_trio.client.router import Router
 from disque_trio.client.scans import scan
 from disque_trio.client.schedules import Schedules
+from disque_trio.job_options import Headers, seconds
 from disque_trio.resp.command import Argument
 from disque_trio.respclient.concurrency import library
 from disque_trio.respclient.connection import Reply
@@ -113,7 +113,7 @@ class Commands:
         Raises:
             ReplyError: the job cannot be changed.
         """
-        wait = None if delay is None else requests.seconds(delay)
+        wait = None if delay is None else seconds(delay)
         changes = requests.options(BODY=body, DELAY=wait, TTL=ttl, RETRY=retry, QUEUE=queue)
         await self._control("UPDATEJOB", id, *changes)
 

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from disque_trio.client.jobs import HeldJob, Job
-from disque_trio.client.requests import Headers, addjob, pairs_of
+from disque_trio.client.requests import addjob, pairs_of
+from disque_trio.job_options import Headers
 from disque_trio.resp.command import Argument
 from disque_trio.respclient.values import Name, as_text
 
@@ -40,7 +41,8 @@ def request(
     """
     pairs = [*pairs_of(headers), (REPLY_TO, reply_to), (CORRELATION_ID, id)]
     return addjob(
-        *(queue, body, limit, replicate),
+        *(queue, body, limit),
+        replicate=replicate,
         # So that another server gets the request in time if its server's node dies.
         retry=max(1, math.ceil(limit / 4)),
         # WORKING is refused once half of the TTL is over.
@@ -69,7 +71,8 @@ class Request:
         left = 60.0 if self.deadline is None else self.deadline - now
         ttl = max(1, math.ceil(left)) + 1
         return addjob(
-            *(self.reply_to, body, ttl, 1),
+            *(self.reply_to, body, ttl),
+            replicate=1,
             retry=max(1, ttl // 4),
             ttl=ttl,
             headers={CORRELATION_ID: self.id, STATUS: status},

@@ -1,16 +1,13 @@
-"""Encodes Python values as command arguments: options, times, headers and keys."""
+"""Encodes Python values as command arguments."""
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
-from datetime import datetime
-from typing import TypeAlias
+from collections.abc import Mapping, Sequence
+from typing import Unpack
 from uuid import uuid4
 
+from disque_trio.job_options import Headers, JobOptions, encode, seconds
 from disque_trio.resp.command import Argument
 from disque_trio.respclient.values import Name
-
-Headers: TypeAlias = Mapping[str, Name] | Iterable[tuple[Name, Name]]
-"""Names and values; pass pairs if a name occurs several times."""
 
 KEPT = 60.0
 """Seconds to keep a key beyond the time for which its ADDJOB is repeated."""
@@ -30,24 +27,6 @@ def milliseconds(seconds: float) -> int:
     return max(1, math.ceil(seconds * 1000))
 
 
-def seconds(value: float) -> Argument:
-    """Convert a time in seconds to an argument, with three decimals unless it is a whole number."""
-    return int(value) if value == int(value) else f"{value:.3f}"
-
-
-def unix_ms(at: datetime | float) -> int:
-    """Convert a point in time to milliseconds since the epoch.
-
-    Raises:
-        ValueError: it is a ``datetime`` without a time zone.
-    """
-    if isinstance(at, datetime):
-        if at.tzinfo is None:
-            raise ValueError("the time needs a time zone: datetime.now(UTC), for example")
-        at = at.timestamp()
-    return round(at * 1000)
-
-
 def options(**values: Argument | None) -> list[Argument]:
     """Return names and values of those options that are not None."""
     return [part for name, value in values.items() if value is not None for part in (name, value)]
@@ -58,43 +37,27 @@ def new_key() -> str:
     return uuid4().hex
 
 
-def addjob(  # noqa: PLR0913
+def addjob(
     queue: Name,
     body: Name,
     timeout: float | None = None,
-    replicate: int | None = None,
-    delay: float | None = None,
-    retry: int | None = None,
-    ttl: int | None = None,
-    maxlen: int | None = None,
-    async_: bool = False,
     *,
-    priority: int | None = None,
-    group: Name | None = None,
-    at: datetime | float | None = None,
     headers: Headers | None = None,
     key: Name | None = None,
     kept: float | None = None,
+    async_: bool = False,
+    **job_options: Unpack[JobOptions],
 ) -> list[Argument]:
     """Return the arguments of ADDJOB; see ``Client.add``. ``kept``: seconds to keep ``key``."""
     if timeout is not None and timeout <= 0:
         raise ValueError("the timeout must be positive; None waits forever")
-    if at is not None and delay is not None:
-        raise ValueError("give either a delay or a time")
     command: list[Argument] = ["ADDJOB", queue, body]
     command.append(0 if timeout is None else milliseconds(timeout))
-    command += options(
-        REPLICATE=replicate,
-        DELAY=None if delay is None else seconds(delay),
-        AT=None if at is None else unix_ms(at),
-        RETRY=retry,
-        TTL=ttl,
-        MAXLEN=maxlen,
-        PRIORITY=priority,
-        GROUP=group,
-        UNIQUE=key,
-        FOR=None if kept is None else math.ceil(kept),
-    )
+    command += encode(job_options)
+    if key is not None:
+        command += ["UNIQUE", key]
+    if kept is not None:
+        command += ["FOR", math.ceil(kept)]
     if async_:
         command.append("ASYNC")
     if pairs := pairs_of(headers):

@@ -1,8 +1,10 @@
 """Schedules: jobs that the cluster adds by itself, again and again."""
 
+from typing import Unpack
+
 from disque_trio.client import replies, requests
-from disque_trio.client.requests import Headers
 from disque_trio.client.router import Router
+from disque_trio.job_options import Headers, ScheduleOptions
 from disque_trio.resp.command import Argument
 from disque_trio.respclient.connection import Reply
 from disque_trio.respclient.values import Name, elements, integer, text
@@ -14,7 +16,7 @@ class Schedules:
     def __init__(self, router: Router) -> None:
         self._router = router
 
-    async def set(  # noqa: PLR0913
+    async def set(
         self,
         name: Name,
         times: str,
@@ -23,15 +25,9 @@ class Schedules:
         *,
         tz: str | None = None,
         catchup: bool = False,
-        replicate: int | None = None,
-        delay: float | None = None,
-        retry: int | None = None,
-        ttl: int | None = None,
-        maxlen: int | None = None,
-        priority: int | None = None,
-        group: Name | None = None,
         headers: Headers | None = None,
         async_: bool = False,
+        **options: Unpack[ScheduleOptions],
     ) -> None:
         """Let the cluster add a job at certain times, again and again (CRON SET).
 
@@ -41,17 +37,13 @@ class Schedules:
             queue, body: the queue and the body of each job.
             tz: the time zone of ``times``, such as ``Europe/Berlin``; None: UTC.
             catchup: if jobs were missed while no node was up, add the last of them later.
-            replicate, delay, retry, ttl, maxlen, priority, group, headers, async_: options of each
-                job, as for ``Client.add``.
+            headers, async_, options: of each job, as for ``Client.add``.
 
         Raises:
             NoExtError: a node of the cluster does not support schedules.
             ReplyError: the times or the time zone are invalid, or the node has no cronsim.
         """
-        options = (replicate, delay, retry, ttl, maxlen, async_)
-        more = requests.addjob(
-            *(queue, body, None, *options), priority=priority, group=group, headers=headers
-        )[4:]
+        more = requests.addjob(queue, body, headers=headers, async_=async_, **options)[4:]
         await self._cron(*requests.cron(name, times, tz, catchup), queue, body, *more)
 
     async def get(self, name: Name) -> replies.Schedule | None:

@@ -8,7 +8,7 @@ from disque_trio.tasks.current import CurrentJob, current_job
 from disque_trio.tasks.errors import Reject, ResultGone, Retry, TaskFailed
 from disque_trio.tasks.handle import Handle, Handles, State
 from disque_trio.tasks.serializers import Serializer
-from disque_trio.tasks.template import AsyncTask, Bound, Options, Task, Template
+from disque_trio.tasks.template import AsyncTask, Bound, Options, Task, TaskOptions, Template
 from disque_trio.tasks.testing import Added, Jobs
 from disque_trio.tasks.traces import traceparent
 
@@ -29,6 +29,7 @@ __all__ = [
     "State",
     "Task",
     "TaskFailed",
+    "TaskOptions",
     "Template",
     "current_job",
     "traceparent",

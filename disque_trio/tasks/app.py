@@ -3,26 +3,32 @@
 import os
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
-from typing import Any, Final, ParamSpec, Protocol, Self, TypeVar, overload
+from typing import Any, Final, ParamSpec, Protocol, Self, TypeVar, Unpack, overload
 
 from disque_trio.client import Client, HeldJob
 from disque_trio.client.connecting import connect_to
 from disque_trio.client.urls import DEFAULT, Cluster
+from disque_trio.job_options import ScheduleOptions, check_names
 from disque_trio.tasks import groups
 from disque_trio.tasks.calling import Backend
 from disque_trio.tasks.core import Core, Later
-from disque_trio.tasks.definition import Definition, Unique, name_of
+from disque_trio.tasks.definition import Definition, name_of
 from disque_trio.tasks.handle import Handle, Handles
 from disque_trio.tasks.link import OfLoop, OwnThread
 from disque_trio.tasks.messages import TASK
 from disque_trio.tasks.policies import QueuePolicy, Schedules, Timetable
 from disque_trio.tasks.serializers import Json, Serializer, Serializers, serializer_of
-from disque_trio.tasks.template import AsyncTask, Bound, Task, step_of
+from disque_trio.tasks.template import AsyncTask, Bound, Task, TaskOptions, step_of
 from disque_trio.tasks.testing import Jobs, testing
 
 P = ParamSpec("P")
 R = TypeVar("R")
 S = TypeVar("S")
+
+_OF_DEFINITIONS = {"retries", "backoff", "unique", "timeout"}
+"""Options of a task that are attributes of its definition."""
+_OF_JOBS = {*ScheduleOptions.__annotations__, "unique_for"}
+"""Options of a task that are those of its jobs."""
 
 KEY_FOR = 60.0
 """Seconds to keep generated keys beyond the time for which an add may be repeated."""
@@ -106,102 +112,47 @@ class Disque:
     @overload
     def task(self, function: Callable[P, R], /) -> Task[P, R]: ...
     @overload
+    def task(self, function: None = None, /, **options: Unpack[TaskOptions]) -> Decorator: ...
     def task(
-        self,
-        function: None = None,
-        /,
-        *,
-        queue: str | None = None,
-        name: str | None = None,
-        retries: int = 5,
-        backoff: tuple[float, float] = (1.0, 600.0),
-        unique: Unique = False,
-        unique_for: float | None = None,
-        timeout: float | None = None,
-        rate: str | None = None,
-        dead: str | None = None,
-        priority: int | None = None,
-        ttl: int | None = None,
-        retry: int | None = None,
-        serializer: str | Serializer | None = None,
-        cron: str | None = None,
-        tz: str | None = None,
-        catchup: bool = False,
-    ) -> Decorator: ...
-    def task(  # noqa: PLR0913
-        self,
-        function: Callable[..., Any] | None = None,
-        /,
-        *,
-        queue: str | None = None,
-        name: str | None = None,
-        retries: int = 5,
-        backoff: tuple[float, float] = (1.0, 600.0),
-        unique: Unique = False,
-        unique_for: float | None = None,
-        timeout: float | None = None,
-        rate: str | None = None,
-        dead: str | None = None,
-        priority: int | None = None,
-        ttl: int | None = None,
-        retry: int | None = None,
-        serializer: str | Serializer | None = None,
-        cron: str | None = None,
-        tz: str | None = None,
-        catchup: bool = False,
+        self, function: Callable[..., Any] | None = None, /, **options: Unpack[TaskOptions]
     ) -> Any:
         """Make a task of a function, ``async`` or not: ``@app.task``, ``@app.task(queue="mail")``.
 
         Args:
-            queue: the queue that the task's jobs go to.
-            name: the name of the task in jobs; by default the module and name of the function.
-            retries: how often a failed job is tried again.
-            backoff: the shortest and the longest pause before a retry, in seconds. Each pause is
-                twice as long as the one before, give or take a quarter.
-            unique: True adds no job while the task has one with the same arguments, and returns
-                that job's id instead. A function makes such a key from the arguments.
-            unique_for: seconds to keep the key, whatever becomes of the job. By default it is kept
-                as long as the job lives.
-            timeout: seconds that the function may take. An ``async`` function is then cancelled.
-                Other functions cannot be cancelled, so the worker's process ends. Both are retried.
-            rate: how many jobs of the queue all workers together may start: ``50/s``, ``300/m`` or
-                ``1000/h``. This is a property of the queue.
-            dead: the queue for the queue's dead letters; ``<queue>.dead`` if no task sets it.
-            priority, ttl, retry: options of the jobs; see ``Options``.
-            serializer: the serializer of arguments and results, in place of the app's.
-            cron: when to add the task without arguments: five fields, ``@daily``, ``@every 10s``.
-            tz: the time zone of ``cron``; None: UTC.
-            catchup: if times were missed while no node was up, make up for the last one.
+            options: see ``TaskOptions``.
 
         Raises:
-            TypeError: this is not a function, or a function with ``cron`` needs arguments.
+            TypeError: this is not a function, a function with ``cron`` needs arguments, or there
+                is no such option.
             ValueError: the name is taken, another task sets a property of the queue differently, or
                 an argument is invalid.
         """
+        check_names(options, TaskOptions.__annotations__)
+        given = {name: value for name, value in options.items() if value is not None}
+        of_jobs = {name: given[name] for name in _OF_JOBS & given.keys()}
+        of_task: dict[str, Any] = {name: given[name] for name in _OF_DEFINITIONS & given.keys()}
+        name, serializer, cron = options.get("name"), options.get("serializer"), options.get("cron")
 
         def define(function: Callable[..., Any]) -> Task[..., Any] | AsyncTask[..., Any]:
-            said = {"priority": priority, "ttl": ttl, "retry": retry, "unique_for": unique_for}
             definition = Definition(
                 name_of(function) if name is None else name,
                 function,
-                queue or self._queue,
+                options.get("queue") or self._queue,
                 self._serializer if serializer is None else serializer_of(serializer),
-                retries=retries,
-                backoff=backoff,
-                timeout=timeout,
-                unique=unique,
-                options={key: value for key, value in said.items() if value is not None},
+                options=of_jobs,
+                **of_task,
             )
             if definition.name in self.core.tasks or definition.name.startswith(groups.PREFIX):
                 raise ValueError(f"the name {definition.name!r} is taken")
             policy = self._policies.get(definition.queue) or QueuePolicy()
-            policy.merge(definition.queue, rate, dead)
+            policy.merge(definition.queue, options.get("rate"), options.get("dead"))
             self.core.serializers.add(definition.serializer)
             kind = AsyncTask if definition.is_async else Task
             task: Task[..., Any] | AsyncTask[..., Any] = kind(self.core, definition)
             if cron is not None:
                 definition.check((), {})
-                table = Timetable(cron, tz, catchup, task.bind())
+                catchup = options.get("catchup", False)
+                table = Timetable(cron, options.get("tz"), catchup, task.bind())
                 self._schedules.add(definition.name, table)
             self._policies[definition.queue] = policy
             self.core.tasks[definition.name] = definition

@@ -3,51 +3,76 @@
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
 from dataclasses import replace
 from datetime import datetime
-from typing import Any, Generic, ParamSpec, TypedDict, TypeVar, Unpack
+from typing import Any, Generic, ParamSpec, TypeVar, Unpack, cast
 from uuid import uuid4
 
 from disque_trio.client import Client
-from disque_trio.client.requests import unix_ms
+from disque_trio.job_options import JobOptions, ScheduleOptions, check_names, stored
 from disque_trio.tasks import traces
 from disque_trio.tasks.core import Core, Later
 from disque_trio.tasks.definition import Definition, Unique
 from disque_trio.tasks.handle import Handle, Handles
 from disque_trio.tasks.messages import RESERVED, Step, encode_arguments
+from disque_trio.tasks.serializers import Serializer
 
 P = ParamSpec("P")
 R = TypeVar("R")
 S = TypeVar("S")
 
 
-class Options(TypedDict, total=False):
-    """Options of jobs, besides their arguments.
+class Options(JobOptions, total=False):
+    """Options of jobs of tasks, besides those of all jobs.
 
     Keys:
         queue: a queue in place of the task's.
-        delay: seconds before the job is queued.
-        at: when the job is queued, instead.
         unique: see ``Disque.task``; or the key itself.
         unique_for: seconds to keep the key; by default as long as the job lives.
-        priority: 0 to 7; the highest is delivered first.
-        ttl: the time to live, in seconds.
-        retry: seconds after which the job is delivered again if its worker or that worker's node is
-            gone; by default 30.
-        group: the group that the job belongs to, if the queue's policy serves groups.
-        replicate: how many nodes must hold the job.
         headers: the program's own headers.
     """
 
     queue: str
-    delay: float
-    at: datetime | float
     unique: Unique | str
     unique_for: float
-    priority: int
-    ttl: int
-    retry: int
-    group: str
-    replicate: int
     headers: Mapping[str, str]
+
+
+class TaskOptions(ScheduleOptions, total=False):
+    """Options of a task; those of its jobs are defaults.
+
+    Keys:
+        queue: the queue that the task's jobs go to.
+        name: the name of the task in jobs; by default the module and name of the function.
+        retries: how often a failed job is tried again; by default 5.
+        backoff: the shortest and the longest pause before a retry, in seconds; by default 1 and
+            600. Each pause is twice as long as the one before, give or take a quarter.
+        unique: True adds no job while the task has one with the same arguments, and returns that
+            job's id instead. A function makes such a key from the arguments.
+        unique_for: seconds to keep the key, whatever becomes of the job. By default it is kept as
+            long as the job lives.
+        timeout: seconds that the function may take. An ``async`` function is then cancelled. Other
+            functions cannot be cancelled, so the worker's process ends. Both are retried.
+        rate: how many jobs of the queue all workers together may start: ``50/s``, ``300/m`` or
+            ``1000/h``. This is a property of the queue.
+        dead: the queue for the queue's dead letters; ``<queue>.dead`` if no task sets it.
+        serializer: the serializer of arguments and results, in place of the app's.
+        cron: when to add the task without arguments: five fields, ``@daily``, ``@every 10s``.
+        tz: the time zone of ``cron``; None: UTC.
+        catchup: if times were missed while no node was up, make up for the last one.
+    """
+
+    queue: str | None
+    name: str | None
+    retries: int
+    backoff: tuple[float, float]
+    unique: Unique
+    unique_for: float | None
+    timeout: float | None
+    rate: str | None
+    dead: str | None
+    serializer: str | Serializer | None
+    cron: str | None
+    tz: str | None
+    catchup: bool
 
 
 class Bound(Generic[R]):
@@ -148,9 +173,7 @@ class Template(Generic[P, R]):
 
     def options(self, **options: Unpack[Options]) -> "Template[P, R]":
         """Return the template with other options. Raises TypeError for an unknown option."""
-        unknown = options.keys() - Options.__annotations__.keys()
-        if unknown:
-            raise TypeError(f"unknown option of a job: {', '.join(sorted(unknown))}")
+        check_names(options, Options.__annotations__)
         return Template(self._core, self._definition, {**self._options, **options}, self._then)
 
     def then(self, next: Bound[S]) -> "Template[P, S]":
@@ -187,18 +210,21 @@ class Template(Generic[P, R]):
         queue = merged.pop("queue", definition.queue)
         unique = merged.pop("unique", definition.unique)
         headers = merged.pop("headers", {})
+        kept = merged.pop("unique_for", None)
         if RESERVED & headers.keys():
             raise ValueError(f"these headers are reserved: {', '.join(sorted(RESERVED))}")
         if not all(isinstance(text, str) for pair in headers.items() for text in pair):
             raise TypeError(f"names and values of headers must be str: {headers!r}")
-        if "at" in merged:
-            merged["at"] = unix_ms(merged["at"]) / 1000
-            merged.pop("delay", None)
+        said = stored(cast(JobOptions, merged))
+        if "at" in said:
+            said.pop("delay", None)
+        if kept is not None:
+            said["unique_for"] = kept
         definition.check(args, kwargs, all_there=all_there)
         key = definition.key(unique, args, kwargs) if all_there else None
         body = encode_arguments(definition.serializer, args, kwargs)
         kind = definition.serializer.content_type
-        step = Step(definition.name, queue, kind, body, merged, headers, self._then)
+        step = Step(definition.name, queue, kind, body, said, headers, self._then)
         return step, key
 
     def _many(

@@ -8,7 +8,7 @@ fails, the client gets the same command: it handles other nodes, pauses and erro
 import os
 import threading
 from collections.abc import Callable, Sequence
-from typing import Any, Final
+from typing import Final, Unpack
 
 import hiredis
 
@@ -16,6 +16,7 @@ from disque_trio.client import tracing
 from disque_trio.client.nodes import parse_address
 from disque_trio.client.requests import addjob, kept_for, new_key
 from disque_trio.client.sync import Client
+from disque_trio.job_options import JobOptions
 from disque_trio.resp.command import Argument
 from disque_trio.respclient.blocking import BlockingConnection
 from disque_trio.respclient.login import Login
@@ -103,7 +104,12 @@ class Express:
 
 
 def add_once(
-    express: Express, client: Client, retry_for: float, queue: Name, body: Name, **options: Any
+    express: Express,
+    client: Client,
+    retry_for: float,
+    queue: Name,
+    body: Name,
+    **options: Unpack[JobOptions],
 ) -> str:
     """Add a job like ``client.add(..., unique=True)``, for a client with the given ``retry_for``,
     and return its id. ``express`` must have a timeout of ``ADD_TIMEOUT``.

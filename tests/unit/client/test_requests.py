@@ -5,6 +5,7 @@ from datetime import datetime, timedelta, timezone
 import pytest
 
 from disque_trio.client.requests import addjob, jscan, milliseconds
+from disque_trio.job_options import JobOptions
 
 
 def test_a_short_time_limit_does_not_become_unlimited() -> None:
@@ -14,21 +15,22 @@ def test_a_short_time_limit_does_not_become_unlimited() -> None:
 
 
 def test_all_options_of_addjob_are_sent() -> None:
-    assert addjob("q", b"b", 1.5, 2, 3, 4, 5, 6, True) == [
+    options = JobOptions(replicate=2, delay=3, retry=4, ttl=5, maxlen=6)
+    assert addjob("q", b"b", 1.5, async_=True, **options) == [
         *("ADDJOB", "q", b"b", 1500, "REPLICATE", 2, "DELAY", 3),
         *("RETRY", 4, "TTL", 5, "MAXLEN", 6, "ASYNC"),
     ]
 
 
 def test_zero_is_sent_and_none_is_omitted() -> None:
-    command = addjob("q", "b", None, None, None, 0, None, None, False)
+    command = addjob("q", "b", None, replicate=None, retry=0, ttl=None)
     assert command == ["ADDJOB", "q", "b", 0, "RETRY", 0]
 
 
 @pytest.mark.parametrize("timeout", [0, -1.0])
 def test_a_timeout_of_addjob_that_is_not_positive_is_refused(timeout: float) -> None:
     with pytest.raises(ValueError, match="None waits forever"):
-        addjob("q", "b", timeout, None, None, None, None, None, False)
+        addjob("q", "b", timeout)
 
 
 def test_jscan_takes_ages_and_headers() -> None:
@@ -43,7 +45,7 @@ def test_jscan_takes_several_states() -> None:
 
 
 def test_arguments_that_c_nodes_do_not_know_come_last() -> None:
-    command = addjob("q", "b", 1, 2, headers={"n": "v", "m": b"\xff"}, key="k", kept=1.5)
+    command = addjob("q", "b", 1, replicate=2, headers={"n": "v", "m": b"\xff"}, key="k", kept=1.5)
     assert command == [
         *("ADDJOB", "q", "b", 1000, "REPLICATE", 2, "UNIQUE", "k", "FOR", 2),
         *("HEADERS", 2, "n", "v", "m", b"\xff"),
@@ -75,3 +77,10 @@ def test_a_time_without_a_zone_is_refused() -> None:
         addjob("q", "b", None, at=datetime(2026, 1, 1))
     with pytest.raises(ValueError, match="either"):
         addjob("q", "b", None, at=1.0, delay=1)
+
+
+def test_an_option_that_does_not_exist_is_refused() -> None:
+    with pytest.raises(TypeError, match=r"of a job: prio; did you mean priority\?"):
+        addjob("q", "b", prio=7)  # type: ignore[call-arg]
+    with pytest.raises(TypeError, match="unknown option of a job: color; there are replicate, "):
+        addjob("q", "b", color="red")  # type: ignore[call-arg]

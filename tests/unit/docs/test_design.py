@@ -18,6 +18,7 @@ SMALL = {
     "form",
     "glob",
     "histogram",
+    "job_options",
     "lazily",
     "native",
     "pytest_plugin",

@@ -4,7 +4,7 @@ import ast
 import inspect
 import re
 
-from disque_trio.tasks import Disque, Options
+from disque_trio.tasks import Disque, Options, TaskOptions
 from tests.support import ROOT
 
 PAGE = (ROOT / "docs" / "tasks.md").read_text(encoding="utf-8")
@@ -24,8 +24,7 @@ def test_it_has_all_arguments_of_the_app_and_of_tasks() -> None:
     assert said == list(inspect.signature(Disque).parameters)
     table = PAGE.partition("| argument | |")[2].partition("\n\n")[0]
     named = re.findall(r"`(\w+)(?:=[^`]*)?`", " ".join(re.findall(r"^\| (.*?) \|", table, re.M)))
-    task = list(inspect.signature(Disque.task).parameters)
-    assert sorted(named) == sorted(set(task) - {"self", "function"})
+    assert sorted(named) == sorted(TaskOptions.__optional_keys__)
 
 
 def test_it_has_all_options_of_jobs() -> None:

@@ -37,6 +37,7 @@ from disque_trio.client import (
 from disque_trio.client import Client as AsyncClient
 from disque_trio.client.requests import addjob, new_key
 from disque_trio.client.sync import Client
+from disque_trio.job_options import JobOptions
 
 _log = structlog.get_logger("disque.celery")
 
@@ -158,27 +159,27 @@ class Channel(virtual.Channel):
         if at is not None:
             ttl += max(at - time.time(), 0) + 1
         body = messages.encode(message)
-        common: dict[str, Any] = {
-            "replicate": self._options.replicate,
-            "retry": self._options.retry,
-            "timeout": self._options.add_timeout,
-            "at": at,
-            "ttl": math.ceil(ttl),
-            "priority": messages.priority(message),
-        }
+        timeout = self._options.add_timeout
+        options = JobOptions(
+            replicate=self._options.replicate,
+            retry=self._options.retry,
+            at=at,
+            ttl=math.ceil(ttl),
+            priority=messages.priority(message),
+        )
         if self._options.unique and time.monotonic() >= self._no_keys_until:
             key, kept = new_key(), self._options.kept
             if not topic:
-                command = addjob(to, body, key=key, kept=kept, **common)
+                command = addjob(to, body, timeout, key=key, kept=kept, **options)
                 if self._express.ask(command) is not None:
                     return
             try:
-                add(to, body, unique=key, unique_for=kept, **common)
+                add(to, body, timeout=timeout, unique=key, unique_for=kept, **options)
                 return
             except NoUniqueError:
                 # Too few nodes are up to agree. Do not wait for them again and again.
                 self._no_keys_until = time.monotonic() + _WITHOUT_KEYS
-        add(to, body, **common)
+        add(to, body, timeout=timeout, **options)
 
     def _next_delivery_tag(self) -> str:
         return ""  # set to the job's id when the job arrives

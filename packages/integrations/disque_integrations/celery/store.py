@@ -99,7 +99,7 @@ class Store:
             self._queue,
             value,
             self._options.add_timeout,
-            self._options.replicate,
+            replicate=self._options.replicate,
             delay=life - 1,
             ttl=life,
             key=key,

@@ -4,7 +4,7 @@ import math
 import threading
 import time
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Any, Final, Unpack
 
 from dramatiq.broker import Broker, Consumer
 from dramatiq.common import xq_name
@@ -18,6 +18,7 @@ from disque_integrations.dramatiq.traces import Traces
 from disque_integrations.express import ADD_TIMEOUT, Express, add_once
 from disque_trio.client.sync import Client
 from disque_trio.client.urls import Cluster
+from disque_trio.job_options import JobOptions
 from disque_trio.respclient.errors import DisqueError
 
 DAY: Final = 86400
@@ -147,7 +148,7 @@ class DisqueBroker(Broker):
         self.emit_after("enqueue", message, delay)
         return message
 
-    def _add(self, name: str, body: bytes, **options: Any) -> None:
+    def _add(self, name: str, body: bytes, **options: Unpack[JobOptions]) -> None:
         if self.unique:
             add_once(self._express, self.client, self.retry_for, name, body, **options)
         else:

@@ -6,27 +6,17 @@ Does not know any database library.
 import json
 import time
 from dataclasses import dataclass
-from datetime import datetime
-from typing import Any, Final, TypedDict
+from typing import Any, TypedDict, Unpack, cast
 from uuid import UUID, uuid4
 
 from disque_trio.client import tracing
 from disque_trio.client.batch import NewJob
-from disque_trio.client.requests import Headers, pairs_of, unix_ms
+from disque_trio.client.requests import pairs_of
+from disque_trio.job_options import Headers, JobOptions, check, stored, unix_ms
 from disque_trio.resp.limits import MAX_BULK
 from disque_trio.respclient.values import Name, as_text
 
 TABLE = "disque_outbox"
-MAX_GROUP = 1024  # bytes
-LIMITS: Final[dict[str, tuple[int, int | None]]] = {
-    "at": (0, 4_294_967_295_000 - 1),  # ms: before 2106
-    "priority": (0, 7),
-    "retry": (0, None),
-    "ttl": (1, None),
-    "maxlen": (1, None),
-    "replicate": (1, 65_535),
-}
-"""The smallest and the largest numbers that nodes accept; None: no limit here."""
 
 
 class Columns(TypedDict):
@@ -68,73 +58,50 @@ class Row:
         if not isinstance(options, dict):
             raise ValueError(f"the options are not a JSON object: {self.options[:100]}")
         at = options.pop("at_ms", None)
-        _numbers(at=at, **{name: options.get(name) for name in LIMITS if name != "at"})
-        group = options.pop("group", None)
         headers = options.pop("headers", None)
         try:
+            if at is not None:
+                options["at"] = at / 1000
+            of_job = cast(JobOptions, options)
+            check(of_job)
             return NewJob(
                 queue=self.queue,
                 body=self.body,
                 unique=str(self.key),
-                at=None if at is None else at / 1000,
-                group=None if group is None else _bytes(group),
                 headers=headers and [(_bytes(name), _bytes(value)) for name, value in headers],
-                **options,
+                options=of_job,
             )
-        except (TypeError, AttributeError) as error:
+        except (TypeError, AttributeError, OverflowError) as error:
             raise ValueError(f"the options are not those of a job: {error}") from error
 
 
-def columns(  # noqa: PLR0913
-    queue: Name,
-    body: Name,
-    *,
-    delay: float | None = None,
-    at: datetime | float | None = None,
-    retry: int | None = None,
-    ttl: int | None = None,
-    maxlen: int | None = None,
-    priority: int | None = None,
-    group: Name | None = None,
-    headers: Headers | None = None,
-    replicate: int | None = None,
+def columns(
+    queue: Name, body: Name, *, headers: Headers | None = None, **options: Unpack[JobOptions]
 ) -> Columns:
     """Return the columns of a new row for a job; see ``Outbox.add``.
 
     Raises:
+        TypeError: there is no such option.
         ValueError: no node would accept such a job.
     """
     now = time.time()
+    delay = options.pop("delay", None)
     if delay is not None:
-        if at is not None:
+        if options.get("at") is not None:
             raise ValueError("give either a delay or a time")
         # Counted from now on, even if the row is forwarded late.
-        at = now + delay
+        options["at"] = now + delay
     body = body.encode() if isinstance(body, str) else bytes(body)
     if len(body) > MAX_BULK:
         raise ValueError(f"a body may have at most {MAX_BULK} bytes, this one has {len(body)}")
-    try:
-        at_ms = None if at is None else unix_ms(at)
-    except OverflowError as error:
-        raise ValueError(f"invalid time: {error}") from error
-    _numbers(at=at_ms, priority=priority, retry=retry, ttl=ttl, maxlen=maxlen, replicate=replicate)
+    given = stored(options)
+    if "at" in given:
+        given["at_ms"] = unix_ms(given.pop("at"))
     pairs = pairs_of(headers)
     if tracing.tracer is not None:
         pairs += tracing.tracer.creating(queue, pairs)
-    group = None if group is None else as_text(group)
-    if group is not None and not 0 < len(_bytes(group)) <= MAX_GROUP:
-        raise ValueError(f"the name of a group must have 1 to {MAX_GROUP} bytes")
-    options: dict[str, Any] = {
-        "at_ms": at_ms,
-        "retry": retry,
-        "ttl": ttl,
-        "maxlen": maxlen,
-        "priority": priority,
-        "group": group,
-        "headers": [(as_text(name), as_text(value)) for name, value in pairs] or None,
-        "replicate": replicate,
-    }
-    given = {name: value for name, value in options.items() if value is not None}
+    if pairs:
+        given["headers"] = [(as_text(name), as_text(value)) for name, value in pairs]
     return Columns(
         key=uuid4(),
         queue=_queue(queue),
@@ -150,19 +117,6 @@ def _queue(name: Name) -> str:
         raise ValueError("the name of a queue must not be empty or contain a zero byte")
     text.encode()
     return text
-
-
-def _numbers(**values: object) -> None:
-    """Raise ValueError if a number among the options is not an integer, or exceeds its limits."""
-    for name, value in values.items():
-        if value is None:
-            continue
-        if not isinstance(value, int) or isinstance(value, bool):
-            raise ValueError(f"{name} must be an integer, not {value!r}")
-        least, most = LIMITS[name]
-        if value < least or (most is not None and value > most):
-            limits = f"at least {least}" if most is None else f"from {least} to {most}"
-            raise ValueError(f"{name} must be {limits}, not {value}")
 
 
 def _bytes(value: str) -> bytes:

@@ -1,7 +1,6 @@
 """The outbox of programs with SQLAlchemy: the table, and ``add``."""
 
-from datetime import datetime
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias, Unpack
 from uuid import UUID
 
 from sqlalchemy import (
@@ -25,7 +24,7 @@ from sqlalchemy.orm import Session, registry, scoped_session
 
 from disque_integrations.outbox.rows import TABLE, columns
 from disque_integrations.outbox.tasks import job_of
-from disque_trio.client.requests import Headers
+from disque_trio.job_options import Headers, JobOptions
 from disque_trio.respclient.values import Name
 from disque_trio.tasks import Bound
 
@@ -87,26 +86,19 @@ class Outbox:
         self._row: type[Any] = type("OutboxRow", (), {})
         registry(metadata=metadata).map_imperatively(self._row, self.table)
 
-    def add(  # noqa: PLR0913
+    def add(
         self,
         transaction: Transaction,
         queue: Name,
         body: Name,
         *,
-        delay: float | None = None,
-        at: datetime | float | None = None,
-        retry: int | None = None,
-        ttl: int | None = None,
-        maxlen: int | None = None,
-        priority: int | None = None,
-        group: Name | None = None,
         headers: Headers | None = None,
-        replicate: int | None = None,
+        **options: Unpack[JobOptions],
     ) -> UUID:
         """Add a job when the transaction commits, and only then.
 
-        The other arguments are those of ``Client.add``; ``delay`` counts from now on, ``ttl`` from
-        when the job is forwarded.
+        The options are those of ``JobOptions``; ``delay`` counts from now on, ``ttl`` from when the
+        job is forwarded.
 
         Args:
             transaction: a session, asynchronous or not, which writes the row with its next flush;
@@ -117,21 +109,10 @@ class Outbox:
             The key of the row, which is also the job's UNIQUE key.
 
         Raises:
+            TypeError: there is no such option.
             ValueError: no node would accept such a job.
         """
-        values = columns(
-            queue,
-            body,
-            delay=delay,
-            at=at,
-            retry=retry,
-            ttl=ttl,
-            maxlen=maxlen,
-            priority=priority,
-            group=group,
-            headers=headers,
-            replicate=replicate,
-        )
+        values = columns(queue, body, headers=headers, **options)
         target = _synchronous(transaction)
         if isinstance(target, Session):
             row = self._row()

@@ -4,38 +4,30 @@
 docs/outbox.md.
 """
 
-from datetime import datetime
-from typing import Any
+from typing import Any, Unpack
 from uuid import UUID
 
 from disque_integrations.outbox.rows import columns
 from disque_integrations.outbox.tasks import job_of
-from disque_trio.client.requests import Headers
+from disque_trio.job_options import Headers, JobOptions
 from disque_trio.respclient.values import Name
 from disque_trio.tasks import Bound
 
 __all__ = ["add", "add_task"]
 
 
-def add(  # noqa: PLR0913
+def add(
     queue: Name,
     body: Name,
     *,
-    delay: float | None = None,
-    at: datetime | float | None = None,
-    retry: int | None = None,
-    ttl: int | None = None,
-    maxlen: int | None = None,
-    priority: int | None = None,
-    group: Name | None = None,
     headers: Headers | None = None,
-    replicate: int | None = None,
     using: str | None = None,
+    **options: Unpack[JobOptions],
 ) -> UUID:
     """Add a job when the transaction commits, and only then; at once outside of a transaction.
 
-    The arguments are those of ``Client.add``; ``delay`` counts from now on, ``ttl`` from when the
-    job is forwarded.
+    The options are those of ``JobOptions``; ``delay`` counts from now on, ``ttl`` from when the job
+    is forwarded.
 
     Args:
         using: the alias of the database; by default the one to which the router writes the rows.
@@ -44,24 +36,13 @@ def add(  # noqa: PLR0913
         The key of the row, which is also the job's UNIQUE key.
 
     Raises:
+        TypeError: there is no such option.
         ValueError: no node would accept such a job.
     """
     # Models can only be imported after all apps are loaded, including this one.
     from disque_integrations.outbox.django.models import write
 
-    values = columns(
-        queue,
-        body,
-        delay=delay,
-        at=at,
-        retry=retry,
-        ttl=ttl,
-        maxlen=maxlen,
-        priority=priority,
-        group=group,
-        headers=headers,
-        replicate=replicate,
-    )
+    values = columns(queue, body, headers=headers, **options)
     write(values, using)
     return values["key"]
 

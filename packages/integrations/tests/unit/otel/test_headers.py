@@ -10,6 +10,7 @@ from opentelemetry.trace import NonRecordingSpan, SpanContext, TraceFlags, Trace
 from disque_integrations.otel.headers import MOST, MOST_BYTES, extracted, injected, span_of
 from disque_trio.client.requests import addjob
 from disque_trio.client.tracing import Pairs, headers_of, with_headers
+from disque_trio.job_options import JobOptions
 
 SPAN = SpanContext(0xA0, 0xB0, True, TraceFlags(1), TraceState([("vendor", "x")]))
 PARENT = f"00-{0xA0:032x}-{0xB0:016x}-01"
@@ -72,9 +73,8 @@ def test_no_headers_break_it(pairs: list[tuple[str, bytes]]) -> None:
 
 @pytest.mark.parametrize("own", [None, {"task": "HEADERS"}, [("a", "1"), ("a", "2")]])
 def test_headers_are_added_to_a_command(own: dict[str, str] | list[tuple[str, str]] | None) -> None:
-    command = addjob(
-        *("ASYNC", "HEADERS", 5.0, None, None, 7, 60, None, True), group="HEADERS", headers=own
-    )
+    options = JobOptions(retry=7, ttl=60, group="HEADERS")
+    command = addjob("ASYNC", "HEADERS", 5.0, async_=True, headers=own, **options)
     pairs = list(own.items()) if isinstance(own, dict) else own or []
     assert headers_of(command) == pairs
     more = [("traceparent", PARENT)]

@@ -10,8 +10,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Annotated, Any, Final, TypeAlias, TypedDict
 
-from disque_trio.resp.command import Argument
-
+Argument: TypeAlias = str | bytes | int
 Text: TypeAlias = str | bytes
 """``str`` is sent as UTF-8."""
 Headers: TypeAlias = Mapping[str, Text] | Iterable[tuple[Text, Text]]
@@ -164,7 +163,7 @@ def of_kind(*kinds: type[Option]) -> list[str]:
     return [name for name, option in OPTIONS.items() if isinstance(option, kinds)]
 
 
-def encode(options: JobOptions) -> list[Argument]:
+def encode(options: ScheduleOptions | JobOptions) -> list[Argument]:
     """Return the arguments of ADDJOB for ``options``.
 
     Raises:
@@ -185,7 +184,7 @@ def encode(options: JobOptions) -> list[Argument]:
     ]
 
 
-def stored(options: JobOptions) -> dict[str, Any]:
+def stored(options: ScheduleOptions | JobOptions) -> dict[str, Any]:
     """Return the options that are given in a form for JSON: texts as ``str``, bytes that are not
     UTF-8 as surrogate escapes, and ``at`` in seconds since the epoch. Raises as ``check``."""
     check(options)
@@ -193,7 +192,7 @@ def stored(options: JobOptions) -> dict[str, Any]:
     return {n: OPTIONS[n].stored(value) for n, value in given.items() if value is not None}
 
 
-def check(options: JobOptions) -> None:
+def check(options: ScheduleOptions | JobOptions) -> None:
     """Check what nodes would refuse only later.
 
     Raises:

@@ -36,6 +36,7 @@ _SPARKS_BEGIN = ("option.", "spark.", "serialization.", "__")
 # Upper limits of options: seconds or ms that sockets and threads can wait; tasks of a Spark job.
 MOST_TIME = 10**9
 MOST_TASKS = 100_000
+MOST = 2**63 - 1  # what nodes can read
 
 
 class OptionError(ValueError):
@@ -158,7 +159,7 @@ def directory(path: str) -> Path:
 
 
 def number(
-    options: Mapping[str, str], name: str, default: int, least: int = 1, most: int = 2**63 - 1
+    options: Mapping[str, str], name: str, default: int, least: int = 1, most: int = MOST
 ) -> int:
     """An integer from ``least`` to ``most``."""
     text = options.get(name, str(default)).strip()

@@ -23,6 +23,7 @@ from disque_spark.datasources.aof import find_files, read_all
 from disque_spark.files import Place, location, settings_of
 from disque_spark.notes import note, noted
 from disque_spark.sink.adder import Adder
+from disque_trio.job_options import ScheduleOptions, encode
 from disque_trio.respclient.login import Login
 
 CHUNK = 200  # the most jobs added at once
@@ -111,7 +112,7 @@ class Target:
         nodes: addresses ``host:port``.
         login: how to log in.
         queue: queue to add all jobs to; None: each job's own queue.
-        options: options of ADDJOB: delay, retry, ttl, replicate, maxlen, priority.
+        options: options of ADDJOB.
         timeout: ms that ADDJOB waits for its copies.
         rate: the most jobs to add per second; None: no limit.
         done: list of ids of added jobs (see ``notes``); jobs in it are not added again.
@@ -121,7 +122,7 @@ class Target:
     nodes: Sequence[str]
     login: Login | None = None
     queue: str | None = None
-    options: Mapping[str, int] = field(default_factory=dict)
+    options: ScheduleOptions = field(default_factory=ScheduleOptions)
     timeout: int = 5000
     rate: float | None = None
     done: Place | None = None
@@ -208,7 +209,7 @@ def _not_added_before(jobs: DataFrame, before: set[str], outcome: Outcome) -> It
 
 
 def _add(adder: Adder, rows: Sequence[Row], target: Target, outcome: Outcome) -> None:
-    options: list[Arg] = [part for pair in target.options.items() for part in pair]
+    options = encode(target.options)
     requests: list[tuple[Arg, ...]] = [
         ("ADDJOB", target.queue or row["queue"], bytes(row["body"]), target.timeout, *options)
         for row in rows

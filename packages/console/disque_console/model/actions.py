@@ -16,6 +16,7 @@ from disque_console.model.policy_actions import POLICY_ACTIONS
 from disque_console.model.roles import Role
 from disque_console.model.schedule_actions import SCHEDULE_ACTIONS
 from disque_trio import humanize
+from disque_trio.job_options import OPTIONS, ScheduleOptions, Whole, Words
 from disque_trio.overview.names import shown, to_bytes
 
 
@@ -79,18 +80,21 @@ def _move(form: Form) -> list[Order]:
     return [Order(("QMOVE", to_bytes(form.name()), to_bytes(to), *form.words("count")))]
 
 
+JOB_OPTIONS: Final = {name: OPTIONS[name] for name in ScheduleOptions.__annotations__}
+"""Options of a job that the form has."""
 ADD_TIMEOUT: Final = 3_000  # ms; less than ``io.calls.LIMIT``, so that the node can say why
 
 
 def _add(form: Form) -> list[Order]:
     body = form.raw("body")
     command: list[Word] = ["ADDJOB", to_bytes(form.name()), to_bytes(body), ADD_TIMEOUT]
-    command += form.words("replicate")
-    if delay := form.number("delay", whole=False):
-        command += ["DELAY", delay]
-    command += form.words("retry", "ttl", "priority")
-    if group := form.get("group"):
-        command += ["GROUP", group]
+    for name, option in JOB_OPTIONS.items():
+        if isinstance(option, Words):
+            word: Word = to_bytes(form.get(name))
+        else:
+            word = form.number(name, option.least, whole=isinstance(option, Whole))
+        if word:
+            command += [name.upper(), word]
     return [Order((*command, *_headers(form.raw("headers"))))]
 
 

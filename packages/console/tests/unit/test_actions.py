@@ -75,10 +75,13 @@ def test_a_job_is_added_with_the_fields_of_the_form() -> None:
         delay="0.5",
         retry="",
         priority="7",
+        group="g",
+        maxlen="9",
         headers="a: b\nc:d",
     )
     assert command == (
-        *("ADDJOB", b"q", b"line\nline", ADD_TIMEOUT, "DELAY", "0.5", "PRIORITY", "7"),
+        *("ADDJOB", b"q", b"line\nline", ADD_TIMEOUT, "DELAY", "0.5", "MAXLEN", "9"),
+        *("PRIORITY", "7", "GROUP", b"g"),
         *("HEADERS", 2, b"a", b"b", b"c", b"d"),
     )
 
@@ -92,6 +95,7 @@ def test_a_node_says_why_a_job_was_not_added_before_the_console_gives_up() -> No
     [
         ("add", {"queue": "q", "retry": "soon"}),
         ("add", {"queue": "q", "ttl": "-1"}),
+        ("add", {"queue": "q", "ttl": "0"}),
         ("add", {"queue": "q", "delay": "nan"}),
         ("add", {"queue": "q", "headers": "no colon"}),
         ("add", {"body": "x"}),

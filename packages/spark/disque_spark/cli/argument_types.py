@@ -15,13 +15,14 @@ _LONGEST = 36500 * 86400  # s; dates have a limit
 _PERIODS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}
 
 
-def number(least: int) -> Callable[[str], int]:
-    """The type of a whole number of ``least`` or more, below 2 ** 31."""
+def number(least: int, most: int = 2**31 - 1) -> Callable[[str], int]:
+    """The type of a whole number from ``least`` to ``most``."""
 
     def parse(text: str) -> int:
         value = int(text)
-        if not least <= value < 2**31:
-            raise argparse.ArgumentTypeError(f"{text}: expected a number of at least {least}")
+        if not least <= value <= most:
+            limit = f"from {least} to {most}" if value > most else f"of at least {least}"
+            raise argparse.ArgumentTypeError(f"{text}: expected a number {limit}")
         return value
 
     parse.__name__ = "number"  # argparse uses it in errors

@@ -9,6 +9,7 @@ from disque_spark.audit.rules import KINDS, TOLD, Rules
 from disque_spark.cli.argument_types import address, given, number, path, period, rate, size
 from disque_spark.defaults import DEFAULT_NODES, FORMATS
 from disque_spark.health import MAX_AGE
+from disque_trio.job_options import OPTIONS, ScheduleOptions, Words
 from disque_trio.respclient.arguments import add_certificate_options
 from disque_trio.version import VERSION
 
@@ -296,13 +297,12 @@ def _replay(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--to-queue", metavar="QUEUE", help="add the jobs to this queue instead of their own"
     )
-    for name, meaning in (
-        ("delay", "seconds before the jobs are queued"),
-        ("retry", "seconds after which an unacknowledged job is delivered again"),
-        ("ttl", "time to live of the jobs in seconds"),
-        ("replicate", "how many nodes hold each job"),
-    ):
-        command.add_argument(f"--{name}", type=number(0), metavar="N", help=meaning)
+    for name in ScheduleOptions.__annotations__:
+        option = OPTIONS[name]
+        kind = str if isinstance(option, Words) else number(option.least, option.most or 2**31 - 1)
+        command.add_argument(
+            f"--{name}", type=kind, metavar="TEXT" if kind is str else "N", help=option.about
+        )
 
 
 def _health(command: argparse.ArgumentParser) -> None:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import fields
 from functools import partial
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
@@ -57,6 +57,7 @@ from disque_spark.report import (
 from disque_spark.restarts import Restarts
 from disque_spark.session import Signals, Stopped, quiet, session
 from disque_spark.terminal import Progress
+from disque_trio.job_options import ScheduleOptions
 
 OK, FAILED, USAGE, FOUND = 0, 1, 2, 3
 STOPPED = 128  # plus the number of the signal
@@ -298,14 +299,12 @@ def _replay(run: Run) -> int:
     if options.explain:
         jobs.explain("formatted")
         return OK
-    names = ("delay", "retry", "ttl", "replicate")
+    job_options = {name: getattr(options, name) for name in ScheduleOptions.__annotations__}
     target = Target(
         nodes=addresses(options),
         login=login_of(connection_options(options)),
         queue=options.to_queue,
-        options={
-            name: getattr(options, name) for name in names if getattr(options, name) is not None
-        },
+        options=cast(ScheduleOptions, job_options),
         rate=options.rate,
         done=None if options.done is None else location(options.done, settings_of(run.spark)),
     )

@@ -2,7 +2,7 @@
 
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import replace
 from typing import Any
@@ -23,10 +23,10 @@ from disque_spark.processing.progress import Progress, reporting
 from disque_spark.processing.rounds import Rounds
 from disque_spark.processing.summary import Summary
 from disque_spark.processing.task import Task
+from disque_trio.job_options import ScheduleOptions, check, check_names, encode
 from disque_trio.respclient.login import Login
 from disque_trio.respclient.tls import Tls
 
-RESULT_OPTIONS = ("delay", "maxlen", "priority", "replicate", "retry", "ttl")
 SUMMARY = "partition long, done long, failed long, dead long, results long, seconds double"
 NAMES = [field.split()[0] for field in SUMMARY.split(", ")]
 ROWS = ("id", "queue", "body", "nacks", "additional_deliveries", "headers")
@@ -47,7 +47,7 @@ def process(  # noqa: PLR0913
     seconds: float | None = None,
     delay: float | None = 30.0,
     attempts: int | None = None,
-    result_options: Mapping[str, int] | None = None,
+    result_options: ScheduleOptions | None = None,
     unique_for: int = 3600,
     restarts: int | None = 10,
     limit: float | None = None,
@@ -90,8 +90,7 @@ def process(  # noqa: PLR0913
             says, or at once.
         attempts: deliveries after which a job that fails becomes a dead letter, if its queue has
             a dead-letter queue; None: as the policy of its queue says.
-        result_options: ADDJOB options for results: ``retry``, ``ttl``, ``delay``, ``priority``,
-            ``replicate``, ``maxlen``.
+        result_options: options of ADDJOB for results.
         unique_for: seconds during which a job that is delivered again gives no second result.
         restarts: how often to start over when tasks have died; None: any number of times.
         progress: called every second, in a thread of the driver.
@@ -226,13 +225,10 @@ def _task(
     return run
 
 
-def _add_options(given: Mapping[str, int], kept: int) -> tuple[Arg, ...]:
-    unknown = sorted(set(given) - set(RESULT_OPTIONS))
-    if unknown:
-        raise OptionError(
-            f"result_options: expected some of {', '.join(RESULT_OPTIONS)}, got {unknown[0]!r}"
-        )
-    options: list[Arg] = ["FOR", kept] if kept else []
-    for name, value in given.items():
-        options += (name, value)
-    return tuple(options)
+def _add_options(given: ScheduleOptions, kept: int) -> tuple[Arg, ...]:
+    try:
+        check_names(given, ScheduleOptions.__annotations__)
+        check(given)
+    except (TypeError, ValueError) as error:
+        raise OptionError(f"result_options: {error}") from error
+    return (*(("FOR", kept) if kept else ()), *encode(given))

@@ -18,11 +18,13 @@ from pyspark.sql.types import (
 )
 
 from disque_spark.client import Arg
-from disque_spark.options import OptionError
+from disque_spark.options import MOST, OptionError, number
 from disque_spark.sink.keys import RowKeys
+from disque_trio.job_options import OPTIONS, Seconds, Whole, Words, of_kind
 
-NUMBERS = ("delay", "retry", "ttl", "replicate", "maxlen", "priority")
-WORDS = ("body", "queue", "group", "unique")
+NUMBERS = of_kind(Whole, Seconds)
+TEXTS = of_kind(Words)
+WORDS = ("body", "queue", *TEXTS, "unique")
 COLUMNS = (*WORDS, "timeout", "headers", "at", *NUMBERS)
 
 
@@ -81,6 +83,20 @@ class Requests:
         """An ADDJOB from ``of``, without its key if ``keys`` made it."""
         end = len(request) - len(self._kept) - 2
         return request[:end] if keys.made(request[end + 1]) else request
+
+
+def defaults_of(options: Mapping[str, str]) -> dict[str, Arg]:
+    """``queue``, and options of ADDJOB, from options of the sink.
+
+    Raises:
+        OptionError: one is invalid.
+    """
+    found: dict[str, Arg] = {name: options[name] for name in ("queue", *TEXTS) if name in options}
+    for name in NUMBERS:
+        if name in options:
+            option = OPTIONS[name]
+            found[name] = number(options, name, 0, option.least, option.most or MOST)
+    return found
 
 
 def check(schema: StructType, queue: bool) -> None:

@@ -9,18 +9,16 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from disque_spark.files import Location
+from disque_spark.sink.columns import NUMBERS, TEXTS
 
 SCHEMA = pa.schema(
     [
         ("body", pa.binary()),
         ("queue", pa.string()),
-        *(
-            (name, pa.int64())
-            for name in ("delay", "retry", "ttl", "replicate", "maxlen", "priority")
-        ),
+        *((name, pa.int64()) for name in NUMBERS),
         ("timeout", pa.int64()),
         ("at", pa.timestamp("us", "UTC")),
-        ("group", pa.binary()),
+        *((name, pa.binary()) for name in TEXTS),
         ("unique", pa.binary()),
         ("headers", pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))),
         ("error", pa.string()),

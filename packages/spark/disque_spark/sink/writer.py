@@ -35,13 +35,13 @@ from disque_spark.options import (
     number,
 )
 from disque_spark.sink.adder import Adder, Refusal, code_of
-from disque_spark.sink.columns import NUMBERS, Requests, check
+from disque_spark.sink.columns import NUMBERS, TEXTS, Requests, check, defaults_of
 from disque_spark.sink.dead_letters import DeadLetters
 from disque_spark.sink.keys import RowKeys
 
 KEPT = 3600  # s; default of uniqueFor
 WRITE_OPTIONS = (
-    *(*CONNECTION, "discover", "timeout", "queue", "group", *NUMBERS, "pipeline", "retries"),
+    *(*CONNECTION, "discover", "timeout", "queue", *TEXTS, *NUMBERS, "pipeline", "retries"),
     *("retryPause", "failover", "onRefused", "deadLetterPath", "reportPath"),
     *("mode", "uniqueFor", "writeId"),
 )
@@ -104,12 +104,8 @@ class Sink:
         self._once = mode != "at-least-once"
         # A user who names a write wants to be able to repeat it.
         self._strict = mode == "exactly-once" or "writeId" in options
-        defaults: dict[str, Arg] = {
-            name: number(options, name, 0, 0) for name in NUMBERS if name in options
-        }
-        defaults.update((name, options[name]) for name in ("queue", "group") if name in options)
         kept = number(options, "uniqueFor", KEPT if self._once else 0, 0)
-        self._requests = Requests(self._timeout, defaults, kept)
+        self._requests = Requests(self._timeout, defaults_of(options), kept)
         self._write_id = self._named(options.get("writeId"))
         self._pipeline = number(options, "pipeline", PIPELINE)
         self._retries = number(options, "retries", 5, 0)

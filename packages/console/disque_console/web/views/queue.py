@@ -3,14 +3,20 @@
 from collections.abc import Sequence
 from typing import Final
 
+from disque_console.model.actions import JOB_OPTIONS
 from disque_console.model.bindings import Row, merged
 from disque_console.model.policy_actions import NUMBERS, escape_pattern, fields_of
 from disque_console.web.answers import parted
 from disque_console.web.charts import Line, chart
 from disque_console.web.visit import Missing, Shown, Visit
 from disque_trio import humanize
+from disque_trio.job_options import Seconds, Whole
 from disque_trio.overview.names import to_bytes
 
+MODES: Final = {Whole: "numeric", Seconds: "decimal"}
+JOB_FIELDS: Final = [
+    (name, MODES.get(type(option), "text"), option) for name, option in JOB_OPTIONS.items()
+]
 RATES: Final = tuple(Line(name, name) for name in ("added", "delivered", "acked"))
 
 
@@ -36,6 +42,7 @@ async def view(visit: Visit) -> Shown:
             "is_own": policy is not None and policy.name == own,
             "options": fields_of(policy),
             "numbers": NUMBERS,
+            "job_options": JOB_FIELDS,
             "lines": RATES,
             "throughput": chart(
                 history, RATES, visit.now, "Jobs of the queue per second in the last hour"

@@ -158,9 +158,17 @@ OPTIONS: Final[Mapping[str, Option]] = {
 """All options, in the order in which they are sent; ADDJOB's words are their names."""
 
 
+SYNTAX: Final = " ".join(f"[{name.upper()} {option.value}]" for name, option in OPTIONS.items())
+"""The options in the syntax of ADDJOB."""
+
+
 def of_kind(*kinds: type[Option]) -> list[str]:
     """Return the names of the options of some kinds."""
     return [name for name, option in OPTIONS.items() if isinstance(option, kinds)]
+
+
+TEXTS: Final = frozenset(name.encode() for name in of_kind(Words))
+"""The options that nodes keep as texts, in attributes of a job's trailer."""
 
 
 def encode(options: ScheduleOptions | JobOptions) -> list[Argument]:

@@ -3,8 +3,12 @@
 Values of headers are left out: they may be long, and secret.
 """
 
+from typing import Final
+
 from disque_trio.protocol.serialjob import SerialJob
-from disque_trio.protocol.trailer import DEATH_NAMES, ENDING_NAMES, Trailer
+from disque_trio.protocol.trailer import ENDING_NAMES, Trailer
+
+_BARE: Final = (b"dead-why", b"first-id")  # they need no quotes
 
 
 def trailer_line(at: int, job: SerialJob, trailer: Trailer) -> str:
@@ -15,24 +19,13 @@ def trailer_line(at: int, job: SerialJob, trailer: Trailer) -> str:
         found.append(f"version={version} ({len(data)} bytes of a later version of disque-trio)")
     if trailer.headers:
         found.append(f"headers={','.join(map(_shown, trailer.headers[::2]))}")
-    if trailer.key:
-        found.append(f"key={_shown(trailer.key)}")
     if trailer.key_until:
         found.append(f"key-until={trailer.key_until}")
     if trailer.updated:
         found.append(f"updated={trailer.updated}")
-    if trailer.added_to:
-        found.append(f"added-to={_shown(trailer.added_to)}")
-    if trailer.attempts:
-        found.append(f"attempts={sum(trailer.attempts.values())}")
-    if trailer.reason:
-        found.append(f"last-reason={_shown(trailer.reason)}")
-    letter = trailer.letter
-    if letter is not None:
-        why = DEATH_NAMES[letter.why].decode()
-        found.append(f"dead-from={_shown(letter.queue)} dead-why={why}")
-        found.append(f"dead-attempts={letter.attempts} dead-reason={_shown(letter.reason)}")
-        found.append(f"first-id={_shown(letter.first)[1:-1]}")
+    for name, value in trailer.shown():
+        text = str(value) if isinstance(value, int) else _shown(value)
+        found.append(f"{name.decode()}={text[1:-1] if name in _BARE else text}")
     if trailer.ending is not None:
         found.append(f"ending={ENDING_NAMES[trailer.ending.kind].decode()}")
     if trailer.unknown:

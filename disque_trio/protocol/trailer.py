@@ -79,6 +79,16 @@ class Letter:
         self.attempts = attempts
         self.reason = reason
 
+    def shown(self) -> list[tuple[bytes, bytes | int]]:
+        """Its fields, by their names in SHOW."""
+        return [
+            (b"dead-from", self.queue),
+            (b"dead-why", DEATH_NAMES[self.why]),
+            (b"dead-attempts", self.attempts),
+            (b"dead-reason", self.reason),
+            (b"first-id", self.first),
+        ]
+
     def pack(self) -> bytes:
         """The value of its field."""
         numbers = pack_number(self.why) + pack_number(self.attempts)
@@ -204,6 +214,26 @@ class Trailer:
         if self.headers or self.group or self.key or self.updated or self.unknown:
             return True
         return self.whole is not None
+
+    def inherit(self, before: "Trailer") -> None:
+        """Take what a job passes on to the one that follows it."""
+        self.headers = before.headers
+        self.group = before.group
+
+    def shown(self) -> list[tuple[bytes, bytes | int]]:
+        """Those fields but the headers that are set and that SHOW tells, by their names there."""
+        found: list[tuple[bytes, bytes | int]] = []
+        if self.group:
+            found.append((b"group", self.group))
+        if self.key:
+            found.append((b"unique-key", self.key))
+        if self.added_to:
+            found.append((b"added-to", self.added_to))
+        if self.attempts:
+            found.append((b"attempts", sum(self.attempts.values())))
+        if self.reason:
+            found.append((b"last-reason", self.reason))
+        return found if self.letter is None else found + self.letter.shown()
 
     def pack(self) -> bytes:
         """Its bytes, which follow the body."""

@@ -2,6 +2,7 @@
 
 from typing import Final
 
+from disque_trio.job_options import OPTIONS, TEXTS
 from disque_trio.node.commands.arguments import BAD_DELAY, at_least, parse_seconds
 from disque_trio.node.core.jobs.job import MAX_PRIORITY, UINT16_MAX, UINT32_MAX
 from disque_trio.node.core.shared.policies import NO_POLICY, Policy
@@ -13,7 +14,6 @@ from disque_trio.respserver.commands.arguments import SYNTAX
 
 MAX_HEADERS: Final = 1_000
 MAX_HEADERS_SIZE: Final = 64 * 1024  # bytes of all names and values of a job
-MAX_GROUP: Final = 1_024  # bytes
 _NUMBERS: Final = frozenset((b"replicate", b"ttl", b"retry", b"maxlen"))
 _SHOWN: Final = 100  # bytes of the name of a policy in an error
 
@@ -83,8 +83,8 @@ class AddOptions:
             raise CommandError(SYNTAX)
         if option == b"unique":
             self._set_key(args[i])
-        elif option == b"group":
-            self._set_group(args[i])
+        elif option in TEXTS:
+            self._set_text(option, args[i])
         elif option == b"headers":
             return self._set_headers(args, i)
         elif option == b"priority":
@@ -140,14 +140,16 @@ class AddOptions:
             raise CommandError(f"ERR a key for UNIQUE must have 1 to {MAX_KEY} bytes")
         self._want_trailer().key = key
 
-    def _set_group(self, name: bytes) -> None:
-        """Set GROUP."""
+    def _set_text(self, option: bytes, text: bytes) -> None:
+        """Set one of ``TEXTS``, in the attribute of its name."""
         trailer = self._want_trailer()
-        if trailer.group:
-            raise CommandError("ERR GROUP is given twice")
-        if not 0 < len(name) <= MAX_GROUP:
-            raise CommandError(f"ERR the name of a GROUP must have 1 to {MAX_GROUP} bytes")
-        trailer.group = name
+        name = option.decode()
+        if getattr(trailer, name):
+            raise CommandError(f"ERR {name.upper()} is given twice")
+        most = OPTIONS[name].most or 0
+        if not 0 < len(text) <= most:
+            raise CommandError(f"ERR {name.upper()} must have 1 to {most} bytes")
+        setattr(trailer, name, text)
 
     def _want_trailer(self) -> Trailer:
         if self.trailer is None:

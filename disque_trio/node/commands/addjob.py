@@ -33,8 +33,7 @@ _LEAVING: Final = (
 
 
 def addjob(node: Node, client: Client, args: list[bytes]) -> None:  # noqa: C901
-    """ADDJOB queue body ms-timeout [REPLICATE n] [DELAY s] [AT ms] [RETRY s] [TTL s] [MAXLEN n]
-    [ASYNC] [PRIORITY n] [GROUP name] [HEADERS n name value ...] [UNIQUE key [FOR s] [ANYWAY]].
+    """ADDJOB queue body ms-timeout [option ...]: add a job; see ``AddOptions``.
 
     The checks come in the same order as in the C server. The policy of the queue, if there is one,
     provides what the options do not say.

@@ -2,6 +2,7 @@
 
 from typing import Final
 
+from disque_trio.job_options import SYNTAX
 from disque_trio.node.commands import (
     addjob,
     cluster,
@@ -43,9 +44,8 @@ def build_table() -> dict[bytes, Command[Node]]:
 
 
 _ADDJOB: Final = (
-    "queue job ms-timeout [REPLICATE count] [DELAY seconds] [AT unix-ms] [RETRY seconds] "
-    "[TTL seconds] [MAXLEN count] [ASYNC] [PRIORITY 0-7] [GROUP name] "
-    "[HEADERS count name value [name value ...]] [UNIQUE key [FOR seconds] [ANYWAY]]"
+    f"queue job ms-timeout {SYNTAX} [ASYNC] [HEADERS count name value [name value ...]] "
+    "[UNIQUE key [FOR seconds] [ANYWAY]]"
 )
 _GETJOB: Final = (
     "[NOHANG] [TIMEOUT ms-timeout] [COUNT count] [WITHCOUNTERS] [WITHHEADERS] [PATTERN] "

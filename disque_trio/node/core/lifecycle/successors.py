@@ -253,8 +253,7 @@ class Successors:
         trailer = Trailer()
         before = self._trailers.of(job)
         if before is not None:
-            trailer.headers = before.headers
-            trailer.group = before.group
+            trailer.inherit(before)
         trailer.letter = ending.letter
         self._trailers.put(new, trailer)
 

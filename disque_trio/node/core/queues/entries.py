@@ -5,7 +5,7 @@ from typing import Final
 from disque_trio.node.core.jobs.job import FLAG_TRAILER, FLAGS_PRIORITY, Job, priority_of
 from disque_trio.node.core.jobs.trailers import Trailers
 from disque_trio.node.core.queues.queue import Queue
-from disque_trio.protocol.trailer import DEATH_NAMES, Trailer
+from disque_trio.protocol.trailer import Trailer
 from disque_trio.resp.reply import Value, encode
 
 # What a client may ask GETJOB to add to its entries.
@@ -51,8 +51,8 @@ def job_entry_with(job: Job, queue: Queue, details: int, trailers: Trailers) -> 
     if details & WITH_COUNTERS:
         more += [b"nacks", job.nacks, b"additional-deliveries", job.deliveries]
         more += describe_priority(job)
-        if trailer is not None:
-            more += _origin(trailer)
+        if trailer is not None and trailer.letter is not None:
+            more += _flat(trailer.letter.shown())
     if details & WITH_HEADERS:
         more += [b"headers", [] if trailer is None else list(trailer.headers)]
     rest = b"".join([encode(value) for value in more])
@@ -72,33 +72,11 @@ def describe_priority(job: Job) -> list[Value]:
     return [b"priority", priority] if priority else []
 
 
-def _origin(trailer: Trailer) -> list[Value]:
-    """Return the origin of a dead letter as alternating names and values; empty: it is not one."""
-    letter = trailer.letter
-    if letter is None:
-        return []
-    return [
-        b"dead-from", letter.queue,
-        b"dead-why", DEATH_NAMES[letter.why],
-        b"dead-attempts", letter.attempts,
-        b"dead-reason", letter.reason,
-        b"first-id", letter.first,
-    ]  # fmt: skip
-
-
 def describe_trailer(trailer: Trailer) -> list[Value]:
     """The fields of ``trailer`` for SHOW, as names and values in turn: only those that are set."""
-    found: list[Value] = []
-    if trailer.headers:
-        found += [b"headers", list(trailer.headers)]
-    if trailer.group:
-        found += [b"group", trailer.group]
-    if trailer.key:
-        found += [b"unique-key", trailer.key]
-    if trailer.added_to:
-        found += [b"added-to", trailer.added_to]
-    if trailer.attempts:
-        found += [b"attempts", sum(trailer.attempts.values())]
-    if trailer.reason:
-        found += [b"last-reason", trailer.reason]
-    return found + _origin(trailer)
+    headers: list[Value] = [b"headers", list(trailer.headers)] if trailer.headers else []
+    return headers + _flat(trailer.shown())
+
+
+def _flat(fields: list[tuple[bytes, bytes | int]]) -> list[Value]:
+    return [part for field in fields for part in field]

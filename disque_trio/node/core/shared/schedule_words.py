@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from functools import partial
 from typing import Final
 
+from disque_trio.job_options import TEXTS
 from disque_trio.node.core.shared.schedules import CATCHES_UP, FLAGS, PAUSED, Schedule, Schedules
 from disque_trio.node.core.shared.version_words import (
     lines_of,
@@ -48,8 +49,8 @@ def read_schedule(name: bytes, words: list[bytes]) -> Schedule:
         if len(rest) >= 2 and word == b"headers":
             rest += words[at:]  # headers may have any names
             break
-        if len(rest) >= 2 and word == b"group":
-            rest += words[at : at + 2]  # a group may have any name, too
+        if len(rest) >= 2 and word in TEXTS:
+            rest += words[at : at + 2]  # a text may be any, too
             at += 2
             continue
         # In between come queue and job, which may have any names.

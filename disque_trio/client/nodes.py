@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from disque_trio.respclient.addresses import Address
+from disque_trio.notation.addresses import Address
 from disque_trio.respclient.errors import ProtocolError
 from disque_trio.respclient.randomness import RANDOM
 

@@ -9,8 +9,8 @@ from typing import Final
 
 from disque_trio.client.nodes import Directory, Hello, parse_hello
 from disque_trio.client.session import Role, Session
+from disque_trio.notation.addresses import Address
 from disque_trio.resp.command import Argument
-from disque_trio.respclient.addresses import Address
 from disque_trio.respclient.concurrency import fail_after, library
 from disque_trio.respclient.connection import Connector, Reply
 from disque_trio.respclient.errors import (

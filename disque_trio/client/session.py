@@ -13,8 +13,8 @@ Also opens the connections on which jobs are pushed; these belong to their ``Fee
 from typing import Final, Literal, TypeAlias
 
 from disque_trio.client.nodes import Hello
+from disque_trio.notation.addresses import Address
 from disque_trio.resp.command import Argument
-from disque_trio.respclient.addresses import Address
 from disque_trio.respclient.concurrency import fail_after, library
 from disque_trio.respclient.connection import Connection, Connector
 from disque_trio.respclient.errors import ConnectionLost, DisqueError, ReplyError, TooSlowError

@@ -9,8 +9,8 @@ from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from typing import Protocol, TypeAlias, TypeVar
 
+from disque_trio.notation.addresses import Address
 from disque_trio.resp.command import Argument
-from disque_trio.respclient.addresses import Address
 from disque_trio.respclient.connection import Reply
 from disque_trio.respclient.errors import NoExtError, ReplyError
 from disque_trio.respclient.values import Name

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 from disque_trio.config.types import Word, parse_integer, parse_size
-from disque_trio.sizes import format_size
+from disque_trio.notation.sizes import format_size
 
 LEAST_WHOLE: Final = 32 << 20  # bytes: what a node may create for one client in one turn
 

@@ -18,7 +18,7 @@ from typing import ClassVar, Generic, NamedTuple, TypeVar
 
 from disque_trio.config.errors import BadValue
 from disque_trio.config.words import join_words
-from disque_trio.sizes import format_size, read_size
+from disque_trio.notation.sizes import format_size, read_size
 
 T = TypeVar("T")
 

@@ -9,6 +9,7 @@ import trio
 
 from disque_trio.client import replies
 from disque_trio.client.nodes import parse_address, parse_hello
+from disque_trio.notation.addresses import Address
 from disque_trio.overview.census import take
 from disque_trio.overview.cluster import Cluster
 from disque_trio.overview.looks import Looks
@@ -16,7 +17,6 @@ from disque_trio.overview.names import to_bytes
 from disque_trio.overview.policies import Policies
 from disque_trio.overview.rota import HOT, Rota
 from disque_trio.process.logs import Log
-from disque_trio.respclient.addresses import Address
 from disque_trio.respclient.connection import Connection, Connector, Reply
 from disque_trio.respclient.errors import (
     ConnectionLost,

@@ -3,7 +3,7 @@
 ``Server`` and ``Sentinels`` say where it is, ``Options`` how to connect.
 """
 
+from disque_trio.notation.addresses import Address
 from disque_trio.redis.servers import Options, Sentinels, Server
-from disque_trio.respclient.addresses import Address
 
 __all__ = ["Address", "Options", "Sentinels", "Server"]

@@ -10,10 +10,10 @@ from typing import Any, NamedTuple
 
 import trio
 
+from disque_trio.notation.addresses import Address
 from disque_trio.redis.errors import RedisError, RedisUnavailable, redirection
 from disque_trio.redis.script import Script
 from disque_trio.resp.command import Argument
-from disque_trio.respclient.addresses import Address
 from disque_trio.respclient.concurrency import Nursery
 from disque_trio.respclient.connection import Batch, Connection, Reply, why
 from disque_trio.respclient.errors import ConnectionLost, DisqueError

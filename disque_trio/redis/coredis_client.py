@@ -3,9 +3,9 @@
 from collections.abc import Mapping
 from typing import Any, Protocol
 
+from disque_trio.notation.addresses import Address
 from disque_trio.redis.servers import CONNECT_SECONDS, Credentials, Options, Sentinels, Server
 from disque_trio.resp.command import Argument
-from disque_trio.respclient.addresses import Address
 
 
 class CoredisClient(Protocol):

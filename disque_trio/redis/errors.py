@@ -1,6 +1,6 @@
 """The errors of a Redis, and of connections to it."""
 
-from disque_trio.respclient.addresses import Address
+from disque_trio.notation.addresses import Address
 from disque_trio.respclient.errors import ReplyError
 
 # Codes that add nothing to the rest of the reply.

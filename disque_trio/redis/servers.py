@@ -9,9 +9,9 @@ from typing import cast
 
 import trio
 
+from disque_trio.notation.addresses import Address
 from disque_trio.redis.errors import RedisError, RedisUnavailable
 from disque_trio.resp.command import Argument
-from disque_trio.respclient.addresses import Address
 from disque_trio.respclient.concurrency import Nursery
 from disque_trio.respclient.connection import Connection, OnPush, Reply, why
 from disque_trio.respclient.errors import ConnectionLost, DisqueError, TlsError

@@ -18,8 +18,8 @@ from typing import TypeAlias
 import hiredis
 import trio
 
+from disque_trio.notation.addresses import Address
 from disque_trio.resp.command import Argument, encode_command
-from disque_trio.respclient.addresses import Address
 from disque_trio.respclient.concurrency import Event, Nursery, fail_after, library
 from disque_trio.respclient.errors import (
     ConnectionLost,

@@ -4,7 +4,7 @@ import ssl
 
 import trio
 
-from disque_trio.respclient.addresses import Address
+from disque_trio.notation.addresses import Address
 from disque_trio.respclient.concurrency import is_trio, library
 from disque_trio.respclient.forks import keep_from_children
 from disque_trio.respclient.tls import Encryption

@@ -10,8 +10,8 @@ from disque_trio.bananaq.client import events, requests
 from disque_trio.bananaq.client.events import Events, log
 from disque_trio.bananaq.client.requests import DEFAULT_PORT, HOLD, Event, Status, seconds
 from disque_trio.bananaq.client.runner import CommandRunner
+from disque_trio.notation.addresses import Address
 from disque_trio.resp.command import Argument
-from disque_trio.respclient.addresses import Address
 from disque_trio.respclient.background import background
 from disque_trio.respclient.connection import Connector, Reply
 from disque_trio.respclient.delivery import InFlight

@@ -12,8 +12,8 @@ from collections.abc import Awaitable, Callable, Sequence
 import trio
 
 from disque_trio.bananaq.client.requests import passing
+from disque_trio.notation.addresses import Address
 from disque_trio.resp.command import Argument
-from disque_trio.respclient.addresses import Address
 from disque_trio.respclient.concurrency import library
 from disque_trio.respclient.connection import Connection, Connector, Reply
 from disque_trio.respclient.errors import ConnectionLost, DisqueError, LoadingError, TlsError

@@ -4,9 +4,9 @@ from functools import partial
 
 import trio
 
+from disque_trio.notation.addresses import Address
 from disque_trio.redis.connection import RedisConnection
 from disque_trio.redis.servers import Options, Sentinels, Server
-from disque_trio.respclient.addresses import Address
 from disque_trio.respclient.connection import OnPush
 
 

@@ -19,9 +19,9 @@ from disque_trio.bananaq.redis_store.lua import OPERATIONS
 from disque_trio.bananaq.redis_store.nodes import Nodes
 from disque_trio.bananaq.redis_store.wire import MOST_IN_RUN, Answer, Argument, Call, server_side
 from disque_trio.histogram import NS
+from disque_trio.notation.addresses import Address
 from disque_trio.redis.connection import MOST_REDIRECTIONS, Command, RedisConnection
 from disque_trio.redis.errors import RedisError, RedisUnavailable, redirection
-from disque_trio.respclient.addresses import Address
 from disque_trio.respclient.connection import Connection
 
 MOST_BYTES = 1_000_000  # of bodies in one call

@@ -13,10 +13,10 @@ import trio
 from disque_trio.bananaq.redis_store.health import REFUSALS, REFUSING, Health, Line
 from disque_trio.bananaq.redis_store.keys import SLOTS, KeyNames
 from disque_trio.bananaq.redis_store.nodes import Nodes
+from disque_trio.notation.addresses import Address
 from disque_trio.redis.connection import RedisConnection
 from disque_trio.redis.errors import RedisError, RedisUnavailable
 from disque_trio.resp.command import Argument
-from disque_trio.respclient.addresses import Address
 from disque_trio.respclient.connection import Connection, Reply
 
 PROBE_SECONDS = 1.0

@@ -27,10 +27,10 @@ from disque_trio.bananaq.redis_store.wire import (
     StatusOf,
     server_side,
 )
+from disque_trio.notation.addresses import Address
 from disque_trio.redis.connection import RedisConnection
 from disque_trio.redis.errors import RedisError, RedisUnavailable
 from disque_trio.redis.servers import Options, Sentinels, Server
-from disque_trio.respclient.addresses import Address
 from disque_trio.respclient.connection import Connection, OnPush
 from disque_trio.respclient.tls import TlsOption
 

@@ -24,7 +24,7 @@ from disque_trio.bananaq.core.requests import (
 )
 from disque_trio.bananaq.core.results import Event, GroupStatus, QueueStatus, Result
 from disque_trio.bananaq.redis_store.keys import KeyNames
-from disque_trio.respclient.addresses import Address
+from disque_trio.notation.addresses import Address
 
 
 class StatusOf(QueueRequest):

@@ -3,9 +3,9 @@
 import re
 from typing import Final
 
+from disque_trio.notation.sizes import format_size, read_size
 from disque_trio.respserver.acl.permissions import RuleError
 from disque_trio.respserver.pace import Pace
-from disque_trio.sizes import format_size, read_size
 
 MAX_COUNT: Final = 2**31 - 1
 MAX_RATE: Final = 1_000_000  # commands a second

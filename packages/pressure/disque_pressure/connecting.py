@@ -8,8 +8,8 @@ import argparse
 import os
 
 from disque_pressure.settings import Settings, resolve
+from disque_trio.notation.addresses import Address
 from disque_trio.redis.servers import Options, Sentinels, Server
-from disque_trio.respclient.addresses import Address
 from disque_trio.respclient.tls import Encryption, Tls, of_arguments
 
 

@@ -4,10 +4,10 @@ import re
 from typing import Any, NamedTuple, cast
 
 from disque_pressure.settings import Client, Settings, servers
+from disque_trio.notation.addresses import Address
 from disque_trio.redis.connection import Open, RedisConnection
 from disque_trio.redis.errors import RedisError
 from disque_trio.redis.script import Script
-from disque_trio.respclient.addresses import Address
 from disque_trio.respclient.background import background
 from disque_trio.respclient.concurrency import Nursery
 from disque_trio.respclient.connection import Connection

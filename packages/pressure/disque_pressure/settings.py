@@ -3,9 +3,9 @@
 import os
 from dataclasses import dataclass
 
+from disque_trio.notation.addresses import Address
 from disque_trio.redis.coredis_client import CoredisClient, like
 from disque_trio.redis.servers import Options, Sentinels, Server
-from disque_trio.respclient.addresses import Address
 
 Client = Server | Sentinels | CoredisClient
 """What says where a Redis is, and how to connect."""

@@ -25,8 +25,8 @@ from disque_trio.bananaq.client import (
     work,
 )
 from disque_trio.bananaq.client.runner import CommandRunner
+from disque_trio.notation.addresses import Address
 from disque_trio.resp.command import Argument
-from disque_trio.respclient.addresses import Address
 from disque_trio.respclient.connection import Connector, Reply
 from tests.support.fake_disque import FakeNode, array, bulk
 from tests.support.harness import HANG_SECONDS, free_port

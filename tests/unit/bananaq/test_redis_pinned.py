@@ -10,9 +10,9 @@ from disque_trio.bananaq.redis_store.health import Health
 from disque_trio.bananaq.redis_store.keys import KeyNames
 from disque_trio.bananaq.redis_store.nodes import Nodes
 from disque_trio.bananaq.redis_store.pinned import PinnedConnection
+from disque_trio.notation.addresses import Address
 from disque_trio.redis.errors import RedisError, RedisUnavailable
 from disque_trio.redis.servers import Options
-from disque_trio.respclient.addresses import Address
 
 FIRST, SECOND, THIRD = (Address(host, 6379) for host in ("first", "second", "third"))
 DOWN = RedisUnavailable("refused", False)

@@ -12,7 +12,7 @@ from disque_trio.client.nodes import (
     parse_address,
     parse_hello,
 )
-from disque_trio.respclient.addresses import Address
+from disque_trio.notation.addresses import Address
 from disque_trio.respclient.errors import ProtocolError
 
 A, B, C = (letter * 40 for letter in "abc")

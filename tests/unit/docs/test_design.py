@@ -24,7 +24,6 @@ SMALL = {
     "pytest_plugin",
     "rng",
     "server",
-    "sizes",
     "svg",
     "version",
 }

@@ -7,10 +7,10 @@ import pytest
 import trio
 from trio.testing import MockClock
 
+from disque_trio.notation.addresses import Address
 from disque_trio.overview import census, poller
 from disque_trio.overview.cluster import Cluster
 from disque_trio.overview.looks import Looks
-from disque_trio.respclient.addresses import Address
 from disque_trio.respclient.errors import ConnectionLost
 from disque_trio.respclient.login import Login
 

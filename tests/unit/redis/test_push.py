@@ -6,8 +6,8 @@ from contextlib import asynccontextmanager
 import trio
 import trio.testing
 
+from disque_trio.notation.addresses import Address
 from disque_trio.redis.errors import RedisError
-from disque_trio.respclient.addresses import Address
 from disque_trio.respclient.connection import Connection, OnPush, Reply
 from tests.support.harness import HANG_SECONDS
 

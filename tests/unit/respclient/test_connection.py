@@ -8,7 +8,7 @@ import trio
 import trio.testing
 
 from disque_trio.client import ConnectionLost, ReplyError
-from disque_trio.respclient.addresses import Address
+from disque_trio.notation.addresses import Address
 from disque_trio.respclient.connection import Connection, open_stream
 from tests.support.fake_disque import FakeNode, fake_node
 

@@ -9,9 +9,9 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 
 from disque_console.io import calls
 from disque_console.model.action import Order
+from disque_trio.notation.addresses import Address
 from disque_trio.overview.nodes import Nodes
 from disque_trio.resp.command import Argument
-from disque_trio.respclient.addresses import Address
 from disque_trio.respclient.connection import Reply
 from disque_trio.respclient.errors import ConnectionLost, ReplyError, reply_error
 from disque_trio.respclient.login import Login

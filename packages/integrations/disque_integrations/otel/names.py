@@ -4,7 +4,7 @@ from typing import Final
 
 from opentelemetry.trace import Span, Status, StatusCode
 
-from disque_trio.respclient.addresses import Address
+from disque_trio.notation.addresses import Address
 from disque_trio.respclient.errors import ReplyError
 
 SYSTEM: Final = "messaging.system"

@@ -16,7 +16,7 @@ from disque_integrations.otel.headers import extracted, injected, own_spans, spa
 from disque_integrations.otel.instruments import Instruments
 from disque_integrations.otel.processing import SpanOfJob
 from disque_trio.client.tracing import Pairs, Received
-from disque_trio.respclient.addresses import Address
+from disque_trio.notation.addresses import Address
 from disque_trio.respclient.connection import Reply
 from disque_trio.respclient.errors import DisqueError
 from disque_trio.respclient.values import Name, as_text

@@ -16,9 +16,9 @@ from disque_pressure import PressureConnectionError, PressureQueue
 from disque_pressure.roles import Producer
 from disque_pressure.sync import PressureQueueSync
 from disque_pressure.tasks import reprieve
+from disque_trio.notation.addresses import Address
 from disque_trio.redis.connection import REPLY_SECONDS, RedisConnection
 from disque_trio.redis.errors import RedisError, RedisUnavailable
-from disque_trio.respclient.addresses import Address
 from disque_trio.respclient.connection import Connection
 from tests.support.commands import run_command, start_command
 from tests.support.harness import HANG_SECONDS, wait_until

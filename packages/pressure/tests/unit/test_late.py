@@ -17,10 +17,10 @@ from disque_pressure import (
     scripts,
 )
 from disque_pressure.pipe import SLICE, _put_some
+from disque_trio.notation.addresses import Address
 from disque_trio.redis.connection import GRACE_SECONDS, REPLY_SECONDS, RedisConnection
 from disque_trio.redis.errors import RedisError, RedisUnavailable
 from disque_trio.resp.command import encode_command
-from disque_trio.respclient.addresses import Address
 from disque_trio.respclient.connection import Connection
 
 

@@ -1,0 +1,1 @@
+"""How people write sizes, periods, rates and addresses: one module each, used by all programs."""

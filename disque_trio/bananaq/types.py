@@ -4,7 +4,8 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from disque_trio.config.errors import BadValue
-from disque_trio.config.types import ParamType, Text, Word, parse_integer
+from disque_trio.config.types import ParamType, Text, Word
+from disque_trio.notation.addresses import format_address, read_address
 
 REDIS_PORT = 6379
 
@@ -16,31 +17,18 @@ class Endpoint(NamedTuple):
     port: int
 
     def __str__(self) -> str:
-        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+        return format_address(self.host, self.port)
 
 
-def parse_endpoint(word: str, port: int | None = None, lowest: int = 1) -> Endpoint:
-    """Parse ``host:port``, ``[ipv6]:port`` or ``:port``.
-
-    Args:
-        port: the default port; None: a port is required.
-        lowest: the lowest port allowed.
-
-    Raises:
-        BadValue: it is none of these.
-    """
-    host, colon, digits = word.rpartition(":")
-    if not colon or word.endswith("]"):
-        if port is None:
-            raise BadValue
-        host, digits = word, str(port)
-    if host.startswith("[") and host.endswith("]"):
-        host = host[1:-1]
-    elif ":" in host:
-        raise BadValue("an IPv6 address needs brackets, as in [::1]:4777")
-    if any(character.isspace() or not character.isprintable() for character in word):
-        raise BadValue
-    return Endpoint(host, parse_integer(digits, lowest, 65535))
+def _endpoint(
+    word: str, port: int | None = None, host: str | None = None, lowest: int = 1
+) -> Endpoint:
+    """The arguments of ``read_address``. Raises ``BadValue``."""
+    try:
+        found = read_address(word, port, host, lowest)
+    except ValueError as wrong:
+        raise BadValue(str(wrong)) from None
+    return Endpoint(found.host, found.port)
 
 
 class ListenAddress(Word[Endpoint]):
@@ -48,12 +36,12 @@ class ListenAddress(Word[Endpoint]):
 
     quoted = True
     expected = (
-        "HOST:PORT, :PORT for all addresses, or an empty text for no TCP; with port 0 there is "
-        "only tls-port"
+        "[HOST:]PORT, without a host for all addresses, or an empty text for no TCP; with port 0 "
+        "there is only tls-port"
     )
 
     def parse_word(self, word: str) -> Endpoint:
-        return parse_endpoint(word, lowest=0) if word else Endpoint("", 0)
+        return _endpoint(word, host="", lowest=0) if word else Endpoint("", 0)
 
     def show(self, value: Endpoint) -> str:
         return str(value) if any(value) else ""
@@ -70,10 +58,7 @@ class RedisAddresses(ParamType[tuple[Endpoint, ...]]):
         addresses = [address for word in words for address in word.split(",")]
         if not all(addresses) or not addresses:
             raise BadValue
-        found = tuple(parse_endpoint(address, REDIS_PORT) for address in addresses)
-        if not all(endpoint.host for endpoint in found):
-            raise BadValue
-        return found
+        return tuple(_endpoint(address, REDIS_PORT) for address in addresses)
 
     def show(self, value: tuple[Endpoint, ...]) -> str:
         return " ".join(self.words(value))

@@ -9,6 +9,8 @@ import os
 from collections.abc import Mapping, Sequence
 
 from disque_trio.cli.format import Output
+from disque_trio.notation.addresses import MAX_PORT, format_address
+from disque_trio.notation.periods import EXPECTED, read_period
 
 USAGE = """\
 Usage: disque [OPTIONS] [cmd [arg [arg ...]]]
@@ -31,8 +33,8 @@ Usage: disque [OPTIONS] [cmd [arg [arg ...]]]
   --cert <file>      Client certificate, for nodes that require one.
   --key <file>       Key of the client certificate, if in another file.
   -r <repeat>        Run the command this many times; -1 for forever.
-  -i <interval>      Seconds between repetitions, lines of --stat, and pages
-                     of --top; fractions are allowed.
+  -i <interval>      Time between repetitions, lines of --stat, and pages of
+                     --top, in seconds (2, 0.5) or as in 1m.
   -n <db>            Accepted for compatibility with redis-cli; no effect.
   -2, -3             Protocol version to use, RESP2 (default) or RESP3.
   -x                 Read the last argument of the command from stdin.
@@ -109,7 +111,7 @@ class Options:
         """The node, for messages and the prompt."""
         if self.socket is not None:
             return self.socket
-        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+        return format_address(self.host, self.port)
 
 
 _WITH_VALUE = ("-h", "-p", "-s", "-a", "--pass", "-r", "-i", "-n", "-u")
@@ -185,19 +187,20 @@ def _set_value(options: Options, word: str, value: str) -> None:
     elif word == "-h":
         options.host = value
     elif word == "-p":
-        options.port = int(_number(word, value, whole=True))
-        if not 0 < options.port < 65536:
+        options.port = _number(word, value)
+        if not 0 < options.port <= MAX_PORT:
             raise UsageError(f"the port must be from 1 to 65535, not {value}")
     elif word == "-s":
         options.socket = os.path.expanduser(value)
     elif word in ("-a", "--pass"):
         options.password, options.password_in_argv = value, True
     elif word == "-r":
-        options.repeat, options.repeat_given = int(_number(word, value, whole=True)), True
+        options.repeat, options.repeat_given = _number(word, value), True
     elif word == "-i":
-        options.interval = _number(word, value, whole=False)
-        if options.interval < 0:
-            raise UsageError(f"the interval must not be negative, not {value}")
+        interval = read_period(value)
+        if interval is None:
+            raise UsageError(f"the option {word} needs {EXPECTED}, not {value!r}")
+        options.interval = interval
 
 
 def _set_url(options: Options, url: str) -> None:
@@ -224,9 +227,8 @@ def _set_url(options: Options, url: str) -> None:
         options.cert, options.key = tls.cert_file, tls.key_file
 
 
-def _number(word: str, value: str, *, whole: bool) -> float:
+def _number(word: str, value: str) -> int:
     try:
-        return int(value) if whole else float(value)
+        return int(value)
     except ValueError:
-        kind = "a whole number" if whole else "a number"
-        raise UsageError(f"the option {word} needs {kind}, not {value!r}") from None
+        raise UsageError(f"the option {word} needs a whole number, not {value!r}") from None

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from disque_trio.notation.addresses import Address
+from disque_trio.notation.addresses import Address, read_node
 from disque_trio.respclient.errors import ProtocolError
 from disque_trio.respclient.randomness import RANDOM
 
@@ -24,27 +24,9 @@ def parse_address(text: str) -> Address:
     """Read ``host``, ``host:port``, ``[ipv6]:port`` or ``unix:/path``. The port defaults to 7711.
 
     Raises:
-        ValueError: the text is none of these.
+        ValueError: as for ``read_node``.
     """
-    if text.startswith("unix:"):
-        path = text.removeprefix("unix:")
-        if not path:
-            raise ValueError(f"no path in the node address {text!r}")
-        return Address(path=path)
-    if text.startswith("["):
-        host, bracket, rest = text[1:].partition("]")
-        if not bracket or (rest and not rest.startswith(":")):
-            raise ValueError(f"expected [ipv6]:port, got {text!r}")
-        port = rest[1:]
-    elif text.count(":") > 1:
-        host, port = text, ""  # a bare IPv6 address
-    else:
-        host, _, port = text.partition(":")
-    if not host:
-        raise ValueError(f"no host in the node address {text!r}")
-    if port and not (port.isdecimal() and 0 < int(port) < 65536):
-        raise ValueError(f"the port of {text!r} is not a number from 1 to 65535")
-    return Address(host=host, port=int(port) if port else DEFAULT_PORT)
+    return read_node(text, DEFAULT_PORT)
 
 
 @dataclass(frozen=True, slots=True)

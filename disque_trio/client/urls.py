@@ -10,6 +10,7 @@ from typing import Any, Final, Self
 from urllib.parse import parse_qsl, unquote
 
 from disque_trio.client.nodes import parse_address
+from disque_trio.notation.addresses import AmbiguousError
 from disque_trio.respclient.login import Login, check_client_name
 from disque_trio.respclient.tls import Tls, TlsOption
 
@@ -98,6 +99,8 @@ class Cluster:
                 raise ValueError(_FORM)
             try:
                 nodes.append(str(parse_address(place)))
+            except AmbiguousError:
+                raise
             except ValueError:
                 # The message quotes the address, which may be half of a password with a comma.
                 raise ValueError(_FORM) from None

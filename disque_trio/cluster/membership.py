@@ -28,6 +28,7 @@ from disque_trio.cluster.nodes_conf import NodeLine, NodesConfError, format_node
 from disque_trio.cluster.peers import Obstacle, Peer, Peers
 from disque_trio.cluster.troubles import TROUBLE_FILE, describe_trouble
 from disque_trio.cluster.trust import Trust
+from disque_trio.notation.addresses import format_address
 from disque_trio.process.addresses import is_loopback, is_port
 from disque_trio.protocol.bus import (
     EXTENSIONS,
@@ -264,7 +265,7 @@ class Membership(Peers):
             why = _obstacle(member)
             if why:
                 trouble = member.trouble if id in self.reachable else 0
-                found.append(Obstacle(f"{member.ip}:{member.port}", why, trouble))
+                found.append(Obstacle(format_address(member.ip, member.port), why, trouble))
         return found
 
     def room(self, external: bool) -> int:

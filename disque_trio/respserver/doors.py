@@ -8,6 +8,7 @@ firewall cannot be seen from here.
 
 from collections.abc import Callable, Sequence
 
+from disque_trio.notation.addresses import format_address
 from disque_trio.process.logs import Log
 from disque_trio.process.sockets import WILDCARDS, is_local
 from disque_trio.respserver.acl.users import Users
@@ -110,8 +111,7 @@ class Doors:
 def _reached(places: Sequence[Place], protected: bool, processes: int) -> str:
     """Return those of ``places`` that serve strangers, as text."""
     return ", ".join(
-        (f"[{ip}]:{port}" if ":" in ip else f"{ip}:{port}")
-        + (f"-{port + processes - 1}" if processes > 1 else "")
+        format_address(ip, port) + (f"-{port + processes - 1}" if processes > 1 else "")
         for ip, port in places
         if not (protected if ip in WILDCARDS else is_local(ip))
     )

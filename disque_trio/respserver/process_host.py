@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from disque_trio.config import ConfigError, Settings, rewrite
+from disque_trio.notation.addresses import host_of
 from disque_trio.process.logs import Log
 from disque_trio.process.sockets import is_local
 from disque_trio.process.tls import TlsError
@@ -108,7 +109,7 @@ class ProcessHost(Host):
         connection = self._engine.clients.by_id.get(client.id)
         if connection is None or connection.unix:
             return ""
-        return connection.address.rpartition(":")[0].strip("[]")
+        return host_of(connection.address)
 
     def entropy(self, count: int) -> bytes:
         return os.urandom(count)
@@ -172,7 +173,7 @@ class ProcessHost(Host):
         connection = self._engine.clients.by_id.get(client.id)
         if whom != "local" or connection is None:
             return bool(whom == "yes")
-        return connection.unix or is_local(connection.address.rpartition(":")[0].strip("[]"))
+        return connection.unix or is_local(host_of(connection.address))
 
     def may_debug(self, client: Client) -> bool:
         return self._lets("enable-debug-command", client)

@@ -7,6 +7,7 @@ from typing import Any
 from disque_trio.client import Client
 from disque_trio.client.replies import Policy
 from disque_trio.client.requests import addjob
+from disque_trio.notation.rates import format_rate, read_rate
 from disque_trio.resp.command import Argument
 from disque_trio.respclient.values import as_text
 from disque_trio.tasks.messages import Step
@@ -55,8 +56,9 @@ class QueuePolicy:
 
 
 def _rate(rate: str) -> str:
-    """Format a rate as QGET does."""
-    return rate if "/" in rate else f"{rate}/s"
+    """Format a rate as QGET does. What is none is left to the node to refuse."""
+    found = read_rate(rate)
+    return format_rate(*found) if found else rate
 
 
 @dataclass(frozen=True, slots=True)

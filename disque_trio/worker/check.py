@@ -12,6 +12,7 @@ import urllib.error
 import urllib.request
 from pathlib import Path
 
+from disque_trio.notation.addresses import format_address
 from disque_trio.process import health
 from disque_trio.process.health import HealthError
 from disque_trio.worker.options import Options
@@ -54,7 +55,7 @@ def _probe(options: Options, deadline: float) -> tuple[bool, str]:
 
 
 def _ask(host: str, port: int, limit: float) -> tuple[bool, str]:
-    place = f"{'[' + host + ']' if ':' in host else host}:{port}"
+    place = format_address(host, port)
     # Do not use any proxy for this.
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     try:

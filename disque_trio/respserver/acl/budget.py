@@ -3,7 +3,8 @@
 import re
 from typing import Final
 
-from disque_trio.notation.sizes import format_size, read_size
+from disque_trio.notation.rates import format_rate, read_rate
+from disque_trio.notation.sizes import EXPECTED, format_size, read_size
 from disque_trio.respserver.acl.permissions import RuleError
 from disque_trio.respserver.pace import Pace
 
@@ -26,7 +27,6 @@ _SIZES: Final = (b"maxmemory", b"maxoutput")
 MAX_SIZE: Final = 2**62 - 1  # bytes
 _NUMBER: Final = re.compile(r"0|[1-9][0-9]{0,18}")
 _OF_QUEUES: Final = ("memory", "keys", "schedules", "bindings", "policies")
-_SIZE: Final = "a number of bytes, such as 50mb"
 _COUNT: Final = f"a number from 0 to {MAX_COUNT}"
 _RATE: Final = f"a number of commands a second from 0 to {MAX_RATE}, such as 500/s"
 
@@ -94,8 +94,9 @@ class Budget:
             limit = getattr(self, name)
             if limit:
                 text = format_size(limit) if word in _SIZES else str(limit)
-                unit = b"/s" if word == b"rate" else b""
-                words.append(b"%%%b=%b%b" % (word, text.encode(), unit))
+                if word == b"rate":
+                    text = format_rate(limit, 1)
+                words.append(b"%%%b=%b" % (word, text.encode()))
         return b" ".join(words)
 
 
@@ -133,9 +134,11 @@ class Use:
 def _value(word: bytes, text: str) -> int:
     """The limit in the ``text`` of the rule ``word``. Raises ``RuleError``."""
     if word in _SIZES:
-        what, most, value = _SIZE, MAX_SIZE, read_size(text)
+        what, most, value = EXPECTED, MAX_SIZE, read_size(text)
     elif word == b"rate":
-        what, most, value = _RATE, MAX_RATE, _number(text.removesuffix("/s"))
+        what, most = _RATE, MAX_RATE
+        times, seconds = read_rate(text) or (0, 0)
+        value = times if seconds == 1 else None
     else:
         what, most, value = _COUNT, MAX_COUNT, _number(text)
     if value is None or value > most:

@@ -8,6 +8,7 @@ import socket
 from collections import deque
 from typing import Final
 
+from disque_trio.notation.addresses import format_address
 from disque_trio.resp.request import ARGUMENT, RequestParser
 from disque_trio.respserver.acl.user import User
 from disque_trio.respserver.client import Client
@@ -234,9 +235,4 @@ class Connection:
             name = self.sock.getsockname()
         except OSError:
             return "?:0"
-        return show_address(name[0], name[1])
-
-
-def show_address(ip: str, port: int) -> str:
-    """An address as CLIENT LIST shows it."""
-    return f"[{ip}]:{port}" if ":" in ip else f"{ip}:{port}"
+        return format_address(name[0], name[1])

@@ -14,10 +14,11 @@ from typing import Protocol
 
 import trio
 
+from disque_trio.notation.addresses import format_address
 from disque_trio.process.logs import Log
 from disque_trio.process.sockets import is_local, keep_alive, on_all_interfaces
 from disque_trio.respserver.acl.users import Users
-from disque_trio.respserver.io.connection import Connection, show_address
+from disque_trio.respserver.io.connection import Connection
 from disque_trio.respserver.io.engine import Engine
 from disque_trio.respserver.io.links import Limits
 from disque_trio.respserver.io.sealing import Sealing
@@ -207,7 +208,7 @@ async def accept_clients(listener: socket.socket, engine: Engine) -> None:
     tls = is_tls(listener, engine.config.tls_port)
 
     def admit(sock: socket.socket, ip: str, port: int) -> None:
-        address = f"{path}:0" if unix else show_address(ip, port)
+        address = f"{path}:0" if unix else format_address(ip, port)
         if tls:
             _shake_hands(engine, sock, address, ip, exposed)
         else:

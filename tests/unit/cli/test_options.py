@@ -50,8 +50,8 @@ def test_json_means_resp3_unless_resp2_is_asked_for() -> None:
         (["-p"], "needs a value"),
         (["-p", "x"], "a whole number"),
         (["-p", "0"], "1 to 65535"),
-        (["-i", "x"], "a number"),
-        (["-i", "-1"], "negative"),
+        (["-i", "x"], "needs a period"),
+        (["-i", "-1"], "needs a period"),
         (["--nonsense"], "unknown option --nonsense"),
     ],
 )

@@ -4,6 +4,7 @@ from typing import Final
 
 from disque_trio.cluster.peers import Obstacle, Peers
 from disque_trio.cluster.troubles import TROUBLE_FILE, TROUBLE_MEMORY
+from disque_trio.notation.addresses import format_address
 
 _SHOWN: Final = 5  # nodes that are named
 
@@ -23,7 +24,7 @@ def too_few(peers: Peers, needed: int, external: bool, confirmed: int = 0) -> st
         short = [obstacle.address for obstacle in obstacles]
         if peers.trouble & TROUBLE_MEMORY:
             ip, port = peers.endpoint()
-            short.insert(0, f"{ip}:{port}")
+            short.insert(0, format_address(ip, port))
         return (
             f"NOREPL Memory is short on {len(short)} of {peers.size} nodes: {_limited(short)}. "
             "Acknowledge or delete jobs there, raise maxmemory, or add nodes"
@@ -36,7 +37,7 @@ def too_few(peers: Peers, needed: int, external: bool, confirmed: int = 0) -> st
 
 def not_confirmed(peers: Peers, silent: list[bytes]) -> str:
     """Which of the nodes ``silent`` have not confirmed a copy, as the end of an error."""
-    addresses = [f"{peer.ip}:{peer.port}" for peer in peers.others() if peer.id in silent]
+    addresses = [format_address(peer.ip, peer.port) for peer in peers.others() if peer.id in silent]
     if not addresses:
         return ""
     verb = "has" if len(addresses) == 1 else "have"

@@ -4,7 +4,6 @@ cronsim reads the five fields, in the same way as Debian's cron. It is imported 
 since most nodes have no schedules.
 """
 
-import re
 from datetime import UTC, datetime, tzinfo
 from functools import lru_cache
 from importlib import import_module
@@ -12,6 +11,7 @@ from typing import Any, Final
 from zoneinfo import ZoneInfo
 
 from disque_trio.node.core.shared.versions import SharedError
+from disque_trio.notation.periods import read_units
 
 MAX_SPEC: Final = 256  # bytes
 MAX_ZONE: Final = 64  # bytes
@@ -26,9 +26,6 @@ _NAMED: Final = {
     "@midnight": "0 0 * * *",
     "@hourly": "0 * * * *",
 }
-_UNITS: Final = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
-_PERIOD: Final = re.compile(r"(?:[0-9]{1,8}[smhd])+")
-_PART: Final = re.compile(r"([0-9]+)([smhd])")
 
 
 class Times:
@@ -138,10 +135,7 @@ def _zone(name: bytes) -> tzinfo:
 
 def _period(text: str) -> int:
     """The seconds in a period. Raises ``SharedError``."""
-    seconds = 0
-    if _PERIOD.fullmatch(text):
-        for count, unit in _PART.findall(text):
-            seconds += int(count) * _UNITS[unit]
+    seconds = read_units(text) or 0
     if not 0 < seconds <= MAX_PERIOD:
         raise SharedError(
             "@every must be followed by a period from 1s to 366d, such as 90s, 15m, 1h30m or 2d"

@@ -21,6 +21,7 @@ from disque_trio.node.core.shared.versions import (
     name_in,
     number_in,
 )
+from disque_trio.notation.rates import PERIODS
 from disque_trio.protocol.bus import MAX_NAME_IN_FIELDS
 from disque_trio.protocol.fields import Field, pack_number
 
@@ -56,7 +57,6 @@ _TYPES: Final = frozenset((
     _ATTEMPTS, _DEAD, _BACKOFF_MIN, _BACKOFF_MAX, _DEAD_TTL, _TTL, _RETRY, _REPLICATE, _MAXLEN,
     _RATE, _PERIOD, _BURST, _ACTIVE, _MAXBYTES, _GROUPS,
 ))  # fmt: skip
-PERIODS: Final = {b"s": 1, b"m": 60, b"h": 3_600}  # s, by the unit after the / of a RATE
 
 # Values of GROUPS.
 FAIR: Final = 1

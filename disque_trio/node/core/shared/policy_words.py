@@ -16,7 +16,6 @@ from disque_trio.node.core.shared.policies import (
     MAX_MILLISECONDS,
     MAX_REPLICATE,
     MAX_VALUE,
-    PERIODS,
     Policies,
     Policy,
 )
@@ -30,6 +29,7 @@ from disque_trio.node.core.shared.version_words import (
     whole_file,
 )
 from disque_trio.node.core.shared.versions import MAX_NAME, SharedError
+from disque_trio.notation.rates import format_rate, read_rate
 from disque_trio.resp.inline import quote
 from disque_trio.resp.ints import parse_int
 from disque_trio.resp.reply import Value
@@ -119,20 +119,17 @@ def _number(option: str, word: bytes, unset: int, most: int) -> int:
 
 def _rate(word: bytes) -> tuple[int, int]:
     """The jobs and seconds that ``word``, such as ``50/s``, stands for; 0 and 0: no limit."""
-    count, slash, unit = word.partition(b"/")
-    rate = parse_int(count or b"0")
-    period = PERIODS.get(unit.lower() if slash else b"s")
-    if rate is None or not 0 <= rate <= MAX_VALUE or period is None:
+    found = read_rate(word.decode("ascii", "replace") or "0")
+    if found is None or found[0] > MAX_VALUE:
         raise SharedError(
             f"RATE must be a number from 0 to {MAX_VALUE} with /s, /m or /h behind it"
         )
-    return (rate, period) if rate else (0, 0)
+    return found if found[0] else (0, 0)
 
 
 def _rate_word(policy: Policy) -> bytes:
     """The RATE of ``policy`` as a word."""
-    (unit,) = [unit for unit, period in PERIODS.items() if period == policy.period]
-    return b"%d/%b" % (policy.rate, unit)
+    return format_rate(policy.rate, policy.period).encode()
 
 
 def _milliseconds(word: bytes) -> int:

@@ -21,9 +21,9 @@ from disque_trio.aof.findings import Findings, shown_path
 from disque_trio.aof.scanner import Scanner, Stretch
 from disque_trio.aof.trailers import trailer_line
 from disque_trio.disk import sync_directory
+from disque_trio.process.options import Parser, add_version_option
 from disque_trio.protocol.serialjob import SerialJob
 from disque_trio.protocol.trailer import Trailer
-from disque_trio.version import VERSION
 
 _INTERRUPTED = 130
 _COPY = 16 << 20  # bytes copied in one call, so that Ctrl-C is heard
@@ -78,7 +78,7 @@ def run(
     return 1
 
 
-class _Parser(argparse.ArgumentParser):
+class _Parser(Parser):
     def error(self, message: str) -> NoReturn:
         self.print_usage(sys.stdout)
         print(f"Invalid arguments: {message}")
@@ -93,7 +93,6 @@ def _parse(
         description=description,
         epilog=EPILOG,
         allow_abbrev=False,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     what = parser.add_mutually_exclusive_group()
     what.add_argument(
@@ -115,7 +114,7 @@ def _parse(
             action="store_true",
             help="list the jobs with a trailer: names of headers, keys, origins of dead letters",
         )
-    parser.add_argument("--version", action="version", version=f"%(prog)s {VERSION}")
+    add_version_option(parser)
     parser.add_argument("file", metavar="FILE", type=Path)
     options = parser.parse_args(arguments)
     options.program = program

@@ -9,8 +9,6 @@ import os
 from collections.abc import Mapping, Sequence
 
 from disque_trio.cli.format import Output
-from disque_trio.notation.addresses import MAX_PORT, format_address
-from disque_trio.notation.periods import EXPECTED, read_period
 
 USAGE = """\
 Usage: disque [OPTIONS] [cmd [arg [arg ...]]]
@@ -111,6 +109,8 @@ class Options:
         """The node, for messages and the prompt."""
         if self.socket is not None:
             return self.socket
+        from disque_trio.notation.addresses import format_address  # slow to load
+
         return format_address(self.host, self.port)
 
 
@@ -188,7 +188,7 @@ def _set_value(options: Options, word: str, value: str) -> None:
         options.host = value
     elif word == "-p":
         options.port = _number(word, value)
-        if not 0 < options.port <= MAX_PORT:
+        if not 0 < options.port < 65536:
             raise UsageError(f"the port must be from 1 to 65535, not {value}")
     elif word == "-s":
         options.socket = os.path.expanduser(value)
@@ -197,6 +197,8 @@ def _set_value(options: Options, word: str, value: str) -> None:
     elif word == "-r":
         options.repeat, options.repeat_given = _number(word, value), True
     elif word == "-i":
+        from disque_trio.notation.periods import EXPECTED, read_period  # slow to load
+
         interval = read_period(value)
         if interval is None:
             raise UsageError(f"the option {word} needs {EXPECTED}, not {value!r}")

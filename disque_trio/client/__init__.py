@@ -11,7 +11,6 @@ from disque_trio.client.nodes import Hello, Node
 from disque_trio.client.replies import Outcome, Policy, Schedule
 from disque_trio.job_options import JobOptions, ScheduleOptions
 from disque_trio.notation.addresses import Address
-from disque_trio.respclient.addresses import Address
 from disque_trio.respclient.errors import (
     AckedError,
     AuthError,

@@ -1,11 +1,61 @@
-"""Options that several commands have, and types of their values."""
+"""What command lines have in common: the parser, options that several have, types of values.
+
+Loads nothing that ``--help`` does not need.
+"""
 
 import argparse
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import Any, Final, NoReturn, TypeVar
+
+from disque_trio.notation import periods, rates, sizes
+from disque_trio.notation.addresses import MAX_PORT, read_address
+from disque_trio.version import VERSION
+
+T = TypeVar("T")
+
+LOOPBACK: Final = "127.0.0.1"
+_LONGEST: Final = 36_500 * 86_400  # s; dates have a limit
+_NODE: Final = f"{LOOPBACK}:7711"
 
 
-def add_log_options(add: Callable[..., object]) -> None:
-    """Add the options for the log. ``add`` is a parser's ``add_argument``."""
+class Parser(argparse.ArgumentParser):
+    """A parser whose errors are one line, and that suggests an option instead of an unknown one.
+    Description and epilog keep their lines."""
+
+    def __init__(self, prog: str | None = None, **settings: Any) -> None:
+        super().__init__(prog, formatter_class=argparse.RawDescriptionHelpFormatter, **settings)
+
+    def parse_known_args(  # type: ignore[override]
+        self, args: Sequence[str] | None = None, namespace: argparse.Namespace | None = None
+    ) -> tuple[argparse.Namespace, list[str]]:
+        options, unknown = super().parse_known_args(args, namespace)
+        if unknown:
+            from difflib import get_close_matches  # slow to import
+
+            word = unknown[0].partition("=")[0]
+            near = get_close_matches(word, self._option_string_actions, 1)
+            meant = f"; did you mean {near[0]}?" if near else ""
+            self.error(f"no such argument: {word}{meant}")
+        return options, unknown
+
+    def error(self, message: str) -> NoReturn:
+        # With the usage before it, it would be easy to miss.
+        self.exit(2, f"{self.prog}: {message} (see {self.prog} --help)\n")
+
+
+# ---- options ---------------------------------------------------------------------------------
+# ``add`` is the ``add_argument`` of a parser or a group.
+
+Add = Callable[..., object]
+
+
+def add_version_option(parser: argparse.ArgumentParser) -> None:
+    """Add ``--version``."""
+    parser.add_argument("--version", action="version", version=f"{parser.prog} {VERSION}")
+
+
+def add_log_options(add: Add) -> None:
+    """Add the options for the log."""
     add(
         "--log-level",
         choices=("debug", "verbose", "notice", "warning"),
@@ -20,19 +70,128 @@ def add_log_options(add: Callable[..., object]) -> None:
     )
 
 
-def count(text: str) -> int:
-    """An integer of 1 or more."""
-    if not (text.isascii() and text.isdigit() and int(text)):
-        raise argparse.ArgumentTypeError(f"expected a number of 1 or more, not {text!r}")
-    return int(text)
+def add_nodes_option(add: Add, more: str = "") -> None:
+    """Add ``--nodes``, for ``Cluster.of``. ``more``: what to say of them."""
+    add(
+        "--nodes",
+        nargs="+",
+        default=[_NODE],
+        metavar="HOST:PORT",
+        help="some nodes of the cluster, or their URLs, such as disques://user:password@host:7711"
+        f" for TLS{more} (default: {_NODE})",
+    )
 
 
-def seconds(text: str) -> float:
-    """A time in seconds, 0 or more."""
+def add_login_options(add: Add, whom: str = "the nodes") -> None:
+    """Add the options for logging in to ``whom``, and for TLS; the password is not among them. The
+    names are those of redis-cli; ``respclient.tls.of_arguments`` reads those of certificates."""
+    add("--user", metavar="NAME", help=f"the user to log in to {whom} as")
+    add("--tls", action="store_true", help=f"connect to {whom} over TLS")
+    add("--cacert", metavar="FILE", help="CA certificates to trust (PEM)")
+    add("--cert", metavar="FILE", help="client certificate (PEM)")
+    add("--key", metavar="FILE", help="key of the client certificate, if in another file")
+    add("--sni", metavar="NAME", help="name that the server's certificate must have")
+    add("--insecure", action="store_true", help="trust any certificate")
+
+
+def add_metrics_option(add: Add, pages: str = "/metrics for Prometheus") -> None:
+    """Add ``--metrics``: where to serve ``pages``."""
+    add(
+        "--metrics",
+        type=place,
+        metavar="[HOST:]PORT",
+        help=f"serve {pages} at this address (default host: {LOOPBACK})",
+    )
+
+
+def add_otel_option(add: Add) -> None:
+    """Add ``--otel``."""
+    add(
+        "--otel",
+        action="store_true",
+        help="trace with OpenTelemetry, configured by OTEL_EXPORTER_OTLP_ENDPOINT and the like",
+    )
+
+
+# ---- types of values -------------------------------------------------------------------------
+# They raise ``argparse.ArgumentTypeError``.
+
+
+def whole(least: int = 0, most: int = 2**63 - 1) -> Callable[[str], int]:
+    """The type of a whole number from ``least`` to ``most``."""
+
+    def parse(text: str) -> int:
+        # int() refuses thousands of digits.
+        value = int(text) if text.isascii() and text.isdigit() and len(text) < 100 else -1
+        if not least <= value <= most:
+            limit = f"from {least} to {most}" if value > most else f"of at least {least}"
+            raise _wrong(f"a whole number {limit}", text)
+        return value
+
+    return parse
+
+
+count = whole(1)
+port = whole(1, MAX_PORT)
+
+
+def size(text: str) -> int:
+    """The type of a number of bytes, not 0."""
+    return _known(sizes.read_size(text) or None, sizes.EXPECTED, text)
+
+
+def period(least: float = 0) -> Callable[[str], float]:
+    """The type of a time of at least ``least`` seconds."""
+
+    def parse(text: str) -> float:
+        value = _known(periods.read_period(text), periods.EXPECTED, text)
+        if not least <= value <= _LONGEST:
+            limit = "at most 36500d" if value > _LONGEST else f"at least {least:g} s"
+            raise _wrong(f"a period of {limit}", text)
+        return value
+
+    return parse
+
+
+def whole_period(least: int = 0) -> Callable[[str], int]:
+    """The same in whole seconds."""
+
+    def parse(text: str) -> int:
+        value = period(least)(text)
+        if value != int(value):
+            raise _wrong("whole seconds", text)
+        return int(value)
+
+    return parse
+
+
+def rate(text: str) -> float:
+    """The type of a rate above 0, in a second."""
+    times, seconds = _known(rates.read_rate(text), rates.EXPECTED, text)
+    if not times:
+        raise _wrong("a rate above 0", text)
+    return times / seconds
+
+
+def address(text: str, port: int | None = None, host: str | None = None) -> tuple[str, int]:
+    """The host and port of a server; the arguments are those of ``read_address``."""
     try:
-        value = float(text)
-    except ValueError:
-        value = -1.0
-    if not 0 <= value < 1e9:
-        raise argparse.ArgumentTypeError(f"expected a number of seconds, not {text!r}")
+        found = read_address(text, port, host)
+    except ValueError as wrong:
+        raise argparse.ArgumentTypeError(str(wrong)) from None
+    return found.host, found.port
+
+
+def place(text: str) -> tuple[str, int]:
+    """The type of an address to listen on, with 127.0.0.1 for a port alone."""
+    return address(text, host=LOOPBACK)
+
+
+def _known(value: T | None, expected: str, text: str) -> T:
+    if value is None:
+        raise _wrong(expected, text)
     return value
+
+
+def _wrong(expected: str, text: str) -> argparse.ArgumentTypeError:
+    return argparse.ArgumentTypeError(f"expected {expected}, not {text[:100]!r}")

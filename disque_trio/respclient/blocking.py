@@ -9,8 +9,8 @@ from typing import Final, Self, TypeAlias
 
 import hiredis
 
+from disque_trio.notation.addresses import Address
 from disque_trio.resp.command import Argument, encode_command
-from disque_trio.respclient.addresses import Address
 from disque_trio.respclient.login import Login
 from disque_trio.respclient.tls import Encryption
 

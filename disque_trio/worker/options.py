@@ -1,13 +1,20 @@
 """The command line of ``disque-worker``. Needs neither Trio nor the app."""
 
 import argparse
-import re
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields
 from typing import Any, Self
 
-from disque_trio.process.options import add_log_options, count, seconds
-from disque_trio.version import VERSION
+from disque_trio.process.options import (
+    Parser,
+    add_log_options,
+    add_metrics_option,
+    add_otel_option,
+    add_version_option,
+    count,
+    period,
+    size,
+)
 from disque_trio.worker.rota import QueueWeight, parse_queues
 
 _EPILOG = """\
@@ -28,23 +35,6 @@ each old one takes no more jobs once its replacement does, and ends when its tas
 exit status: 0 it was stopped; 1 it could not start, or its processes kept dying; 2 wrong arguments.
 With --check: 0 all is well; 1 it is not.
 """
-
-
-def size(text: str) -> int:
-    """Parse a size: ``500mb``, ``2gb``, ``1000000``; 1kb is 1024 bytes."""
-    match = re.fullmatch(r"(\d+)\s*([kmg]?)b?", text.strip().lower())
-    if match is None or not int(match[1]):
-        raise argparse.ArgumentTypeError(f"expected a size such as 500mb, not {text!r}")
-    return int(match[1]) << {"": 0, "k": 10, "m": 20, "g": 30}[match[2]]
-
-
-def place(text: str) -> tuple[str, int]:
-    """Parse an address to listen on: ``9100``, ``0.0.0.0:9100``, ``[::1]:9100``. Without a host it
-    is 127.0.0.1."""
-    host, _, port = text.rpartition(":")
-    if not (port.isascii() and port.isdigit() and 0 < int(port) < 65536):
-        raise argparse.ArgumentTypeError(f"expected PORT or HOST:PORT, not {text!r}")
-    return host.removeprefix("[").removesuffix("]") or "127.0.0.1", int(port)
 
 
 def queues(text: str) -> list[QueueWeight]:
@@ -108,18 +98,11 @@ class Options:
         return cls(**{**values, "queues": named})
 
 
-class _Parser(argparse.ArgumentParser):
-    def error(self, message: str) -> Any:
-        # One line only: with the usage before it, it would be easy to miss.
-        self.exit(2, f"{self.prog}: {message} (see {self.prog} --help)\n")
-
-
 def _parser() -> argparse.ArgumentParser:
-    parser = _Parser(
+    parser = Parser(
         prog="disque-worker",
         description="Run the tasks of an app: take jobs from a Disque cluster and call functions.",
         epilog=_EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     add = parser.add_argument
     add("app", metavar="module:app", help="the app, such as shop.tasks:app")
@@ -143,15 +126,17 @@ def _parser() -> argparse.ArgumentParser:
     add("-p", "--processes", type=count, default=1, help="worker processes (default: 1)")
     add(
         "--grace",
-        type=seconds,
+        type=period(),
         default=30.0,
-        help="seconds that tasks have to finish when stopping (default: 30)",
+        metavar="TIME",
+        help="how long tasks have to finish when stopping (default: 30s)",
     )
     add(
         "--wait",
-        type=seconds,
+        type=period(),
         default=30.0,
-        help="seconds to wait for a node at the start (default: 30)",
+        metavar="TIME",
+        help="how long to wait for a node at the start (default: 30s)",
     )
     add(
         "--restarts",
@@ -163,16 +148,11 @@ def _parser() -> argparse.ArgumentParser:
         "--max-memory",
         type=size,
         metavar="SIZE",
-        help="replace a process that uses more memory, such as 500mb",
+        help="replace a process that uses more memory, such as 500mb (k is 1000, kb is 1024)",
     )
     add("--max-tasks", type=count, metavar="N", help="replace a process after this many tasks")
     add("--reload", action="store_true", help="replace the processes when a source file changes")
-    add(
-        "--metrics",
-        type=place,
-        metavar="[HOST:]PORT",
-        help="serve /metrics (for Prometheus) and /healthz at this address",
-    )
+    add_metrics_option(add, "/metrics (for Prometheus) and /healthz")
     add(
         "--status-file",
         default="",
@@ -188,18 +168,15 @@ def _parser() -> argparse.ArgumentParser:
     )
     add(
         "--check-timeout",
-        type=seconds,
+        type=period(),
         default=10.0,
-        help="time limit of --check in seconds (default: 10)",
+        metavar="TIME",
+        help="time limit of --check (default: 10s)",
     )
     add_log_options(add)
     add("--quiet", action="store_true", help="show no status line")
-    add(
-        "--otel",
-        action="store_true",
-        help="trace with OpenTelemetry, configured by OTEL_EXPORTER_OTLP_ENDPOINT and the like",
-    )
-    add("--version", action="version", version=f"disque-worker {VERSION}")
+    add_otel_option(add)
+    add_version_option(parser)
     return parser
 
 

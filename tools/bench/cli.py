@@ -29,6 +29,8 @@ from pathlib import Path
 from statistics import median
 from typing import Any, TypeVar
 
+from disque_trio.process.options import count
+from disque_trio.process.options import size as any_size
 from disque_trio.version import VERSION
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -88,17 +90,9 @@ def option(
     return field(default=default, metadata=metadata)
 
 
-def number(text: str) -> int:
-    """Parse a number of at least 1."""
-    value = int(text)
-    if value < 1:
-        raise argparse.ArgumentTypeError(f"expected a number of at least 1, not {text}")
-    return value
-
-
 def numbers(text: str) -> tuple[int, ...]:
-    """Parse several such numbers, separated by commas."""
-    return tuple(map(number, text.split(",")))
+    """Parse several numbers of at least 1, separated by commas."""
+    return tuple(map(count, text.split(",")))
 
 
 def words(text: str) -> tuple[str, ...]:
@@ -123,9 +117,10 @@ def size(least: int) -> Callable[[str], int]:
     """A parser for a number of bytes, at least ``least``."""
 
     def parse(text: str) -> int:
-        if int(text) < least:
+        value = any_size(text)
+        if value < least:
             raise argparse.ArgumentTypeError(f"must be at least {least}")
-        return int(text)
+        return value
 
     return parse
 
@@ -172,7 +167,7 @@ def _add(
         if several:
             convert = names(choices) if choices else numbers
         else:
-            convert = {int: number, float: float, str: str}[type(default)]
+            convert = {int: count, float: float, str: str}[type(default)]
     metavar = "COMMAND" if convert is words else "X,X" if several else None if choices else "X"
     shown = default
     if several:

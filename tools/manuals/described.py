@@ -64,7 +64,7 @@ def commands() -> Iterator[Command]:
     own = {"disque": _disque, "disque-server": _server, "bananaq": _bananaq}
     for house in distributions():
         for name, entry in house.scripts.items():
-            yield own[name]() if name in own else _of_parser(name, _parser(name, entry))
+            yield own[name]() if name in own else _of_parser(name, parser_of(name, entry))
 
 
 class _Asked(BaseException):
@@ -73,7 +73,7 @@ class _Asked(BaseException):
         self.parser = parser
 
 
-def _parser(name: str, entry: str) -> argparse.ArgumentParser:
+def parser_of(name: str, entry: str) -> argparse.ArgumentParser:
     """The parser of a command, caught when its entry point prints the help."""
     module, _, function = entry.partition(":")
 

@@ -10,10 +10,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from disque_trio.extras import how_to_install
+from disque_trio.notation.addresses import AmbiguousError, format_address, read_address
 from disque_trio.process.arguments import hide
-from disque_trio.process.options import add_log_options
-from disque_trio.respclient.arguments import add_certificate_options
-from disque_trio.version import VERSION
+from disque_trio.process.options import (
+    LOOPBACK,
+    Parser,
+    add_log_options,
+    add_login_options,
+    add_nodes_option,
+    add_version_option,
+)
 
 if TYPE_CHECKING:
     from disque_trio.client.urls import Cluster
@@ -131,6 +137,8 @@ def _bananaq(text: str) -> "Cluster":
     scheme, _, rest = text.rpartition("://")
     try:
         found = Cluster.of(_SCHEMES[scheme] + rest)
+    except AmbiguousError as wrong:
+        raise ValueError(f"--bananaq: {wrong}") from None
     except (KeyError, ValueError):
         # The reason may contain part of a password.
         raise ValueError(form) from None
@@ -139,16 +147,24 @@ def _bananaq(text: str) -> "Cluster":
     return found
 
 
+def listening(text: str) -> tuple[str, str]:
+    """The address to bind to, and its host, empty for a socket. Raises ValueError."""
+    if text.startswith("/"):
+        text = f"unix:{text}"
+    if text.startswith(("unix:", "fd://")):
+        return text, ""
+    found = read_address(text, host=LOOPBACK, lowest=0)
+    return format_address(found.host, found.port), found.host
+
+
 def _listen(options: argparse.Namespace) -> str:
     """The address to bind to. Raises ValueError."""
-    listen: str = options.listen
-    if listen.startswith("/"):
-        listen = f"unix:{listen}"
-    port = re.fullmatch(r".*:([0-9]+)", listen)
-    if not (listen.startswith(("unix:", "fd://")) or (port and int(port[1]) < 65536)):
-        raise ValueError(f"--listen {listen}: use HOST:PORT, or the path of a Unix socket")
+    try:
+        listen, host = listening(options.listen)
+    except ValueError as wrong:
+        raise ValueError(f"--listen {options.listen}: {wrong}") from None
     guarded = options.users or options.acl or options.no_login
-    if guarded or listen.startswith("unix:") or _is_loopback(listen):
+    if guarded or listen.startswith("unix:") or _is_loopback(host):
         return listen
     raise ValueError(
         f"--listen {listen}: without --users or --acl anyone who can connect may do anything, so"
@@ -156,10 +172,9 @@ def _listen(options: argparse.Namespace) -> str:
     )
 
 
-def _is_loopback(listen: str) -> bool:
+def _is_loopback(host: str) -> bool:
     import ipaddress
 
-    host = listen.rpartition(":")[0].strip("[]")
     if host == "localhost":
         return True
     try:
@@ -176,30 +191,20 @@ def _prefix(text: str) -> str:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="disque-console",
         description="Show a cluster in the browser and operate it.",
         epilog=EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     add = parser.add_argument
-    add("--version", action="version", version=f"disque-console {VERSION}")
-    add(
-        "--nodes",
-        nargs="+",
-        default=["127.0.0.1:7711"],
-        metavar="HOST:PORT",
-        help="some nodes of the cluster, or their URLs, such as disques://user:password@host:7711"
-        " for TLS; the console finds the others (default: 127.0.0.1:7711)",
-    )
-    add("--user", metavar="NAME", help="the user to log in to the nodes as")
+    add_version_option(parser)
+    add_nodes_option(add, "; the console finds the others")
     add("--password-file", metavar="FILE", help="file with the password of the nodes")
-    add("--tls", action="store_true", help="connect to the nodes over TLS")
-    add_certificate_options(parser.add_argument)
+    add_login_options(add)
     add(
         "--listen",
         default="127.0.0.1:8711",
-        metavar="HOST:PORT",
+        metavar="[HOST:]PORT",
         help="address to serve, or the path of a Unix socket (default: 127.0.0.1:8711)",
     )
     add("--certificate", default="", metavar="FILE", help="serve HTTPS with this certificate (PEM)")

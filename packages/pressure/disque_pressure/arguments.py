@@ -4,9 +4,18 @@ import argparse
 from collections.abc import Sequence
 
 from disque_pressure.urls import Url
-from disque_trio.process.options import seconds
-from disque_trio.respclient.arguments import add_certificate_options
-from disque_trio.version import VERSION
+from disque_trio.process.options import (
+    Parser,
+    add_login_options,
+    add_version_option,
+    address,
+    count,
+    period,
+    port,
+    size,
+    whole,
+    whole_period,
+)
 
 EPILOG = """\
 Options that are not given come from the environment variables REDIS_SERVER, REDIS_PORT, REDIS_DB
@@ -74,16 +83,15 @@ def _check_where(parser: argparse.ArgumentParser, options: argparse.Namespace) -
 
 def _parser() -> argparse.ArgumentParser:
     # An option that is absent after the command must not overwrite one given before it.
-    common = argparse.ArgumentParser(add_help=False, argument_default=argparse.SUPPRESS)
+    common = Parser(add_help=False, argument_default=argparse.SUPPRESS)
     _common(common)
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="pressure",
         description="Bounded, exclusive FIFO queues in Redis, for shell pipelines.",
         epilog=EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     _common(parser)
-    parser.add_argument("--version", action="version", version=f"pressure {VERSION}")
+    add_version_option(parser)
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
 
     def command(name: str, help: str) -> argparse.ArgumentParser:
@@ -103,9 +111,9 @@ def _parser() -> argparse.ArgumentParser:
     framing.add_argument(
         "-b",
         "--block",
-        type=_size,
+        type=size,
         metavar="SIZE",
-        help="for binary data: blocks of SIZE bytes (k, m: KiB, MiB)",
+        help="for binary data: blocks of SIZE bytes, such as 64kb (k is 1000, kb is 1024)",
     )
     put.add_argument("--create", action="store_true", help="create the queue if there is none")
     _bound(put, "with --create: the most elements it may hold")
@@ -117,7 +125,7 @@ def _parser() -> argparse.ArgumentParser:
     )
 
     get = _named(command("get", "Take elements out of a queue and write them, one per line."))
-    get.add_argument("-n", "--count", type=_number, metavar="N", help="end after N elements")
+    get.add_argument("-n", "--count", type=count, metavar="N", help="end after N elements")
     get.add_argument("--no-wait", action="store_true", help="end when the queue is empty")
     framing = get.add_mutually_exclusive_group()
     framing.add_argument("-0", "--null", action="store_true", help="end elements with NUL, not LF")
@@ -129,7 +137,7 @@ def _parser() -> argparse.ArgumentParser:
     tail.add_argument(
         "-n",
         "--count",
-        type=_number,
+        type=count,
         default=10,
         metavar="N",
         help="elements to show (default: 10)",
@@ -171,37 +179,35 @@ def _parser() -> argparse.ArgumentParser:
         " it for several nodes (default: 127.0.0.1:7711). The environment variable DISQUECLI_AUTH"
         " holds a password for all of them",
     )
-    pipe.add_argument("-n", "--count", type=_number, metavar="N", help="end after N elements")
+    pipe.add_argument("-n", "--count", type=count, metavar="N", help="end after N elements")
     pipe.add_argument("--no-wait", action="store_true", help="end when there is nothing to take")
     pipe.add_argument("--close", action="store_true", help="close the pressure queue at the end")
-    pipe.add_argument("--replicate", type=_number, metavar="N", help="copies of each job")
+    pipe.add_argument("--replicate", type=count, metavar="N", help="copies of each job")
     pipe.add_argument(
-        "--ttl", type=_number, metavar="S", help="time to live of each job, in seconds"
+        "--ttl", type=whole_period(1), metavar="TIME", help="time to live of each job, such as 1d"
     )
-    pipe.add_argument("--retry", type=_natural, metavar="S", help="RETRY of each job, in seconds")
+    pipe.add_argument("--retry", type=whole_period(), metavar="TIME", help="RETRY of each job")
     return parser
 
 
 def _common(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("--server", metavar="HOST", help="host of Redis")
-    add("--port", type=_port, metavar="PORT", help="TCP port of Redis")
-    add("--db", type=_natural, metavar="N", help="database number")
+    add("--port", type=port, metavar="PORT", help="TCP port of Redis")
+    add("--db", type=whole(), metavar="N", help="database number")
     add("--prefix", metavar="TEXT", help="prefix of all keys")
     add(
         "--timeout",
-        type=seconds,
-        metavar="S",
-        help="fail after waiting this many seconds for a role, for space or for an element",
+        type=period(),
+        metavar="TIME",
+        help="fail after waiting this long for a role, for space or for an element",
     )
     add("-q", "--quiet", action="store_true", help="do not show a progress line")
     where = parser.add_argument_group("other ways to connect to Redis")
     add = where.add_argument
-    add("--user", metavar="NAME", help="Redis user that the password belongs to")
     add("--url", type=_url, metavar="URL", help="redis://, rediss:// or unix://")
     add("--socket", metavar="PATH", help="the Unix socket of Redis")
-    add("--tls", action="store_true", help="connect with TLS")
-    add_certificate_options(add)
+    add_login_options(add, "Redis")
     add("--cluster", action="store_true", help="Redis is a cluster; list asks all of its nodes")
     places = "HOST:PORT[,...]"
     add("--sentinel", type=_sentinels, metavar=places, help="ask these sentinels where Redis is")
@@ -215,34 +221,7 @@ def _named(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
 
 
 def _bound(parser: argparse.ArgumentParser, help: str) -> None:
-    parser.add_argument("--bound", type=_natural, metavar="N", help=help)
-
-
-def _natural(text: str) -> int:
-    if not text.isascii() or not text.isdigit():
-        raise argparse.ArgumentTypeError(f"expected a whole number of at least 0, not {text!r}")
-    if len(text) > 30:
-        raise argparse.ArgumentTypeError("the number is too large")
-    return int(text)
-
-
-def _number(text: str) -> int:
-    value = _natural(text)
-    if value < 1:
-        raise argparse.ArgumentTypeError("expected a number of 1 or more")
-    return value
-
-
-def _port(text: str) -> int:
-    value = _number(text)
-    if value > 65535:
-        raise argparse.ArgumentTypeError(f"{value} is not a TCP port")
-    return value
-
-
-def _size(text: str) -> int:
-    factor = {"k": 1 << 10, "m": 1 << 20}.get(text[-1:].lower(), 1)
-    return _number(text if factor == 1 else text[:-1]) * factor
+    parser.add_argument("--bound", type=whole(), metavar="N", help=help)
 
 
 def _url(text: str) -> Url:
@@ -253,10 +232,4 @@ def _url(text: str) -> Url:
 
 
 def _sentinels(text: str) -> list[tuple[str, int]]:
-    found = []
-    for place in text.split(","):
-        host, colon, port = place.rpartition(":")
-        if not colon or not host.strip("[]"):
-            raise argparse.ArgumentTypeError(f"expected HOST:PORT, not {place!r}")
-        found.append((host.removeprefix("[").removesuffix("]"), _port(port)))
-    return found
+    return [address(place) for place in text.split(",")]

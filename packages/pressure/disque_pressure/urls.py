@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 from urllib.parse import parse_qs, unquote, urlsplit
 
+from disque_trio.notation.addresses import Address, AmbiguousError, read_address
+
 
 @dataclass(frozen=True, slots=True)
 class Url:
@@ -32,7 +34,11 @@ class Url:
         """
         try:
             parts = urlsplit(text)
-            port = parts.port
+            place = parts.netloc.rpartition("@")[2]
+            # Port 0: there is none. A URL may also have a port and no host.
+            server = read_address(place, 0, "") if place else Address()
+        except AmbiguousError:
+            raise
         except ValueError:
             raise ValueError("this is not a URL, or has an invalid port") from None
         unix = parts.scheme == "unix"
@@ -45,15 +51,15 @@ class Url:
         path = unquote(parts.path)
         if not unix:
             database, path = database or path.strip("/"), ""
-        elif not path or parts.hostname is not None:
+        elif not path or server.host:
             raise ValueError("the URL must name a socket, as in unix:///run/redis.sock")
         if database and not (database.isascii() and database.isdigit()):
             raise ValueError(f"{database!r} is not a database number")
         return cls(
             tls=parts.scheme == "rediss",
             socket=path or None,
-            server=parts.hostname,
-            port=port,
+            server=server.host or None,
+            port=server.port or None,
             db=int(database) if database else None,
             user=unquote(parts.username) if parts.username else None,
             password=unquote(parts.password) if parts.password else None,

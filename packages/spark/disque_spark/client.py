@@ -8,8 +8,8 @@ from typing import NamedTuple, Self, TypeAlias
 
 import hiredis
 
+from disque_trio.notation.addresses import Address, format_address, read_address
 from disque_trio.resp.command import Argument, encode_command
-from disque_trio.respclient.addresses import Address
 from disque_trio.respclient.blocking import BlockingConnection, Reply
 from disque_trio.respclient.login import Login
 from disque_trio.respclient.tls import refusal
@@ -128,8 +128,8 @@ class BlockingClient:
                 raise WireError(f"{self.address}: unexpected item in HELLO: {item!r}")
             id, host, port, priority = [_text(field) for field in item]
             if not host:  # a single node does not know its own address
-                host = split_address(self.address)[0]
-            entries.append(Entry(id, join_address(host, int(port)), int(priority)))
+                host = read_address(self.address, DEFAULT_PORT).host
+            entries.append(Entry(id, format_address(host, int(port)), int(priority)))
         return _text(reply[1]), entries
 
     def close(self) -> None:
@@ -151,7 +151,7 @@ class BlockingClient:
             address = self._nodes[self._next]
             self._next = (self._next + 1) % len(self._nodes)
             try:
-                self._connection = self._open(Address(*split_address(address)))
+                self._connection = self._open(read_address(address, DEFAULT_PORT))
             except OSError as problem:
                 reason = refusal(problem) or problem.strerror or problem
                 problems.append(f"{address}: {reason}")
@@ -186,25 +186,6 @@ def accepted(reply: Reply) -> Reply:
 def by_ids(command: str, ids: Sequence[bytes | str]) -> list[tuple[Arg, ...]]:
     """The requests that send ``command`` for all ``ids``."""
     return [(command, *ids[at : at + IDS]) for at in range(0, len(ids), IDS)]
-
-
-def split_address(address: str) -> tuple[str, int]:
-    """Host and port of ``host``, ``host:port`` or ``[ipv6]:port``; the port defaults to 7711.
-
-    Raises:
-        ValueError: the port is not a number from 1 to 65535.
-    """
-    host, colon, port = address.rpartition(":")
-    if not colon or address.endswith("]"):
-        host, port = address, str(DEFAULT_PORT)
-    if not port.isdecimal() or not 0 < int(port) < 65536:
-        raise ValueError(f"the port of {address!r} is not a number from 1 to 65535")
-    return host.strip("[]"), int(port)
-
-
-def join_address(host: str, port: int) -> str:
-    """The opposite of ``split_address``."""
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 def _text(field: Reply) -> str:

@@ -20,8 +20,8 @@ from disque_spark.options import (
     check_names,
     choice,
     flag,
-    number,
     paths_of,
+    size,
 )
 from disque_spark.periods import Period, moment
 from disque_spark.segments import MALFORMED, Piece, blocks, find_segments, rows_of, split
@@ -132,7 +132,7 @@ class EventsReader(DataSourceReader):
         self._paths = paths_of(options)
         self._open = flag(options, "includeOpen", False)
         self._malformed = choice(options, "malformed", *_MODES)
-        self._piece = number(options, "partitionBytes", PIECE_BYTES)
+        self._piece = size(options, "partitionBytes", PIECE_BYTES)
         since, until = (moment(name, options.get(name)) for name in ("since", "until"))
         self.period = Period(since, until)
 

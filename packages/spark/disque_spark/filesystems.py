@@ -14,6 +14,7 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 import pyarrow.fs as pafs
 
 from disque_trio.extras import how_to_install
+from disque_trio.notation.addresses import Address, read_address
 
 Options = tuple[tuple[str, str], ...]  # names and values, sorted
 Kind = tuple[str, ...]  # the schemes of a kind of file system
@@ -216,18 +217,17 @@ def _system(scheme: str, authority: str, options: Options) -> tuple[Any, bool]:
 
 def _hadoop(scheme: str, authority: str, given: Mapping[str, Any]) -> Any:
     """HDFS through hdfs-native if that is installed and there are no options, or else libhdfs."""
-    host, _, port = authority.partition(":")
+    found = read_address(authority, 0) if authority else Address()
+    host, port = found.host, found.port
     if not given:
         try:
             from disque_spark.hadoop import Hadoop
         except ImportError:
             pass
         else:
-            return pafs.PyFileSystem(
-                pafs.FSSpecHandler(Hadoop(scheme, host, int(port or 0) or None))
-            )
+            return pafs.PyFileSystem(pafs.FSSpecHandler(Hadoop(scheme, host, port or None)))
     place = f"{scheme}://{host}" if scheme == "viewfs" else host or "default"
-    return pafs.HadoopFileSystem(place, int(port or 0), **given)
+    return pafs.HadoopFileSystem(place, port, **given)
 
 
 def renamer(system: Any) -> Callable[[str, str], None] | None:

@@ -13,8 +13,10 @@ import pyarrow as pa
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
-from disque_spark.client import split_address
+from disque_spark.client import DEFAULT_PORT
 from disque_spark.defaults import DEFAULT_NODES
+from disque_trio.notation import periods, sizes
+from disque_trio.notation.addresses import read_address
 from disque_trio.respclient.login import Login
 from disque_trio.respclient.tls import Tls
 
@@ -83,11 +85,9 @@ def nodes_of(options: Mapping[str, str]) -> list[str]:
         raise OptionError("nodes: expected host:port, separated by commas")
     for node in nodes:
         try:
-            host, _ = split_address(node)
+            read_address(node, DEFAULT_PORT)
         except ValueError as problem:
             raise OptionError(f"nodes: {problem}") from problem
-        if not host:
-            raise OptionError(f"nodes: expected host:port, got {node!r}")
     return nodes
 
 
@@ -165,9 +165,33 @@ def number(
     text = options.get(name, str(default)).strip()
     # int() refuses thousands of digits.
     value = int(text) if text.isascii() and text.isdecimal() and len(text) < 100 else -1
+    return _within("number", name, text, value, least, most)
+
+
+def seconds(
+    options: Mapping[str, str], name: str, default: int, least: int = 1, most: int = 2**63 - 1
+) -> int:
+    """A period in whole seconds, such as 90 or 15m."""
+    text = options.get(name, str(default)).strip()
+    value = periods.read_period(text)
+    if value is None or value != int(value):
+        raise OptionError(f"{name}: expected {periods.EXPECTED}, got {text[:100]!r}")
+    return _within("period", name, text, int(value), least, most)
+
+
+def size(options: Mapping[str, str], name: str, default: int) -> int:
+    """A number of bytes, at least 1, such as 64mb."""
+    text = options.get(name, str(default)).strip()
+    value = sizes.read_size(text)
+    if value is None:
+        raise OptionError(f"{name}: expected {sizes.EXPECTED}, got {text[:100]!r}")
+    return _within("size", name, text, value, 1, 2**63 - 1)
+
+
+def _within(what: str, name: str, text: str, value: int, least: int, most: int) -> int:
     if not least <= value <= most:
         limit = f"from {least} to {most}" if value > most else f"of at least {least}"
-        raise OptionError(f"{name}: expected a number {limit}, got {text[:100]!r}")
+        raise OptionError(f"{name}: expected a {what} {limit}, got {text[:100]!r}")
     return value
 
 

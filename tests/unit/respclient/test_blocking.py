@@ -6,7 +6,7 @@ from pathlib import Path
 import hiredis
 import pytest
 
-from disque_trio.respclient.addresses import Address
+from disque_trio.notation.addresses import Address
 from disque_trio.respclient.blocking import BlockingConnection
 from disque_trio.respclient.login import Login
 from tests.support.scripted_node import ScriptedNode

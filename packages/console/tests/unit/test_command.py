@@ -32,8 +32,8 @@ def test_a_wrong_argument_is_named(
     with pytest.raises(SystemExit) as ended:
         main([option, value])
     assert ended.value.code == 2
-    last = capsys.readouterr().err.splitlines()[-1]
-    assert last.startswith(f"disque-console: error: {option} {value}: ")
+    [line] = capsys.readouterr().err.splitlines()
+    assert line.startswith(f"disque-console: {option} {value}: ")
 
 
 @pytest.mark.parametrize(

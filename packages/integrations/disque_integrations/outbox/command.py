@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from disque_integrations.outbox.options import add_options
 from disque_trio.extras import how_to_install
-from disque_trio.version import VERSION
+from disque_trio.process.options import Parser, add_version_option
 
 FAILED = 1
 EPILOG = """\
@@ -54,13 +54,12 @@ def _fail(text: str) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="disque-outbox",
         description="Forward the jobs that programs add in their database transactions.",
         epilog=EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("--version", action="version", version=f"disque-outbox {VERSION}")
+    add_version_option(parser)
     parser.add_argument("--database", metavar="URL", help="URL of the database, as in SQLAlchemy")
     parser.add_argument(
         "--table",

@@ -3,6 +3,8 @@
 from collections.abc import Iterable
 from pathlib import Path
 
+from disque_trio.notation.addresses import format_address
+
 _NAME = "nodes.conf"
 _UP = 2  # parent directories to look in: the logs are in DIR/events, the file is in DIR
 _FIELDS = 3  # id, address, flags
@@ -29,5 +31,5 @@ def addresses_in(text: str) -> dict[str, str]:
         if len(fields) >= _FIELDS and len(fields[0]) == 40:
             host, _, port = fields[1].partition("@")[0].rpartition(":")
             if port.isdecimal() and int(port):
-                found[fields[0]] = f"{host}:{port}"
+                found[fields[0]] = format_address(host, int(port))
     return found

@@ -2,48 +2,38 @@
 
 import argparse
 import os
-from collections.abc import Sequence
+from collections.abc import Callable
 from pathlib import Path
 
 from disque_spark.audit.rules import KINDS, TOLD, Rules
-from disque_spark.cli.argument_types import address, given, number, path, period, rate, size
+from disque_spark.cli.argument_types import given, number, path
 from disque_spark.defaults import DEFAULT_NODES, FORMATS
 from disque_spark.health import MAX_AGE
-from disque_trio.job_options import OPTIONS, ScheduleOptions, Words
-from disque_trio.respclient.arguments import add_certificate_options
-from disque_trio.version import VERSION
+from disque_trio.job_options import OPTIONS, ScheduleOptions, Seconds, Whole
+from disque_trio.process.options import (
+    Parser,
+    add_login_options,
+    add_metrics_option,
+    add_version_option,
+    rate,
+    size,
+    whole_period,
+)
 
 # The numbers of ``Rules``: name, minimum, unit, help.
 _RULES = (
-    ("settled", 0, "SECONDS", "jobs younger than this at the end of the log are not findings yet"),
+    ("settled", 0, "TIME", "jobs younger than this at the end of the log are not findings yet"),
     ("poison", 0, "NACKS", "a job with more NACKs than this is a finding"),
     ("retries", 1, "N", "a job not acknowledged within N times its RETRY is a finding"),
-    ("patience", 0, "SECONDS", "use this time instead of --retries; 0: use --retries"),
+    ("patience", 0, "TIME", "use this time instead of --retries; 0: use --retries"),
     ("skew", 0, "MS", "how far the clocks of two nodes may be apart"),
     ("tolerance", 0, "MS", "events of two nodes closer together than this have no order"),
 )
 
 
-class _Command(argparse.ArgumentParser):
-    """The arguments of one command. It reports unknown ones itself, and suggests known ones."""
-
-    def parse_known_args(  # type: ignore[override]
-        self, args: Sequence[str] | None = None, namespace: argparse.Namespace | None = None
-    ) -> tuple[argparse.Namespace, list[str]]:
-        options, unknown = super().parse_known_args(args, namespace)
-        if unknown:
-            from difflib import get_close_matches  # slow to import
-
-            word = unknown[0].partition("=")[0]
-            near = get_close_matches(word, self._option_string_actions, 1)
-            meant = f"; did you mean {near[0]}?" if near else ""
-            self.error(f"no such argument: {word}{meant}")
-        return options, unknown
-
-
 def parser() -> argparse.ArgumentParser:
     """The parser of all commands; ``command`` is the name of the one chosen."""
-    common = _Command(add_help=False)
+    common = Parser(add_help=False)
     where = common.add_mutually_exclusive_group()
     where.add_argument("--master", help="where Spark runs (default: local[*])")
     where.add_argument(
@@ -55,7 +45,7 @@ def parser() -> argparse.ArgumentParser:
         "--conf", action="append", default=[], metavar="NAME=VALUE", help="a Spark setting"
     )
     common.add_argument("--explain", action="store_true", help="only print Spark's plan")
-    cluster = _Command(add_help=False)
+    cluster = Parser(add_help=False)
     cluster.add_argument(
         "--nodes",
         default=DEFAULT_NODES,
@@ -67,16 +57,12 @@ def parser() -> argparse.ArgumentParser:
         default=os.environ.get("DISQUECLI_AUTH") or os.environ.get("DISQUE_PASSWORD"),
         help="password of the nodes (default: environment variable DISQUECLI_AUTH)",
     )
-    cluster.add_argument("--user", metavar="NAME", help="the user that the password belongs to")
-    cluster.add_argument("--tls", action="store_true", help="connect with TLS")
-    add_certificate_options(cluster.add_argument)
-    whole = argparse.ArgumentParser(
+    add_login_options(cluster.add_argument)
+    whole = Parser(
         prog="disque-pipeline", description="Audits, archives and replays Disque jobs with Spark."
     )
-    whole.add_argument("--version", action="version", version=f"disque-pipeline {VERSION}")
-    commands = whole.add_subparsers(
-        required=True, metavar="COMMAND", dest="command", parser_class=_Command
-    )
+    add_version_option(whole)
+    commands = whole.add_subparsers(required=True, metavar="COMMAND", dest="command")
     for name, add_arguments, parents, text in (
         ("audit", _audit, [common], "turn nodes' event logs into tables of jobs and findings"),
         ("report", _report, [common], "write an audit as an HTML page"),
@@ -129,12 +115,7 @@ def _add_looking_after(command: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="write the state to this file, for 'health'",
     )
-    command.add_argument(
-        "--metrics",
-        type=address,
-        metavar="[HOST:]PORT",
-        help="serve /metrics for Prometheus at this address (default host: 127.0.0.1)",
-    )
+    add_metrics_option(command.add_argument)
 
 
 def _add_judging(command: argparse.ArgumentParser) -> None:
@@ -156,7 +137,7 @@ def _add_judging(command: argparse.ArgumentParser) -> None:
     for name, least, unit, text in _RULES:
         command.add_argument(
             f"--{name}",
-            type=number(least),
+            type=whole_period(least) if unit == "TIME" else number(least),
             default=getattr(rules, name),
             metavar=unit,
             help=f"{text} (default: %(default)s)",
@@ -187,9 +168,9 @@ def _watch(command: argparse.ArgumentParser) -> None:
     )
     command.add_argument(
         "--every",
-        type=number(1),
-        default=15,
-        metavar="SECONDS",
+        type=whole_period(1),
+        default="15s",
+        metavar="TIME",
         help="time between looks (default: %(default)s)",
     )
     command.add_argument("--looks", type=number(1), metavar="N", help="end after N looks")
@@ -248,8 +229,9 @@ def _archive(command: argparse.ArgumentParser) -> None:
     )
     command.add_argument(
         "--seconds",
-        type=number(0),
-        default=10,
+        type=whole_period(),
+        default="10s",
+        metavar="TIME",
         help="time from one batch to the next (default: %(default)s)",
     )
     _add_restarts(command, "the stream has")
@@ -286,7 +268,7 @@ def _replay(command: argparse.ArgumentParser) -> None:
     command.add_argument("--limit", type=number(0), help="add at most this many jobs")
     command.add_argument("--dry-run", action="store_true", help="only say what would be added")
     command.add_argument(
-        "--rate", type=rate, metavar="JOBS", help="add at most this many jobs per second"
+        "--rate", type=rate, metavar="RATE", help="add at most this many jobs, such as 50/s or 30/m"
     )
     command.add_argument(
         "--done",
@@ -299,20 +281,23 @@ def _replay(command: argparse.ArgumentParser) -> None:
     )
     for name in ScheduleOptions.__annotations__:
         option = OPTIONS[name]
-        kind = str if isinstance(option, Words) else number(option.least, option.most or 2**31 - 1)
-        command.add_argument(
-            f"--{name}", type=kind, metavar="TEXT" if kind is str else "N", help=option.about
-        )
+        kind: Callable[[str], object] = str
+        metavar = "TEXT"
+        if isinstance(option, Seconds):
+            kind, metavar = whole_period(option.least), "TIME"
+        elif isinstance(option, Whole):
+            kind, metavar = number(option.least, most=option.most or 2**31 - 1), "N"
+        command.add_argument(f"--{name}", type=kind, metavar=metavar, help=option.about)
 
 
 def _health(command: argparse.ArgumentParser) -> None:
     command.add_argument("file", type=Path, help="the --health-file of an archive or a watch")
     command.add_argument(
         "--max-age",
-        type=number(1),
-        metavar="SECONDS",
+        type=whole_period(1),
+        metavar="TIME",
         help="fail if the last sign of life is older"
-        f" (default: {MAX_AGE}, but no limit for a command that is done)",
+        f" (default: {MAX_AGE:g}s, but no limit for a command that is done)",
     )
 
 
@@ -331,7 +316,7 @@ def _compact(command: argparse.ArgumentParser) -> None:
     command.add_argument("table", type=given, help="the archive (its --output)")
     command.add_argument(
         "--older-than",
-        type=period,
+        type=whole_period(),
         default="1h",
         metavar="TIME",
         help="leave younger Parquet files alone (default: %(default)s)",
@@ -339,8 +324,8 @@ def _compact(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--target-size",
         type=size,
-        default="128MB",
-        metavar="BYTES",
+        default="128mb",
+        metavar="SIZE",
         help="size of the merged files (default: %(default)s)",
     )
     command.add_argument(
@@ -354,14 +339,14 @@ def _compact(command: argparse.ArgumentParser) -> None:
     )
     command.add_argument(
         "--grace",
-        type=period,
+        type=whole_period(),
         default="60s",
         metavar="TIME",
         help="how long replaced Parquet files stay, for readers (default: %(default)s)",
     )
     command.add_argument(
         "--keep-history",
-        type=period,
+        type=whole_period(),
         default="7d",
         metavar="TIME",
         help="how long old versions of Delta and Iceberg tables stay (default: %(default)s)",

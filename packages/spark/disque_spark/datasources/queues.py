@@ -51,6 +51,8 @@ from disque_spark.options import (
     login_of,
     nodes_of,
     number,
+    seconds,
+    size,
 )
 from disque_spark.sink.writer import WRITE_OPTIONS, BatchWriter, StreamWriter
 
@@ -253,12 +255,12 @@ def read_options(options: Mapping[str, str], batch: bool) -> ReadOptions:
         fetch=number(options, "fetch", 500),
         wait=number(options, "idleWait", 100, 0, MOST_TIME) if batch else 0,
         with_ctime=flag(options, "withCtime", False),
-        heartbeat=number(options, "heartbeat", 10, most=MOST_TIME),
+        heartbeat=seconds(options, "heartbeat", 10, most=MOST_TIME),
         login=login_of(options),
-        timeout=number(options, "timeout", 60, most=MOST_TIME),
+        timeout=seconds(options, "timeout", 60, most=MOST_TIME),
         pattern=None if pattern is None else _pattern_of(pattern, options),
         min_partitions=number(options, "minPartitions", 1, most=MOST_TASKS),
-        max_bytes=number(options, "maxBytesPerBatch", 0, 1) if "maxBytesPerBatch" in options else 0,
+        max_bytes=size(options, "maxBytesPerBatch", 0) if "maxBytesPerBatch" in options else 0,
         with_headers=flag(options, "withHeaders", False),
         elsewhere=acks == PROCESS,
     )

@@ -27,6 +27,7 @@ from disque_spark.options import (
     login_of,
     nodes_of,
     number,
+    seconds,
     text,
     words,
 )
@@ -103,7 +104,7 @@ class NodesReader(DataSourceReader):
         self._discover = flag(options, "discover", True)
         self._skip = choice(options, "unreachable", "fail", "skip") == "skip"
         self._count = number(options, "batchSize", 1000)
-        self._timeout = number(options, "timeout", 60, most=MOST_TIME)
+        self._timeout = seconds(options, "timeout", 60, most=MOST_TIME)
 
     def partitions(self) -> list[InputPartition]:
         """A partition for each node; the value is its address."""
@@ -163,7 +164,7 @@ class QueuesReader(NodesReader):
             number(options, "minLen", 0, 0),
             number(options, "maxLen", 0, 0) if "maxLen" in options else None,
             number(options, "importRate", 0, 0),
-            number(options, "maxIdle", 0, 0) if "maxIdle" in options else None,
+            seconds(options, "maxIdle", 0, 0) if "maxIdle" in options else None,
         )
         super().__init__(schema, options, filters)
 

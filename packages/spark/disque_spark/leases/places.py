@@ -13,7 +13,7 @@ from disque_spark.options import (
     directory,
     login_of,
     nodes_of,
-    number,
+    seconds,
 )
 
 _KINDS = ("directory", "disque")
@@ -43,7 +43,7 @@ def place_of(options: Mapping[str, str]) -> LeasePlace:
             queue,
             tuple(nodes_of(options)),
             login_of(options),
-            number(options, "timeout", 60, most=MOST_TIME),
+            seconds(options, "timeout", 60, most=MOST_TIME),
         )
     if queue:
         raise OptionError("leaseQueue: cannot be combined with leases=directory")

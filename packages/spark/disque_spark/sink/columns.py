@@ -18,11 +18,12 @@ from pyspark.sql.types import (
 )
 
 from disque_spark.client import Arg
-from disque_spark.options import MOST, OptionError, number
+from disque_spark.options import MOST, OptionError, number, seconds
 from disque_spark.sink.keys import RowKeys
 from disque_trio.job_options import OPTIONS, Seconds, Whole, Words, of_kind
 
 NUMBERS = of_kind(Whole, Seconds)
+TIMES = of_kind(Seconds)
 TEXTS = of_kind(Words)
 WORDS = ("body", "queue", *TEXTS, "unique")
 COLUMNS = (*WORDS, "timeout", "headers", "at", *NUMBERS)
@@ -95,7 +96,8 @@ def defaults_of(options: Mapping[str, str]) -> dict[str, Arg]:
     for name in NUMBERS:
         if name in options:
             option = OPTIONS[name]
-            found[name] = number(options, name, 0, option.least, option.most or MOST)
+            read = seconds if name in TIMES else number
+            found[name] = read(options, name, 0, option.least, option.most or MOST)
     return found
 
 

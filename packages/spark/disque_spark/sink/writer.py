@@ -33,6 +33,7 @@ from disque_spark.options import (
     login_of,
     nodes_of,
     number,
+    seconds,
 )
 from disque_spark.sink.adder import Adder, Refusal, code_of
 from disque_spark.sink.columns import NUMBERS, TEXTS, Requests, check, defaults_of
@@ -104,13 +105,13 @@ class Sink:
         self._once = mode != "at-least-once"
         # A user who names a write wants to be able to repeat it.
         self._strict = mode == "exactly-once" or "writeId" in options
-        kept = number(options, "uniqueFor", KEPT if self._once else 0, 0)
+        kept = seconds(options, "uniqueFor", KEPT if self._once else 0, 0)
         self._requests = Requests(self._timeout, defaults_of(options), kept)
         self._write_id = self._named(options.get("writeId"))
         self._pipeline = number(options, "pipeline", PIPELINE)
         self._retries = number(options, "retries", 5, 0)
         self._retry_pause = number(options, "retryPause", 100, most=MOST_TIME)
-        self._failover = number(options, "failover", 30, most=MOST_TIME)
+        self._failover = seconds(options, "failover", 30, most=MOST_TIME)
         self._on_refused = choice(options, "onRefused", "fail", "drop", "deadletter")
         letters = options.get("deadLetterPath")
         if (self._on_refused == "deadletter") != bool(letters):

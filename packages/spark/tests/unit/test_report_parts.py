@@ -93,7 +93,7 @@ def test_what_happened_on_each_node_is_counted() -> None:
 def test_addresses_are_those_of_nodes_conf() -> None:
     text = f"{A} 10.0.0.1:7711 myself 0 0 0 connected\n{'b' * 40} :0 noaddr\nvars x 1\n"
     text += f"{'c' * 40} ::1:7712@17712 slave\n"
-    assert addresses_in(text) == {A: "10.0.0.1:7711", "c" * 40: "::1:7712"}
+    assert addresses_in(text) == {A: "10.0.0.1:7711", "c" * 40: "[::1]:7712"}
 
 
 # ---- comparisons --------------------------------------------------------------------------------

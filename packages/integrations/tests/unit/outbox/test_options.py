@@ -1,17 +1,16 @@
 """The options of ``disque-outbox``."""
 
-from argparse import ArgumentParser
-
 import pytest
 
 from disque_integrations.outbox.options import add_options
+from disque_trio.process.options import Parser
 
-PARSER = ArgumentParser(prog="outbox")
+PARSER = Parser(prog="outbox")
 add_options(PARSER)
 
 
 def test_numbers_are_read() -> None:
-    words = "--batch 7 --poll 0.5 --unique-for 600 --keep 60"
+    words = "--batch 7 --poll 0.5 --unique-for 10m --keep 60"
     options = PARSER.parse_args(words.split())
     assert (options.batch, options.poll) == (7, 0.5)
     assert (options.unique_for, options.keep) == (600.0, 60.0)
@@ -35,5 +34,5 @@ def test_a_wrong_number_is_explained(
     with pytest.raises(SystemExit) as end:
         PARSER.parse_args([option, value])
     assert end.value.code == 2
-    last = capsys.readouterr().err.splitlines()[-1]
-    assert last.startswith(f"outbox: error: argument {option}: expected ")
+    [line] = capsys.readouterr().err.splitlines()
+    assert line.startswith(f"outbox: argument {option}: expected ")

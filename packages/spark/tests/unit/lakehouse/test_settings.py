@@ -226,7 +226,7 @@ def test_the_command_reports_errors(tmp_path: Path, capsys: pytest.CaptureFixtur
 
 @pytest.mark.parametrize(
     ("text", "size"),
-    [("1", 1), ("2B", 2), ("3K", 3 << 10), ("128MB", 128 << 20), ("1GiB", 1 << 30)],
+    [("1", 1), ("2B", 2), ("3K", 3000), ("128MB", 128 << 20), ("1GiB", 1 << 30)],
 )
 def test_sizes_have_units(text: str, size: int) -> None:
     assert parser().parse_args(["compact", "t", "--target-size", text]).target_size == size

@@ -14,6 +14,7 @@ from disque_integrations.django.framework import (
     task_backends,
 )
 from disque_integrations.django.worker import Worker
+from disque_trio.process.options import count
 from disque_trio.respclient.errors import DisqueError
 
 
@@ -30,7 +31,7 @@ class Command(BaseCommand):
             "--queues", help="comma-separated, preferred ones first (default: all queues)"
         )
         parser.add_argument(
-            "--concurrency", type=int, default=8, help="tasks at a time (default: 8)"
+            "--concurrency", type=count, default=8, help="tasks at a time (default: 8)"
         )
         parser.add_argument("--reload", action="store_true", help="restart when code changes")
 
@@ -46,8 +47,6 @@ class Command(BaseCommand):
             raise CommandError(f"the task backend {backend!r} does not belong to Disque")
         for problem in found.check():
             raise CommandError(problem.msg)
-        if concurrency < 1:
-            raise CommandError("--concurrency must be at least 1")
         names = queues.split(",") if queues else sorted(found.queues)
         if wrong := [name for name in names if found.queues and name not in found.queues]:
             raise CommandError(f"no queues of the task backend {backend!r}: {', '.join(wrong)}")

@@ -2,10 +2,13 @@
 
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
+from typing import Unpack
 
-from disque_trio.client import replies, requests
+from disque_trio.client import policies, replies, requests
 from disque_trio.client.jobs import Job
 from disque_trio.client.nodes import Hello, parse_hello
+from disque_trio.client.policies import Policy, PolicyOptions
+from disque_trio.client.requests import Headers
 from disque_trio.client.router import Router
 from disque_trio.client.scans import scan
 from disque_trio.client.schedules import Schedules
@@ -273,53 +276,15 @@ class Commands:
 
     # Policies of queues
 
-    async def set_policy(  # noqa: PLR0913
-        self,
-        queue: Name,
-        *,
-        attempts: int | None = None,
-        dead: Name | None = None,
-        backoff: tuple[float, float] | None = None,
-        dead_ttl: int | None = None,
-        ttl: int | None = None,
-        retry: int | None = None,
-        replicate: int | None = None,
-        maxlen: int | None = None,
-        maxbytes: int | None = None,
-        rate: str | None = None,
-        burst: int | None = None,
-        active: int | None = None,
-        groups: str | None = None,
-    ) -> None:
-        """Set options in the policy of a queue, a pattern (``mail.*``) or all queues (``*``).
-
-        None leaves an option as it is. To unset an option, pass 0; for ``dead`` pass an empty name,
-        for ``retry`` -1.
-
-        Args:
-            attempts: how often a job is delivered before it goes to the queue ``dead``.
-            dead: the queue for dead letters.
-            backoff: the shortest and the longest pause before a job is queued again, in seconds.
-            dead_ttl: the time to live of a dead letter, in seconds.
-            ttl, retry, replicate, maxlen: defaults for ``add``.
-            maxbytes: the limit for the bodies of all queued jobs, in bytes.
-            rate: how many jobs are delivered per second, minute or hour: ``50/s``, ``300/m`` or
-                ``1000/h``.
-            burst: how many of these jobs may be delivered at once after a pause.
-            active: how many jobs may be delivered but unacknowledged at any time.
-            groups: ``fair`` serves the groups of jobs in turn; ``fifo`` also delivers only one job
-                of a group at a time.
+    async def set_policy(self, queue: Name, **options: Unpack[PolicyOptions]) -> None:
+        """Set options in the policy of a queue, a pattern (``mail.*``) or all queues (``*``); see
+        ``PolicyOptions``.
 
         Raises:
             NoExtError: a node of the cluster does not support policies.
+            TypeError: there is no such option.
         """
-        command: list[Argument] = ["QSET", queue]
-        command += requests.options(ATTEMPTS=attempts, DEAD=dead, DEADTTL=dead_ttl)
-        again = "" if retry is not None and retry < 0 else retry
-        command += requests.options(TTL=ttl, RETRY=again, REPLICATE=replicate, MAXLEN=maxlen)
-        command += requests.options(MAXBYTES=maxbytes, RATE=rate, BURST=burst, ACTIVE=active)
-        command += requests.options(GROUPS=groups)
-        await self._control(*command, *requests.backoff(backoff))
+        await self._control("QSET", queue, *policies.words(options))
 
     async def purge(self, queue: Name) -> int:
         """Cancel all queued jobs (QPURGE) and return how many there were."""
@@ -336,13 +301,13 @@ class Commands:
         command = ["QMOVE", source, target, *requests.options(COUNT=count)]
         return integer(await self._router.run_one("control", command, repeat=count is None))
 
-    async def policy(self, queue: Name) -> replies.Policy | None:
+    async def policy(self, queue: Name) -> Policy | None:
         """Return the policy that applies to a queue (QGET); None if there is none."""
-        return replies.policy(await self._control("QGET", queue))
+        return policies.policy(await self._control("QGET", queue))
 
-    async def policies(self) -> list[replies.Policy]:
+    async def policies(self) -> list[Policy]:
         """Return all policies, by name."""
-        found = map(replies.policy, elements(await self._control("QGET")))
+        found = map(policies.policy, elements(await self._control("QGET")))
         return [policy for policy in found if policy is not None]
 
     async def delete_policy(self, queue: Name) -> bool:

@@ -34,40 +34,6 @@ class Outcome:
 
 
 @dataclass(frozen=True, slots=True)
-class Policy:
-    """The policy of a queue, of a pattern or of all queues. Times are in seconds; None: not set.
-
-    Attributes:
-        name: the queue or pattern that the policy was set for.
-        attempts: how often a job is delivered before it becomes a dead letter.
-        dead: the queue for dead letters.
-        backoff: the shortest and the longest pause before a job is queued again.
-        dead_ttl: the time to live of a dead letter.
-        ttl, retry, replicate, maxlen: defaults for ADDJOB.
-        maxbytes: the limit for the bodies of all queued jobs, in bytes.
-        rate: how many jobs are delivered in a time, such as ``50/s``.
-        burst: how many of these jobs may be delivered at once.
-        active: how many jobs may be delivered but unacknowledged at any time.
-        groups: ``fair`` or ``fifo``.
-    """
-
-    name: str
-    attempts: int | None = None
-    dead: str | None = None
-    backoff: tuple[float, float] | None = None
-    dead_ttl: int | None = None
-    ttl: int | None = None
-    retry: int | None = None
-    replicate: int | None = None
-    maxlen: int | None = None
-    maxbytes: int | None = None
-    rate: str | None = None
-    burst: int | None = None
-    active: int | None = None
-    groups: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
 class Schedule:
     """A schedule by which jobs are added. Moments are in milliseconds since the epoch.
 
@@ -183,34 +149,6 @@ def outcomes(reply: Reply) -> list[Outcome]:
     return found
 
 
-def policy(reply: Reply) -> Policy | None:
-    """Decode the names and values that QGET returns; null becomes None."""
-    if reply is None:
-        return None
-    fields = dict(pairs(reply))
-
-    def number(name: str) -> int | None:
-        return integer(fields[name]) if name in fields else None
-
-    pauses = [_number(value) for value in elements(fields.get("backoff", []))]
-    return Policy(
-        text(fields.get("name")),
-        number("attempts"),
-        text(fields["dead"]) if "dead" in fields else None,
-        (pauses[0], pauses[1]) if len(pauses) == 2 else None,
-        number("deadttl"),
-        number("ttl"),
-        number("retry"),
-        number("replicate"),
-        number("maxlen"),
-        number("maxbytes"),
-        text(fields["rate"]) if "rate" in fields else None,
-        number("burst"),
-        number("active"),
-        text(fields["groups"]) if "groups" in fields else None,
-    )
-
-
 def schedule(reply: Reply) -> Schedule | None:
     """Decode the names and values that CRON GET returns; null becomes None."""
     if reply is None:
@@ -231,16 +169,6 @@ def schedule(reply: Reply) -> Schedule | None:
         text(fields.get("problem", b"")),
         text(fields.get("user", b"")),
     )
-
-
-def _number(reply: Reply) -> float:
-    """Decode a number, which is a string if it has decimals."""
-    if isinstance(reply, int):
-        return reply
-    try:
-        return float(text(reply))
-    except ValueError:
-        unexpected(reply)
 
 
 def page(reply: Reply) -> tuple[bytes, list[Reply]]:

@@ -71,11 +71,6 @@ def cron(name: Name, times: str, tz: str | None, catchup: bool) -> list[Argument
     return [*command, "CATCHUP"] if catchup else command
 
 
-def backoff(value: tuple[float, float] | None) -> list[Argument]:
-    """Return the BACKOFF option of QSET."""
-    return [] if value is None else ["BACKOFF", seconds(value[0]), seconds(value[1])]
-
-
 def nack(ids: Sequence[str], delay: float | None, reason: Name | None) -> list[Argument]:
     """Return the arguments of NACK; see ``Client.nack``."""
     wait = None if delay is None else seconds(delay)

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from disque_trio.client import Policy, replies
+from disque_trio.client import Policy, policies
 from disque_trio.glob import Globs, is_glob
 from disque_trio.overview.names import to_bytes
 from disque_trio.respclient.connection import Reply
@@ -11,14 +11,14 @@ from disque_trio.respclient.connection import Reply
 class Policies:
     """All policies of a cluster, as one node reports them."""
 
-    def __init__(self, policies: Iterable[Policy] = ()) -> None:
-        self._all = {to_bytes(policy.name): policy for policy in policies}
+    def __init__(self, known: Iterable[Policy] = ()) -> None:
+        self._all = {to_bytes(policy.name): policy for policy in known}
         self._globs = Globs([entry for entry in self._all.items() if is_glob(entry[0])])
 
     @classmethod
     def read(cls, reply: Iterable[Reply]) -> "Policies":
         """Read a node's reply to QGET without a queue."""
-        return cls(policy for policy in map(replies.policy, reply) if policy is not None)
+        return cls(policy for policy in map(policies.policy, reply) if policy is not None)
 
     @property
     def dead(self) -> set[str]:

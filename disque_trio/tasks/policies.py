@@ -4,8 +4,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from disque_trio.client import Client
-from disque_trio.client.replies import Policy
+from disque_trio.client import Client, Policy
 from disque_trio.client.requests import addjob
 from disque_trio.notation.rates import format_rate, read_rate
 from disque_trio.resp.command import Argument

@@ -299,7 +299,7 @@ async def test_commands_by_id_and_about_queues_send_all_options() -> None:
             "CANCEL D-1 D-2",
             "PROMOTE D-1 D-2",
             "UPDATEJOB D-1 BODY new DELAY 0 TTL 60 RETRY 5 QUEUE q",
-            "QSET mail.* ATTEMPTS 3 DEAD dead DEADTTL 9 BACKOFF 1 60.500",
+            "QSET mail.* ATTEMPTS 3 DEAD dead BACKOFF 1 60.500 DEADTTL 9",
             "QSET q TTL 0 RETRY  REPLICATE 2 MAXLEN 9",
             "QSET q MAXBYTES 5 RATE 50/s BURST 10 ACTIVE 3 GROUPS fair",
             "QDEL q",

@@ -32,7 +32,6 @@ LEFT = {
         "disque_trio/bananaq/client/consuming.py": 1,
         "disque_trio/bananaq/client/worker.py": 1,
         "disque_trio/bananaq/redis_store/store.py": 1,
-        "disque_trio/client/commands.py": 1,
         "disque_trio/node/core/unique/claim.py": 1,
         "disque_trio/node/core/copies/replication.py": 1,
         "disque_trio/node/core/queues/store.py": 1,

@@ -1,0 +1,94 @@
+"""The table of the options of a policy (QSET), each declared once.
+
+What a node reads in commands, files and packets, and what it answers, the options of the clients'
+``set_policy``, and the form of the console come from it.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+MAX_VALUE: Final = 2**32 - 1
+
+# Kinds of options, by their values.
+NUMBER: Final = "number"
+NAME: Final = "name"  # of a queue
+WORD: Final = "word"  # one of several
+RATE: Final = "rate"  # a number and a period: 50/s
+SECONDS: Final = "seconds"  # with decimals, in a policy ms; of two, the first is the smaller one
+
+
+@dataclass(frozen=True, slots=True)
+class PolicyOption:
+    """An option of a policy.
+
+    Attributes:
+        name: in Python; in commands it is in upper case and without underscores.
+        kind: of its values.
+        fields: the attributes of a node's ``Policy`` that hold its values, and the types of their
+            fields on the bus.
+        values: what follows its name in QSET, for people.
+        hint: what it is, in a few words.
+        label: its name in a form.
+        most: the greatest value; of a name, the most bytes.
+        unset: the value of an option that is not set.
+        words: the values of a WORD; a policy holds their numbers, from 1 on.
+    """
+
+    name: str
+    kind: str
+    fields: Mapping[str, int]
+    values: str
+    hint: str
+    label: str = ""
+    most: int = MAX_VALUE
+    unset: int = 0
+    words: tuple[str, ...] = ()
+
+    @property
+    def word(self) -> str:
+        """The name in commands."""
+        return self.name.replace("_", "").upper()
+
+
+OPTIONS: Final = (
+    PolicyOption(
+        "attempts", NUMBER, {"attempts": 5}, "count",
+        "deliveries before a job becomes a dead letter",
+    ),
+    PolicyOption("dead", NAME, {"dead": 6}, "queue", "dead-letter queue", most=4_096),
+    PolicyOption(
+        "backoff", SECONDS, {"backoff_min": 7, "backoff_max": 8}, "min max",
+        "seconds before a job is queued again",
+    ),
+    PolicyOption(
+        "dead_ttl", NUMBER, {"dead_ttl": 9}, "seconds", "seconds until a dead letter expires",
+        "Dead TTL",
+    ),
+    PolicyOption("ttl", NUMBER, {"ttl": 10}, "seconds", "seconds until a job expires", "TTL"),
+    PolicyOption(
+        "retry", NUMBER, {"retry": 11}, "seconds", "seconds until it is redelivered", unset=-1
+    ),
+    PolicyOption(
+        "replicate", NUMBER, {"replicate": 12}, "count", "nodes that hold a copy", most=65_535
+    ),
+    PolicyOption("maxlen", NUMBER, {"maxlen": 20}, "count", "queued jobs", "Max. length"),
+    PolicyOption(
+        "maxbytes", NUMBER, {"maxbytes": 25}, "bytes", "total body size of queued jobs",
+        "Max. bytes", most=2**48,
+    ),
+    PolicyOption(
+        "rate", RATE, {"rate": 21, "period": 22}, "count/s|count/m|count/h",
+        "deliveries: 50/s, 300/m, 1000/h",
+    ),
+    PolicyOption("burst", NUMBER, {"burst": 23}, "count", "deliveries at once after a pause"),
+    PolicyOption("active", NUMBER, {"active": 24}, "count", "jobs with workers at once"),
+    PolicyOption(
+        "groups", WORD, {"groups": 30}, "fair|fifo", "how groups share the queue",
+        words=("fair", "fifo"),
+    ),
+)  # fmt: skip
+"""In the order of QGET."""
+
+SYNTAX: Final = " ".join(f"[{option.word} {option.values}]" for option in OPTIONS)
+"""The options of QSET, for people."""

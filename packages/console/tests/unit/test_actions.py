@@ -1,5 +1,7 @@
 """The table of actions: forms become commands."""
 
+from itertools import pairwise
+
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
@@ -13,6 +15,7 @@ from disque_console.model.roles import Role
 from disque_trio.client import Policy
 from disque_trio.config.words import join_words
 from disque_trio.overview.names import quoted, shown, to_bytes, unquoted
+from disque_trio.policy_options import OPTIONS
 
 ODD = "a b/ü\udcff*"
 
@@ -126,11 +129,12 @@ def test_a_policy_sends_all_options_so_that_empty_fields_unset_them() -> None:
     [command] = commands(
         "policy", policy="q", attempts="3", dead="d", backoff_min="1", backoff_max="60"
     )
-    words = dict(zip(command[2::2], command[3::2], strict=False))
+    words = dict(pairwise(command))
     assert words["ATTEMPTS"] == "3"
     assert words["DEAD"] == b"d"
     assert words["TTL"] == b""
-    assert command[-3:] == ("BACKOFF", "1", "60")
+    assert command[command.index("BACKOFF") + 1 :][:2] == ("1", "60")
+    assert {option.word for option in OPTIONS} <= set(command)
 
 
 POLICIES = st.builds(
@@ -162,13 +166,13 @@ def test_only_the_changed_options_of_a_policy_are_sent(policy: Policy) -> None:
     with pytest.raises(ValueError, match="nothing to change"):
         ACTIONS["policy"].make(Form(form))
     [order] = ACTIONS["policy"].make(Form({**form, "active": ["7"], "rate": ["9/h"]}))
-    assert order.command == ("QSET", b"q", "ACTIVE", "7", "RATE", "9/h")
+    assert order.command == ("QSET", b"q", "RATE", "9/h", "ACTIVE", "7")
     changed = {**form, "backoff-min": ["4"], "backoff-max": ["60"]}
     [order] = ACTIONS["policy"].make(Form(changed))
     assert order.command == ("QSET", b"q", "BACKOFF", "4", "60")
     del form["edits"]  # made from the policy of a pattern, for a queue that has none of its own
     [order] = ACTIONS["policy"].make(Form(form))
-    words = dict(zip(order.command[2::2], order.command[3::2], strict=False))
+    words = dict(pairwise(order.command))
     assert words["DEAD"] == to_bytes(policy.dead or "")
     assert words["TTL"] == (str(policy.ttl) if policy.ttl else b"")
     assert set(words) >= {"ATTEMPTS", "DEADTTL", "MAXLEN", "BURST", "RATE", "GROUPS", "BACKOFF"}

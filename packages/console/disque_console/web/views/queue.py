@@ -5,7 +5,7 @@ from typing import Final
 
 from disque_console.model.actions import JOB_OPTIONS
 from disque_console.model.bindings import Row, merged
-from disque_console.model.policy_actions import NUMBERS, escape_pattern, fields_of
+from disque_console.model.policy_actions import FIELDS, escape_pattern, fields_of
 from disque_console.web.answers import parted
 from disque_console.web.charts import Line, chart
 from disque_console.web.visit import Missing, Shown, Visit
@@ -41,8 +41,8 @@ async def view(visit: Visit) -> Shown:
             "own": own,
             "is_own": policy is not None and policy.name == own,
             "options": fields_of(policy),
-            "numbers": NUMBERS,
             "job_options": JOB_FIELDS,
+            "policy_fields": FIELDS,
             "lines": RATES,
             "throughput": chart(
                 history, RATES, visit.now, "Jobs of the queue per second in the last hour"

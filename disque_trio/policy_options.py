@@ -31,7 +31,7 @@ class PolicyOption:
         hint: what it is, in a few words.
         label: its name in a form.
         most: the greatest value; of a name, the most bytes.
-        unset: the value of an option that is not set.
+        unset: what the attributes have if it is not set.
         words: the values of a WORD; a policy holds their numbers, from 1 on.
     """
 
@@ -42,7 +42,7 @@ class PolicyOption:
     hint: str
     label: str = ""
     most: int = MAX_VALUE
-    unset: int = 0
+    unset: int | bytes = 0
     words: tuple[str, ...] = ()
 
     @property
@@ -50,13 +50,24 @@ class PolicyOption:
         """The name in commands."""
         return self.name.replace("_", "").upper()
 
+    @property
+    def wanted(self) -> str:
+        """What its values must be, for people."""
+        if self.kind == NAME:
+            return f"{self.word} must have {self.most} bytes at most"
+        if self.kind == WORD:
+            return f"{self.word} must be {' or '.join(self.words)}"
+        numbers = "two numbers of seconds" if self.kind == SECONDS else "a number"
+        period = " with /s, /m or /h behind it" if self.kind == RATE else ""
+        return f"{self.word} must be {numbers} from 0 to {self.most}{period}"
+
 
 OPTIONS: Final = (
     PolicyOption(
         "attempts", NUMBER, {"attempts": 5}, "count",
         "deliveries before a job becomes a dead letter",
     ),
-    PolicyOption("dead", NAME, {"dead": 6}, "queue", "dead-letter queue", most=4_096),
+    PolicyOption("dead", NAME, {"dead": 6}, "queue", "dead-letter queue", most=4_096, unset=b""),
     PolicyOption(
         "backoff", SECONDS, {"backoff_min": 7, "backoff_max": 8}, "min max",
         "seconds before a job is queued again",

@@ -86,7 +86,7 @@ def words(options: Mapping[str, Any]) -> list[Argument]:
         if option.kind == SECONDS:
             found += map(requests.seconds, value)
         else:
-            found.append("" if option.unset < 0 and value < 0 else value)
+            found.append("" if option.unset == -1 and value < 0 else value)
     return found
 
 

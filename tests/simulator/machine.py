@@ -18,7 +18,6 @@ from disque_trio.node.core.node import Node
 from disque_trio.node.core.pause_words import format_file, parse_file
 from disque_trio.node.core.shared.bindings import Binding
 from disque_trio.node.core.shared.policies import Policy
-from disque_trio.node.core.shared.policy_words import GROUPS_WORDS
 from disque_trio.protocol.bus import DELJOB, ENDJOB, PacketWriter, job_ids, packet_type, read_fields
 from disque_trio.protocol.endjob import unpack_endjob
 from disque_trio.protocol.trailer import CANCELLED
@@ -182,7 +181,7 @@ class Machine:
             policy.active = plan.active
             policy.rate = plan.rate
             policy.period = 1 if plan.rate else 0
-            policy.groups = GROUPS_WORDS.index(plan.groups.encode())
+            policy.groups = ("", "fair", "fifo").index(plan.groups)
             policies = self.node.policies
             policies.put(policies.make(b"*", policy, b"0" * 40, 1))
             known = self.node.topics.bindings

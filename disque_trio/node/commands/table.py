@@ -29,6 +29,7 @@ from disque_trio.node.commands.accesses import (
     topic,
 )
 from disque_trio.node.core.node import Node
+from disque_trio.policy_options import SYNTAX
 from disque_trio.respserver.access import ADD, ALL, GLOB, KNOW, TAKE
 from disque_trio.respserver.command import Command
 from disque_trio.respserver.commands import diagnostics, server
@@ -62,12 +63,6 @@ _JSCAN: Final = (
     "[cursor] [COUNT count] [BUSYLOOP] [QUEUE queue [QUEUE queue ...]] "
     "[STATE state [STATE state ...]] [MINAGE seconds] [MAXAGE seconds] [MINRETURNS count] "
     "[GROUP name] [HEADER name value [HEADER name value ...]] [TAKEN] [REPLY all|id|counts]"
-)
-_QSET: Final = (
-    "queue [ATTEMPTS count] [DEAD queue] [BACKOFF min max] [DEADTTL seconds] [TTL seconds] "
-    "[RETRY seconds] [REPLICATE count] [MAXLEN count] [MAXBYTES bytes] "
-    "[RATE count/s|count/m|count/h] [BURST count] [ACTIVE count] "
-    "[GROUPS fair|fifo]"
 )
 _CRON: Final = (
     "SET name times [TZ zone] [CATCHUP] queue job [option ...] | LIST | GET name | DEL name "
@@ -155,7 +150,7 @@ def _commands() -> list[Command[Node]]:
         Command("pause", -3, "readonly fast @write", queues.pause,
                 "queue option [option ...]  (in, out, all, none, state, bcast)",
                 "Stop a queue from taking or giving jobs.", "queues", needs={"queue": paused}),
-        Command("qset", -4, "write fast", policies.qset, _QSET,
+        Command("qset", -4, "write fast", policies.qset, f"queue {SYNTAX}",
                 "Set options of the policy of a queue, or of those that match a pattern.",
                 "queues", needs={"queue": TAKE | ADD | GLOB, "DEAD": dead}, repeats=True),
         Command("qget", -1, "readonly fast", policies.qget, "[queue]",

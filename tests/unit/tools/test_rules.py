@@ -17,7 +17,6 @@ LEFT = {
         "disque_trio/node/commands/jobs.py": 1,
         "disque_trio/node/commands/updatejob.py": 1,
         "disque_trio/node/core/lifecycle/ack_gc.py": 1,
-        "disque_trio/node/core/shared/policy_words.py": 1,
         "disque_trio/protocol/progress.py": 1,
         "disque_trio/respserver/commands/client.py": 2,
         "disque_trio/respserver/io/engine.py": 2,

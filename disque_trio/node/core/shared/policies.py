@@ -13,52 +13,36 @@ from typing import Final
 from disque_trio.glob import Globs, is_glob
 from disque_trio.node.core.shared.bindings import TOPIC
 from disque_trio.node.core.shared.versions import (
-    MAX_NAME,
     Entry,
     Shared,
     SharedError,
     Versions,
     name_in,
-    number_in,
 )
 from disque_trio.notation.rates import PERIODS
+from disque_trio.policy_options import NAME, OPTIONS, SECONDS, WORD, PolicyOption
 from disque_trio.protocol.bus import MAX_NAME_IN_FIELDS
-from disque_trio.protocol.fields import Field, pack_number
+from disque_trio.protocol.fields import Field, pack_number, unpack_number
 
 MAX_POLICIES: Final = 10_000  # that clients may set
 MAX_PATTERNS: Final = 1_000  # of these: a new queue is compared with each
 MAX_SIZE: Final = 4 * 1024 * 1024  # bytes of all that clients may set
-MAX_VALUE: Final = 2**32 - 1  # of numeric options
-MAX_BYTES: Final = 2**48  # of MAXBYTES
 DEAD_SUFFIX: Final = b".dead"  # of dead-letter queues that no policy names
-MAX_REPLICATE: Final = 65_535
-MAX_MILLISECONDS: Final = MAX_VALUE * 1000  # of a BACKOFF
 _CACHED: Final = 10_000  # queues whose policies are cached
 _CACHED_NAME: Final = 1_024  # bytes; longer names are looked up each time
 
-# Types of the fields of a policy.
-_ATTEMPTS: Final = 5
-_DEAD: Final = 6
-_BACKOFF_MIN: Final = 7
-_BACKOFF_MAX: Final = 8
-_DEAD_TTL: Final = 9
-_TTL: Final = 10
-_RETRY: Final = 11
-_REPLICATE: Final = 12
-_MAXLEN: Final = 20
-_RATE: Final = 21
-_PERIOD: Final = 22
-_BURST: Final = 23
-_ACTIVE: Final = 24
-_MAXBYTES: Final = 25
-_GROUPS: Final = 30
+# Of the options: attribute, type and value if it is not set. The packed forms of nodes are compared
+# byte for byte, so the fields stay in the order of the first release.
+_FIELDS: Final = sorted(
+    [
+        (attribute, type, option.unset)
+        for option in OPTIONS
+        for attribute, type in option.fields.items()
+    ],
+    key=lambda field: field[0] not in ("dead", "retry"),
+)
 
-_TYPES: Final = frozenset((
-    _ATTEMPTS, _DEAD, _BACKOFF_MIN, _BACKOFF_MAX, _DEAD_TTL, _TTL, _RETRY, _REPLICATE, _MAXLEN,
-    _RATE, _PERIOD, _BURST, _ACTIVE, _MAXBYTES, _GROUPS,
-))  # fmt: skip
-
-# Values of GROUPS.
+# Values of GROUPS, as in the table.
 FAIR: Final = 1
 FIFO: Final = 2
 
@@ -106,34 +90,16 @@ class Policy(Shared):
     def copy(self) -> "Policy":
         """Return a policy with the same name and options."""
         other = Policy(self.name)
-        other.attempts = self.attempts
-        other.dead = self.dead
-        other.backoff_min = self.backoff_min
-        other.backoff_max = self.backoff_max
-        other.dead_ttl = self.dead_ttl
-        other.ttl = self.ttl
-        other.retry = self.retry
-        other.replicate = self.replicate
-        other.maxlen = self.maxlen
-        other.maxbytes = self.maxbytes
-        other.rate = self.rate
-        other.period = self.period
-        other.burst = self.burst
-        other.active = self.active
-        other.groups = self.groups
+        for attribute, _, _ in _FIELDS:
+            setattr(other, attribute, getattr(self, attribute))
         other.unknown = list(self.unknown)
         return other
 
-    def forget_rate(self) -> None:
-        """Forget a RATE that only newer releases know."""
-        self._forget((_RATE, _PERIOD, _BURST))
-
-    def forget_groups(self) -> None:
-        """Forget a value of GROUPS that only newer releases know."""
-        self._forget((_GROUPS,))
-
-    def _forget(self, types: tuple[int, ...]) -> None:
-        self.unknown = [field for field in self.unknown if field[0] not in types]
+    def forget(self, option: PolicyOption) -> None:
+        """Forget the values of ``option`` that only newer releases know."""
+        if self.unknown:
+            types = option.fields.values()
+            self.unknown = [field for field in self.unknown if field[0] not in types]
 
     def is_pattern(self) -> bool:
         """Whether it was set for a pattern rather than one queue."""
@@ -153,20 +119,12 @@ class Policy(Shared):
 
     def problem(self) -> str:
         """Return which option is wrong, or why they cannot be combined; empty: nothing is."""
-        numbers = (
-            self.attempts, self.dead_ttl, self.ttl, self.retry, self.maxlen, self.rate, self.burst,
-            self.active,
-        )  # fmt: skip
-        if max(numbers) > MAX_VALUE:
-            return f"options must be numbers up to {MAX_VALUE}"
-        if self.replicate > MAX_REPLICATE:
-            return f"REPLICATE must be a number from 0 to {MAX_REPLICATE}"
-        if self.maxbytes > MAX_BYTES:
-            return f"MAXBYTES must be a number from 0 to {MAX_BYTES}"
-        if self.backoff_max > MAX_MILLISECONDS:
-            return f"BACKOFF must be two numbers of seconds from 0 to {MAX_VALUE}"
-        if len(self.dead) > MAX_NAME:
-            return f"DEAD must have {MAX_NAME} bytes at most"
+        for option in OPTIONS:
+            most = option.most * 1000 if option.kind == SECONDS else option.most
+            for attribute in option.fields:
+                value = getattr(self, attribute)
+                if (len(value) if option.kind == NAME else value) > most:
+                    return option.wanted
         if self.dead and self.dead == self.name:
             return "DEAD must be another queue"
         if self.backoff_min > self.backoff_max:
@@ -185,27 +143,10 @@ class Policy(Shared):
 
     def fields(self) -> list[Field]:
         fields: list[Field] = []
-        if self.dead:
-            fields.append((_DEAD, self.dead))
-        if self.retry >= 0:
-            fields.append((_RETRY, pack_number(self.retry)))
-        for type, value in (
-            (_ATTEMPTS, self.attempts),
-            (_BACKOFF_MIN, self.backoff_min),
-            (_BACKOFF_MAX, self.backoff_max),
-            (_DEAD_TTL, self.dead_ttl),
-            (_TTL, self.ttl),
-            (_REPLICATE, self.replicate),
-            (_MAXLEN, self.maxlen),
-            (_MAXBYTES, self.maxbytes),
-            (_RATE, self.rate),
-            (_PERIOD, self.period),
-            (_BURST, self.burst),
-            (_ACTIVE, self.active),
-            (_GROUPS, self.groups),
-        ):
-            if value:
-                fields.append((type, pack_number(value)))
+        for attribute, type, unset in _FIELDS:
+            value = getattr(self, attribute)
+            if value != unset:
+                fields.append((type, value if isinstance(value, bytes) else pack_number(value)))
         return fields + self.unknown
 
 
@@ -223,7 +164,7 @@ class Policies(Versions[Policy]):
     """
 
     def __init__(self) -> None:
-        super().__init__(_TYPES)
+        super().__init__(frozenset([type for _, type, _ in _FIELDS]))
         self.patterns = 0
         self.limited = 0
         self.grouped = 0
@@ -320,27 +261,21 @@ class Policies(Versions[Policy]):
 
     def read(self, values: dict[int, bytes]) -> Policy:
         policy = Policy(name_in(values))
-        policy.dead = values.get(_DEAD, b"")
-        policy.attempts = number_in(values, _ATTEMPTS, 0)
-        policy.backoff_min = number_in(values, _BACKOFF_MIN, 0)
-        policy.backoff_max = number_in(values, _BACKOFF_MAX, 0)
-        policy.dead_ttl = number_in(values, _DEAD_TTL, 0)
-        policy.ttl = number_in(values, _TTL, 0)
-        policy.retry = number_in(values, _RETRY, -1)
-        policy.replicate = number_in(values, _REPLICATE, 0)
-        policy.maxlen = number_in(values, _MAXLEN, 0)
-        policy.maxbytes = number_in(values, _MAXBYTES, 0)
-        policy.active = number_in(values, _ACTIVE, 0)
-        policy.groups = number_in(values, _GROUPS, 0)
-        if policy.groups > FIFO:
-            policy.groups = 0
-            policy.unknown.append((_GROUPS, values[_GROUPS]))
-        policy.rate = number_in(values, _RATE, 0)
-        policy.period = number_in(values, _PERIOD, 0)
-        policy.burst = number_in(values, _BURST, 0)
+        for attribute, type, unset in _FIELDS:
+            value = values.get(type)
+            if value is not None:
+                setattr(policy, attribute, value if unset == b"" else unpack_number(value))
+        for option in OPTIONS:
+            if option.kind == WORD and getattr(policy, option.name) > len(option.words):
+                _set_aside(policy, values, [option.name])
         if policy.rate and policy.period and policy.period not in PERIODS.values():
-            policy.rate = policy.period = policy.burst = 0
-            policy.unknown += [
-                (type, values[type]) for type in (_RATE, _PERIOD, _BURST) if type in values
-            ]
+            _set_aside(policy, values, ["rate", "period", "burst"])
         return policy
+
+
+def _set_aside(policy: Policy, values: dict[int, bytes], attributes: list[str]) -> None:
+    """Unset ``attributes``, whose ``values`` only newer releases know, but keep these."""
+    for attribute, type, unset in _FIELDS:
+        if attribute in attributes and type in values:
+            setattr(policy, attribute, unset)
+            policy.unknown.append((type, values[type]))

@@ -7,18 +7,12 @@ each node whose extensions are known::
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import partial
+from operator import attrgetter
 from typing import Final
 
-from disque_trio.node.core.shared.policies import (
-    MAX_BYTES,
-    MAX_MILLISECONDS,
-    MAX_REPLICATE,
-    MAX_VALUE,
-    Policies,
-    Policy,
-)
+from disque_trio.node.core.shared.policies import Policies, Policy
 from disque_trio.node.core.shared.version_words import (
     lines_of,
     node_from,
@@ -28,14 +22,17 @@ from disque_trio.node.core.shared.version_words import (
     text_of,
     whole_file,
 )
-from disque_trio.node.core.shared.versions import MAX_NAME, SharedError
+from disque_trio.node.core.shared.versions import SharedError
 from disque_trio.notation.rates import format_rate, read_rate
+from disque_trio.policy_options import NAME, NUMBER, OPTIONS, RATE, SECONDS, WORD, PolicyOption
 from disque_trio.resp.inline import quote
 from disque_trio.resp.ints import parse_int
 from disque_trio.resp.reply import Value
 
 MAX_EXTENSIONS: Final = 65_535
-GROUPS_WORDS: Final = [b"", b"fair", b"fifo"]  # by the value of ``Policy.groups``
+_BY_WORD: Final = {option.word.encode(): option for option in OPTIONS}
+# Gets what is not ``unset`` if an option is set: the last of its attributes.
+_LAST: Final = attrgetter(*[[*option.fields][-1] for option in OPTIONS])
 _SECONDS: Final = re.compile(rb"([0-9]{1,10})(?:\.([0-9]{1,9}))?")
 _ABOUT: Final = b"""\
 # Written by the node: the policies of queues, and the nodes that know extensions. Stop the node
@@ -50,97 +47,67 @@ def set_options(policy: Policy, words: list[bytes]) -> None:
     Raises:
         SharedError: an option is unknown, repeated or wrong, or the options cannot be combined.
     """
-    seen: set[bytes] = set()
+    seen: set[str] = set()
     at = 0
     while at < len(words):
-        option = words[at].upper()
-        values = 2 if option == b"BACKOFF" else 1
-        if at + values >= len(words):
+        option = _BY_WORD.get(words[at].upper())
+        if option is None:
             raise SharedError("syntax error")
-        if option in seen:
-            raise SharedError(f"{option.decode()} is given twice")
-        _set_option(policy, option, words[at + 1], words[at + values])
-        seen.add(option)
-        at += 1 + values
+        end = at + 1 + (len(option.fields) if option.kind == SECONDS else 1)
+        if end > len(words):
+            raise SharedError("syntax error")
+        if option.name in seen:
+            raise SharedError(f"{option.word} is given twice")
+        values = _values(option, words[at + 1 : end])
+        for attribute, value in zip(option.fields, values, strict=True):
+            setattr(policy, attribute, value)
+        if option.kind in (RATE, WORD):
+            policy.forget(option)
+        if option.kind == RATE:
+            policy.forget(_BY_WORD[b"BURST"])
+            if not policy.rate:
+                policy.burst = 0
+        seen.add(option.name)
+        at = end
     problem = policy.problem()
     if problem:
         raise SharedError(problem)
 
 
-def _set_option(policy: Policy, option: bytes, value: bytes, second: bytes) -> None:  # noqa: C901
-    if option == b"ATTEMPTS":
-        policy.attempts = _number("ATTEMPTS", value, 0, MAX_VALUE)
-    elif option == b"DEAD":
-        if len(value) > MAX_NAME:
-            raise SharedError(f"DEAD must have {MAX_NAME} bytes at most")
-        policy.dead = value
-    elif option == b"BACKOFF":
-        policy.backoff_min = _milliseconds(value)
-        policy.backoff_max = _milliseconds(second)
-    elif option == b"DEADTTL":
-        policy.dead_ttl = _number("DEADTTL", value, 0, MAX_VALUE)
-    elif option == b"TTL":
-        policy.ttl = _number("TTL", value, 0, MAX_VALUE)
-    elif option == b"RETRY":
-        policy.retry = _number("RETRY", value, -1, MAX_VALUE)
-    elif option == b"REPLICATE":
-        policy.replicate = _number("REPLICATE", value, 0, MAX_REPLICATE)
-    elif option == b"MAXLEN":
-        policy.maxlen = _number("MAXLEN", value, 0, MAX_VALUE)
-    elif option == b"MAXBYTES":
-        policy.maxbytes = _number("MAXBYTES", value, 0, MAX_BYTES)
-    elif option == b"RATE":
-        policy.rate, policy.period = _rate(value)
-        policy.forget_rate()
-        if not policy.rate:
-            policy.burst = 0
-    elif option == b"BURST":
-        policy.burst = _number("BURST", value, 0, MAX_VALUE)
-    elif option == b"ACTIVE":
-        policy.active = _number("ACTIVE", value, 0, MAX_VALUE)
-    elif option == b"GROUPS":
-        word = value.lower()
-        if word not in GROUPS_WORDS and word != b"0":
-            raise SharedError("GROUPS must be fair or fifo")
-        policy.groups = 0 if word == b"0" else GROUPS_WORDS.index(word)
-        policy.forget_groups()
+def _values(option: PolicyOption, words: list[bytes]) -> Sequence[int | bytes]:
+    """The values of ``option`` that ``words`` stand for. Raises ``SharedError``."""
+    word = words[0]
+    if option.kind == NAME:
+        if len(word) <= option.most:
+            return [word]
+    elif option.kind == NUMBER:
+        if not word:
+            return [option.unset]
+        number = parse_int(word)
+        if number is not None and 0 <= number <= option.most:
+            return [number]
+    elif option.kind == SECONDS:
+        times = [_milliseconds(word) for word in words]
+        if min(times) >= 0 and max(times) <= option.most * 1000:
+            return times
+    elif option.kind == RATE:
+        found = read_rate(word.decode("ascii", "replace") or "0")
+        if found is not None and found[0] <= option.most:
+            return found if found[0] else [0, 0]
     else:
-        raise SharedError("syntax error")
-
-
-def _number(option: str, word: bytes, unset: int, most: int) -> int:
-    if not word:
-        return unset
-    value = parse_int(word)
-    if value is None or not 0 <= value <= most:
-        raise SharedError(f"{option} must be a number from 0 to {most}")
-    return value
-
-
-def _rate(word: bytes) -> tuple[int, int]:
-    """The jobs and seconds that ``word``, such as ``50/s``, stands for; 0 and 0: no limit."""
-    found = read_rate(word.decode("ascii", "replace") or "0")
-    if found is None or found[0] > MAX_VALUE:
-        raise SharedError(
-            f"RATE must be a number from 0 to {MAX_VALUE} with /s, /m or /h behind it"
-        )
-    return found if found[0] else (0, 0)
-
-
-def _rate_word(policy: Policy) -> bytes:
-    """The RATE of ``policy`` as a word."""
-    return format_rate(policy.rate, policy.period).encode()
+        known = [b"0", *[known.encode() for known in option.words]]
+        if (word.lower() or b"0") in known:
+            return [known.index(word.lower() or b"0")]
+    raise SharedError(option.wanted)
 
 
 def _milliseconds(word: bytes) -> int:
-    """The ms in a decimal number of seconds."""
+    """The ms in a decimal number of seconds; -1: it is none."""
     found = _SECONDS.fullmatch(word or b"0")
-    if found is not None:
-        whole, decimals = found.groups()
-        time = int(whole) * 1000 + int(((decimals or b"") + b"000")[:3])
-        if time <= MAX_MILLISECONDS:
-            return time
-    raise SharedError(f"BACKOFF must be two numbers of seconds from 0 to {MAX_VALUE}")
+    if found is None:
+        return -1
+    whole, decimals = found.groups()
+    return int(whole) * 1000 + int(((decimals or b"") + b"000")[:3])
 
 
 def _seconds(time: int) -> bytes:
@@ -152,33 +119,25 @@ def _seconds(time: int) -> bytes:
 def describe(policy: Policy) -> dict[bytes, Value]:
     """The options of ``policy`` that are set, and the name that it was set for."""
     found: dict[bytes, Value] = {b"name": policy.name}
-    if policy.attempts:
-        found[b"attempts"] = policy.attempts
-    if policy.dead:
-        found[b"dead"] = policy.dead
-    if policy.backoff_max:
-        found[b"backoff"] = [_seconds(policy.backoff_min), _seconds(policy.backoff_max)]
-    if policy.dead_ttl:
-        found[b"deadttl"] = policy.dead_ttl
-    if policy.ttl:
-        found[b"ttl"] = policy.ttl
-    if policy.retry >= 0:
-        found[b"retry"] = policy.retry
-    if policy.replicate:
-        found[b"replicate"] = policy.replicate
-    if policy.maxlen:
-        found[b"maxlen"] = policy.maxlen
-    if policy.maxbytes:
-        found[b"maxbytes"] = policy.maxbytes
-    if policy.rate:
-        found[b"rate"] = _rate_word(policy)
-    if policy.burst:
-        found[b"burst"] = policy.burst
-    if policy.active:
-        found[b"active"] = policy.active
-    if policy.groups:
-        found[b"groups"] = GROUPS_WORDS[policy.groups]
+    for word, _, value in _values_of(policy):
+        found[word.lower()] = [*value] if isinstance(value, list) else value
     return found
+
+
+def _values_of(policy: Policy) -> Iterator[tuple[bytes, PolicyOption, int | bytes | list[bytes]]]:
+    """The options that are set, with their words, and their values in QGET."""
+    for (word, option), value in zip(_BY_WORD.items(), _LAST(policy), strict=True):
+        if value == option.unset:
+            continue
+        if option.kind == SECONDS:
+            times = [_seconds(getattr(policy, attribute)) for attribute in option.fields]
+            yield word, option, times
+        elif option.kind == RATE:
+            yield word, option, format_rate(policy.rate, policy.period).encode()
+        elif option.kind == WORD:
+            yield word, option, option.words[value - 1].encode()
+        else:
+            yield word, option, value
 
 
 # ---- the file --------------------------------------------------------------------------------
@@ -198,18 +157,13 @@ def format_changes(policies: Policies, names: list[bytes]) -> bytes:
 
 def _words(policy: Policy) -> list[bytes]:
     parts: list[bytes] = []
-    for option, value in describe(policy).items():
-        if option == b"dead":
-            parts.append(b"DEAD " + quote(policy.dead))
-        elif option == b"groups":
-            parts.append(b"GROUPS " + GROUPS_WORDS[policy.groups])
-        elif option == b"rate":
-            parts.append(b"RATE " + _rate_word(policy))
-        elif isinstance(value, int):
-            parts.append(b"%b %d" % (option.upper(), value))
+    for word, option, value in _values_of(policy):
+        if isinstance(value, int):
+            parts.append(b"%b %d" % (word, value))
         elif isinstance(value, list):
-            times = (_seconds(policy.backoff_min), _seconds(policy.backoff_max))
-            parts.append(b"BACKOFF %b %b" % times)
+            parts += [word, *value]
+        else:
+            parts += [word, quote(value) if option.kind == NAME else value]
     return parts
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from disque_trio.node.core.shared.policies import MAX_SIZE, NO_POLICY, Policies, Policy
+from disque_trio.node.core.shared.policies import FAIR, FIFO, MAX_SIZE, NO_POLICY, Policies, Policy
 from disque_trio.node.core.shared.versions import (
     DELETED_TTL,
     MAX_CLOCK,
@@ -11,6 +11,7 @@ from disque_trio.node.core.shared.versions import (
     Entry,
     SharedError,
 )
+from disque_trio.policy_options import OPTIONS
 from disque_trio.protocol.fields import FieldsError, pack_fields, pack_number
 
 A, B = b"a" * 40, b"b" * 40
@@ -271,3 +272,13 @@ NAMED = [(1, b"q"), (2, pack_number(1)), (3, A)]
 def test_malformed_entries_are_refused(fields: list[tuple[int, bytes]]) -> None:
     with pytest.raises((FieldsError, SharedError)):
         Policies().read_entry(pack_fields(fields))
+
+
+def test_a_node_has_an_attribute_for_each_field_of_the_table() -> None:
+    fields = [field for option in OPTIONS for field in option.fields.items()]
+    assert len({type for _, type in fields}) == len(fields)
+    for option in OPTIONS:
+        unset = [getattr(NO_POLICY, attribute) for attribute in option.fields]
+        assert unset == [option.unset] * len(unset)
+    groups = next(option for option in OPTIONS if option.name == "groups")
+    assert (groups.words.index("fair") + 1, groups.words.index("fifo") + 1) == (FAIR, FIFO)

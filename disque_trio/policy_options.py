@@ -15,7 +15,7 @@ NUMBER: Final = "number"
 NAME: Final = "name"  # of a queue
 WORD: Final = "word"  # one of several
 RATE: Final = "rate"  # a number and a period: 50/s
-SECONDS: Final = "seconds"  # with decimals, in a policy ms; of two, the first is the smaller one
+SECONDS: Final = "seconds"  # one or two, with decimals; in a policy ms
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,13 +51,20 @@ class PolicyOption:
         return self.name.replace("_", "").upper()
 
     @property
+    def arity(self) -> int:
+        """How many words are its value in commands."""
+        return len(self.fields) if self.kind == SECONDS else 1
+
+    @property
     def wanted(self) -> str:
         """What its values must be, for people."""
         if self.kind == NAME:
             return f"{self.word} must have {self.most} bytes at most"
         if self.kind == WORD:
             return f"{self.word} must be {' or '.join(self.words)}"
-        numbers = "two numbers of seconds" if self.kind == SECONDS else "a number"
+        numbers = "a number of seconds" if self.kind == SECONDS else "a number"
+        if self.arity == 2:
+            numbers = "two numbers of seconds"
         period = " with /s, /m or /h behind it" if self.kind == RATE else ""
         return f"{self.word} must be {numbers} from 0 to {self.most}{period}"
 

@@ -84,7 +84,7 @@ def words(options: Mapping[str, Any]) -> list[Argument]:
             continue
         found.append(option.word)
         if option.kind == SECONDS:
-            found += map(requests.seconds, value)
+            found += map(requests.seconds, value if option.arity > 1 else (value,))
         else:
             found.append("" if option.unset == -1 and value < 0 else value)
     return found
@@ -107,9 +107,11 @@ def policy(reply: Reply) -> Policy | None:
 def _value(option: PolicyOption, reply: Reply) -> object:
     if option.kind == NUMBER:
         return integer(reply)
-    if option.kind == SECONDS:
-        return tuple(map(_number, elements(reply, len(option.fields))))
-    return text(reply)
+    if option.kind != SECONDS:
+        return text(reply)
+    if option.arity == 1:
+        return _number(reply)
+    return tuple(map(_number, elements(reply, option.arity)))
 
 
 def _number(reply: Reply) -> float:

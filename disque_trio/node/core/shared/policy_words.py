@@ -53,7 +53,7 @@ def set_options(policy: Policy, words: list[bytes]) -> None:
         option = _BY_WORD.get(words[at].upper())
         if option is None:
             raise SharedError("syntax error")
-        end = at + 1 + (len(option.fields) if option.kind == SECONDS else 1)
+        end = at + 1 + option.arity
         if end > len(words):
             raise SharedError("syntax error")
         if option.name in seen:
@@ -131,7 +131,7 @@ def _values_of(policy: Policy) -> Iterator[tuple[bytes, PolicyOption, int | byte
             continue
         if option.kind == SECONDS:
             times = [_seconds(getattr(policy, attribute)) for attribute in option.fields]
-            yield word, option, times
+            yield word, option, times if len(times) > 1 else times[0]
         elif option.kind == RATE:
             yield word, option, format_rate(policy.rate, policy.period).encode()
         elif option.kind == WORD:

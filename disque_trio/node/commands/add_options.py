@@ -26,6 +26,7 @@ class AddOptions:
         retry: s; -1: not given.
         ttl: s; 0: not given.
         delay: ms; -1: until ``at``, in ms since the epoch; -1: not given.
+        delayed: DELAY is given.
         maxlen, maxbytes: jobs and bytes that the queue may have; 0: no limit.
         wait: ASYNC is not given.
         trailer: options for which C Disque has no field; None: none.
@@ -41,6 +42,7 @@ class AddOptions:
     def __init__(self, args: list[bytes]) -> None:
         self.repl = 0
         self.delay = 0
+        self.delayed = False
         self.at = -1
         self.retry = -1
         self.ttl = 0
@@ -52,7 +54,6 @@ class AddOptions:
         self.anyway = False
         self.priority = 0
         self.plain = True
-        delayed = False
         last = len(args) - 1
         i = 4
         while i <= last:
@@ -65,12 +66,12 @@ class AddOptions:
                 i += 1
             elif i <= last and option == b"delay":
                 self.delay = parse_seconds(args[i], BAD_DELAY)
-                delayed = True
+                self.delayed = True
                 i += 1
             else:
                 i = self._read(option, args, i)
         if not self.plain:
-            self._check(delayed)
+            self._check()
 
     def _read(self, option: bytes, args: list[bytes], i: int) -> int:
         """Set ``option``, which C Disque does not have, from ``args[i]`` and what follows; returns
@@ -100,14 +101,18 @@ class AddOptions:
             raise CommandError(SYNTAX)
         return i + 1
 
-    def _check(self, delayed: bool) -> None:
-        """Raise ``CommandError`` if options are incompatible. ``delayed``: DELAY is given."""
+    def _check(self) -> None:
+        """Raise ``CommandError`` if options are incompatible."""
         if self.at >= 0:
-            if delayed:
+            if self.delayed:
                 raise CommandError("ERR AT and DELAY cannot be combined")
             self.delay = -1
         if (self.kept or self.anyway) and not self.key:
             raise CommandError("ERR FOR and ANYWAY require UNIQUE")
+
+    def pause(self, now: int) -> int:
+        """The ms from ``now`` until the job is queued."""
+        return self.delay if self.delay >= 0 else max(self.at - now, 0)
 
     @property
     def key(self) -> bytes:
@@ -196,9 +201,9 @@ def _priority(text: bytes) -> int:
 NO_OPTIONS: Final = AddOptions([])
 
 
-def follow(policy: Policy, options: AddOptions, delay: int) -> AddOptions:
-    """Return ``options``, completed from ``policy``. ``delay``: s. Raises ``CommandError`` if they
-    are incompatible."""
+def follow(policy: Policy, options: AddOptions, now: int) -> AddOptions:
+    """Return ``options``, completed from ``policy``. Raises ``CommandError`` if they are
+    incompatible."""
     if policy is NO_POLICY:
         return options
     if options is NO_OPTIONS:
@@ -220,7 +225,7 @@ def follow(policy: Policy, options: AddOptions, delay: int) -> AddOptions:
         options.plain = False
     if not options.ttl:
         options.ttl = policy.ttl
-        if 0 < policy.ttl <= delay:
+        if 0 < policy.ttl <= (options.pause(now) + 999) // 1000:
             raise CommandError(
                 f"ERR The specified DELAY is greater than TTL, which is {policy.ttl} by the policy "
                 f"of {name}. Job refused since would never be delivered"

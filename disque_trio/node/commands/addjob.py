@@ -42,13 +42,12 @@ def addjob(node: Node, client: Client, args: list[bytes]) -> None:  # noqa: C901
         _add_to_topic(node, client, args)
         return
     options = NO_OPTIONS if len(args) == 4 else AddOptions(args)
-    delay = 0  # s, rounded up; only the queue of this node knows ms
-    if wait := options.delay:
-        if wait < 0:
-            wait = max(options.at - node.now, 0)
-        delay = (wait + 999) // 1000
     if node.policies.count:
-        options = follow(node.policies.of(args[1]), options, delay)
+        options = follow(node.policies.of(args[1]), options, node.now)
+    delay = 0  # s, rounded up; only the queue of this node knows ms
+    if options.delay:
+        wait = options.pause(node.now)
+        delay = (wait + 999) // 1000
     plain = options.plain
     timeout = 0 if args[3] == b"0" else parse_timeout(args[3])
     if not plain and options.trailer is not None:

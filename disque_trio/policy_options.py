@@ -105,6 +105,7 @@ OPTIONS: Final = (
         "groups", WORD, {"groups": 30}, "fair|fifo", "how groups share the queue",
         words=("fair", "fifo"),
     ),
+    PolicyOption("delay", SECONDS, {"delay": 31}, "seconds", "seconds before a job is queued"),
 )  # fmt: skip
 """In the order of QGET."""
 

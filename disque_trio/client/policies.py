@@ -30,6 +30,7 @@ class PolicyOptions(TypedDict, total=False):
         active: how many jobs may be delivered but unacknowledged at any time.
         groups: ``fair`` serves the groups of jobs in turn; ``fifo`` also delivers only one job of a
             group at a time.
+        delay: a default for ``add``, in seconds.
     """
 
     attempts: int | None
@@ -45,6 +46,7 @@ class PolicyOptions(TypedDict, total=False):
     burst: int | None
     active: int | None
     groups: str | None
+    delay: float | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +73,7 @@ class Policy:
     burst: int | None = None
     active: int | None = None
     groups: str | None = None
+    delay: float | None = None
 
 
 def words(options: Mapping[str, Any]) -> list[Argument]:

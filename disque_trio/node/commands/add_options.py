@@ -219,6 +219,13 @@ def follow(policy: Policy, options: AddOptions, now: int) -> AddOptions:
             "ERR RETRY 0 (at-most-once delivery) needs REPLICATE 1, and the policy of "
             f"{name} has {'RETRY 0' if given else f'REPLICATE {policy.replicate}'}"
         )
+    if policy.delay and not (options.delay or options.delayed):
+        options.delay = policy.delay
+        if 0 < options.ttl * 1000 <= policy.delay:
+            raise CommandError(
+                f"ERR TTL must be greater than DELAY, which the policy of {name} sets to "
+                f"{policy.delay / 1000:g}"
+            )
     if policy.is_bounded():
         options.maxlen = options.maxlen or policy.maxlen
         options.maxbytes = policy.maxbytes

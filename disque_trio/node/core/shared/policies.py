@@ -66,6 +66,7 @@ class Policy(Shared):
         burst: how many of these at once after a pause; 0: not set.
         active: jobs that may be in hand (delivered, not acknowledged) at once; 0: no limit.
         groups: how the groups of a queue are served, FAIR or FIFO; 0: jobs are not grouped.
+        delay: ms before a job is queued; 0: none.
     """
 
     def __init__(self, name: bytes) -> None:
@@ -86,6 +87,7 @@ class Policy(Shared):
         self.burst = 0
         self.active = 0
         self.groups = 0
+        self.delay = 0
 
     def copy(self) -> "Policy":
         """Return a policy with the same name and options."""
@@ -135,6 +137,8 @@ class Policy(Shared):
             return "RETRY 0 (at-most-once delivery) needs REPLICATE 1"
         if self.retry == 0 and self.attempts:
             return "RETRY 0 (at-most-once delivery) cannot be combined with ATTEMPTS"
+        if self.ttl and self.delay >= self.ttl * 1000:
+            return "DELAY must be less than TTL"
         if self.burst and not self.rate:
             return "BURST needs RATE"
         if (self.rate == 0) != (self.period == 0):

@@ -144,6 +144,8 @@ BACKOFF = "ERR BACKOFF must be two numbers of seconds from 0 to 4294967295"
         ("BACKOFF 1 4294967295.001", BACKOFF),
         ("BACKOFF 1 ٣", BACKOFF),
         ("DEAD q", "ERR DEAD must be another queue"),
+        ("DELAY soon", "ERR DELAY must be a number of seconds from 0 to 4294967295"),
+        ("TTL 5 DELAY 5", "ERR DELAY must be less than TTL"),
         ("RETRY 0", "ERR RETRY 0 (at-most-once delivery) needs REPLICATE 1"),
         ("RETRY 0 REPLICATE 2", "ERR RETRY 0 (at-most-once delivery) needs REPLICATE 1"),
         (
@@ -329,3 +331,46 @@ def test_the_name_in_an_error_is_cut(bench: Bench) -> None:
     error = bench.error("ADDJOB", "x" * 4_001, "body", 0, "DELAY", 5)
     assert "x" * 100 in error
     assert len(error) < 300
+
+
+def test_jobs_wait_as_long_as_the_policy_says(bench: Bench) -> None:
+    assert bench("QSET", "q", "DELAY", "2.5") == b"OK"
+    assert bench("QGET", "q") == [b"name", b"q", b"delay", b"2.5"]
+    id = bench.add("q")
+    assert bench.show(id)[b"ttl"] == 86_403
+    bench.advance(2.4)
+    assert bench.number_queued() == 0
+    bench.advance(0.2)
+    assert bench.get() == id
+    bench("QSET", "q", "DELAY", 0)
+    bench.add("q")
+    assert bench.number_queued() == 1
+
+
+def test_who_says_when_a_job_is_queued_knows_better_than_its_policy(bench: Bench) -> None:
+    bench("QSET", "*", "DELAY", 60)
+    bench.add("q", "now", "DELAY", 0)
+    bench.add("q", "now", "AT", bench.now)
+    bench.add("q", "soon", "DELAY", 1)
+    assert bench.number_queued() == 2
+    bench.advance(1.1)
+    assert bench.number_queued() == 3
+
+
+def test_a_job_that_would_end_before_its_policy_queues_it_is_refused(bench: Bench) -> None:
+    bench("QSET", "q", "DELAY", 60)
+    assert bench.error("ADDJOB", "q", "body", 0, "TTL", 60) == (
+        "ERR TTL must be greater than DELAY, which the policy of q sets to 60"
+    )
+    assert bench("ADDJOB", "q", "body", 0, "TTL", 61)
+    assert bench("ADDJOB", "q", "body", 0, "TTL", 60, "DELAY", 0)
+
+
+def test_a_job_of_a_topic_waits_as_the_policy_of_its_queue_says(bench: Bench) -> None:
+    bench("BIND", "news", "now")
+    bench("BIND", "news", "later")
+    bench("QSET", "later", "DELAY", 60)
+    assert len(bench("ADDJOB", "@news", "body", 0)) == 2
+    assert (bench.number_queued("now"), bench.number_queued("later")) == (1, 0)
+    bench.advance(61)
+    assert bench.number_queued("later") == 1

@@ -9,10 +9,9 @@ from disque_trio.client.errors import AddManyError, CallError
 from disque_trio.client.jobs import HeldJob, Job, Jobs, Letter
 from disque_trio.client.nodes import Hello, Node
 from disque_trio.client.policies import Policy, PolicyOptions
-from disque_trio.client.replies import Outcome, Policy, Schedule
+from disque_trio.client.replies import Outcome, Schedule
 from disque_trio.job_options import JobOptions, ScheduleOptions
 from disque_trio.notation.addresses import Address
-from disque_trio.respclient.addresses import Address
 from disque_trio.respclient.errors import (
     AckedError,
     AuthError,

@@ -8,7 +8,6 @@ from disque_trio.client import policies, replies, requests
 from disque_trio.client.jobs import Job
 from disque_trio.client.nodes import Hello, parse_hello
 from disque_trio.client.policies import Policy, PolicyOptions
-from disque_trio.client.requests import Headers
 from disque_trio.client.router import Router
 from disque_trio.client.scans import scan
 from disque_trio.client.schedules import Schedules

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final, TypedDict
 
-from disque_trio.client import requests
+from disque_trio.job_options import seconds
 from disque_trio.policy_options import NUMBER, OPTIONS, SECONDS, PolicyOption
 from disque_trio.resp.command import Argument
 from disque_trio.respclient.connection import Reply
@@ -87,7 +87,7 @@ def words(options: Mapping[str, Any]) -> list[Argument]:
             continue
         found.append(option.word)
         if option.kind == SECONDS:
-            found += map(requests.seconds, value if option.arity > 1 else (value,))
+            found += map(seconds, value if option.arity > 1 else (value,))
         else:
             found.append("" if option.unset == -1 and value < 0 else value)
     return found

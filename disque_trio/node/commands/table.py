@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from disque_trio.job_options import SYNTAX
+from disque_trio import job_options, policy_options
 from disque_trio.node.commands import (
     addjob,
     cluster,
@@ -29,7 +29,6 @@ from disque_trio.node.commands.accesses import (
     topic,
 )
 from disque_trio.node.core.node import Node
-from disque_trio.policy_options import SYNTAX
 from disque_trio.respserver.access import ADD, ALL, GLOB, KNOW, TAKE
 from disque_trio.respserver.command import Command
 from disque_trio.respserver.commands import diagnostics, server
@@ -45,8 +44,8 @@ def build_table() -> dict[bytes, Command[Node]]:
 
 
 _ADDJOB: Final = (
-    f"queue job ms-timeout {SYNTAX} [ASYNC] [HEADERS count name value [name value ...]] "
-    "[UNIQUE key [FOR seconds] [ANYWAY]]"
+    f"queue job ms-timeout {job_options.SYNTAX} [ASYNC] "
+    "[HEADERS count name value [name value ...]] [UNIQUE key [FOR seconds] [ANYWAY]]"
 )
 _GETJOB: Final = (
     "[NOHANG] [TIMEOUT ms-timeout] [COUNT count] [WITHCOUNTERS] [WITHHEADERS] [PATTERN] "
@@ -150,7 +149,7 @@ def _commands() -> list[Command[Node]]:
         Command("pause", -3, "readonly fast @write", queues.pause,
                 "queue option [option ...]  (in, out, all, none, state, bcast)",
                 "Stop a queue from taking or giving jobs.", "queues", needs={"queue": paused}),
-        Command("qset", -4, "write fast", policies.qset, f"queue {SYNTAX}",
+        Command("qset", -4, "write fast", policies.qset, f"queue {policy_options.SYNTAX}",
                 "Set options of the policy of a queue, or of those that match a pattern.",
                 "queues", needs={"queue": TAKE | ADD | GLOB, "DEAD": dead}, repeats=True),
         Command("qget", -1, "readonly fast", policies.qget, "[queue]",

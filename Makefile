@@ -13,10 +13,10 @@ export PYTHONDONTWRITEBYTECODE =
 
 # The tests of compiled modules; everything else is the same in both builds. Those of real processes
 # run in the build that ships, and only those marked `pure` in the other one too.
-LIVE_COMPILED = $(addprefix tests/live/,cluster eventlog node \
-	$(addprefix bananaq/test_,commands.py process.py semantics.py semantics_okq.py waiting.py))
-COMPILED_TESTS = tests/sim $(LIVE_COMPILED) \
-	$(addprefix tests/unit/,aof bananaq cluster eventlog node process protocol resp respserver)
+LIVE_COMPILED = $(addprefix tests/live/,cluster eventlog node) \
+	$(addprefix packages/bananaq/tests/live/test_,commands.py process.py semantics.py semantics_okq.py waiting.py)
+COMPILED_TESTS = tests/sim $(LIVE_COMPILED) packages/bananaq/tests/unit \
+	$(addprefix tests/unit/,aof cluster eventlog node process protocol resp respserver)
 IN_COMPILED = cd $(COMPILED)/tree && DISQUE_TRIO_FORM=compiled SIM_SEEDS=$(COMPILED_SEEDS) \
 	../bin/python -m pytest
 
@@ -51,7 +51,7 @@ PROSE = $(wildcard *.md *.py) Makefile benchmarks config disque_trio docs exampl
 # Which module may import which.
 CONTRACTS = disque_trio/imports.toml benchmarks/imports.toml $(wildcard packages/*/imports.toml)
 
-TYPED = disque_trio.client disque_trio.tasks disque_trio.bananaq.client
+TYPED = disque_trio.client disque_trio.tasks disque_bananaq.client
 
 .PHONY: help run test affected affected-pure affected-compiled half-pure half-compiled types check check-core check-node check-packages check-parts check-rest check-seeds check-servers note-audit test-pure test-load nightly mutants test-pressure test-console test-integrations test-bananaq test-spark \
 	test-spark-versions test-stores test-interop test-django test-compiled lint format bench benchmarks guard guard-pure guard-compiled profile \
@@ -162,7 +162,7 @@ check:
 # processes than CPUs. The longest part comes first.
 CHECKED = $(PY) -m pytest -m "not load $(NOT_NIGHTLY) $(NOT_SLOW)"
 
-PARTS = $(addprefix tests/unit/,aof bananaq cluster)
+PARTS = $(addprefix tests/unit/,aof cluster)
 SERVERS = $(addprefix tests/unit/,eventlog respserver)
 check-rest:
 	$(CHECKED) tests/unit $(addprefix --ignore=,tests/unit/node $(PARTS) $(SERVERS))
@@ -185,13 +185,9 @@ check-seeds:
 check-node:
 	$(CHECKED) tests/unit/node --ignore=tests/unit/node/core
 
-test-console test-integrations test-pressure:
+test-bananaq test-console test-integrations test-pressure:
 	@tools/setup.sh test
 	$(PY) -m pytest packages/$(@:test-%=%)/tests $(ARGS)
-
-test-bananaq:
-	@tools/setup.sh test
-	$(PY) -m pytest tests/unit/bananaq tests/live/bananaq $(ARGS)
 
 # SPARK=4.2 selects another PySpark, in its own environment, .venv-spark-4.2.
 test-spark:
@@ -238,6 +234,7 @@ test-compiled:
 	@tools/setup.sh compiled
 	@rm -rf $(COMPILED)/tree && mkdir $(COMPILED)/tree
 	@cp -Rp tests config docs examples tools conftest.py pyproject.toml $(COMPILED)/tree
+	@mkdir -p $(COMPILED)/tree/packages/bananaq && cp -Rp packages/bananaq/tests packages/bananaq/docs $(COMPILED)/tree/packages/bananaq
 	@rm -rf $(COMPILED)/tree/examples/node/node_modules
 ifdef ARGS
 	$(IN_COMPILED) $(ARGS)

@@ -21,14 +21,10 @@ PACKAGES = (
     "node/core",
     "node/core/*",
     "node/commands",
-    "bananaq/core",
-    "bananaq/commands",
 )
 MORE = (
     "disque_trio/aof/format.py",
     "disque_trio/aof/loader.py",
-    "disque_trio/bananaq/redis_store/keys.py",
-    "disque_trio/bananaq/redis_store/wire.py",
     "disque_trio/histogram.py",
     "disque_trio/process/addresses.py",
     "disque_trio/process/clock.py",

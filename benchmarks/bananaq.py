@@ -22,7 +22,7 @@ from tools.bench.load import Script, ask_once, connections, percentile
 from tools.bench.scripts import SERIAL_DIGITS, add_batches, bodies, consume, portions, send
 from tools.bench.servers import BANANAQ_COMMAND, Server, bananaq_server, redis_server
 
-PAGE = "bananaq.md"
+PAGE = "../packages/bananaq/docs/bananaq.md"
 SECTION = "bananaq {scenario}"
 PRELOAD = 64  # events added at a time before a measurement
 STREAMS, EMBEDDED, REDIS = "Redis Streams", "bananaq, embedded", "bananaq, redis"

@@ -10,15 +10,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from disque_trio.bananaq import settings as bananaq
+from disque_bananaq import settings as bananaq
 from disque_trio.config import SECTIONS, TABLE, Param
 
 ROOT = Path(__file__).resolve().parent.parent
 
 PAGES = {
     "docs/configuration.md": ("disque_trio/config/table.py", SECTIONS, TABLE),
-    "docs/bananaq-configuration.md": (
-        "disque_trio/bananaq/settings.py",
+    "packages/bananaq/docs/bananaq-configuration.md": (
+        "disque_bananaq/settings.py",
         bananaq.SECTIONS,
         bananaq.TABLE,
     ),

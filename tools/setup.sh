@@ -49,8 +49,8 @@ need_compiler() {
 
 # What a wheel is made of, with checksums: git changes the times of files whose contents stay.
 sources() {
-    find config disque_trio tools/packaging pyproject.toml setup.py \
-        -type f ! -name '*.pyc' -exec cksum {} + | LC_ALL=C sort
+    find config disque_trio tools/packaging pyproject.toml setup.py packages/*/setup.py \
+        packages/bananaq/disque_bananaq -type f ! -name '*.pyc' -exec cksum {} + | LC_ALL=C sort
 }
 is_compiled_in() { sources | cmp -s - "$1/.installed-compiled"; }
 is_compiled() { is_compiled_in "$venv"; }
@@ -79,13 +79,15 @@ case $what in
     *) extras=console,cron ;;
 esac
 # The other distributions of the tree. A node needs none.
+compiling= # those with a compiled build
 houses=
 editable= # what pip is told about them
 for file in packages/*/pyproject.toml; do
     case $what in run | lock) break ;; esac
     [ -e "$file" ] || break
     houses="$houses ${file%/*}"
-    editable="$editable -e ${file%/*}"
+    [ ! -e "${file%/*}/setup.py" ] || compiling="$compiling ${file%/*}"
+    [ "$what" = compiled ] && [ -e "${file%/*}/setup.py" ] || editable="$editable -e ${file%/*}"
 done
 projects() { cat pyproject.toml packages/*/pyproject.toml 2>/dev/null || true; }
 # A copy of the projects tells what is installed; `dev` includes all that `check` needs, and this
@@ -215,9 +217,11 @@ fi
 pip="$venv/bin/python -m pip --disable-pip-version-check"
 export DISQUE_TRIO_CHECKOUT=0 # the other distributions are named here
 
-# wheel COMPILE DIRECTORY [PYTHON]: builds a wheel of the sources at the top (COMPILE 1: compiled).
+# wheel COMPILE DIRECTORY [PYTHON]: builds a wheel of the sources at the top, and of each other
+# distribution that has a compiled build (COMPILE 1: compiled).
 wheel() {
-    DISQUE_TRIO_COMPILE=$1 $pip ${3:+--python "$3"} wheel --quiet --no-deps --wheel-dir "$2" .
+    # shellcheck disable=SC2086
+    DISQUE_TRIO_COMPILE=$1 $pip ${3:+--python "$3"} wheel --quiet --no-deps --wheel-dir "$2" . $compiling
 }
 
 # Compiled wheels are kept in build/wheels, in a directory named after what they are made of.
@@ -246,9 +250,10 @@ if [ "$what" = compiled ]; then
         rm -f "$stamp"
         sources >"$venv/.built" # now: what is edited meanwhile may not be in the wheel
         kept=$(compiled_wheel "$venv/.built")
-        $pip uninstall --quiet --yes disque-trio
+        $pip uninstall --quiet --yes disque-trio disque-bananaq
         # shellcheck disable=SC2086
-        $pip install --quiet "$(echo "$kept"/*.whl)[$extras]" $editable
+        $pip install --quiet "$(echo "$kept"/disque_trio-*.whl)[$extras]" \
+            $(ls "$kept"/*.whl | grep -v /disque_trio-) $editable
         cp "$kept/compiled-by" "$venv/compiled-by"
         mv "$venv/.built" "$stamp"
     fi

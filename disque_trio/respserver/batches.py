@@ -17,6 +17,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Final, Generic, TypeVar
 
+from disque_trio.native import mypyc_attr
 from disque_trio.resp.reply import integer
 from disque_trio.respserver.client import Client, Pending
 from disque_trio.respserver.command import AnyCommand
@@ -42,6 +43,7 @@ MOST_READ: Final = 5_000_000
 _FOUND_SHIFT: Final = 3  # eight of what was found count as an id
 
 
+@mypyc_attr(allow_interpreted_subclasses=True)
 class Sliced(Pending):
     """The pending reply of a command that runs in slices.
 
@@ -136,6 +138,7 @@ class Batch(Sliced):
             self.reply = integer(self._total)
 
 
+@mypyc_attr(allow_interpreted_subclasses=True)
 class Reading(Sliced, Generic[T]):
     """The reply of a command that may look at many things, and tell about many.
 

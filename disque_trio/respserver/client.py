@@ -3,6 +3,7 @@
 from collections import deque
 from typing import Final
 
+from disque_trio.native import mypyc_attr
 from disque_trio.respserver.acl.budget import Use
 from disque_trio.respserver.acl.user import User, everybody
 
@@ -18,6 +19,7 @@ PIECE: Final = 256 * 1024  # bytes of a long reply to send together
 ANYBODY: Final = everybody()
 
 
+@mypyc_attr(allow_interpreted_subclasses=True)
 class Pending:
     """A reply that is not ready yet, or that must wait for an earlier one.
 

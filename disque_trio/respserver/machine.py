@@ -17,6 +17,7 @@ end of a turn, after any number of calls, the driver
 from collections.abc import Callable
 from typing import Final
 
+from disque_trio.native import mypyc_attr
 from disque_trio.resp.reply import error
 from disque_trio.respserver.acl.catalog import Catalog
 from disque_trio.respserver.acl.user import User
@@ -42,6 +43,7 @@ _NOAUTH: Final = b"-NOAUTH Authentication required.\r\n"
 _OOM: Final = b"-OOM command not allowed when used memory > 'maxmemory'.\r\n"
 
 
+@mypyc_attr(allow_interpreted_subclasses=True)
 class Machine:
     """A state machine driven by clients and time.
 

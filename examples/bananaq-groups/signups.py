@@ -8,7 +8,7 @@ import sys
 
 import trio
 
-from disque_trio.bananaq.client import connect, consumer
+from disque_bananaq.client import connect, consumer
 
 HOST, PORT = "127.0.0.1", 4777
 KEPT = 3600  # s for which an event can be read

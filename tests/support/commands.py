@@ -23,8 +23,8 @@ from tests.support.fork_server import Request
 
 # The modules of the commands. Any other module can be started, too, by its own name.
 COMMANDS = {
-    "bananaq": "disque_trio.bananaq.main",
-    "bananaq-check-aof": "disque_trio.bananaq.check",
+    "bananaq": "disque_bananaq.main",
+    "bananaq-check-aof": "disque_bananaq.check",
     "disque": "disque_trio.cli.main",
     "disque-check-aof": "disque_trio.aof.check",
     "disque-console": "disque_console.command",

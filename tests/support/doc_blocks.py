@@ -10,7 +10,7 @@ from pathlib import Path
 
 import yaml
 
-from disque_trio.bananaq.commands.table import build_table
+from disque_bananaq.commands.table import build_table
 from disque_trio.cli.commandtable import built_in_table
 from tests.support import ROOT
 

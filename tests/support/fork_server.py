@@ -29,7 +29,7 @@ MAX_DESCRIPTORS = 7
 SHIMS = "DISQUE_TRIO_SHIMS"  # the variable with the socket of tests/support/shims.py
 _ABOVE = 100  # all descriptors that a request keeps
 CLIENTS = (
-    "disque_trio.bananaq.client",
+    "disque_bananaq.client",
     "disque_trio.client",
     "disque_trio.client.sync",
     "disque_pressure",
@@ -38,7 +38,7 @@ CLIENTS = (
 WORKER = ("disque_trio.process.logs", "disque_trio.worker.parent")
 # What modules import only when they run, or import before a request can change them.
 IMPORTED_LATER: Mapping[str, tuple[str, ...]] = {
-    "disque_trio.bananaq.main": ("disque_trio.bananaq.process",),
+    "disque_bananaq.main": ("disque_bananaq.process",),
     "disque_trio.cli.main": (
         "disque_trio.cli.prompt",
         "disque_trio.cli.repl",

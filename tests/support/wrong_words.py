@@ -9,9 +9,9 @@ from collections.abc import Iterator
 from itertools import permutations
 from typing import Final, Protocol
 
-from disque_trio.bananaq.commands.table import build_table as bananaq_table
-from disque_trio.bananaq.core.broker import Broker
-from disque_trio.bananaq.core.embedded import EmbeddedStore
+from disque_bananaq.commands.table import build_table as bananaq_table
+from disque_bananaq.core.broker import Broker
+from disque_bananaq.core.embedded import EmbeddedStore
 from disque_trio.respserver.acl.catalog import Catalog
 from disque_trio.respserver.acl.user import User
 from disque_trio.respserver.client import Client

@@ -16,12 +16,12 @@ from typing import TypeVar
 
 import hiredis
 
+from disque_bananaq.check import EventScanner
+from disque_bananaq.commands.table import build_table as build_banana_table
+from disque_bananaq.core.broker import Broker
+from disque_bananaq.core.embedded import EmbeddedStore
 from disque_trio.aof.persistence import Persistence
 from disque_trio.aof.scanner import Scanner
-from disque_trio.bananaq.check import EventScanner
-from disque_trio.bananaq.commands.table import build_table as build_banana_table
-from disque_trio.bananaq.core.broker import Broker
-from disque_trio.bananaq.core.embedded import EmbeddedStore
 from disque_trio.cluster.peers import Peers
 from disque_trio.config import Config
 from disque_trio.node.commands.table import build_table

@@ -42,7 +42,7 @@ PR_SET_PDEATHSIG = 1
 _LIBC = ctypes.CDLL(None)
 
 DISQUE_COMMAND = (sys.executable, "-m", "disque_trio.server")
-BANANAQ_COMMAND = (sys.executable, "-m", "disque_trio.bananaq.main")
+BANANAQ_COMMAND = (sys.executable, "-m", "disque_bananaq.main")
 # A rewrite in the middle of a measurement would distort it.
 NO_REWRITE = ("--auto-aof-rewrite-percentage", "0")
 # For measurements with DEBUG, which is not allowed by default.

@@ -24,10 +24,10 @@ from itertools import pairwise
 from statistics import median
 from typing import NamedTuple
 
-from disque_trio.bananaq.core.embedded import EmbeddedStore
-from disque_trio.bananaq.core.replies import COUNT, EVENT, ID, render
-from disque_trio.bananaq.core.requests import Add, Get, from_now
-from disque_trio.bananaq.core.results import Result
+from disque_bananaq.core.embedded import EmbeddedStore
+from disque_bananaq.core.replies import COUNT, EVENT, ID, render
+from disque_bananaq.core.requests import Add, Get, from_now
+from disque_bananaq.core.results import Result
 from disque_trio.form import form
 from disque_trio.node.core.node import Node
 from disque_trio.node.core.queues.entries import job_entry

@@ -12,8 +12,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from unittest.mock import patch
 
-from disque_trio.bananaq import settings as bananaq
-from disque_trio.bananaq.option_texts import usage as bananaq_usage
+from disque_bananaq import settings as bananaq
+from disque_bananaq.option_texts import usage as bananaq_usage
 from disque_trio.cli.commandtable import built_in_table
 from disque_trio.cli.options import USAGE as DISQUE
 from disque_trio.config import SECTIONS, TABLE, Param

@@ -200,14 +200,14 @@ def order(number: int) -> None: send_mail.add("ann@example.org", f"order {number
     assert found == ["shop:pulse", "shop:shop.weekly"]
 
 
-# ---- docs/bananaq.md ----------------------------------------------------------------------------
+# ---- bananaq.md ---------------------------------------------------------------------------------
 
 EVENT = r"\d{16}_\d{16}"
 
 
 def test_events_of_bananaq(tmp_path: Path) -> None:
-    page, port = "docs/bananaq.md", str(free_port())
-    daemon = ("-m", "disque_trio.bananaq.main", "--listen-addr", f"127.0.0.1:{port}")
+    page, port = "packages/bananaq/docs/bananaq.md", str(free_port())
+    daemon = ("-m", "disque_bananaq.main", "--listen-addr", f"127.0.0.1:{port}")
     with running(tmp_path / "bananaq", *daemon, "--dir", str(tmp_path)):
 
         def ask(command: str) -> str:

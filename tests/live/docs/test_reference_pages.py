@@ -60,7 +60,7 @@ def test_errors_in_the_settings_of_a_node_are_reported(type_in: Type) -> None:
 
 
 def test_errors_in_the_settings_of_bananaq_are_reported(type_in: Type) -> None:
-    page = "docs/bananaq-configuration.md"
+    page = "packages/bananaq/docs/bananaq-configuration.md"
     [(start, said)] = block(page, "$ bananaq").typed()
     text = "#\n#\nlisten-add: 127.0.0.1:1\n"
     typed = f"  {start} || echo status $?\n"

@@ -11,7 +11,7 @@ EXPECTED = os.environ.get("DISQUE_TRIO_FORM", "pure Python")
 
 
 @pytest.mark.pure
-@pytest.mark.parametrize("module", ["disque_trio.server", "disque_trio.bananaq.main"])
+@pytest.mark.parametrize("module", ["disque_trio.server", "disque_bananaq.main"])
 def test_version_prints_the_build(module: str, tmp_path: Path) -> None:
     for directory in (tmp_path, Path.cwd()):
         done = subprocess.run(

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from disque_trio.bananaq.settings import TABLE as BANANAQ
+from disque_bananaq.settings import TABLE as BANANAQ
 from disque_trio.config import TABLE, Config, ConfigError
 
 DISQUE_GET = """

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from disque_trio.bananaq.settings import TABLE as BANANAQ
+from disque_bananaq.settings import TABLE as BANANAQ
 from disque_trio.config import TABLE, Config, load_settings, rewrite
 from disque_trio.config.errors import BadValue
 from disque_trio.config.memory_limit import MemoryLimit

@@ -2,8 +2,8 @@
 
 import pytest
 
-from disque_trio.bananaq.settings import TABLE as BANANAQ
-from disque_trio.bananaq.settings import BananaSettings
+from disque_bananaq.settings import TABLE as BANANAQ
+from disque_bananaq.settings import BananaSettings
 from disque_trio.config import TABLE, Config, ConfigError, Param, Settings
 from disque_trio.config.types import Directory, FileName, Includes, Text
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from disque_trio.bananaq.settings import TABLE as BANANAQ
+from disque_bananaq.settings import TABLE as BANANAQ
 from disque_trio.config import TABLE, Config, ConfigError
 from disque_trio.config.errors import BadValue
 from disque_trio.config.load import load_settings_text

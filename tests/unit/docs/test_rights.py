@@ -4,9 +4,9 @@ tables of commands say."""
 import re
 from typing import Any
 
-from disque_trio.bananaq.commands.table import build_table as bananaq_table
-from disque_trio.bananaq.core.broker import Broker
-from disque_trio.bananaq.core.embedded import EmbeddedStore
+from disque_bananaq.commands.table import build_table as bananaq_table
+from disque_bananaq.core.broker import Broker
+from disque_bananaq.core.embedded import EmbeddedStore
 from disque_trio.node.commands.table import build_table
 from disque_trio.respserver.access import ADD, PATTERN, TAKE
 from disque_trio.respserver.command import AnyCommand

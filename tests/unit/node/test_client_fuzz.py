@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from disque_trio.bananaq.commands.table import build_table as bananaq_table
+from disque_bananaq.commands.table import build_table as bananaq_table
 from disque_trio.node.commands.table import build_table
 from disque_trio.syntax import Part, parse
 from tests.support.bus_fuzz import changed, dumped, log_events, shared, started_again, works

@@ -14,7 +14,7 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from disque_trio.bananaq.options import parse
+from disque_bananaq.options import parse
 from disque_trio.config import Config, load_settings
 from disque_trio.node.server import Server
 from disque_trio.node.texts import INSTALL_HINTS

@@ -12,12 +12,12 @@ from typing import Any
 
 import pytest
 
+from disque_bananaq import options as bananaq
 from disque_console.command import listening
 from disque_integrations.celery.options import cluster_of
 from disque_pressure.urls import Url
 from disque_spark import options as spark
 from disque_spark.cli.checks import UsageError, addresses
-from disque_trio.bananaq import options as bananaq
 from disque_trio.cli.options import UsageError as CliUsageError
 from disque_trio.cli.options import parse_options
 from disque_trio.client.nodes import parse_address

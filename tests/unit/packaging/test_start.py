@@ -83,7 +83,7 @@ def test_a_command_of_the_client_needs_a_socket_and_no_library() -> None:
     assert not (modules - BARE) & (HEAVY | {"inspect", "json", "pathlib", "typing"})
 
 
-@pytest.mark.parametrize("module", ["disque_trio.node.main", "disque_trio.bananaq.process"])
+@pytest.mark.parametrize("module", ["disque_trio.node.main", "disque_bananaq.process"])
 def test_a_server_imports_nothing_that_it_may_never_use(module: str) -> None:
     code = f"""
 import sys

@@ -28,9 +28,9 @@ LEFT = {
         "tools/bench/latency_load.py": 1,
     },
     "PLR0913": {
-        "disque_trio/bananaq/client/consuming.py": 1,
-        "disque_trio/bananaq/client/worker.py": 1,
-        "disque_trio/bananaq/redis_store/store.py": 1,
+        "packages/bananaq/disque_bananaq/client/consuming.py": 1,
+        "packages/bananaq/disque_bananaq/client/worker.py": 1,
+        "packages/bananaq/disque_bananaq/redis_store/store.py": 1,
         "disque_trio/node/core/unique/claim.py": 1,
         "disque_trio/node/core/copies/replication.py": 1,
         "disque_trio/node/core/queues/store.py": 1,

@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
+from packages.bananaq.tests.support.banana_daemons import Daemon, launch
 from packages.console.tests.live.conftest import PASSWORD
 from packages.console.tests.support.accessibility import barriers, barriers_here
 from packages.console.tests.support.browser import WIDTHS, Browser, faults, faults_here
 from packages.console.tests.support.console import HOSTILE, PAGES, ConsoleProcess, console, quoted
 from packages.console.tests.support.hostile_world import hostile_node, store
-from tests.support.banana_daemons import Daemon, launch
 from tests.support.harness import LiveNode, wait_until
 from tests.support.live_helpers import add_job, start_node
 from tests.support.scripted_server import scripted_server

@@ -10,9 +10,9 @@ import pytest
 
 from disque_console.command import main
 from disque_trio.client.sync import connect
+from packages.bananaq.tests.support.banana_daemons import launch
 from packages.console.tests.live.conftest import PASSWORD, log_in
 from packages.console.tests.support.console import HOSTILE, ConsoleProcess, Visitor, console, quoted
-from tests.support.banana_daemons import launch
 from tests.support.harness import LiveNode, free_port, wait_until
 from tests.support.live_helpers import add_job, client_lines, pairs, start_node
 from tests.support.tls_front import Certificates

@@ -34,7 +34,7 @@ def test_the_command_needs_no_other_library(spot: Spot) -> None:
         "disque_pressure",
         "disque_pressure.queue",
         "disque_pressure.sync",
-        "disque_trio.bananaq.redis_store.store",
+        "disque_bananaq.redis_store.store",
     ],
 )
 def test_an_import_needs_no_other_library(module: str) -> None:

@@ -1,0 +1,3 @@
+"""The store in a Redis passes the tests for all event stores."""
+
+from packages.bananaq.tests.support.banana_semantics import *  # noqa: F403

@@ -1,0 +1,1 @@
+"""Shared by bananaq's tests: daemons, stores, the semantics that all stores pass, and models."""

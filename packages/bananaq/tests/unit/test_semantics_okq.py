@@ -1,0 +1,3 @@
+"""The embedded store passes the tests for all event stores with ids that producers choose."""
+
+from packages.bananaq.tests.support.banana_semantics_okq import *  # noqa: F403

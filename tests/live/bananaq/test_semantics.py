@@ -1,3 +1,0 @@
-"""The store in a Redis passes the tests for all event stores."""
-
-from tests.support.banana_semantics import *  # noqa: F403

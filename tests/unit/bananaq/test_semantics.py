@@ -1,3 +1,0 @@
-"""The embedded store passes the tests for all event stores."""
-
-from tests.support.banana_semantics import *  # noqa: F403

@@ -1,3 +1,0 @@
-"""The embedded store passes the tests for all event stores with ids that producers choose."""
-
-from tests.support.banana_semantics_okq import *  # noqa: F403

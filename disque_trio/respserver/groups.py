@@ -93,7 +93,7 @@ class Runner(Protocol):
     def refusal(self, client: Client, command: "AnyCommand | None", args: list[bytes]) -> bytes:
         """The error that keeps ``args`` of ``client`` from running now; empty: none."""
 
-    def command(self, client: Client, args: list[bytes], now: int, started: int = 0) -> None:
+    def command(self, client: Client, args: list[bytes], now: int) -> None:
         """Serve one request of ``client`` at ``now`` (ms)."""
 
     def after_command(self) -> None:

@@ -26,7 +26,7 @@ from disque_trio.respserver.io.hold import Hold
 from disque_trio.respserver.io.links import Limits
 from disque_trio.respserver.io.poller import GONE
 from disque_trio.respserver.io.stats import Stats
-from disque_trio.respserver.machine import Machine
+from disque_trio.respserver.machine import Machine, serve
 from disque_trio.respserver.over_budget import name_of
 from disque_trio.respserver.pace import STEP, affordable, cost
 
@@ -186,7 +186,7 @@ class Serving:
             ):
                 break
             try:
-                node.command(client, request, now, node.ended if served else 0)
+                serve(node, client, request, now, node.ended if served else 0)
             except Exception:
                 # Nothing that a client sends may stop the node or another client.
                 self._log.warning("command failed", command=repr(request)[:200], exc_info=True)

@@ -10,7 +10,7 @@ from disque_bananaq.commands.arguments import (
     parse_wait,
 )
 from disque_bananaq.commands.status import InfoReading, StatusReading
-from disque_bananaq.core.broker import Broker
+from disque_bananaq.core.broker import Broker, ask
 from disque_bananaq.core.replies import COUNT, DONE, EVENT, ID, INFO, STATUS
 from disque_bananaq.core.requests import Ack, Add, Flush, Get, Redo, Status, Working
 from disque_trio.respserver.client import Client
@@ -28,7 +28,7 @@ def ask_to_add(
 ) -> None:
     """Have the store add an event, in the background if the fifth of ``args`` is NOBLOCK."""
     if len(args) == 4:
-        broker.ask(client, add, reply_format)
+        ask(broker, client, add, reply_format)
     elif len(args) == 5 and args[4].lower() == b"noblock":
         broker.add_in_background(client, add)
     else:
@@ -56,7 +56,7 @@ def qget(broker: Broker, client: Client, args: list[bytes]) -> None:
     if wait:
         broker.poller.wait_for_event(client, get, wait)
     else:
-        broker.ask(client, get, EVENT)
+        ask(broker, client, get, EVENT)
 
 
 def qack(broker: Broker, client: Client, args: list[bytes]) -> None:
@@ -76,9 +76,9 @@ def qack(broker: Broker, client: Client, args: list[bytes]) -> None:
     else:
         raise wrong_arity("qack") if count < 5 else CommandError(SYNTAX)
     if redo:
-        broker.ask(client, Redo(queue, group, id, own_id), COUNT)
+        ask(broker, client, Redo(queue, group, id, own_id), COUNT)
     else:
-        broker.ask(client, Ack(queue, group, id, own_id), COUNT)
+        ask(broker, client, Ack(queue, group, id, own_id), COUNT)
 
 
 def qworking(broker: Broker, client: Client, args: list[bytes]) -> None:
@@ -89,7 +89,7 @@ def qworking(broker: Broker, client: Client, args: list[bytes]) -> None:
         if len(args) != 6 or args[4].lower() not in (b"ex", b"deadline"):
             raise CommandError(SYNTAX)
         hold = parse_hold(args[5])
-    broker.ask(client, Working(args[1], args[2], hold, id), COUNT)
+    ask(broker, client, Working(args[1], args[2], hold, id), COUNT)
 
 
 def qnotify(broker: Broker, client: Client, args: list[bytes]) -> None:
@@ -107,7 +107,7 @@ def qnotify(broker: Broker, client: Client, args: list[bytes]) -> None:
 
 def qflush(broker: Broker, client: Client, args: list[bytes]) -> None:
     """QFLUSH queue."""
-    broker.ask(client, Flush(args[1]), DONE)
+    ask(broker, client, Flush(args[1]), DONE)
 
 
 def qstatus(broker: Broker, client: Client, args: list[bytes]) -> None:
@@ -131,7 +131,7 @@ def _tell_status(
     status = read_status(args)
     names = broker.queues_of(status)
     if names is None:
-        broker.ask(client, status, reply_format)
+        ask(broker, client, status, reply_format)
     else:
         broker.batches.read(reading(broker, client, args, names, status.groups))
 

@@ -5,7 +5,7 @@ Producers choose the ids of events. Events exist for a fixed time.
 
 from disque_bananaq.commands import events
 from disque_bananaq.commands.arguments import DEFAULT_HOLD, check_number, parse_hold
-from disque_bananaq.core.broker import Broker
+from disque_bananaq.core.broker import Broker, ask
 from disque_bananaq.core.replies import DONE, OWN_EVENT
 from disque_bananaq.core.requests import Add, Get, Last, Next, from_now
 from disque_trio.resp.reply import OK
@@ -38,17 +38,17 @@ def qrpop(broker: Broker, client: Client, args: list[bytes]) -> None:
         if len(args) != 4 or args[2].lower() != b"ex":
             raise CommandError(SYNTAX)
         hold = parse_hold(args[3])
-    broker.ask(client, Get(args[1], broker.okq_group, hold), OWN_EVENT)
+    ask(broker, client, Get(args[1], broker.okq_group, hold), OWN_EVENT)
 
 
 def qlpeek(broker: Broker, client: Client, args: list[bytes]) -> None:
     """QLPEEK queue: look at the newest event."""
-    broker.ask(client, Last(args[1]), OWN_EVENT)
+    ask(broker, client, Last(args[1]), OWN_EVENT)
 
 
 def qrpeek(broker: Broker, client: Client, args: list[bytes]) -> None:
     """QRPEEK queue: look at the event that QRPOP would take."""
-    broker.ask(client, Next(args[1], broker.okq_group), OWN_EVENT)
+    ask(broker, client, Next(args[1], broker.okq_group), OWN_EVENT)
 
 
 def qregister(broker: Broker, client: Client, args: list[bytes]) -> None:

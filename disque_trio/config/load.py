@@ -25,9 +25,10 @@ STANDARD_INPUT = "standard input"
 S = TypeVar("S", bound=Settings)
 
 
-def is_yaml(path: str) -> bool:
-    """Tell the format by the extension: .yaml and .yml are YAML, the rest is disque.conf syntax."""
-    return Path(path).suffix.lower() in (".yaml", ".yml")
+def is_yaml(kind: type[Settings], path: str) -> bool:
+    """Tell the format by the extension, unless all files of a program have one: .yaml and .yml are
+    YAML, the rest is disque.conf syntax."""
+    return kind.only_yaml or Path(path).suffix.lower() in (".yaml", ".yml")
 
 
 def load_settings(kind: type[S], path: str | None, overrides: Iterable[tuple[str, str]] = ()) -> S:
@@ -43,7 +44,7 @@ def load_settings(kind: type[S], path: str | None, overrides: Iterable[tuple[str
         ConfigErrors: with everything that is wrong, even if the file cannot be read.
     """
     errors: list[ConfigError] = []
-    settings = [] if path is None else read_file(kind.table, path, errors)
+    settings = [] if path is None else read_file(kind, path, errors)
     values = evaluate(kind.table, settings, errors, overrides)
     file = None if path is None else str(Path(path).absolute())
     return kind(values, file=file, started_in=str(Path.cwd()))
@@ -52,7 +53,7 @@ def load_settings(kind: type[S], path: str | None, overrides: Iterable[tuple[str
 def load_settings_text(kind: type[S], text: str, overrides: Iterable[tuple[str, str]] = ()) -> S:
     """Load text in disque.conf syntax, as from standard input. Raises ``ConfigErrors``."""
     errors: list[ConfigError] = []
-    settings = read_text(kind.table, text, STANDARD_INPUT, errors)
+    settings = read_text(kind, text, STANDARD_INPUT, errors)
     values = evaluate(kind.table, settings, errors, overrides)
     return kind(values, started_in=str(Path.cwd()))
 
@@ -67,7 +68,7 @@ def check_settings_file(kind: type[Settings], path: str) -> list[ConfigError]:
 
 
 def read_file(
-    table: Table,
+    kind: type[Settings],
     path: str,
     errors: list[ConfigError],
     above: tuple[str, ...] = (),
@@ -77,13 +78,14 @@ def read_file(
     the line that includes it, in the last of the files ``above``."""
     file, line = (path, None) if origin is None else (origin.file, origin.line)
     setting = None if origin is None else origin.name
-    if _identity(path) in above:
-        errors.append(ConfigError(f"{path} includes itself", file=file, line=line, setting=setting))
-        return []
     try:
+        if _identity(path) in above:
+            reason = f"{path} includes itself"
+            errors.append(ConfigError(reason, file=file, line=line, setting=setting))
+            return []
         data = Path(path).read_bytes()
         # YAML is Unicode; in disque.conf a password may have any bytes.
-        text = data.decode(ENCODING, "strict" if is_yaml(path) else ERRORS)
+        text = data.decode(ENCODING, "strict" if is_yaml(kind, path) else ERRORS)
     except OSError as error:
         reason = f"cannot read {path}: {error.strerror}" if origin else f"{error.strerror}"
         errors.append(ConfigError(reason, file=file, line=line, setting=setting))
@@ -92,18 +94,22 @@ def read_file(
         bad_line = data.count(b"\n", 0, error.start) + 1
         errors.append(ConfigError("not valid UTF-8", file=path, line=bad_line))
         return []
-    return read_text(table, text, path, errors, above)
+    except ValueError as error:  # a zero byte in the name
+        errors.append(ConfigError(str(error), file=file, line=line, setting=setting))
+        return []
+    return read_text(kind, text, path, errors, above)
 
 
 def read_text(
-    table: Table,
+    kind: type[Settings],
     text: str,
     path: str,
     errors: list[ConfigError],
     above: tuple[str, ...] = (),
 ) -> list[Setting]:
     """Like ``read_file``, for the text that the file has or is going to have."""
-    if is_yaml(path):
+    table = kind.table
+    if is_yaml(kind, path):
         # Imported here, since PyYAML is slow to load and many nodes have no file in YAML.
         from disque_trio.config.yaml_format import read_yaml
 
@@ -123,7 +129,7 @@ def read_text(
             continue
         for name in included:
             inner = str(Path(path).parent / name)
-            settings += read_file(table, inner, errors, (*above, _identity(path)), setting)
+            settings += read_file(kind, inner, errors, (*above, _identity(path)), setting)
     return settings
 
 

@@ -39,8 +39,9 @@ def rewrite(config: Settings) -> None:
         text = ""  # the operator has removed it: write everything that is not the default
     # The process has since changed to its ``dir``, to which the file's paths are not relative.
     with chdir(config.started_in or "."):
-        new = rewritten(config, text)
-        _check(config, new)
+        wanted = config.written()
+        new = rewritten(wanted, text)
+        _check(wanted, new)
     replace_file(config.file, to_bytes(new))
 
 
@@ -49,7 +50,7 @@ def rewritten(config: Settings, text: str) -> str:
     ``ConfigError``."""
     file = config.file or ""
     errors: list[ConfigError] = []
-    settings = read_text(config.table, text, file, errors)
+    settings = read_text(type(config), text, file, errors)
     found = evaluate(config.table, settings, errors)
     changes: list[Change] = []
     for param in config.stored():
@@ -59,7 +60,7 @@ def rewritten(config: Settings, text: str) -> str:
             changes += _missing_lines(config, param, found.get(param.name, {}))
         else:
             changes += _changes(config, param, settings, text)
-    if not is_yaml(file):
+    if not is_yaml(type(config), file):
         return edit_conf(text, changes)
     from disque_trio.config.yaml_edit import edit_yaml
 
@@ -120,7 +121,7 @@ def _changes(
 def _check(config: Settings, text: str) -> None:
     """Refuse to write a file that would not load to this configuration."""
     errors: list[ConfigError] = []
-    settings = read_text(config.table, text, config.file or "", errors)
+    settings = read_text(type(config), text, config.file or "", errors)
     again = type(config)(evaluate(config.table, settings, errors))
     for param in config.stored():
         compared = param.type.whole or not param.type.adds_up

@@ -29,6 +29,7 @@ class Settings:
     """
 
     table: ClassVar[Table] = {}
+    only_yaml: ClassVar[bool] = False  # its file is YAML, whatever its name
     file: str | None
 
     def __init__(
@@ -77,6 +78,10 @@ class Settings:
     def values(self) -> dict[str, Any]:
         """Return all values by parameter name."""
         return {param.name: self.get(param.name) for param in self.stored()}
+
+    def written(self) -> Self:
+        """Return what CONFIG REWRITE writes."""
+        return self
 
     def secrets(self) -> set[str]:
         """Return the passwords and the like that are set, as they may appear on a command line."""

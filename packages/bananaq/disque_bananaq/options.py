@@ -1,4 +1,4 @@
-"""Reads the settings of bananaq from command line, environment and file, and writes the file.
+"""Reads the settings of bananaq from command line, environment and file.
 
 Owns the precedence: the command line overrides the environment, that overrides the file, and that
 overrides the defaults. The file is YAML, with any name, and one ``name: value`` per line. All
@@ -9,22 +9,18 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Mapping, Sequence
-from contextlib import chdir
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from disque_bananaq.settings import REDIS, TABLE, BananaSettings
 from disque_trio.config.edits import Setting
 from disque_trio.config.errors import BadValue, ConfigError, ConfigErrors
-from disque_trio.config.load import COMMAND_LINE, evaluate
-from disque_trio.config.params import Param, unknown_parameter
-from disque_trio.config.rewrite import rewritten
-from disque_trio.config.words import to_bytes, to_text
-from disque_trio.disk import replace_file
+from disque_trio.config.load import COMMAND_LINE, evaluate, read_file
+from disque_trio.config.params import unknown_parameter
 from disque_trio.form import form
 from disque_trio.version import VERSION
 
-PREFIXES = ("bananaq_", "BANANAQ_")  # the last one wins
+PREFIXES = ("BANANAQ_", "bananaq_")  # the first one wins
 _TLS_OF_REDIS = ("redis-tls-ca-cert-file", "redis-tls-cert-file", "redis-tls-key-file")
 _YES_NO = {"true": "yes", "on": "yes", "false": "no", "off": "no", "yes": "yes", "no": "no"}
 
@@ -68,97 +64,71 @@ def parse(argv: Sequence[str], environ: Mapping[str, str]) -> BananaSettings:
         ConfigErrors: has all errors, including that the file cannot be read.
     """
     errors: list[ConfigError] = []
-    given = _arguments(argv, errors)
-    if given.text is not None:
-        raise Exit(given.text)
-    path, overriding = given.config, given.settings
-    for prefix in reversed(PREFIXES):
-        if path is None:
-            path = environ.get(f"{prefix}CONFIG") or None
+    path, arguments = _arguments(argv, errors)
+    for prefix in PREFIXES:
+        path = path or environ.get(f"{prefix}CONFIG") or None
     variables = _environment(environ, errors)
-    file = [] if path is None else _read(path, errors)
-    overriding = variables + _implied([file, variables, overriding]) + overriding
+    file = [] if path is None else read_file(BananaSettings, path, errors)
+    overriding = [*variables, *_implied([file, variables, arguments]), *arguments]
     values = evaluate(TABLE, [*file, *overriding], errors)
-    settings = BananaSettings(values, file=None if path is None else str(Path(path).absolute()))
+    absolute = None if path is None else str(Path(path).absolute())
+    settings = BananaSettings(values, file=absolute, started_in=str(Path.cwd()))
     _check(settings, [*file, *overriding])
     plain = BananaSettings(evaluate(TABLE, file, []))
     settings.below = {setting.name: plain.get(setting.name) for setting in overriding}
-    settings.started_in = str(Path.cwd())
     settings.warnings = _warnings(settings, overriding)
     return settings
 
 
-def rewrite(settings: BananaSettings) -> None:
-    """Carry out CONFIG REWRITE: write the settings into the file named by --config.
-
-    Keeps comments, order, and all lines that still mean the same. Values from the command line or
-    the environment are not written, unless changed by CONFIG SET since. The file is replaced
-    atomically.
-
-    Raises:
-        ConfigError: there is no file (the text is the error reply), or it cannot be edited.
-        OSError: the file cannot be read or written.
-    """
-    from disque_trio.config.yaml_format import read_yaml
-
-    if settings.file is None:
-        raise ConfigError("ERR The server is running without a config file")
-    path = Path(settings.file)
-    with chdir(settings.started_in or "."):
-        try:
-            text = to_text(path.read_bytes())
-        except FileNotFoundError:
-            text = ""  # the operator removed it: write all values that differ from the defaults
-        wanted = settings.written()
-        wanted.file = "bananaq.yaml"  # any name that implies the syntax will do
-        try:
-            new = rewritten(wanted, text)
-            again = BananaSettings(evaluate(TABLE, read_yaml(new, settings.file, TABLE, []), []))
-        except ConfigError as error:
-            raise ConfigError(
-                error.reason, file=settings.file, line=error.line, setting=error.setting
-            ) from error
-        if again != wanted:
-            raise ConfigError("cannot be rewritten", file=settings.file)
-        replace_file(settings.file, to_bytes(new))
-
-
-class _Given:
-    """The contents of the command line."""
-
-    def __init__(self) -> None:
-        self.settings: list[Setting] = []
-        self.config: str | None = None
-        self.text: str | None = None
-
-
-def _arguments(argv: Sequence[str], errors: list[ConfigError]) -> _Given:
-    given = _Given()
+def _arguments(argv: Sequence[str], errors: list[ConfigError]) -> tuple[str | None, list[Setting]]:
+    """Return the file that the command line names, and its settings. Raises Exit."""
+    path: str | None = None
+    settings: list[Setting] = []
     rest = list(argv)
     while rest:
         argument = rest.pop(0)
-        name, equals, value = argument.partition("=")
-        name = name[2:].lower()
-        if argument in ("-h", "--help"):
-            from disque_bananaq.option_texts import usage
-
-            given.text = usage()
-        elif argument in ("-V", "--version"):
-            python = sys.version.split()[0]
-            given.text = f"bananaq of disque-trio {VERSION}, {form()} (Python {python})\n"
-        elif argument == "--example":
-            from disque_bananaq.option_texts import example
-
-            given.text = example()
-        elif not argument.startswith("--"):
+        name, equals, value = argument.removeprefix("--").partition("=")
+        name = name.lower()
+        if argument in _TEXTS:
+            raise Exit(_TEXTS[argument]())
+        if not argument.startswith("--"):
             reason = f"expected --name value or --name=value, got {argument!r}"
             errors.append(ConfigError(reason, file=COMMAND_LINE))
+        elif not (words := [value] if equals else _words_of(name, rest)):
+            known = name == "config" or name in TABLE
+            reason = "expected a value after it" if known else unknown_parameter(TABLE, name)
+            errors.append(ConfigError(reason, file=COMMAND_LINE, setting=name or "--"))
+        elif name == "config":
+            path = words[0]
         else:
-            words = [value] if equals else _words_of(name, rest)
-            _take(given, name, words, bool(equals), errors)
-        if given.text is not None:
-            return given
-    return given
+            settings += _setting(name, words, COMMAND_LINE, errors)
+    return path, settings
+
+
+def _help() -> str:
+    from disque_bananaq.option_texts import usage
+
+    return usage()
+
+
+def _version() -> str:
+    python = sys.version.split()[0]
+    return f"bananaq of disque-trio {VERSION}, {form()} (Python {python})\n"
+
+
+def _example() -> str:
+    from disque_bananaq.option_texts import example
+
+    return example()
+
+
+_TEXTS: dict[str, Callable[[], str]] = {
+    "-h": _help,
+    "--help": _help,
+    "-V": _version,
+    "--version": _version,
+    "--example": _example,
+}
 
 
 def _implied(levels: Sequence[Sequence[Setting]]) -> list[Setting]:
@@ -179,39 +149,16 @@ def _words_of(name: str, rest: list[str]) -> list[str]:
     param = TABLE.get(name)
     if param is not None and param.type.boolean:
         # A switch may stand alone or be followed by its value.
-        return [rest.pop(0)] if rest and _is_value(param, rest[0]) else ["yes"]
+        try:
+            param.parse([_YES_NO.get(rest[0].lower(), rest[0])])
+        except (BadValue, IndexError):
+            return ["yes"]
+        return [rest.pop(0)]
     words: list[str] = []
     several = param is not None and param.type.several
     while rest and not rest[0].startswith("--") and (several or not words):
         words.append(rest.pop(0))
     return words
-
-
-def _is_value(param: Param, word: str) -> bool:
-    if word.lower() in _YES_NO:
-        return True
-    try:
-        param.parse([word])
-    except BadValue:
-        return False
-    return True
-
-
-def _take(
-    given: _Given, name: str, words: list[str], one_text: bool, errors: list[ConfigError]
-) -> None:
-    """Add what the command line says about ``name``."""
-    if not words:
-        setting = name or "--"
-        known = name == "config" or name in TABLE
-        reason = "expected a value after it" if known else unknown_parameter(TABLE, name)
-        errors.append(ConfigError(reason, file=COMMAND_LINE, setting=setting))
-    elif name == "config":
-        given.config = words[0]
-    elif one_text or len(words) == 1:
-        _override(given.settings, name, words[0], COMMAND_LINE, errors)
-    else:
-        given.settings.append(Setting(name, words, COMMAND_LINE, 0))
 
 
 def _environment(environ: Mapping[str, str], errors: list[ConfigError]) -> list[Setting]:
@@ -222,47 +169,28 @@ def _environment(environ: Mapping[str, str], errors: list[ConfigError]) -> list[
     """
     settings: list[Setting] = []
     for name in TABLE:
-        for prefix in reversed(PREFIXES):
+        for prefix in PREFIXES:
             variable = prefix + name.upper().replace("-", "_")
             if variable in environ:
-                _override(settings, name, environ[variable], f"environment {variable}", errors)
+                place = f"environment {variable}"
+                settings += _setting(name, [environ[variable]], place, errors)
                 break
     return settings
 
 
-def _override(
-    settings: list[Setting], name: str, text: str, place: str, errors: list[ConfigError]
-) -> None:
-    """Add a setting given as one text."""
+def _setting(name: str, words: list[str], place: str, errors: list[ConfigError]) -> list[Setting]:
+    """Return the setting that is given as these words, or as one text; nothing if that is wrong."""
     param = TABLE.get(name)
-    if param is None:
-        words = [text]
-    elif param.type.boolean:
-        words = [_YES_NO.get(text.lower(), text)]
-    else:
+    if param is not None and len(words) == 1:
+        if param.type.boolean:
+            words = [_YES_NO.get(words[0].lower(), words[0])]
         try:
-            words = param.split(text)
+            words = param.split(words[0])
         except BadValue as error:
-            reason = f"expected {param.type.expected}, got {text!r} ({error.reason})"
+            reason = f"expected {param.type.expected}, got {words[0]!r} ({error.reason})"
             errors.append(ConfigError(reason, file=place, setting=name))
-            return
-    settings.append(Setting(name, words, place, 0))
-
-
-def _read(path: str, errors: list[ConfigError]) -> list[Setting]:
-    """Return the settings in the file."""
-    from disque_trio.config.yaml_format import read_yaml
-
-    try:
-        text = Path(path).read_text(encoding="utf-8")
-    except OSError as error:
-        errors.append(ConfigError(error.strerror or str(error), file=path))
-        return []
-    except ValueError as error:
-        reason = "not valid UTF-8" if isinstance(error, UnicodeDecodeError) else str(error)
-        errors.append(ConfigError(reason, file=path))
-        return []
-    return read_yaml(text, path, TABLE, errors)
+            return []
+    return [Setting(name, words, place, 0)]
 
 
 def _check(settings: BananaSettings, given: Sequence[Setting]) -> None:

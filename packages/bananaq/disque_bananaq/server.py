@@ -15,7 +15,6 @@ from disque_bananaq.core.broker import Broker
 from disque_bananaq.core.embedded import EmbeddedStore
 from disque_bananaq.core.store import Store
 from disque_bananaq.metrics import EventFigures, RedisFigures
-from disque_bananaq.options import rewrite
 from disque_bananaq.settings import BananaSettings
 from disque_trio.aof.disk import TimedDisk
 from disque_trio.aof.persistence import Persistence
@@ -53,9 +52,6 @@ class BananaHost(ProcessHost):
         )
         self._own = settings
         self._remote = remote
-
-    def write_settings(self) -> None:
-        rewrite(self._own)
 
     def info(self) -> dict[str, Fields]:
         sections = super().info()

@@ -392,6 +392,7 @@ class BananaSettings(Settings):
     """
 
     table: ClassVar[Table] = TABLE
+    only_yaml = True
 
     listen_addr: Endpoint
     tcp_backlog: int
@@ -468,8 +469,14 @@ class BananaSettings(Settings):
     hz: int
     max_commands_per_turn: int
 
-    def __init__(self, values: Mapping[str, Any] | None = None, *, file: str | None = None) -> None:
-        super().__init__(values, file=file)
+    def __init__(
+        self,
+        values: Mapping[str, Any] | None = None,
+        *,
+        file: str | None = None,
+        started_in: str = "",
+    ) -> None:
+        super().__init__(values, file=file, started_in=started_in)
         self.below: dict[str, Any] = {}
         self.warnings: list[str] = []
 

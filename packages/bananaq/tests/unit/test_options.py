@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 from disque_bananaq.option_texts import example, usage
-from disque_bananaq.options import Exit, parse, rewrite, settings_or_exit
+from disque_bananaq.options import Exit, parse, settings_or_exit
 from disque_bananaq.settings import SECTIONS, TABLE, BananaSettings, Endpoint
 from disque_trio.config import TABLE as NODE
-from disque_trio.config import ConfigError, ConfigErrors, OutputBufferLimit
+from disque_trio.config import ConfigError, ConfigErrors, OutputBufferLimit, rewrite
 from tests.support import PYTHONPATH, ROOT
 
 
@@ -220,7 +220,7 @@ def test_an_unreadable_file_is_an_error(tmp_path: Path) -> None:
     assert errors("--config", missing) == [f"{missing}: No such file or directory"]
     assert errors("--config", str(tmp_path)) == [f"{tmp_path}: Is a directory"]
     (tmp_path / "latin").write_bytes(b"okq-group: \xff\n")
-    assert errors("--config", str(tmp_path / "latin")) == [f"{tmp_path}/latin: not valid UTF-8"]
+    assert errors("--config", str(tmp_path / "latin")) == [f"{tmp_path}/latin:1: not valid UTF-8"]
     assert len(errors("--config", "a\0b")) == 1
 
 

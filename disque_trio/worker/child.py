@@ -18,12 +18,12 @@ import trio
 
 from disque_trio.client import AuthError, Client, ConnectionLost, DisqueError, tracing
 from disque_trio.client.connecting import connect_to
+from disque_trio.process.fleet import BEAT, MARGIN
 from disque_trio.process.logs import Log, Logging
 from disque_trio.respclient.background import background
 from disque_trio.tasks import Disque
 from disque_trio.tasks.messages import describe
 from disque_trio.tasks.running import Outcome, Runner
-from disque_trio.worker.fleet import BEAT, MARGIN
 from disque_trio.worker.link import Link, Page, line
 from disque_trio.worker.options import Options
 from disque_trio.worker.rota import QueueWeight, Rota

@@ -4,8 +4,8 @@ from collections.abc import Callable, Iterator
 
 from disque_trio.metrics.labels import label_value
 from disque_trio.metrics.sheet import Family, Sheet, pairs
+from disque_trio.process.fleet import State
 from disque_trio.version import VERSION
-from disque_trio.worker.fleet import State
 from disque_trio.worker.view import View
 
 _PREFIX = "disque_worker_"

@@ -21,11 +21,11 @@ from disque_trio.extras import how_to_install
 from disque_trio.metrics.web import Page as WebPage
 from disque_trio.metrics.web import Web, text_page
 from disque_trio.process import health
+from disque_trio.process.fleet import Fleet, Member, State
 from disque_trio.process.logs import Log
 from disque_trio.process.systemd import Notifier
 from disque_trio.worker.display import Display
 from disque_trio.worker.figures import Figures
-from disque_trio.worker.fleet import Fleet, Member, State
 from disque_trio.worker.link import Link, Message, Page
 from disque_trio.worker.options import Options
 from disque_trio.worker.sources import Sources

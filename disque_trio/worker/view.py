@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from disque_trio import humanize
-from disque_trio.worker.fleet import State
+from disque_trio.process.fleet import State
 from disque_trio.worker.tally import Tally
 
 _SHOWN = ("done", "retried", "dead", "postponed", "repeated", "runaway", "lost")

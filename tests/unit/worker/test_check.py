@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from disque_trio.process import health
+from disque_trio.process.fleet import State
 from disque_trio.worker.check import FRESH, read_status
-from disque_trio.worker.fleet import State
 from disque_trio.worker.tally import Tally
 from disque_trio.worker.view import ProcessView, View
 

@@ -10,8 +10,8 @@ from prometheus_client.openmetrics import parser as open_parser
 from disque_trio.metrics.labels import label_value
 from disque_trio.metrics.scrapes import Scrapes
 from disque_trio.metrics.web import Request
+from disque_trio.process.fleet import State
 from disque_trio.worker.figures import Figures
-from disque_trio.worker.fleet import State
 from disque_trio.worker.tally import Tally
 from disque_trio.worker.view import ProcessView, View
 from tests.support.monitoring import exported, table

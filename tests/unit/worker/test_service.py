@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from disque_trio.worker.fleet import MARGIN
+from disque_trio.process.fleet import MARGIN
 from disque_trio.worker.options import parse
 from tests.support import ROOT
 

@@ -2,7 +2,7 @@
 
 import json
 
-from disque_trio.worker.fleet import State
+from disque_trio.process.fleet import State
 from disque_trio.worker.tally import LONGEST, MOST, OTHER, Tally, Waits
 from disque_trio.worker.view import ProcessView, View
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from disque_trio.worker.fleet import (
+from disque_trio.process.fleet import (
     FIRST_PAUSE,
     LAST_PAUSE,
     LONG_RUN,

@@ -21,14 +21,13 @@ from disque_trio.node.core.jobs.outcomes import size_of
 from disque_trio.node.core.jobs.registry import SHARDS, shard_number
 from disque_trio.node.core.jobs.uniques import counted
 from disque_trio.node.core.queue_pauses import KnownPauses, QueuePause
+from disque_trio.node.core.queues.core import Core
 from disque_trio.node.core.queues.queues import taken_by
-from disque_trio.node.core.queues.store import JobStore
 from disque_trio.node.core.shared.bindings import Binding, Bindings
-from disque_trio.node.core.shared.policies import Policies, Policy
+from disque_trio.node.core.shared.policies import Policy
 from disque_trio.node.core.shared.schedules import Schedule, Schedules
 from disque_trio.respserver.acl.user import User
 from disque_trio.respserver.command import CommandError
-from disque_trio.respserver.machine import Machine
 from disque_trio.respserver.memory import BINDINGS, KEYS, MEMORY, POLICIES, SCHEDULES, Shares
 from disque_trio.respserver.over_budget import name_of, note_limit
 
@@ -81,10 +80,8 @@ class Budgets(Shares):
     """The sums of all queues of a node, and of its users.
 
     Args:
-        machine: has the users, and the memory account that tells of changes.
-        store: the jobs and keys.
         admissions: the jobs that are not added yet.
-        schedules, bindings, policies, pauses: the known ones.
+        schedules, bindings, pauses: the known ones.
 
     Attributes:
         owners: the users with a budget for what is in queues, by name.
@@ -93,22 +90,20 @@ class Budgets(Shares):
 
     def __init__(
         self,
-        machine: Machine,
-        store: JobStore,
+        core: Core,
         admissions: Admissions,
         schedules: Schedules,
         bindings: Bindings,
-        policies: Policies,
         pauses: KnownPauses,
     ) -> None:
         self.owners: dict[bytes, Owner] = {}
         self.busy = False
-        self._machine = machine
-        self._store = store
+        self._machine = core.machine
+        self._store = core.store
         self._admissions = admissions
         self._schedules = schedules
         self._bindings = bindings
-        self._policies = policies
+        self._policies = core.policies
         self._pauses = pauses
         self._shares: dict[bytes, Share] = {}
         self._epoch = 0

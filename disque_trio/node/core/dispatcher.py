@@ -9,8 +9,7 @@ from disque_trio.node.core.federation.exports import Exports
 from disque_trio.node.core.federation.federation import Federation
 from disque_trio.node.core.lifecycle.ack_gc import AckGc
 from disque_trio.node.core.lifecycle.requeue import Requeue
-from disque_trio.node.core.rpc.notices import Notices
-from disque_trio.node.core.rpc.questions import Questions
+from disque_trio.node.core.queues.core import Core
 from disque_trio.node.core.shared.sharing import Commons
 from disque_trio.protocol import bus
 from disque_trio.protocol.bus import JobMessage, JobsMessage, QueueMessage
@@ -29,18 +28,17 @@ class Dispatcher:
 
     def __init__(
         self,
+        core: Core,
         replication: Replication,
         requeue: Requeue,
         ack_gc: AckGc,
         federation: Federation,
         exports: Exports,
-        notices: Notices,
-        questions: Questions,
         commons: Commons,
         updates: Updates,
     ) -> None:
         self._exports = exports
-        self._notices = notices
+        self._notices = core.notices
         self._replication = replication
         self._ack_gc = ack_gc
         self._about_job: dict[int, Callable[[bytes, JobMessage], None]] = {
@@ -61,8 +59,8 @@ class Dispatcher:
         self._with_fields: dict[int, Callable[[bytes, list[Field]], None]] = {
             bus.ENDJOB: ack_gc.on_endjob,
             bus.REQUEUED: requeue.on_requeued,
-            bus.QUESTION: questions.on_question,
-            bus.ANSWER: questions.on_answer,
+            bus.QUESTION: core.questions.on_question,
+            bus.ANSWER: core.questions.on_answer,
         }
         for kind, sharing in commons.kinds.items():
             self._with_fields[kind] = sharing.on_packet

@@ -23,31 +23,20 @@ from disque_trio.node.core.federation.exports import Exports
 from disque_trio.node.core.federation.farewell import Farewell
 from disque_trio.node.core.federation.federation import Federation
 from disque_trio.node.core.info import Figures
-from disque_trio.node.core.jobs.events import EventNotes
 from disque_trio.node.core.jobs.job import ACKED, FLAG_QUEUED_BEFORE, GONE, Job, JobIds
-from disque_trio.node.core.jobs.replicas import Replicas
 from disque_trio.node.core.jobs.timers import sooner
-from disque_trio.node.core.jobs.tombstones import Tombstones
-from disque_trio.node.core.jobs.trailers import Trailers
-from disque_trio.node.core.jobs.uniques import Uniques
-from disque_trio.node.core.jobs.waits import ReplicationWaits
 from disque_trio.node.core.lifecycle.ack_gc import AckGc
 from disque_trio.node.core.lifecycle.dead_letters import DeadLetters
 from disque_trio.node.core.lifecycle.losses import Losses
 from disque_trio.node.core.lifecycle.requeue import Requeue
 from disque_trio.node.core.lifecycle.successors import Successors
 from disque_trio.node.core.queue_pauses import QueuePauses
-from disque_trio.node.core.queues.aof_codec import AofCodec
-from disque_trio.node.core.queues.bus_codec import BusCodec
+from disque_trio.node.core.queues.core import Core
 from disque_trio.node.core.queues.job_waits import JobWaits
-from disque_trio.node.core.queues.limits import Limits
 from disque_trio.node.core.queues.pauses import Pauses
-from disque_trio.node.core.queues.queues import Queues
-from disque_trio.node.core.queues.recovery import Recovery
 from disque_trio.node.core.queues.store import JobStore
 from disque_trio.node.core.rpc.agenda import Agenda
-from disque_trio.node.core.rpc.notices import Notices
-from disque_trio.node.core.rpc.questions import Questions
+from disque_trio.node.core.rpc.services import Services
 from disque_trio.node.core.shared.policies import Policies
 from disque_trio.node.core.shared.sharing import Commons, Sharing
 from disque_trio.node.core.ticks import Ticks
@@ -132,71 +121,49 @@ class Node(Machine):
         self.may_lag = True
         self.peers = peers
         packets = self.packets = packets or PacketWriter(id, 0)
-        trailers = Trailers(self.memory, peers)
-        notes = self.notes = EventNotes(self, trailers)
-        queues = self.queues = Queues(self)
-        waits = self.waits = ReplicationWaits(self)
-        notices = self._notices = Notices(peers, packets)
-        replicas = self.replicas = Replicas(id, peers, packets, notices)
+        services = Services(self, peers, packets, rng)
+        self._notices = services.notices
+        self.questions = services.questions
         policies = self.policies = Policies()
-        uniques = Uniques(self, peers, replicas, trailers, notices, packets)
-        questions = self.questions = Questions(self, peers, packets)
-        self.limits = Limits(self, policies, queues, trailers, questions, replicas, peers)
-        store = self.store = JobStore(
-            self, notes, queues, replicas, waits, trailers, self.limits, uniques, entropy, rng
-        )
+        store = self.store = JobStore(services, id, policies, entropy)
+        self.notes = store.notes
+        self.queues = store.queues
+        self.waits = store.waits
+        self.replicas = store.replicas
+        self.limits = store.limits
         self.progress = store.progress
-        self.recovery = Recovery(store, peers)
-        aof = self.aof_codec = AofCodec(store, self.recovery)
-        codec = self.bus_codec = BusCodec(store)
-        placement = Placement(peers, replicas, trailers, rng)
-        tombstones = Tombstones(peers, packets, store.outcomes)
-        exports = self.exports = Exports(store, codec, notices, peers, packets)
-        self.job_waits = JobWaits(store, questions, notices, peers)
-        copies = self.copies = Copies(store, placement, codec, notices, peers, questions.agenda)
-        successors = Successors(
-            store, policies, aof, codec, exports, copies, tombstones, notices, packets
-        )
-        ack_gc = AckGc(store, aof, successors, tombstones, notices, peers, packets, rng)
-        self.ack_gc = ack_gc
-        letters = self.dead_letters = DeadLetters(store, policies, successors, ack_gc, peers)
-        pauses = Pauses(store, peers, packets, rng)
-        requeue = self.requeue = Requeue(
-            store, exports, letters, successors, tombstones, pauses, peers, packets
-        )
-        updates = self.updates = Updates(
-            store, aof, codec, exports, requeue, questions, notices, peers, packets
-        )
-        replication = self.replication = Replication(
-            store, aof, codec, placement, exports, tombstones, updates.take, notices, peers, packets
-        )
+        core = Core(services, store)
+        self.recovery = core.recovery
+        self.aof_codec = core.aof_codec
+        self.bus_codec = core.bus_codec
+        exports = self.exports = Exports(core)
+        self.job_waits = JobWaits(core)
+        placement = Placement(core)
+        copies = self.copies = Copies(core, placement)
+        successors = Successors(core, exports, copies)
+        ack_gc = self.ack_gc = AckGc(core, successors)
+        letters = self.dead_letters = DeadLetters(core, successors, ack_gc)
+        requeue = self.requeue = Requeue(core, exports, letters, successors, Pauses(core))
+        updates = self.updates = Updates(core, exports, requeue)
+        replication = self.replication = Replication(core, placement, exports, updates.take)
         replication.heard_copy = copies.confirmed
-        federation = self.federation = Federation(
-            store, aof, codec, exports, tombstones, updates.take, notices, peers
-        )
-        self.farewell = Farewell(self, federation, replicas.places, questions, notices, peers)
-        self.losses = Losses(store, questions, peers)
-        self.deliveries = Deliveries(self, store, federation, requeue, letters, questions, peers)
+        federation = self.federation = Federation(core, exports, updates.take)
+        self.farewell = Farewell(core, federation)
+        self.losses = Losses(core)
+        self.deliveries = Deliveries(core, federation, requeue, letters)
         self.consumers = self.deliveries.consumers
-        self.sweeps = Sweeps(self, store, ack_gc, letters, updates, questions, peers)
-        votes = Votes(store, uniques, tombstones, copies, questions)
-        self.key_drops = KeyDrops(self, uniques, votes, questions, peers)
-        admissions = self.admissions = Admissions(store, replication, questions, peers)
-        self.claims = Claims(
-            store, uniques, votes, replication, questions, notices, admissions, peers, rng
-        )
+        self.sweeps = Sweeps(core, ack_gc, letters, updates)
+        votes = Votes(core, copies)
+        self.key_drops = KeyDrops(core, votes)
+        admissions = self.admissions = Admissions(core, replication)
+        self.claims = Claims(core, votes, replication, admissions)
         commons = self.commons = Commons(peers)
-        sharing = Sharing("policies", bus.POLICIES, self, policies, peers, packets, commons)
-        self.policy_sharing = sharing
-        self.ticks = Ticks(
-            self, notes, policies, replicas, questions.agenda, peers, packets, commons
-        )
-        self.topics = Topics(self, questions.agenda, peers, packets, commons)
-        self.queue_pauses = QueuePauses(self, queues, federation, replicas, peers, packets, commons)
-        schedules, bindings = self.ticks.schedules, self.topics.bindings
-        shared_pauses = self.queue_pauses.known
+        self.policy_sharing = Sharing("policies", bus.POLICIES, services, policies, commons)
+        self.ticks = Ticks(services, self.notes, policies, self.replicas, commons)
+        self.topics = Topics(services, commons)
+        self.queue_pauses = QueuePauses(core, federation, commons)
         self.budgets = Budgets(
-            self, store, admissions, schedules, bindings, self.policies, shared_pauses
+            core, admissions, self.ticks.schedules, self.topics.bindings, self.queue_pauses.known
         )
         self.topics.is_full = self.budgets.is_full
         self._figures = Figures(
@@ -206,7 +173,7 @@ class Node(Machine):
         self._entropy = entropy
         peers.linked_to = self._linked_to
         self._dispatcher = Dispatcher(
-            replication, requeue, ack_gc, federation, exports, notices, questions, commons, updates
+            core, replication, requeue, ack_gc, federation, exports, commons, updates
         )
 
     @property

@@ -9,10 +9,8 @@ lasts until the next one, with BCAST or without.
 from functools import partial
 from typing import Final
 
-from disque_trio.cluster.peers import Peers
 from disque_trio.node.core.federation.federation import Federation
-from disque_trio.node.core.jobs.replicas import Replicas
-from disque_trio.node.core.queues.queues import Queues
+from disque_trio.node.core.queues.core import Core
 from disque_trio.node.core.shared.sharing import Commons, Sharing
 from disque_trio.node.core.shared.versions import (
     MAX_NAME,
@@ -23,10 +21,8 @@ from disque_trio.node.core.shared.versions import (
     number_in,
 )
 from disque_trio.protocol import bus
-from disque_trio.protocol.bus import PacketWriter
 from disque_trio.protocol.fields import Field, pack_number
 from disque_trio.respserver.client import Client
-from disque_trio.respserver.machine import Machine
 
 MAX_PAUSES: Final = 10_000  # that clients may set
 MAX_SIZE: Final = 4 * 1024 * 1024  # bytes of all that clients may set
@@ -91,12 +87,7 @@ class QueuePauses:
     """Pauses the queues of one node.
 
     Args:
-        machine: provides the time.
-        queues: of the node.
         federation: pauses a queue, and hears of pauses from other nodes.
-        replicas: tell C nodes.
-        peers: the rest of the cluster.
-        packets: makes this node's packets.
         commons: what all nodes share.
 
     Attributes:
@@ -104,24 +95,15 @@ class QueuePauses:
         sharing: shares them with other nodes.
     """
 
-    def __init__(
-        self,
-        machine: Machine,
-        queues: Queues,
-        federation: Federation,
-        replicas: Replicas,
-        peers: Peers,
-        packets: PacketWriter,
-        commons: Commons,
-    ) -> None:
+    def __init__(self, core: Core, federation: Federation, commons: Commons) -> None:
         known = self.known = KnownPauses()
-        self.sharing = Sharing("pauses", bus.PAUSES, machine, known, peers, packets, commons)
+        self.sharing = Sharing("pauses", bus.PAUSES, core.services, known, commons)
         self.sharing.heard = self._heard
         federation.paused_elsewhere = self.set_here
-        self._queues = queues
+        self._queues = core.store.queues
         self._federation = federation
-        self._replicas = replicas
-        self._peers = peers
+        self._replicas = core.store.replicas
+        self._peers = core.peers
 
     def state(self, name: bytes) -> int:
         """The pause bits of the queue ``name`` on this node."""

@@ -14,11 +14,10 @@ from itertools import islice
 from typing import TYPE_CHECKING, Final
 from zlib import crc32
 
-from disque_trio.cluster.peers import Peers
 from disque_trio.eventlog import schema
 from disque_trio.node.core.jobs.events import EventNotes
 from disque_trio.node.core.jobs.replicas import Replicas
-from disque_trio.node.core.rpc.agenda import Agenda
+from disque_trio.node.core.rpc.services import Services
 from disque_trio.node.core.shared.bindings import TOPIC
 from disque_trio.node.core.shared.cron_times import Times, times_of
 from disque_trio.node.core.shared.makers import Makers, of_schedule
@@ -27,11 +26,9 @@ from disque_trio.node.core.shared.schedules import CATCHES_UP, PAUSED, Schedule,
 from disque_trio.node.core.shared.sharing import Commons, Sharing
 from disque_trio.node.core.shared.versions import Entry, SharedError
 from disque_trio.protocol import bus
-from disque_trio.protocol.bus import PacketWriter
 from disque_trio.resp.reply import error
 from disque_trio.respserver.client import Client
 from disque_trio.respserver.command import CommandError
-from disque_trio.respserver.machine import Machine
 
 if TYPE_CHECKING:
     from mypy_extensions import i64
@@ -94,13 +91,9 @@ class Ticks:
     """The ticks of one node.
 
     Args:
-        machine: runs the ADDJOBs.
         notes: hear of the ticks.
         policies: of the queues.
         replicas: have this node's id.
-        agenda: of the rare work.
-        peers: the rest of the cluster.
-        packets: makes this node's packets.
         commons: what all nodes share.
 
     Attributes:
@@ -115,19 +108,17 @@ class Ticks:
 
     def __init__(
         self,
-        machine: Machine,
+        services: Services,
         notes: EventNotes,
         policies: Policies,
         replicas: Replicas,
-        agenda: Agenda,
-        peers: Peers,
-        packets: PacketWriter,
         commons: Commons,
     ) -> None:
+        machine = services.machine
         known = self.schedules = Schedules()
-        self.sharing = Sharing("schedules", bus.SCHEDULES, machine, known, peers, packets, commons)
+        self.sharing = Sharing("schedules", bus.SCHEDULES, services, known, commons)
         self.sharing.heard = self._look_again
-        self.makers = Makers("schedule", "cron|set", of_schedule, machine, known, agenda)
+        self.makers = Makers("schedule", "cron|set", of_schedule, services, known)
         self.due: i64 = 0
         self._from: i64 = 0  # when this node begins to add jobs
         self._left: i64 = 0  # when another node was last lost, or this one started
@@ -137,8 +128,8 @@ class Ticks:
         self._machine = machine
         self._notes = notes
         self._policies = policies
-        self._peers = peers
-        self._agenda = agenda
+        self._peers = services.peers
+        self._agenda = services.agenda
         self._replicas = replicas
         self._plans: dict[bytes, Plan] = {}
         self.adding: dict[bytes, Plan] = {}

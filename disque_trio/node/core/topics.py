@@ -11,18 +11,15 @@ from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
-from disque_trio.cluster.peers import Peers
 from disque_trio.node.core.jobs.waits import REMOVED
-from disque_trio.node.core.rpc.agenda import Agenda
+from disque_trio.node.core.rpc.services import Services
 from disque_trio.node.core.shared.bindings import TOPIC, Bindings
 from disque_trio.node.core.shared.makers import Makers, of_binding
 from disque_trio.node.core.shared.sharing import Commons, Sharing
 from disque_trio.protocol import bus
-from disque_trio.protocol.bus import PacketWriter
 from disque_trio.respserver.acl.user import User
 from disque_trio.respserver.client import ANYBODY, Client, Pending
 from disque_trio.respserver.command import CommandError
-from disque_trio.respserver.machine import Machine
 
 if TYPE_CHECKING:
     from mypy_extensions import i64
@@ -77,10 +74,6 @@ class Topics:
     """The topics of one node.
 
     Args:
-        machine: runs the ADDJOBs.
-        agenda: of the rare work.
-        peers: the rest of the cluster.
-        packets: makes this node's packets.
         commons: what all nodes share.
 
     Attributes:
@@ -94,17 +87,11 @@ class Topics:
         is_full: whether the queues of a user hold as much as its budget lets them.
     """
 
-    def __init__(
-        self,
-        machine: Machine,
-        agenda: Agenda,
-        peers: Peers,
-        packets: PacketWriter,
-        commons: Commons,
-    ) -> None:
+    def __init__(self, services: Services, commons: Commons) -> None:
+        machine = services.machine
         known = self.bindings = Bindings()
-        self.sharing = Sharing("bindings", bus.BINDINGS, machine, known, peers, packets, commons)
-        self.makers = Makers("binding", "bind", of_binding, machine, known, agenda)
+        self.sharing = Sharing("bindings", bus.BINDINGS, services, known, commons)
+        self.makers = Makers("binding", "bind", of_binding, services, known)
         self.makers.turned = known.forget_cached
         known.may = self.makers.allows
         self.sharing.heard = self.makers.heard
@@ -113,7 +100,7 @@ class Topics:
         self.waiting: dict[Client, Spread] = {}
         self.is_full: Callable[[User], bool] = _never
         self._machine = machine
-        self._agenda = agenda
+        self._agenda = services.agenda
         self._in_slices: deque[Spread] = deque()
         self._begun: list[Client] = []  # stand-ins that left it since the last ``settle``
         self._left = 0  # jobs that these have yet to add

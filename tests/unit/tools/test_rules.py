@@ -32,8 +32,6 @@ LEFT = {
         "packages/bananaq/disque_bananaq/client/worker.py": 1,
         "packages/bananaq/disque_bananaq/redis_store/store.py": 1,
         "disque_trio/node/core/unique/claim.py": 1,
-        "disque_trio/node/core/copies/replication.py": 1,
-        "disque_trio/node/core/queues/store.py": 1,
         "disque_trio/protocol/serialjob.py": 2,
         "disque_trio/respserver/command.py": 1,
         "disque_trio/respserver/daemon.py": 1,

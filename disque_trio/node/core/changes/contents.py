@@ -17,8 +17,9 @@ from disque_trio.node.core.jobs.job import (
     first_due,
 )
 from disque_trio.node.core.lifecycle.requeue import Requeue, why_due
+from disque_trio.node.core.queues.core import Core
 from disque_trio.node.core.queues.queue import PAUSED_IN
-from disque_trio.node.core.queues.store import TIME_ERROR, JobStore
+from disque_trio.node.core.queues.store import TIME_ERROR
 from disque_trio.respserver.memory import MEMORY
 
 
@@ -53,8 +54,8 @@ class ContentsSetter:
     """Gives jobs of ``store`` new contents; ``requeue`` queues those whose delay is over, and
     ``exports`` offers them to nodes that want them."""
 
-    def __init__(self, store: JobStore, requeue: Requeue, exports: Exports) -> None:
-        self._store = store
+    def __init__(self, core: Core, requeue: Requeue, exports: Exports) -> None:
+        self._store = core.store
         self._requeue = requeue
         self._exports = exports
 

@@ -7,15 +7,13 @@ all of them.
 from heapq import heappop, heappush
 from typing import Final
 
-from disque_trio.cluster.peers import Peers
 from disque_trio.node.core.changes.contents import Contents
 from disque_trio.node.core.jobs.job import ACTIVE, QUEUED, Job
 from disque_trio.node.core.jobs.registry import SHARDS
+from disque_trio.node.core.queues.core import Core
 from disque_trio.node.core.queues.store import JobStore
-from disque_trio.node.core.rpc.agenda import Agenda
 from disque_trio.respserver.client import Pending
 from disque_trio.respserver.command import misconf
-from disque_trio.respserver.machine import Machine
 
 FIRST_GAP: Final = 500  # ms between attempts to tell a holder, doubled each time
 PATIENCE: Final = 2_000  # ms that a client waits for the holders
@@ -54,20 +52,15 @@ class Spread:
 class Spreads:
     """The changes to one node's jobs that not all holders know of yet.
 
-    Args:
-        machine: provides the time and memory account, and sends replies.
-        peers: the rest of the cluster.
-        agenda: when to look at the changes.
-
     Attributes:
         by_id: the changes, by job id.
     """
 
-    def __init__(self, machine: Machine, peers: Peers, agenda: Agenda) -> None:
+    def __init__(self, core: Core) -> None:
         self.by_id: dict[bytes, Spread] = {}
-        self._machine = machine
-        self._peers = peers
-        self._agenda = agenda
+        self._machine = core.machine
+        self._peers = core.peers
+        self._agenda = core.agenda
         self._dues: list[tuple[int, bytes]] = []  # heap: when to look at which, ms
         self._waiting = 0  # number of waiting clients
 

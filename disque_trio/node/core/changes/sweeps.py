@@ -16,16 +16,15 @@ from functools import partial
 from itertools import islice
 from typing import Final, TypeAlias
 
-from disque_trio.cluster.peers import Peers
 from disque_trio.eventlog import schema
 from disque_trio.node.core.changes.tallies import Tallies
 from disque_trio.node.core.changes.updates import Updates
 from disque_trio.node.core.jobs.job import Job
 from disque_trio.node.core.lifecycle.ack_gc import AckGc
 from disque_trio.node.core.lifecycle.dead_letters import DeadLetters
+from disque_trio.node.core.queues.core import Core
 from disque_trio.node.core.queues.queue import PAUSED_IN
-from disque_trio.node.core.queues.store import JobStore
-from disque_trio.node.core.rpc.questions import MOVE, PURGE, REDRIVE, Question, Questions
+from disque_trio.node.core.rpc.questions import MOVE, PURGE, REDRIVE, Question
 from disque_trio.protocol.bus import MAX_JOB
 from disque_trio.protocol.fields import (
     Field,
@@ -39,7 +38,6 @@ from disque_trio.protocol.fields import (
 from disque_trio.protocol.trailer import CANCELLED, Ending
 from disque_trio.resp.reply import integer
 from disque_trio.respserver.client import Client, Pending
-from disque_trio.respserver.machine import Machine
 
 SLICE: Final = 100  # jobs
 # A slice of QMOVE is smaller, since all of each job goes to its other holders. It starts no
@@ -112,39 +110,27 @@ class Sweeps:
     """The sweeps of one node.
 
     Args:
-        machine: sends the replies.
-        store: the jobs.
         ack_gc: ends them.
         letters: sends dead letters back.
         updates: moves them.
-        questions: ask other nodes to do their slices.
-        peers: the rest of the cluster.
 
     Attributes:
         waiting: sweeps with work to do on this node, the next one first.
         tallies: count the jobs of queues, also slice by slice.
     """
 
-    def __init__(
-        self,
-        machine: Machine,
-        store: JobStore,
-        ack_gc: AckGc,
-        letters: DeadLetters,
-        updates: Updates,
-        questions: Questions,
-        peers: Peers,
-    ) -> None:
+    def __init__(self, core: Core, ack_gc: AckGc, letters: DeadLetters, updates: Updates) -> None:
+        questions = core.questions
         self.waiting: deque[Sweep] = deque()
-        self.tallies = Tallies(machine, store, questions)
+        self.tallies = Tallies(core)
         self._asked: dict[int, Sweep] = {}  # by the number of the question
-        self._machine = machine
-        self._store = store
+        self._machine = core.machine
+        self._store = core.store
         self._ack_gc = ack_gc
         self._updates = updates
         self._letters = letters
         self._questions = questions
-        self._peers = peers
+        self._peers = core.peers
         self._works: dict[int, Work] = {
             REDRIVE: letters.redrive,
             PURGE: self._purge,

@@ -11,11 +11,9 @@ from typing import Final
 from disque_trio.node.core.changes.contents import is_delivered
 from disque_trio.node.core.jobs.job import ACTIVE, FLAG_PAUSED, QUEUED, WAIT_REPL, Job, first_due
 from disque_trio.node.core.jobs.registry import SHARDS
-from disque_trio.node.core.queues.store import JobStore
-from disque_trio.node.core.rpc.questions import Questions
+from disque_trio.node.core.queues.core import Core
 from disque_trio.protocol.trailer import BY_REDRIVE
 from disque_trio.respserver.client import Client, Pending
-from disque_trio.respserver.machine import Machine
 
 SLICE: Final = 2_000  # jobs to look at per turn, roughly; takes well below a millisecond
 
@@ -68,18 +66,12 @@ class Tally:
 
 
 class Tallies:
-    """The counting on one node.
+    """The counting on one node."""
 
-    Args:
-        machine: sends the replies.
-        store: the jobs.
-        questions: have the agenda.
-    """
-
-    def __init__(self, machine: Machine, store: JobStore, questions: Questions) -> None:
-        self._machine = machine
-        self._store = store
-        self._questions = questions
+    def __init__(self, core: Core) -> None:
+        self._machine = core.machine
+        self._store = core.store
+        self._questions = core.questions
         self._counting: dict[bytes, Tally] = {}  # by queue
         self._next: dict[bytes, Tally] = {}  # for the next walk
         self._shard = 0  # the next one of the registry

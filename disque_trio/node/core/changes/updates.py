@@ -13,7 +13,6 @@ change restores the former contents of the job.
 
 from typing import Final
 
-from disque_trio.cluster.peers import Peers
 from disque_trio.eventlog import schema
 from disque_trio.node.core.changes.contents import Contents, ContentsSetter, is_delivered
 from disque_trio.node.core.changes.spreads import PATIENCE, ChangedJobs, Spread, Spreads
@@ -31,13 +30,10 @@ from disque_trio.node.core.jobs.job import (
     first_due,
 )
 from disque_trio.node.core.lifecycle.requeue import Requeue
-from disque_trio.node.core.queues.aof_codec import AofCodec
-from disque_trio.node.core.queues.bus_codec import BusCodec
-from disque_trio.node.core.queues.store import JobStore
-from disque_trio.node.core.rpc.notices import Notices
-from disque_trio.node.core.rpc.questions import UPDATED, Questions
+from disque_trio.node.core.queues.core import Core
+from disque_trio.node.core.rpc.questions import UPDATED
 from disque_trio.protocol import bus
-from disque_trio.protocol.bus import JobMessage, JobsMessage, PacketError, PacketWriter
+from disque_trio.protocol.bus import JobMessage, JobsMessage, PacketError
 from disque_trio.protocol.fields import (
     Field,
     FieldsError,
@@ -75,47 +71,31 @@ class Updates:
     """The changes to one node's jobs.
 
     Args:
-        store: the jobs.
-        aof_codec: makes their records for the journal.
-        codec: serialises them.
         exports: gives jobs to nodes that want them.
         requeue: queues them when their delay is over.
-        questions: bring what other nodes say.
-        notices: for other nodes, at the end of the turn.
-        peers: the rest of the cluster.
-        packets: makes this node's packets.
 
     Attributes:
         spreads: the changes that not all holders have confirmed.
     """
 
-    def __init__(
-        self,
-        store: JobStore,
-        aof_codec: AofCodec,
-        codec: BusCodec,
-        exports: Exports,
-        requeue: Requeue,
-        questions: Questions,
-        notices: Notices,
-        peers: Peers,
-        packets: PacketWriter,
-    ) -> None:
+    def __init__(self, core: Core, exports: Exports, requeue: Requeue) -> None:
+        store = core.store
+        questions = core.questions
         self._store = store
         self._machine = store.machine
         self._notes = store.notes
         self._replicas = store.replicas
         self._trailers = store.trailers
-        self._aof_codec = aof_codec
-        self._codec = codec
+        self._aof_codec = core.aof_codec
+        self._codec = core.bus_codec
         self._requeue = requeue
-        self._setter = ContentsSetter(store, requeue, exports)
+        self._setter = ContentsSetter(core, requeue, exports)
         self._questions = questions
-        self._notices = notices
-        self._peers = peers
-        self._packets = packets
+        self._notices = core.notices
+        self._peers = core.peers
+        self._packets = core.packets
         self._last_ms = 0
-        self.spreads = Spreads(store.machine, peers, questions.agenda)
+        self.spreads = Spreads(core)
         self._changed = ChangedJobs(store)  # for ``resume``
         self._late: dict[bytes, int] = {}  # versions that came after the job was delivered
         questions.answerers[UPDATED] = self._on_updated

@@ -11,12 +11,11 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final, TypeAlias
 
-from disque_trio.cluster.peers import Peers
 from disque_trio.node.core.copies.replication import Replication
 from disque_trio.node.core.jobs.job import ACTIVE, JOB_OVERHEAD, WAIT_REPL, Job
 from disque_trio.node.core.jobs.waits import REMOVED, ReplicationWait
-from disque_trio.node.core.queues.store import JobStore
-from disque_trio.node.core.rpc.questions import LENGTH, Question, Questions
+from disque_trio.node.core.queues.core import Core
+from disque_trio.node.core.rpc.questions import LENGTH, Question
 from disque_trio.protocol.bus import MAX_NAME_IN_FIELDS
 from disque_trio.protocol.fields import Field, number_of, pack_number
 from disque_trio.resp.reply import error
@@ -78,28 +77,23 @@ class Admissions:
     """The ADDJOBs of one node whose jobs have not been added yet.
 
     Args:
-        store: the jobs.
         replication: adds them.
-        questions: asks other nodes.
-        peers: the rest of the cluster.
 
     Attributes:
         held: the admissions, by the ids of their jobs.
     """
 
-    def __init__(
-        self, store: JobStore, replication: Replication, questions: Questions, peers: Peers
-    ) -> None:
+    def __init__(self, core: Core, replication: Replication) -> None:
         self.held: dict[bytes, Admission] = {}
         # By queue: who waits for its length, as far as it was asked for at ``_counted_at``.
         self._counts: dict[bytes, list[Callable[[Queued], None]]] = {}
         self._counted_at = 0
-        self._store = store
-        self._machine = store.machine
+        self._store = core.store
+        self._machine = core.machine
         self._replication = replication
-        self._questions = questions
-        self._peers = peers
-        questions.answerers[LENGTH] = self._answer
+        self._questions = core.questions
+        self._peers = core.peers
+        core.questions.answerers[LENGTH] = self._answer
 
     # ---- ADDJOB -----------------------------------------------------------------------------
 

@@ -10,13 +10,9 @@ So do the holders of a job with a key if the node that began to add it is away (
 from heapq import heappop, heappush
 from typing import Final
 
-from disque_trio.cluster.peers import Peers
 from disque_trio.node.core.copies.placement import Placement
 from disque_trio.node.core.jobs.job import ACTIVE, QUEUED, Job
-from disque_trio.node.core.queues.bus_codec import BusCodec
-from disque_trio.node.core.queues.store import JobStore
-from disque_trio.node.core.rpc.agenda import Agenda
-from disque_trio.node.core.rpc.notices import Notices
+from disque_trio.node.core.queues.core import Core
 
 FIRST_GAP: Final = 1_000  # ms between attempts, doubled each time
 MAX_GAP: Final = 60_000
@@ -45,34 +41,21 @@ class Copies:
     """The jobs on one node that may have too few copies.
 
     Args:
-        store: the jobs.
         placement: chooses nodes for copies.
-        codec: serialises jobs for other nodes.
-        notices: for other nodes, at the end of the turn.
-        peers: the rest of the cluster.
-        agenda: when to look at them.
 
     Attributes:
         by_id: those that may have too few.
     """
 
-    def __init__(
-        self,
-        store: JobStore,
-        placement: Placement,
-        codec: BusCodec,
-        notices: Notices,
-        peers: Peers,
-        agenda: Agenda,
-    ) -> None:
+    def __init__(self, core: Core, placement: Placement) -> None:
         self.by_id: dict[bytes, Short] = {}
-        self._store = store
-        self._machine = store.machine
+        self._store = core.store
+        self._machine = core.machine
         self._placement = placement
-        self._codec = codec
-        self._notices = notices
-        self._peers = peers
-        self._agenda = agenda
+        self._codec = core.bus_codec
+        self._notices = core.notices
+        self._peers = core.peers
+        self._agenda = core.agenda
         self._dues: list[tuple[int, bytes]] = []  # heap: when to look at which, ms
 
     def look_after(self, job: Job) -> None:

@@ -1,27 +1,17 @@
 """Chooses the nodes that get the copies of a job."""
 
-from disque_trio.cluster.peers import Peers
 from disque_trio.node.core.jobs.job import FLAG_TRAILER, Job
-from disque_trio.node.core.jobs.replicas import Replicas
-from disque_trio.node.core.jobs.trailers import Trailers
-from disque_trio.rng import Rng
+from disque_trio.node.core.queues.core import Core
 
 
 class Placement:
-    """Chooses nodes for the copies of a job, on different hosts where possible.
+    """Chooses nodes for the copies of a job, on different hosts where possible."""
 
-    Args:
-        peers: the rest of the cluster.
-        replicas: knows which nodes may hold a job.
-        trailers: tell which jobs C nodes may have.
-        rng: chooses among equally good nodes.
-    """
-
-    def __init__(self, peers: Peers, replicas: Replicas, trailers: Trailers, rng: Rng) -> None:
-        self._trailers = trailers
-        self._peers = peers
-        self._replicas = replicas
-        self._rng = rng
+    def __init__(self, core: Core) -> None:
+        self._trailers = core.store.trailers
+        self._peers = core.peers
+        self._replicas = core.store.replicas
+        self._rng = core.rng
 
     def choose(self, job: Job, count: int, external: bool) -> list[bytes]:
         """Up to ``count`` random reachable nodes that do not have ``job``, connected ones first.

@@ -9,7 +9,6 @@ short of memory), on one of the others (ENQUEUE).
 from collections.abc import Callable
 from typing import Final
 
-from disque_trio.cluster.peers import Peers
 from disque_trio.eventlog import schema
 from disque_trio.node.core.copies.placement import Placement
 from disque_trio.node.core.copies.shortage import not_confirmed, too_few
@@ -24,15 +23,13 @@ from disque_trio.node.core.jobs.job import (
     WAIT_REPL,
     Job,
 )
-from disque_trio.node.core.jobs.tombstones import Tombstones
 from disque_trio.node.core.jobs.waits import RETRY_GAP, ReplicationWait
-from disque_trio.node.core.queues.aof_codec import LARGE_BODY, AofCodec
-from disque_trio.node.core.queues.bus_codec import BusCodec, TakeChange
+from disque_trio.node.core.queues.aof_codec import LARGE_BODY
+from disque_trio.node.core.queues.bus_codec import TakeChange
+from disque_trio.node.core.queues.core import Core
 from disque_trio.node.core.queues.queue import PAUSED_IN
-from disque_trio.node.core.queues.store import JobStore
-from disque_trio.node.core.rpc.notices import Notices
 from disque_trio.protocol import bus
-from disque_trio.protocol.bus import JobMessage, JobsMessage, PacketError, PacketWriter
+from disque_trio.protocol.bus import JobMessage, JobsMessage, PacketError
 from disque_trio.protocol.keyrecord import PENDING
 from disque_trio.protocol.serialjob import loadjob
 from disque_trio.resp.reply import error
@@ -47,49 +44,33 @@ class Replication:
     """Adds jobs with the requested number of copies, and stores copies for other nodes.
 
     Args:
-        store: the jobs.
-        aof_codec: makes their records for the journal.
-        codec: serialises them.
         placement: chooses nodes.
         exports: gives jobs to nodes that want them.
-        tombstones: jobs that have ended.
         take_change: takes what another node has changed of a known job.
-        notices: for other nodes, at the end of the turn.
-        peers: the rest of the cluster.
-        packets: makes this node's packets.
 
     Attributes:
         heard_copy: called with a node and a job id if the node confirms a copy of that job, for
             which no ADDJOB waits.
     """
 
-    def __init__(  # noqa: PLR0913
-        self,
-        store: JobStore,
-        aof_codec: AofCodec,
-        codec: BusCodec,
-        placement: Placement,
-        exports: Exports,
-        tombstones: Tombstones,
-        take_change: TakeChange,
-        notices: Notices,
-        peers: Peers,
-        packets: PacketWriter,
+    def __init__(
+        self, core: Core, placement: Placement, exports: Exports, take_change: TakeChange
     ) -> None:
+        store = core.store
         self._store = store
         self._machine = store.machine
         self._notes = store.notes
         self._replicas = store.replicas
         self._waits = store.waits
-        self._aof_codec = aof_codec
-        self._codec = codec
+        self._aof_codec = core.aof_codec
+        self._codec = core.bus_codec
         self._placement = placement
         self._exports = exports
-        self._tombstones = tombstones
+        self._tombstones = core.tombstones
         self._take_change = take_change
-        self._notices = notices
-        self._peers = peers
-        self._packets = packets
+        self._notices = core.notices
+        self._peers = core.peers
+        self._packets = core.packets
         self.heard_copy: Callable[[bytes, bytes], None] = _nobody
 
     # ---- ADDJOB -----------------------------------------------------------------------------

@@ -19,13 +19,11 @@ from disque_trio.node.core.federation.federation import Federation
 from disque_trio.node.core.jobs.job import ACTIVE, FLAG_IN_HAND, Job
 from disque_trio.node.core.lifecycle.dead_letters import DeadLetters
 from disque_trio.node.core.lifecycle.requeue import Requeue
+from disque_trio.node.core.queues.core import Core
 from disque_trio.node.core.queues.entries import PUSHED, TAKEN_AT_ONCE, job_entry_with, size_of
 from disque_trio.node.core.queues.queue import Queue
-from disque_trio.node.core.queues.store import JobStore
-from disque_trio.node.core.rpc.agenda import Agenda
 from disque_trio.protocol.trailer import BY_ATTEMPTS
 from disque_trio.respserver.client import Client
-from disque_trio.respserver.machine import Machine
 
 MAX_CREDIT: Final = 65_535  # jobs, like the prefetch of AMQP
 MAX_IN_HAND: Final = 16 << 20  # bytes of bodies in a client's hands, unless a single one has more
@@ -77,12 +75,9 @@ class Consumers:
     """The clients of one node that consume queues.
 
     Args:
-        machine: has the clients.
-        store: the jobs.
         requeue: queues jobs again.
         dead_letters: takes jobs that had all their attempts.
         federation: gets jobs from other nodes.
-        agenda: when there is something to do.
 
     Attributes:
         by_client: the clients that consume, or hold pushed jobs.
@@ -92,13 +87,7 @@ class Consumers:
     """
 
     def __init__(
-        self,
-        machine: Machine,
-        store: JobStore,
-        requeue: Requeue,
-        dead_letters: DeadLetters,
-        federation: Federation,
-        agenda: Agenda,
+        self, core: Core, requeue: Requeue, dead_letters: DeadLetters, federation: Federation
     ) -> None:
         self.by_client: dict[Client, Consumer] = {}
         self.open: dict[Consumer, None] = {}
@@ -109,13 +98,13 @@ class Consumers:
         self._later: dict[Consumer, None] = {}  # may get more in the next turn
         self._lost: dict[bytes, bool] = {}  # ids of jobs to be queued again: they were sent
         self._left = ALL_IN_A_TURN  # how many more jobs may be pushed in this turn
-        self._machine = machine
-        self._store = store
-        self._queues = store.queues
+        self._machine = core.machine
+        self._store = core.store
+        self._queues = core.store.queues
         self._requeue = requeue
         self._dead_letters = dead_letters
         self._federation = federation
-        self._agenda = agenda
+        self._agenda = core.agenda
 
     @property
     def count(self) -> int:

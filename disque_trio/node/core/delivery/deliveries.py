@@ -1,6 +1,5 @@
 """Gives jobs to clients: at once if there are some, otherwise as soon as one arrives."""
 
-from disque_trio.cluster.peers import Peers
 from disque_trio.node.core.delivery.consumers import Consumers
 from disque_trio.node.core.delivery.interest import STANDS_IN
 from disque_trio.node.core.delivery.interests import Interests
@@ -9,6 +8,7 @@ from disque_trio.node.core.jobs.job import Job
 from disque_trio.node.core.jobs.timers import sooner
 from disque_trio.node.core.lifecycle.dead_letters import DeadLetters
 from disque_trio.node.core.lifecycle.requeue import Requeue
+from disque_trio.node.core.queues.core import Core
 from disque_trio.node.core.queues.entries import (
     ONE,
     PUSHED,
@@ -17,22 +17,15 @@ from disque_trio.node.core.queues.entries import (
     job_entry_with,
 )
 from disque_trio.node.core.queues.queue import PAUSED_OUT
-from disque_trio.node.core.queues.store import JobStore
-from disque_trio.node.core.rpc.questions import Questions
 from disque_trio.respserver.client import Client
-from disque_trio.respserver.machine import Machine
 
 
 class Deliveries:
     """Delivers the jobs of one node to its clients.
 
     Args:
-        machine: has the clients.
-        store: the jobs.
         federation: gets more where jobs run low.
         requeue, dead_letters: get the jobs that a client lost.
-        questions: reach other nodes, and have the agenda.
-        peers: the rest of the cluster.
 
     Attributes:
         consumers: clients that jobs are pushed to.
@@ -40,18 +33,12 @@ class Deliveries:
     """
 
     def __init__(
-        self,
-        machine: Machine,
-        store: JobStore,
-        federation: Federation,
-        requeue: Requeue,
-        dead_letters: DeadLetters,
-        questions: Questions,
-        peers: Peers,
+        self, core: Core, federation: Federation, requeue: Requeue, dead_letters: DeadLetters
     ) -> None:
-        agenda = questions.agenda
-        self.consumers = Consumers(machine, store, requeue, dead_letters, federation, agenda)
-        self.interests = Interests(machine, store, federation, questions, peers)
+        machine = core.machine
+        store = core.store
+        self.consumers = Consumers(core, requeue, dead_letters, federation)
+        self.interests = Interests(core, federation)
         self._machine = machine
         self._store = store
         self._queues = store.queues

@@ -15,7 +15,6 @@ from collections import deque
 from itertools import islice
 from typing import Final
 
-from disque_trio.cluster.peers import Peers
 from disque_trio.node.core.delivery.interest import Interest
 from disque_trio.node.core.delivery.lookout import Lookout
 from disque_trio.node.core.delivery.wishes import Wishes, read_wishes
@@ -23,15 +22,14 @@ from disque_trio.node.core.federation.exports import Wanted
 from disque_trio.node.core.federation.federation import Federation
 from disque_trio.node.core.jobs.job import Job
 from disque_trio.node.core.jobs.timers import sooner
+from disque_trio.node.core.queues.core import Core
 from disque_trio.node.core.queues.entries import TAKEN_AT_ONCE, size_of
 from disque_trio.node.core.queues.need_jobs import FIRST_MIN, POLL_MIN
 from disque_trio.node.core.queues.queue import PAUSED_OUT, Queue
 from disque_trio.node.core.queues.queues import QueueInterests
-from disque_trio.node.core.queues.store import JobStore
-from disque_trio.node.core.rpc.questions import WISH, Questions
+from disque_trio.node.core.rpc.questions import WISH
 from disque_trio.protocol.fields import Field
 from disque_trio.respserver.client import Client
-from disque_trio.respserver.machine import Machine
 
 MAX_INTERESTS: Final = 10_000  # patterns in use
 KEPT: Final = 60_000  # ms that an unused pattern is kept
@@ -48,11 +46,7 @@ class Interests(QueueInterests):
     """The patterns in use on one node.
 
     Args:
-        machine: has the clients.
-        store: the jobs.
         federation: gets jobs from other nodes.
-        questions: reach other nodes, and have the agenda.
-        peers: the rest of the cluster.
 
     Attributes:
         by_pattern: all interests.
@@ -61,26 +55,21 @@ class Interests(QueueInterests):
         cut_short: the last ``take`` did not look at all queues that have jobs.
     """
 
-    def __init__(
-        self,
-        machine: Machine,
-        store: JobStore,
-        federation: Federation,
-        questions: Questions,
-        peers: Peers,
-    ) -> None:
+    def __init__(self, core: Core, federation: Federation) -> None:
+        store = core.store
+        questions = core.questions
         self.by_pattern: dict[bytes, Interest] = {}
         self.by_client: dict[Client, list[Interest]] = {}
         self.due = 0
         self.cut_short = False
-        self._machine = machine
+        self._machine = core.machine
         self._store = store
         self._queues = store.queues
         self._limits = store.limits
         self._federation = federation
         self._agenda = questions.agenda
-        self._wishes = Wishes(machine, federation, store.queues, questions, peers)
-        self._lookout = Lookout(store.queues, peers)
+        self._wishes = Wishes(core, federation)
+        self._lookout = Lookout(store.queues, core.peers)
         self._by_number: dict[int, Interest] = {}
         self._number = 0
         self._hasty: dict[Client, None] = {}  # only want to know whether there are jobs

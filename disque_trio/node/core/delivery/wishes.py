@@ -9,17 +9,15 @@ the queues that this node knows to match.
 from heapq import heappop, heappush
 from typing import Final
 
-from disque_trio.cluster.peers import Peers
 from disque_trio.node.core.delivery.interest import Interest, pattern_problem
 from disque_trio.node.core.delivery.lookout import knows_only_extended
 from disque_trio.node.core.federation.exports import ASKED_ALL, ASKED_SOURCES, Wanted
 from disque_trio.node.core.federation.federation import Federation
+from disque_trio.node.core.queues.core import Core
 from disque_trio.node.core.queues.need_jobs import COUNT_MAX, FIRST_MIN, Imports
 from disque_trio.node.core.queues.queue import Queue
-from disque_trio.node.core.queues.queues import Queues
-from disque_trio.node.core.rpc.questions import WISH, Questions
+from disque_trio.node.core.rpc.questions import WISH
 from disque_trio.protocol.fields import Field, FieldsError, pack_number, unpack_number
-from disque_trio.respserver.machine import Machine
 
 AT_ONCE: Final = 500  # patterns in a packet, or per turn
 MOST_NAMES: Final = 100  # for all patterns together
@@ -35,27 +33,16 @@ class Wishes:
     """The patterns that a node's clients want from other nodes, and other nodes from it.
 
     Args:
-        machine: provides the time.
         federation: knows whether other nodes can be asked.
-        queues: all queues.
-        questions: make the packets.
-        peers: the rest of the cluster.
     """
 
-    def __init__(
-        self,
-        machine: Machine,
-        federation: Federation,
-        queues: Queues,
-        questions: Questions,
-        peers: Peers,
-    ) -> None:
-        self._machine = machine
+    def __init__(self, core: Core, federation: Federation) -> None:
+        self._machine = core.machine
         self._federation = federation
         self._exports = federation.exports
-        self._queues = queues
-        self._questions = questions
-        self._peers = peers
+        self._queues = core.store.queues
+        self._questions = core.questions
+        self._peers = core.peers
         self._dues: list[tuple[int, int, Interest]] = []  # heap: when to ask again for which
 
     # ---- asking -----------------------------------------------------------------------------

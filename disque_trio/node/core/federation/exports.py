@@ -8,7 +8,6 @@ millisecond in one packet, or sooner if there are enough.
 from collections import deque
 from typing import Final, NamedTuple
 
-from disque_trio.cluster.peers import Peers
 from disque_trio.eventlog import schema
 from disque_trio.node.core.jobs.job import (
     ACTIVE,
@@ -17,13 +16,12 @@ from disque_trio.node.core.jobs.job import (
     FLAG_PAUSED,
     Job,
 )
-from disque_trio.node.core.queues.bus_codec import BusCodec
+from disque_trio.node.core.queues.core import Core
 from disque_trio.node.core.queues.need_jobs import ALL_MAX, COUNT_MAX, RECENT, SOURCES_MAX, WINDOW
 from disque_trio.node.core.queues.queue import PAUSED_OUT, Queue
-from disque_trio.node.core.queues.store import TIME_ERROR, JobStore
-from disque_trio.node.core.rpc.notices import Notices
+from disque_trio.node.core.queues.store import TIME_ERROR
 from disque_trio.protocol import bus
-from disque_trio.protocol.bus import PacketWriter, QueueMessage
+from disque_trio.protocol.bus import QueueMessage
 
 # How long a request is remembered, in ms: until it is repeated, if jobs are still wanted.
 ASKED_ALL: Final = ALL_MAX + 1_000
@@ -58,13 +56,6 @@ class Wanted(NamedTuple):
 class Exports:
     """Serves the requests of other nodes for the jobs of this node.
 
-    Args:
-        store: the jobs.
-        codec: serialises them.
-        notices: what the turn has to tell other nodes.
-        peers: the rest of the cluster.
-        packets: makes this node's packets.
-
     Attributes:
         asked_for: by queue, the ids of nodes that want jobs and got none, with their requests.
         soon: queues to offer at ``soon_at``, ms.
@@ -72,14 +63,8 @@ class Exports:
         stopping: this node is about to stop, and gives nothing any more.
     """
 
-    def __init__(
-        self,
-        store: JobStore,
-        codec: BusCodec,
-        notices: Notices,
-        peers: Peers,
-        packets: PacketWriter,
-    ) -> None:
+    def __init__(self, core: Core) -> None:
+        store = core.store
         self.asked_for: dict[bytes, dict[bytes, Wanted]] = {}
         self.soon: dict[bytes, None] = {}
         self.soon_at = 0
@@ -90,10 +75,10 @@ class Exports:
         self._notes = store.notes
         self._queues = store.queues
         self._replicas = store.replicas
-        self._codec = codec
-        self._notices = notices
-        self._peers = peers
-        self._packets = packets
+        self._codec = core.bus_codec
+        self._notices = core.notices
+        self._peers = core.peers
+        self._packets = core.packets
         self._in_later: set[bytes] = set()
         # The ids of what nodes were given lately, and when: a node that stops or dies may not have
         # read it. No jobs, whose bodies would stay in memory when they have ended.

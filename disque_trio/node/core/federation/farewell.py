@@ -13,13 +13,10 @@ that for queued.
 
 from typing import Final
 
-from disque_trio.cluster.peers import Peers
 from disque_trio.node.core.federation.federation import Federation
-from disque_trio.node.core.jobs.places import Places
-from disque_trio.node.core.rpc.notices import Notices
-from disque_trio.node.core.rpc.questions import STOPS, Question, Questions
+from disque_trio.node.core.queues.core import Core
+from disque_trio.node.core.rpc.questions import STOPS, Question
 from disque_trio.protocol.fields import Field
-from disque_trio.respserver.machine import Machine
 
 PATIENCE: Final = 500  # ms to wait for answers
 MOMENT: Final = 100  # ms in which what was asked of a C node arrives; others show that they serve
@@ -29,34 +26,21 @@ class Farewell:
     """What one node does for nodes that are about to stop, and before it stops itself.
 
     Args:
-        machine: provides the time.
         federation: gets jobs from other nodes, and knows what gives them.
-        places: have what left the queues.
-        questions: make the packets.
-        notices: what the turn has to tell other nodes.
-        peers: the rest of the cluster.
     """
 
-    def __init__(
-        self,
-        machine: Machine,
-        federation: Federation,
-        places: Places,
-        questions: Questions,
-        notices: Notices,
-        peers: Peers,
-    ) -> None:
-        self._machine = machine
+    def __init__(self, core: Core, federation: Federation) -> None:
+        self._machine = core.machine
         self._federation = federation
         self._exports = federation.exports
-        self._places = places
-        self._questions = questions
-        self._notices = notices
-        self._peers = peers
+        self._places = core.store.replicas.places
+        self._questions = core.questions
+        self._notices = core.notices
+        self._peers = core.peers
         self._question: Question | None = None
         self._begun = 0  # in ms
         self._quiet_at = 0  # when C nodes have nothing more for this one, in ms
-        questions.answerers[STOPS] = self._on_stops
+        core.questions.answerers[STOPS] = self._on_stops
 
     def begin(self, now: int) -> None:
         """Exchange no more jobs with other nodes, and tell them so: this node is about to stop."""

@@ -9,18 +9,15 @@ from collections.abc import Callable
 from heapq import heappop, heappush
 from typing import Final
 
-from disque_trio.cluster.peers import Peers
 from disque_trio.eventlog import schema
 from disque_trio.node.core.federation.exports import ASKED_ALL, Exports
 from disque_trio.node.core.jobs.job import ACKED, ACTIVE, FLAG_DELIVERED, Job
-from disque_trio.node.core.jobs.tombstones import Tombstones
-from disque_trio.node.core.queues.aof_codec import AofCodec
-from disque_trio.node.core.queues.bus_codec import BusCodec, TakeChange
+from disque_trio.node.core.queues.bus_codec import TakeChange
+from disque_trio.node.core.queues.core import Core
 from disque_trio.node.core.queues.need_jobs import COUNT_MAX, FIRST_MIN, POLL_MIN, Imports
 from disque_trio.node.core.queues.pauses import HELD_BACK
 from disque_trio.node.core.queues.queue import PAUSED_OUT, Queue
-from disque_trio.node.core.queues.store import WARNING_TIME, JobStore
-from disque_trio.node.core.rpc.notices import Notices
+from disque_trio.node.core.queues.store import WARNING_TIME
 from disque_trio.protocol import bus
 from disque_trio.protocol.bus import JobsMessage, PacketError, QueueMessage
 from disque_trio.protocol.keyrecord import CONFIRMED
@@ -33,14 +30,8 @@ class Federation:
     """Moves the jobs of a queue to where their consumers are.
 
     Args:
-        store: the jobs.
-        aof_codec: makes their records for the journal.
-        codec: decodes those of other nodes.
         exports: gives jobs to nodes that want them.
-        tombstones: jobs that have ended.
         take_change: takes what another node has changed of a known job.
-        notices: knows which nodes are not C nodes.
-        peers: the rest of the cluster.
 
     Attributes:
         exports: as given.
@@ -52,30 +43,21 @@ class Federation:
             them that does not share them.
     """
 
-    def __init__(
-        self,
-        store: JobStore,
-        aof_codec: AofCodec,
-        codec: BusCodec,
-        exports: Exports,
-        tombstones: Tombstones,
-        take_change: TakeChange,
-        notices: Notices,
-        peers: Peers,
-    ) -> None:
+    def __init__(self, core: Core, exports: Exports, take_change: TakeChange) -> None:
+        store = core.store
         self.questions: list[tuple[int, int, Queue]] = []
         self._store = store
         self._machine = store.machine
         self._notes = store.notes
         self._queues = store.queues
         self._replicas = store.replicas
-        self._aof_codec = aof_codec
-        self._codec = codec
+        self._aof_codec = core.aof_codec
+        self._codec = core.bus_codec
         self.exports = exports
-        self._tombstones = tombstones
+        self._tombstones = core.tombstones
         self._take_change = take_change
-        self._notices = notices
-        self._peers = peers
+        self._notices = core.notices
+        self._peers = core.peers
         self._question_number = 0
         self.linked: dict[bytes, bool] = {}
         # Queues that do not exist here, but whose jobs clients asked for in vain: they take no part

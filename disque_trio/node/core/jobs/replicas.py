@@ -1,12 +1,10 @@
 """Keeps track of the nodes that may hold a job, and tells them about its state."""
 
-from disque_trio.cluster.peers import Peers
 from disque_trio.node.core.jobs.job import DEFAULT_REPLICATE, FLAG_END_UNKNOWN, Job
 from disque_trio.node.core.jobs.places import Places
 from disque_trio.node.core.jobs.replica_sets import ReplicaSets
-from disque_trio.node.core.rpc.notices import Notices
+from disque_trio.node.core.rpc.services import Services
 from disque_trio.protocol import bus
-from disque_trio.protocol.bus import PacketWriter
 from disque_trio.protocol.endjob import EndJob
 from disque_trio.protocol.serialjob import JobWriter
 from disque_trio.protocol.trailer import Trailer
@@ -18,9 +16,6 @@ class Replicas:
 
     Args:
         own: this node's id.
-        peers: the rest of the cluster.
-        packets: makes this node's packets.
-        notices: for other nodes, at the end of the turn.
 
     Attributes:
         own: this node's id.
@@ -32,16 +27,16 @@ class Replicas:
         ask_all: ids of jobs about which all nodes are asked next time, not only their holders.
     """
 
-    def __init__(self, own: bytes, peers: Peers, packets: PacketWriter, notices: Notices) -> None:
+    def __init__(self, own: bytes, services: Services) -> None:
         self.own = own
         self.alone: tuple[bytes, ...] = (own,)
         self.sets = ReplicaSets()
         self.default_copies = DEFAULT_REPLICATE
         self.places = Places()
         self.ask_all: dict[bytes, None] = {}
-        self._peers = peers
-        self._packets = packets
-        self._notices = notices
+        self._peers = services.peers
+        self._packets = services.packets
+        self._notices = services.notices
         self._writer = JobWriter()
         self._raw = own  # what was read last; the next is usually the same
         self._read: tuple[bytes, ...] | None = None

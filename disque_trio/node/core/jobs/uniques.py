@@ -13,7 +13,6 @@ from collections.abc import Callable
 from hashlib import blake2b
 from typing import Final
 
-from disque_trio.cluster.peers import Peers
 from disque_trio.node.core.jobs.job import ACKED, WAIT_REPL, Job, is_maker
 from disque_trio.node.core.jobs.key_ends import KeyEnds
 from disque_trio.node.core.jobs.key_messages import FREE, KeyMessage
@@ -21,12 +20,10 @@ from disque_trio.node.core.jobs.recent_ids import RecentIds
 from disque_trio.node.core.jobs.registry import SHARDS, Registry
 from disque_trio.node.core.jobs.replicas import Replicas
 from disque_trio.node.core.jobs.trailers import Trailers
-from disque_trio.node.core.rpc.notices import Notices
+from disque_trio.node.core.rpc.services import Services
 from disque_trio.protocol import bus
-from disque_trio.protocol.bus import PacketWriter
 from disque_trio.protocol.keyrecord import ADDED, MAX_UNTIL, KeyRecord, fits
 from disque_trio.protocol.trailer import Trailer
-from disque_trio.respserver.machine import Machine
 from disque_trio.respserver.memory import KEYS, MEMORY
 
 VOTERS: Final = 3  # nodes to ask for a key
@@ -68,12 +65,8 @@ class Uniques:
     """The keys that one node knows of.
 
     Args:
-        machine: provides the time, memory account and journal.
-        peers: the rest of the cluster.
         replicas: knows which nodes may hold a job.
         trailers: have the keys of the jobs held.
-        notices: for other nodes, at the end of the turn.
-        packets: makes this node's packets.
 
     Attributes:
         entries: by queue and key (see ``place``).
@@ -85,23 +78,15 @@ class Uniques:
             becomes of them.
     """
 
-    def __init__(
-        self,
-        machine: Machine,
-        peers: Peers,
-        replicas: Replicas,
-        trailers: Trailers,
-        notices: Notices,
-        packets: PacketWriter,
-    ) -> None:
+    def __init__(self, services: Services, replicas: Replicas, trailers: Trailers) -> None:
         self.entries: Registry[Entry] = Registry()
         self.adding: dict[bytes, None] = {}
-        self._machine = machine
-        self._peers = peers
+        self._machine = services.machine
+        self._peers = services.peers
         self._replicas = replicas
         self._trailers = trailers
-        self._notices = notices
-        self._packets = packets
+        self._notices = services.notices
+        self._packets = services.packets
         self._refused = RecentIds(MAX_REFUSED)
         self._swept = 0
         self.by_queue: dict[bytes, int] = {}

@@ -23,7 +23,6 @@ and without holders. All nodes are told until one says that it knows the job, an
 
 from typing import Final
 
-from disque_trio.cluster.peers import Peers
 from disque_trio.eventlog import schema
 from disque_trio.node.core.jobs.events import event_of
 from disque_trio.node.core.jobs.job import (
@@ -37,18 +36,14 @@ from disque_trio.node.core.jobs.job import (
     Job,
     id_minutes,
 )
-from disque_trio.node.core.jobs.tombstones import Tombstones
 from disque_trio.node.core.lifecycle.successors import Successors
-from disque_trio.node.core.queues.aof_codec import AofCodec
-from disque_trio.node.core.queues.store import JobStore
-from disque_trio.node.core.rpc.notices import Notices
+from disque_trio.node.core.queues.core import Core
 from disque_trio.protocol import bus
-from disque_trio.protocol.bus import JobMessage, PacketError, PacketWriter
+from disque_trio.protocol.bus import JobMessage, PacketError
 from disque_trio.protocol.endjob import EndJob, unpack_endjob
 from disque_trio.protocol.fields import Field, FieldsError
 from disque_trio.protocol.trailer import ACKED as ENDED_ACKED
 from disque_trio.protocol.trailer import CANCELLED, Ending
-from disque_trio.rng import Rng
 
 RING_MASK: Final = 16_383  # as in ``Outcomes``; importing it would cost a look-up
 FIRST_GAP: Final = 1_000  # ms between attempts to collect a job, doubled each time
@@ -62,39 +57,23 @@ class AckGc:
     """Garbage collection of acknowledged jobs across all nodes that hold them.
 
     Args:
-        store: the jobs.
-        aof_codec: makes their records for the journal.
         successors: makes the jobs that follow ended ones.
-        tombstones: jobs that have ended.
-        notices: for other nodes.
-        peers: the rest of the cluster.
-        packets: makes this node's packets.
-        rng: spreads times on purpose.
     """
 
-    def __init__(
-        self,
-        store: JobStore,
-        aof_codec: AofCodec,
-        successors: Successors,
-        tombstones: Tombstones,
-        notices: Notices,
-        peers: Peers,
-        packets: PacketWriter,
-        rng: Rng,
-    ) -> None:
+    def __init__(self, core: Core, successors: Successors) -> None:
+        store = core.store
         self._store = store
         self._machine = store.machine
         self._notes = store.notes
         self._replicas = store.replicas
         self._trailers = store.trailers
-        self._aof_codec = aof_codec
+        self._aof_codec = core.aof_codec
         self._successors = successors
-        self._packets = packets
-        self._tombstones = tombstones
-        self._notices = notices
-        self._peers = peers
-        self._random = rng.random
+        self._packets = core.packets
+        self._tombstones = core.tombstones
+        self._notices = core.notices
+        self._peers = core.peers
+        self._random = core.rng.random
         self._spread_at = 0
         self._spread = 0
         self._back: dict[bytes, None] = {}  # nodes to tell again

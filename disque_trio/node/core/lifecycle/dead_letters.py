@@ -12,7 +12,6 @@ from hashlib import sha256
 from itertools import islice
 from typing import Final
 
-from disque_trio.cluster.peers import Peers
 from disque_trio.eventlog import schema
 from disque_trio.node.core.jobs.job import (
     ACKED,
@@ -26,9 +25,8 @@ from disque_trio.node.core.jobs.job import (
 from disque_trio.node.core.jobs.outcomes import Outcome
 from disque_trio.node.core.lifecycle.ack_gc import AckGc
 from disque_trio.node.core.lifecycle.successors import Successors, first_id, successor_id
+from disque_trio.node.core.queues.core import Core
 from disque_trio.node.core.queues.queue import PAUSED_IN
-from disque_trio.node.core.queues.store import JobStore
-from disque_trio.node.core.shared.policies import Policies
 from disque_trio.protocol import bus
 from disque_trio.protocol.bus import MAX_NAME_IN_FIELDS
 from disque_trio.protocol.fields import FieldsError
@@ -57,31 +55,21 @@ class DeadLetters:
     """Turns jobs of one node into dead letters, and dead letters into jobs.
 
     Args:
-        store: the jobs.
-        policies: of the queues.
         successors: makes the dead letters.
         ack_gc: ends jobs on all nodes.
-        peers: the rest of the cluster.
 
     Attributes:
         total_dead, total_redriven: the counters in INFO stats.
         cut_short: the last ``redrive`` did not look at all jobs.
     """
 
-    def __init__(
-        self,
-        store: JobStore,
-        policies: Policies,
-        successors: Successors,
-        ack_gc: AckGc,
-        peers: Peers,
-    ) -> None:
-        self._store = store
-        self._trailers = store.trailers
-        self._policies = policies
+    def __init__(self, core: Core, successors: Successors, ack_gc: AckGc) -> None:
+        self._store = core.store
+        self._trailers = core.store.trailers
+        self._policies = core.policies
         self._successors = successors
         self._ack_gc = ack_gc
-        self._peers = peers
+        self._peers = core.peers
         self.total_dead = 0
         self.total_redriven = 0
         self.cut_short = False

@@ -14,7 +14,6 @@ there is a new connection, since some may not have heard of it.
 
 from typing import Final
 
-from disque_trio.cluster.peers import Peers
 from disque_trio.node.core.jobs.job import (
     ACTIVE,
     FLAG_DELIVERED,
@@ -24,9 +23,10 @@ from disque_trio.node.core.jobs.job import (
     is_maker,
 )
 from disque_trio.node.core.lifecycle.requeue import even_place
-from disque_trio.node.core.queues.store import WARNING_TIME, JobStore
+from disque_trio.node.core.queues.core import Core
+from disque_trio.node.core.queues.store import WARNING_TIME
 from disque_trio.node.core.rpc.notices import MOST
-from disque_trio.node.core.rpc.questions import LEFT, Questions
+from disque_trio.node.core.rpc.questions import LEFT
 from disque_trio.protocol.fields import Field, FieldsError
 from disque_trio.protocol.serialjob import ID_LENGTH, split_nodes
 
@@ -37,26 +37,21 @@ ELSEWHERE: Final = 3  # and of those that are neither in a queue here nor in a c
 
 
 class Losses:
-    """What one node does for the case that a node is lost.
+    """What one node does for the case that a node is lost."""
 
-    Args:
-        store: the jobs.
-        questions: make the packets, and have the agenda.
-        peers: the rest of the cluster.
-    """
-
-    def __init__(self, store: JobStore, questions: Questions, peers: Peers) -> None:
+    def __init__(self, core: Core) -> None:
+        store = core.store
         self._store = store
         self._machine = store.machine
         self._replicas = store.replicas
         self._places = store.replicas.places
-        self._questions = questions
-        self._peers = peers
+        self._questions = core.questions
+        self._peers = core.peers
         self._dead: dict[bytes, int] = {}  # where the look through all jobs for each has come
         self._untold: dict[bytes, int] = {}  # the same for nodes that are to hear of all
         self.due = 0  # when to go on, in ms; 0: there is nothing to do
-        questions.answerers[LEFT] = self._on_left
-        peers.died = self.died
+        core.questions.answerers[LEFT] = self._on_left
+        core.peers.died = self.died
 
     def _call(self) -> None:
         self.due = max(self._machine.now, 1) if self._dead or self._untold else 0

@@ -15,7 +15,6 @@ as long; the first to ask then queues it. C nodes know no pauses: WORKING keeps 
 
 from hashlib import blake2b
 
-from disque_trio.cluster.peers import Peers
 from disque_trio.eventlog import schema
 from disque_trio.node.core.federation.exports import Exports
 from disque_trio.node.core.jobs.job import (
@@ -38,14 +37,14 @@ from disque_trio.node.core.jobs.job import (
     first_due,
 )
 from disque_trio.node.core.jobs.places import TELL_AFTER
-from disque_trio.node.core.jobs.tombstones import Tombstones
 from disque_trio.node.core.lifecycle.dead_letters import DeadLetters
 from disque_trio.node.core.lifecycle.successors import Successors
+from disque_trio.node.core.queues.core import Core
 from disque_trio.node.core.queues.pauses import HELD_BACK, Pauses
 from disque_trio.node.core.queues.queue import PAUSED_IN
-from disque_trio.node.core.queues.store import WARNING_TIME, JobStore
+from disque_trio.node.core.queues.store import WARNING_TIME
 from disque_trio.protocol import bus
-from disque_trio.protocol.bus import JobMessage, PacketError, PacketWriter
+from disque_trio.protocol.bus import JobMessage, PacketError
 from disque_trio.protocol.fields import Field, FieldsError
 from disque_trio.protocol.requeued import unpack_requeued
 from disque_trio.protocol.trailer import BY_ATTEMPTS
@@ -55,27 +54,21 @@ class Requeue:
     """Queues the jobs of one node again after their retry time.
 
     Args:
-        store: the jobs.
         exports: gives jobs to nodes that want them.
         dead_letters: jobs that are not queued again.
         successors: jobs that have followed others.
-        tombstones: jobs that have ended.
         pauses: before jobs are queued again.
-        peers: the rest of the cluster.
-        packets: makes this node's packets.
     """
 
     def __init__(
         self,
-        store: JobStore,
+        core: Core,
         exports: Exports,
         dead_letters: DeadLetters,
         successors: Successors,
-        tombstones: Tombstones,
         pauses: Pauses,
-        peers: Peers,
-        packets: PacketWriter,
     ) -> None:
+        store = core.store
         self._store = store
         self._machine = store.machine
         self._notes = store.notes
@@ -86,9 +79,9 @@ class Requeue:
         self._successors = successors
         self._pauses = pauses
         self._exports = exports
-        self._tombstones = tombstones
-        self._peers = peers
-        self._packets = packets
+        self._tombstones = core.tombstones
+        self._peers = core.peers
+        self._packets = core.packets
 
     def enqueue(self, job: Job, nack: bool, reason: schema.Reason) -> bool:
         """Put ``job`` into its queue; return False if it must not be queued.

@@ -22,14 +22,8 @@ from disque_trio.node.core.jobs.job import (
     UINT32_MAX,
     Job,
 )
-from disque_trio.node.core.jobs.tombstones import Tombstones
-from disque_trio.node.core.queues.aof_codec import AofCodec
-from disque_trio.node.core.queues.bus_codec import BusCodec
-from disque_trio.node.core.queues.store import JobStore
-from disque_trio.node.core.rpc.notices import Notices
-from disque_trio.node.core.shared.policies import Policies
+from disque_trio.node.core.queues.core import Core
 from disque_trio.protocol import bus
-from disque_trio.protocol.bus import PacketWriter
 from disque_trio.protocol.endjob import EndJob
 from disque_trio.protocol.trailer import BY_EXPIRY, DEAD, REDRIVEN, Ending, Letter, Trailer
 
@@ -67,41 +61,24 @@ class Successors:
     """Makes the successors of one node's jobs.
 
     Args:
-        store: the jobs.
-        policies: of the queues.
-        aof_codec: makes records for the journal.
-        codec: serialises jobs for other nodes.
         exports: gives jobs to nodes that want them.
         copies: sees to it that they have theirs, though holders are away.
-        tombstones: jobs that have ended.
-        notices: for other nodes, at the end of the turn.
-        packets: makes this node's packets.
     """
 
-    def __init__(
-        self,
-        store: JobStore,
-        policies: Policies,
-        aof_codec: AofCodec,
-        codec: BusCodec,
-        exports: Exports,
-        copies: Copies,
-        tombstones: Tombstones,
-        notices: Notices,
-        packets: PacketWriter,
-    ) -> None:
+    def __init__(self, core: Core, exports: Exports, copies: Copies) -> None:
+        store = core.store
         self._store = store
         self._machine = store.machine
         self._notes = store.notes
         self._trailers = store.trailers
-        self._policies = policies
-        self._aof_codec = aof_codec
-        self._codec = codec
+        self._policies = core.policies
+        self._aof_codec = core.aof_codec
+        self._codec = core.bus_codec
         self._exports = exports
         self._copies = copies
-        self._tombstones = tombstones
-        self._notices = notices
-        self._packets = packets
+        self._tombstones = core.tombstones
+        self._notices = core.notices
+        self._packets = core.packets
 
     def make(self, job: Job, ending: Ending, queue_it: bool) -> None:
         """Make the successor of ``job``, unless it exists or has ended already. This node holds

@@ -12,10 +12,9 @@ from disque_trio.node.core.jobs.trailers import Trailers
 from disque_trio.node.core.queues.job_groups import JobGroups
 from disque_trio.node.core.queues.queue import Queue
 from disque_trio.node.core.queues.queues import Queues
-from disque_trio.node.core.rpc.agenda import Agenda
+from disque_trio.node.core.rpc.services import Services
 from disque_trio.node.core.shared.policies import FIFO, Policies
 from disque_trio.resp.reply import Value
-from disque_trio.respserver.machine import Machine
 
 _COMPARED: Final = 100  # queues to compare with their policies per turn
 _MOVING: Final = 4  # times 512 jobs to move per turn
@@ -25,11 +24,9 @@ class Grouping:
     """Keeps the queues of one node in groups as their policies say.
 
     Args:
-        machine: provides the time and memory account.
         policies: of the queues.
         queues: the queues.
         trailers: tell a job's group.
-        agenda: when there is something to do.
 
     Attributes:
         groups: of the queues that have some, by queue name.
@@ -37,20 +34,15 @@ class Grouping:
     """
 
     def __init__(
-        self,
-        machine: Machine,
-        policies: Policies,
-        queues: Queues,
-        trailers: Trailers,
-        agenda: Agenda,
+        self, services: Services, policies: Policies, queues: Queues, trailers: Trailers
     ) -> None:
         self.groups: dict[bytes, JobGroups] = {}
         self.due = 0
-        self._machine = machine
+        self._machine = services.machine
         self._policies = policies
         self._all = queues
         self._trailers = trailers
-        self._agenda = agenda
+        self._agenda = services.agenda
         self._moving: dict[bytes, Queue] = {}
         self._next = 0  # index in ``groups`` of the next queue to compare with its policy
         self._left = 0  # how many of them are left to compare

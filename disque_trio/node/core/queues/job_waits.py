@@ -18,12 +18,10 @@ from collections import deque
 from heapq import heappop, heappush
 from typing import TYPE_CHECKING, Final
 
-from disque_trio.cluster.peers import Peers
 from disque_trio.node.core.jobs.job import ACKED, FLAG_WATCHED
 from disque_trio.node.core.jobs.outcomes import GONE, Outcome, Watch
-from disque_trio.node.core.queues.store import JobStore
-from disque_trio.node.core.rpc.notices import Notices
-from disque_trio.node.core.rpc.questions import ENDED, OUTCOME, Question, Questions
+from disque_trio.node.core.queues.core import Core
+from disque_trio.node.core.rpc.questions import ENDED, OUTCOME, Question
 from disque_trio.protocol import trailer as endings
 from disque_trio.protocol.fields import (
     Field,
@@ -151,26 +149,20 @@ class Round:
 class JobWaits(Watch):
     """The clients of one node, and the other nodes, that wait for jobs to end.
 
-    Args:
-        store: the jobs, and how they ended.
-        questions: asks other nodes.
-        notices: for other nodes, at the end of the turn.
-        peers: the rest of the cluster.
-
     Attributes:
         by_client: the waiting WAITJOBs.
     """
 
-    def __init__(
-        self, store: JobStore, questions: Questions, notices: Notices, peers: Peers
-    ) -> None:
+    def __init__(self, core: Core) -> None:
+        store = core.store
+        questions = core.questions
         self.by_client: dict[Client, JobWait] = {}
         self._store = store
         self._machine = store.machine
         self._outcomes = store.outcomes
         self._questions = questions
-        self._notices = notices
-        self._peers = peers
+        self._notices = core.notices
+        self._peers = core.peers
         self._memory = store.machine.memory
         self._awaited: dict[bytes, Awaited] = {}
         self._asks: list[tuple[int, bytes]] = []  # heap: when (ms), and about which job

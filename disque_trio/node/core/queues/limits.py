@@ -24,7 +24,6 @@ from functools import partial
 from heapq import heappop, heappush
 from typing import Final
 
-from disque_trio.cluster.peers import Peers
 from disque_trio.node.core.jobs.job import FLAG_HOLDS_GROUP, FLAG_IN_HAND, Job
 from disque_trio.node.core.jobs.replicas import Replicas
 from disque_trio.node.core.jobs.trailers import Trailers
@@ -32,12 +31,12 @@ from disque_trio.node.core.queues.grouping import Grouping
 from disque_trio.node.core.queues.limit import Limit, User
 from disque_trio.node.core.queues.queue import PAUSED_OUT, Queue
 from disque_trio.node.core.queues.queues import Queues
-from disque_trio.node.core.rpc.questions import LIMIT, Question, Questions
+from disque_trio.node.core.rpc.questions import LIMIT, Question
+from disque_trio.node.core.rpc.services import Services
 from disque_trio.node.core.shared.policies import Policies, Policy
 from disque_trio.protocol.bus import MAX_NAME_IN_FIELDS
 from disque_trio.protocol.fields import Field, number_of, pack_number
 from disque_trio.resp.reply import Value
-from disque_trio.respserver.machine import Machine
 
 REFRESH: Final = 1_000  # ms between questions to the other nodes that use a queue
 HEARD: Final = 3_000  # ms for which what another node said remains valid
@@ -65,13 +64,10 @@ class Limits:
     """Keeps the queues of one node within their limits.
 
     Args:
-        machine: provides the time.
         policies: of the queues.
         queues: the queues.
         trailers: tell a job's group.
-        questions: asks other nodes.
         replicas: has this node's id.
-        peers: the rest of the cluster.
 
     Attributes:
         policies: as given. grouping: keeps the queues in groups.
@@ -83,24 +79,23 @@ class Limits:
 
     def __init__(
         self,
-        machine: Machine,
+        services: Services,
         policies: Policies,
         queues: Queues,
         trailers: Trailers,
-        questions: Questions,
         replicas: Replicas,
-        peers: Peers,
     ) -> None:
+        questions = services.questions
         self.by_name: dict[bytes, Limit] = {}
         self.policies = policies
-        self.grouping = Grouping(machine, policies, queues, trailers, questions.agenda)
+        self.grouping = Grouping(services, policies, queues, trailers)
         self.needed = False
         self.on_taken_back: Callable[[Job, bool], None] | None = None
-        self._machine = machine
+        self._machine = services.machine
         self._queues = queues
         self._questions = questions
         self._replicas = replicas
-        self._peers = peers
+        self._peers = services.peers
         self._dues: list[tuple[int, bytes]] = []  # heap: when to look at which queue
         self._last = 0  # when ``cron`` was last called
         questions.answerers[LIMIT] = self._answer

@@ -6,7 +6,6 @@ the job's deliveries. C nodes know no pauses: WORKING keeps them waiting.
 
 from typing import Final
 
-from disque_trio.cluster.peers import Peers
 from disque_trio.eventlog import schema
 from disque_trio.node.core.jobs.job import (
     FLAG_DELIVERED,
@@ -19,11 +18,10 @@ from disque_trio.node.core.jobs.job import (
     UINT16_MAX,
     Job,
 )
-from disque_trio.node.core.queues.store import TIME_ERROR, WARNING_TIME, JobStore
+from disque_trio.node.core.queues.core import Core
+from disque_trio.node.core.queues.store import TIME_ERROR, WARNING_TIME
 from disque_trio.protocol import bus
-from disque_trio.protocol.bus import PacketWriter
 from disque_trio.protocol.requeued import Requeued
-from disque_trio.rng import Rng
 
 MAX_PAUSE: Final = 1 << 42  # ms, a hundred years
 # By how many ms a pause here has to outlast that of a node that does not know of it
@@ -32,24 +30,17 @@ HELD_BACK: Final = FLAG_PAUSED | FLAG_NACKED
 
 
 class Pauses:
-    """Keeps the jobs of one node from being queued again for a while.
+    """Keeps the jobs of one node from being queued again for a while."""
 
-    Args:
-        store: the jobs.
-        peers: the rest of the cluster.
-        packets: makes this node's packets.
-        rng: spreads pauses on purpose.
-    """
-
-    def __init__(self, store: JobStore, peers: Peers, packets: PacketWriter, rng: Rng) -> None:
-        self._store = store
+    def __init__(self, core: Core) -> None:
+        store = self._store = core.store
         self._machine = store.machine
         self._replicas = store.replicas
         self._trailers = store.trailers
         self._policies = store.policies
-        self._random = rng.random
-        self._peers = peers
-        self._packets = packets
+        self._random = core.rng.random
+        self._peers = core.peers
+        self._packets = core.packets
 
     def backoff(self, job: Job) -> int:
         """Return the pause before ``job`` is requeued by the policy of its queue, in ms.

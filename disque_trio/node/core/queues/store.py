@@ -46,9 +46,9 @@ from disque_trio.node.core.queues.lazyfree import FREED_AT_ONCE, LazyFree
 from disque_trio.node.core.queues.limits import Limits
 from disque_trio.node.core.queues.queue import Queue
 from disque_trio.node.core.queues.queues import Queues
+from disque_trio.node.core.rpc.services import Services
+from disque_trio.node.core.shared.policies import Policies
 from disque_trio.protocol.serialjob import deljob
-from disque_trio.respserver.machine import Machine
-from disque_trio.rng import Rng
 
 if TYPE_CHECKING:
     from mypy_extensions import i64
@@ -64,18 +64,18 @@ class JobStore:
     """Holds the jobs of one node and changes their states.
 
     Args:
-        machine: provides the time, memory account and journal.
-        notes: the events of jobs.
-        queues: all queues.
-        replicas: which nodes may hold which jobs.
-        waits: the ADDJOBs that wait for copies.
-        trailers: fields of jobs that C Disque does not have.
-        limits: keep the queues within their policies.
-        uniques: the keys of ADDJOB UNIQUE.
+        own: this node's id.
+        policies: of the queues.
         entropy: returns that many random bytes, for job ids.
-        rng: spreads times on purpose.
 
     Attributes:
+        trailers: fields of jobs that C Disque does not have.
+        queues: all queues.
+        replicas: which nodes may hold which jobs.
+        notes: the events of jobs.
+        waits: the ADDJOBs that wait for copies.
+        limits: keep the queues within their policies.
+        uniques: the keys of ADDJOB UNIQUE.
         jobs: all jobs. timers: when to look at each.
         progress: notes what becomes of the jobs.
         outcomes: how jobs ended.
@@ -91,40 +91,34 @@ class JobStore:
     CPython 3.11 looks attributes up fast only in objects with at most 30 of them.
     """
 
-    def __init__(  # noqa: PLR0913
+    def __init__(
         self,
-        machine: Machine,
-        notes: EventNotes,
-        queues: Queues,
-        replicas: Replicas,
-        waits: ReplicationWaits,
-        trailers: Trailers,
-        limits: Limits,
-        uniques: Uniques,
+        services: Services,
+        own: bytes,
+        policies: Policies,
         entropy: Callable[[int], bytes],
-        rng: Rng,
     ) -> None:
-        self.machine = machine
-        self.notes = notes
-        self.queues = queues
-        self.replicas = replicas
-        self.waits = waits
-        self.trailers = trailers
-        self.policies = limits.policies
-        self.limits = limits
+        machine = self.machine = services.machine
+        trailers = self.trailers = Trailers(machine.memory, services.peers)
+        queues = self.queues = Queues(machine)
+        replicas = self.replicas = Replicas(own, services)
+        self.notes = EventNotes(machine, trailers)
+        self.waits = ReplicationWaits(machine)
+        self.policies = policies
+        self.limits = Limits(services, policies, queues, trailers, replicas)
         self.progress = Progress(machine, trailers, replicas)
         self.outcomes = Outcomes(machine, trailers, self.progress)
-        self.uniques = uniques
+        self.uniques = Uniques(services, replicas, trailers)
         self.jobs: Registry[Job] = Registry()
         self.timers = JobTimers()
-        self.ids = JobIds(replicas.own, entropy)
+        self.ids = JobIds(own, entropy)
         self.evictable: dict[bytes, Job] = {}
         self.evicts = True
         self.freeing: LazyFree | None = None
         self.dump_number = 0
         self.reset_stats()
         self._memory = machine.memory
-        self._random = rng.random
+        self._random = services.rng.random
         self._last_ctime = 0
         self._last_etime = 0
         self._last_retry = 0

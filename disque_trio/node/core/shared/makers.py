@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Final, Generic
 
 from disque_trio.glob import glob_prefix
-from disque_trio.node.core.rpc.agenda import Agenda
+from disque_trio.node.core.rpc.services import Services
 from disque_trio.node.core.shared.bindings import TOPIC, Binding
 from disque_trio.node.core.shared.schedules import Schedule
 from disque_trio.node.core.shared.versions import V, Versions
@@ -17,7 +17,6 @@ from disque_trio.resp.inline import quote
 from disque_trio.respserver.access import ADD, PATTERN, TAKE, Access
 from disque_trio.respserver.acl.user import DEFAULT
 from disque_trio.respserver.client import Client
-from disque_trio.respserver.machine import Machine
 
 SLICE: Final = 500  # names to look at in a turn; about a millisecond
 MOST_TOLD: Final = 20  # names to log of one user
@@ -30,8 +29,7 @@ class Makers(Generic[V]):
         what: the word for one: ``schedule``.
         word: the command that makes one, as in rules: ``cron|set``.
         accesses: the queues that this command accesses for one, without PATTERN or with.
-        machine: has the users, and the time.
-        known: the values. agenda: of the rare work.
+        known: the values.
 
     Attributes:
         stopped: why those that may not act may not, by name.
@@ -44,9 +42,8 @@ class Makers(Generic[V]):
         what: str,
         word: str,
         accesses: Callable[[V], list[Access]],
-        machine: Machine,
+        services: Services,
         known: Versions[V],
-        agenda: Agenda,
     ) -> None:
         self.stopped: dict[bytes, str] = {}
         self.tell: Callable[[str, str], None] = _nobody
@@ -54,9 +51,9 @@ class Makers(Generic[V]):
         self._what = what
         self._word = word
         self._accesses = accesses
-        self._machine = machine
+        self._machine = services.machine
         self._known = known
-        self._agenda = agenda
+        self._agenda = services.agenda
         self._owned: dict[bytes, bytes] = {}  # the users of those that have one, by name
         self._pending: dict[bytes, None] = {}  # names to look at
 

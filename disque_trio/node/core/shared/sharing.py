@@ -12,6 +12,7 @@ from functools import partial
 from typing import Any, Final, Generic
 
 from disque_trio.cluster.peers import Peers
+from disque_trio.node.core.rpc.services import Services
 from disque_trio.node.core.shared.versions import (
     DELETED_TTL,
     MAX_AHEAD,
@@ -20,7 +21,7 @@ from disque_trio.node.core.shared.versions import (
     V,
     Versions,
 )
-from disque_trio.protocol.bus import PacketError, PacketWriter
+from disque_trio.protocol.bus import PacketError
 from disque_trio.protocol.fields import (
     Field,
     FieldsError,
@@ -32,7 +33,7 @@ from disque_trio.protocol.fields import (
 from disque_trio.resp.inline import quote
 from disque_trio.resp.reply import OK, error, integer
 from disque_trio.respserver.client import Client, Pending
-from disque_trio.respserver.machine import LONGEST_REST, Machine
+from disque_trio.respserver.machine import LONGEST_REST
 
 COMPARE_EVERY: Final = 5_000  # ms
 # ms after which a node that has compared with one to which the connection is new does so once more:
@@ -157,10 +158,7 @@ class Sharing(Generic[V]):
     Args:
         what: its name, for errors: ``policies``.
         type: of the packets.
-        machine: provides the time.
         known: what this node knows.
-        peers: the rest of the cluster.
-        packets: makes this node's packets, and has its id.
         commons: what it becomes part of.
 
     Attributes:
@@ -178,14 +176,7 @@ class Sharing(Generic[V]):
     """
 
     def __init__(
-        self,
-        what: str,
-        type: int,
-        machine: Machine,
-        known: Versions[V],
-        peers: Peers,
-        packets: PacketWriter,
-        commons: Commons,
+        self, what: str, type: int, services: Services, known: Versions[V], commons: Commons
     ) -> None:
         self.keep: Callable[[list[bytes]], str | None] = _no_disk
         self.changed: Callable[[list[bytes] | None], None] = _nobody
@@ -199,12 +190,12 @@ class Sharing(Generic[V]):
         commons.kinds[type] = self
         self._what = what
         self._type = type
-        self._machine = machine
+        self._machine = services.machine
         self._known = known
-        self._peers = peers
-        self._packets = packets
+        self._peers = services.peers
+        self._packets = services.packets
         self._compare_at = 0
-        self.turn = sum(packets.id)
+        self.turn = sum(services.packets.id)
         self._answers = 0  # in the period that began then
         self._answers_from = 0
 

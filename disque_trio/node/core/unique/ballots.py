@@ -6,9 +6,8 @@ from typing import Final
 
 from disque_trio.node.core.jobs import key_messages as words
 from disque_trio.node.core.jobs.key_messages import KeyMessage, Vote, read_vote
-from disque_trio.node.core.queues.store import JobStore
-from disque_trio.node.core.rpc.notices import Notices
-from disque_trio.node.core.rpc.questions import CLAIM, Question, Questions
+from disque_trio.node.core.queues.core import Core
+from disque_trio.node.core.rpc.questions import CLAIM, Question
 from disque_trio.node.core.unique.claim import CLAIMING, Claim
 from disque_trio.node.core.unique.votes import Votes
 
@@ -20,19 +19,14 @@ class Ballots:
     """Asks nodes about keys.
 
     Args:
-        store: the jobs.
         votes: this node's own.
-        questions: asks other nodes.
-        notices: for other nodes, at the end of the turn.
     """
 
-    def __init__(
-        self, store: JobStore, votes: Votes, questions: Questions, notices: Notices
-    ) -> None:
-        self._store = store
+    def __init__(self, core: Core, votes: Votes) -> None:
+        self._store = core.store
         self._votes = votes
-        self._questions = questions
-        self._notices = notices
+        self._questions = core.questions
+        self._notices = core.notices
 
     def ask(
         self,

@@ -23,16 +23,13 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final
 
-from disque_trio.cluster.peers import Peers
 from disque_trio.node.core.copies.admissions import NOTHING, Admissions, Admit, Queued
 from disque_trio.node.core.copies.replication import Replication
 from disque_trio.node.core.jobs import key_messages as words
 from disque_trio.node.core.jobs.job import Job
 from disque_trio.node.core.jobs.key_messages import Vote
-from disque_trio.node.core.jobs.uniques import Uniques
-from disque_trio.node.core.queues.store import JobStore
-from disque_trio.node.core.rpc.notices import Notices
-from disque_trio.node.core.rpc.questions import CLAIM, Question, Questions
+from disque_trio.node.core.queues.core import Core
+from disque_trio.node.core.rpc.questions import CLAIM, Question
 from disque_trio.node.core.unique.ballots import ANSWER_TIME, Ballots, read_votes
 from disque_trio.node.core.unique.claim import (
     AGREED,
@@ -49,7 +46,6 @@ from disque_trio.protocol.keyrecord import ADDED, PENDING
 from disque_trio.protocol.trailer import Trailer
 from disque_trio.resp.reply import error
 from disque_trio.respserver.client import Client
-from disque_trio.rng import Rng
 
 PAUSE: Final = 40  # ms until an undecided claim is repeated; up to twice as long
 
@@ -60,15 +56,9 @@ class Claims(Agreement):
     """The ADDJOBs UNIQUE of one node.
 
     Args:
-        store: the jobs.
-        uniques: the keys that this node knows.
         votes: this node's own.
         replication: adds jobs.
-        questions: asks other nodes.
-        notices: for other nodes, at the end of the turn.
         admissions: the ADDJOBs whose jobs are not added yet.
-        peers: the rest of the cluster.
-        rng: for pauses.
 
     Attributes:
         claiming: the claims in the stage CLAIMING, by the ids of their jobs.
@@ -76,32 +66,25 @@ class Claims(Agreement):
     """
 
     def __init__(
-        self,
-        store: JobStore,
-        uniques: Uniques,
-        votes: Votes,
-        replication: Replication,
-        questions: Questions,
-        notices: Notices,
-        admissions: Admissions,
-        peers: Peers,
-        rng: Rng,
+        self, core: Core, votes: Votes, replication: Replication, admissions: Admissions
     ) -> None:
-        self._random = rng.random
+        store = core.store
+        questions = core.questions
+        self._random = core.rng.random
         self.machine = store.machine
         self.claiming: dict[bytes, Claim] = {}
         self.repeats = 0
         self.replicated = replication.replicated
         self._store = store
-        self._uniques = uniques
+        self._uniques = core.store.uniques
         self._votes = votes
         self._replication = replication
         self._questions = questions
-        self._notices = notices
+        self._notices = core.notices
         self._admissions = admissions
-        self._peers = peers
-        self._ballots = Ballots(store, votes, questions, notices)
-        self._rivals = Rivals(store, uniques, votes, self._ballots, questions, peers, self._verdict)
+        self._peers = core.peers
+        self._ballots = Ballots(core, votes)
+        self._rivals = Rivals(core, votes, self._ballots, self._verdict)
 
     # ---- ADDJOB -----------------------------------------------------------------------------
 

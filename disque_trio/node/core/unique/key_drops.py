@@ -9,11 +9,10 @@ its job is known to be alive, and does not come back from a voter that was away.
 from functools import partial
 from typing import Final
 
-from disque_trio.cluster.peers import Peers
 from disque_trio.node.core.jobs.key_messages import ADDING, HELD, WITHDRAW, KeyMessage
-from disque_trio.node.core.jobs.uniques import Uniques
 from disque_trio.node.core.jobs.waits import REMOVED
-from disque_trio.node.core.rpc.questions import KEYS, Question, Questions
+from disque_trio.node.core.queues.core import Core
+from disque_trio.node.core.rpc.questions import KEYS, Question
 from disque_trio.node.core.unique.votes import Votes
 from disque_trio.protocol.fields import (
     Field,
@@ -26,7 +25,6 @@ from disque_trio.protocol.fields import (
 from disque_trio.protocol.keyrecord import is_plain_id
 from disque_trio.resp.reply import error, integer
 from disque_trio.respserver.client import Client, Pending
-from disque_trio.respserver.machine import Machine
 
 MOST: Final = 1_000  # keys in a command
 MOST_BYTES: Final = 1 << 18  # of these keys
@@ -60,29 +58,16 @@ class Known:
 
 
 class KeyDrops:
-    """The QDELKEYs of one node.
+    """The QDELKEYs of one node."""
 
-    Args:
-        machine: sends the replies.
-        uniques: the keys that this node knows. votes: what it says of them.
-        questions: ask the other nodes. peers: these.
-    """
-
-    def __init__(
-        self,
-        machine: Machine,
-        uniques: Uniques,
-        votes: Votes,
-        questions: Questions,
-        peers: Peers,
-    ) -> None:
-        self._machine = machine
-        self._uniques = uniques
+    def __init__(self, core: Core, votes: Votes) -> None:
+        self._machine = core.machine
+        self._uniques = core.store.uniques
         self._votes = votes
-        self._questions = questions
-        self._peers = peers
+        self._questions = core.questions
+        self._peers = core.peers
         self._waiting: dict[int, Pending] = {}  # by the number of the question
-        questions.answerers[KEYS] = self._answer
+        core.questions.answerers[KEYS] = self._answer
 
     def begin(self, client: Client, queue: bytes, keys: list[bytes]) -> None:
         """Free ``keys`` of ``queue``; ``client`` gets the number of those that jobs had which have

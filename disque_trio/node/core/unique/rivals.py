@@ -4,13 +4,11 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final
 
-from disque_trio.cluster.peers import Peers
 from disque_trio.node.core.jobs import key_messages as words
 from disque_trio.node.core.jobs.job import is_maker
 from disque_trio.node.core.jobs.key_messages import Vote
-from disque_trio.node.core.jobs.uniques import Uniques
-from disque_trio.node.core.queues.store import JobStore
-from disque_trio.node.core.rpc.questions import Question, Questions
+from disque_trio.node.core.queues.core import Core
+from disque_trio.node.core.rpc.questions import Question
 from disque_trio.node.core.unique.ballots import Ballots, read_votes
 from disque_trio.node.core.unique.claim import CLAIMING, Claim
 from disque_trio.node.core.unique.votes import Votes
@@ -28,31 +26,24 @@ class Rivals:
     """Asks the nodes about the jobs that have keys.
 
     Args:
-        store: the jobs.
-        uniques: the keys that this node knows.
         votes: this node's own.
         ballots: asks nodes.
-        questions: the open ones.
-        peers: the rest of the cluster.
         verdict: called with what became of the job that a vote named.
     """
 
     def __init__(
         self,
-        store: JobStore,
-        uniques: Uniques,
+        core: Core,
         votes: Votes,
         ballots: Ballots,
-        questions: Questions,
-        peers: Peers,
         verdict: Callable[[Claim, Vote, int], None],
     ) -> None:
-        self._store = store
-        self._uniques = uniques
+        self._store = core.store
+        self._uniques = core.store.uniques
         self._votes = votes
         self._ballots = ballots
-        self._questions = questions
-        self._peers = peers
+        self._questions = core.questions
+        self._peers = core.peers
         self._verdict = verdict
 
     def look_at(self, claim: Claim, rival: Vote) -> None:

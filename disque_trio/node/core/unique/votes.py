@@ -8,10 +8,9 @@ from disque_trio.node.core.jobs import key_messages as words
 from disque_trio.node.core.jobs.job import ACKED, FLAG_DELIVERED, QUEUED, WAIT_REPL, Job
 from disque_trio.node.core.jobs.key_messages import KeyMessage, Vote, read_message
 from disque_trio.node.core.jobs.recent_ids import RecentIds
-from disque_trio.node.core.jobs.tombstones import Tombstones
-from disque_trio.node.core.jobs.uniques import Entry, Uniques
-from disque_trio.node.core.queues.store import JobStore
-from disque_trio.node.core.rpc.questions import CLAIM, Questions
+from disque_trio.node.core.jobs.uniques import Entry
+from disque_trio.node.core.queues.core import Core
+from disque_trio.node.core.rpc.questions import CLAIM
 from disque_trio.protocol.fields import Field
 from disque_trio.protocol.keyrecord import ADDED, CONFIRMED, MAX_UNTIL, PENDING
 
@@ -22,29 +21,18 @@ class Votes:
     """The answers of one node to questions about keys.
 
     Args:
-        store: the jobs.
-        uniques: the keys.
-        tombstones: jobs that have ended.
         copies: makes those that are missing.
-        questions: bring those of other nodes.
     """
 
-    def __init__(
-        self,
-        store: JobStore,
-        uniques: Uniques,
-        tombstones: Tombstones,
-        copies: Copies,
-        questions: Questions,
-    ) -> None:
-        self._store = store
-        self._machine = store.machine
-        self._uniques = uniques
-        self._tombstones = tombstones
+    def __init__(self, core: Core, copies: Copies) -> None:
+        self._store = core.store
+        self._machine = core.machine
+        self._uniques = core.store.uniques
+        self._tombstones = core.tombstones
         self._copies = copies
         self._completed = RecentIds(MAX_COMPLETED)
-        questions.answerers[CLAIM] = self._answer
-        uniques.lives = self.lives
+        core.questions.answerers[CLAIM] = self._answer
+        core.store.uniques.lives = self.lives
 
     def _answer(self, sender: bytes, fields: list[Field]) -> list[Field] | None:
         """Answer a question of ``sender``. Raises ``FieldsError``."""

@@ -1,0 +1,36 @@
+"""What the parts of a node share that work on its jobs."""
+
+from disque_trio.node.core.jobs.tombstones import Tombstones
+from disque_trio.node.core.queues.aof_codec import AofCodec
+from disque_trio.node.core.queues.bus_codec import BusCodec
+from disque_trio.node.core.queues.recovery import Recovery
+from disque_trio.node.core.queues.store import JobStore
+from disque_trio.node.core.rpc.services import Services
+
+
+class Core:
+    """Made once for a node, of its ``services`` and the ``store`` of its jobs.
+
+    Attributes:
+        policies: of the queues.
+        recovery: places the jobs that are loaded.
+        aof_codec: jobs to and from files. bus_codec: jobs to and from other nodes.
+        tombstones: jobs that have ended.
+        machine, peers, packets, rng, notices, questions, agenda: the ``services``.
+    """
+
+    def __init__(self, services: Services, store: JobStore) -> None:
+        self.services = services
+        self.machine = services.machine
+        self.peers = services.peers
+        self.packets = services.packets
+        self.rng = services.rng
+        self.notices = services.notices
+        self.questions = services.questions
+        self.agenda = services.agenda
+        self.store = store
+        self.policies = store.policies
+        self.recovery = Recovery(store, services.peers)
+        self.aof_codec = AofCodec(store, self.recovery)
+        self.bus_codec = BusCodec(store)
+        self.tombstones = Tombstones(services.peers, services.packets, store.outcomes)

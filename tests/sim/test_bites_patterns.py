@@ -3,8 +3,7 @@
 import pytest
 
 from disque_trio.node.core.delivery import interests, lookout
-from disque_trio.node.core.delivery.interest import Interest, InterestIndex
-from disque_trio.node.core.delivery.lookout import Lookout
+from disque_trio.node.core.delivery.lookout import Interest, InterestIndex, Lookout
 from disque_trio.node.core.queues.queue import Queue
 from tests.simulator.plan import EXTENDED
 from tests.simulator.spoiled import found

@@ -10,12 +10,12 @@ import hiredis
 from disque_trio.aof.loader import Loader
 from disque_trio.cluster.peers import Peers
 from disque_trio.node.commands.table import build_table
-from disque_trio.node.core.changes.spreads import SPREAD_OVERHEAD
+from disque_trio.node.core.changes.updates import SPREAD_OVERHEAD
 from disque_trio.node.core.copies.copies import SHORT_OVERHEAD
 from disque_trio.node.core.jobs.job import JOB_OVERHEAD
 from disque_trio.node.core.jobs.uniques import counted
 from disque_trio.node.core.node import Node
-from disque_trio.node.core.queues.job_groups import GROUP_OVERHEAD
+from disque_trio.node.core.queues.grouping import GROUP_OVERHEAD
 from disque_trio.node.core.queues.job_waits import WAIT_OVERHEAD
 from disque_trio.node.core.queues.queue import QUEUE_OVERHEAD
 from disque_trio.protocol.trailer import Letter

@@ -7,6 +7,10 @@ delay. GETJOB takes it out of the queue (ACTIVE again). Unless it is acknowledge
 
 What several nodes do with a job together is built on this: its copies in ``replication``, who
 queues it again in ``requeue``, its end in ``ack_gc``, its way to another node in ``federation``.
+
+Freeing a million jobs takes some tenths of a second, during which a node would serve nobody. So a
+flush replaces the containers of jobs and queues with new ones, and hands the old ones over to
+``LazyFree``, which empties them bit by bit.
 """
 
 from collections.abc import Callable
@@ -42,16 +46,74 @@ from disque_trio.node.core.jobs.timers import JobTimers
 from disque_trio.node.core.jobs.trailers import Trailers
 from disque_trio.node.core.jobs.uniques import Uniques
 from disque_trio.node.core.jobs.waits import ReplicationWaits
-from disque_trio.node.core.queues.lazyfree import FREED_AT_ONCE, LazyFree
 from disque_trio.node.core.queues.limits import Limits
 from disque_trio.node.core.queues.queue import Queue
 from disque_trio.node.core.queues.queues import Queues
 from disque_trio.node.core.rpc.services import Services
 from disque_trio.node.core.shared.policies import Policies
 from disque_trio.protocol.serialjob import deljob
+from disque_trio.protocol.trailer import Trailer
 
 if TYPE_CHECKING:
     from mypy_extensions import i64
+
+FREED_AT_ONCE: Final = 1_000  # entries; a fraction of a millisecond
+
+
+class LazyFree:
+    """Holds containers that nothing refers to any more, and empties them step by step."""
+
+    def __init__(self) -> None:
+        self._lists: list[list[Job]] = []
+        self._jobs: list[dict[bytes, Job] | dict[bytes, Trailer]] = []
+        self._queues: list[dict[bytes, Queue]] = []
+
+    def add(
+        self,
+        lists: list[list[Job]],
+        jobs: list[dict[bytes, Job]],
+        queues: list[dict[bytes, Queue]],
+    ) -> None:
+        """Add lists of jobs, dicts of jobs by id, and dicts of queues (with their jobs) by name."""
+        self._lists += lists
+        self._jobs += [shard for shard in jobs if shard]
+        self._queues += [shard for shard in queues if shard]
+
+    def add_trailers(self, trailers: list[dict[bytes, Trailer]]) -> None:
+        """Add dicts of trailers by the ids of their jobs."""
+        self._jobs += [shard for shard in trailers if shard]
+
+    def free(self, count: int) -> bool:
+        """Free ``count`` entries. Return False when nothing is left."""
+        while count > 0:
+            if self._lists:
+                jobs = self._lists[-1]
+                if len(jobs) > count:
+                    del jobs[-count:]
+                    return True
+                count -= len(jobs) + 1
+                self._lists.pop()
+            elif self._queues:
+                queues = self._queues[-1]
+                while queues and count > 0:
+                    queue = queues.popitem()[1]
+                    self._lists += queue.hand_over()
+                    count -= 1
+                if not queues:
+                    self._queues.pop()
+                    count -= 1
+            elif self._jobs:
+                found = self._jobs[-1]
+                while found and count > 0:
+                    found.popitem()
+                    count -= 1
+                if not found:
+                    self._jobs.pop()
+                    count -= 1
+            else:
+                return False
+        return True
+
 
 TIME_ERROR: Final = 500  # ms; requeue times are spread by this, so that holders act one by one
 TOGETHER: Final = 62  # ms for each second of retry time, a 16th: jobs are announced at such times

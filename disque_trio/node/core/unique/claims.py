@@ -30,17 +30,23 @@ from disque_trio.node.core.jobs.job import Job
 from disque_trio.node.core.jobs.key_messages import Vote
 from disque_trio.node.core.queues.core import Core
 from disque_trio.node.core.rpc.questions import CLAIM, Question
-from disque_trio.node.core.unique.ballots import ANSWER_TIME, Ballots, read_votes
-from disque_trio.node.core.unique.claim import (
+from disque_trio.node.core.unique.ballots import (
     AGREED,
+    ANSWER_TIME,
     CLAIMING,
     CONFIRMING,
     COPYING,
+    GONE,
+    LIVES,
     UNDECIDED,
+    UNKNOWN,
+    WAIT,
     Agreement,
+    Ballots,
     Claim,
+    Rivals,
+    read_votes,
 )
-from disque_trio.node.core.unique.rivals import GONE, LIVES, UNKNOWN, WAIT, Rivals
 from disque_trio.node.core.unique.votes import Votes
 from disque_trio.protocol.keyrecord import ADDED, PENDING
 from disque_trio.protocol.trailer import Trailer

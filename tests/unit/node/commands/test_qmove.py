@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from disque_trio.aof.format import RecordReader
-from disque_trio.node.core.changes.spreads import AT_ONCE
 from disque_trio.node.core.changes.sweeps import BEHIND, MOVED, MOVED_BYTES, PATIENCE
+from disque_trio.node.core.changes.updates import AT_ONCE
 from disque_trio.node.core.jobs.job import FLAG_IN_HAND
 from disque_trio.node.core.rpc.questions import MOVE
 from disque_trio.protocol.bus import MAX_JOB, MAX_NAME_IN_FIELDS

@@ -5,7 +5,7 @@ import random
 import pytest
 
 from disque_trio.node.core.delivery import interests, lookout
-from disque_trio.node.core.delivery.interest import MAX_JOKERS, MAX_NAME, MAX_PATTERN
+from disque_trio.node.core.delivery.lookout import MAX_JOKERS, MAX_NAME, MAX_PATTERN
 from disque_trio.respserver.client import Client
 from disque_trio.respserver.slices import do_slice
 from tests.support.node_bench import Bench

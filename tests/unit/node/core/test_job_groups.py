@@ -5,7 +5,7 @@ from itertools import pairwise
 
 import pytest
 
-from disque_trio.node.core.queues.job_groups import GROUP_OVERHEAD, JobGroups
+from disque_trio.node.core.queues.grouping import GROUP_OVERHEAD, JobGroups
 from disque_trio.node.core.queues.queue import Queue
 from disque_trio.respserver.client import Client
 from tests.support.mesh import Mesh

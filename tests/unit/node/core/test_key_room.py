@@ -2,8 +2,7 @@
 
 import pytest
 
-from disque_trio.node.core.jobs.key_ends import KeyEnds
-from disque_trio.node.core.jobs.uniques import MAX_EVICTIONS, TELL_EVERY
+from disque_trio.node.core.jobs.uniques import MAX_EVICTIONS, TELL_EVERY, KeyEnds
 from disque_trio.protocol.keyrecord import ADDED
 from tests.support.mesh import Mesh
 from tests.support.node_bench import Bench

@@ -3,8 +3,8 @@
 import sys
 
 from disque_trio.node.core.jobs.job import Job
-from disque_trio.node.core.queues.lazyfree import FREED_AT_ONCE, LazyFree
 from disque_trio.node.core.queues.queue import Queue
+from disque_trio.node.core.queues.store import FREED_AT_ONCE, LazyFree
 from tests.support.node_bench import Bench
 
 MANY = 3 * FREED_AT_ONCE

@@ -6,8 +6,7 @@ from collections import deque
 
 import pytest
 
-from disque_trio.node.core.queues.limit import TOGETHER
-from disque_trio.node.core.queues.limits import ASKING_TIME, HEARD
+from disque_trio.node.core.queues.limits import ASKING_TIME, HEARD, TOGETHER
 from disque_trio.respserver.client import Client
 from tests.support.mesh import Mesh
 from tests.support.node_bench import Bench

@@ -35,8 +35,8 @@ from disque_trio.node.core.queues.core import Core
 from disque_trio.node.core.queues.job_waits import JobWaits
 from disque_trio.node.core.queues.pauses import Pauses
 from disque_trio.node.core.queues.store import JobStore
-from disque_trio.node.core.rpc.agenda import Agenda
 from disque_trio.node.core.rpc.services import Services
+from disque_trio.node.core.rpc.timer import Timer
 from disque_trio.node.core.shared.policies import Policies
 from disque_trio.node.core.shared.sharing import Commons, Sharing
 from disque_trio.node.core.ticks import Ticks
@@ -229,9 +229,9 @@ class Node(Machine):
             self.federation.ask_due(now)
         if self.exports.soon or self.exports.later:
             self.exports.offer_due(now)
-        agenda = self.questions.agenda
-        if agenda.at and agenda.at <= now:
-            self._do_rare_work(agenda, now)
+        timer = self.questions.timer
+        if timer.at and timer.at <= now:
+            self._do_rare_work(timer, now)
         self.deliveries.serve_waiting()
         self.end_waits(now)
         if self.progress.due and self.progress.due <= now:
@@ -239,9 +239,9 @@ class Node(Machine):
         if self.store.freeing is not None:
             self.store.free_some()
 
-    def _do_rare_work(self, agenda: Agenda, now: int) -> None:
-        """Do the due work on the ``agenda`` at ``now``."""
-        agenda.at = 0
+    def _do_rare_work(self, timer: Timer, now: int) -> None:
+        """Do the rare work that is due at ``now``."""
+        timer.at = 0
         self.questions.end_due(now)
         self.sweeps.do_slice()
         self.claims.go_on(now)
@@ -260,12 +260,12 @@ class Node(Machine):
         self.deliveries.go_on(now)
         self.losses.go_on(now)
         for due in (self.questions.next_due(), self.claims.next_due(), self.job_waits.due):
-            agenda.call(due)
+            timer.wake_by(due)
         for due in (self.updates.due, self.ticks.due, self.limits.due, self.deliveries.due):
-            agenda.call(due)
-        agenda.call(self.ack_gc.due)
-        agenda.call(self.copies.due)
-        agenda.call(self.losses.due)
+            timer.wake_by(due)
+        timer.wake_by(self.ack_gc.due)
+        timer.wake_by(self.copies.due)
+        timer.wake_by(self.losses.due)
 
     def _job_due(self, job: Job) -> None:
         """Handle a job from the timers: expire it, collect it if acknowledged, or queue it."""
@@ -294,7 +294,7 @@ class Node(Machine):
             due = sooner(due, self.federation.questions[0][0])
         if (offer := self.exports.next_due()) and (due == 0 or offer < due):
             due = offer
-        if (rare := self.questions.agenda.at) and (due == 0 or rare < due):
+        if (rare := self.questions.timer.at) and (due == 0 or rare < due):
             due = rare
         if self.progress.due:
             due = sooner(due, self.progress.due)
@@ -345,7 +345,7 @@ class Node(Machine):
         """Greet the node ``id`` in the next turn: there is a new connection to it. ``again``: there
         was one before."""
         self.federation.linked[id] = again
-        self.questions.agenda.call(max(self.now, 1))
+        self.questions.timer.wake_by(max(self.now, 1))
 
     def _greet(self, nodes: list[bytes], now: int) -> None:
         """Tell ``nodes``, to which connections are new at ``now``, whatever waits for that: all who

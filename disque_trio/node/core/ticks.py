@@ -129,7 +129,7 @@ class Ticks:
         self._notes = notes
         self._policies = policies
         self._peers = services.peers
-        self._agenda = services.agenda
+        self._timer = services.timer
         self._replicas = replicas
         self._plans: dict[bytes, Plan] = {}
         self.adding: dict[bytes, Plan] = {}
@@ -144,7 +144,7 @@ class Ticks:
         due = self._machine.now + PLAN_AFTER
         if not self.due or due < self.due:
             self.due = due
-        self._agenda.call(self.due)
+        self._timer.wake_by(self.due)
 
     def plan_of(self, entry: Entry[Schedule]) -> Plan | None:
         """The plan for the schedule in ``entry``; None: there is none yet."""
@@ -349,7 +349,7 @@ class Ticks:
                     plan.copies -= 1  # a node is missing, and this one does not know it yet
                     plan.at = now
             self._line_up(plan)
-            self._agenda.call(self._soonest())
+            self._timer.wake_by(self._soonest())
 
     def flush(self) -> None:
         """Start over: all jobs have been forgotten, including those that were being added."""
@@ -358,7 +358,7 @@ class Ticks:
             plan.at = self._machine.now
             self._line_up(plan)
         self.adding.clear()
-        self._agenda.call(self._soonest())
+        self._timer.wake_by(self._soonest())
 
     def _soonest(self) -> int:
         """Return when there is next something to do."""

@@ -100,7 +100,7 @@ class Topics:
         self.waiting: dict[Client, Spread] = {}
         self.is_full: Callable[[User], bool] = _never
         self._machine = machine
-        self._agenda = services.agenda
+        self._timer = services.timer
         self._in_slices: deque[Spread] = deque()
         self._begun: list[Client] = []  # stand-ins that left it since the last ``settle``
         self._left = 0  # jobs that these have yet to add
@@ -139,7 +139,7 @@ class Topics:
             self._in_slices.append(spread)
             self._left += spread.left
             client.in_slices += spread.left
-            self._agenda.call(self._machine.now)
+            self._timer.wake_by(self._machine.now)
 
     def _go_on(self, spread: Spread, most: int) -> int:
         """Run up to ``most`` further ADDJOBs of ``spread``; return how many."""
@@ -179,7 +179,7 @@ class Topics:
             self._begun.append(spread.part)
             self._machine.woken.append(spread.client)  # its next commands may begin
         if self._in_slices:
-            self._agenda.call(now)
+            self._timer.wake_by(now)
 
     def settle(self) -> None:
         """Reply to ADDJOBs that have all their replies, at the end of a turn. Call it only while

@@ -144,7 +144,7 @@ class Sweeps:
         sweep = Sweep(client, kind, texts, most, list(self._peers.reachable))
         client.line_up(sweep)
         self.waiting.append(sweep)
-        self._questions.agenda.call(self._machine.now)
+        self._questions.timer.wake_by(self._machine.now)
 
     def do_slice(self) -> None:
         """Do a slice of the first waiting sweep, if any, and count some jobs, if need be."""
@@ -155,7 +155,7 @@ class Sweeps:
         if sweep.kind == MOVE and any(map(self._peers.behind, self._peers.everyone())):
             # Moved jobs still wait in connections; do not let them pile up.
             self.waiting.append(sweep)
-            self._questions.agenda.call(self._machine.now + BEHIND)
+            self._questions.timer.wake_by(self._machine.now + BEHIND)
             return
         machine = self._machine
         sweep.journaled = machine.journaling
@@ -171,7 +171,7 @@ class Sweeps:
         else:
             self._ask_next(sweep)
         if self.waiting:
-            self._questions.agenda.call(self._machine.now)
+            self._questions.timer.wake_by(self._machine.now)
 
     def _redrive(self, sweep: Sweep, most: int) -> int:
         """Send up to ``most`` dead letters back; returns how many."""

@@ -81,7 +81,7 @@ class Tallies:
         reply = Pending(client, None)
         client.line_up(reply)
         self._next.setdefault(queue, Tally()).replies.append((reply, answer))
-        self._questions.agenda.call(self._machine.now)
+        self._questions.timer.wake_by(self._machine.now)
 
     def do_slice(self) -> None:
         """Look at some more jobs, if somebody waits for that."""
@@ -103,7 +103,7 @@ class Tallies:
         if self._shard == SHARDS:
             self._answer()
         if self._counting or self._next:
-            self._questions.agenda.call(self._machine.now)
+            self._questions.timer.wake_by(self._machine.now)
 
     def count(self, tally: Tally, job: Job) -> str:
         """Count ``job``, which is in the queue of ``tally``. Return its state."""

@@ -97,7 +97,7 @@ class Spreads:
         self.by_id: dict[bytes, Spread] = {}
         self._machine = core.machine
         self._peers = core.peers
-        self._agenda = core.agenda
+        self._timer = core.timer
         self._dues: list[tuple[int, bytes]] = []  # heap: when to look at which, ms
         self._waiting = 0  # number of waiting clients
 
@@ -120,7 +120,7 @@ class Spreads:
         if spread.wake == 0 or due < spread.wake:
             spread.wake = due
             heappush(self._dues, (due, id))
-            self._agenda.call(due)
+            self._timer.wake_by(due)
 
     @property
     def due(self) -> int:
@@ -537,7 +537,7 @@ class Updates:
     def resume(self) -> None:
         """Find changed jobs after a restart: not all holders may have these changes."""
         self._changed.begin()
-        self._questions.agenda.call(self._machine.now)
+        self._questions.timer.wake_by(self._machine.now)
 
     def refuse(self, refusal: bytes) -> None:
         """Send ``refusal`` to all waiting clients: the records could not be written."""

@@ -55,7 +55,7 @@ class Copies:
         self._codec = core.bus_codec
         self._notices = core.notices
         self._peers = core.peers
-        self._agenda = core.agenda
+        self._timer = core.timer
         self._dues: list[tuple[int, bytes]] = []  # heap: when to look at which, ms
 
     def look_after(self, job: Job) -> None:
@@ -119,7 +119,7 @@ class Copies:
         short.due = self._machine.now + short.gap
         short.gap = min(2 * short.gap, MAX_GAP)
         heappush(self._dues, (short.due, job.id))
-        self._agenda.call(short.due)
+        self._timer.wake_by(short.due)
 
     def _takes(self, job: Job, node: bytes) -> bool:
         """Whether a copy of ``job`` can be sent to ``node``: to no C node whose clients would see a

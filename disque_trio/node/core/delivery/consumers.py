@@ -104,7 +104,7 @@ class Consumers:
         self._requeue = requeue
         self._dead_letters = dead_letters
         self._federation = federation
-        self._agenda = core.agenda
+        self._timer = core.timer
 
     @property
     def count(self) -> int:
@@ -343,7 +343,7 @@ class Consumers:
     def _call(self) -> None:
         more = self._lost or self._later or (self.open and self._left <= 0)
         self.due = self._machine.now if more else 0
-        self._agenda.call(self.due)
+        self._timer.wake_by(self.due)
 
     def go_on(self, now: int) -> None:
         """Do some of what is due at ``now``."""

@@ -236,7 +236,7 @@ class Interests(QueueInterests):
         self._queues = store.queues
         self._limits = store.limits
         self._federation = federation
-        self._agenda = questions.agenda
+        self._timer = questions.timer
         self._wishes = Wishes(core, federation)
         self._lookout = Lookout(store.queues, core.peers)
         self._by_number: dict[int, Interest] = {}
@@ -455,7 +455,7 @@ class Interests(QueueInterests):
             self.due = sooner(self._sweep_at, self._wishes.due)
         else:
             self.due = 0
-        self._agenda.call(self.due)
+        self._timer.wake_by(self.due)
 
     def go_on(self, now: int) -> None:
         """Do some of what is due at ``now``."""

@@ -55,7 +55,7 @@ class Losses:
 
     def _call(self) -> None:
         self.due = max(self._machine.now, 1) if self._dead or self._untold else 0
-        self._questions.agenda.call(self.due)
+        self._questions.timer.wake_by(self.due)
 
     # ---- telling --------------------------------------------------------------------------------
 

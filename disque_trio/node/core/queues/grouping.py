@@ -306,7 +306,7 @@ class Grouping:
         self._policies = policies
         self._all = queues
         self._trailers = trailers
-        self._agenda = services.agenda
+        self._timer = services.timer
         self._moving: dict[bytes, Queue] = {}
         self._next = 0  # index in ``groups`` of the next queue to compare with its policy
         self._left = 0  # how many of them are left to compare
@@ -351,7 +351,7 @@ class Grouping:
         """Schedule more work for the next turn, if there is any."""
         busy = self._moving or self._left or self._cursor >= 0
         self.due = self._machine.now if busy else 0
-        self._agenda.call(self.due)
+        self._timer.wake_by(self.due)
 
     def compare(self) -> None:
         """Make all queues follow their policies, which have changed, soon."""

@@ -291,7 +291,7 @@ class JobWaits(Watch):
         self._news.append((id, outcome, list(awaited.waits)))
         self._tell()
         if self._news:
-            self._questions.agenda.call(self._machine.now)
+            self._questions.timer.wake_by(self._machine.now)
 
     def _tell(self) -> None:
         """Pass on the news, as far as there is room."""
@@ -317,7 +317,7 @@ class JobWaits(Watch):
         if not wait.queued:
             wait.queued = True
             self._in_slices.append(wait)
-            self._questions.agenda.call(self._machine.now)
+            self._questions.timer.wake_by(self._machine.now)
 
     def go_on(self, now: int) -> None:
         """Do the next slice: tell waits how jobs ended, or begin or end one for many jobs."""
@@ -326,7 +326,7 @@ class JobWaits(Watch):
             self._room = TOLD
             self._tell()
             if self._news or self._in_slices:
-                self._questions.agenda.call(now)
+                self._questions.timer.wake_by(now)
             return
         if not self._in_slices:
             return
@@ -334,7 +334,7 @@ class JobWaits(Watch):
         wait.queued = False
         self._do_slice(wait)
         if self._in_slices:
-            self._questions.agenda.call(now)
+            self._questions.timer.wake_by(now)
 
     def _do_slice(self, wait: JobWait) -> None:
         client = wait.client
@@ -379,7 +379,7 @@ class JobWaits(Watch):
         """Schedule a question to other nodes about the job ``id``, ``awaited``, at ``due`` (ms)."""
         awaited.due = due
         heappush(self._asks, (due, id))
-        self._questions.agenda.call(due)
+        self._questions.timer.wake_by(due)
 
     def tick(self, now: int) -> None:
         """Ask about jobs whose time has come, as many as fit into one question."""

@@ -410,7 +410,7 @@ class Limits:
 
     def _plan(self, limit: Limit, time: int) -> None:
         heappush(self._dues, (time, limit.name))
-        self._questions.agenda.call(time)
+        self._questions.timer.wake_by(time)
 
     def cron(self, now: int) -> None:
         """Do the periodic work. If the clock was set back, move all planned times back as far."""

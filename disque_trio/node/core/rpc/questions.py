@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Final, TypeAlias
 
 from disque_trio.cluster.peers import Peers
-from disque_trio.node.core.rpc.agenda import Agenda
+from disque_trio.node.core.rpc.timer import Timer
 from disque_trio.protocol import bus
 from disque_trio.protocol.bus import PacketError, PacketWriter
 from disque_trio.protocol.fields import Field, FieldsError, pack_number, unpack_number
@@ -75,13 +75,13 @@ class Questions:
         answerers: by kind: takes the asking node and its fields, returns the answer; None: no
             answer.
         open: the questions by number.
-        agenda: when these, and what is built on them, have something to do.
+        timer: when these, and what is built on them, have something to do.
     """
 
     def __init__(self, machine: Machine, peers: Peers, packets: PacketWriter) -> None:
         self.answerers: dict[int, Answerer] = {}
         self.open: dict[int, Question] = {}
-        self.agenda = Agenda()
+        self.timer = Timer()
         self._machine = machine
         self._peers = peers
         self._packets = packets
@@ -120,7 +120,7 @@ class Questions:
             question.packet = packet
             question.gap = again
             question.due = min(self._machine.now + again, question.deadline)
-        self.agenda.call(question.due)
+        self.timer.wake_by(question.due)
         for id in reached:
             if behind is None:
                 peers.send(id, packet)

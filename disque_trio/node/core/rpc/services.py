@@ -20,7 +20,7 @@ class Services:
 
     Attributes:
         notices: for other nodes, at the end of the turn.
-        questions: to other nodes. agenda: when these, and other rare work, have something to do.
+        questions: to other nodes. timer: when these, and other rare work, have something to do.
     """
 
     def __init__(self, machine: Machine, peers: Peers, packets: PacketWriter, rng: Rng) -> None:
@@ -30,4 +30,4 @@ class Services:
         self.rng = rng
         self.notices = Notices(peers, packets)
         self.questions = Questions(machine, peers, packets)
-        self.agenda = self.questions.agenda
+        self.timer = self.questions.timer

@@ -53,7 +53,7 @@ class Makers(Generic[V]):
         self._accesses = accesses
         self._machine = services.machine
         self._known = known
-        self._agenda = services.agenda
+        self._timer = services.timer
         self._owned: dict[bytes, bytes] = {}  # the users of those that have one, by name
         self._pending: dict[bytes, None] = {}  # names to look at
 
@@ -108,7 +108,7 @@ class Makers(Generic[V]):
 
     def _call(self) -> None:
         if self._pending:
-            self._agenda.call(max(self._machine.now, 1))
+            self._timer.wake_by(max(self._machine.now, 1))
 
     def go_on(self, now: int) -> None:
         """Look at a slice of what has changed at ``now``, and say what may no longer act."""

@@ -220,7 +220,7 @@ class Claims(Agreement):
         now = self.machine.now
         if now < claim.agree_by:
             claim.again = min(now + PAUSE + int(self._random() * PAUSE), claim.agree_by)
-            self._questions.agenda.call(claim.again)
+            self._questions.timer.wake_by(claim.again)
         else:
             self._refuse(claim, UNDECIDED)
 
@@ -257,7 +257,7 @@ class Claims(Agreement):
         for other in self.claiming.values():
             if other.again and other.key == claim.key:
                 other.again = self.machine.now  # it may have waited for this one
-                self._questions.agenda.call(other.again)
+                self._questions.timer.wake_by(other.again)
 
     def _say_added(self, claim: Claim) -> None:
         """Tell the voters and the producer that the job was added."""

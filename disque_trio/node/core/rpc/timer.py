@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from mypy_extensions import i64
 
 
-class Agenda:
+class Timer:
     """When the rare work of one node is next due.
 
     Attributes:
@@ -19,7 +19,7 @@ class Agenda:
     def __init__(self) -> None:
         self.at: i64 = 0
 
-    def call(self, due: int) -> None:
-        """Make sure that there is a look at ``due`` (ms since the epoch; 0: not needed)."""
+    def wake_by(self, due: int) -> None:
+        """Look by ``due`` (ms since the epoch; 0: not needed)."""
         if due and (self.at == 0 or due < self.at):
             self.at = due

@@ -14,7 +14,7 @@ from disque_trio.node.commands.arguments import (
 from disque_trio.node.commands.jobs import answer_count
 from disque_trio.node.core.jobs.job import ACTIVE, UINT32_MAX
 from disque_trio.node.core.node import Node
-from disque_trio.node.core.rpc.questions import REDRIVE as REDRIVE_ALL
+from disque_trio.node.core.rpc.calls import REDRIVE as REDRIVE_ALL
 from disque_trio.protocol.bus import MAX_NAME_IN_FIELDS
 from disque_trio.protocol.trailer import BY_WORKER
 from disque_trio.resp.ints import INT64_MAX

@@ -9,7 +9,7 @@ from disque_trio.node.core.jobs.job import Job
 from disque_trio.node.core.node import Node
 from disque_trio.node.core.queues.entries import job_entry
 from disque_trio.node.core.queues.queue import PAUSED_IN, PAUSED_OUT, Queue
-from disque_trio.node.core.rpc.questions import MOVE, PURGE
+from disque_trio.node.core.rpc.calls import MOVE, PURGE
 from disque_trio.node.core.shared.versions import SharedError
 from disque_trio.protocol.bus import MAX_NAME_IN_FIELDS
 from disque_trio.protocol.serialjob import PAUSE_NAMES

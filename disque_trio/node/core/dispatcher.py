@@ -59,8 +59,8 @@ class Dispatcher:
         self._with_fields: dict[int, Callable[[bytes, list[Field]], None]] = {
             bus.ENDJOB: ack_gc.on_endjob,
             bus.REQUEUED: requeue.on_requeued,
-            bus.QUESTION: core.questions.on_question,
-            bus.ANSWER: core.questions.on_answer,
+            bus.QUESTION: core.rpc.on_question,
+            bus.ANSWER: core.rpc.on_answer,
         }
         for kind, sharing in commons.kinds.items():
             self._with_fields[kind] = sharing.on_packet

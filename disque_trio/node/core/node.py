@@ -91,7 +91,7 @@ class Node(Machine):
         ack_gc: ends jobs.
         dead_letters: what becomes of jobs that nobody could process. copies: of what they become.
         sweeps: work on a queue on all nodes.
-        questions: to other nodes, and their answers.
+       rpc: calls to other nodes, and their answers.
         ticks: adds the jobs of schedules.
         limits: of the queues.
         job_waits: the clients that wait for the end of jobs.
@@ -123,7 +123,7 @@ class Node(Machine):
         packets = self.packets = packets or PacketWriter(id, 0)
         services = Services(self, peers, packets, rng)
         self._notices = services.notices
-        self.questions = services.questions
+        self.rpc = services.rpc
         policies = self.policies = Policies()
         store = self.store = JobStore(services, id, policies, entropy)
         self.notes = store.notes
@@ -229,7 +229,7 @@ class Node(Machine):
             self.federation.ask_due(now)
         if self.exports.soon or self.exports.later:
             self.exports.offer_due(now)
-        timer = self.questions.timer
+        timer = self.rpc.timer
         if timer.at and timer.at <= now:
             self._do_rare_work(timer, now)
         self.deliveries.serve_waiting()
@@ -242,7 +242,7 @@ class Node(Machine):
     def _do_rare_work(self, timer: Timer, now: int) -> None:
         """Do the rare work that is due at ``now``."""
         timer.at = 0
-        self.questions.end_due(now)
+        self.rpc.end_due(now)
         self.sweeps.do_slice()
         self.claims.go_on(now)
         if self.federation.linked:
@@ -259,7 +259,7 @@ class Node(Machine):
         self.limits.go_on(now)
         self.deliveries.go_on(now)
         self.losses.go_on(now)
-        for due in (self.questions.next_due(), self.claims.next_due(), self.job_waits.due):
+        for due in (self.rpc.next_due(), self.claims.next_due(), self.job_waits.due):
             timer.wake_by(due)
         for due in (self.updates.due, self.ticks.due, self.limits.due, self.deliveries.due):
             timer.wake_by(due)
@@ -294,7 +294,7 @@ class Node(Machine):
             due = sooner(due, self.federation.questions[0][0])
         if (offer := self.exports.next_due()) and (due == 0 or offer < due):
             due = offer
-        if (rare := self.questions.timer.at) and (due == 0 or rare < due):
+        if (rare := self.rpc.timer.at) and (due == 0 or rare < due):
             due = rare
         if self.progress.due:
             due = sooner(due, self.progress.due)
@@ -345,7 +345,7 @@ class Node(Machine):
         """Greet the node ``id`` in the next turn: there is a new connection to it. ``again``: there
         was one before."""
         self.federation.linked[id] = again
-        self.questions.timer.wake_by(max(self.now, 1))
+        self.rpc.timer.wake_by(max(self.now, 1))
 
     def _greet(self, nodes: list[bytes], now: int) -> None:
         """Tell ``nodes``, to which connections are new at ``now``, whatever waits for that: all who
@@ -533,7 +533,7 @@ class Node(Machine):
         self.admissions.flush()
         self.replication.flush()
         self.sweeps.flush()
-        self.questions.flush()
+        self.rpc.flush()
         self.job_waits.flush()
         self.updates.flush()
         self.ticks.flush()

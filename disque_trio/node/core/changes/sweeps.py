@@ -24,7 +24,7 @@ from disque_trio.node.core.lifecycle.ack_gc import AckGc
 from disque_trio.node.core.lifecycle.dead_letters import DeadLetters
 from disque_trio.node.core.queues.core import Core
 from disque_trio.node.core.queues.queue import PAUSED_IN
-from disque_trio.node.core.rpc.questions import MOVE, PURGE, REDRIVE, Question
+from disque_trio.node.core.rpc.calls import MOVE, PURGE, REDRIVE, Question
 from disque_trio.protocol.bus import MAX_JOB
 from disque_trio.protocol.fields import (
     Field,
@@ -120,7 +120,6 @@ class Sweeps:
     """
 
     def __init__(self, core: Core, ack_gc: AckGc, letters: DeadLetters, updates: Updates) -> None:
-        questions = core.questions
         self.waiting: deque[Sweep] = deque()
         self.tallies = Tallies(core)
         self._asked: dict[int, Sweep] = {}  # by the number of the question
@@ -129,7 +128,7 @@ class Sweeps:
         self._ack_gc = ack_gc
         self._updates = updates
         self._letters = letters
-        self._questions = questions
+        self._rpc = core.rpc
         self._peers = core.peers
         self._works: dict[int, Work] = {
             REDRIVE: letters.redrive,
@@ -137,14 +136,14 @@ class Sweeps:
             MOVE: self._move,
         }
         for kind in self._works:
-            questions.answerers[kind] = partial(self._answer, kind)
+            core.rpc.handlers[kind] = partial(self._answer, kind)
 
     def begin(self, client: Client, kind: int, texts: list[bytes], most: int) -> None:
         """Handle up to ``most`` jobs as ``kind`` says; the reply to ``client`` is their number."""
         sweep = Sweep(client, kind, texts, most, list(self._peers.reachable))
         client.line_up(sweep)
         self.waiting.append(sweep)
-        self._questions.timer.wake_by(self._machine.now)
+        self._rpc.timer.wake_by(self._machine.now)
 
     def do_slice(self) -> None:
         """Do a slice of the first waiting sweep, if any, and count some jobs, if need be."""
@@ -155,7 +154,7 @@ class Sweeps:
         if sweep.kind == MOVE and any(map(self._peers.behind, self._peers.everyone())):
             # Moved jobs still wait in connections; do not let them pile up.
             self.waiting.append(sweep)
-            self._questions.timer.wake_by(self._machine.now + BEHIND)
+            self._rpc.timer.wake_by(self._machine.now + BEHIND)
             return
         machine = self._machine
         sweep.journaled = machine.journaling
@@ -171,7 +170,7 @@ class Sweeps:
         else:
             self._ask_next(sweep)
         if self.waiting:
-            self._questions.timer.wake_by(self._machine.now)
+            self._rpc.timer.wake_by(self._machine.now)
 
     def _redrive(self, sweep: Sweep, most: int) -> int:
         """Send up to ``most`` dead letters back; returns how many."""
@@ -208,7 +207,7 @@ class Sweeps:
             (_MOST, pack_number(sweep.most())),
             (_UNTIL, pack_number(sweep.until)),
         ]
-        question = self._questions.ask(sweep.kind, fields, [node], PATIENCE, self._heard)
+        question = self._rpc.call(sweep.kind, fields, [node], PATIENCE, self._heard)
         if question.over:
             return False
         self._asked[question.number] = sweep

@@ -71,7 +71,7 @@ class Tallies:
     def __init__(self, core: Core) -> None:
         self._machine = core.machine
         self._store = core.store
-        self._questions = core.questions
+        self._rpc = core.rpc
         self._counting: dict[bytes, Tally] = {}  # by queue
         self._next: dict[bytes, Tally] = {}  # for the next walk
         self._shard = 0  # the next one of the registry
@@ -81,7 +81,7 @@ class Tallies:
         reply = Pending(client, None)
         client.line_up(reply)
         self._next.setdefault(queue, Tally()).replies.append((reply, answer))
-        self._questions.timer.wake_by(self._machine.now)
+        self._rpc.timer.wake_by(self._machine.now)
 
     def do_slice(self) -> None:
         """Look at some more jobs, if somebody waits for that."""
@@ -103,7 +103,7 @@ class Tallies:
         if self._shard == SHARDS:
             self._answer()
         if self._counting or self._next:
-            self._questions.timer.wake_by(self._machine.now)
+            self._rpc.timer.wake_by(self._machine.now)
 
     def count(self, tally: Tally, job: Job) -> str:
         """Count ``job``, which is in the queue of ``tally``. Return its state."""

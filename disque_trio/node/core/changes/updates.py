@@ -36,7 +36,7 @@ from disque_trio.node.core.jobs.registry import SHARDS
 from disque_trio.node.core.lifecycle.requeue import Requeue
 from disque_trio.node.core.queues.core import Core
 from disque_trio.node.core.queues.store import JobStore
-from disque_trio.node.core.rpc.questions import UPDATED
+from disque_trio.node.core.rpc.calls import UPDATED
 from disque_trio.protocol import bus
 from disque_trio.protocol.bus import JobMessage, JobsMessage, PacketError
 from disque_trio.protocol.fields import (
@@ -255,7 +255,6 @@ class Updates:
 
     def __init__(self, core: Core, exports: Exports, requeue: Requeue) -> None:
         store = core.store
-        questions = core.questions
         self._store = store
         self._machine = store.machine
         self._notes = store.notes
@@ -265,7 +264,7 @@ class Updates:
         self._codec = core.bus_codec
         self._requeue = requeue
         self._setter = ContentsSetter(core, requeue, exports)
-        self._questions = questions
+        self._rpc = core.rpc
         self._notices = core.notices
         self._peers = core.peers
         self._packets = core.packets
@@ -273,7 +272,7 @@ class Updates:
         self.spreads = Spreads(core)
         self._changed = ChangedJobs(store)  # for ``resume``
         self._late: dict[bytes, int] = {}  # versions that came after the job was delivered
-        questions.answerers[UPDATED] = self._on_updated
+        core.rpc.handlers[UPDATED] = self._on_updated
 
     @property
     def due(self) -> int:
@@ -531,13 +530,13 @@ class Updates:
     def _say(self, node: bytes, id: bytes, version: int, said: int) -> None:
         """Say ``said`` to ``node`` about the change ``version`` of the job ``id``."""
         about = [id, pack_number(version), pack_number(said)]
-        packet = self._questions.news(UPDATED, [(_ABOUT, pack_texts(about))])
+        packet = self._rpc.notification(UPDATED, [(_ABOUT, pack_texts(about))])
         self._notices.fields.append((node, packet))
 
     def resume(self) -> None:
         """Find changed jobs after a restart: not all holders may have these changes."""
         self._changed.begin()
-        self._questions.timer.wake_by(self._machine.now)
+        self._rpc.timer.wake_by(self._machine.now)
 
     def refuse(self, refusal: bytes) -> None:
         """Send ``refusal`` to all waiting clients: the records could not be written."""

@@ -15,7 +15,7 @@ from disque_trio.node.core.copies.replication import Replication
 from disque_trio.node.core.jobs.job import ACTIVE, JOB_OVERHEAD, WAIT_REPL, Job
 from disque_trio.node.core.jobs.waits import REMOVED, ReplicationWait
 from disque_trio.node.core.queues.core import Core
-from disque_trio.node.core.rpc.questions import LENGTH, Question
+from disque_trio.node.core.rpc.calls import LENGTH, Question
 from disque_trio.protocol.bus import MAX_NAME_IN_FIELDS
 from disque_trio.protocol.fields import Field, number_of, pack_number
 from disque_trio.resp.reply import error
@@ -91,9 +91,9 @@ class Admissions:
         self._store = core.store
         self._machine = core.machine
         self._replication = replication
-        self._questions = core.questions
+        self._rpc = core.rpc
         self._peers = core.peers
-        core.questions.answerers[LENGTH] = self._answer
+        core.rpc.handlers[LENGTH] = self._answer
 
     # ---- ADDJOB -----------------------------------------------------------------------------
 
@@ -196,7 +196,7 @@ class Admissions:
         waiting = [counted]
         nodes = self._peers.everyone() if len(queue) <= MAX_NAME_IN_FIELDS else []
         heard = partial(self._heard, queue, waiting)
-        question = self._questions.ask(LENGTH, [(_QUEUE, queue)], nodes, COUNT_TIME, heard)
+        question = self._rpc.call(LENGTH, [(_QUEUE, queue)], nodes, COUNT_TIME, heard)
         if question.over:
             counted(NOTHING)
         else:

@@ -36,7 +36,7 @@ from disque_trio.node.core.queues.entries import TAKEN_AT_ONCE, size_of
 from disque_trio.node.core.queues.need_jobs import COUNT_MAX, FIRST_MIN, POLL_MIN, Imports
 from disque_trio.node.core.queues.queue import PAUSED_OUT, Queue
 from disque_trio.node.core.queues.queues import QueueInterests
-from disque_trio.node.core.rpc.questions import WISH
+from disque_trio.node.core.rpc.calls import WISH
 from disque_trio.protocol.fields import Field, FieldsError, pack_number, unpack_number
 from disque_trio.respserver.client import Client
 
@@ -62,7 +62,7 @@ class Wishes:
         self._federation = federation
         self._exports = federation.exports
         self._queues = core.store.queues
-        self._questions = core.questions
+        self._rpc = core.rpc
         self._peers = core.peers
         self._dues: list[tuple[int, int, Interest]] = []  # heap: when to ask again for which
 
@@ -110,7 +110,7 @@ class Wishes:
                 fields += [(_PATTERN, interest.pattern), (_JOBS, pack_number(count))]
                 if interest.clients:
                     fields.append((_WAITS, b""))
-            packet = self._questions.news(WISH, fields)
+            packet = self._rpc.notification(WISH, fields)
             for id in nodes:
                 self._peers.send(id, packet)
 
@@ -226,7 +226,6 @@ class Interests(QueueInterests):
 
     def __init__(self, core: Core, federation: Federation) -> None:
         store = core.store
-        questions = core.questions
         self.by_pattern: dict[bytes, Interest] = {}
         self.by_client: dict[Client, list[Interest]] = {}
         self.due = 0
@@ -236,7 +235,7 @@ class Interests(QueueInterests):
         self._queues = store.queues
         self._limits = store.limits
         self._federation = federation
-        self._timer = questions.timer
+        self._timer = core.rpc.timer
         self._wishes = Wishes(core, federation)
         self._lookout = Lookout(store.queues, core.peers)
         self._by_number: dict[int, Interest] = {}
@@ -245,7 +244,7 @@ class Interests(QueueInterests):
         self._sweep_at = 0
         self._swept: deque[Interest] = deque()  # still to be looked at
         self._cleared = 0  # when there was last no room, in ms
-        questions.answerers[WISH] = self._on_wish
+        core.rpc.handlers[WISH] = self._on_wish
 
     # ---- patterns ---------------------------------------------------------------------------
 

@@ -15,7 +15,7 @@ from typing import Final
 
 from disque_trio.node.core.federation.federation import Federation
 from disque_trio.node.core.queues.core import Core
-from disque_trio.node.core.rpc.questions import STOPS, Question
+from disque_trio.node.core.rpc.calls import STOPS, Question
 from disque_trio.protocol.fields import Field
 
 PATIENCE: Final = 500  # ms to wait for answers
@@ -34,13 +34,13 @@ class Farewell:
         self._federation = federation
         self._exports = federation.exports
         self._places = core.store.replicas.places
-        self._questions = core.questions
+        self._rpc = core.rpc
         self._notices = core.notices
         self._peers = core.peers
         self._question: Question | None = None
         self._begun = 0  # in ms
         self._quiet_at = 0  # when C nodes have nothing more for this one, in ms
-        core.questions.answerers[STOPS] = self._on_stops
+        core.rpc.handlers[STOPS] = self._on_stops
 
     def begin(self, now: int) -> None:
         """Exchange no more jobs with other nodes, and tell them so: this node is about to stop."""
@@ -51,7 +51,7 @@ class Farewell:
         linked = [id for id in peers.everyone() if peers.linked(id)]
         if not all(map(peers.understands, linked)):
             self._quiet_at = now + MOMENT
-        self._question = self._questions.ask(STOPS, [], linked, PATIENCE, _nobody)
+        self._question = self._rpc.call(STOPS, [], linked, PATIENCE, _nobody)
 
     def is_over(self, now: int) -> bool:
         """Whether no more jobs are on their way to this node at ``now`` (ms), or it has waited for

@@ -3,8 +3,8 @@ have no answer, and their answers."""
 
 from typing import Final
 
-from disque_trio.node.core.rpc.questions import CLAIM as KIND
-from disque_trio.node.core.rpc.questions import untracked
+from disque_trio.node.core.rpc.calls import CLAIM as KIND
+from disque_trio.node.core.rpc.calls import untracked
 from disque_trio.protocol.fields import (
     Field,
     FieldsError,

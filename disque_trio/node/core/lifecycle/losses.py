@@ -25,8 +25,8 @@ from disque_trio.node.core.jobs.job import (
 from disque_trio.node.core.lifecycle.requeue import even_place
 from disque_trio.node.core.queues.core import Core
 from disque_trio.node.core.queues.store import WARNING_TIME
+from disque_trio.node.core.rpc.calls import LEFT
 from disque_trio.node.core.rpc.notices import MOST
-from disque_trio.node.core.rpc.questions import LEFT
 from disque_trio.protocol.fields import Field, FieldsError
 from disque_trio.protocol.serialjob import ID_LENGTH, split_nodes
 
@@ -45,17 +45,17 @@ class Losses:
         self._machine = store.machine
         self._replicas = store.replicas
         self._places = store.replicas.places
-        self._questions = core.questions
+        self._rpc = core.rpc
         self._peers = core.peers
         self._dead: dict[bytes, int] = {}  # where the look through all jobs for each has come
         self._untold: dict[bytes, int] = {}  # the same for nodes that are to hear of all
         self.due = 0  # when to go on, in ms; 0: there is nothing to do
-        core.questions.answerers[LEFT] = self._on_left
+        core.rpc.handlers[LEFT] = self._on_left
         core.peers.died = self.died
 
     def _call(self) -> None:
         self.due = max(self._machine.now, 1) if self._dead or self._untold else 0
-        self._questions.timer.wake_by(self.due)
+        self._rpc.timer.wake_by(self.due)
 
     # ---- telling --------------------------------------------------------------------------------
 
@@ -93,7 +93,7 @@ class Losses:
                     fields.append((IN_HAND, b"".join(in_hand[:MOST])))
                 if elsewhere:
                     fields.append((ELSEWHERE, b"".join(elsewhere[:MOST])))
-                self._peers.send(node, self._questions.news(LEFT, fields))
+                self._peers.send(node, self._rpc.notification(LEFT, fields))
                 in_hand = in_hand[MOST:]
                 elsewhere = elsewhere[MOST:]
 

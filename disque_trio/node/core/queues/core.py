@@ -16,7 +16,7 @@ class Core:
         recovery: places the jobs that are loaded.
         aof_codec: jobs to and from files. bus_codec: jobs to and from other nodes.
         tombstones: jobs that have ended.
-        machine, peers, packets, rng, notices, questions, timer: the ``services``.
+        machine, peers, packets, rng, notices, rpc, timer: the ``services``.
     """
 
     def __init__(self, services: Services, store: JobStore) -> None:
@@ -26,7 +26,7 @@ class Core:
         self.packets = services.packets
         self.rng = services.rng
         self.notices = services.notices
-        self.questions = services.questions
+        self.rpc = services.rpc
         self.timer = services.timer
         self.store = store
         self.policies = store.policies

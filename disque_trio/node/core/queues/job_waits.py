@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Final
 from disque_trio.node.core.jobs.job import ACKED, FLAG_WATCHED
 from disque_trio.node.core.jobs.outcomes import GONE, Outcome, Watch
 from disque_trio.node.core.queues.core import Core
-from disque_trio.node.core.rpc.questions import ENDED, OUTCOME, Question
+from disque_trio.node.core.rpc.calls import ENDED, OUTCOME, Question
 from disque_trio.protocol import trailer as endings
 from disque_trio.protocol.fields import (
     Field,
@@ -155,12 +155,11 @@ class JobWaits(Watch):
 
     def __init__(self, core: Core) -> None:
         store = core.store
-        questions = core.questions
         self.by_client: dict[Client, JobWait] = {}
         self._store = store
         self._machine = store.machine
         self._outcomes = store.outcomes
-        self._questions = questions
+        self._rpc = core.rpc
         self._notices = core.notices
         self._peers = core.peers
         self._memory = store.machine.memory
@@ -173,8 +172,8 @@ class JobWaits(Watch):
         self._room = 0  # waits that may be told at ``_now``
         self._nodes: dict[bytes, dict[bytes, int]] = {}  # by job: the nodes to tell, until when
         store.outcomes.watch = self
-        questions.answerers[OUTCOME] = self._answer
-        questions.answerers[ENDED] = self._on_ended
+        core.rpc.handlers[OUTCOME] = self._answer
+        core.rpc.handlers[ENDED] = self._on_ended
 
     # ---- clients ----------------------------------------------------------------------------
 
@@ -291,7 +290,7 @@ class JobWaits(Watch):
         self._news.append((id, outcome, list(awaited.waits)))
         self._tell()
         if self._news:
-            self._questions.timer.wake_by(self._machine.now)
+            self._rpc.timer.wake_by(self._machine.now)
 
     def _tell(self) -> None:
         """Pass on the news, as far as there is room."""
@@ -317,7 +316,7 @@ class JobWaits(Watch):
         if not wait.queued:
             wait.queued = True
             self._in_slices.append(wait)
-            self._questions.timer.wake_by(self._machine.now)
+            self._rpc.timer.wake_by(self._machine.now)
 
     def go_on(self, now: int) -> None:
         """Do the next slice: tell waits how jobs ended, or begin or end one for many jobs."""
@@ -326,7 +325,7 @@ class JobWaits(Watch):
             self._room = TOLD
             self._tell()
             if self._news or self._in_slices:
-                self._questions.timer.wake_by(now)
+                self._rpc.timer.wake_by(now)
             return
         if not self._in_slices:
             return
@@ -334,7 +333,7 @@ class JobWaits(Watch):
         wait.queued = False
         self._do_slice(wait)
         if self._in_slices:
-            self._questions.timer.wake_by(now)
+            self._rpc.timer.wake_by(now)
 
     def _do_slice(self, wait: JobWait) -> None:
         client = wait.client
@@ -365,7 +364,7 @@ class JobWaits(Watch):
             fields: list[Field] = [(_OUTCOME, _pack(id, outcome.kind, outcome.result))]
             for node, until in nodes.items():
                 if until >= self._machine.now:
-                    self._notices.fields.append((node, self._questions.news(ENDED, fields)))
+                    self._notices.fields.append((node, self._rpc.notification(ENDED, fields)))
 
     # ---- asking other nodes -----------------------------------------------------------------
 
@@ -379,7 +378,7 @@ class JobWaits(Watch):
         """Schedule a question to other nodes about the job ``id``, ``awaited``, at ``due`` (ms)."""
         awaited.due = due
         heappush(self._asks, (due, id))
-        self._questions.timer.wake_by(due)
+        self._rpc.timer.wake_by(due)
 
     def tick(self, now: int) -> None:
         """Ask about jobs whose time has come, as many as fit into one question."""
@@ -400,7 +399,7 @@ class JobWaits(Watch):
                 ids.append(id)
         if ids:
             round = Round(self, ids)
-            question = self._questions.ask(
+            question = self._rpc.call(
                 OUTCOME,
                 [(_IDS, pack_texts(round.ids))],
                 self._peers.everyone(),

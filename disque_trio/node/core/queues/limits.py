@@ -30,7 +30,7 @@ from disque_trio.node.core.jobs.trailers import Trailers
 from disque_trio.node.core.queues.grouping import Grouping
 from disque_trio.node.core.queues.queue import PAUSED_OUT, Queue
 from disque_trio.node.core.queues.queues import Queues
-from disque_trio.node.core.rpc.questions import LIMIT, Question
+from disque_trio.node.core.rpc.calls import LIMIT, Question
 from disque_trio.node.core.rpc.services import Services
 from disque_trio.node.core.shared.policies import Policies, Policy
 from disque_trio.protocol.bus import MAX_NAME_IN_FIELDS
@@ -199,7 +199,6 @@ class Limits:
         trailers: Trailers,
         replicas: Replicas,
     ) -> None:
-        questions = services.questions
         self.by_name: dict[bytes, Limit] = {}
         self.policies = policies
         self.grouping = Grouping(services, policies, queues, trailers)
@@ -207,12 +206,12 @@ class Limits:
         self.on_taken_back: Callable[[Job, bool], None] | None = None
         self._machine = services.machine
         self._queues = queues
-        self._questions = questions
+        self._rpc = services.rpc
         self._replicas = replicas
         self._peers = services.peers
         self._dues: list[tuple[int, bytes]] = []  # heap: when to look at which queue
         self._last = 0  # when ``cron`` was last called
-        questions.answerers[LIMIT] = self._answer
+        services.rpc.handlers[LIMIT] = self._answer
         policies.on_change = self._policies_changed
 
     def _policies_changed(self) -> None:
@@ -410,7 +409,7 @@ class Limits:
 
     def _plan(self, limit: Limit, time: int) -> None:
         heappush(self._dues, (time, limit.name))
-        self._questions.timer.wake_by(time)
+        self._rpc.timer.wake_by(time)
 
     def cron(self, now: int) -> None:
         """Do the periodic work. If the clock was set back, move all planned times back as far."""
@@ -534,7 +533,7 @@ class Limits:
         heard = partial(self._heard, limit)
         nodes = self._peers.everyone()
         limit.asks_to_join = self._wants(limit)
-        question = self._questions.ask(LIMIT, self._tell(limit), nodes, ANSWER_TIME, heard)
+        question = self._rpc.call(LIMIT, self._tell(limit), nodes, ANSWER_TIME, heard)
         limit.asking = True
         if question.over:
             self._all_heard(limit)
@@ -554,7 +553,7 @@ class Limits:
     def _tell_all(self, limit: Limit) -> None:
         """Tell the other nodes how this one uses the queue of ``limit``, and do not ask them."""
         limit.told = len(limit.in_hand)
-        packet = self._questions.news(LIMIT, self._tell(limit))
+        packet = self._rpc.notification(LIMIT, self._tell(limit))
         for id in self._peers.everyone():
             if self._peers.understands(id):
                 self._peers.send(id, packet)

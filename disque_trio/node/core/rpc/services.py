@@ -1,8 +1,8 @@
 """What the parts of a node share: the machine, and the ways to the other nodes."""
 
 from disque_trio.cluster.peers import Peers
+from disque_trio.node.core.rpc.calls import Rpc
 from disque_trio.node.core.rpc.notices import Notices
-from disque_trio.node.core.rpc.questions import Questions
 from disque_trio.protocol.bus import PacketWriter
 from disque_trio.respserver.machine import Machine
 from disque_trio.rng import Rng
@@ -20,7 +20,7 @@ class Services:
 
     Attributes:
         notices: for other nodes, at the end of the turn.
-        questions: to other nodes. timer: when these, and other rare work, have something to do.
+        rpc: calls to other nodes. timer: when these, and other rare work, have something to do.
     """
 
     def __init__(self, machine: Machine, peers: Peers, packets: PacketWriter, rng: Rng) -> None:
@@ -29,5 +29,5 @@ class Services:
         self.packets = packets
         self.rng = rng
         self.notices = Notices(peers, packets)
-        self.questions = Questions(machine, peers, packets)
-        self.timer = self.questions.timer
+        self.rpc = Rpc(machine, peers, packets)
+        self.timer = self.rpc.timer

@@ -12,7 +12,7 @@ from disque_trio.node.core.jobs.job import Job, is_maker
 from disque_trio.node.core.jobs.key_messages import KeyMessage, Vote, read_vote
 from disque_trio.node.core.jobs.uniques import life_of
 from disque_trio.node.core.queues.core import Core
-from disque_trio.node.core.rpc.questions import CLAIM, Question
+from disque_trio.node.core.rpc.calls import CLAIM, Question
 from disque_trio.node.core.unique.votes import Votes
 from disque_trio.protocol.keyrecord import ADDED, PENDING
 from disque_trio.protocol.trailer import Trailer
@@ -149,7 +149,7 @@ class Ballots:
     def __init__(self, core: Core, votes: Votes) -> None:
         self._store = core.store
         self._votes = votes
-        self._questions = core.questions
+        self._rpc = core.rpc
         self._notices = core.notices
 
     def ask(
@@ -172,7 +172,7 @@ class Ballots:
         timeout = max(min(ANSWER_TIME, left), 1)
         others = [id for id in nodes if id != own]
         heard = partial(judge, claim)
-        question = self._questions.ask(
+        question = self._rpc.call(
             CLAIM, message.pack(), others, timeout, heard, self._notices.fields, ASKED_AGAIN
         )
         claim.question = question
@@ -219,7 +219,7 @@ class Rivals:
         self._uniques = core.store.uniques
         self._votes = votes
         self._ballots = ballots
-        self._questions = core.questions
+        self._rpc = core.rpc
         self._peers = core.peers
         self._verdict = verdict
 
@@ -239,7 +239,7 @@ class Rivals:
         lasts = rival.lasts or True in [vote.lasts for vote in votes.values()]
         held = words.HELD in found
         if words.ADDING in found:
-            self._questions.close(question)
+            self._rpc.close(question)
             self._verdict(claim, rival, WAIT)
         elif state == ADDED and (held or lasts):
             self._verdict(claim, rival, LIVES)

@@ -29,7 +29,7 @@ from disque_trio.node.core.jobs import key_messages as words
 from disque_trio.node.core.jobs.job import Job
 from disque_trio.node.core.jobs.key_messages import Vote
 from disque_trio.node.core.queues.core import Core
-from disque_trio.node.core.rpc.questions import CLAIM, Question
+from disque_trio.node.core.rpc.calls import CLAIM, Question
 from disque_trio.node.core.unique.ballots import (
     AGREED,
     ANSWER_TIME,
@@ -75,7 +75,6 @@ class Claims(Agreement):
         self, core: Core, votes: Votes, replication: Replication, admissions: Admissions
     ) -> None:
         store = core.store
-        questions = core.questions
         self._random = core.rng.random
         self.machine = store.machine
         self.claiming: dict[bytes, Claim] = {}
@@ -85,7 +84,7 @@ class Claims(Agreement):
         self._uniques = core.store.uniques
         self._votes = votes
         self._replication = replication
-        self._questions = questions
+        self._rpc = core.rpc
         self._notices = core.notices
         self._admissions = admissions
         self._peers = core.peers
@@ -179,7 +178,7 @@ class Claims(Agreement):
         if len(granted) >= needed and (rival is None or rival.state == PENDING):
             self._had(claim)
         elif question.over or len(granted) + len(question.waiting) < needed:
-            self._questions.close(question)
+            self._rpc.close(question)
             claim.instead = b""
             claim.any = False
             if rival is None:
@@ -220,7 +219,7 @@ class Claims(Agreement):
         now = self.machine.now
         if now < claim.agree_by:
             claim.again = min(now + PAUSE + int(self._random() * PAUSE), claim.agree_by)
-            self._questions.timer.wake_by(claim.again)
+            self._rpc.timer.wake_by(claim.again)
         else:
             self._refuse(claim, UNDECIDED)
 
@@ -230,7 +229,7 @@ class Claims(Agreement):
         """Handle that the job may have its key: check whether there is room for it."""
         if claim.bounded:
             if claim.question is not None:
-                self._questions.close(claim.question)
+                self._rpc.close(claim.question)
                 claim.question = None
             self._admissions.count(claim, partial(self._add, claim))
         else:
@@ -253,11 +252,11 @@ class Claims(Agreement):
     def _leave_claiming(self, claim: Claim) -> None:
         del self.claiming[claim.job.id]
         if claim.question is not None:
-            self._questions.close(claim.question)
+            self._rpc.close(claim.question)
         for other in self.claiming.values():
             if other.again and other.key == claim.key:
                 other.again = self.machine.now  # it may have waited for this one
-                self._questions.timer.wake_by(other.again)
+                self._rpc.timer.wake_by(other.again)
 
     def _say_added(self, claim: Claim) -> None:
         """Tell the voters and the producer that the job was added."""
@@ -309,18 +308,18 @@ class Claims(Agreement):
         given_up = b"" in [vote.id for vote in votes.values()]
         rivals = [vote.id for vote in votes.values() if vote.id != claim.job.id and _is_added(vote)]
         if given_up or (lost and not claim.anyway):
-            self._questions.close(question)
+            self._rpc.close(question)
             self._replication.cancel(claim, UNDECIDED)
         elif claim.anyway and rivals and len(granted) < needed:
             # Nobody answered in time at first, but now it is known which job has the key.
-            self._questions.close(question)
+            self._rpc.close(question)
             self.repeats += 1
             self._replication.cancel(claim, b"+" + rivals[0] + b"\r\n")
         elif claim.stage == CONFIRMING and (
             len(granted) >= needed or (claim.anyway and (question.over or lost))
         ):
             claim.stage = AGREED
-            self._questions.close(question)
+            self._rpc.close(question)
             self._say_added(claim)
             self.replicated(claim.job)
 
@@ -328,12 +327,12 @@ class Claims(Agreement):
         job = claim.job
         claim.stage = AGREED
         if claim.question is not None:
-            self._questions.close(claim.question)
+            self._rpc.close(claim.question)
         others = [id for id in job.delivered or () if id != self._store.replicas.own]
         self._uniques.adding[job.id] = None
         self._uniques.refuse(job.id)
         ended = partial(self._taken_back, claim, others)
-        question = self._questions.ask(
+        question = self._rpc.call(
             CLAIM,
             claim.message(words.CANCEL).pack(),
             others,

@@ -12,7 +12,7 @@ from typing import Final
 from disque_trio.node.core.jobs.key_messages import ADDING, HELD, WITHDRAW, KeyMessage
 from disque_trio.node.core.jobs.waits import REMOVED
 from disque_trio.node.core.queues.core import Core
-from disque_trio.node.core.rpc.questions import KEYS, Question
+from disque_trio.node.core.rpc.calls import KEYS, Question
 from disque_trio.node.core.unique.votes import Votes
 from disque_trio.protocol.fields import (
     Field,
@@ -64,10 +64,10 @@ class KeyDrops:
         self._machine = core.machine
         self._uniques = core.store.uniques
         self._votes = votes
-        self._questions = core.questions
+        self._rpc = core.rpc
         self._peers = core.peers
         self._waiting: dict[int, Pending] = {}  # by the number of the question
-        core.questions.answerers[KEYS] = self._answer
+        core.rpc.handlers[KEYS] = self._answer
 
     def begin(self, client: Client, queue: bytes, keys: list[bytes]) -> None:
         """Free ``keys`` of ``queue``; ``client`` gets the number of those that jobs had which have
@@ -78,7 +78,7 @@ class KeyDrops:
         fields = [(_TEXTS, pack_texts([queue, *keys]))]
         others = self._peers.everyone()
         heard = partial(self._heard, queue, keys)
-        question = self._questions.ask(KEYS, fields, others, PATIENCE, heard)
+        question = self._rpc.call(KEYS, fields, others, PATIENCE, heard)
         self._waiting[question.number] = reply
         if question.over:
             self._heard(queue, keys, question)

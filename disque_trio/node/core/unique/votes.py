@@ -10,7 +10,7 @@ from disque_trio.node.core.jobs.key_messages import KeyMessage, Vote, read_messa
 from disque_trio.node.core.jobs.recent_ids import RecentIds
 from disque_trio.node.core.jobs.uniques import Entry
 from disque_trio.node.core.queues.core import Core
-from disque_trio.node.core.rpc.questions import CLAIM
+from disque_trio.node.core.rpc.calls import CLAIM
 from disque_trio.protocol.fields import Field
 from disque_trio.protocol.keyrecord import ADDED, CONFIRMED, MAX_UNTIL, PENDING
 
@@ -31,7 +31,7 @@ class Votes:
         self._tombstones = core.tombstones
         self._copies = copies
         self._completed = RecentIds(MAX_COMPLETED)
-        core.questions.answerers[CLAIM] = self._answer
+        core.rpc.handlers[CLAIM] = self._answer
         core.store.uniques.lives = self.lives
 
     def _answer(self, sender: bytes, fields: list[Field]) -> list[Field] | None:

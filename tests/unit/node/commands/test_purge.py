@@ -1,7 +1,7 @@
 """QPURGE: queued jobs are cancelled, on all nodes, a slice at a time."""
 
 from disque_trio.node.core.changes.sweeps import PATIENCE, SLICE
-from disque_trio.node.core.rpc.questions import PURGE
+from disque_trio.node.core.rpc.calls import PURGE
 from disque_trio.protocol.bus import MAX_NAME_IN_FIELDS
 from tests.support.mesh import Mesh
 from tests.support.node_bench import Bench
@@ -80,7 +80,7 @@ def test_a_name_that_does_not_fit_into_a_packet_is_refused(bench: Bench) -> None
 def test_a_question_that_makes_no_sense_is_not_answered() -> None:
     mesh = Mesh(2)
     mesh.add(1, "REPLICATE", 1)
-    mesh[0].node.questions.ask(PURGE, [], [mesh.ids[1]], 1000, lambda question: None)
+    mesh[0].node.rpc.call(PURGE, [], [mesh.ids[1]], 1000, lambda question: None)
     mesh.settle()
     assert mesh[1].number_queued() == 1
     assert mesh[1].node.bad_packets == 1

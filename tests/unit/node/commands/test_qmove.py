@@ -9,7 +9,7 @@ from disque_trio.aof.format import RecordReader
 from disque_trio.node.core.changes.sweeps import BEHIND, MOVED, MOVED_BYTES, PATIENCE
 from disque_trio.node.core.changes.updates import AT_ONCE
 from disque_trio.node.core.jobs.job import FLAG_IN_HAND
-from disque_trio.node.core.rpc.questions import MOVE
+from disque_trio.node.core.rpc.calls import MOVE
 from disque_trio.protocol.bus import MAX_JOB, MAX_NAME_IN_FIELDS
 from disque_trio.respserver.client import Client
 from tests.support.mesh import Mesh
@@ -541,7 +541,7 @@ def test_a_key_is_found_from_any_node_and_free_in_the_end(mesh: Mesh) -> None:
 def test_a_question_that_makes_no_sense_is_not_answered(mesh: Mesh) -> None:
     mesh.add(1, "REPLICATE", 1)
     for fields in ([], [(2, b"")]):
-        mesh[0].node.questions.ask(MOVE, fields, [mesh.ids[1]], 1000, lambda question: None)
+        mesh[0].node.rpc.call(MOVE, fields, [mesh.ids[1]], 1000, lambda question: None)
     mesh.settle()
     assert mesh[1].number_queued() == 1
     assert mesh[1].node.bad_packets == 2

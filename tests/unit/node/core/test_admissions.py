@@ -153,7 +153,7 @@ def test_an_answer_that_comes_too_late_changes_nothing(mesh: Mesh) -> None:
 
 def test_answers_that_make_no_sense_count_as_none(mesh: Mesh) -> None:
     mesh.add(1, *ONE)
-    mesh[1].node.questions.answerers[4] = lambda sender, fields: [(3, b"xyz"), (9, b"")]
+    mesh[1].node.rpc.handlers[4] = lambda sender, fields: [(3, b"xyz"), (9, b"")]
     assert tried(mesh, 0, "MAXLEN", 1, *ONE) == "id"
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from disque_trio.node.core.rpc import questions
+from disque_trio.node.core.rpc import calls
 from disque_trio.protocol.bus import (
     ANSWER,
     BINDINGS,
@@ -34,8 +34,8 @@ from tests.support.fuzzing import BYTES_A_SEED, fuzz_seeds
 from tests.support.mesh import Mesh
 
 PACKETS_A_TURN = 25
-KINDS = {number for name, number in vars(questions).items() if name.isupper() and name[0] != "_"}
-NEWS = {questions.ENDED, questions.UPDATED, questions.WISH, questions.LEFT}
+KINDS = {number for name, number in vars(calls).items() if name.isupper() and name[0] != "_"}
+NEWS = {calls.ENDED, calls.UPDATED, calls.WISH, calls.LEFT}
 
 
 @pytest.fixture(scope="module")

@@ -149,7 +149,7 @@ def test_who_is_gone_is_not_waited_for(mesh: Mesh) -> None:
 
 
 def test_who_does_not_answer_is_waited_for_until_the_time_is_over(mesh: Mesh) -> None:
-    mesh[0].node.questions.answerers.clear()  # as in an older release
+    mesh[0].node.rpc.handlers.clear()  # as in an older release
     begin(mesh)
     mesh.settle()
     mesh[STOPS].now += PATIENCE - 1

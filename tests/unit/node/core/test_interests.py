@@ -463,7 +463,7 @@ def test_patterns_that_nobody_uses_are_forgotten(bench: Bench) -> None:
     queue = bench.node.queues.by_name[b"mail.1"]
     assert queue.found_by == ()
     assert not queue.waiters
-    assert bench.node.questions.timer.at == 0
+    assert bench.node.rpc.timer.at == 0
 
 
 def test_queues_that_have_no_jobs_are_forgotten_though_somebody_waits(bench: Bench) -> None:

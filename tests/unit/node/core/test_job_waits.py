@@ -220,7 +220,7 @@ def test_a_malformed_answer_ends_no_wait(mesh: Mesh) -> None:
     mesh.lose = lambda source, target, packet: packet_type(packet) == bus.ANSWER
     client = waiting(mesh, 1, id)
     mesh.lose = lambda source, target, packet: False
-    (number,) = mesh[1].node.questions.open
+    (number,) = mesh[1].node.rpc.open
     for sender in (mesh.ids[0], mesh.ids[2]):
         ticket = (1, number.to_bytes(8, "little") + (1).to_bytes(8, "little"))
         answer = mesh[0].node.packets.fields(bus.ANSWER, [ticket, (3, b"nonsense")])

@@ -3,8 +3,8 @@
 import pytest
 
 from disque_trio.node.core.lifecycle.losses import A_TURN, ELSEWHERE, IN_HAND
+from disque_trio.node.core.rpc.calls import LEFT, untracked
 from disque_trio.node.core.rpc.notices import MOST
-from disque_trio.node.core.rpc.questions import LEFT, untracked
 from disque_trio.protocol.bus import QUESTION, WILLQUEUE, PacketWriter
 from tests.support.mesh import Mesh
 from tests.support.recovered import Files, restart_in

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from disque_trio.node.core.rpc.questions import OUTCOME, Question
+from disque_trio.node.core.rpc.calls import OUTCOME, Question
 from disque_trio.protocol import bus
 from disque_trio.protocol.fields import Field, FieldsError, pack_number, pack_texts, unpack_number
 from disque_trio.protocol.trailer import CANCELLED, Ending
@@ -23,7 +23,7 @@ class Asker:
         self.heard: list[tuple[int, bool]] = []  # answers so far, and whether it was over
 
     def ask(self, again: int = 0) -> Question:
-        return self.mesh[0].node.questions.ask(
+        return self.mesh[0].node.rpc.call(
             OUTCOME, [(2, b"what?")], self.mesh.ids[1:], TIMEOUT, self.hear, again=again
         )
 
@@ -42,7 +42,7 @@ def mesh() -> Mesh:
     mesh.advance(0)  # they know the time
     for index, bench in enumerate(mesh.nodes):
         answer: list[Field] = [(3, b"%d" % index)]
-        bench.node.questions.answerers[OUTCOME] = partial(repeat, answer)
+        bench.node.rpc.handlers[OUTCOME] = partial(repeat, answer)
     return mesh
 
 
@@ -67,8 +67,8 @@ def test_all_answers_end_a_question(mesh: Mesh, asker: Asker) -> None:
 def test_a_node_that_has_no_answer_is_waited_for_until_the_time_is_over(
     mesh: Mesh, asker: Asker
 ) -> None:
-    mesh[1].node.questions.answerers[OUTCOME] = lambda sender, fields: None
-    mesh[2].node.questions.answerers.clear()
+    mesh[1].node.rpc.handlers[OUTCOME] = lambda sender, fields: None
+    mesh[2].node.rpc.handlers.clear()
     question = asker.ask()
     mesh.advance((TIMEOUT - 1) / 1000)
     assert not question.over
@@ -159,7 +159,7 @@ def test_a_second_answer_of_a_node_and_one_of_a_node_that_was_not_asked_are_not_
     mesh: Mesh,
 ) -> None:
     asker = Asker(mesh)
-    question = mesh[0].node.questions.ask(OUTCOME, [], mesh.ids[1:2], TIMEOUT, asker.hear)
+    question = mesh[0].node.rpc.call(OUTCOME, [], mesh.ids[1:2], TIMEOUT, asker.hear)
     mesh.settle()
     ticket = (1, pack_number(question.number) + pack_number(OUTCOME))
     for source in (1, 2):
@@ -171,7 +171,7 @@ def test_a_second_answer_of_a_node_and_one_of_a_node_that_was_not_asked_are_not_
 
 def test_a_question_that_was_closed_is_heard_no_more(mesh: Mesh, asker: Asker) -> None:
     question = asker.ask()
-    mesh[0].node.questions.close(question)
+    mesh[0].node.rpc.close(question)
     mesh.advance(1)
     assert asker.heard == []
 
@@ -188,7 +188,7 @@ def test_what_an_answerer_cannot_read_is_a_bad_packet(mesh: Mesh, asker: Asker) 
         unpack_number(fields[0][1])
         return []
 
-    mesh[1].node.questions.answerers[OUTCOME] = read
+    mesh[1].node.rpc.handlers[OUTCOME] = read
     asker.ask()
     mesh.settle()
     assert [bench.node.bad_packets for bench in mesh.nodes] == [0, 1, 0]
@@ -198,10 +198,10 @@ def test_an_answer_that_cannot_be_read_is_a_bad_packet(mesh: Mesh) -> None:
     def hear(question: Question) -> None:
         raise FieldsError("no answer")
 
-    mesh[0].node.questions.ask(OUTCOME, [], mesh.ids[1:], TIMEOUT, hear)
+    mesh[0].node.rpc.call(OUTCOME, [], mesh.ids[1:], TIMEOUT, hear)
     mesh.settle()
     assert mesh[0].node.bad_packets == 2
-    assert not mesh[0].node.questions.open
+    assert not mesh[0].node.rpc.open
 
 
 ticket = st.builds(
@@ -223,7 +223,7 @@ def test_any_fields_are_handled_or_a_bad_packet(
     type: int, fields: list[Field], tail: bytes
 ) -> None:
     mesh = Mesh(2)
-    mesh[0].node.questions.ask(OUTCOME, [], mesh.ids[1:], TIMEOUT, lambda question: None)
+    mesh[0].node.rpc.call(OUTCOME, [], mesh.ids[1:], TIMEOUT, lambda question: None)
     mesh.add(0, "REPLICATE", 2)
     used = mesh[0].node.memory.used
     packet = mesh[1].node.packets.fields(type, fields)

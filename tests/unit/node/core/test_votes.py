@@ -6,7 +6,7 @@ import pytest
 
 from disque_trio.node.core.jobs import key_messages as words
 from disque_trio.node.core.jobs.key_messages import KeyMessage, Vote, read_vote
-from disque_trio.node.core.rpc.questions import CLAIM
+from disque_trio.node.core.rpc.calls import CLAIM
 from disque_trio.node.core.unique.ballots import read_votes
 from disque_trio.protocol import bus
 from disque_trio.protocol.keyrecord import MAX_KEY, MAX_UNTIL, PENDING
@@ -30,9 +30,7 @@ def claim(
     message.final = final
     message.instead = instead
     message.any = certain
-    asked = mesh[0].node.questions.ask(
-        CLAIM, message.pack(), [mesh.ids[1]], 1000, lambda question: None
-    )
+    asked = mesh[0].node.rpc.call(CLAIM, message.pack(), [mesh.ids[1]], 1000, lambda question: None)
     mesh.settle()
     return read_votes(asked)[mesh.ids[1]]
 

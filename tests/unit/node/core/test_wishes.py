@@ -4,7 +4,7 @@ import pytest
 
 from disque_trio.node.core.delivery.interests import read_wishes
 from disque_trio.node.core.delivery.lookout import MAX_PATTERN
-from disque_trio.node.core.rpc.questions import WISH
+from disque_trio.node.core.rpc.calls import WISH
 from disque_trio.protocol.fields import Field, FieldsError, pack_number
 from disque_trio.respserver.client import Client
 from tests.support.mesh import Mesh

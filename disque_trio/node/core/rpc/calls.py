@@ -1,4 +1,4 @@
-"""Asks other nodes questions and collects their answers.
+"""Calls to other nodes, and their answers.
 
 Only nodes that announce extensions are asked (QUESTION) and answer (ANSWER). A node that cannot be
 reached, or does not answer in time, is silent: whoever asks decides what that means. A question
@@ -34,7 +34,7 @@ LEFT: Final = 14  # these jobs are no longer in a queue here (only for nodes tha
 
 _TICKET: Final = 1  # type of the field with number and kind; other fields have higher types
 
-Answerer: TypeAlias = Callable[[bytes, list[Field]], list[Field] | None]
+Handler: TypeAlias = Callable[[bytes, list[Field]], list[Field] | None]
 
 
 class Question:
@@ -50,7 +50,11 @@ class Question:
     """
 
     def __init__(
-        self, number: int, nodes: list[bytes], deadline: int, heard: "Callable[[Question], None]"
+        self,
+        number: int,
+        nodes: list[bytes],
+        deadline: int,
+        on_answer: "Callable[[Question], None]",
     ) -> None:
         self.number = number
         self.waiting = nodes
@@ -60,10 +64,10 @@ class Question:
         self.due = deadline
         self.gap = 0
         self.over = False
-        self.heard = heard
+        self.on_answer = on_answer
 
 
-class Questions:
+class Rpc:
     """The open questions of one node, and its answers to those of others.
 
     Args:
@@ -72,14 +76,14 @@ class Questions:
         packets: makes this node's packets.
 
     Attributes:
-        answerers: by kind: takes the asking node and its fields, returns the answer; None: no
+        handlers: by kind: takes the asking node and its fields, returns the answer; None: no
             answer.
         open: the questions by number.
         timer: when these, and what is built on them, have something to do.
     """
 
     def __init__(self, machine: Machine, peers: Peers, packets: PacketWriter) -> None:
-        self.answerers: dict[int, Answerer] = {}
+        self.handlers: dict[int, Handler] = {}
         self.open: dict[int, Question] = {}
         self.timer = Timer()
         self._machine = machine
@@ -87,19 +91,19 @@ class Questions:
         self._packets = packets
         self._number = 0
 
-    def ask(
+    def call(
         self,
         kind: int,
         fields: list[Field],
         nodes: list[bytes],
         timeout: int,
-        heard: Callable[[Question], None],
+        on_answer: Callable[[Question], None],
         behind: list[tuple[bytes, bytes]] | None = None,
         again: int = 0,
     ) -> Question:
-        """Ask ``nodes``. Calls ``heard`` after each answer, and when the question is over: all have
-        answered, or ``timeout`` ms have passed. If no node can be asked, it is over when this
-        returns, and ``heard`` is not called.
+        """Ask ``nodes``. ``on_answer`` is called after each answer, and when the question is over:
+        all have answered, or ``timeout`` ms have passed. If no node can be asked, it is over when
+        this returns, and ``on_answer`` is not called.
 
         Args:
             behind: append the packets to it instead of sending them (see ``Notices.fields``).
@@ -109,7 +113,7 @@ class Questions:
         peers = self._peers
         reached = [id for id in nodes if peers.understands(id) and peers.linked(id)]
         self._number += 1
-        question = Question(self._number, reached, self._machine.now + timeout, heard)
+        question = Question(self._number, reached, self._machine.now + timeout, on_answer)
         if not reached:
             question.over = True
             return question
@@ -128,7 +132,7 @@ class Questions:
                 behind.append((id, packet))
         return question
 
-    def news(self, kind: int, fields: list[Field]) -> bytes:
+    def notification(self, kind: int, fields: list[Field]) -> bytes:
         """The packet that tells a node ``fields`` and asks for no answer."""
         return self._packets.fields(bus.QUESTION, untracked(kind, fields))
 
@@ -146,7 +150,7 @@ class Questions:
         for question in list(self.open.values()):
             if question.deadline <= now:
                 self.close(question)
-                question.heard(question)
+                question.on_answer(question)
             elif question.due <= now:
                 for id in question.waiting:
                     # What waits in a connection need not be queued behind itself.
@@ -164,7 +168,7 @@ class Questions:
     def on_question(self, sender: bytes, fields: list[Field]) -> None:
         """Handle QUESTION. Raises ``PacketError``."""
         number, kind = _read_ticket(fields)
-        answerer = self.answerers.get(kind)
+        answerer = self.handlers.get(kind)
         if answerer is None:
             return
         try:
@@ -186,7 +190,7 @@ class Questions:
         if not question.waiting:
             self.close(question)
         try:
-            question.heard(question)
+            question.on_answer(question)
         except FieldsError as problem:
             raise PacketError(f"malformed answer: {problem}") from problem
 

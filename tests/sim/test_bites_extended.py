@@ -26,7 +26,7 @@ from disque_trio.node.core.shared.schedules import Schedule
 from disque_trio.node.core.ticks import Plan, Ticks
 from disque_trio.node.core.topics import Topics
 from disque_trio.node.core.unique.claims import Claims
-from disque_trio.node.core.unique.votes import Votes
+from disque_trio.node.core.unique.voter import Voter
 from disque_trio.protocol import trailer as endings
 from disque_trio.protocol.trailer import Ending, Trailer
 from disque_trio.respserver import groups
@@ -48,8 +48,8 @@ def test_the_cluster_as_it_is_passes() -> None:
     assert not found(as_it_is, EXTENDED, "", seeds=5)
 
 
-class GenerousVotes(Votes):
-    """Votes for whoever asks for a key."""
+class GenerousVotes(Voter):
+    """Voter for whoever asks for a key."""
 
     def claim(self, message: KeyMessage) -> Vote | None:
         entry = self._uniques.find(message.queue, message.key)
@@ -360,8 +360,8 @@ class DisorderlyTopics(Topics):
     """Answer with made-up IDs before the jobs are added."""
 
     def settle(self) -> None:
-        for spread in self.waiting.values():
-            spread.part.out.append(b"+" + b"D" * 40 + b"\r\n")
+        for fan_out in self.waiting.values():
+            fan_out.part.out.append(b"+" + b"D" * 40 + b"\r\n")
         super().settle()
 
 

@@ -10,7 +10,7 @@ import hiredis
 from disque_trio.aof.loader import Loader
 from disque_trio.cluster.peers import Peers
 from disque_trio.node.commands.table import build_table
-from disque_trio.node.core.changes.updates import SPREAD_OVERHEAD
+from disque_trio.node.core.changes.updates import PENDING_OVERHEAD
 from disque_trio.node.core.copies.copies import SHORT_OVERHEAD
 from disque_trio.node.core.jobs.job import JOB_OVERHEAD
 from disque_trio.node.core.jobs.uniques import counted
@@ -340,7 +340,7 @@ def counted_extras(node: Node) -> int:
         + sum(counted(entry) for entry in store.uniques.entries.values())
         + sum(JOB_OVERHEAD + len(job.body or b"") for job in held_back)
         + sum(GROUP_OVERHEAD + len(name) for name in groups)
-        + SPREAD_OVERHEAD * len(node.updates.spreads.by_id)
+        + PENDING_OVERHEAD * len(node.updates.pending.by_id)
         + SHORT_OVERHEAD * len(node.copies.by_id)
         + sum(WAIT_OVERHEAD * len(awaited.waits) for awaited in node.job_waits._awaited.values())
     )

@@ -107,7 +107,7 @@ def _reset(node: Node, word: bytes) -> None:
     node.flush()
     if word == b"hard":
         node.renew_id()
-        node.commons.clear()
+        node.shared_maps.clear()
     node.peers.reset(node.id)
 
 

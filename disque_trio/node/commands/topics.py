@@ -23,7 +23,7 @@ def bind(node: Node, client: Client, args: list[bytes]) -> None:
     topics = node.topics
     old = topics.bindings.named(binding.name)
     if old is not None and topics.makers.allows(old):
-        if not node.commons.unsettled:
+        if not node.shared_maps.unsettled:
             client.out.append(OK)  # workers may repeat it each time they start
             return
         binding.user = old.user

@@ -10,7 +10,7 @@ from disque_trio.node.core.federation.federation import Federation
 from disque_trio.node.core.lifecycle.ack_gc import AckGc
 from disque_trio.node.core.lifecycle.requeue import Requeue
 from disque_trio.node.core.queues.core import Core
-from disque_trio.node.core.shared.sharing import Commons
+from disque_trio.node.core.shared.sharing import SharedMaps
 from disque_trio.protocol import bus
 from disque_trio.protocol.bus import JobMessage, JobsMessage, QueueMessage
 from disque_trio.protocol.fields import Field
@@ -34,7 +34,7 @@ class Dispatcher:
         ack_gc: AckGc,
         federation: Federation,
         exports: Exports,
-        commons: Commons,
+        shared_maps: SharedMaps,
         updates: Updates,
     ) -> None:
         self._exports = exports
@@ -62,7 +62,7 @@ class Dispatcher:
             bus.QUESTION: core.rpc.on_question,
             bus.ANSWER: core.rpc.on_answer,
         }
-        for kind, sharing in commons.kinds.items():
+        for kind, sharing in shared_maps.kinds.items():
             self._with_fields[kind] = sharing.on_packet
 
     def dispatch(self, sender: bytes, packet: bytes) -> None:

@@ -4,7 +4,7 @@ from disque_trio.node.core.delivery.deliveries import Deliveries
 from disque_trio.node.core.lifecycle.dead_letters import DeadLetters
 from disque_trio.node.core.queues.limits import BY_ACTIVE, BY_GROUPS, BY_RATE
 from disque_trio.node.core.queues.store import JobStore
-from disque_trio.node.core.shared.sharing import Commons
+from disque_trio.node.core.shared.sharing import SharedMaps
 from disque_trio.node.core.ticks import Ticks
 from disque_trio.node.core.topics import Topics
 from disque_trio.node.core.unique.claims import Claims
@@ -14,7 +14,7 @@ class Figures:
     """The figures of one node.
 
     Args:
-        store, dead_letters, claims, ticks, topics, deliveries, commons: have the counts.
+        store, dead_letters, claims, ticks, topics, deliveries, shared_maps: have the counts.
     """
 
     def __init__(
@@ -25,7 +25,7 @@ class Figures:
         ticks: Ticks,
         topics: Topics,
         deliveries: Deliveries,
-        commons: Commons,
+        shared_maps: SharedMaps,
     ) -> None:
         self._store = store
         self._dead_letters = dead_letters
@@ -34,13 +34,13 @@ class Figures:
         self._topics = topics
         self._consumers = deliveries.consumers
         self._interests = deliveries.interests
-        self._commons = commons
+        self._shared_maps = shared_maps
 
     def sections(self) -> "dict[str, dict[str, str | int | float]]":
         """The sections of INFO and their fields."""
         store = self._store
         held = store.limits.held_back()
-        shared = self._commons.kinds.values()
+        shared = self._shared_maps.kinds.values()
         return {
             "clients": {
                 "consuming_clients": self._consumers.count,
@@ -93,7 +93,7 @@ class Figures:
         """Set all counters to zero."""
         self._store.reset_stats()
         self._dead_letters.total_dead = self._dead_letters.total_redriven = 0
-        for kind in self._commons.kinds.values():
+        for kind in self._shared_maps.kinds.values():
             kind.refused = 0
         self._store.uniques.total_evicted = 0
         self._claims.repeats = self._ticks.total = self._ticks.missed = 0

@@ -38,12 +38,12 @@ from disque_trio.node.core.queues.store import JobStore
 from disque_trio.node.core.rpc.services import Services
 from disque_trio.node.core.rpc.timer import Timer
 from disque_trio.node.core.shared.policies import Policies
-from disque_trio.node.core.shared.sharing import Commons, Sharing
+from disque_trio.node.core.shared.sharing import SharedMaps, Sharing
 from disque_trio.node.core.ticks import Ticks
 from disque_trio.node.core.topics import Topics
 from disque_trio.node.core.unique.claims import Claims
 from disque_trio.node.core.unique.key_drops import KeyDrops
-from disque_trio.node.core.unique.votes import Votes
+from disque_trio.node.core.unique.voter import Voter
 from disque_trio.protocol import bus
 from disque_trio.protocol.bus import PacketError, PacketWriter
 from disque_trio.resp.reply import null_array
@@ -96,7 +96,7 @@ class Node(Machine):
         limits: of the queues.
         job_waits: the clients that wait for the end of jobs.
         updates: changes to jobs.
-        commons: what all nodes share by name.
+        shared_maps: what all nodes share by name.
         topics: adds jobs to the queues of topics.
         bad_packets: number of malformed packets from other nodes.
         budgets: of users, for what is in queues.
@@ -153,27 +153,27 @@ class Node(Machine):
         self.deliveries = Deliveries(core, federation, requeue, letters)
         self.consumers = self.deliveries.consumers
         self.sweeps = Sweeps(core, ack_gc, letters, updates)
-        votes = Votes(core, copies)
-        self.key_drops = KeyDrops(core, votes)
+        voter = Voter(core, copies)
+        self.key_drops = KeyDrops(core, voter)
         admissions = self.admissions = Admissions(core, replication)
-        self.claims = Claims(core, votes, replication, admissions)
-        commons = self.commons = Commons(peers)
-        self.policy_sharing = Sharing("policies", bus.POLICIES, services, policies, commons)
-        self.ticks = Ticks(services, self.notes, policies, self.replicas, commons)
-        self.topics = Topics(services, commons)
-        self.queue_pauses = QueuePauses(core, federation, commons)
+        self.claims = Claims(core, voter, replication, admissions)
+        shared_maps = self.shared_maps = SharedMaps(peers)
+        self.policy_sharing = Sharing("policies", bus.POLICIES, services, policies, shared_maps)
+        self.ticks = Ticks(services, self.notes, policies, self.replicas, shared_maps)
+        self.topics = Topics(services, shared_maps)
+        self.queue_pauses = QueuePauses(core, federation, shared_maps)
         self.budgets = Budgets(
             core, admissions, self.ticks.schedules, self.topics.bindings, self.queue_pauses.known
         )
         self.topics.is_full = self.budgets.is_full
         self._figures = Figures(
-            store, letters, self.claims, self.ticks, self.topics, self.deliveries, commons
+            store, letters, self.claims, self.ticks, self.topics, self.deliveries, shared_maps
         )
         self.bad_packets = 0
         self._entropy = entropy
         peers.linked_to = self._linked_to
         self._dispatcher = Dispatcher(
-            core, replication, requeue, ack_gc, federation, exports, commons, updates
+            core, replication, requeue, ack_gc, federation, exports, shared_maps, updates
         )
 
     @property
@@ -312,7 +312,7 @@ class Node(Machine):
             self.store.uniques.make_room(wanted)
         self._tell_trouble()
         self.federation.cron(now)
-        self.commons.cron(now)
+        self.shared_maps.cron(now)
         self.ticks.look_around(now)
         self.limits.cron(now)
         if self.recovery.asking:
@@ -351,7 +351,7 @@ class Node(Machine):
         """Tell ``nodes``, to which connections are new at ``now``, whatever waits for that: all who
         want to know that a node can be reached again hear it here."""
         self.federation.exchange()
-        self.commons.linked_to(nodes, now)
+        self.shared_maps.linked_to(nodes, now)
         self.ack_gc.linked_to(nodes)
         self.copies.linked_to(now)
         self.dead_letters.linked_to_some()
@@ -373,7 +373,7 @@ class Node(Machine):
             return min(rest, REST_ASKED)
         if self.consumers.open or self.recovery.asking or self.budgets.busy:
             return 0
-        return min(rest, self.queues.rest(), self.commons.rest())
+        return min(rest, self.queues.rest(), self.shared_maps.rest())
 
     def forget_client(self, client: Client) -> None:
         super().forget_client(client)
@@ -400,8 +400,8 @@ class Node(Machine):
         self._notices.drop()
 
     def commit(self) -> None:
-        if self.commons.unsettled:
-            self.commons.settle()
+        if self.shared_maps.unsettled:
+            self.shared_maps.settle()
         if self.answered or self.uncommitted:
             super().commit()
         if self.topics.waiting:
@@ -437,7 +437,7 @@ class Node(Machine):
             name = name.lower()
             if name != b"addjob":
                 shared = name in _SHARED or (name == b"cron" and request[1:2] in _CRON_SET)
-                return shared and len(self.commons.unsettled) > 0
+                return shared and len(self.shared_maps.unsettled) > 0
         return not self.policies.ask_length(request)
 
     # ---- the append-only file -----------------------------------------------------------------

@@ -11,7 +11,7 @@ from typing import Final
 
 from disque_trio.node.core.federation.federation import Federation
 from disque_trio.node.core.queues.core import Core
-from disque_trio.node.core.shared.sharing import Commons, Sharing
+from disque_trio.node.core.shared.sharing import SharedMaps, Sharing
 from disque_trio.node.core.shared.versions import (
     MAX_NAME,
     Shared,
@@ -88,16 +88,16 @@ class QueuePauses:
 
     Args:
         federation: pauses a queue, and hears of pauses from other nodes.
-        commons: what all nodes share.
+        shared_maps: what all nodes share.
 
     Attributes:
         known: the pauses that all nodes share.
         sharing: shares them with other nodes.
     """
 
-    def __init__(self, core: Core, federation: Federation, commons: Commons) -> None:
+    def __init__(self, core: Core, federation: Federation, shared_maps: SharedMaps) -> None:
         known = self.known = KnownPauses()
-        self.sharing = Sharing("pauses", bus.PAUSES, core.services, known, commons)
+        self.sharing = Sharing("pauses", bus.PAUSES, core.services, known, shared_maps)
         self.sharing.heard = self._heard
         federation.paused_elsewhere = self.set_here
         self._queues = core.store.queues

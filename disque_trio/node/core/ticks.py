@@ -23,7 +23,7 @@ from disque_trio.node.core.shared.cron_times import Times, times_of
 from disque_trio.node.core.shared.makers import Makers, of_schedule
 from disque_trio.node.core.shared.policies import Policies
 from disque_trio.node.core.shared.schedules import CATCHES_UP, PAUSED, Schedule, Schedules
-from disque_trio.node.core.shared.sharing import Commons, Sharing
+from disque_trio.node.core.shared.sharing import SharedMaps, Sharing
 from disque_trio.node.core.shared.versions import Entry, SharedError
 from disque_trio.protocol import bus
 from disque_trio.resp.reply import error
@@ -94,7 +94,7 @@ class Ticks:
         notes: hear of the ticks.
         policies: of the queues.
         replicas: have this node's id.
-        commons: what all nodes share.
+        shared_maps: what all nodes share.
 
     Attributes:
         schedules: the known ones.
@@ -112,11 +112,11 @@ class Ticks:
         notes: EventNotes,
         policies: Policies,
         replicas: Replicas,
-        commons: Commons,
+        shared_maps: SharedMaps,
     ) -> None:
         machine = services.machine
         known = self.schedules = Schedules()
-        self.sharing = Sharing("schedules", bus.SCHEDULES, services, known, commons)
+        self.sharing = Sharing("schedules", bus.SCHEDULES, services, known, shared_maps)
         self.sharing.heard = self._look_again
         self.makers = Makers("schedule", "cron|set", of_schedule, services, known)
         self.due: i64 = 0

@@ -15,7 +15,7 @@ from disque_trio.node.core.jobs.waits import REMOVED
 from disque_trio.node.core.rpc.services import Services
 from disque_trio.node.core.shared.bindings import TOPIC, Bindings
 from disque_trio.node.core.shared.makers import Makers, of_binding
-from disque_trio.node.core.shared.sharing import Commons, Sharing
+from disque_trio.node.core.shared.sharing import SharedMaps, Sharing
 from disque_trio.protocol import bus
 from disque_trio.respserver.acl.user import User
 from disque_trio.respserver.client import ANYBODY, Client, Pending
@@ -30,7 +30,7 @@ SLICE_BYTES: Final = 1 << 20  # of their bodies
 MOST_LEFT: Final = 1 << 20  # jobs that remain to be added
 
 
-class Spread(Pending):
+class FanOut(Pending):
     """The pending reply of an ADDJOB for a topic.
 
     Attributes:
@@ -74,7 +74,7 @@ class Topics:
     """The topics of one node.
 
     Args:
-        commons: what all nodes share.
+        shared_maps: what all nodes share.
 
     Attributes:
         bindings: the known ones.
@@ -87,21 +87,21 @@ class Topics:
         is_full: whether the queues of a user hold as much as its budget lets them.
     """
 
-    def __init__(self, services: Services, commons: Commons) -> None:
+    def __init__(self, services: Services, shared_maps: SharedMaps) -> None:
         machine = services.machine
         known = self.bindings = Bindings()
-        self.sharing = Sharing("bindings", bus.BINDINGS, services, known, commons)
+        self.sharing = Sharing("bindings", bus.BINDINGS, services, known, shared_maps)
         self.makers = Makers("binding", "bind", of_binding, services, known)
         self.makers.turned = known.forget_cached
         known.may = self.makers.allows
         self.sharing.heard = self.makers.heard
         self.slice = SLICE
         self.most_left = MOST_LEFT
-        self.waiting: dict[Client, Spread] = {}
+        self.waiting: dict[Client, FanOut] = {}
         self.is_full: Callable[[User], bool] = _never
         self._machine = machine
         self._timer = services.timer
-        self._in_slices: deque[Spread] = deque()
+        self._in_slices: deque[FanOut] = deque()
         self._begun: list[Client] = []  # stand-ins that left it since the last ``settle``
         self._left = 0  # jobs that these have yet to add
         self._now: i64 = 0
@@ -123,35 +123,35 @@ class Topics:
         if self._now != self._machine.now:
             self._now = self._machine.now
             self._room = self.slice
-        spread = Spread(client, args, queues, self.slice)
+        fan_out = FanOut(client, args, queues, self.slice)
         if self._machine.memory.shares is not None:
-            spread.users = self.bindings.users_of(args[1][len(TOPIC) :])
+            fan_out.users = self.bindings.users_of(args[1][len(TOPIC) :])
         if client.paced:
             client.user.use.pace.spend(len(queues) - 1)
-        self._room -= self._go_on(spread, min(spread.most, self._room))
-        part = spread.part
-        if not spread.left and not part.in_flight:
-            client.out.append(spread.replies())
+        self._room -= self._go_on(fan_out, min(fan_out.most, self._room))
+        part = fan_out.part
+        if not fan_out.left and not part.in_flight:
+            client.out.append(fan_out.replies())
             return
-        client.line_up(spread)
-        self.waiting[part] = spread
-        if spread.left:
-            self._in_slices.append(spread)
-            self._left += spread.left
-            client.in_slices += spread.left
+        client.line_up(fan_out)
+        self.waiting[part] = fan_out
+        if fan_out.left:
+            self._in_slices.append(fan_out)
+            self._left += fan_out.left
+            client.in_slices += fan_out.left
             self._timer.wake_by(self._machine.now)
 
-    def _go_on(self, spread: Spread, most: int) -> int:
-        """Run up to ``most`` further ADDJOBs of ``spread``; return how many."""
+    def _go_on(self, fan_out: FanOut, most: int) -> int:
+        """Run up to ``most`` further ADDJOBs of ``fan_out``; return how many."""
         machine = self._machine
-        begun = spread.begun
-        queues = spread.queues[begun : begun + most]
-        rest = spread.args[2:]
+        begun = fan_out.begun
+        queues = fan_out.queues[begun : begun + most]
+        rest = fan_out.args[2:]
         for queue in queues:
-            if spread.users:
-                spread.part.user = self._user_of(spread.users.get(queue, []))
-            machine.command(spread.part, [b"ADDJOB", queue, *rest], machine.now)
-        spread.begun = begun + len(queues)
+            if fan_out.users:
+                fan_out.part.user = self._user_of(fan_out.users.get(queue, []))
+            machine.command(fan_out.part, [b"ADDJOB", queue, *rest], machine.now)
+        fan_out.begun = begun + len(queues)
         return len(queues)
 
     def _user_of(self, names: list[bytes]) -> User:
@@ -170,14 +170,14 @@ class Topics:
         """Do a slice of the first unfinished ADDJOB."""
         if not self._in_slices:
             return
-        spread = self._in_slices[0]
-        done = self._go_on(spread, spread.most)
+        fan_out = self._in_slices[0]
+        done = self._go_on(fan_out, fan_out.most)
         self._left -= done
-        spread.client.in_slices -= done
-        if not spread.left:
+        fan_out.client.in_slices -= done
+        if not fan_out.left:
             self._in_slices.popleft()
-            self._begun.append(spread.part)
-            self._machine.woken.append(spread.client)  # its next commands may begin
+            self._begun.append(fan_out.part)
+            self._machine.woken.append(fan_out.client)  # its next commands may begin
         if self._in_slices:
             self._timer.wake_by(now)
 
@@ -187,36 +187,36 @@ class Topics:
         machine = self._machine
         begun, self._begun = self._begun, []
         for part in [*begun, *machine.woken]:
-            spread = self.waiting.get(part)
-            if spread is not None and not spread.left and not part.in_flight:
+            fan_out = self.waiting.get(part)
+            if fan_out is not None and not fan_out.left and not part.in_flight:
                 del self.waiting[part]
-                spread.reply = spread.replies()
-                machine.answered.append(spread)
+                fan_out.reply = fan_out.replies()
+                machine.answered.append(fan_out)
 
     def forget_client(self, client: Client) -> None:
         """Stop the ADDJOBs of ``client``, which has disconnected, and their waits."""
-        for spread in client.reply_queue:
-            if isinstance(spread, Spread) and spread.reply is None:
-                self._stop(spread)
-                del self.waiting[spread.part]
-                self._machine.forget_client(spread.part)
+        for fan_out in client.reply_queue:
+            if isinstance(fan_out, FanOut) and fan_out.reply is None:
+                self._stop(fan_out)
+                del self.waiting[fan_out.part]
+                self._machine.forget_client(fan_out.part)
 
-    def _stop(self, spread: Spread) -> None:
-        """Start no more ADDJOBs of ``spread``."""
-        left = spread.left
+    def _stop(self, fan_out: FanOut) -> None:
+        """Start no more ADDJOBs of ``fan_out``."""
+        left = fan_out.left
         if left:
-            self._in_slices.remove(spread)
+            self._in_slices.remove(fan_out)
             self._left -= left
-            spread.client.in_slices -= left
-            spread.begun += left
+            fan_out.client.in_slices -= left
+            fan_out.begun += left
 
     def flush(self) -> None:
         """Start over: all jobs have been forgotten. Jobs that remain are not added."""
-        for spread in list(self._in_slices):
-            for _ in range(spread.left):
-                spread.part.line_up(Pending(spread.part, REMOVED))
-            self._stop(spread)
-            self._machine.answered.append(spread.part.reply_queue[-1])
+        for fan_out in list(self._in_slices):
+            for _ in range(fan_out.left):
+                fan_out.part.line_up(Pending(fan_out.part, REMOVED))
+            self._stop(fan_out)
+            self._machine.answered.append(fan_out.part.reply_queue[-1])
 
 
 def _never(user: User) -> bool:

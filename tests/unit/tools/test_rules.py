@@ -28,7 +28,7 @@ LEFT = {
         "tools/bench/latency_load.py": 1,
     },
     "PLR0913": {
-        "disque_trio/node/core/unique/ballots.py": 1,
+        "disque_trio/node/core/unique/quorum.py": 1,
         "disque_trio/protocol/serialjob.py": 2,
         "disque_trio/respserver/command.py": 1,
         "disque_trio/respserver/daemon.py": 1,

@@ -56,15 +56,15 @@ FIRST_GAP: Final = 500  # ms between attempts to tell a holder, doubled each tim
 PATIENCE: Final = 2_000  # ms that a client waits for the holders
 AT_ONCE: Final = 50  # changes to look at per turn
 LOOKED_AT: Final = 2_000  # jobs to look at per turn in search of changed ones
-SPREAD_OVERHEAD: Final = 500  # bytes that a change takes, besides the body that it replaced
+PENDING_OVERHEAD: Final = 500  # bytes that a change takes, besides the body that it replaced
 
 
-class Spread:
+class PendingUpdate:
     """A change that not all holders of its job have confirmed.
 
     Attributes:
         version: of the change.
-        told: the nodes that hold the job, as far as is known.
+        holders: the nodes that hold the job, as far as is known.
         missing: those of them that have not confirmed it.
         before: the previous contents of the job.
         replies: for the clients that wait.
@@ -76,7 +76,7 @@ class Spread:
 
     def __init__(self, version: int, missing: list[bytes], before: Contents, now: int) -> None:
         self.version = version
-        self.told = list(missing)
+        self.holders = list(missing)
         self.missing = missing
         self.before = before
         self.replies: list[Pending] = []
@@ -86,7 +86,7 @@ class Spread:
         self.wake = 0
 
 
-class Spreads:
+class PendingUpdates:
     """The changes to one node's jobs that not all holders know of yet.
 
     Attributes:
@@ -94,31 +94,31 @@ class Spreads:
     """
 
     def __init__(self, core: Core) -> None:
-        self.by_id: dict[bytes, Spread] = {}
+        self.by_id: dict[bytes, PendingUpdate] = {}
         self._machine = core.machine
         self._peers = core.peers
         self._timer = core.timer
         self._dues: list[tuple[int, bytes]] = []  # heap: when to look at which, ms
         self._waiting = 0  # number of waiting clients
 
-    def put(self, id: bytes, spread: Spread) -> None:
-        """Keep ``spread`` for the job ``id``, instead of any earlier one."""
+    def put(self, id: bytes, update: PendingUpdate) -> None:
+        """Keep ``update`` for the job ``id``, instead of any earlier one."""
         if id not in self.by_id:
-            self._machine.memory.used += SPREAD_OVERHEAD
-        self.by_id[id] = spread
-        self.look_at(id, spread, spread.due)
+            self._machine.memory.used += PENDING_OVERHEAD
+        self.by_id[id] = update
+        self.look_at(id, update, update.due)
 
-    def drop(self, id: bytes) -> Spread | None:
+    def drop(self, id: bytes) -> PendingUpdate | None:
         """Forget the change of the job ``id``, if there is one, and return it."""
-        spread = self.by_id.pop(id, None)
-        if spread is not None:
-            self._machine.memory.used -= SPREAD_OVERHEAD
-        return spread
+        update = self.by_id.pop(id, None)
+        if update is not None:
+            self._machine.memory.used -= PENDING_OVERHEAD
+        return update
 
-    def look_at(self, id: bytes, spread: Spread, due: int) -> None:
-        """Look at ``spread`` of the job ``id`` at ``due`` (ms) at the latest."""
-        if spread.wake == 0 or due < spread.wake:
-            spread.wake = due
+    def look_at(self, id: bytes, update: PendingUpdate, due: int) -> None:
+        """Look at ``update`` of the job ``id`` at ``due`` (ms) at the latest."""
+        if update.wake == 0 or due < update.wake:
+            update.wake = due
             heappush(self._dues, (due, id))
             self._timer.wake_by(due)
 
@@ -127,55 +127,55 @@ class Spreads:
         """Return when to look at the next change, in ms; 0: there is none."""
         return self._dues[0][0] if self._dues else 0
 
-    def take_due(self, now: int) -> list[tuple[bytes, Spread]]:
+    def take_due(self, now: int) -> list[tuple[bytes, PendingUpdate]]:
         """Some of the changes to look at by ``now`` (ms), with the ids of their jobs."""
-        found: list[tuple[bytes, Spread]] = []
+        found: list[tuple[bytes, PendingUpdate]] = []
         for _ in range(AT_ONCE):
             if not self._dues or self._dues[0][0] > now:
                 break
             due, id = heappop(self._dues)
-            spread = self.by_id.get(id)
-            if spread is not None and spread.wake == due:
-                spread.wake = 0
-                found.append((id, spread))
+            update = self.by_id.get(id)
+            if update is not None and update.wake == due:
+                update.wake = 0
+                found.append((id, update))
         return found
 
     # ---- the clients that wait --------------------------------------------------------------
 
-    def wait(self, spread: Spread, reply: Pending) -> None:
-        """Release ``reply`` when ``spread`` is known to all holders."""
+    def wait(self, update: PendingUpdate, reply: Pending) -> None:
+        """Release ``reply`` when ``update`` is known to all holders."""
         self._waiting += 1
-        spread.replies.append(reply)
+        update.replies.append(reply)
 
-    def awaited(self, spread: Spread) -> bool:
+    def awaited(self, update: PendingUpdate) -> bool:
         """Whether a reachable node, or one that is thought to be, has not confirmed the change."""
         peers = self._peers
-        return any(peers.linked(id) or id in peers.reachable for id in spread.missing)
+        return any(peers.linked(id) or id in peers.reachable for id in update.missing)
 
-    def answer(self, spread: Spread, reply: bytes) -> None:
-        """Send ``reply`` to the clients that wait for ``spread``."""
+    def answer(self, update: PendingUpdate, reply: bytes) -> None:
+        """Send ``reply`` to the clients that wait for ``update``."""
         problem = self._machine.write_problem
-        self._give(spread, misconf(problem) if problem else reply)
+        self._give(update, misconf(problem) if problem else reply)
 
-    def _give(self, spread: Spread, reply: bytes) -> None:
-        self._waiting -= len(spread.replies)
-        for pending in spread.replies:
+    def _give(self, update: PendingUpdate, reply: bytes) -> None:
+        self._waiting -= len(update.replies)
+        for pending in update.replies:
             pending.reply = reply
             self._machine.answered.append(pending)
-        spread.replies = []
+        update.replies = []
 
     def refuse(self, refusal: bytes) -> None:
         """Send ``refusal`` to all waiting clients: the records could not be written."""
         if self._waiting:
-            for spread in self.by_id.values():
-                self._give(spread, refusal)
+            for update in self.by_id.values():
+                self._give(update, refusal)
 
-    def flush(self) -> list[Spread]:
+    def flush(self) -> list[PendingUpdate]:
         """Forget all changes, and return them. The caller clears the memory account."""
-        spreads = list(self.by_id.values())
+        updates = list(self.by_id.values())
         self.by_id = {}
         self._dues = []
-        return spreads
+        return updates
 
 
 class ChangedJobs:
@@ -250,7 +250,7 @@ class Updates:
         requeue: queues them when their delay is over.
 
     Attributes:
-        spreads: the changes that not all holders have confirmed.
+        pending: the changes that not all holders have confirmed.
     """
 
     def __init__(self, core: Core, exports: Exports, requeue: Requeue) -> None:
@@ -269,7 +269,7 @@ class Updates:
         self._peers = core.peers
         self._packets = core.packets
         self._last_ms = 0
-        self.spreads = Spreads(core)
+        self.pending = PendingUpdates(core)
         self._changed = ChangedJobs(store)  # for ``resume``
         self._late: dict[bytes, int] = {}  # versions that came after the job was delivered
         core.rpc.handlers[UPDATED] = self._on_updated
@@ -277,7 +277,7 @@ class Updates:
     @property
     def due(self) -> int:
         """Return when there is next something to do, in ms; 0: never."""
-        return self._machine.now if self._changed.searching else self.spreads.due
+        return self._machine.now if self._changed.searching else self.pending.due
 
     # ---- from clients -----------------------------------------------------------------------
 
@@ -285,14 +285,14 @@ class Updates:
         """Give ``job``, which is not delivered, new ``contents``; ``client`` gets its reply when
         the other holders have confirmed."""
         machine = self._machine
-        spread = self._change(job, contents)
-        if spread is None or not self.spreads.awaited(spread):
+        update = self._change(job, contents)
+        if update is None or not self.pending.awaited(update):
             client.out.append(OK)
             return
         reply = Pending(client, None)
         client.line_up(reply)
-        self.spreads.wait(spread, reply)
-        spread.deadline = machine.now + PATIENCE
+        self.pending.wait(update, reply)
+        update.deadline = machine.now + PATIENCE
 
     def move(self, job: Job, queue: bytes) -> None:
         """Move ``job``, which is not delivered, to ``queue``, as a client asked."""
@@ -300,12 +300,12 @@ class Updates:
         contents.queue = queue
         self._change(job, contents)
 
-    def _change(self, job: Job, contents: Contents) -> Spread | None:
+    def _change(self, job: Job, contents: Contents) -> PendingUpdate | None:
         """Give ``job`` new ``contents`` and tell the other holders; None: there are none."""
         before = Contents(job)
         self._store.total_updated += 1
         self._commit(job, contents, self._next_version(job), schema.BY_CLIENT, True)
-        return self._spread(job, before)
+        return self._pend(job, before)
 
     def version(self, job: Job) -> int:
         """The version of the last change to ``job``; 0: there was none."""
@@ -363,28 +363,28 @@ class Updates:
                 del self._late[next(iter(self._late))]
             self._late[job.id] = version
         self._commit(job, contents, version, schema.BY_PEER)
-        spread = self.spreads.drop(job.id)
-        if spread is not None:
-            self.spreads.answer(spread, OK)  # a newer change has taken its place
+        update = self.pending.drop(job.id)
+        if update is not None:
+            self.pending.answer(update, OK)  # a newer change has taken its place
         return True
 
     # ---- the other holders ------------------------------------------------------------------
 
-    def _spread(self, job: Job, before: Contents) -> Spread | None:
+    def _pend(self, job: Job, before: Contents) -> PendingUpdate | None:
         """Tell the other holders the new contents of ``job``; None: there are none."""
         own = self._replicas.own
         now = self._machine.now
         missing = [id for id in job.delivered or () if id != own and self._peers.knows(id)]
         if not missing or job.state == GONE:
             return None
-        spread = Spread(self.version(job), missing, before, now)
-        earlier = self.spreads.by_id.get(job.id)
+        update = PendingUpdate(self.version(job), missing, before, now)
+        earlier = self.pending.by_id.get(job.id)
         if earlier is not None and earlier.replies:
-            spread.replies = earlier.replies
-            spread.before = earlier.before
-        self.spreads.put(job.id, spread)
+            update.replies = earlier.replies
+            update.before = earlier.before
+        self.pending.put(job.id, update)
         self._send(job, missing)
-        return spread
+        return update
 
     def _send(self, job: Job, nodes: list[bytes]) -> None:
         """Send ``job`` to the connected ones of ``nodes``."""
@@ -394,44 +394,44 @@ class Updates:
             for id in reached:
                 self._notices.fields.append((id, packet))
 
-    def _tell_more(self, job: Job) -> None:
+    def _add_holders(self, job: Job) -> None:
         """Tell holders of ``job`` that this node did not know of when it changed the job."""
-        spread = self.spreads.by_id.get(job.id)
-        if spread is not None:
+        update = self.pending.by_id.get(job.id)
+        if update is not None:
             own = self._replicas.own
-            more = [id for id in job.delivered or () if id != own and id not in spread.told]
-            spread.told += more
-            spread.missing += more
+            more = [id for id in job.delivered or () if id != own and id not in update.holders]
+            update.holders += more
+            update.missing += more
             self._send(job, more)
 
     def tick(self, now: int) -> None:
         """Repeat some unconfirmed changes, and end waits, when it is time to."""
-        for id, spread in self.spreads.take_due(now):
+        for id, update in self.pending.take_due(now):
             job = self._store.jobs.get(id)
             if job is None or job.state == ACKED:
-                self.spreads.drop(id)
-                self.spreads.answer(spread, _ENDED)
+                self.pending.drop(id)
+                self.pending.answer(update, _ENDED)
                 continue
-            if spread.replies:
-                if not self.spreads.awaited(spread):
-                    self.spreads.answer(spread, OK)
-                elif spread.deadline <= now:
-                    self.spreads.answer(spread, _TIMEOUT)
+            if update.replies:
+                if not self.pending.awaited(update):
+                    self.pending.answer(update, OK)
+                elif update.deadline <= now:
+                    self.pending.answer(update, _TIMEOUT)
                 else:
-                    self.spreads.look_at(id, spread, spread.deadline)
-            if spread.due <= now:
-                spread.missing = [node for node in spread.missing if self._peers.knows(node)]
-                if not spread.missing:
-                    self.spreads.drop(id)
+                    self.pending.look_at(id, update, update.deadline)
+            if update.due <= now:
+                update.missing = [node for node in update.missing if self._peers.knows(node)]
+                if not update.missing:
+                    self.pending.drop(id)
                     continue
                 # A copy still waiting in a connection need not be queued behind itself.
-                self._send(job, [node for node in spread.missing if not self._peers.behind(node)])
-                spread.gap = min(2 * spread.gap, MAX_GAP)
-                spread.due = now + spread.gap
-            self.spreads.look_at(id, spread, spread.due)
+                self._send(job, [node for node in update.missing if not self._peers.behind(node)])
+                update.gap = min(2 * update.gap, MAX_GAP)
+                update.due = now + update.gap
+            self.pending.look_at(id, update, update.due)
         for job in self._changed.some():
-            if job.id not in self.spreads.by_id:
-                self._spread(job, Contents(job))
+            if job.id not in self.pending.by_id:
+                self._pend(job, Contents(job))
 
     # ---- from other nodes -------------------------------------------------------------------
 
@@ -459,14 +459,14 @@ class Updates:
             for id in known:
                 self._replicas.add(job, id)
             newest = self.take(job, new, trailer)
-            self._tell_more(job)
+            self._add_holders(job)
             if not newest or any(id not in known for id in job.delivered or ()):
                 self._send(job, [sender])  # it missed a newer change, or does not know a holder
             if self._late.get(job.id) == trailer.updated or (
                 job.retry == 0 and is_delivered(job) and self.version(job) < trailer.updated
             ):
                 said = _WAS_DELIVERED
-        self._say(sender, new.id, trailer.updated, said)
+        self._notify(sender, new.id, trailer.updated, said)
 
     def _on_updated(self, sender: bytes, fields: list[Field]) -> list[Field] | None:
         """Handle UPDATED: what a holder says about a change. Raises ``FieldsError``."""
@@ -475,10 +475,12 @@ class Updates:
                 about = unpack_texts(value)
                 if len(about) != 3:
                     raise FieldsError("malformed answer to a change")
-                self._heard(sender, about[0], unpack_number(about[1]), unpack_number(about[2]))
+                self._on_confirmed(
+                    sender, about[0], unpack_number(about[1]), unpack_number(about[2])
+                )
         return None
 
-    def _heard(self, sender: bytes, id: bytes, version: int, said: int) -> None:
+    def _on_confirmed(self, sender: bytes, id: bytes, version: int, said: int) -> None:
         """Handle what ``sender`` ``said`` about the change ``version`` of the job ``id``."""
         if said in (_OFFERED, _WANTED):
             job = self._store.jobs.get(id)
@@ -486,26 +488,26 @@ class Updates:
                 if said == _WANTED:
                     self._send(job, [sender])
                 elif self.version(job) < version:
-                    self._say(sender, id, version, _WANTED)
+                    self._notify(sender, id, version, _WANTED)
             return
-        spread = self.spreads.by_id.get(id)
-        if spread is None or spread.version != version or sender not in spread.missing:
+        update = self.pending.by_id.get(id)
+        if update is None or update.version != version or sender not in update.missing:
             return
-        spread.missing = [node for node in spread.missing if node != sender]
+        update.missing = [node for node in update.missing if node != sender]
         job = self._store.jobs.get(id)
         if job is None or job.state == ACKED or said == _HAS_ENDED:
-            self.spreads.answer(spread, _ENDED)
-        elif said == _WAS_DELIVERED and spread.replies:
-            self.spreads.answer(spread, error(DELIVERED))
-            self.spreads.drop(id)
-            before = spread.before
+            self.pending.answer(update, _ENDED)
+        elif said == _WAS_DELIVERED and update.replies:
+            self.pending.answer(update, error(DELIVERED))
+            self.pending.drop(id)
+            before = update.before
             self._commit(job, before, self._next_version(job), schema.BY_CLIENT)
-            self._spread(job, before)
+            self._pend(job, before)
             return
-        elif spread.replies and not self.spreads.awaited(spread):
-            self.spreads.answer(spread, OK)
-        if not spread.missing:
-            self.spreads.drop(id)
+        elif update.replies and not self.pending.awaited(update):
+            self.pending.answer(update, OK)
+        if not update.missing:
+            self.pending.drop(id)
 
     def on_willqueue(self, sender: bytes, message: JobMessage) -> None:
         """Handle WILLQUEUE: another holder asks whether it needs to queue the job; it may not know
@@ -525,9 +527,9 @@ class Updates:
         if job is not None and job.flags & FLAG_TRAILER and job.state in (ACTIVE, QUEUED):
             version = self.version(job)
             if version and self._peers.understands(sender):
-                self._say(sender, id, version, _OFFERED)
+                self._notify(sender, id, version, _OFFERED)
 
-    def _say(self, node: bytes, id: bytes, version: int, said: int) -> None:
+    def _notify(self, node: bytes, id: bytes, version: int, said: int) -> None:
         """Say ``said`` to ``node`` about the change ``version`` of the job ``id``."""
         about = [id, pack_number(version), pack_number(said)]
         packet = self._rpc.notification(UPDATED, [(_ABOUT, pack_texts(about))])
@@ -540,11 +542,11 @@ class Updates:
 
     def refuse(self, refusal: bytes) -> None:
         """Send ``refusal`` to all waiting clients: the records could not be written."""
-        self.spreads.refuse(refusal)
+        self.pending.refuse(refusal)
 
     def flush(self) -> None:
         """Forget all changes; clients hear that their jobs are gone."""
-        for spread in self.spreads.flush():
-            self.spreads.answer(spread, _ENDED)
+        for update in self.pending.flush():
+            self.pending.answer(update, _ENDED)
         self._late.clear()
         self._changed.flush()

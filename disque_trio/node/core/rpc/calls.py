@@ -168,11 +168,11 @@ class Rpc:
     def on_question(self, sender: bytes, fields: list[Field]) -> None:
         """Handle QUESTION. Raises ``PacketError``."""
         number, kind = _read_ticket(fields)
-        answerer = self.handlers.get(kind)
-        if answerer is None:
+        handler = self.handlers.get(kind)
+        if handler is None:
             return
         try:
-            answer = answerer(sender, fields[1:])
+            answer = handler(sender, fields[1:])
         except FieldsError as problem:
             raise PacketError(f"malformed question: {problem}") from problem
         if answer is not None and number:

@@ -59,7 +59,7 @@ _CLOCK: Final = 3
 _NODE: Final = 4
 
 
-class Commons:
+class SharedMaps:
     """All kinds of things shared by name between the nodes of a cluster, as known to one node.
 
     Args:
@@ -159,7 +159,7 @@ class Sharing(Generic[V]):
         what: its name, for errors: ``policies``.
         type: of the packets.
         known: what this node knows.
-        commons: what it becomes part of.
+        shared_maps: what it becomes part of.
 
     Attributes:
         keep: writes what is known of these names to disk at once; returns why that failed, or
@@ -176,7 +176,7 @@ class Sharing(Generic[V]):
     """
 
     def __init__(
-        self, what: str, type: int, services: Services, known: Versions[V], commons: Commons
+        self, what: str, type: int, services: Services, known: Versions[V], shared_maps: SharedMaps
     ) -> None:
         self.keep: Callable[[list[bytes]], str | None] = _no_disk
         self.changed: Callable[[list[bytes] | None], None] = _nobody
@@ -186,8 +186,8 @@ class Sharing(Generic[V]):
         self.skipped = 0
         self._warned: dict[str, int] = {}  # when it was last warned of what
         self._open: list[Change[V]] = []  # the changes of this turn
-        self._unsettled = commons.unsettled
-        commons.kinds[type] = self
+        self._unsettled = shared_maps.unsettled
+        shared_maps.kinds[type] = self
         self._what = what
         self._type = type
         self._machine = services.machine

@@ -30,7 +30,7 @@ from disque_trio.node.core.jobs.job import Job
 from disque_trio.node.core.jobs.key_messages import Vote
 from disque_trio.node.core.queues.core import Core
 from disque_trio.node.core.rpc.calls import CLAIM, Question
-from disque_trio.node.core.unique.ballots import (
+from disque_trio.node.core.unique.quorum import (
     AGREED,
     ANSWER_TIME,
     CLAIMING,
@@ -42,12 +42,12 @@ from disque_trio.node.core.unique.ballots import (
     UNKNOWN,
     WAIT,
     Agreement,
-    Ballots,
     Claim,
-    Rivals,
+    Conflicts,
+    Quorum,
     read_votes,
 )
-from disque_trio.node.core.unique.votes import Votes
+from disque_trio.node.core.unique.voter import Voter
 from disque_trio.protocol.keyrecord import ADDED, PENDING
 from disque_trio.protocol.trailer import Trailer
 from disque_trio.resp.reply import error
@@ -62,7 +62,7 @@ class Claims(Agreement):
     """The ADDJOBs UNIQUE of one node.
 
     Args:
-        votes: this node's own.
+        voter: this node's own.
         replication: adds jobs.
         admissions: the ADDJOBs whose jobs are not added yet.
 
@@ -72,7 +72,7 @@ class Claims(Agreement):
     """
 
     def __init__(
-        self, core: Core, votes: Votes, replication: Replication, admissions: Admissions
+        self, core: Core, voter: Voter, replication: Replication, admissions: Admissions
     ) -> None:
         store = core.store
         self._random = core.rng.random
@@ -82,14 +82,14 @@ class Claims(Agreement):
         self.replicated = replication.replicated
         self._store = store
         self._uniques = core.store.uniques
-        self._votes = votes
+        self._voter = voter
         self._replication = replication
         self._rpc = core.rpc
         self._notices = core.notices
         self._admissions = admissions
         self._peers = core.peers
-        self._ballots = Ballots(core, votes)
-        self._rivals = Rivals(core, votes, self._ballots, self._verdict)
+        self._quorum = Quorum(core, voter)
+        self._conflicts = Conflicts(core, voter, self._quorum, self._verdict)
 
     # ---- ADDJOB -----------------------------------------------------------------------------
 
@@ -100,7 +100,7 @@ class Claims(Agreement):
         if entry is None:
             return b""
         alone = self._peers.size == 1
-        held = self._votes.status(entry.id) in (words.HELD, words.ADDING)
+        held = self._voter.status(entry.id) in (words.HELD, words.ADDING)
         if (held or (entry.lasts and entry.state > PENDING)) and (alone or entry.state == ADDED):
             self.repeats += 1
             return entry.id
@@ -155,7 +155,7 @@ class Claims(Agreement):
         message.left = claim.until - self.machine.now
         message.instead = claim.instead
         message.any = claim.any
-        self._ballots.ask(claim, message, claim.voters, judge)
+        self._quorum.ask(claim, message, claim.voters, judge)
 
     def _judge(self, claim: Claim, question: Question) -> None:
         """Count the votes for ``claim``."""
@@ -186,12 +186,12 @@ class Claims(Agreement):
             else:
                 if rival.id < claim.job.id:
                     self._withdraw(claim, [])  # of two that begin at once, one has to go first
-                self._rivals.look_at(claim, rival)
+                self._conflicts.look_at(claim, rival)
 
     def _verdict(self, claim: Claim, rival: Vote, what: int) -> None:
         """Go on now that the fate of the job ``rival``, which has the key, is known to be
         ``what``."""
-        claim.waited = what == WAIT or claim.hears_too_late(self.machine.now)
+        claim.waited = what == WAIT or claim.is_too_late(self.machine.now)
         if what == LIVES:
             self._answer(claim, rival.id)
         elif what == WAIT:
@@ -203,13 +203,13 @@ class Claims(Agreement):
         else:
             bury = claim.message(words.BURY, rival.id)
             self._uniques.tell(bury, self._peers.everyone())
-            self._votes.hear(bury)
+            self._voter.on_notification(bury)
             claim.instead = rival.id
             claim.any = what == GONE
             self._claim(claim)
 
     def _undecided(self, claim: Claim) -> None:
-        if claim.anyway and not claim.hears_too_late(self.machine.now):
+        if claim.anyway and not claim.is_too_late(self.machine.now):
             self._had(claim)
         else:
             self._pause(claim)
@@ -262,11 +262,11 @@ class Claims(Agreement):
         """Tell the voters and the producer that the job was added."""
         job = claim.job
         self._uniques.adding.pop(job.id, None)
-        said = claim.message(words.SAY_ADDED)
+        message = claim.message(words.SAY_ADDED)
         if not claim.external:
             self._uniques.hold(job, ADDED)
-        self._votes.hear(said)
-        self._uniques.tell(said, claim.voters)
+        self._voter.on_notification(message)
+        self._uniques.tell(message, claim.voters)
 
     def _answer(self, claim: Claim, id: bytes) -> None:
         """Reply with the id of the job that has the key."""
@@ -282,9 +282,9 @@ class Claims(Agreement):
 
     def _withdraw(self, claim: Claim, more: list[bytes]) -> None:
         """Tell the voters, and ``more``, that the job does not want the key and never had it."""
-        said = claim.message(words.WITHDRAW)
-        self._uniques.tell(said, claim.voters + [id for id in more if id not in claim.voters])
-        self._votes.hear(said)
+        message = claim.message(words.WITHDRAW)
+        self._uniques.tell(message, claim.voters + [id for id in more if id not in claim.voters])
+        self._voter.on_notification(message)
 
     def forget_client(self, client: Client) -> None:
         """Give up the claims of ``client``, which has disconnected."""
@@ -367,7 +367,7 @@ class Claims(Agreement):
                 if now >= claim.agree_by:
                     self._refuse(claim, UNDECIDED)
                 elif rival is not None:
-                    self._rivals.look_at(claim, rival)
+                    self._conflicts.look_at(claim, rival)
                 else:
                     self._claim(claim)
 

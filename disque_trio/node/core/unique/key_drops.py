@@ -13,7 +13,7 @@ from disque_trio.node.core.jobs.key_messages import ADDING, HELD, WITHDRAW, KeyM
 from disque_trio.node.core.jobs.waits import REMOVED
 from disque_trio.node.core.queues.core import Core
 from disque_trio.node.core.rpc.calls import KEYS, Question
-from disque_trio.node.core.unique.votes import Votes
+from disque_trio.node.core.unique.voter import Voter
 from disque_trio.protocol.fields import (
     Field,
     FieldsError,
@@ -60,10 +60,10 @@ class Known:
 class KeyDrops:
     """The QDELKEYs of one node."""
 
-    def __init__(self, core: Core, votes: Votes) -> None:
+    def __init__(self, core: Core, voter: Voter) -> None:
         self._machine = core.machine
         self._uniques = core.store.uniques
-        self._votes = votes
+        self._voter = voter
         self._rpc = core.rpc
         self._peers = core.peers
         self._waiting: dict[int, Pending] = {}  # by the number of the question
@@ -77,11 +77,11 @@ class KeyDrops:
         client.line_up(reply)
         fields = [(_TEXTS, pack_texts([queue, *keys]))]
         others = self._peers.everyone()
-        heard = partial(self._heard, queue, keys)
-        question = self._rpc.call(KEYS, fields, others, PATIENCE, heard)
+        on_answer = partial(self._on_answer, queue, keys)
+        question = self._rpc.call(KEYS, fields, others, PATIENCE, on_answer)
         self._waiting[question.number] = reply
         if question.over:
-            self._heard(queue, keys, question)
+            self._on_answer(queue, keys, question)
 
     def _answer(self, sender: bytes, fields: list[Field]) -> list[Field]:
         """Say what this node knows of keys. Raises ``FieldsError``."""
@@ -92,10 +92,10 @@ class KeyDrops:
         for key in texts[1:]:
             entry = self._uniques.find(texts[0], key)
             id = b"" if entry is None else entry.id
-            answers.append(pack_number(self._votes.status(id) if id else 0) + id)
+            answers.append(pack_number(self._voter.status(id) if id else 0) + id)
         return [(_TEXTS, pack_texts(answers))]
 
-    def _heard(self, queue: bytes, keys: list[bytes], question: Question) -> None:
+    def _on_answer(self, queue: bytes, keys: list[bytes], question: Question) -> None:
         """Go on once all nodes have answered, or did not."""
         if not question.over:
             return
@@ -103,30 +103,32 @@ class KeyDrops:
         if reply is None:
             return
         own = self._answer(b"", [(_TEXTS, pack_texts([queue, *keys]))])
-        said = {self._uniques.own: _read(own, len(keys))}
+        answers = {self._uniques.own: _read(own, len(keys))}
         for id, fields in question.answers.items():
             if texts := _read(fields, len(keys)):
-                said[id] = texts
-        if self._have_spoken(said, queue, keys):
-            reply.reply = integer(self._drop(queue, keys, said))
+                answers[id] = texts
+        if self._have_answered(answers, queue, keys):
+            reply.reply = integer(self._drop(queue, keys, answers))
             reply.journaled = self._machine.journaling
         else:
             reply.reply = _SILENT
         self._machine.answered.append(reply)
 
-    def _have_spoken(self, said: dict[bytes, list[bytes]], queue: bytes, keys: list[bytes]) -> bool:
-        """Whether all who vote on ``keys`` have ``said`` what they know."""
-        if all(id in said for id in self._peers.everyone()):
+    def _have_answered(
+        self, answers: dict[bytes, list[bytes]], queue: bytes, keys: list[bytes]
+    ) -> bool:
+        """Whether all who vote on ``keys`` have answered."""
+        if all(id in answers for id in self._peers.everyone()):
             return True
-        return all(id in said for key in keys for id in self._uniques.voters(queue, key))
+        return all(id in answers for key in keys for id in self._uniques.voters(queue, key))
 
-    def _drop(self, queue: bytes, keys: list[bytes], said: dict[bytes, list[bytes]]) -> int:
-        """Free those of ``keys`` that no living job has, as far as the nodes have ``said``. Return
+    def _drop(self, queue: bytes, keys: list[bytes], answers: dict[bytes, list[bytes]]) -> int:
+        """Free those of ``keys`` that no living job has, by the ``answers`` of the nodes. Return
         how many."""
         dropped = 0
         for number, key in enumerate(keys):
             known = Known()
-            for node, texts in said.items():
+            for node, texts in answers.items():
                 known.note(node, texts[number][8:], unpack_number(texts[number][:8]))
             if known.alive or not known.jobs:
                 continue
@@ -134,7 +136,7 @@ class KeyDrops:
             for id, nodes in known.jobs.items():
                 message = KeyMessage(WITHDRAW, queue, key, id)
                 self._uniques.tell(message, nodes)
-                self._votes.hear(message)
+                self._voter.on_notification(message)
         return dropped
 
     def flush(self) -> None:

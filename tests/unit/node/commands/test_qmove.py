@@ -465,7 +465,7 @@ def test_a_restarted_node_tells_in_slices_what_it_has_moved(mesh: Mesh) -> None:
     mesh[1]("DEBUG", "FLUSHALL")
     mesh.join(0, 2)
     mesh[0].node.tick(mesh[0].now)
-    assert len(mesh[0].node.updates.spreads.by_id) == AT_ONCE
+    assert len(mesh[0].node.updates.pending.by_id) == AT_ONCE
     mesh.advance(3)
     assert all(mesh[2].show(id)[b"queue"] == b"to" for id in ids)
 

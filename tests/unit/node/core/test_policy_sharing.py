@@ -141,7 +141,7 @@ def test_who_did_not_listen_when_it_was_reached_is_asked_again_soon() -> None:
     mesh.join(0, 1)
     mesh.advance(0)
     mesh.lose = lambda source, target, packet: False
-    assert mesh[0].node.commons.rest() <= ONCE_MORE
+    assert mesh[0].node.shared_maps.rest() <= ONCE_MORE
     look(mesh, ONCE_MORE)
     assert all_agree(mesh)
 

@@ -38,7 +38,7 @@ class SlowPath:
 
 @pytest.mark.parametrize(("first", "set_back"), [(0, 0), (2, 0), (2, 60_000)])
 @pytest.mark.parametrize("words", SWEEPS)
-def test_a_node_that_hears_too_late_that_it_should_keeps_its_jobs(
+def test_a_node_that_is_too_late_that_it_should_keeps_its_jobs(
     words: list[str], first: int, set_back: int
 ) -> None:
     mesh = Mesh(2)

@@ -7,7 +7,7 @@ import pytest
 from disque_trio.node.core.jobs import key_messages as words
 from disque_trio.node.core.jobs.key_messages import KeyMessage, Vote, read_vote
 from disque_trio.node.core.rpc.calls import CLAIM
-from disque_trio.node.core.unique.ballots import read_votes
+from disque_trio.node.core.unique.quorum import read_votes
 from disque_trio.protocol import bus
 from disque_trio.protocol.keyrecord import MAX_KEY, MAX_UNTIL, PENDING
 from tests.support.mesh import Mesh

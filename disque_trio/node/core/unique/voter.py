@@ -17,7 +17,7 @@ from disque_trio.protocol.keyrecord import ADDED, CONFIRMED, MAX_UNTIL, PENDING
 MAX_COMPLETED: Final = 1_000  # jobs; up to twice as many are remembered
 
 
-class Votes:
+class Voter:
     """The answers of one node to questions about keys.
 
     Args:
@@ -45,7 +45,7 @@ class Votes:
         elif message.op == words.CANCEL:
             vote = self.cancel(message)
         else:
-            self.hear(message)
+            self.on_notification(message)
         return None if vote is None else vote.pack()
 
     def status(self, id: bytes) -> int:
@@ -159,7 +159,7 @@ class Votes:
         until = 0 if trailer is None else trailer.key_until
         return until > 0 and (entry is None or until <= self._machine.now)
 
-    def hear(self, message: KeyMessage) -> None:
+    def on_notification(self, message: KeyMessage) -> None:
         """Handle a message that has no answer."""
         if message.op == words.BURY:
             if self.status(message.id) == words.NOTHING:

@@ -13,7 +13,7 @@ from disque_trio.node.core.jobs.key_messages import KeyMessage, Vote, read_vote
 from disque_trio.node.core.jobs.uniques import life_of
 from disque_trio.node.core.queues.core import Core
 from disque_trio.node.core.rpc.calls import CLAIM, Question
-from disque_trio.node.core.unique.votes import Votes
+from disque_trio.node.core.unique.voter import Voter
 from disque_trio.protocol.keyrecord import ADDED, PENDING
 from disque_trio.protocol.trailer import Trailer
 from disque_trio.resp.reply import error
@@ -105,7 +105,7 @@ class Claim(Admission):
         """A message about its key and its job, or about the job ``id``."""
         return KeyMessage(op, self._queue, self.key, id or self.job.id)
 
-    def hears_too_late(self, now: int) -> bool:
+    def is_too_late(self, now: int) -> bool:
         """Whether the nodes that were asked if another job is about to be added have run out of
         time to answer: their silence says nothing."""
         return self.waited and now >= self.agree_by
@@ -139,16 +139,16 @@ ANSWER_TIME: Final = 500  # ms that a node has to answer
 ASKED_AGAIN: Final = 100  # ms after which it is asked once more
 
 
-class Ballots:
+class Quorum:
     """Asks nodes about keys.
 
     Args:
-        votes: this node's own.
+        voter: this node's own.
     """
 
-    def __init__(self, core: Core, votes: Votes) -> None:
+    def __init__(self, core: Core, voter: Voter) -> None:
         self._store = core.store
-        self._votes = votes
+        self._voter = voter
         self._rpc = core.rpc
         self._notices = core.notices
 
@@ -164,16 +164,16 @@ class Ballots:
         vote: Vote | None = None
         if own in nodes:
             vote = (
-                self._votes.claim(message)
+                self._voter.claim(message)
                 if message.op == words.CLAIM
-                else self._votes.look(message)
+                else self._voter.look(message)
             )
         left = claim.agree_by - self._store.machine.now if claim.stage == CLAIMING else ANSWER_TIME
         timeout = max(min(ANSWER_TIME, left), 1)
         others = [id for id in nodes if id != own]
-        heard = partial(judge, claim)
+        on_answer = partial(judge, claim)
         question = self._rpc.call(
-            CLAIM, message.pack(), others, timeout, heard, self._notices.fields, ASKED_AGAIN
+            CLAIM, message.pack(), others, timeout, on_answer, self._notices.fields, ASKED_AGAIN
         )
         claim.question = question
         if vote is not None:
@@ -199,26 +199,26 @@ LOST: Final = 4  # only its node could know more; unless others confirm it, it w
 UNKNOWN: Final = 5
 
 
-class Rivals:
+class Conflicts:
     """Asks the nodes about the jobs that have keys.
 
     Args:
-        votes: this node's own.
-        ballots: asks nodes.
+        voter: this node's own.
+        quorum: asks nodes.
         verdict: called with what became of the job that a vote named.
     """
 
     def __init__(
         self,
         core: Core,
-        votes: Votes,
-        ballots: Ballots,
+        voter: Voter,
+        quorum: Quorum,
         verdict: Callable[[Claim, Vote, int], None],
     ) -> None:
         self._store = core.store
         self._uniques = core.store.uniques
-        self._votes = votes
-        self._ballots = ballots
+        self._voter = voter
+        self._quorum = quorum
         self._rpc = core.rpc
         self._peers = core.peers
         self._verdict = verdict
@@ -227,7 +227,7 @@ class Rivals:
         """Ask all nodes about the job that has the key."""
         everyone = [self._store.replicas.own, *self._peers.everyone()]
         judge = partial(self._judge_rival, rival)
-        self._ballots.ask(claim, claim.message(words.ASK, rival.id), everyone, judge)
+        self._quorum.ask(claim, claim.message(words.ASK, rival.id), everyone, judge)
 
     def _judge_rival(self, rival: Vote, claim: Claim, question: Question) -> None:
         """Judge what is known of the job ``rival``, which has the key."""
@@ -243,7 +243,7 @@ class Rivals:
             self._verdict(claim, rival, WAIT)
         elif state == ADDED and (held or lasts):
             self._verdict(claim, rival, LIVES)
-        elif question.over and claim.hears_too_late(self._store.machine.now):
+        elif question.over and claim.is_too_late(self._store.machine.now):
             self._verdict(claim, rival, UNKNOWN)
         elif question.over:
             members = [self._store.replicas.own, *self._peers.everyone()]
@@ -272,25 +272,25 @@ class Rivals:
         message = claim.message(words.CANCEL, rival.id)
         self._uniques.tell(message, holders)
         if self._store.replicas.own in holders:
-            self._votes.cancel(message)
+            self._voter.cancel(message)
         self._verdict(claim, rival, UNKNOWN)
 
     def _adopt(self, claim: Claim, rival: Vote, holders: list[bytes]) -> None:
         """Make the voters and the holders confirm the job that has the key, once it has its copies:
         the node that began to add it may be gone."""
-        if not self._votes.is_complete(rival.id):
+        if not self._voter.is_complete(rival.id):
             self._verdict(claim, rival, UNKNOWN)
             return
-        said = claim.message(words.WITHDRAW)  # its own votes could be in the way
-        self._uniques.tell(said, claim.voters)
-        self._votes.hear(said)
+        message = claim.message(words.WITHDRAW)  # its own votes could be in the way
+        self._uniques.tell(message, claim.voters)
+        self._voter.on_notification(message)
         message = claim.message(words.CLAIM, rival.id)
         message.final = True
         message.instead = rival.id
         message.lasts = rival.lasts
         message.left = rival.left
         nodes = claim.voters + [id for id in holders if id not in claim.voters]
-        self._ballots.ask(claim, message, nodes, partial(self._judge_adopted, rival, nodes))
+        self._quorum.ask(claim, message, nodes, partial(self._judge_adopted, rival, nodes))
 
     def _judge_adopted(
         self, rival: Vote, nodes: list[bytes], claim: Claim, question: Question
@@ -302,9 +302,9 @@ class Rivals:
         held = words.HELD in [votes[id].status for id in having]
         agree = len([id for id in having if id in claim.voters])
         if held and agree >= len(claim.voters) // 2 + 1:
-            said = claim.message(words.SAY_ADDED, rival.id)
-            self._uniques.tell(said, nodes)
-            self._votes.hear(said)
+            message = claim.message(words.SAY_ADDED, rival.id)
+            self._uniques.tell(message, nodes)
+            self._voter.on_notification(message)
             self._verdict(claim, rival, LIVES)
         elif question.over:
             self._verdict(claim, rival, UNKNOWN)

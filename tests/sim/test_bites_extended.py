@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from disque_trio.node.core import node as core_node
-from disque_trio.node.core.changes.sweeps import Sweeps
+from disque_trio.node.core.changes.scatter_gather import ScatterGathers
 from disque_trio.node.core.changes.updates import Updates
 from disque_trio.node.core.delivery import deliveries
 from disque_trio.node.core.jobs.job import FLAG_IN_HAND, FLAGS_PRIORITY, Job
@@ -204,13 +204,13 @@ def test_deliveries_from_the_queue_before_a_move_are_found(
     assert found(as_it_is, EXTENDED, "after it was moved", first=39)
 
 
-class ForgetfulCounting(Sweeps):
+class ForgetfulCounting(ScatterGathers):
     """Count only some jobs for QSTAT FULL."""
 
     def do_slice(self) -> None:
-        self.tallies._shard = max(self.tallies._shard, 900)
-        if not self.tallies._counting:
-            self.tallies._counting, self.tallies._next = self.tallies._next, {}
+        self.state_counter._shard = max(self.state_counter._shard, 900)
+        if not self.state_counter._counting:
+            self.state_counter._counting, self.state_counter._next = self.state_counter._next, {}
         super().do_slice()
 
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from disque_trio.node.core.delivery import interests, lookout
-from disque_trio.node.core.delivery.lookout import Interest, InterestIndex, Lookout
+from disque_trio.node.core.delivery import interests, patterns
+from disque_trio.node.core.delivery.patterns import Interest, InterestIndex, ReadyQueues
 from disque_trio.node.core.queues.queue import Queue
 from tests.simulator.plan import EXTENDED
 from tests.simulator.spoiled import found
@@ -13,7 +13,7 @@ if not interests.__file__.endswith(".py"):
     pytest.skip("a compiled node cannot be made worse", allow_module_level=True)
 
 
-class ForgetfulLookout(Lookout):
+class ForgetfulFinder(ReadyQueues):
     """Does not notice that a queue has jobs again."""
 
     def note(self, queue: Queue) -> None:
@@ -33,10 +33,10 @@ def as_it_is(world: World) -> None:
 
 
 def test_a_client_that_waits_while_there_is_a_job_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(interests, "Lookout", ForgetfulLookout)
+    monkeypatch.setattr(interests, "ReadyQueues", ForgetfulFinder)
     assert found(as_it_is, EXTENDED, "lets client", seeds=5)
 
 
 def test_a_job_of_a_queue_that_was_not_named_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lookout, "InterestIndex", GenerousIndex)
+    monkeypatch.setattr(patterns, "InterestIndex", GenerousIndex)
     assert found(as_it_is, EXTENDED, "a job of the queue", seeds=5)

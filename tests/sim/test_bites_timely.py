@@ -167,7 +167,7 @@ def test_jobs_that_stay_where_nobody_waits_are_found(made_of: MadeOf) -> None:
     assert found(made_of(SelfishExports), TIMELY, "and node")
 
 
-class SelfishWishes(Exports):
+class SelfishAsking(Exports):
     """Do so only where clients wait by pattern."""
 
     def give(self, id: bytes, queue: Queue, count: int, wanted: Wanted) -> int:
@@ -175,7 +175,7 @@ class SelfishWishes(Exports):
 
 
 def test_jobs_that_stay_where_nobody_waits_by_pattern_are_found(made_of: MadeOf) -> None:
-    assert found(made_of(SelfishWishes), TIMELY, "and node", first=99)
+    assert found(made_of(SelfishAsking), TIMELY, "and node", first=99)
 
 
 class GreedyLimits(Limits):

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from disque_trio.node.core.changes.contents import is_delivered
-from disque_trio.node.core.changes.sweeps import PATIENCE
+from disque_trio.node.core.changes.scatter_gather import PATIENCE
 from disque_trio.node.core.jobs.job import ACTIVE, QUEUED, Job
 from disque_trio.node.core.lifecycle.successors import successor_id
 from disque_trio.protocol import trailer

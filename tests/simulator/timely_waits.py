@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from disque_trio.node.core.delivery.lookout import STANDS_IN
+from disque_trio.node.core.delivery.patterns import STANDS_IN
 from disque_trio.node.core.queues.limits import HEARD
 from disque_trio.node.core.queues.queue import PAUSED_OUT, Queue
 from disque_trio.respserver.client import Client

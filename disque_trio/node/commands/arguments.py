@@ -3,7 +3,7 @@
 from typing import Final
 
 from disque_trio.node.core.delivery.interests import MAX_INTERESTS
-from disque_trio.node.core.delivery.lookout import pattern_problem
+from disque_trio.node.core.delivery.patterns import pattern_problem
 from disque_trio.node.core.jobs.job import Job
 from disque_trio.node.core.node import Node
 from disque_trio.node.core.queues.queue import PAUSED_IN

@@ -98,4 +98,6 @@ def redrive(node: Node, client: Client, args: list[bytes]) -> None:
         raise CommandError(f"ERR the names of the queues have more than {MAX_NAME_IN_FIELDS} bytes")
     if to:
         node.budgets.admit_moved(client.user, args[1], 1)
-    node.sweeps.begin(client, REDRIVE_ALL, [args[1], to, *ids], words.number("COUNT", INT64_MAX))
+    node.scatter_gather.begin(
+        client, REDRIVE_ALL, [args[1], to, *ids], words.number("COUNT", INT64_MAX)
+    )

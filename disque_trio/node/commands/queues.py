@@ -4,7 +4,7 @@ from functools import partial
 from itertools import islice
 
 from disque_trio.node.commands.arguments import parse_count, parse_queue, require_extensions
-from disque_trio.node.core.changes.tallies import Tally
+from disque_trio.node.core.changes.state_counts import StateCounts
 from disque_trio.node.core.jobs.job import Job
 from disque_trio.node.core.node import Node
 from disque_trio.node.core.queues.entries import job_entry
@@ -72,14 +72,16 @@ def qstat(node: Node, client: Client, args: list[bytes]) -> None:
     full = node.read(args).has("FULL")
     queue = node.queues.by_name.get(args[1])
     if full:
-        node.sweeps.tallies.begin(client, args[1], partial(_tell_all, node, args[1], client.resp))
+        node.scatter_gather.state_counter.begin(
+            client, args[1], partial(_tell_all, node, args[1], client.resp)
+        )
     elif queue is None:
         client.out.append(null_array(client.resp))
     else:
         client.out.append(encode(_describe(node, queue), client.resp))
 
 
-def _tell_all(node: Node, name: bytes, resp: int, tally: Tally) -> bytes:
+def _tell_all(node: Node, name: bytes, resp: int, tally: StateCounts) -> bytes:
     """The reply to QSTAT FULL for the protocol version ``resp``. ``tally``: counts of the jobs of
     the queue ``name``."""
     queue = node.queues.by_name.get(name)
@@ -122,7 +124,7 @@ def qpurge(node: Node, client: Client, args: list[bytes]) -> None:
     """QPURGE queue: cancel the queued jobs, on all reachable nodes; returns how many."""
     if len(args[1]) > MAX_NAME_IN_FIELDS:
         raise CommandError(f"ERR the name of the queue has more than {MAX_NAME_IN_FIELDS} bytes")
-    node.sweeps.begin(client, PURGE, [args[1]], INT64_MAX)
+    node.scatter_gather.begin(client, PURGE, [args[1]], INT64_MAX)
 
 
 def qmove(node: Node, client: Client, args: list[bytes]) -> None:
@@ -136,7 +138,7 @@ def qmove(node: Node, client: Client, args: list[bytes]) -> None:
     if len(args[1]) + len(parse_queue(node, args[2])) > MAX_NAME_IN_FIELDS:
         raise CommandError(f"ERR the names of the queues have more than {MAX_NAME_IN_FIELDS} bytes")
     node.budgets.admit_moved(client.user, args[1], 1)
-    node.sweeps.begin(client, MOVE, [args[1], args[2]], most)
+    node.scatter_gather.begin(client, MOVE, [args[1], args[2]], most)
 
 
 def pause(node: Node, client: Client, args: list[bytes]) -> None:

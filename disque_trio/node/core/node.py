@@ -11,7 +11,7 @@ from typing import Final
 from disque_trio.cluster.peers import Peers
 from disque_trio.cluster.troubles import TROUBLE_MEMORY, trouble_of
 from disque_trio.node.core.budgets import Budgets
-from disque_trio.node.core.changes.sweeps import Sweeps
+from disque_trio.node.core.changes.scatter_gather import ScatterGathers
 from disque_trio.node.core.changes.updates import Updates
 from disque_trio.node.core.copies.admissions import Admissions
 from disque_trio.node.core.copies.copies import Copies
@@ -90,8 +90,8 @@ class Node(Machine):
         requeue: queues jobs again.
         ack_gc: ends jobs.
         dead_letters: what becomes of jobs that nobody could process. copies: of what they become.
-        sweeps: work on a queue on all nodes.
-       rpc: calls to other nodes, and their answers.
+        scatter_gather: work on a queue on all nodes.
+        rpc: calls to other nodes, and their answers.
         ticks: adds the jobs of schedules.
         limits: of the queues.
         job_waits: the clients that wait for the end of jobs.
@@ -152,7 +152,7 @@ class Node(Machine):
         self.losses = Losses(core)
         self.deliveries = Deliveries(core, federation, requeue, letters)
         self.consumers = self.deliveries.consumers
-        self.sweeps = Sweeps(core, ack_gc, letters, updates)
+        self.scatter_gather = ScatterGathers(core, ack_gc, letters, updates)
         voter = Voter(core, copies)
         self.key_drops = KeyDrops(core, voter)
         admissions = self.admissions = Admissions(core, replication)
@@ -243,7 +243,7 @@ class Node(Machine):
         """Do the rare work that is due at ``now``."""
         timer.at = 0
         self.rpc.end_due(now)
-        self.sweeps.do_slice()
+        self.scatter_gather.do_slice()
         self.claims.go_on(now)
         if self.federation.linked:
             self._greet(list(self.federation.linked), now)
@@ -532,7 +532,7 @@ class Node(Machine):
         self.key_drops.flush()
         self.admissions.flush()
         self.replication.flush()
-        self.sweeps.flush()
+        self.scatter_gather.flush()
         self.rpc.flush()
         self.job_waits.flush()
         self.updates.flush()

@@ -2,7 +2,7 @@
 
 from disque_trio.node.core.delivery.consumers import Consumers
 from disque_trio.node.core.delivery.interests import Interests
-from disque_trio.node.core.delivery.lookout import STANDS_IN
+from disque_trio.node.core.delivery.patterns import STANDS_IN
 from disque_trio.node.core.federation.federation import Federation
 from disque_trio.node.core.jobs.job import Job
 from disque_trio.node.core.jobs.timers import sooner

@@ -21,9 +21,9 @@ from heapq import heappop, heappush
 from itertools import islice
 from typing import Final
 
-from disque_trio.node.core.delivery.lookout import (
+from disque_trio.node.core.delivery.patterns import (
     Interest,
-    Lookout,
+    ReadyQueues,
     knows_only_extended,
     pattern_problem,
 )
@@ -50,7 +50,7 @@ _TIME: Final = 4  # ms for which they are valid
 _WAITS: Final = 5  # empty: a client waits
 
 
-class Wishes:
+class RemoteInterests:
     """The patterns that a node's clients want from other nodes, and other nodes from it.
 
     Args:
@@ -147,12 +147,12 @@ class Wishes:
         """Give jobs of ``queue``, for which no client waits, to nodes that want some by
         ``interests``."""
         now = self._machine.now
-        wanting = [(one, id, wish) for one in interests for id, wish in one.wishes.items()]
+        wanting = [(one, id, wish) for one in interests for id, wish in one.remote.items()]
         # Nodes whose clients wait come first, as in ``Exports.offer``.
         wanting.sort(key=_polls)
         for interest, id, wish in wanting:
             if wish.until <= now:
-                del interest.wishes[id]
+                del interest.remote[id]
                 continue
             if id not in self._peers.reachable or not self._peers.linked(id):
                 continue  # it may come back
@@ -162,10 +162,10 @@ class Wishes:
             share = max(wish.jobs // max(len(interest.found), 1), 1)
             given = self._exports.give(id, queue, share, wish)
             if given:
-                del interest.wishes[id]
+                del interest.remote[id]
                 if wish.jobs > given:  # after the other nodes; who waits for more says so again
                     time = 0 if self._exports.has_limit(queue) else wish.time
-                    interest.wishes[id] = Wanted(wish.jobs - given, time, wish.until, False)
+                    interest.remote[id] = Wanted(wish.jobs - given, time, wish.until, False)
             elif not queue.deliverable():
                 return
 
@@ -179,7 +179,7 @@ def _polls(wanting: tuple[Interest, bytes, Wanted]) -> bool:
     return not wanting[2].waits
 
 
-def read_wishes(fields: list[Field]) -> tuple[int, dict[bytes, int], set[bytes]]:
+def read_remote(fields: list[Field]) -> tuple[int, dict[bytes, int], set[bytes]]:
     """For how many ms which patterns are wanted, and how many jobs of each; and by which of them
     clients wait. Raises ``FieldsError``."""
     time = 0
@@ -236,8 +236,8 @@ class Interests(QueueInterests):
         self._limits = store.limits
         self._federation = federation
         self._timer = core.rpc.timer
-        self._wishes = Wishes(core, federation)
-        self._lookout = Lookout(store.queues, core.peers)
+        self._remote = RemoteInterests(core, federation)
+        self._ready = ReadyQueues(store.queues, core.peers)
         self._by_number: dict[int, Interest] = {}
         self._number = 0
         self._hasty: dict[Client, None] = {}  # only want to know whether there are jobs
@@ -272,7 +272,7 @@ class Interests(QueueInterests):
             self._number += 1
             interest = Interest(pattern, self._number)
             self.by_pattern[pattern] = self._by_number[self._number] = interest
-            self._lookout.add(interest)
+            self._ready.add(interest)
             if self._queues.interests is None:
                 self._queues.interests = self
                 self._sweep_at = self._machine.now + SWEEP
@@ -284,7 +284,7 @@ class Interests(QueueInterests):
         """Forget ``interest``, which nobody uses."""
         del self.by_pattern[interest.pattern]
         del self._by_number[interest.number]
-        self._lookout.remove(interest)
+        self._ready.remove(interest)
         if not self.by_pattern:
             self._queues.interests = None
 
@@ -296,7 +296,7 @@ class Interests(QueueInterests):
         for _ in range(min(SWEPT, len(self._swept))):
             interest = self._swept.popleft()
             if interest.clients:
-                self._lookout.look_again(interest)
+                self._ready.look_again(interest)
             elif not interest.dropped and now - interest.used >= KEPT and interest.is_unused(now):
                 self._drop(interest)
 
@@ -306,8 +306,8 @@ class Interests(QueueInterests):
         """Deliver up to ``count`` jobs: one per pattern, left to right, repeatedly until enough.
         There must be room for ``patterns``."""
         interests = [self._use(pattern) for pattern in patterns]
-        if any(map(self._lookout.is_searching, interests)):
-            self._lookout.work(SLICE)
+        if any(map(self._ready.is_searching, interests)):
+            self._ready.work(SLICE)
         found: list[Job] = []
         looks = LOOKS
         size = 0
@@ -315,7 +315,7 @@ class Interests(QueueInterests):
         while True:
             before = len(found)
             for interest in interests:
-                if interest.clients and not self._lookout.is_searching(interest):
+                if interest.clients and not self._ready.is_searching(interest):
                     continue  # other clients wait in vain
                 had = len(found)
                 looks = self._take_one(interest, found, looks)
@@ -337,7 +337,7 @@ class Interests(QueueInterests):
                 break
             queue = queues.popleft()
             if not queue.length:
-                self._lookout.emptied(interest, queue)
+                self._ready.emptied(interest, queue)
                 looks -= 1
                 continue
             queues.append(queue)
@@ -355,11 +355,11 @@ class Interests(QueueInterests):
 
     def is_undecided(self, patterns: list[bytes]) -> bool:
         """Whether there may be jobs although ``take`` found none."""
-        return self.cut_short or any(map(self._lookout.is_searching, map(self._use, patterns)))
+        return self.cut_short or any(map(self._ready.is_searching, map(self._use, patterns)))
 
     def in_work(self) -> bool:
         """Whether queues remain to be looked at for waiting clients."""
-        return self._lookout.has_work()
+        return self._ready.has_work()
 
     def is_asking(self, patterns: list[bytes]) -> bool:
         """Whether other nodes are being asked about limits of queues that have jobs."""
@@ -389,14 +389,14 @@ class Interests(QueueInterests):
         for interest in interests:
             interest.clients[client] = None
             if len(interest.clients) == 1:
-                self._lookout.look_again(interest)
-        self._wishes.ask(interests, FIRST_MIN)
+                self._ready.look_again(interest)
+        self._remote.ask(interests, FIRST_MIN)
         self._call()
 
     def tell(self, patterns: list[bytes]) -> None:
         """Tell other nodes that a client wanted a job in vain and does not wait: they may have
         one."""
-        self._wishes.ask([self._use(pattern) for pattern in dict.fromkeys(patterns)], POLL_MIN)
+        self._remote.ask([self._use(pattern) for pattern in dict.fromkeys(patterns)], POLL_MIN)
         self._call()
 
     def forget(self, client: Client) -> None:
@@ -406,13 +406,13 @@ class Interests(QueueInterests):
             del interest.clients[client]
             interest.used = self._machine.now
             if not interest.clients:
-                self._lookout.look_again(interest)
+                self._ready.look_again(interest)
         self._call()
 
     # ---- queues -----------------------------------------------------------------------------
 
     def note(self, queue: Queue) -> None:
-        self._lookout.note(queue)
+        self._ready.note(queue)
 
     def first(self, stand_in: Client, queue: Queue) -> Client | None:
         """The client for which ``stand_in`` waits in ``queue``; the stand-in goes to the end of the
@@ -434,24 +434,22 @@ class Interests(QueueInterests):
                     queue.waiters.pop(interest.stand_in, None)
             if self._limits.needed and self._limits.has_room_again(queue):
                 # Other nodes may have given jobs that could not be delivered, and went on.
-                found = self._lookout.matching(queue.name)
-                self._wishes.ask([interest for interest in found if interest.clients], FIRST_MIN)
+                found = self._ready.matching(queue.name)
+                self._remote.ask([interest for interest in found if interest.clients], FIRST_MIN)
                 self._call()
         elif not queue.waiters:
-            wanted = [
-                interest for interest in self._lookout.matching(queue.name) if interest.wishes
-            ]
+            wanted = [interest for interest in self._ready.matching(queue.name) if interest.remote]
             if wanted:
-                self._wishes.grant(queue, wanted)
+                self._remote.grant(queue, wanted)
 
     # ---- time -------------------------------------------------------------------------------
 
     def _call(self) -> None:
         """Schedule the next ``go_on``."""
-        if self._hasty or self._swept or self._lookout.has_work():
+        if self._hasty or self._swept or self._ready.has_work():
             self.due = self._machine.now
         elif self.by_pattern:
-            self.due = sooner(self._sweep_at, self._wishes.due)
+            self.due = sooner(self._sweep_at, self._remote.due)
         else:
             self.due = 0
         self._timer.wake_by(self.due)
@@ -462,10 +460,10 @@ class Interests(QueueInterests):
             return
         # What the last slice found has been delivered meanwhile.
         for client in list(self._hasty):
-            if not any(map(self._lookout.is_searching, self.by_client[client])):
+            if not any(map(self._ready.is_searching, self.by_client[client])):
                 self._machine.time_out(client)
-        self._lookout.work(SLICE)
-        self._wishes.go_on(now)
+        self._ready.work(SLICE)
+        self._remote.go_on(now)
         if self.by_pattern or self._swept:
             self._sweep(now)
         self._call()
@@ -473,33 +471,33 @@ class Interests(QueueInterests):
     # ---- other nodes ------------------------------------------------------------------------
 
     def received(self, sender: bytes, queue: Queue, count: int) -> None:
-        for interest in self._lookout.matching(queue.name):
+        for interest in self._ready.matching(queue.name):
             if interest.imports is not None:
                 interest.imports.received(sender, self._machine.now, 0, count)
                 if queue.imports is not None:
                     queue.imports.want_as(interest.imports)
                 if len(interest.clients) > count and not self._limits.is_used_up(queue):
-                    self._wishes.ask([interest], FIRST_MIN)
+                    self._remote.ask([interest], FIRST_MIN)
 
     def ask_again(self) -> None:
         waiting = [interest for interest in self.by_pattern.values() if interest.clients]
-        self._wishes.ask(waiting, FIRST_MIN)
+        self._remote.ask(waiting, FIRST_MIN)
         self._call()
 
     def _on_wish(self, sender: bytes, fields: list[Field]) -> list[Field] | None:
         """Handle that clients of another node want jobs by pattern. Raises ``FieldsError``."""
-        time, wanted, waiting = read_wishes(fields)
+        time, wanted, waiting = read_remote(fields)
         if not self.make_room(list(wanted)):
             return None
         until = self._machine.now + time
         for pattern, jobs in wanted.items():
             interest = self._use(pattern)
-            before = interest.wishes.get(sender)
+            before = interest.remote.get(sender)
             latest = until
             if before is not None:
                 jobs, latest = max(jobs, before.jobs), max(until, before.until)
-            interest.wishes[sender] = Wanted(jobs, self._machine.now, latest, pattern in waiting)
-            self._lookout.look_again(interest)
+            interest.remote[sender] = Wanted(jobs, self._machine.now, latest, pattern in waiting)
+            self._ready.look_again(interest)
         self._call()
         return None
 
@@ -507,4 +505,4 @@ class Interests(QueueInterests):
 
     def flush(self) -> None:
         """Start over: all jobs and queues have been forgotten, and no client waits."""
-        self._lookout.flush(list(self.by_pattern.values()))
+        self._ready.flush(list(self.by_pattern.values()))

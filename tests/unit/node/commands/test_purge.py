@@ -1,6 +1,6 @@
 """QPURGE: queued jobs are cancelled, on all nodes, a slice at a time."""
 
-from disque_trio.node.core.changes.sweeps import PATIENCE, SLICE
+from disque_trio.node.core.changes.scatter_gather import PATIENCE, SLICE
 from disque_trio.node.core.rpc.calls import PURGE
 from disque_trio.protocol.bus import MAX_NAME_IN_FIELDS
 from tests.support.mesh import Mesh

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from disque_trio.aof.format import RecordReader
-from disque_trio.node.core.changes.sweeps import BEHIND, MOVED, MOVED_BYTES, PATIENCE
+from disque_trio.node.core.changes.scatter_gather import BEHIND, MOVED, MOVED_BYTES, PATIENCE
 from disque_trio.node.core.changes.updates import AT_ONCE
 from disque_trio.node.core.jobs.job import FLAG_IN_HAND
 from disque_trio.node.core.rpc.calls import MOVE

@@ -2,7 +2,7 @@
 
 import pytest
 
-from disque_trio.node.core.changes.tallies import SLICE
+from disque_trio.node.core.changes.state_counts import SLICE
 from disque_trio.respserver.client import Client
 from tests.support.mesh import Mesh
 from tests.support.node_bench import Bench

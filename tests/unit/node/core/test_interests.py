@@ -4,8 +4,8 @@ import random
 
 import pytest
 
-from disque_trio.node.core.delivery import interests, lookout
-from disque_trio.node.core.delivery.lookout import MAX_JOKERS, MAX_NAME, MAX_PATTERN
+from disque_trio.node.core.delivery import interests, patterns
+from disque_trio.node.core.delivery.patterns import MAX_JOKERS, MAX_NAME, MAX_PATTERN
 from disque_trio.respserver.client import Client
 from disque_trio.respserver.slices import do_slice
 from tests.support.node_bench import Bench
@@ -389,7 +389,7 @@ def small_slices(monkeypatch: pytest.MonkeyPatch) -> None:
     needs_sources()
     monkeypatch.setattr(interests, "SLICE", 4)
     monkeypatch.setattr(interests, "LOOKS", 3)
-    monkeypatch.setattr(lookout, "_READING", 2)
+    monkeypatch.setattr(patterns, "_READING", 2)
 
 
 @pytest.mark.usefixtures("small_slices")
@@ -409,7 +409,7 @@ def test_a_search_that_begins_in_the_middle_of_another_misses_nothing(bench: Ben
     ids = {bench.add(f"mail.{i}") for i in range(4_000)}  # some in each shard
     first = bench.client()
     bench.send(first, "GETJOB", "PATTERN", "FROM", "sms.*")
-    finder = bench.node.deliveries.interests._lookout
+    finder = bench.node.deliveries.interests._ready
     while not finder._names:
         finder.work(1)
     assert set(take(bench, "mail.*")) == ids

@@ -50,7 +50,7 @@ class Interest:
         imports: what this node knows of such jobs elsewhere; None: it never asked.
         asks_at: when to ask other nodes again, in ms; 0: never.
         emptied: names of some of the queues that had jobs.
-        wishes: what other nodes want, by their ids.
+        remote: what other nodes want, by their ids.
     """
 
     def __init__(self, pattern: bytes, number: int) -> None:
@@ -69,7 +69,7 @@ class Interest:
         self.imports: Imports | None = None
         self.asks_at = 0
         self.emptied: dict[bytes, None] = {}
-        self.wishes: dict[bytes, Wanted] = {}
+        self.remote: dict[bytes, Wanted] = {}
 
     def put(self, queue: Queue) -> None:
         """Note that ``queue``, which matches, has jobs."""
@@ -90,9 +90,9 @@ class Interest:
 
     def is_unused(self, now: int) -> bool:
         """Whether nobody wants jobs by this pattern at ``now`` (ms)."""
-        for id in [id for id, wish in self.wishes.items() if wish.until <= now]:
-            del self.wishes[id]
-        return not self.clients and not self.wishes
+        for id in [id for id, wish in self.remote.items() if wish.until <= now]:
+            del self.remote[id]
+        return not self.clients and not self.remote
 
     def since(self) -> int:
         """The number of the wait that began first."""
@@ -192,7 +192,7 @@ _EMPTY: Final = 15  # looking at 16 queues without jobs takes as long as at one 
 _READING: Final = 50  # how many queues could be looked at while a pattern is read
 
 
-class Lookout:
+class ReadyQueues:
     """Finds the queues of one node that have jobs for patterns.
 
     Args:
@@ -242,7 +242,7 @@ class Lookout:
             interest.put(queue)
             if interest.clients:
                 queue.waiters[interest.stand_in] = None
-            elif interest.wishes:
+            elif interest.remote:
                 self._queues.ready.append(queue)
 
     def emptied(self, interest: Interest, queue: Queue) -> None:
@@ -314,7 +314,7 @@ class Lookout:
             queue.waiters[interest.stand_in] = None
         else:
             queue.waiters.pop(interest.stand_in, None)
-            if not interest.wishes:
+            if not interest.remote:
                 return
         self._queues.ready.append(queue)
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from disque_trio.node.core.delivery.interests import read_wishes
-from disque_trio.node.core.delivery.lookout import MAX_PATTERN
+from disque_trio.node.core.delivery.interests import read_remote
+from disque_trio.node.core.delivery.patterns import MAX_PATTERN
 from disque_trio.node.core.rpc.calls import WISH
 from disque_trio.protocol.fields import Field, FieldsError, pack_number
 from disque_trio.respserver.client import Client
@@ -253,10 +253,10 @@ def test_a_thousand_patterns_are_told_in_few_packets(mesh: Mesh) -> None:
 )
 def test_invalid_wishes_are_refused(fields: list[Field]) -> None:
     with pytest.raises(FieldsError):
-        read_wishes(fields)
+        read_remote(fields)
 
 
 def test_wishes_of_a_newer_release_are_read() -> None:
     fields = [(4, pack_number(5)), (9, b"?"), (2, b"a*"), (3, pack_number(1 << 40)), (8, b"")]
-    assert read_wishes(fields) == (5, {b"a*": 100}, set())
+    assert read_remote(fields) == (5, {b"a*": 100}, set())
     assert WISH == 11

@@ -2,11 +2,11 @@
 
 import pytest
 
-from disque_trio.node.core.changes.sweeps import PATIENCE, SLICE
+from disque_trio.node.core.changes.scatter_gather import PATIENCE, SLICE
 from disque_trio.protocol.bus import QUESTION, packet_type
 from tests.support.mesh import Mesh
 
-SWEEPS = [["QPURGE", "q"], ["QMOVE", "q", "to"], ["REDRIVE", "q", "TO", "to"]]
+COMMANDS = [["QPURGE", "q"], ["QMOVE", "q", "to"], ["REDRIVE", "q", "TO", "to"]]
 
 
 class SlowPath:
@@ -37,7 +37,7 @@ class SlowPath:
 
 
 @pytest.mark.parametrize(("first", "set_back"), [(0, 0), (2, 0), (2, 60_000)])
-@pytest.mark.parametrize("words", SWEEPS)
+@pytest.mark.parametrize("words", COMMANDS)
 def test_a_node_that_is_too_late_that_it_should_keeps_its_jobs(
     words: list[str], first: int, set_back: int
 ) -> None:
@@ -62,7 +62,7 @@ def test_a_node_that_is_too_late_that_it_should_keeps_its_jobs(
     assert mesh[1].number_queued() == left + 1
 
 
-@pytest.mark.parametrize("words", SWEEPS)
+@pytest.mark.parametrize("words", COMMANDS)
 def test_a_node_that_hears_a_little_late_does_as_it_should(words: list[str]) -> None:
     mesh = Mesh(2)
     for _ in range(2 * SLICE):

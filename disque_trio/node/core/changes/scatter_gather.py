@@ -1,4 +1,4 @@
-"""Commands about the jobs of a queue on all nodes: REDRIVE, QPURGE, QMOVE.
+"""Commands about the jobs of a queue on all nodes (scatter and gather): REDRIVE, QPURGE, QMOVE.
 
 The work is done slice by slice, first here, then on each reachable node in turn. Clients are served
 in between. A node handles no more jobs than it had in the queue at first, so that jobs that arrive
@@ -17,7 +17,7 @@ from itertools import islice
 from typing import Final, TypeAlias
 
 from disque_trio.eventlog import schema
-from disque_trio.node.core.changes.tallies import Tallies
+from disque_trio.node.core.changes.state_counts import StateCounter
 from disque_trio.node.core.changes.updates import Updates
 from disque_trio.node.core.jobs.job import Job
 from disque_trio.node.core.lifecycle.ack_gc import AckGc
@@ -61,7 +61,7 @@ BEHIND: Final = 10  # ms until a node checks again whether others have read what
 Work: TypeAlias = Callable[[list[bytes], int], int]
 
 
-class Sweep(Pending):
+class ScatterGather(Pending):
     """The pending reply of a command about the jobs of a queue.
 
     Attributes:
@@ -106,8 +106,8 @@ class Sweep(Pending):
         return goes_on and self.share > 0 and self.left > 0
 
 
-class Sweeps:
-    """The sweeps of one node.
+class ScatterGathers:
+    """The commands of one node that have work to do on others, too.
 
     Args:
         ack_gc: ends them.
@@ -115,14 +115,14 @@ class Sweeps:
         updates: moves them.
 
     Attributes:
-        waiting: sweeps with work to do on this node, the next one first.
-        tallies: count the jobs of queues, also slice by slice.
+        waiting: those with work to do on this node, the next one first.
+        state_counter: counts the jobs of queues, also slice by slice.
     """
 
     def __init__(self, core: Core, ack_gc: AckGc, letters: DeadLetters, updates: Updates) -> None:
-        self.waiting: deque[Sweep] = deque()
-        self.tallies = Tallies(core)
-        self._asked: dict[int, Sweep] = {}  # by the number of the question
+        self.waiting: deque[ScatterGather] = deque()
+        self.state_counter = StateCounter(core)
+        self._asked: dict[int, ScatterGather] = {}  # by the number of the question
         self._machine = core.machine
         self._store = core.store
         self._ack_gc = ack_gc
@@ -140,45 +140,45 @@ class Sweeps:
 
     def begin(self, client: Client, kind: int, texts: list[bytes], most: int) -> None:
         """Handle up to ``most`` jobs as ``kind`` says; the reply to ``client`` is their number."""
-        sweep = Sweep(client, kind, texts, most, list(self._peers.reachable))
-        client.line_up(sweep)
-        self.waiting.append(sweep)
+        scatter = ScatterGather(client, kind, texts, most, list(self._peers.reachable))
+        client.line_up(scatter)
+        self.waiting.append(scatter)
         self._rpc.timer.wake_by(self._machine.now)
 
     def do_slice(self) -> None:
-        """Do a slice of the first waiting sweep, if any, and count some jobs, if need be."""
-        self.tallies.do_slice()
+        """Do a slice of the first waiting scatter, if any, and count some jobs, if need be."""
+        self.state_counter.do_slice()
         if not self.waiting:
             return
-        sweep = self.waiting.popleft()
-        if sweep.kind == MOVE and any(map(self._peers.behind, self._peers.everyone())):
+        scatter = self.waiting.popleft()
+        if scatter.kind == MOVE and any(map(self._peers.behind, self._peers.everyone())):
             # Moved jobs still wait in connections; do not let them pile up.
-            self.waiting.append(sweep)
+            self.waiting.append(scatter)
             self._rpc.timer.wake_by(self._machine.now + BEHIND)
             return
         machine = self._machine
-        sweep.journaled = machine.journaling
-        most = 0 if self._problem(sweep.kind) else sweep.most()
-        if sweep.kind == REDRIVE:
-            done = self._redrive(sweep, most)
+        scatter.journaled = machine.journaling
+        most = 0 if self._problem(scatter.kind) else scatter.most()
+        if scatter.kind == REDRIVE:
+            done = self._redrive(scatter, most)
             cut_short = self._letters.cut_short
         else:
-            done = self._works[sweep.kind](sweep.texts, most)
+            done = self._works[scatter.kind](scatter.texts, most)
             cut_short = False
-        if sweep.note(done, self._length(sweep.texts)) or (cut_short and most):
-            self.waiting.append(sweep)
+        if scatter.note(done, self._length(scatter.texts)) or (cut_short and most):
+            self.waiting.append(scatter)
         else:
-            self._ask_next(sweep)
+            self._ask_next(scatter)
         if self.waiting:
             self._rpc.timer.wake_by(self._machine.now)
 
-    def _redrive(self, sweep: Sweep, most: int) -> int:
+    def _redrive(self, scatter: ScatterGather, most: int) -> int:
         """Send up to ``most`` dead letters back; returns how many."""
-        queue = self._store.queues.by_name.get(sweep.texts[0])
+        queue = self._store.queues.by_name.get(scatter.texts[0])
         # The groups of a queue are walked over at once.
-        if sweep.walk is None and queue is not None and queue.groups is None:
-            sweep.walk = queue.walk(False)
-        return self._letters.redrive(sweep.texts, most, sweep.walk)
+        if scatter.walk is None and queue is not None and queue.groups is None:
+            scatter.walk = queue.walk(False)
+        return self._letters.redrive(scatter.texts, most, scatter.walk)
 
     def _problem(self, kind: int) -> str:
         """Why the file cannot take what a slice does; empty: it can."""
@@ -189,44 +189,44 @@ class Sweeps:
         queue = self._store.queues.by_name.get(texts[0]) if texts else None
         return 0 if queue is None else queue.length
 
-    def _ask_next(self, sweep: Sweep) -> None:
+    def _ask_next(self, scatter: ScatterGather) -> None:
         """Ask the next node to do a slice, or reply if there is none."""
-        sweep.share = -1
-        sweep.until = -1
-        while sweep.left and sweep.nodes:
-            if self._ask(sweep, sweep.nodes[0]):
+        scatter.share = -1
+        scatter.until = -1
+        while scatter.left and scatter.nodes:
+            if self._ask(scatter, scatter.nodes[0]):
                 return
-            sweep.nodes.pop(0)
-        sweep.reply = integer(sweep.done)
-        self._machine.answered.append(sweep)
+            scatter.nodes.pop(0)
+        scatter.reply = integer(scatter.done)
+        self._machine.answered.append(scatter)
 
-    def _ask(self, sweep: Sweep, node: bytes) -> bool:
+    def _ask(self, scatter: ScatterGather, node: bytes) -> bool:
         """Ask ``node`` for the next slice. Return False if it cannot be asked."""
         fields: list[Field] = [
-            (_TEXTS, pack_texts(sweep.texts)),
-            (_MOST, pack_number(sweep.most())),
-            (_UNTIL, pack_number(sweep.until)),
+            (_TEXTS, pack_texts(scatter.texts)),
+            (_MOST, pack_number(scatter.most())),
+            (_UNTIL, pack_number(scatter.until)),
         ]
-        question = self._rpc.call(sweep.kind, fields, [node], PATIENCE, self._heard)
+        question = self._rpc.call(scatter.kind, fields, [node], PATIENCE, self._on_answer)
         if question.over:
             return False
-        self._asked[question.number] = sweep
+        self._asked[question.number] = scatter
         return True
 
-    def _heard(self, question: Question) -> None:
+    def _on_answer(self, question: Question) -> None:
         """Go on after a node has done a slice, or did not answer."""
-        sweep = self._asked.pop(question.number, None)
-        if sweep is None:
+        scatter = self._asked.pop(question.number, None)
+        if scatter is None:
             return
         goes_on = False
         for fields in question.answers.values():
-            done = min(number_of(fields, _DONE), sweep.most())
-            only_asked = sweep.until < 0 and not done
-            sweep.until = number_of(fields, _UNTIL)
-            goes_on = only_asked or sweep.note(done, number_of(fields, _LENGTH))
-        if not (goes_on and self._ask(sweep, sweep.nodes[0])):
-            sweep.nodes.pop(0)
-            self._ask_next(sweep)
+            done = min(number_of(fields, _DONE), scatter.most())
+            only_asked = scatter.until < 0 and not done
+            scatter.until = number_of(fields, _UNTIL)
+            goes_on = only_asked or scatter.note(done, number_of(fields, _LENGTH))
+        if not (goes_on and self._ask(scatter, scatter.nodes[0])):
+            scatter.nodes.pop(0)
+            self._ask_next(scatter)
 
     def _answer(self, kind: int, sender: bytes, fields: list[Field]) -> list[Field] | None:
         """Do a slice for another node, if it is not too late. Raises ``FieldsError``."""
@@ -250,10 +250,10 @@ class Sweeps:
 
     def flush(self) -> None:
         """Reply with what was done so far: all jobs have been forgotten."""
-        self.tallies.flush()
-        for sweep in [*self.waiting, *self._asked.values()]:
-            sweep.reply = integer(sweep.done)
-            self._machine.answered.append(sweep)
+        self.state_counter.flush()
+        for scatter in [*self.waiting, *self._asked.values()]:
+            scatter.reply = integer(scatter.done)
+            self._machine.answered.append(scatter)
         self.waiting.clear()
         self._asked.clear()
 

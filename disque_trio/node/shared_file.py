@@ -337,7 +337,7 @@ def schedules_file(config: Config, node: Node, log: Log) -> SharedFile:
 
     def load(text: bytes) -> list[str]:
         skipped = schedule_words.parse_file(text, schedules)
-        sharing.heard(list(schedules.entries))
+        sharing.on_change(list(schedules.entries))
         return skipped
 
     dump = partial(schedule_words.format_file, schedules)
@@ -351,7 +351,7 @@ def bindings_file(config: Config, node: Node, log: Log) -> SharedFile:
 
     def load(text: bytes) -> list[str]:
         skipped = binding_words.parse_file(text, bindings)
-        sharing.heard(list(bindings.entries))
+        sharing.on_change(list(bindings.entries))
         return skipped
 
     dump = partial(binding_words.format_file, bindings)

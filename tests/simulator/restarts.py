@@ -80,7 +80,7 @@ def remember(machine: "Machine") -> Memory:
     return Memory(
         queued,
         {job.id for ones in node.recovery.asking.values() for job in ones},
-        {job.id: int(job.taking.heard) for job in in_hand if job.taking is not None},
+        {job.id: int(job.taking.last_seen) for job in in_hand if job.taking is not None},
         {job.id: (int(job.qtime), job.flags & PAUSE) for job in jobs if job.flags & FLAG_PAUSED},
         {job.id: _counts(machine, job) for job in jobs},
         {one.id: (one.kind, one.result) for one in endings if one.until > now},

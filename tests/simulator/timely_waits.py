@@ -11,7 +11,7 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from disque_trio.node.core.delivery.patterns import STANDS_IN
-from disque_trio.node.core.queues.limits import HEARD
+from disque_trio.node.core.queues.limits import VALID
 from disque_trio.node.core.queues.queue import PAUSED_OUT, Queue
 from disque_trio.respserver.client import Client
 from tests.simulator.events import MS
@@ -27,7 +27,7 @@ LOOKED_AT = 5  # jobs at the head of each queue
 # earlier client asks them again after 100 ms.
 AT_ONCE = 100 * MS
 # A node that is away counts with what its clients had for this long.
-KNOWN = HEARD * MS
+KNOWN = VALID * MS
 
 
 class Waits:

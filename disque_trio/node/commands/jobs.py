@@ -449,7 +449,7 @@ def show(node: Node, client: Client, args: list[bytes]) -> None:
         fields += [b"body-size", len(job.body or b"")]
     taking = job.taking
     if words.has("CLIENT") and taking is not None and is_delivered(job):
-        fields += [b"client", taking.client, b"client-since", max(node.now - taking.heard, 0)]
+        fields += [b"client", taking.client, b"client-since", max(node.now - taking.last_seen, 0)]
     client.out.append(encode(fields, client.resp))
 
 

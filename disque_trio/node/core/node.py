@@ -146,7 +146,7 @@ class Node(Machine):
         requeue = self.requeue = Requeue(core, exports, letters, successors, Pauses(core))
         updates = self.updates = Updates(core, exports, requeue)
         replication = self.replication = Replication(core, placement, exports, updates.take)
-        replication.heard_copy = copies.confirmed
+        replication.on_copy = copies.confirmed
         federation = self.federation = Federation(core, exports, updates.take)
         self.farewell = Farewell(core, federation)
         self.losses = Losses(core)
@@ -385,7 +385,7 @@ class Node(Machine):
             self.topics.forget_client(client)
 
     def heard(self, client: Client) -> None:
-        self.consumers.heard(client)
+        self.consumers.seen(client)
 
     def stop_pushing(self, client: Client) -> None:
         self.consumers.forget_client(client)

@@ -98,7 +98,7 @@ class QueuePauses:
     def __init__(self, core: Core, federation: Federation, shared_maps: SharedMaps) -> None:
         known = self.known = KnownPauses()
         self.sharing = Sharing("pauses", bus.PAUSES, core.services, known, shared_maps)
-        self.sharing.heard = self._heard
+        self.sharing.on_change = self._on_change
         federation.paused_elsewhere = self.set_here
         self._queues = core.store.queues
         self._federation = federation
@@ -142,7 +142,7 @@ class QueuePauses:
         everyone = self._peers.everyone()
         self._replicas.tell_of_queue(everyone, bus.PAUSE, name, paused, flags)
 
-    def _heard(self, names: list[bytes]) -> None:
+    def _on_change(self, names: list[bytes]) -> None:
         """Pause the queues ``names`` as all nodes do now."""
         for name in names:
             self.known.local.pop(name, None)

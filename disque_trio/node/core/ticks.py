@@ -117,7 +117,7 @@ class Ticks:
         machine = services.machine
         known = self.schedules = Schedules()
         self.sharing = Sharing("schedules", bus.SCHEDULES, services, known, shared_maps)
-        self.sharing.heard = self._look_again
+        self.sharing.on_change = self._look_again
         self.makers = Makers("schedule", "cron|set", of_schedule, services, known)
         self.due: i64 = 0
         self._from: i64 = 0  # when this node begins to add jobs
@@ -138,7 +138,7 @@ class Ticks:
 
     def _look_again(self, names: list[bytes]) -> None:
         """Look at the schedules ``names``, which have changed."""
-        self.makers.heard(names)
+        self.makers.changed(names)
         for name in names:
             self._changed[name] = None
         due = self._machine.now + PLAN_AFTER

@@ -94,7 +94,7 @@ class Topics:
         self.makers = Makers("binding", "bind", of_binding, services, known)
         self.makers.turned = known.forget_cached
         known.may = self.makers.allows
-        self.sharing.heard = self.makers.heard
+        self.sharing.on_change = self.makers.changed
         self.slice = SLICE
         self.most_left = MOST_LEFT
         self.waiting: dict[Client, FanOut] = {}

@@ -195,14 +195,14 @@ class Admissions:
             return
         waiting = [counted]
         nodes = self._peers.everyone() if len(queue) <= MAX_NAME_IN_FIELDS else []
-        heard = partial(self._heard, queue, waiting)
-        question = self._rpc.call(LENGTH, [(_QUEUE, queue)], nodes, COUNT_TIME, heard)
+        on_answer = partial(self._on_answer, queue, waiting)
+        question = self._rpc.call(LENGTH, [(_QUEUE, queue)], nodes, COUNT_TIME, on_answer)
         if question.over:
             counted(NOTHING)
         else:
             self._counts[queue] = waiting
 
-    def _heard(
+    def _on_answer(
         self, queue: bytes, waiting: list[Callable[[Queued], None]], question: Question
     ) -> None:
         if question.over:

@@ -49,7 +49,7 @@ class Replication:
         take_change: takes what another node has changed of a known job.
 
     Attributes:
-        heard_copy: called with a node and a job id if the node confirms a copy of that job, for
+        on_copy: called with a node and a job id if the node confirms a copy of that job, for
             which no ADDJOB waits.
     """
 
@@ -71,7 +71,7 @@ class Replication:
         self._notices = core.notices
         self._peers = core.peers
         self._packets = core.packets
-        self.heard_copy: Callable[[bytes, bytes], None] = _nobody
+        self.on_copy: Callable[[bytes, bytes], None] = _nobody
 
     # ---- ADDJOB -----------------------------------------------------------------------------
 
@@ -327,7 +327,7 @@ class Replication:
         """Handle GOTJOB: a node confirms that it holds a copy."""
         wait = self._waits.by_job.get(message.id)
         if wait is None:
-            self.heard_copy(sender, message.id)
+            self.on_copy(sender, message.id)
             return
         job = wait.job
         confirmed = job.confirmed

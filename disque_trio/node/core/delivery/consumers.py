@@ -230,7 +230,7 @@ class Consumers:
         consumer.size += len(body)
         self._by_job[job.id] = consumer
 
-    def heard(self, client: Client) -> None:
+    def seen(self, client: Client) -> None:
         """Return the credit that was withheld from ``client``, which has said something."""
         consumer = self.by_client.get(client)
         if consumer is not None and consumer.withheld:

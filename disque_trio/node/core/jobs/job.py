@@ -71,14 +71,14 @@ class Taking:
 
     Attributes:
         client: id of the client.
-        heard: when they were delivered, or WORKING was last sent, in ms since the epoch.
+        last_seen: when they were delivered, or WORKING was last sent, in ms since the epoch.
     """
 
-    __slots__ = ("client", "heard")
+    __slots__ = ("client", "last_seen")
 
-    def __init__(self, client: int, heard: int) -> None:
+    def __init__(self, client: int, last_seen: int) -> None:
         self.client: i64 = client
-        self.heard: i64 = heard
+        self.last_seen: i64 = last_seen
 
 
 @mypyc_attr(acyclic=True)

@@ -298,7 +298,7 @@ class Outcomes:
         shares = self._machine.memory.shares
         return shares is None or not outcome.queue or not shares.exceeds(outcome.queue)
 
-    def heard_cancelled(self, id: bytes) -> None:
+    def cancelled_elsewhere(self, id: bytes) -> None:
         """Note that the job ``id``, which this node does not hold, was cancelled elsewhere."""
         minutes = id_minutes(id)
         if minutes >= 0:

@@ -202,7 +202,7 @@ class Progress:
         """The record of ``job``."""
         taken = 0
         if job.state == ACTIVE and job.flags & (FLAG_DELIVERED | FLAG_PAUSED) == FLAG_DELIVERED:
-            taken = self._machine.now if job.taking is None else job.taking.heard
+            taken = self._machine.now if job.taking is None else job.taking.last_seen
         flags = job.flags & FLAGS_KEPT
         state = QUEUED if self._is_to_be_queued(job) else job.state
         found = JobProgress(state, flags, job.qtime, taken, job.nacks, job.deliveries)

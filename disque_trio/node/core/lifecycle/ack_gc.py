@@ -296,7 +296,7 @@ class AckGc:
         if job is None or job.delivered == ():
             if message.holders and ending.kind == CANCELLED:
                 # A copy may be on its way here.
-                self._store.outcomes.heard_cancelled(message.id)
+                self._store.outcomes.cancelled_elsewhere(message.id)
             if job is None and self._successors.lacks(message.id, ending):
                 # A confirmation would leave the successor of that job without a copy here. The
                 # sender asks again.
@@ -328,7 +328,7 @@ class AckGc:
         if news and message.flags & bus.UNKNOWN_END:
             job.flags |= FLAG_END_UNKNOWN
         if job.state == WAIT_REPL:
-            self._hear(job)  # replies to its producer, even if the job ends at once
+            self._ended_elsewhere(job)  # replies to its producer, even if the job ends at once
         if message.mark and job.delivered != ():
             replicas.add(job, sender)
             if self._is_shared_by_two(job, sender, message.mark):
@@ -341,7 +341,7 @@ class AckGc:
                 self._end(job)
                 return
         if job.state != ACKED:
-            self._hear(job)
+            self._ended_elsewhere(job)
         if job.delivered == ():
             # A dummy here as well: no copy. If the sender knows more, it takes over.
             self._notices.add(sender, bus.GOTACK, id, 0, message.mark)
@@ -401,7 +401,7 @@ class AckGc:
         if job.state != ACKED:
             # This node told the others how, but had to forget it, or was restarted since.
             job.flags |= FLAG_END_UNKNOWN
-            self._hear(job)
+            self._ended_elsewhere(job)
         if job.delivered == () and known:
             self._store.delete(job)  # the sender knows the job, and takes over
             return
@@ -431,7 +431,7 @@ class AckGc:
             and self._machine.may_confirm
         )
 
-    def _hear(self, job: Job) -> None:
+    def _ended_elsewhere(self, job: Job) -> None:
         """Mark ``job`` acknowledged: another node says so, which is news here."""
         if self._notes.noting:
             self._notes.note(event_of(self._trailers.ending(job)), job, schema.BY_PEER)

@@ -126,7 +126,7 @@ class Requeue:
         it was sent."""
         store = self._store
         self._trailers.discount_attempt(job, self._replicas.own)
-        if job.taking is not None and self._machine.now - job.taking.heard >= TELL_AFTER:
+        if job.taking is not None and self._machine.now - job.taking.last_seen >= TELL_AFTER:
             self._replicas.announce(job, bus.QUEUED)  # they may have heard that it left
         store.put(job)
         store.progress.note(job)
@@ -184,7 +184,7 @@ class Requeue:
                 store.limits.grouping.hold(job, True)
             store.postpone(job)
             self._replicas.tell_working(job)
-            self._hear_working(job)
+            self._worked_on(job)
             store.progress.note(job)
         if self._notes.noting:
             self._notes.note(schema.WORKING, job)
@@ -268,9 +268,9 @@ class Requeue:
         if job is None:
             return
         self._pauses.count(job, message.flags)
-        self._hear_queued(job, sender, message.flags)
+        self._queued_elsewhere(job, sender, message.flags)
 
-    def _hear_queued(self, job: Job, sender: bytes, flags: int) -> None:
+    def _queued_elsewhere(self, job: Job, sender: bytes, flags: int) -> None:
         """Handle that the node ``sender`` has ``job`` in its queue; ``flags``: see ``bus``."""
         if job.retry:
             job.flags &= ~FLAG_DELIVERED  # the client that had it has lost it
@@ -333,7 +333,7 @@ class Requeue:
                 job.place = None
             self._pauses.follow(job, message)
         elif message.flags:
-            self._hear_queued(job, sender, message.flags)
+            self._queued_elsewhere(job, sender, message.flags)
 
     def _leave_to_other(self, job: Job) -> None:
         """Leave ``job`` to another holder: do not queue it here for a whole retry time."""
@@ -394,9 +394,9 @@ class Requeue:
         if job is not None:
             self._leave_to_other(job)
             job.place = self._replicas.places.in_hand(sender)
-            self._hear_working(job)
+            self._worked_on(job)
 
-    def _hear_working(self, job: Job) -> None:
+    def _worked_on(self, job: Job) -> None:
         """Note that the worker that has ``job`` said so."""
         if job.taking is not None:
             job.taking = Taking(job.taking.client, self._machine.now)

@@ -56,7 +56,7 @@ _OUTCOME: Final = 3
 # Used instead of how a job ended.
 _PENDING: Final = 16
 _MORE: Final = 17  # known, but the answer is full: ask again
-_HEARSAY: Final = 32  # added to how it ended: a client said so, this node never had the job
+_SECOND_HAND: Final = 32  # added to how it ended: a client said so, this node never had the job
 
 _PENDING_NAME: Final = b"pending"
 
@@ -106,7 +106,7 @@ class Awaited:
             holds the job, or they are being asked.
         gap: ms until they are asked again.
         misses: how often no node knew anything.
-        hearsay: what became of it according to nodes that never had it.
+        second_hand: what became of it according to nodes that never had it.
     """
 
     def __init__(self) -> None:
@@ -114,7 +114,7 @@ class Awaited:
         self.due = 0
         self.gap = FIRST_GAP
         self.misses = 0
-        self.hearsay: Outcome | None = None
+        self.second_hand: Outcome | None = None
 
 
 class Round:
@@ -128,7 +128,7 @@ class Round:
         self._read: set[bytes] = set()
         self._waits = waits
 
-    def heard(self, question: Question) -> None:
+    def on_answer(self, question: Question) -> None:
         """Read the answers that arrived since the last call. Raises ``FieldsError``."""
         malformed: FieldsError | None = None
         for node, fields in question.answers.items():
@@ -404,7 +404,7 @@ class JobWaits(Watch):
                 [(_IDS, pack_texts(round.ids))],
                 self._peers.everyone(),
                 PATIENCE,
-                round.heard,
+                round.on_answer,
             )
             if question.over:
                 self.end_round(round, False)
@@ -416,10 +416,10 @@ class JobWaits(Watch):
             round.pending.add(id)
         elif kind == _MORE:
             round.more.add(id)
-        elif kind & _HEARSAY:
+        elif kind & _SECOND_HAND:
             awaited = self._awaited.get(id)
             if awaited is not None:
-                awaited.hearsay = Outcome(_ending(kind & ~_HEARSAY), result)
+                awaited.second_hand = Outcome(_ending(kind & ~_SECOND_HAND), result)
         else:
             self._resolve(id, Outcome(_ending(kind), result))
 
@@ -438,17 +438,17 @@ class JobWaits(Watch):
                 self._ask_at(id, awaited, now + awaited.gap)
                 awaited.gap = min(2 * awaited.gap, MAX_GAP)
             elif awaited.misses:
-                self._resolve(id, self._hearsay(id, awaited))
+                self._resolve(id, self._second_hand(id, awaited))
             else:
                 awaited.misses = 1
                 self._ask_at(id, awaited, now + AGAIN)
 
-    def _hearsay(self, id: bytes, awaited: Awaited) -> Outcome:
+    def _second_hand(self, id: bytes, awaited: Awaited) -> Outcome:
         """The outcome of a job that no node had or still has: what a client said."""
         job = self._store.jobs.get(id)
         if job is not None:
             return self._outcomes.of_held(job) or GONE
-        return awaited.hearsay or GONE
+        return awaited.second_hand or GONE
 
     # ---- from other nodes -------------------------------------------------------------------
 
@@ -468,7 +468,7 @@ class JobWaits(Watch):
                 outcome = self._outcomes.of(id)
                 if job is not None:
                     outcome = self._outcomes.of_held(job)
-                    kind = _HEARSAY if job.delivered == () else 0
+                    kind = _SECOND_HAND if job.delivered == () else 0
                 result = None if outcome is None else outcome.result
                 if outcome is not None:
                     told += len(result or b"")

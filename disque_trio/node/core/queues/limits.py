@@ -45,13 +45,13 @@ class User:
     """Another node that uses a limited queue.
 
     Attributes:
-        heard: when it last said so, in ms.
+        last_seen: when it last said so, in ms.
         wants: it may take more jobs, as long as it has less than its share.
         in_hand: number of jobs that its clients had then.
     """
 
-    def __init__(self, heard: int, wants: bool, in_hand: int) -> None:
-        self.heard = heard
+    def __init__(self, last_seen: int, wants: bool, in_hand: int) -> None:
+        self.last_seen = last_seen
         self.wants = wants
         self.in_hand = in_hand
 
@@ -153,7 +153,7 @@ def _divide(jobs: int, nodes: list[bytes]) -> dict[bytes, int]:
 
 
 REFRESH: Final = 1_000  # ms between questions to the other nodes that use a queue
-HEARD: Final = 3_000  # ms for which what another node said remains valid
+VALID: Final = 3_000  # ms for which what another node said remains valid
 ANSWER_TIME: Final = 2_000  # ms that other nodes have to connect, and to answer
 LINK_LOOK: Final = 100  # ms between checks for a connection
 ASKING_TIME: Final = 100  # ms that GETJOB NOHANG waits for the answers
@@ -291,7 +291,7 @@ class Limits:
         """Whether the node ``id`` has said after ``since`` (ms) that its clients have as many jobs
         of ``queue`` in hand as they may."""
         limit = self.by_name.get(queue.name)
-        if limit is None or id not in limit.users or limit.users[id].heard <= since:
+        if limit is None or id not in limit.users or limit.users[id].last_seen <= since:
             return False
         active = self.policies.of(queue.name).active
         return active > 0 and id in limit.lacking(self._replicas.own, active)
@@ -425,7 +425,7 @@ class Limits:
                 limit.used -= back
                 limit.joined = limit.spare = limit.missed = 0
                 for user in limit.users.values():
-                    user.heard -= back
+                    user.last_seen -= back
                 self._refresh_at(limit, now)
 
     @property
@@ -459,7 +459,7 @@ class Limits:
         it."""
         now = self._machine.now
         for id, user in list(limit.users.items()):
-            if now - user.heard >= HEARD:
+            if now - user.last_seen >= VALID:
                 del limit.users[id]
         policy = self.policies.of(limit.name)
         if policy.rate:  # no more debt than one job by this rate, whatever it was before
@@ -530,13 +530,13 @@ class Limits:
         now = self._machine.now
         limit.asked = now
         limit.told = len(limit.in_hand)
-        heard = partial(self._heard, limit)
+        on_answer = partial(self._on_answer, limit)
         nodes = self._peers.everyone()
         limit.asks_to_join = self._wants(limit)
-        question = self._rpc.call(LIMIT, self._tell(limit), nodes, ANSWER_TIME, heard)
+        question = self._rpc.call(LIMIT, self._tell(limit), nodes, ANSWER_TIME, on_answer)
         limit.asking = True
         if question.over:
-            self._all_heard(limit)
+            self._all_answered(limit)
         if not limit.refresh:
             self._refresh_at(limit, now + REFRESH)
 
@@ -567,7 +567,7 @@ class Limits:
         else:
             limit.users.pop(sender, None)
 
-    def _heard(self, limit: Limit, question: Question) -> None:
+    def _on_answer(self, limit: Limit, question: Question) -> None:
         """Handle the answers of other nodes."""
         if self.by_name.get(limit.name) is not limit:
             return  # everything was forgotten meanwhile
@@ -581,13 +581,13 @@ class Limits:
                 debt = float(number_of(fields, _DEBT))  # another node may say anything
                 limit.full = max(limit.full, now + min(debt, limit.most_debt(policy)))
         if question.over:
-            self._all_heard(limit)
+            self._all_answered(limit)
             self._serve(limit)
 
-    def _all_heard(self, limit: Limit) -> None:
+    def _all_answered(self, limit: Limit) -> None:
         """Note that all reachable nodes know how this one uses the queue of ``limit``."""
         limit.asking = False
-        limit.joined = limit.asked + HEARD if limit.asks_to_join else 0
+        limit.joined = limit.asked + VALID if limit.asks_to_join else 0
 
     def _answer(self, sender: bytes, fields: list[Field]) -> list[Field] | None:
         """Answer another node that uses a queue, and asks who else does."""

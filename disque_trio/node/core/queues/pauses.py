@@ -84,7 +84,7 @@ class Pauses:
         if paused:
             left = job.qtime - self._machine.now
         elif job.taking is not None and job.flags & FLAG_DELIVERED:
-            left = job.taking.heard + job.retry * 1000 - self._machine.now
+            left = job.taking.last_seen + job.retry * 1000 - self._machine.now
         if left <= MUCH_LATER:
             left = 0  # the sender may know of it: then its own pause is over first
         elif not paused:

@@ -327,7 +327,7 @@ class JobStore:
         client = machine.client
         if client is not None:
             taking = self._taking
-            if taking.heard != machine.now or taking.client != client.id:
+            if taking.last_seen != machine.now or taking.client != client.id:
                 taking = self._taking = Taking(client.id, machine.now)
             job.taking = taking
         if job.delivered is not None and job.retry:

@@ -88,7 +88,7 @@ class Makers(Generic[V]):
 
     # ---- changes --------------------------------------------------------------------------------
 
-    def heard(self, names: list[bytes]) -> None:
+    def changed(self, names: list[bytes]) -> None:
         """Look at the values with these names, which have changed."""
         for name in names:
             value = self._known.named(name)

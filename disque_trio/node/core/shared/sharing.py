@@ -166,7 +166,7 @@ class Sharing(Generic[V]):
             None.
         changed: called when something else changed that has to be on disk, with its names; None:
             everything may have.
-        heard: called with the names of what has changed.
+        on_change: called with the names of what has changed.
         warn: called at most once a minute with what is odd about what another node told, and the
             details.
         refused: number of changes by other nodes that were not taken.
@@ -180,7 +180,7 @@ class Sharing(Generic[V]):
     ) -> None:
         self.keep: Callable[[list[bytes]], str | None] = _no_disk
         self.changed: Callable[[list[bytes] | None], None] = _nobody
-        self.heard: Callable[[list[bytes]], None] = _nothing
+        self.on_change: Callable[[list[bytes]], None] = _nothing
         self.warn: Callable[[str, str], None] = _silent
         self.refused = 0
         self.skipped = 0
@@ -212,7 +212,7 @@ class Sharing(Generic[V]):
     ) -> None:
         """Set the value of ``name`` here and everywhere (None: delete it, whether this node knows
         one or not); ``client`` gets ``reply`` at the end of the turn. ``undone`` is called instead
-        of ``heard`` if it could not be written, and the last value counts again.
+        of ``on_change`` if it could not be written, and the last value counts again.
 
         Raises:
             SharedError: it is refused.
@@ -225,13 +225,13 @@ class Sharing(Generic[V]):
         if not self._known.put(entry):
             raise SharedError(f"a later change of the {self._what} is known")
         if undone is None:
-            undone = partial(self._hear, [name])
+            undone = partial(self._changed_back, [name])
         change = Change(client, reply, entry, old, undone)
         client.line_up(change)
         if not self._open:
             self._unsettled.append(self._settle)
         self._open.append(change)
-        self.heard([name])
+        self.on_change([name])
 
     def delete(self, client: Client, name: bytes) -> bool:
         """Delete the entry with exactly this name; ``client`` gets its reply at the end of the
@@ -248,7 +248,7 @@ class Sharing(Generic[V]):
         if entry is None or not self._known.reach(entry, time):
             return
         self.changed([name])
-        self.heard([name])
+        self.on_change([name])
         value = [(_NAME, name), (_TIME, pack_number(time))]
         value += [(_CLOCK, pack_number(entry.clock)), (_NODE, entry.node)]
         packet = self._packets.fields(self._type, [(_REACHED, pack_fields(value))])
@@ -275,15 +275,15 @@ class Sharing(Generic[V]):
                 self._tell(id, entries, [])
         self._machine.answered += changes
 
-    def _hear(self, names: list[bytes]) -> None:
-        self.heard(names)
+    def _changed_back(self, names: list[bytes]) -> None:
+        self.on_change(names)
 
     def clear(self) -> None:
         """Forget everything, without telling other nodes."""
         names = list(self._known.entries)
         self._known.clear()
         self.changed(None)
-        self.heard(names)
+        self.on_change(names)
 
     # ---- other nodes ---------------------------------------------------------------------------
 
@@ -414,7 +414,7 @@ class Sharing(Generic[V]):
                 changed.append(old.name)
         if changed:
             self.changed(changed)
-            self.heard(changed)
+            self.on_change(changed)
 
     def _tell(self, node: bytes, entries: list[Entry[V]], last: list[Field]) -> None:
         """Send ``entries`` to ``node``, followed by ``last``."""

@@ -6,7 +6,7 @@ from collections import deque
 
 import pytest
 
-from disque_trio.node.core.queues.limits import ASKING_TIME, HEARD, TOGETHER
+from disque_trio.node.core.queues.limits import ASKING_TIME, TOGETHER, VALID
 from disque_trio.respserver.client import Client
 from tests.support.mesh import Mesh
 from tests.support.node_bench import Bench
@@ -578,7 +578,7 @@ def test_who_was_stopped_for_long_asks_again() -> None:
     mesh[0].block()
     mesh.settle()
     for bench in mesh.nodes:
-        bench.now += HEARD
+        bench.now += VALID
     late = mesh[0].block()
     assert mesh[0].queue()[b"held-back-by"] == b"asking"
     mesh.settle()

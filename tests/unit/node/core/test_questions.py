@@ -20,7 +20,7 @@ class Asker:
 
     def __init__(self, mesh: Mesh) -> None:
         self.mesh = mesh
-        self.heard: list[tuple[int, bool]] = []  # answers so far, and whether it was over
+        self.answers: list[tuple[int, bool]] = []  # answers so far, and whether it was over
 
     def ask(self, again: int = 0) -> Question:
         return self.mesh[0].node.rpc.call(
@@ -28,7 +28,7 @@ class Asker:
         )
 
     def hear(self, question: Question) -> None:
-        self.heard.append((len(question.answers), question.over))
+        self.answers.append((len(question.answers), question.over))
 
 
 def repeat(answer: list[Field], sender: bytes, fields: list[Field]) -> list[Field]:
@@ -58,9 +58,9 @@ def test_all_answers_end_a_question(mesh: Mesh, asker: Asker) -> None:
         mesh.ids[1]: [(3, b"1"), (2, b"what?")],
         mesh.ids[2]: [(3, b"2"), (2, b"what?")],
     }
-    assert asker.heard == [(1, False), (2, True)]
+    assert asker.answers == [(1, False), (2, True)]
     mesh.advance(1)
-    assert len(asker.heard) == 2
+    assert len(asker.answers) == 2
     assert mesh[0].node.next_wake() == 0
 
 
@@ -73,7 +73,7 @@ def test_a_node_that_has_no_answer_is_waited_for_until_the_time_is_over(
     mesh.advance((TIMEOUT - 1) / 1000)
     assert not question.over
     mesh.advance(0.001)
-    assert (question.over, question.answers, asker.heard) == (True, {}, [(0, True)])
+    assert (question.over, question.answers, asker.answers) == (True, {}, [(0, True)])
     assert question.waiting == mesh.ids[1:]
 
 
@@ -130,7 +130,7 @@ def test_c_nodes_are_not_asked(mesh: Mesh, asker: Asker) -> None:
 def test_if_nobody_can_be_asked_it_is_over_at_once(mesh: Mesh, asker: Asker) -> None:
     mesh.isolate(0)
     assert asker.ask().over
-    assert asker.heard == []
+    assert asker.answers == []
     assert mesh[0].node.next_wake() == 0
 
 
@@ -141,7 +141,7 @@ def test_a_node_that_is_cut_off_after_it_was_asked_is_waited_for_until_the_time_
     mesh.cut(0, 1)
     mesh.advance(TIMEOUT / 1000)
     assert list(question.answers) == [mesh.ids[2]]
-    assert asker.heard == [(1, False), (1, True)]
+    assert asker.answers == [(1, False), (1, True)]
 
 
 def test_a_late_answer_is_not_heard(mesh: Mesh, asker: Asker) -> None:
@@ -151,7 +151,7 @@ def test_a_late_answer_is_not_heard(mesh: Mesh, asker: Asker) -> None:
     mesh.advance(1)
     mesh.moving.extend(packets)
     mesh.settle()
-    assert (question.answers, asker.heard) == ({}, [(0, True)])
+    assert (question.answers, asker.answers) == ({}, [(0, True)])
     assert [bench.node.bad_packets for bench in mesh.nodes] == [0, 0, 0]
 
 
@@ -166,21 +166,21 @@ def test_a_second_answer_of_a_node_and_one_of_a_node_that_was_not_asked_are_not_
         packet = mesh[source].node.packets.fields(bus.ANSWER, [ticket, (3, b"more")])
         mesh[0].node.receive(mesh.ids[source], packet, mesh[0].now)
     assert question.answers == {mesh.ids[1]: [(3, b"1")]}
-    assert asker.heard == [(1, True)]
+    assert asker.answers == [(1, True)]
 
 
 def test_a_question_that_was_closed_is_heard_no_more(mesh: Mesh, asker: Asker) -> None:
     question = asker.ask()
     mesh[0].node.rpc.close(question)
     mesh.advance(1)
-    assert asker.heard == []
+    assert asker.answers == []
 
 
 def test_flushing_forgets_questions(mesh: Mesh, asker: Asker) -> None:
     asker.ask()
     mesh[0].node.flush()
     mesh.advance(1)
-    assert asker.heard == []
+    assert asker.answers == []
 
 
 def test_what_an_answerer_cannot_read_is_a_bad_packet(mesh: Mesh, asker: Asker) -> None:

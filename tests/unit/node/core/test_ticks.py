@@ -117,7 +117,7 @@ def test_schedules_that_are_loaded_before_there_is_a_time_tick() -> None:
     bench = Bench()
     text = b"".join(format_file(scheduled().node.ticks.schedules))
     parse_file(text, bench.node.ticks.schedules)
-    bench.node.ticks.sharing.heard([b"s"])
+    bench.node.ticks.sharing.on_change([b"s"])
     advance(bench, 10)
     assert bench.number_queued() == 1
 

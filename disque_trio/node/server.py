@@ -44,7 +44,7 @@ from disque_trio.respserver.acl.catalog import Catalog
 from disque_trio.respserver.acl.users import Users
 from disque_trio.respserver.command import Command
 from disque_trio.respserver.daemon import Daemon, Product, StartError
-from disque_trio.respserver.doors import Doors
+from disque_trio.respserver.exposure import Exposure
 from disque_trio.respserver.io.engine import Engine
 from disque_trio.respserver.io.listeners import close_listeners, say_where, tcp_endpoints
 from disque_trio.respserver.io.measured import MeasuredEngine
@@ -225,14 +225,14 @@ class Server(Product):
 
     # ---- called by the daemon ---------------------------------------------------------------
 
-    def listen(self, listeners: Sequence[socket.socket]) -> Doors:
+    def listen(self, listeners: Sequence[socket.socket]) -> Exposure:
         bus = self._bus_listeners = open_bus_listeners(self.config, listeners)
         self._host.listens(listeners)
         self.cluster.listens(listeners, bus)
         self._say_hello(listeners)
         links = self.cluster.links
         figures = self._metrics.listen() if self._metrics else ()
-        doors = Doors(
+        exposure = Exposure(
             tcp_endpoints(listeners),
             tcp_endpoints(bus),
             self.config,
@@ -241,8 +241,8 @@ class Server(Product):
             guarded=lambda: links.guarded,
             users=self.node.users,
         )
-        doors.look_first(self.config.processes, self._worker.number if self._worker else 0)
-        return doors
+        exposure.look_first(self.config.processes, self._worker.number if self._worker else 0)
+        return exposure
 
     async def begin(self, nursery: trio.Nursery) -> None:
         nursery.start_soon(self.event_log.run, self.engine.when_stirred)

@@ -15,7 +15,7 @@ from disque_trio.overview.cluster import Cluster
 from disque_trio.overview.looks import Looks
 from disque_trio.overview.names import to_bytes
 from disque_trio.overview.policies import Policies
-from disque_trio.overview.rota import HOT, Rota
+from disque_trio.overview.scheduler import HOT, PollScheduler
 from disque_trio.process.logs import Log
 from disque_trio.respclient.connection import Connection, Connector, Reply
 from disque_trio.respclient.errors import (
@@ -179,7 +179,7 @@ class _Visit:
         self._connector = connector
         self._address = address
         self._each = poller.each
-        self._rota = Rota(min(HOT, self._each))
+        self._scheduler = PollScheduler(min(HOT, self._each))
         self._refused = ""
         self._connection: Connection
         self._names_at = self._policies_at = -1e9
@@ -241,13 +241,15 @@ class _Visit:
             [policies] = await self._ask([("QGET",)])
             if isinstance(policies, list) and self._address not in self._cluster.nodes.apart:
                 self._cluster.policies = Policies.read(policies)
-        if started - self._names_at >= (NAMES_EACH if len(self._rota) > MANY else self._each):
+        if started - self._names_at >= (NAMES_EACH if len(self._scheduler) > MANY else self._each):
             self._names_at = started
             await self._read_names()
-        chosen = self._rota.next(trio.current_time(), self._looks.names(time.time()))
+        chosen = self._scheduler.next(trio.current_time(), self._looks.names(time.time()))
         for begin in range(0, len(chosen), SLICE):
             await self._ask_of(chosen[begin : begin + SLICE])
-        self._cluster.nodes.looked(self._address, self._rota.complete, self._refused, time.time())
+        self._cluster.nodes.looked(
+            self._address, self._scheduler.complete, self._refused, time.time()
+        )
         self._poller.tell()
 
     async def _read_names(self) -> None:
@@ -261,7 +263,7 @@ class _Visit:
             names.update(as_text(name) for name in page if isinstance(name, bytes))
             if cursor == b"0":
                 break
-        self._rota.known(names)
+        self._scheduler.known(names)
         self._cluster.queues.listed(self._address, names, time.time())
 
     async def _ask_of(self, names: Sequence[str]) -> None:
@@ -275,13 +277,13 @@ class _Visit:
             if isinstance(reply, list):
                 fields: dict[bytes, Any] = dict(zip(reply[::2], reply[1::2], strict=False))  # type: ignore[arg-type]
                 changed = self._cluster.queues.take(self._address, name, fields, now, asked)
-                self._rota.answered(name, changed, trio.current_time())
+                self._scheduler.answered(name, changed, trio.current_time())
             elif reply is None:
-                self._rota.forget(name)
+                self._scheduler.forget(name)
                 self._cluster.queues.gone(self._address, name)
             else:
                 # Refused: count it as asked.
-                self._rota.answered(name, False, trio.current_time())
+                self._scheduler.answered(name, False, trio.current_time())
 
     async def _look_closely(self) -> None:
         """Send QSTAT FULL for the queues that somebody is looking at. Whether the node is

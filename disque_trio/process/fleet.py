@@ -3,7 +3,7 @@
 Each of ``count`` places has one process that serves. A process that dies is started again, after a
 pause that grows while it keeps dying. A process to be replaced (it uses too much memory, or there
 is new code) is retired: it takes no more jobs, and ends when its tasks have ended. Callers pass in
-the time, in seconds of any clock. Decisions are carried out through ``Hands``.
+the time, in seconds of any clock. Decisions are carried out through ``ProcessControl``.
 """
 
 import math
@@ -69,7 +69,7 @@ class Member:
         return self.state is not State.STARTING and now - self.heard > STUCK
 
 
-class Hands(Protocol):
+class ProcessControl(Protocol):
     """Carries out decisions. Its methods neither raise nor wait."""
 
     def start(self, member: Member) -> None:
@@ -95,7 +95,7 @@ class Fleet:
     """The processes, and the decisions about them.
 
     Args:
-        hands: carries out the decisions.
+        control: carries out the decisions.
         count: the number of places.
         grace: seconds that tasks have to finish when everything stops.
         deaths: how often in a row the process of one place may die before it serves, until the
@@ -108,13 +108,13 @@ class Fleet:
         problem: a line that says why the fleet gave up; empty if it did not.
     """
 
-    def __init__(self, hands: Hands, count: int, *, grace: float, deaths: int) -> None:
+    def __init__(self, control: ProcessControl, count: int, *, grace: float, deaths: int) -> None:
         self.members: dict[int, Member] = {}  # by serial
         self.restarts: dict[str, int] = {}
         self.complete = False
         self.stopping = False
         self.problem = ""
-        self._hands = hands
+        self._control = control
         self._count = count
         self._grace = grace
         self._most_deaths = deaths
@@ -145,7 +145,7 @@ class Fleet:
         member = Member(place, self._serial, now, first=place not in self._served, old=old)
         self._serial += 1
         self.members[member.serial] = member
-        self._hands.start(member)
+        self._control.start(member)
         return member
 
     def _replaced(self, why: str) -> None:
@@ -158,7 +158,7 @@ class Fleet:
         member.heard = now
         if member.warned:
             member.warned = False
-            self._hands.say("a process answers again", process=member.serial)
+            self._control.say("a process answers again", process=member.serial)
 
     def ready(self, member: Member, now: float) -> None:
         """Note that the process takes jobs."""
@@ -170,7 +170,7 @@ class Fleet:
         self._served.add(member.place)
         if len(self._served) == self._count and not self.complete:
             self.complete = True
-            self._hands.say("all processes serve", processes=self._count)
+            self._control.say("all processes serve", processes=self._count)
         old, member.old = member.old, None
         if old is not None and old.state is State.SERVING:
             self._retire(old, "reload", None, now)
@@ -189,7 +189,7 @@ class Fleet:
         """Replace a process that takes no more jobs."""
         if member.state is not State.SERVING or self.stopping:
             return
-        self._hands.say("a process is replaced", process=member.serial, reason=why)
+        self._control.say("a process is replaced", process=member.serial, reason=why)
         self._retire(member, why, within, now)
         self._replaced(why)
         self._start(member.place, now)
@@ -199,7 +199,7 @@ class Fleet:
         member.reason = why
         if within is not None:
             member.limit = now + within + MARGIN
-        self._hands.finish(member, within)
+        self._control.finish(member, within)
 
     def ended(self, member: Member, status: int, now: float) -> None:
         """Note that its process has ended, with this exit status (negative for a signal)."""
@@ -210,14 +210,14 @@ class Fleet:
             return
         if member.old is not None and member.old.state is State.SERVING:
             self._rolling.clear()
-            self._hands.say(
+            self._control.say(
                 "the new code does not start, the old processes go on",
                 urgent=True,
                 reason=member.failure or _how(status),
             )
         elif (heir := self._heir(member.place)) is not None:
             heir.old = None
-            self._hands.say("a process died while it was replaced", process=member.serial)
+            self._control.say("a process died while it was replaced", process=member.serial)
         elif member.reason:  # killed by us
             self._replaced(member.reason)
             self._start(member.place, now)
@@ -248,7 +248,7 @@ class Fleet:
             self._give_up(f"a process did not start {times} times in a row, last: {reason}", now)
             return
         pause = min(FIRST_PAUSE * 2 ** (self._deaths[place] - 1), LAST_PAUSE)
-        self._hands.say(
+        self._control.say(
             "a process died and is started again",
             urgent=True,
             process=member.serial,
@@ -268,7 +268,7 @@ class Fleet:
         """Replace all processes one after the other, each one once the new one serves."""
         if self.stopping:
             return
-        self._hands.say("all processes are replaced")
+        self._control.say("all processes are replaced")
         self._rolling = deque(range(self._count))
         if self._newcomer is not None:
             self._newcomer.stale = True  # it may have loaded the old code
@@ -295,17 +295,17 @@ class Fleet:
         for member in self.members.values():
             member.limit = min(member.limit, now + self._grace + MARGIN)
             if member.state is State.STARTING:
-                self._hands.terminate(member)  # it may not listen yet
+                self._control.terminate(member)  # it may not listen yet
             else:
                 member.state = State.RETIRING
-                self._hands.finish(member, self._grace)
+                self._control.finish(member, self._grace)
 
     def stop_now(self, now: float) -> None:
         """Make all processes hand back their jobs and end."""
         self.stop(now)
         for member in self.members.values():
             member.limit = min(member.limit, now + MARGIN)
-            self._hands.hand_back(member)
+            self._control.hand_back(member)
 
     # ---- time ---------------------------------------------------------------------------------
 
@@ -316,7 +316,7 @@ class Fleet:
                 self._start(place, now)
         for member in list(self.members.values()):
             if member.limit <= now:
-                self._hands.say("a process does not end", urgent=True, process=member.serial)
+                self._control.say("a process does not end", urgent=True, process=member.serial)
                 self._kill(member, member.reason or "stop", now)
             elif member.state is not State.STARTING:
                 self._look_at(member, now)
@@ -324,7 +324,7 @@ class Fleet:
     def _look_at(self, member: Member, now: float) -> None:
         silent = now - member.heard
         if silent > SILENCE and now - member.deadline > OVERRUN:
-            self._hands.say(
+            self._control.say(
                 "a task blocks its process beyond its timeout: the process is killed",
                 urgent=True,
                 process=member.serial,
@@ -333,7 +333,7 @@ class Fleet:
             self._kill(member, "blocked", now)
         elif silent > STUCK and not member.warned:
             member.warned = True
-            self._hands.say(
+            self._control.say(
                 "a process does not answer: a task blocks it",
                 urgent=True,
                 process=member.serial,
@@ -344,7 +344,7 @@ class Fleet:
         member.reason = why
         member.limit = now + MARGIN  # kill it again then, if necessary
         member.deadline = math.inf
-        self._hands.kill(member)
+        self._control.kill(member)
 
 
 def _how(status: int) -> str:

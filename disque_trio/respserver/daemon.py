@@ -20,7 +20,7 @@ from disque_trio.process.logs import Log, Logging
 from disque_trio.process.process import pidfile
 from disque_trio.process.systemd import Notifier
 from disque_trio.process.tls import TlsError, TlsSettings, expiry_problem, for_clients
-from disque_trio.respserver.doors import Doors
+from disque_trio.respserver.exposure import Exposure
 from disque_trio.respserver.io.engine import Engine
 from disque_trio.respserver.io.links import Limits
 from disque_trio.respserver.io.listeners import (
@@ -58,7 +58,7 @@ class Product:
     """Interface of the server that a daemon runs, a Disque node or bananaq. The daemon calls its
     methods in this order; those that the product does not override do nothing."""
 
-    def listen(self, listeners: Sequence[socket.socket]) -> Doors:
+    def listen(self, listeners: Sequence[socket.socket]) -> Exposure:
         """Open the sockets that the product adds, after those for clients, and log that it listens.
         Returns the doors that are open to strangers. Raises ``ListenError``."""
         raise NotImplementedError
@@ -154,7 +154,7 @@ class Daemon:
         self._pidfile = pidfile
         self._requeue = requeue
         self._written_at = written_at
-        self._doors: Doors | None = None  # once they are open
+        self._exposure: Exposure | None = None  # once they are open
         self._stopping = trio.Event()
         try:
             self.read_certificates(settings)()
@@ -168,7 +168,7 @@ class Daemon:
         try:
             listeners = open_listeners(self._settings, self._log, [*self.activated, *self.own])
             self.own = listeners[len(self.activated) :]
-            self._doors = self._product.listen(listeners)
+            self._exposure = self._product.listen(listeners)
             collect_garbage()
             with pidfile(self._pidfile):
                 await self._serve(listeners)
@@ -313,5 +313,5 @@ class Daemon:
 
     def look(self) -> None:
         """Warn of doors that are open to strangers now."""
-        if self._doors is not None:
-            self._doors.look()
+        if self._exposure is not None:
+            self._exposure.look()

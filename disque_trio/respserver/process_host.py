@@ -87,7 +87,7 @@ class ProcessHost(Host):
             self._engine.clients.close_soon(connection)
 
     def held_by(self, user: User) -> int:
-        holdings = self._engine.clients.departures.by_user.get(user)
+        holdings = self._engine.clients.close_queue.by_user.get(user)
         return 0 if holdings is None else holdings.total
 
     def limit_reached(self, text: str) -> None:
@@ -99,7 +99,7 @@ class ProcessHost(Host):
         if client.user.budget is not None:
             limits.append(client.user.budget.output)
         if not client.no_evict:
-            limits.append(engine.clients.departures.holdings.limit)
+            limits.append(engine.clients.close_queue.holdings.limit)
         return min([limit for limit in limits if limit], default=0)
 
     def pause(self, milliseconds: int) -> None:
@@ -301,7 +301,7 @@ class ProcessHost(Host):
                 "used_memory_rss_human": human(rss),
                 "mem_fragmentation_ratio": f"{rss / used:.2f}" if used else "0.00",
                 "mem_allocator": "python",
-                "mem_clients_normal": engine.clients.departures.holdings.total,
+                "mem_clients_normal": engine.clients.close_queue.holdings.total,
             },
             "persistence": self._program.daemon.persistence.info(),
             "stats": self._engine.stats.fields(),

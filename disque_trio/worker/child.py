@@ -26,7 +26,7 @@ from disque_trio.tasks.messages import describe
 from disque_trio.tasks.running import Outcome, Runner
 from disque_trio.worker.link import Link, Page, line
 from disque_trio.worker.options import Options
-from disque_trio.worker.rota import QueueWeight, Rota
+from disque_trio.worker.round_robin import QueueWeight, RoundRobin
 from disque_trio.worker.slots import Slots
 from disque_trio.worker.tally import Tally, Waits
 from disque_trio.worker.target import AppError, files, load
@@ -152,7 +152,7 @@ class Child:
         slots = Slots(
             client,
             runner,
-            Rota(queues, strict=options.strict),
+            RoundRobin(queues, strict=options.strict),
             options.concurrency,
             tally=self._tally,
             waits=self._waits,

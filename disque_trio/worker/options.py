@@ -15,7 +15,7 @@ from disque_trio.process.options import (
     period,
     size,
 )
-from disque_trio.worker.rota import QueueWeight, parse_queues
+from disque_trio.worker.round_robin import QueueWeight, parse_queues
 
 _EPILOG = """\
 Name the app as for uvicorn or celery: `module:app`. `app:module` also works if there is no module

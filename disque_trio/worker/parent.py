@@ -169,7 +169,7 @@ class Parent:
     # ---- carrying out decisions -----------------------------------------------------------------
 
     def start(self, member: Member) -> None:
-        """See ``Hands``."""
+        """See ``ProcessControl``."""
         try:
             process = self._processes[member.serial] = start_process(member)
         except OSError as problem:
@@ -185,23 +185,23 @@ class Parent:
         self._fleet.ended(member, 1, time.monotonic())
 
     def finish(self, member: Member, within: float | None) -> None:
-        """See ``Hands``."""
+        """See ``ProcessControl``."""
         self._order(member, "finish", within=within)
 
     def hand_back(self, member: Member) -> None:
-        """See ``Hands``."""
+        """See ``ProcessControl``."""
         self._order(member, "hand back")
 
     def terminate(self, member: Member) -> None:
-        """See ``Hands``."""
+        """See ``ProcessControl``."""
         self._signal(member, signal.SIGTERM)
 
     def kill(self, member: Member) -> None:
-        """See ``Hands``."""
+        """See ``ProcessControl``."""
         self._signal(member, signal.SIGKILL)
 
     def say(self, event: str, *, urgent: bool = False, **fields: Any) -> None:
-        """See ``Hands``."""
+        """See ``ProcessControl``."""
         (self._log.warning if urgent else self._log.notice)(event, **fields)
 
     def _order(self, member: Member, kind: str, **fields: Any) -> None:

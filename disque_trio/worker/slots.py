@@ -10,7 +10,7 @@ from disque_trio.client import Client, DisqueError, HeldJob, Jobs, NoPermError
 from disque_trio.process.logs import Log
 from disque_trio.tasks.running import Outcome, Runner
 from disque_trio.worker.link import Page
-from disque_trio.worker.rota import Rota
+from disque_trio.worker.round_robin import RoundRobin
 from disque_trio.worker.tally import Tally, Waits
 
 _PAUSE = 1.0  # s until a slot that cannot take a job tries again
@@ -18,14 +18,14 @@ _ERRORS = ("dead", "runaway", "lost")
 
 
 class Slots:
-    """``count`` slots, which take jobs by a rota until they are told to stop.
+    """``count`` slots, which take jobs round robin until they are told to stop.
 
     A slot gives credit for one job at a time, when it is free. So no job waits in this process.
 
     Args:
         client: provides the jobs.
         runner: runs them.
-        rota: decides which queue to ask first.
+        round_robin: decides which queue to ask first.
         tally: counts what becomes of the jobs.
         waits: counts how long slots wait for jobs.
         page: gets the deadline of the first task that has one.
@@ -41,7 +41,7 @@ class Slots:
         self,
         client: Client,
         runner: Runner,
-        rota: Rota,
+        round_robin: RoundRobin,
         count: int,
         *,
         tally: Tally,
@@ -54,7 +54,7 @@ class Slots:
         self.in_hand: dict[HeldJob, trio.CancelScope] = {}
         self.refusal: NoPermError | None = None
         self._runner = runner
-        self._rota = rota
+        self._round_robin = round_robin
         self._tally = tally
         self._waits = waits
         self._page = page
@@ -65,7 +65,9 @@ class Slots:
         self._returning: set[trio.CancelScope] = set()
         self._last = math.inf  # when jobs must have been handed back
         self._stopped = False
-        orders = [client.loops(*order, count=count, withheaders=True) for order in rota.orders]
+        orders = [
+            client.loops(*order, count=count, withheaders=True) for order in round_robin.orders
+        ]
         self._loops = [list(of_one_slot) for of_one_slot in zip(*orders, strict=True)]
 
     async def run(self) -> None:
@@ -98,7 +100,7 @@ class Slots:
             scope.cancel()
 
     async def _serve(self, loops: list[Jobs]) -> None:
-        order = self._rota.next()
+        order = self._round_robin.next()
         while not self._stopped:
             self._waits.begin(time.monotonic())
             try:
@@ -117,7 +119,7 @@ class Slots:
             finally:
                 self._waits.end(time.monotonic())
             self._tally.last_job = time.time()
-            following = self._rota.next()
+            following = self._round_robin.next()
             job.goes_on = following == order
             await self._work(job)
             order = following

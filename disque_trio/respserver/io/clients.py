@@ -13,8 +13,8 @@ from disque_trio.process.logs import Log
 from disque_trio.resp.request import RequestParser
 from disque_trio.respserver.client import Client
 from disque_trio.respserver.io.beside import Beside
+from disque_trio.respserver.io.close_queue import CloseQueue
 from disque_trio.respserver.io.connection import Connection
-from disque_trio.respserver.io.departures import Departures
 from disque_trio.respserver.io.handshakes import Handshakes
 from disque_trio.respserver.io.lines import Lines
 from disque_trio.respserver.io.lingering import Lingering
@@ -46,7 +46,7 @@ class Clients:
         dirty: those with replies to send.
         serving: the one whose requests are being served, or None.
         origins: how many come from which address.
-        departures: clients to disconnect, and what each client makes the process hold.
+        close_queue: clients to disconnect, and what each client makes the process hold.
         lingering: connections of clients that broke the protocol, until they have read why.
         handshakes: TLS connections that are not clients yet.
         beside: the last two, by file descriptor.
@@ -69,7 +69,7 @@ class Clients:
         self.connections: dict[int, Connection] = {}
         self.by_id: dict[int, Connection] = {}
         self.now = clock.now()
-        self.departures = Departures(stats, log)
+        self.close_queue = CloseQueue(stats, log)
         self.origins = Origins()
         self._epoll = poller.epoll
         self.beside: dict[int, Beside] = {}
@@ -112,12 +112,12 @@ class Clients:
 
     def users_changed(self) -> None:
         """Apply to all connections what their clients, and the limits of their users, are now."""
-        departures = self.departures
+        close_queue = self.close_queue
         for connection in self.connections.values():
             client = connection.client
             connection.parser.trusted = client.authenticated
             if client.budgeted or connection.counted_for is not None:
-                departures.count(connection)
+                close_queue.count(connection)
 
     def close(self, connection: Connection) -> None:
         """Disconnect a client at once."""
@@ -128,7 +128,7 @@ class Clients:
         self.slowed_lines.drop(connection)
         del self.connections[connection.fd]
         del self.by_id[connection.client.id]
-        self.departures.count(connection)
+        self.close_queue.count(connection)
         self.node.forget_client(connection.client)
         connection.client.close = True
         self._epoll.unregister(connection.fd)
@@ -145,7 +145,7 @@ class Clients:
         if connection is self.serving:
             connection.client.close = True
         else:
-            self.departures.tell(connection)
+            self.close_queue.tell(connection)
 
     def watch(self, connection: Connection) -> None:
         """Wait for the next events of ``connection``."""
@@ -190,7 +190,7 @@ class Clients:
         elif connection.unsent:
             self._check_unsent(connection)
         else:
-            self.departures.count(connection)
+            self.close_queue.count(connection)
             connection.over_soft_since = 0
             connection.writing = False
             self.watch(connection)
@@ -202,7 +202,7 @@ class Clients:
 
     def _check_unsent(self, connection: Connection) -> None:
         """Wait until the socket takes more, unless too much has been unsent for too long."""
-        self.departures.count(connection)
+        self.close_queue.count(connection)
         limit = self.config.client_output_buffer_limit
         hard = limit.hard
         if connection.client.monitor and not hard:
@@ -246,7 +246,7 @@ class Clients:
         self._looked_at = now
         self.lingering.expire(now)
         self.handshakes.expire(now)
-        self.departures.due = True  # some client may no longer be exempt
+        self.close_queue.due = True  # some client may no longer be exempt
         timeout = self.config.timeout * 1000
         for connection in list(self.connections.values()):
             if connection.ended and now - connection.active > HALF_CLOSED:

@@ -132,7 +132,7 @@ class Engine:
         config = self.config
         node = self.node
         node.memory.set_limit(config.maxmemory)
-        self.clients.departures.bound(config.maxmemory_clients.of(config.maxmemory))
+        self.clients.close_queue.bound(config.maxmemory_clients.of(config.maxmemory))
         self.stir()
         node.slowlog.max_len = config.slowlog_max_len
         node.slowlog.trim()
@@ -279,7 +279,7 @@ class Engine:
             client.user.use.pace.spend_time(self.node.clock() - began)
         connection = self.clients.by_id.get(client.id)
         if connection is not None:
-            self.clients.departures.count(connection)
+            self.clients.close_queue.count(connection)
         if alone and not batches.exclusive:
             self.hold.end_group()
             self.file.end_group()
@@ -341,8 +341,8 @@ class Engine:
                 if connection.client.out or connection.client.close:
                     clients.flush(connection)
             dirty.clear()
-        if clients.departures.due:
-            for connection in clients.departures.take(clients.now):
+        if clients.close_queue.due:
+            for connection in clients.close_queue.take(clients.now):
                 clients.close(connection)
         if not self.hold.on:
             node.replied()

@@ -246,7 +246,7 @@ def say_where(
     listeners: Sequence[socket.socket], config: Limits, log: Log, connect: str, users: Users
 ) -> None:
     """Log where clients can connect. ``connect``: a command for that, with {where} for its options.
-    ``users``: who may log in. ``doors`` logs which of these are open to strangers."""
+    ``users``: who may log in. ``exposure`` logs which of these are open to strangers."""
     for address, port in tcp_endpoints(listeners):
         where = f"-h {address} -p {port}" + (" --tls" if port == config.tls_port else "")
         log.notice(

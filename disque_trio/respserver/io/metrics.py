@@ -191,7 +191,7 @@ class ServerFigures:
         ):
             sheet.counter(f"{prefix}_{name}_total", text, value)
         memory = node.memory
-        held = engine.clients.departures.holdings.total
+        held = engine.clients.close_queue.holdings.total
         for name, text, value in (
             ("used_bytes", "Memory in use, as counted against maxmemory.", memory.used),
             ("peak_bytes", "Peak of the memory in use.", memory.note_peak()),

@@ -81,7 +81,7 @@ class Serving:
         self.cut_short = False
         self._node = node
         self._clients = clients
-        self._departures = clients.departures
+        self._close_queue = clients.close_queue
         self._dirty = clients.dirty
         self._slowed = clients.slowed_lines
         self._hold = hold
@@ -113,7 +113,7 @@ class Serving:
             self.made += received * READ_COSTS + words * WORD_COSTS
         parser = connection.parser
         if parser.resized:
-            self._departures.count(connection)
+            self._close_queue.count(connection)
         client = connection.client
         if self.paused_until and client.authenticated and _ends_pause(requests):
             self.resume()
@@ -221,7 +221,7 @@ class Serving:
             connection.costly -= 1
         if client.resized:
             client.resized = False
-            self._departures.count(connection)
+            self._close_queue.count(connection)
         if out or client.close:
             self._dirty.append(connection)
             if served > SOME_REPLIES or client.long:
@@ -238,7 +238,7 @@ class Serving:
         connection.backlog.extend(requests)
         for request in requests:
             connection.backlog_size += request_size(request)
-        self._departures.count(connection)
+        self._close_queue.count(connection)
         self.line_up(connection)
         if connection in self.behind:
             return
@@ -259,7 +259,7 @@ class Serving:
         share = list(islice(backlog, self._config.max_commands_per_turn))
         for _ in range(self._serve(connection, share)):
             connection.backlog_size -= request_size(backlog.popleft())
-        self._departures.count(connection)
+        self._close_queue.count(connection)
         if connection.ended and client.waits_for:
             self._clients.close(connection)
         elif not backlog:

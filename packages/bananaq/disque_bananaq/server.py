@@ -24,7 +24,7 @@ from disque_trio.process.logs import Log, Logging
 from disque_trio.process.systemd import Notifier
 from disque_trio.respserver.commands.info import Fields
 from disque_trio.respserver.daemon import Daemon, Product, StartError
-from disque_trio.respserver.doors import Doors
+from disque_trio.respserver.exposure import Exposure
 from disque_trio.respserver.io.engine import LINGER, OTHERS_WAIT, Engine
 from disque_trio.respserver.io.links import Links
 from disque_trio.respserver.io.listeners import say_where, tcp_endpoints
@@ -158,13 +158,13 @@ class Server(Product):
 
     # ---- what the daemon asks for -----------------------------------------------------------
 
-    def listen(self, listeners: Sequence[socket.socket]) -> Doors:
+    def listen(self, listeners: Sequence[socket.socket]) -> Exposure:
         places = tcp_endpoints(listeners)
         self._host.listens(listeners)
         self._say_hello(listeners)
         holds = self.broker.holds
         figures = self._metrics.listen() if self._metrics else ()
-        doors = Doors(
+        exposure = Exposure(
             places,
             (),
             self.settings,
@@ -174,8 +174,8 @@ class Server(Product):
             setting="listen-addr",
             users=self.broker.users,
         )
-        doors.look_first()
-        return doors
+        exposure.look_first()
+        return exposure
 
     async def begin(self, nursery: trio.Nursery) -> None:
         if self._remote is not None:

@@ -416,14 +416,14 @@ def test_replies_count_for_the_user_who_is_logged_in(desk: Desk) -> None:
     declare(desk, "%maxoutput=20mb")
     ask(desk, 0, 5 * MB)
     user = desk.machine.users.by_name[b"shop"]
-    assert desk.engine.clients.departures.by_user[user].total > 3 * MB
+    assert desk.engine.clients.close_queue.by_user[user].total > 3 * MB
     while desk.connections[0].unsent:
         drain(desk.socks[0])
         desk.engine.clients.write_rest(desk.connections[0])
-    assert not desk.engine.clients.departures.by_user
+    assert not desk.engine.clients.close_queue.by_user
     ask(desk, 0, 5 * MB)
     desk.engine.clients.close(desk.connections[0])
-    assert not desk.engine.clients.departures.by_user
+    assert not desk.engine.clients.close_queue.by_user
 
 
 def change(desk: Desk, *rules: str) -> None:
@@ -445,5 +445,5 @@ def test_a_limit_for_replies_is_about_those_that_wait_already(desk: Desk) -> Non
     change(desk, "%maxoutput=15mb")
     assert alive(desk) == [0, 2, 3, 4]
     change(desk, "%rate=0", "nolimits")
-    assert not desk.engine.clients.departures.by_user
+    assert not desk.engine.clients.close_queue.by_user
     assert alive(desk) == [0, 2, 3, 4]

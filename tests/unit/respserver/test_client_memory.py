@@ -50,7 +50,7 @@ def turn(desk: Desk, *who: int) -> None:
 
 
 def held(desk: Desk) -> int:
-    return desk.engine.clients.departures.holdings.total
+    return desk.engine.clients.close_queue.holdings.total
 
 
 def alive(desk: Desk) -> list[int]:

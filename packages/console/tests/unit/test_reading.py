@@ -6,7 +6,7 @@ from typing import cast
 import pytest
 
 from disque_console.io.calls import Calls
-from disque_console.io.hands import find_held
+from disque_console.io.in_hand import find_held
 from disque_console.io.jobs import BODIES, LETTERS, Jobs
 from disque_console.model.jobs import SHOWN
 from disque_trio.overview.nodes import Nodes

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from functools import partial
 from typing import Final
 
-from disque_console.io.hands import Hands, find_held
+from disque_console.io.in_hand import JobsInHand, find_held
 from disque_console.model.clients import Client, read_clients
 from disque_console.model.paging import page_of
 from disque_console.model.workers import Held, workers
@@ -22,7 +22,7 @@ async def view(visit: Visit) -> Shown:
     clients, problems = await all_clients(visit)
     wanted = visit.query("search").strip()
     queue = visit.query("queue")
-    looked = Hands()
+    looked = JobsInHand()
     if queue:
         looked = await visit.recently(("held", queue), partial(_look, visit, queue))
         found = parted(looked.problems)[1]
@@ -46,7 +46,7 @@ async def view(visit: Visit) -> Shown:
     )
 
 
-async def _look(visit: Visit, queue: str) -> Hands:
+async def _look(visit: Visit, queue: str) -> JobsInHand:
     return await find_held(visit.calls, visit.cluster.nodes, queue, visit.now)
 
 

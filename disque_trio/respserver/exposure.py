@@ -17,7 +17,7 @@ from disque_trio.respserver.io.links import Limits
 Place = tuple[str, int]  # address and port
 
 
-class Doors:
+class Exposure:
     """The doors of this process, and which warnings were logged.
 
     Args:

@@ -18,7 +18,7 @@ from disque_trio.respserver.over_budget import name_of
 MOST_LINES: Final = 10  # log lines per second
 
 
-class Departures:
+class CloseQueue:
     """The clients to disconnect at the end of the turn.
 
     Attributes:

@@ -17,7 +17,7 @@ SHOWN: Final = 50  # jobs
 
 
 @dataclass(slots=True)
-class Hands:
+class JobsInHand:
     """Jobs that workers have.
 
     Attributes:
@@ -32,9 +32,9 @@ class Hands:
     problems: list[Answer] = field(default_factory=list)
 
 
-async def find_held(calls: Calls, nodes: Nodes, queue: str, now: float) -> Hands:
+async def find_held(calls: Calls, nodes: Nodes, queue: str, now: float) -> JobsInHand:
     """Look for the jobs of ``queue`` on the reachable nodes, at ``now`` (s since the epoch)."""
-    hands = Hands()
+    hands = JobsInHand()
     ids: dict[str, list[str]] = {}
     for state in nodes.here():
         mine = ids[state.address] = []

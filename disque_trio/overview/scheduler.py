@@ -10,7 +10,7 @@ HOT_FOR: Final = 30.0  # s for which a queue counts as active after a change
 PER_SECOND: Final = 2_000  # polls
 
 
-class Rota:
+class PollScheduler:
     """The queues of one node, and when each is due. Times are in seconds.
 
     Args:

@@ -12,7 +12,7 @@ from disque_trio.config import Config
 from disque_trio.process.clock import Clock
 from disque_trio.respserver.acl.catalog import Catalog
 from disque_trio.respserver.acl.users import Users
-from disque_trio.respserver.doors import Doors
+from disque_trio.respserver.exposure import Exposure
 from disque_trio.respserver.io.listeners import admit_client
 from disque_trio.respserver.io.poller import Poller
 from disque_trio.respserver.io.stats import Stats
@@ -118,8 +118,8 @@ def test_there_is_one_line_for_each_door_that_strangers_find_open(
         for door, let_in in (("clients", is_client_let_in), ("bus", is_node_let_in))
     }
     places = ([(ip, 7711) for ip in listened], [(ip, 17711) for ip in listened])
-    doors = Doors(*places, config, Log(), guarded=lambda: guard != "")  # type: ignore[arg-type]
-    lines = doors.lines()
+    exposure = Exposure(*places, config, Log(), guarded=lambda: guard != "")  # type: ignore[arg-type]
+    lines = exposure.lines()
     wanted = [door for door, addresses in open_to.items() if addresses]
     assert [("bus" if "cluster bus" in line else "clients") for line in lines] == wanted
     for door, line in zip(wanted, lines, strict=True):
@@ -137,45 +137,45 @@ def test_there_is_one_line_for_each_door_that_strangers_find_open(
 
 def test_several_processes_have_several_ports() -> None:
     places = ([("192.0.2.2", 7711)], [("192.0.2.2", 17711)])
-    clients, bus = Doors(*places, Config(), Log()).lines(3)  # type: ignore[arg-type]
+    clients, bus = Exposure(*places, Config(), Log()).lines(3)  # type: ignore[arg-type]
     assert " 192.0.2.2:7711-7713" in clients
     assert " 192.0.2.2:17711-17713" in bus
 
 
-def told(doors: Doors, config: Config, log: Log, *pairs: tuple[str, str]) -> list[str]:
+def told(exposure: Exposure, config: Config, log: Log, *pairs: tuple[str, str]) -> list[str]:
     log.lines.clear()
     config.config_set([(name.encode(), value.encode()) for name, value in pairs])
-    doors.look()
+    exposure.look()
     return ["bus" if "cluster bus" in line else "clients" for line in log.lines]
 
 
 def test_what_is_opened_while_the_process_runs_is_told_when_it_is_opened() -> None:
     config, log = Config(), Log()
     places = ([("0.0.0.0", 7711)], [("0.0.0.0", 17711)])
-    doors = Doors(
+    exposure = Exposure(
         *places,
         config,
         log,  # type: ignore[arg-type]
         guarded=lambda: config.cluster_secret != (),
     )
-    doors.look_first()
+    exposure.look_first()
     assert log.lines == []
-    assert told(doors, config, log, ("protected-mode", "no")) == ["clients", "bus"]
-    assert told(doors, config, log, ("hz", "20")) == []
-    assert told(doors, config, log, ("requirepass", "secret")) == []
-    assert told(doors, config, log, ("requirepass", "")) == ["clients"]
-    assert told(doors, config, log, ("protected-mode", "yes")) == []
-    assert told(doors, config, log, ("protected-mode", "no"), ("requirepass", "x")) == ["bus"]
-    assert told(doors, config, log, ("cluster-secret", SECRET)) == []
-    assert told(doors, config, log, ("cluster-secret", "")) == ["bus"]
+    assert told(exposure, config, log, ("protected-mode", "no")) == ["clients", "bus"]
+    assert told(exposure, config, log, ("hz", "20")) == []
+    assert told(exposure, config, log, ("requirepass", "secret")) == []
+    assert told(exposure, config, log, ("requirepass", "")) == ["clients"]
+    assert told(exposure, config, log, ("protected-mode", "yes")) == []
+    assert told(exposure, config, log, ("protected-mode", "no"), ("requirepass", "x")) == ["bus"]
+    assert told(exposure, config, log, ("cluster-secret", SECRET)) == []
+    assert told(exposure, config, log, ("cluster-secret", "")) == ["bus"]
 
 
 def test_one_of_several_processes_speaks_for_all_at_the_start_and_each_for_itself_later() -> None:
     config, log = Config({"requirepass": "secret"}), Log()
     places = [([("192.0.2.2", 7711 + n)], [("192.0.2.2", 17711 + n)]) for n in range(2)]
-    both = [Doors(*place, config, log) for place in places]  # type: ignore[arg-type]
-    for number, doors in enumerate(both):
-        doors.look_first(2, number)
+    both = [Exposure(*place, config, log) for place in places]  # type: ignore[arg-type]
+    for number, exposure in enumerate(both):
+        exposure.look_first(2, number)
     (line,) = log.lines
     assert " 192.0.2.2:17711-17712" in line
     assert told(both[1], config, log) == []
@@ -186,7 +186,7 @@ def test_one_of_several_processes_speaks_for_all_at_the_start_and_each_for_itsel
 def test_a_door_of_bananaq_is_one_to_events() -> None:
     words = {"holds": "events", "setting": "listen-addr"}
     places = [("192.0.2.2", 4777)]
-    (line,) = Doors(places, [], Config(), Log(), **words).lines()  # type: ignore[arg-type]
+    (line,) = Exposure(places, [], Config(), Log(), **words).lines()  # type: ignore[arg-type]
     assert "events" in line
     assert "listen-addr" in line
     assert "jobs" not in line
@@ -197,17 +197,17 @@ def test_a_door_of_bananaq_is_one_to_events() -> None:
 def test_where_clients_have_to_show_a_certificate_the_door_is_closed(auth: str, said: int) -> None:
     config = Config({"tls-port": 7712, "tls-auth-clients": auth})
     places = [("192.0.2.2", 7711), ("192.0.2.2", 7712)]
-    (line,) = Doors(places, [], config, Log()).lines()  # type: ignore[arg-type]
+    (line,) = Exposure(places, [], config, Log()).lines()  # type: ignore[arg-type]
     assert "192.0.2.2:7711" in line
     assert line.count("192.0.2.2:7712") == said
 
 
 def test_figures_that_strangers_can_read_are_told_of() -> None:
     places = [("127.0.0.1", 9711), ("0.0.0.0", 9711)]
-    doors = Doors([], [], Config({"requirepass": "x"}), Log(), figures=places)  # type: ignore[arg-type]
-    [line] = doors.lines()
+    exposure = Exposure([], [], Config({"requirepass": "x"}), Log(), figures=places)  # type: ignore[arg-type]
+    [line] = exposure.lines()
     assert "0.0.0.0:9711" in line
     assert "127.0.0.1" not in line
     assert "metrics-bind" in line
-    near = Doors([], [], Config(), Log(), figures=places[:1])  # type: ignore[arg-type]
+    near = Exposure([], [], Config(), Log(), figures=places[:1])  # type: ignore[arg-type]
     assert near.lines() == []

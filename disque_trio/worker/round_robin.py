@@ -33,7 +33,7 @@ def parse_queues(text: str) -> list[QueueWeight]:
     return queues
 
 
-class Rota:
+class RoundRobin:
     """Returns orders of queues, in which each queue comes first as often as its weight says, evenly
     spread: a a b a a c, not a a a a b c.
 

@@ -599,7 +599,7 @@ def test_jobs_that_are_held_back_do_not_move_to_and_fro() -> None:
 def test_a_malformed_question_changes_nothing() -> None:
     mesh = mesh_with(2, active=2)
     for fields in ([], [(2, b"q")], [(2, b"q"), (4, b"short")], [(9, b"")]):
-        packet = mesh[1].node.rpc.news(9, fields)
+        packet = mesh[1].node.rpc.notification(9, fields)
         mesh[0].node.receive(mesh.ids[1], packet, mesh[0].now)
     client = mesh[0].block()
     mesh.settle()

@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 
 from disque_trio.eventlog.child import Child
-from disque_trio.eventlog.closing import Closer, Policy
+from disque_trio.eventlog.closing import Closer, Retention
 from disque_trio.eventlog.segments import Naming
 
 NICE = 5  # the node has priority
@@ -39,7 +39,7 @@ def main(arguments: list[str] | None = None) -> int:
     closer = Closer(
         options.directory,
         Naming(options.node),
-        Policy(options.compress, options.keep_hours * 3600, options.max_size),
+        Retention(options.compress, options.keep_hours * 3600, options.max_size),
         time.time,
         lambda text: child.tell_trouble(text),
     )

@@ -23,7 +23,7 @@ _FILE_MODE = 0o640
 _MOST_WAITING = 8  # files; beyond this, a writer faster than the disk has to wait
 
 
-class Policy(NamedTuple):
+class Retention(NamedTuple):
     """The policy for closed files.
 
     Attributes:
@@ -50,7 +50,7 @@ class Closer:
         self,
         directory: Path,
         naming: Naming,
-        policy: Policy,
+        policy: Retention,
         clock: Callable[[], float],
         trouble: Callable[[str], None],
     ) -> None:
@@ -134,7 +134,7 @@ def _compress(segment: Segment, path: Path) -> bool:
     return True
 
 
-def prune(directory: Path, naming: Naming, policy: Policy, now: float) -> None:
+def prune(directory: Path, naming: Naming, policy: Retention, now: float) -> None:
     """Remove the node's complete files that ``policy`` no longer keeps at ``now`` (s)."""
     if not (policy.keep or policy.most) or not directory.is_dir():
         return

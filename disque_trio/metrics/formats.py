@@ -79,7 +79,7 @@ class _ProcessCollector(ProcessCollector):
         return time.time() - time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
-class Process:
+class SystemMetrics:
     """The metrics of this process from the operating system: ``process_*``.
 
     Args:

@@ -11,7 +11,7 @@ from http import HTTPStatus
 
 import trio
 
-from disque_trio.metrics.formats import Format, Formats, Process, add_metrics
+from disque_trio.metrics.formats import Format, Formats, SystemMetrics, add_metrics
 from disque_trio.metrics.sheet import BLOCK, Sheet, Source
 from disque_trio.metrics.web import Reply, Request
 
@@ -74,7 +74,7 @@ class Scrapes:
         self._prefix = prefix
         self._sources = sources
         self._formats = Formats()
-        self._process = Process()
+        self._process = SystemMetrics()
         self._lock = trio.Lock()
         self._last: Collection | None = None
         self._count = 0

@@ -16,7 +16,7 @@ COUNTED: Final = {
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class PeerView:
     """A line of CLUSTER NODES: how one node sees another, or itself.
 
     Attributes:
@@ -34,14 +34,14 @@ class Line:
     connected: bool
 
 
-def read_lines(text: str) -> tuple[Line, ...]:
+def read_lines(text: str) -> tuple[PeerView, ...]:
     """Read the lines of CLUSTER NODES; unreadable ones are left out."""
     found = []
     for words in map(str.split, text.splitlines()):
         if len(words) >= 6 and words[3].isdecimal() and words[4].isdecimal():
             flags = tuple(flag for flag in words[2].split(",") if flag != "noflags")
             times = int(words[3]), int(words[4])
-            found.append(Line(words[0], words[1], flags, *times, words[5] == "connected"))
+            found.append(PeerView(words[0], words[1], flags, *times, words[5] == "connected"))
     return tuple(found)
 
 
@@ -65,7 +65,7 @@ class NodeState:
     here: bool = False
     problem: str = ""
     info: Mapping[str, str] = field(default_factory=dict)
-    lines: tuple[Line, ...] = ()
+    lines: tuple[PeerView, ...] = ()
     counters: Counters = field(default_factory=Counters)
     rounds: int = 0
     refused: str = ""

@@ -76,7 +76,7 @@ _waited_for = _WaitedFor()
 
 
 @dataclass(frozen=True)
-class Held(Generic[R]):
+class EnteredContext(Generic[R]):
     """An asynchronous context that one task of the loop entered and will leave."""
 
     loop: "Loop[Any]"
@@ -189,7 +189,7 @@ class Loop(Generic[T]):
                 keep(call.future.result())
             raise
 
-    def hold(self, context: Callable[[], AbstractAsyncContextManager[R]]) -> Held[R]:
+    def hold(self, context: Callable[[], AbstractAsyncContextManager[R]]) -> EnteredContext[R]:
         """Enter a context in a task of its own and keep it open. Raises what entering raises."""
         entered: Future[R] = Future()
         done = trio.Event()
@@ -214,7 +214,7 @@ class Loop(Generic[T]):
                 self.soon(call.drop)
                 call.future.exception()
             raise
-        return Held(self, call, done, value)
+        return EnteredContext(self, call, done, value)
 
     def soon(self, function: Callable[[], object]) -> None:
         """Run a plain function in the loop. Raises LoopEnded if the loop has ended."""

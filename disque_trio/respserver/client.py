@@ -44,7 +44,7 @@ class Pending:
         self.reply = problem
 
 
-class Group:
+class CommandGroup:
     """The commands of a client between MULTI and EXEC (see ``groups``).
 
     Attributes:
@@ -172,7 +172,7 @@ class Client:
         self.in_flight = 0
         self.in_slices = 0
         self.reply_queue: deque[Pending] = deque()
-        self.group: Group | None = None
+        self.group: CommandGroup | None = None
         self.resized = False
         self.last_command = "NULL"
         # Last: compiled, attributes that are set after a call are checked at each use.

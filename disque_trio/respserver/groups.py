@@ -6,7 +6,7 @@ array comes first, and the replies follow it, like all replies of a client, in t
 requests. So a command whose reply is not known yet, such as an ADDJOB that waits for copies, does
 not keep the next one from running.
 
-A group of a few commands that are always short runs at once. Any other is a ``GroupRun``: it runs
+A group of a few commands that are always short runs at once. Any other is an ``ExecRun``: it runs
 in slices, to which its commands about many ids belong. Meanwhile the driver serves other clients
 only with what neither changes jobs nor tells about them, such as PING, and handles no packets and
 nothing that is due: it is as while a large write holds everything back.
@@ -24,7 +24,7 @@ from typing import Final, Protocol
 from disque_trio.resp.reply import error
 from disque_trio.resp.request import request_size
 from disque_trio.respserver.batches import READ_TOO_MUCH, UNITS_OF_ID, Batches, Sliced
-from disque_trio.respserver.client import REPLY_ON, Client, Group, Pending
+from disque_trio.respserver.client import REPLY_ON, Client, CommandGroup, Pending
 from disque_trio.respserver.command import INTERNAL_ERROR, AnyCommand, CommandError
 from disque_trio.respserver.host import NO_DEBUG, Host
 
@@ -132,7 +132,7 @@ def take(
         elif short:
             _run(runner, client, group.requests, now)
         else:
-            runner.batches.begin(GroupRun(runner, client, command, group.requests))
+            runner.batches.begin(ExecRun(runner, client, command, group.requests))
         return True
     if not refusal and command is not None:
         if command.name in _AT_ONCE:
@@ -147,7 +147,7 @@ def take(
 
 
 def _kept(
-    runner: Runner, client: Client, group: Group, command: AnyCommand, args: list[bytes]
+    runner: Runner, client: Client, group: CommandGroup, command: AnyCommand, args: list[bytes]
 ) -> bytes:
     """Keep ``args`` for EXEC; return the error if that is not possible, otherwise nothing."""
     name = command.name
@@ -216,7 +216,7 @@ def _drop_replies(client: Client, start: int) -> None:
             entry.refuse(b"")
 
 
-class GroupRun(Sliced):
+class ExecRun(Sliced):
     """The pending reply of an EXEC that runs in slices: the head of the array.
 
     The replies to its commands follow it in the queue of its client.

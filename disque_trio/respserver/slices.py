@@ -4,7 +4,7 @@ from disque_trio.resp.reply import error
 from disque_trio.respserver.batches import Sliced
 from disque_trio.respserver.client import REPLY_ON
 from disque_trio.respserver.command import INTERNAL_ERROR, CommandError, misconf
-from disque_trio.respserver.groups import GroupRun
+from disque_trio.respserver.groups import ExecRun
 from disque_trio.respserver.machine import Machine
 
 
@@ -13,7 +13,7 @@ def do_slice(machine: Machine, now: int) -> None:
     since the epoch."""
     batches = machine.batches
     first = batches.waiting[0]
-    if isinstance(first, GroupRun):
+    if isinstance(first, ExecRun):
         _go_on(machine, first, now)
         return
     batch = batches.waiting.popleft()
@@ -55,7 +55,7 @@ def do_slice(machine: Machine, now: int) -> None:
     command.nanoseconds += machine.clock() - started
 
 
-def _go_on(machine: Machine, run: GroupRun, now: int) -> None:
+def _go_on(machine: Machine, run: ExecRun, now: int) -> None:
     """Do a slice of the group ``run``. Until ``batches.exclusive`` is reset, call nothing but this
     and ``command``, for requests that are ``is_independent``."""
     batches = machine.batches

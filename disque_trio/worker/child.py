@@ -24,7 +24,8 @@ from disque_trio.respclient.background import background
 from disque_trio.tasks import Disque
 from disque_trio.tasks.messages import describe
 from disque_trio.tasks.running import Outcome, Runner
-from disque_trio.worker.link import Link, Page, line
+from disque_trio.worker.fleet import BEAT, MARGIN
+from disque_trio.worker.link import Page, SocketEnd, line
 from disque_trio.worker.options import Options
 from disque_trio.worker.round_robin import QueueWeight, RoundRobin
 from disque_trio.worker.slots import Slots
@@ -74,7 +75,7 @@ class Child:
     def __init__(
         self,
         app: Disque,
-        link: Link,
+        link: SocketEnd,
         page: Page,
         options: Options,
         *,
@@ -380,7 +381,7 @@ def main() -> int:
         start(app)
         child = Child(
             app,
-            Link(sock),
+            SocketEnd(sock),
             Page(descriptors[1]),
             options,
             place=orders["place"],

@@ -61,7 +61,7 @@ def line(kind: str, **fields: Any) -> bytes:
     return json.dumps({"kind": kind, **fields}).encode() + b"\n"
 
 
-class Link:
+class SocketEnd:
     """One end of the socket pair.
 
     Args:

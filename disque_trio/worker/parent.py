@@ -26,7 +26,8 @@ from disque_trio.process.logs import Log
 from disque_trio.process.systemd import Notifier
 from disque_trio.worker.display import Display
 from disque_trio.worker.figures import Figures
-from disque_trio.worker.link import Link, Message, Page
+from disque_trio.worker.fleet import Fleet, Member, State
+from disque_trio.worker.link import Message, Page, SocketEnd
 from disque_trio.worker.options import Options
 from disque_trio.worker.sources import Sources
 from disque_trio.worker.tally import Tally
@@ -45,7 +46,7 @@ class Process:
     """
 
     def __init__(
-        self, member: Member, popen: "subprocess.Popen[bytes]", link: Link, page: Page
+        self, member: Member, popen: "subprocess.Popen[bytes]", link: SocketEnd, page: Page
     ) -> None:
         self.member = member
         self.popen = popen
@@ -82,7 +83,7 @@ def start_process(member: Member) -> Process:
         raise
     finally:
         theirs.close()
-    return Process(member, popen, Link(ours), page)
+    return Process(member, popen, SocketEnd(ours), page)
 
 
 class Parent:

@@ -7,7 +7,7 @@ GROUPED: Final = 60_000  # ms within which repetitions are counted in one entry
 _LONGEST: Final = 256  # bytes of a name to keep
 
 
-class Entry:
+class AclEntry:
     """Something that was refused.
 
     Attributes:
@@ -42,14 +42,14 @@ class Log:
     """
 
     def __init__(self) -> None:
-        self.entries: deque[Entry] = deque()
+        self.entries: deque[AclEntry] = deque()
         self.max_len = 128
 
     def add(
         self, now: int, reason: str, context: str, object: bytes, user: bytes, client: str
     ) -> None:
         """Record what was refused at ``now`` (ms)."""
-        new = Entry(reason, context, object[:_LONGEST], user[:_LONGEST], client, now)
+        new = AclEntry(reason, context, object[:_LONGEST], user[:_LONGEST], client, now)
         for entry in self.entries:
             if now - entry.time > GROUPED:
                 break  # the rest are older

@@ -5,7 +5,7 @@ from typing import Final
 
 from disque_trio.resp.reply import OK, Double, Simple, Value, encode, integer, null
 from disque_trio.respserver.acl.catalog import word_of
-from disque_trio.respserver.acl.log import Entry
+from disque_trio.respserver.acl.log import AclEntry
 from disque_trio.respserver.acl.permissions import Permissions
 from disque_trio.respserver.acl.user import DEFAULT, SetUserError
 from disque_trio.respserver.client import Client
@@ -223,7 +223,7 @@ def _log(node: Machine, client: Client, args: list[bytes]) -> None:
     client.out.append(encode(answer, client.resp))
 
 
-def _entry(node: Machine, entry: Entry) -> dict[bytes, Value]:
+def _entry(node: Machine, entry: AclEntry) -> dict[bytes, Value]:
     return {
         b"count": entry.count,
         b"reason": entry.reason.encode(),

@@ -1,7 +1,7 @@
 """MULTI, EXEC, DISCARD, and WATCH, which has nothing to watch (see ``respserver.groups``)."""
 
 from disque_trio.resp.reply import OK
-from disque_trio.respserver.client import Client, Group
+from disque_trio.respserver.client import Client, CommandGroup
 from disque_trio.respserver.command import Command, CommandError
 from disque_trio.respserver.machine import Machine
 
@@ -28,7 +28,7 @@ def multi(node: Machine, client: Client, args: list[bytes]) -> None:
         raise CommandError("ERR MULTI calls can not be nested")
     if client.monitor:
         raise CommandError("ERR a client that said MONITOR cannot say MULTI")
-    client.group = Group()
+    client.group = CommandGroup()
     client.out.append(OK)
 
 

@@ -22,7 +22,7 @@ _LAG_PERIOD = 0.5  # s
 _BACKLOG = 128
 
 
-class Settings(Protocol):
+class MetricsSettings(Protocol):
     """The settings that say where to read figures."""
 
     metrics_port: int
@@ -40,7 +40,7 @@ class Metrics:
         StartError: the extra is not installed.
     """
 
-    def __init__(self, settings: Settings, log: Log) -> None:
+    def __init__(self, settings: MetricsSettings, log: Log) -> None:
         try:
             # Not installed with the server, and nobody else has to wait for the import.
             import disque_trio.metrics.scrapes  # noqa: F401
@@ -59,7 +59,7 @@ class Metrics:
         self._engine: Engine | None = None
 
     @staticmethod
-    def of(settings: Settings, log: Log) -> "Metrics | None":
+    def of(settings: MetricsSettings, log: Log) -> "Metrics | None":
         """The metrics that ``settings`` ask for; None: they ask for none. Raises ``StartError``."""
         return Metrics(settings, log) if settings.metrics_port else None
 

@@ -232,12 +232,12 @@ class Server(Product):
 
 def _redis_store(settings: BananaSettings, log: Log, on_news: Callable[[], None]) -> "RedisStore":
     # Imported here, since daemons with an embedded store do not need it and start sooner.
-    from disque_bananaq.redis_store.health import Line
+    from disque_bananaq.redis_store.health import Notice
     from disque_bananaq.redis_store.store import RedisStore
     from disque_trio.redis.servers import Options
     from disque_trio.respclient.tls import Encryption, Tls
 
-    def tell(lines: list[Line]) -> None:
+    def tell(lines: list[Notice]) -> None:
         for line in lines:
             (log.warning if line.urgent else log.notice)(line.event, **line.fields)
 

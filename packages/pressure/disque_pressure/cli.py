@@ -25,8 +25,8 @@ from disque_pressure.console import (
     SIGNALLED,
     USAGE,
     Failed,
-    Progress,
     Signals,
+    TerminalCounter,
     fill_streams,
     say,
     stopped_by_signals,
@@ -71,7 +71,7 @@ def run(options: argparse.Namespace) -> int:
 async def _run(options: argparse.Namespace, settings: Settings, client: Server | Sentinels) -> int:
     # Where elements are typed or shown, a progress line would be in the way.
     beside = {"put": sys.stdin, "get": sys.stdout}.get(options.command)
-    progress = Progress(quiet=options.quiet or (beside is not None and beside.isatty()))
+    progress = TerminalCounter(quiet=options.quiet or (beside is not None and beside.isatty()))
     signals = Signals()
     status = FAILED
     try:

@@ -3,7 +3,7 @@
 import argparse
 from typing import NamedTuple
 
-from disque_pressure.console import Progress
+from disque_pressure.console import TerminalCounter
 from disque_pressure.queue import PressureQueue
 from disque_pressure.settings import Settings
 from disque_trio.redis.servers import Sentinels, Server
@@ -21,7 +21,7 @@ class Run(NamedTuple):
     options: argparse.Namespace
     settings: Settings
     client: Server | Sentinels
-    progress: Progress
+    progress: TerminalCounter
 
     def queue(self, name: str | None = None) -> PressureQueue:
         """Return a handle of the queue named ``name``, or else named on the command line."""

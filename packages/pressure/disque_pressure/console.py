@@ -22,7 +22,7 @@ class Failed(Exception):
     """A command failed; the text explains why."""
 
 
-class Progress:
+class TerminalCounter:
     """A line on a terminal that counts elements, rewritten four times a second.
 
     Shows the total and the current rate. If standard error is not a terminal, nothing is written.

@@ -31,7 +31,7 @@ from disque_spark.lakehouse.files import WRITTEN, DataFile, TaskWriter, few
 from disque_spark.lakehouse.formats import table_of
 from disque_spark.lakehouse.reading import more_columns, read_table
 from disque_spark.lakehouse.settings import TableFailedError, TableSettings, table_failures
-from disque_spark.lakehouse.table import Batch, Table
+from disque_spark.lakehouse.table import StreamBatch, Table
 from disque_spark.leases.keeper import LeaseKeeper
 from disque_spark.leases.places import place_of
 from disque_spark.leases.planner import Offset
@@ -323,7 +323,7 @@ class Archive:
             check_written(found, staging)
             # A new checkpoint counts from 0 again.
             query = json.loads((self._checkpoint / "metadata").read_bytes())["id"]
-            table.add(Batch(query, number), few(found, staging), staging)
+            table.add(StreamBatch(query, number), few(found, staging), staging)
             state.undecoded += sum(file.undecoded for file in found)
         except Exception as failure:
             # One line only: Spark searches the text with a regex that breaks on long ones.

@@ -17,7 +17,7 @@ WELL = 1  # the priority of a node that is neither away nor leaving
 PAUSE = 0.1  # s
 
 
-class Link:
+class NodeConnections:
     """Connections to the nodes of a cluster, each opened on first use. A lost node is left out
     until all nodes are lost.
 

@@ -51,7 +51,7 @@ class State(StrEnum):
 _OVER = (State.STOPPED, State.FAILED)
 
 
-class Batch(NamedTuple):
+class MicroBatch(NamedTuple):
     """What Spark reports about a batch.
 
     Attributes:
@@ -226,7 +226,7 @@ class StreamMetrics:
         self._to(name, State.RUNNING)
         self._forget()
 
-    def batch(self, query: str, name: str | None, batch: Batch) -> None:
+    def batch(self, query: str, name: str | None, batch: MicroBatch) -> None:
         """A query has finished a batch."""
         name = self._names.setdefault(query, name or query)
         self._to(name, State.RUNNING)
@@ -314,7 +314,7 @@ class MetricsListener(StreamingQueryListener):
 
     def onQueryProgress(self, event: QueryProgressEvent) -> None:
         progress = event.progress
-        self._metrics.batch(str(progress.id), progress.name, Batch.of(progress))
+        self._metrics.batch(str(progress.id), progress.name, MicroBatch.of(progress))
 
     def onQueryIdle(self, event: QueryIdleEvent) -> None:
         self._metrics.idle(str(event.id))

@@ -130,7 +130,7 @@ class Target:
 
 
 @dataclass
-class Outcome:
+class ReplayCounts:
     """Counts of the selected jobs.
 
     Attributes:
@@ -154,12 +154,12 @@ def replay(
     *,
     limit: int | None = None,
     dry_run: bool = False,
-    outcome: Outcome | None = None,
+    outcome: ReplayCounts | None = None,
     whole: Callable[[], AbstractContextManager[None]] = nullcontext,
     progress: Callable[[str], None] = lambda text: None,
     sleep: Callable[[float], None] = time.sleep,
     clock: Callable[[], float] = time.monotonic,
-) -> Outcome:
+) -> ReplayCounts:
     """Add jobs again, each with a new id.
 
     Args:
@@ -174,7 +174,7 @@ def replay(
     Raises:
         WireError: no node can be reached.
     """
-    outcome = Outcome() if outcome is None else outcome
+    outcome = ReplayCounts() if outcome is None else outcome
     before = _noted(target.done)
     chosen = islice(_not_added_before(jobs, before, outcome), limit)
     if dry_run:
@@ -198,7 +198,7 @@ def replay(
     return outcome
 
 
-def _not_added_before(jobs: DataFrame, before: set[str], outcome: Outcome) -> Iterator[Row]:
+def _not_added_before(jobs: DataFrame, before: set[str], outcome: ReplayCounts) -> Iterator[Row]:
     for row in jobs.toLocalIterator(prefetchPartitions=True):
         if row["body"] is None:
             outcome.without_body += 1
@@ -208,7 +208,7 @@ def _not_added_before(jobs: DataFrame, before: set[str], outcome: Outcome) -> It
             yield row
 
 
-def _add(adder: Adder, rows: Sequence[Row], target: Target, outcome: Outcome) -> None:
+def _add(adder: Adder, rows: Sequence[Row], target: Target, outcome: ReplayCounts) -> None:
     options = encode(target.options)
     requests: list[tuple[Arg, ...]] = [
         ("ADDJOB", target.queue or row["queue"], bytes(row["body"]), target.timeout, *options)

@@ -92,7 +92,7 @@ class Stage:
         return "  ".join([*parts, self._text])
 
 
-class Progress:
+class TerminalProgress:
     """The progress line on stderr. Prints nothing if that is not a terminal."""
 
     def __init__(self) -> None:

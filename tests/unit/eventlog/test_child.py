@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from disque_trio.eventlog.child import HEAD, Child
-from disque_trio.eventlog.closing import Closer, Policy
+from disque_trio.eventlog.closing import Closer, Retention
 from disque_trio.eventlog.schema import Event
 from disque_trio.eventlog.segments import Naming, Segment, create
 from tests.support.harness import wait_until
@@ -34,7 +34,7 @@ class Driver:
         os.set_blocking(self._answers, False)
         self._ends = (source, answers)
         naming = Naming(NODE)
-        policy = Policy(compress)
+        policy = Retention(compress)
         self.closer = Closer(directory, naming, policy, lambda: 0.0, self.troubles.append)
         self.child = Child(
             NODE, directory, size, age, self.closer, source, answers, lambda: self.now

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from disque_trio.eventlog import closing
-from disque_trio.eventlog.closing import Closer, Policy, close_segment, prune
+from disque_trio.eventlog.closing import Closer, Retention, close_segment, prune
 from disque_trio.eventlog.segments import Naming, Segment, create, leftovers
 
 NODE = "0123456789abcdef0123456789abcdef01234567"
@@ -148,7 +148,7 @@ def test_the_files_of_another_node_are_left_alone(tmp_path: Path, naming: Naming
     (tmp_path / f"events-{OTHER[:8]}-{NOW}-0.jsonl").write_bytes(LINES)
     before = names(tmp_path)
     recover(tmp_path, naming)
-    prune(tmp_path, naming, Policy(keep=1, most=1), NOW)
+    prune(tmp_path, naming, Retention(keep=1, most=1), NOW)
     assert names(tmp_path) == before
 
 
@@ -231,21 +231,21 @@ def closed(directory: Path, naming: Naming, now: int, mtime: int) -> str:
 
 def test_old_files_are_removed(tmp_path: Path, naming: Naming) -> None:
     old, young = (closed(tmp_path, naming, NOW + n, 1000 + n * 3600) for n in (0, 1))
-    prune(tmp_path, naming, Policy(keep=3600), 1000 + 3600)
+    prune(tmp_path, naming, Retention(keep=3600), 1000 + 3600)
     assert names(tmp_path) == [old, young]
-    prune(tmp_path, naming, Policy(keep=3600), 1000 + 3601)
+    prune(tmp_path, naming, Retention(keep=3600), 1000 + 3601)
     assert names(tmp_path) == [young]
 
 
 def test_the_oldest_files_are_removed_to_free_space(tmp_path: Path, naming: Naming) -> None:
     files = [closed(tmp_path, naming, NOW + n, 1000) for n in range(5)]
-    prune(tmp_path, naming, Policy(most=3 * len(LINES)), 1000)
+    prune(tmp_path, naming, Retention(most=3 * len(LINES)), 1000)
     assert names(tmp_path) == files[2:]
 
 
 def test_without_a_limit_all_files_are_kept(tmp_path: Path, naming: Naming) -> None:
     files = [closed(tmp_path, naming, NOW + n, 0) for n in range(3)]
-    prune(tmp_path, naming, Policy(), 1e12)
+    prune(tmp_path, naming, Retention(), 1e12)
     assert names(tmp_path) == files
 
 
@@ -253,7 +253,7 @@ def test_a_file_that_cannot_be_closed_is_reported_and_the_next_one_is_closed(
     tmp_path: Path, naming: Naming
 ) -> None:
     troubles: list[str] = []
-    closer = Closer(tmp_path, naming, Policy(), lambda: 1000.0, troubles.append)
+    closer = Closer(tmp_path, naming, Retention(), lambda: 1000.0, troubles.append)
     try:
         bad, good = create(tmp_path, naming, NOW), create(tmp_path, naming, NOW + 1)
         (tmp_path / bad.name).mkdir()

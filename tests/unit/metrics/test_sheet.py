@@ -13,7 +13,7 @@ from prometheus_client.openmetrics.parser import (
 from prometheus_client.parser import text_string_to_metric_families as read_text
 
 from disque_trio.histogram import MS, NS, STEP_TIMES, Histogram
-from disque_trio.metrics.formats import Format, Formats, Process, add_metrics
+from disque_trio.metrics.formats import Format, Formats, SystemMetrics, add_metrics
 from disque_trio.metrics.scrapes import write_page
 from disque_trio.metrics.sheet import Sheet, number, pairs
 
@@ -147,6 +147,6 @@ def test_numbers_are_formatted_like_those_of_prometheus() -> None:
 
 def test_the_process_has_metrics() -> None:
     sheet = Sheet()
-    add_metrics(sheet, Process().read())
+    add_metrics(sheet, SystemMetrics().read())
     names = {family.name for family in read_text(page(sheet, Formats().of("")).decode())}
     assert {"process_cpu_seconds", "process_open_fds"} <= names

@@ -15,7 +15,7 @@ from disque_trio.tasks import Disque, settling
 from disque_trio.tasks.running import Runner
 from disque_trio.worker import child
 from disque_trio.worker.child import Child
-from disque_trio.worker.link import Link, Page
+from disque_trio.worker.link import Page, SocketEnd
 from disque_trio.worker.options import parse
 from tests.support.fake_disque import JOB_ID, FakeNode, Value, bulk, fake_node
 from tests.support.harness import HANG_SECONDS
@@ -49,8 +49,8 @@ class Process:
         self.app = Disque(f"disque://{node.address}", queue="q")
         self.ended = trio.Event()
         ours, theirs = socket.socketpair()
-        self.parent = Link(ours)
-        self.link = Link(theirs)
+        self.parent = SocketEnd(ours)
+        self.link = SocketEnd(theirs)
         self.page = Page.make()
         options = parse(["shop:app", "--concurrency", "2", *words])
         log = cast(Log, self.said)

@@ -6,11 +6,11 @@ import socket
 
 import trio
 
-from disque_trio.worker.link import Link, Page
+from disque_trio.worker.link import Page, SocketEnd
 
 
 async def test_messages_arrive_as_they_were_sent() -> None:
-    one, other = map(Link, socket.socketpair())
+    one, other = map(SocketEnd, socket.socketpair())
     await one.send("beat", text="ä\n" * 1000)
     await one.send("finish", within=None)
     assert await other.receive() == {"kind": "beat", "text": "ä\n" * 1000}
@@ -21,7 +21,7 @@ async def test_messages_arrive_as_they_were_sent() -> None:
 
 
 async def test_sending_to_a_process_that_has_ended_is_no_error() -> None:
-    one, other = map(Link, socket.socketpair())
+    one, other = map(SocketEnd, socket.socketpair())
     await other.aclose()
     await one.send("beat")
     await one.send("beat")
@@ -30,7 +30,7 @@ async def test_sending_to_a_process_that_has_ended_is_no_error() -> None:
 
 
 async def test_several_tasks_may_send_at_once() -> None:
-    one, other = map(Link, socket.socketpair())
+    one, other = map(SocketEnd, socket.socketpair())
     async with trio.open_nursery() as nursery:
         for _ in range(3):
             nursery.start_soon(lambda: one.send("beat", text="x" * 500_000))

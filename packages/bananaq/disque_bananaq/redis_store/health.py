@@ -36,7 +36,7 @@ _EVENTS = {
 Fields = dict[str, str | int | float]
 
 
-class Line(NamedTuple):
+class Notice(NamedTuple):
     """A line for the log. ``urgent``: an operator must know about it."""
 
     urgent: bool
@@ -63,7 +63,7 @@ class Health:
 
     def replied(
         self, node: str, now: float, round_trip: float, keys: int = -1, run_id: str = ""
-    ) -> list[Line]:
+    ) -> list[Notice]:
         """Report that a node replied, and carries out commands.
 
         Args:
@@ -86,7 +86,7 @@ class Health:
             state.keys = keys
         return lines
 
-    def failed(self, node: str, now: float, status: str, reason: str) -> list[Line]:
+    def failed(self, node: str, now: float, status: str, reason: str) -> list[Notice]:
         """Report that a node is refusing, hung or down, and why. Returns lines for the log."""
         state = self._node(node)
         if status != REFUSING:
@@ -160,7 +160,7 @@ class _Node:
         self._changes: deque[float] = deque(maxlen=MOST_CHANGES)  # when they were logged
         self._failures = 0  # since the last line
 
-    def become(self, status: str, reason: str, now: float) -> list[Line]:
+    def become(self, status: str, reason: str, now: float) -> list[Notice]:
         """Enter a state, or remain in it. Returns lines for the log."""
         if status != UP:
             self._failures += 1
@@ -183,19 +183,19 @@ class _Node:
         self._failures = 0
         return [line]
 
-    def _line(self, status: str, reason: str, now: float) -> Line:
+    def _line(self, status: str, reason: str, now: float) -> Notice:
         fields: Fields = {"redis": self.name}
         if status != UP:
             fields |= {"reason": reason, "seconds": int(now - self.bad_since)}
-            return Line(True, _EVENTS[status], fields | {"failures": self._failures})
+            return Notice(True, _EVENTS[status], fields | {"failures": self._failures})
         if not self._said:
-            return Line(False, "Redis replies", fields)
+            return Notice(False, "Redis replies", fields)
         fields |= {"seconds": self._was_bad, "failures": self._failures}
-        return Line(False, "Redis is back", fields)
+        return Notice(False, "Redis is back", fields)
 
-    def restarted(self, keys: int) -> Line:
+    def restarted(self, keys: int) -> Notice:
         """Return the line about a new process."""
         fields: Fields = {"redis": self.name, "keys": keys, "keys_before": self.keys}
         if keys == 0:
-            return Line(True, "Redis was restarted, and has no data", fields)
-        return Line(True, "Redis was restarted", fields)
+            return Notice(True, "Redis was restarted, and has no data", fields)
+        return Notice(True, "Redis was restarted", fields)

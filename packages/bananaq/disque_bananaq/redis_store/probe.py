@@ -9,8 +9,11 @@ from collections.abc import Callable
 from typing import Any, cast
 
 import trio
+from disque_trio.bananaq.redis_store.health import REFUSALS, REFUSING, Health, Notice
+from disque_trio.bananaq.redis_store.keys import SLOTS, KeyNames
+from disque_trio.bananaq.redis_store.nodes import Nodes
 
-from disque_bananaq.redis_store.health import REFUSALS, REFUSING, Health, Line
+from disque_bananaq.redis_store.health import REFUSALS, REFUSING, Health
 from disque_bananaq.redis_store.keys import SLOTS, KeyNames
 from disque_bananaq.redis_store.nodes import Nodes
 from disque_trio.notation.addresses import Address
@@ -38,7 +41,7 @@ class Probe:
         nodes: Nodes,
         names: KeyNames,
         health: Health,
-        tell: Callable[[list[Line]], None],
+        tell: Callable[[list[Notice]], None],
     ) -> None:
         self._nursery = nursery
         self._nodes = nodes

@@ -20,6 +20,16 @@ from disque_bananaq.redis_store.pinned import PinnedConnection
 from disque_bananaq.redis_store.probe import PROBE_SECONDS, Probe, primaries
 from disque_bananaq.redis_store.watch import POLL_SECONDS, Watcher
 from disque_bananaq.redis_store.wire import (
+from disque_trio.bananaq.core.requests import QueueRequest, Request, Status
+from disque_trio.bananaq.core.results import QueueStatus, Result
+from disque_trio.bananaq.core.store import Sections, Store
+from disque_trio.bananaq.redis_store.health import Fields, Health, Notice
+from disque_trio.bananaq.redis_store.keys import SLOTS, KeyNames
+from disque_trio.bananaq.redis_store.nodes import Nodes
+from disque_trio.bananaq.redis_store.pinned import PinnedConnection
+from disque_trio.bananaq.redis_store.probe import PROBE_SECONDS, Probe, primaries
+from disque_trio.bananaq.redis_store.watch import POLL_SECONDS, Watcher
+from disque_trio.bananaq.redis_store.wire import (
     MOST_IN_RUN,
     Answer,
     Enter,
@@ -115,7 +125,7 @@ class RedisStore(Store):
         others: Sequence[tuple[str, int]] = (),
         reply_seconds: float | None = None,
         probe_seconds: float = PROBE_SECONDS,
-        tell: Callable[[list[Line]], None] = lambda lines: None,
+        tell: Callable[[list[Notice]], None] = lambda lines: None,
         on_news: Callable[[], None] = lambda: None,
     ) -> None:
         if pool_size < 1:
@@ -269,7 +279,7 @@ class RedisStore(Store):
         self.available.append((queue, group))
         trio.lowlevel.current_trio_token().run_sync_soon(self._on_news, idempotent=True)
 
-    def _log(self, lines: list[Line]) -> None:
+    def _log(self, lines: list[Notice]) -> None:
         if not self._closed:  # closing breaks the connections, which is not a failure of the Redis
             self._tell(lines)
 

@@ -12,6 +12,12 @@ from disque_bananaq.core.requests import Add, from_now
 from disque_bananaq.redis_store.health import DOWN, HUNG, REFUSING, UP, Line
 from packages.bananaq.tests.support.banana_daemons import RedisCluster
 from packages.bananaq.tests.support.redis_drive import (
+from disque_trio.bananaq.core.requests import Add, from_now
+from disque_trio.bananaq.redis_store.health import DOWN, HUNG, REFUSING, UP, Notice
+from tests.support import ROOT
+from tests.support.banana_daemons import RedisCluster
+from tests.support.harness import HANG_SECONDS
+from tests.support.redis_drive import (
     NEVER,
     RedisDrive,
     RedisServer,
@@ -28,7 +34,7 @@ from tests.support.harness import HANG_SECONDS
 pytestmark = pytest.mark.live
 
 SOON = 0.02
-Log = list[Line]
+Log = list[Notice]
 
 
 @asynccontextmanager

@@ -8,7 +8,7 @@ from disque_bananaq.redis_store.health import (
     REPEAT_SECONDS,
     UP,
     Health,
-    Line,
+    Notice,
 )
 
 NODE = "redis.example.com:6379"
@@ -19,7 +19,7 @@ def status(health: Health, now: float = 0.0) -> object:
     return health.info(now)["redis_link_status"]
 
 
-def every(lines: list[list[Line]]) -> list[str]:
+def every(lines: list[list[Notice]]) -> list[str]:
     return [line.event for some in lines for line in some]
 
 

@@ -5,7 +5,7 @@ from typing import Final
 
 from disque_console.io.calls import Answer, Calls
 from disque_console.io.jobs import AT_ONCE, BODIES, STEP, Jobs, is_unknown
-from disque_console.model.workers import Held, read_held
+from disque_console.model.workers import JobInHand, read_held
 from disque_trio.client.replies import page
 from disque_trio.overview.names import to_bytes
 from disque_trio.overview.nodes import Nodes
@@ -26,7 +26,7 @@ class JobsInHand:
         problems: the nodes that did not answer, and why.
     """
 
-    held: list[Held] = field(default_factory=list)
+    held: list[JobInHand] = field(default_factory=list)
     count: int = 0
     whole: bool = True
     problems: list[Answer] = field(default_factory=list)

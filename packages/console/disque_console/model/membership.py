@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from disque_trio.overview.nodes import Line, NodeState
+from disque_trio.overview.nodes import NodeState, PeerView
 
 ABOUT_ITSELF: Final = frozenset({"myself", "leaving"})
 """Flags that are not other nodes' opinions."""
@@ -15,7 +15,7 @@ class View:
     """How one node sees another. by: the address of the node that sees."""
 
     by: str
-    line: Line
+    line: PeerView
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +54,7 @@ class Member:
         told = any("leaving" in view.line.flags for view in self.views)
         return told or (self.state is not None and self.state.leaving)
 
-    def seen_by(self, address: str) -> Line | None:
+    def seen_by(self, address: str) -> PeerView | None:
         """How the node at this address sees it."""
         return next((view.line for view in self.views if view.by == address), None)
 

@@ -15,7 +15,7 @@ def is_unconfirmed(order: Order, reply: Reply) -> bool:
     return order.command[0] == "UPDATEJOB" and isinstance(reply, NoReplError)
 
 
-class Outcome:
+class ActionReplies:
     """The replies to the commands of an action.
 
     Attributes:

@@ -27,7 +27,7 @@ def workers(clients: Iterable[Client], search: str) -> Sequence[Client]:
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class JobInHand:
     """A job that a worker has.
 
     Attributes:
@@ -53,7 +53,7 @@ class Held:
         return clients.get((self.taken_on, self.taker))
 
 
-def read_held(answers: Iterable[tuple[str, Reply]], now: float) -> list[Held]:
+def read_held(answers: Iterable[tuple[str, Reply]], now: float) -> list[JobInHand]:
     """Read nodes' replies to SHOW; the job that has been with a worker for longest comes first.
 
     Args:
@@ -63,7 +63,7 @@ def read_held(answers: Iterable[tuple[str, Reply]], now: float) -> list[Held]:
     Raises:
         ProtocolError: a reply is not one to SHOW.
     """
-    found: dict[str, Held] = {}
+    found: dict[str, JobInHand] = {}
     for node, reply in answers:
         for entry in elements(reply):
             fields = {} if entry is None else dict(pairs(entry))
@@ -83,5 +83,5 @@ def read_held(answers: Iterable[tuple[str, Reply]], now: float) -> list[Held]:
             since = integer(fields["client-since"]) / 1000 if "client-since" in fields else None
             if not taker and known is not None:
                 taker, taken_on, since = known.taker, known.taken_on, known.since
-            found[id] = Held(id, nodes, since, left, age, returns, taker, taken_on)
+            found[id] = JobInHand(id, nodes, since, left, age, returns, taker, taken_on)
     return sorted(found.values(), key=lambda held: (-(held.since or 0.0), held.id))

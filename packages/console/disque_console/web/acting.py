@@ -8,7 +8,7 @@ from starlette.responses import RedirectResponse, Response
 
 from disque_console.model.action import WAS, Action, Form, Order, batches
 from disque_console.model.actions import ACTIONS
-from disque_console.model.outcome import Outcome
+from disque_console.model.outcome import ActionReplies
 from disque_console.web.console import Console
 from disque_console.web.refusals import no_audit, refusal
 from disque_console.web.rendering import Rendering
@@ -52,7 +52,7 @@ class Acting:
             await self._write(visit, action, form, "asked")
         except OSError as error:
             return self._rendering.message(visit, "Not done", no_audit(error), 500)
-        outcome = Outcome()
+        outcome = ActionReplies()
         for batch in batches(orders):
             if batch[0].needs and outcome.problems:
                 break
@@ -80,7 +80,9 @@ class Acting:
         _action(visit)
         return RedirectResponse(self._console.prefix + "/", 303)
 
-    async def _tell(self, visit: Visit, action: Action, form: Form, outcome: Outcome) -> Response:
+    async def _tell(
+        self, visit: Visit, action: Action, form: Form, outcome: ActionReplies
+    ) -> Response:
         problems = outcome.problems
         more = {"unconfirmed": outcome.unconfirmed, "problems": problems}
         told = {name: value for name, value in more.items() if value}

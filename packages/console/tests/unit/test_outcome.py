@@ -2,7 +2,7 @@
 
 from disque_console.model.action import Action, Form, Order
 from disque_console.model.actions import ACTIONS
-from disque_console.model.outcome import Outcome
+from disque_console.model.outcome import ActionReplies
 from disque_trio.overview.names import quoted
 from disque_trio.respclient.connection import Reply
 from disque_trio.respclient.errors import ConnectionLost, ReplyError, reply_error
@@ -12,9 +12,9 @@ JOBS = [quoted(f"D-aaaaaaaa-{number:024d}-05a1@{NODE}") for number in range(3)]
 LATE = reply_error("NOREPL Timeout reached before all nodes that hold the job had the change")
 
 
-def outcome(action: Action, form: Form, *replies: Reply) -> Outcome:
+def outcome(action: Action, form: Form, *replies: Reply) -> ActionReplies:
     """The outcome of an action whose commands have these replies."""
-    found = Outcome()
+    found = ActionReplies()
     for order, reply in zip(action.make(form), replies, strict=True):
         found.hear(order, NODE, reply)
     return found
@@ -64,7 +64,7 @@ def test_all_jobs_of_a_topic_are_named_and_why_some_are_missing() -> None:
 
 
 def test_equal_problems_are_counted() -> None:
-    found = Outcome()
+    found = ActionReplies()
     for _ in range(2):
         found.hear(Order(("PING",)), "", ConnectionLost("it broke", maybe_executed=True))
     assert found.problems == ["it broke (it may have been done anyway) (2 times)"]

@@ -10,7 +10,7 @@ from celery.exceptions import TimeoutError as CeleryTimeoutError
 from celery.result import ResultSet
 
 from disque_integrations.celery.chords import Parts
-from disque_integrations.celery.options import Access, Options, cluster_of
+from disque_integrations.celery.options import Access, TransportOptions, cluster_of
 from disque_integrations.celery.store import Store
 from disque_integrations.celery.transport import Transport
 from disque_trio.client import ConnectionLost
@@ -38,11 +38,11 @@ class Backend(KeyValueStoreBackend):
     def __init__(self, app: Any, url: str | None = None, **kwargs: Any) -> None:
         super().__init__(app, url=url, **kwargs)
         conf = app.conf
-        options = Options.of(conf.get("result_backend_transport_options") or {})
+        options = TransportOptions.of(conf.get("result_backend_transport_options") or {})
         ssl, name = None, options.client_name
         if not url or not url.partition("://")[2]:
             url, ssl = conf.broker_read_url or conf.broker_url, conf.broker_use_ssl
-            name = name or Options.of(conf.broker_transport_options or {}).client_name
+            name = name or TransportOptions.of(conf.broker_transport_options or {}).client_name
         cluster = cluster_of(url.split(";") if isinstance(url, str) else url, ssl, name)
         self._uri = ";".join(cluster.urls)
         access = Access(cluster, options.retry_for, conf.broker_connection_timeout)

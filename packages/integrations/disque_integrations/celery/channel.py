@@ -24,7 +24,7 @@ from disque_integrations.celery.consumer import MAX_CREDIT, Consumer, refuse
 from disque_integrations.celery.exchanges import DirectExchange, FanoutExchange, TopicExchange
 from disque_integrations.celery.inbox import Inbox
 from disque_integrations.celery.messages import Message
-from disque_integrations.celery.options import Options
+from disque_integrations.celery.options import TransportOptions
 from disque_integrations.express import Express
 from disque_trio.client import (
     AddManyError,
@@ -88,7 +88,7 @@ class Link(Protocol):
         express: the short way to the client's node.
     """
 
-    options: Options
+    options: TransportOptions
     inbox: Inbox | None
 
     @property

@@ -28,7 +28,7 @@ _SSL: Final = {
 
 
 @dataclass(frozen=True, slots=True)
-class Options:
+class TransportOptions:
     """Options of the transport and of the backend; docs/celery.md explains them. Times are in
     seconds.
 
@@ -126,7 +126,7 @@ def cluster_of(urls: Iterable[str], ssl: Any = None, client_name: str | None = N
 
     Args:
         ssl: the value of Celery's ``broker_use_ssl``, or what kombu took out of a URL.
-        client_name: see ``Options``.
+        client_name: see ``TransportOptions``.
 
     Raises:
         ValueError: there is no URL, one is malformed, or ``ssl`` is invalid.

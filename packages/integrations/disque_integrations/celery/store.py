@@ -12,7 +12,7 @@ from typing import Final
 
 import trio
 
-from disque_integrations.celery.options import CLIENTS, DAY, Access, Options
+from disque_integrations.celery.options import CLIENTS, DAY, Access, TransportOptions
 from disque_integrations.express import Express
 from disque_trio.client import AddManyError, ConnectionLost, NoReplError, ReplyError, replies
 from disque_trio.client import Client as AsyncClient
@@ -53,7 +53,7 @@ class Store:
         expires: how long a value lives, in seconds; None or 0: ten years.
     """
 
-    def __init__(self, access: Access, options: Options, expires: float | None) -> None:
+    def __init__(self, access: Access, options: TransportOptions, expires: float | None) -> None:
         self._access = access
         self._options = options
         self._queue = options.queue_prefix + QUEUE

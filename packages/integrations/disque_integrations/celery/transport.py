@@ -9,7 +9,7 @@ from kombu.utils.compat import detect_environment
 
 from disque_integrations.celery.channel import Channel
 from disque_integrations.celery.inbox import Inbox
-from disque_integrations.celery.options import CLIENTS, Access, Options, cluster_of
+from disque_integrations.celery.options import CLIENTS, Access, TransportOptions, cluster_of
 from disque_integrations.express import Express
 from disque_trio.client.sync import Client
 from disque_trio.respclient.errors import (
@@ -63,7 +63,7 @@ class Transport(virtual.Transport):
                 f"disque:// does not work under {patched}: use the pools prefork, threads or solo"
             )
         super().__init__(client, **kwargs)
-        self.options = Options.of(client.transport_options)
+        self.options = TransportOptions.of(client.transport_options)
         self._access: Access | None = None
         self._disque: Client | None = None
         self._express: Express | None = None

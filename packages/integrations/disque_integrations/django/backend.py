@@ -20,7 +20,7 @@ from disque_integrations.django.framework import (
     task_enqueued,
 )
 from disque_integrations.django.lookup import unfinished
-from disque_integrations.django.options import Options
+from disque_integrations.django.options import BackendOptions
 from disque_integrations.express import ADD_TIMEOUT, Express, add_once
 from disque_trio.client.client import Client as AsyncClient
 from disque_trio.client.sync import Client
@@ -31,11 +31,11 @@ from disque_trio.respclient.errors import BadIdError
 LEVELS: Final = 8
 """The number of job priorities. -100 to 100 are spread over them evenly; 0 is level 3."""
 
-_links: Final[dict[tuple[Cluster, float], "Link"]] = {}
+_links: Final[dict[tuple[Cluster, float], "SharedClient"]] = {}
 _opening: Final = threading.Lock()
 
 
-class Link:
+class SharedClient:
     """The connections to a cluster, shared by all threads of the process, since Django makes a
     backend for each thread.
 
@@ -52,12 +52,12 @@ class Link:
         self.express = Express(lambda: self.client, cluster.login, ADD_TIMEOUT)
 
     @staticmethod
-    def of(options: Options) -> "Link":
+    def of(options: BackendOptions) -> "SharedClient":
         """Return the link for these options."""
         key = (options.cluster(), options.retry_for)
         with _opening:
             if key not in _links:
-                _links[key] = Link(*key)
+                _links[key] = SharedClient(*key)
             return _links[key]
 
     def close(self) -> None:
@@ -76,7 +76,7 @@ class DisqueBackend(BaseTaskBackend):
 
     Args:
         alias: the name of the backend in TASKS.
-        params: its settings in TASKS; ``OPTIONS`` are those of ``Options``.
+        params: its settings in TASKS; ``OPTIONS`` are those of ``BackendOptions``.
     """
 
     supports_defer = True
@@ -86,21 +86,21 @@ class DisqueBackend(BaseTaskBackend):
 
     def __init__(self, alias: str, params: dict[str, Any]) -> None:
         super().__init__(alias, params)
-        self._link: Link | None = None
+        self._link: SharedClient | None = None
 
     @property
-    def settings(self) -> Options:
+    def settings(self) -> BackendOptions:
         """The options. Raises ValueError if they are invalid, which ``manage.py check`` reports."""
-        return Options.read(self.options)
+        return BackendOptions.read(self.options)
 
     @property
     def client(self) -> Client:
-        """The client for commands, connected at first use. Raises what ``Link`` raises."""
+        """The client for commands, connected at first use. Raises what ``SharedClient`` raises."""
         return self._linked().client
 
-    def _linked(self) -> Link:
+    def _linked(self) -> SharedClient:
         if self._link is None:
-            self._link = Link.of(self.settings)
+            self._link = SharedClient.of(self.settings)
         return self._link
 
     def enqueue(self, task: Task, args: Any, kwargs: Any) -> TaskResult:
@@ -188,7 +188,7 @@ class DisqueBackend(BaseTaskBackend):
     def check(self, **_: Any) -> list[checks.CheckMessage]:
         """Check that the options are valid."""
         try:
-            Options.read(self.options)
+            BackendOptions.read(self.options)
         except (TypeError, ValueError) as error:
             text = f"OPTIONS of the task backend {self.alias!r}: {error}"
             return [checks.Error(text, id="disque.E001")]

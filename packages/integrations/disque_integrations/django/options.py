@@ -10,7 +10,7 @@ DAY: Final = 86400
 
 
 @dataclass(frozen=True, slots=True)
-class Options:
+class BackendOptions:
     """The options of a backend; times in seconds.
 
     Attributes:
@@ -37,7 +37,7 @@ class Options:
     modules: list[str] | tuple[str, ...] = ()
 
     @classmethod
-    def read(cls, given: Mapping[str, Any]) -> "Options":
+    def read(cls, given: Mapping[str, Any]) -> "BackendOptions":
         """Read the given options.
 
         Raises:

@@ -11,7 +11,7 @@ from typing import Protocol
 
 from disque_integrations.outbox.rows import Row
 from disque_integrations.outbox.stop import Stop
-from disque_integrations.outbox.store import Batch, Listener, Refusal, Store, first_line
+from disque_integrations.outbox.store import DueRows, Listener, Refusal, Store, first_line
 from disque_trio.client.batch import NewJob
 from disque_trio.process.logs import Log
 from disque_trio.respclient.errors import (
@@ -174,7 +174,7 @@ class Forwarder:
             self._log.warning(event, error=first_line(error), attempts=self._failures)
         stop.wait(_pause(self._failures, PAUSES))
 
-    def _forward(self, batch: Batch) -> None:
+    def _forward(self, batch: DueRows) -> None:
         jobs: dict[Row, NewJob] = {}
         results: dict[Row, str | Exception] = {}
         for row in batch.rows:

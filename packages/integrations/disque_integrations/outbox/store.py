@@ -27,7 +27,7 @@ class Waiting:
     oldest: float | None
 
 
-class Batch(Protocol):
+class DueRows(Protocol):
     """Rows that are due, the oldest first. If the database can do that, they are locked until the
     end of the block, so that other forwarders do not get them."""
 
@@ -62,7 +62,7 @@ class Store(Protocol):
     @property
     def errors(self) -> tuple[type[Exception], ...]: ...
 
-    def batch(self, limit: int, now: float) -> AbstractContextManager[Batch]:
+    def batch(self, limit: int, now: float) -> AbstractContextManager[DueRows]:
         """Yield up to ``limit`` rows that are due at ``now`` (s since the epoch)."""
 
     def waiting(self) -> Waiting: ...

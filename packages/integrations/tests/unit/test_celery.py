@@ -19,7 +19,7 @@ from disque_integrations.celery import messages
 from disque_integrations.celery.backend import Backend
 from disque_integrations.celery.chords import Parts
 from disque_integrations.celery.inbox import Inbox
-from disque_integrations.celery.options import Options, cluster_of
+from disque_integrations.celery.options import TransportOptions, cluster_of
 from disque_integrations.celery.store import Entry, Store
 from disque_integrations.celery.transport import Transport
 from disque_trio.client import Job
@@ -86,8 +86,8 @@ def test_a_time_in_the_future_delays_a_task() -> None:
 
 
 def test_options_come_from_all_sources() -> None:
-    options = Options.of({"retry": 7, "queue_prefix": "x.", "max_retries": 3})
-    assert options == Options(retry=7, queue_prefix="x.")
+    options = TransportOptions.of({"retry": 7, "queue_prefix": "x.", "max_retries": 3})
+    assert options == TransportOptions(retry=7, queue_prefix="x.")
 
 
 def test_urls_without_a_host_mean_localhost() -> None:

@@ -12,7 +12,7 @@ import pytest
 from django.test import override_settings
 
 from disque_integrations.django.known import KnownError, find_task
-from disque_integrations.django.options import Options
+from disque_integrations.django.options import BackendOptions
 from packages.integrations.tests.support.django_world import tasks, tasks_on
 
 MODULE = """
@@ -87,7 +87,7 @@ def test_what_is_not_a_task_is_not_found(project: None, path: str) -> None:
 @pytest.mark.parametrize("modules", ["shop.jobs", [""], [5], None])
 def test_modules_are_a_list_of_names(modules: object) -> None:
     with pytest.raises(ValueError, match="modules must be"):
-        Options.read({"modules": modules})
+        BackendOptions.read({"modules": modules})
 
 
 def test_a_module_that_another_thread_imports_is_waited_for(

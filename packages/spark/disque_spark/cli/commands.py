@@ -46,7 +46,7 @@ from disque_spark.lakehouse.settings import TableError
 from disque_spark.leases.store import LeaseError
 from disque_spark.options import login_of
 from disque_spark.package import is_remote
-from disque_spark.replay import Choice, Outcome, ReplayError, Target, replay
+from disque_spark.replay import Choice, ReplayCounts, ReplayError, Target, replay
 from disque_spark.report import (
     ComparisonError,
     Json,
@@ -56,7 +56,7 @@ from disque_spark.report import (
 )
 from disque_spark.restarts import Restarts
 from disque_spark.session import Signals, Stopped, quiet, session
-from disque_spark.terminal import Progress
+from disque_spark.terminal import TerminalProgress
 from disque_trio.job_options import ScheduleOptions
 
 OK, FAILED, USAGE, FOUND = 0, 1, 2, 3
@@ -81,7 +81,7 @@ class Run(NamedTuple):
 
     spark: SparkSession
     options: argparse.Namespace
-    progress: Progress
+    progress: TerminalProgress
     signals: Signals
     health: HealthFile
 
@@ -96,7 +96,7 @@ def run(
     """
     quiet()
     check, command = _COMMANDS[options.command]
-    progress = Progress()
+    progress = TerminalProgress()
     signals = Signals()
     signals.catch()
     health = HealthFile(getattr(options, "health_file", None))
@@ -150,7 +150,7 @@ def _end(spark: SparkSession | None) -> int:
     return end_java()
 
 
-def _say(progress: Progress, text: str) -> None:
+def _say(progress: TerminalProgress, text: str) -> None:
     progress.end()
     print(f"disque-pipeline: {text}", file=sys.stderr)
 
@@ -308,7 +308,7 @@ def _replay(run: Run) -> int:
         rate=options.rate,
         done=None if options.done is None else location(options.done, settings_of(run.spark)),
     )
-    outcome = Outcome()
+    outcome = ReplayCounts()
     try:
         replay(
             jobs,
@@ -325,7 +325,7 @@ def _replay(run: Run) -> int:
     return FAILED if outcome.refused else OK
 
 
-def _print_outcome(outcome: Outcome, dry_run: bool) -> None:
+def _print_outcome(outcome: ReplayCounts, dry_run: bool) -> None:
     would = "would be " if dry_run else ""
     print(f"{outcome.added} jobs {would}added")
     for queue, count in sorted(outcome.queues.items()):

@@ -7,16 +7,16 @@ from disque_spark.cli.checks import UsageError, catalog_of, check_compact, setti
 from disque_spark.files import location
 from disque_spark.lakehouse.formats import table_of
 from disque_spark.lakehouse.settings import TableError, table_failures
-from disque_spark.lakehouse.table import Outcome, Upkeep
+from disque_spark.lakehouse.table import CompactionReport, Upkeep
 from disque_spark.session import Signals, Stopped
-from disque_spark.terminal import Progress
+from disque_spark.terminal import TerminalProgress
 
 OK, FAILED, USAGE, STOPPED = 0, 1, 2, 128
 
 
 def run(options: argparse.Namespace) -> int:
     """Compact a table. Returns the exit status."""
-    progress = Progress()
+    progress = TerminalProgress()
     signals = Signals()
     signals.catch()
     try:
@@ -47,13 +47,13 @@ def run(options: argparse.Namespace) -> int:
     return OK
 
 
-def _ended(progress: Progress, text: str, status: int) -> int:
+def _ended(progress: TerminalProgress, text: str, status: int) -> int:
     progress.end()
     print(f"disque-pipeline: {text}", file=sys.stderr)
     return status
 
 
-def _print(outcome: Outcome, dry_run: bool) -> None:
+def _print(outcome: CompactionReport, dry_run: bool) -> None:
     would = " would be" if dry_run else ""
     print(f"{outcome.before} files{would} merged into {outcome.after}, {outcome.bytes} bytes")
     if outcome.duplicates:

@@ -26,7 +26,7 @@ from disque_spark.health import HealthFile
 from disque_spark.options import login_of
 from disque_spark.restarts import Restarts
 from disque_spark.session import Signals, Stopped
-from disque_spark.terminal import Progress
+from disque_spark.terminal import TerminalProgress
 from disque_spark.watch.loop import Observer, Watch
 from disque_spark.watch.receivers import Lines, QueueOfNotices, Receiver, Webhook
 from disque_trio.process.health import check_writable
@@ -80,7 +80,9 @@ class Told(Observer):
         metrics: None: no metrics.
     """
 
-    def __init__(self, progress: Progress, health: HealthFile, metrics: Observer | None) -> None:
+    def __init__(
+        self, progress: TerminalProgress, health: HealthFile, metrics: Observer | None
+    ) -> None:
         self._progress = progress
         self._health = health
         health.watching()
@@ -112,7 +114,7 @@ class Told(Observer):
 def watch(
     spark: SparkSession,
     options: argparse.Namespace,
-    progress: Progress,
+    progress: TerminalProgress,
     signals: Signals,
     say: Callable[[str], None],
     health: HealthFile,

@@ -19,14 +19,14 @@ from disque_spark.lakehouse.files import DataFile
 from disque_spark.lakehouse.placing import for_deltalake, placed
 from disque_spark.lakehouse.planning import part_prefix
 from disque_spark.lakehouse.settings import TableError
-from disque_spark.lakehouse.table import Batch, Outcome, TableFile, Upkeep
+from disque_spark.lakehouse.table import CompactionReport, StreamBatch, TableFile, Upkeep
 from disque_spark.lakehouse.versions import (
     COMPACTED,
     REPLACED,
     SAFE_SECONDS,
     STAGING,
     Compaction,
-    Held,
+    CurrentFile,
     NotSwappedError,
     pause,
 )
@@ -67,7 +67,7 @@ class DeltaFiles:
         if missing:
             table.alter.add_columns([one for one in wanted.fields if one.name in missing])
 
-    def add(self, batch: Batch, files: Sequence[DataFile], staging: Location) -> None:
+    def add(self, batch: StreamBatch, files: Sequence[DataFile], staging: Location) -> None:
         """Add a batch, unless it is in the table.
 
         Raises:
@@ -104,7 +104,7 @@ class DeltaFiles:
         """
         return [TableFile(file.place, file.queue, file.day.isoformat()) for file in self.held()]
 
-    def keep_up(self, upkeep: Upkeep, progress: Callable[[str], None]) -> Outcome:
+    def keep_up(self, upkeep: Upkeep, progress: Callable[[str], None]) -> CompactionReport:
         """Remove old days, merge small files, and remove files that are no longer needed.
 
         Raises:
@@ -116,11 +116,11 @@ class DeltaFiles:
         except DeltaError as problem:
             raise TableError(f"{self._directory}: {problem}") from None
 
-    def held(self) -> list[Held]:
+    def held(self) -> list[CurrentFile]:
         """See ``Versions``."""
         return self._held(self._table())
 
-    def _held(self, table: DeltaTable) -> list[Held]:
+    def _held(self, table: DeltaTable) -> list[CurrentFile]:
         if pa.table(table.deletion_vectors().read_all()).num_rows:
             raise TableError(f"{self._directory}: has deletion vectors; use a Delta reader")
         names = ("path", f"partition.{QUEUE}", f"partition.{DAY}", "size_bytes")
@@ -128,11 +128,11 @@ class DeltaFiles:
         encoded, *columns = [found.column(name).to_pylist() for name in names]
         paths = map(unquote, encoded)  # the log has encoded paths, and commits encode them again
         return [
-            Held(path, self._directory / path, queue, day, size)
+            CurrentFile(path, self._directory / path, queue, day, size)
             for path, queue, day, size in zip(paths, *columns, strict=True)
         ]
 
-    def swap(self, old: Sequence[Held], new: DataFile | None, staging: Location) -> None:
+    def swap(self, old: Sequence[CurrentFile], new: DataFile | None, staging: Location) -> None:
         """See ``Versions``."""
         now = int(self._clock() * 1000)
         change = new is None
@@ -171,7 +171,7 @@ class DeltaFiles:
                     ) from None
                 pause(attempt)
 
-    def clean(self, upkeep: Upkeep, outcome: Outcome) -> None:
+    def clean(self, upkeep: Upkeep, outcome: CompactionReport) -> None:
         """See ``Versions``."""
         for attempt in range(_ATTEMPTS):
             try:
@@ -203,7 +203,7 @@ class DeltaFiles:
             stats=json.dumps({"numRecords": file.rows}),
         )
 
-    def _has(self, batch: Batch) -> bool:
+    def _has(self, batch: StreamBatch) -> bool:
         last = self._table().transaction_version(batch.query)
         return last is not None and last >= batch.number
 

@@ -23,14 +23,14 @@ from disque_spark.lakehouse.files import DataFile
 from disque_spark.lakehouse.placing import placed
 from disque_spark.lakehouse.planning import part_prefix
 from disque_spark.lakehouse.settings import TableError
-from disque_spark.lakehouse.table import Batch, Outcome, TableFile, Upkeep
+from disque_spark.lakehouse.table import CompactionReport, StreamBatch, TableFile, Upkeep
 from disque_spark.lakehouse.versions import (
     COMPACTED,
     REPLACED,
     SAFE_SECONDS,
     STAGING,
     Compaction,
-    Held,
+    CurrentFile,
     NotSwappedError,
     pause,
 )
@@ -112,7 +112,7 @@ class IcebergFiles:
             with table.update_schema() as change:
                 change.union_by_name(pa.schema([wanted.field(name) for name in missing]))
 
-    def add(self, batch: Batch, files: Sequence[DataFile], staging: Location) -> None:
+    def add(self, batch: StreamBatch, files: Sequence[DataFile], staging: Location) -> None:
         """Add a batch, unless it is in the table.
 
         Raises:
@@ -125,7 +125,7 @@ class IcebergFiles:
             self._append(batch, places)
         staging.delete_tree()
 
-    def _append(self, batch: Batch, places: list[str]) -> None:
+    def _append(self, batch: StreamBatch, places: list[str]) -> None:
         noted = {"disque.query": batch.query, "disque.batch": str(batch.number)}
 
         def append() -> None:
@@ -146,7 +146,7 @@ class IcebergFiles:
         """
         return [TableFile(file.place, None, None) for file in self.held()]
 
-    def keep_up(self, upkeep: Upkeep, progress: Callable[[str], None]) -> Outcome:
+    def keep_up(self, upkeep: Upkeep, progress: Callable[[str], None]) -> CompactionReport:
         """Remove old days, merge small files, and remove files that are no longer needed.
 
         Raises:
@@ -155,12 +155,12 @@ class IcebergFiles:
         staging = location(self._directory) / STAGING
         return Compaction(self, staging, self._clock).keep_up(upkeep, progress)
 
-    def held(self) -> list[Held]:
+    def held(self) -> list[CurrentFile]:
         """See ``Versions``."""
         table = self._table()
         settings = _file_system(table)
         return [
-            Held(
+            CurrentFile(
                 file.file_path,
                 location(file.file_path, settings),
                 *_part(file),
@@ -169,7 +169,7 @@ class IcebergFiles:
             for file in self._data(table)
         ]
 
-    def swap(self, old: Sequence[Held], new: DataFile | None, staging: Location) -> None:
+    def swap(self, old: Sequence[CurrentFile], new: DataFile | None, staging: Location) -> None:
         """See ``Versions``."""
         names = {file.name for file in old}
         address: str | None = None
@@ -203,7 +203,7 @@ class IcebergFiles:
         except (CommitFailedException, ValidationException) as problem:
             raise NotSwappedError(f"{_ATTEMPTS} commits failed, the last one: {problem}") from None
 
-    def clean(self, upkeep: Upkeep, outcome: Outcome) -> None:
+    def clean(self, upkeep: Upkeep, outcome: CompactionReport) -> None:
         """See ``Versions``."""
         now = self._clock()
         until = datetime.fromtimestamp(now, UTC) - timedelta(seconds=upkeep.history)
@@ -264,11 +264,11 @@ def _retried(change: Callable[[], None]) -> None:
     raise AssertionError
 
 
-def _property(batch: Batch) -> str:
+def _property(batch: StreamBatch) -> str:
     return f"disque.batch.{batch.query}"
 
 
-def _has(table: Table, batch: Batch) -> bool:
+def _has(table: Table, batch: StreamBatch) -> bool:
     return int(table.properties.get(_property(batch), -1)) >= batch.number
 
 

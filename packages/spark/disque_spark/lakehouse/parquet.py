@@ -41,7 +41,7 @@ from disque_spark.lakehouse.planning import (
     part_name,
     part_prefix,
 )
-from disque_spark.lakehouse.table import Batch, Outcome, TableFile, Upkeep
+from disque_spark.lakehouse.table import CompactionReport, StreamBatch, TableFile, Upkeep
 
 RECORDS = "_compactions"
 
@@ -80,7 +80,7 @@ class ParquetFiles:
         """Only check the columns: every file has its own schema."""
         plain(schema)
 
-    def add(self, batch: Batch, files: Sequence[DataFile], staging: Location) -> None:
+    def add(self, batch: StreamBatch, files: Sequence[DataFile], staging: Location) -> None:
         """Move the files of a batch into the table: synced, and each atomically."""
         table = self._directory
         places: dict[Location, set[str]] = {}
@@ -115,13 +115,13 @@ class ParquetFiles:
         """Paths, relative to the table, of replaced files, which may still exist."""
         return {name for record in self._open_records() for name in record.inputs}
 
-    def keep_up(self, upkeep: Upkeep, progress: Callable[[str], None]) -> Outcome:
+    def keep_up(self, upkeep: Upkeep, progress: Callable[[str], None]) -> CompactionReport:
         """Merge small files and remove old days.
 
         Raises:
             TableError: another compaction is running.
         """
-        outcome = Outcome()
+        outcome = CompactionReport()
         with self._alone(upkeep.dry_run):
             self._finish(upkeep, outcome)
             self._remove_days(upkeep, outcome)
@@ -169,7 +169,7 @@ class ParquetFiles:
             if one.output is None or (self._directory / one.output).exists()
         ]
 
-    def _finish(self, upkeep: Upkeep, outcome: Outcome) -> None:
+    def _finish(self, upkeep: Upkeep, outcome: CompactionReport) -> None:
         """Do the third step, where it is due."""
         if upkeep.dry_run:
             return
@@ -222,7 +222,7 @@ class ParquetFiles:
                 yield place, [place / name for name in group]
 
     def _merge(
-        self, place: Location, sources: list[Location], upkeep: Upkeep, outcome: Outcome
+        self, place: Location, sources: list[Location], upkeep: Upkeep, outcome: CompactionReport
     ) -> None:
         outcome.before += len(sources)
         outcome.after += 1
@@ -253,7 +253,7 @@ class ParquetFiles:
         noted.sync()
         noted.parent.sync()
 
-    def _remove_days(self, upkeep: Upkeep, outcome: Outcome) -> None:
+    def _remove_days(self, upkeep: Upkeep, outcome: CompactionReport) -> None:
         first = upkeep.first_day(self._clock())
         if first is None:
             return

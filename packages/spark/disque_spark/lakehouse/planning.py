@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
-from disque_spark.lakehouse.table import Batch
+from disque_spark.lakehouse.table import StreamBatch
 
 _PART = re.compile(r"part-(\d+)-([0-9a-f-]{36})[-.]")
 _COMPACTED = "part-c"
@@ -21,12 +21,12 @@ class Candidate(NamedTuple):
     written: float
 
 
-def part_prefix(batch: Batch) -> str:
+def part_prefix(batch: StreamBatch) -> str:
     """The prefix of the names of a batch's files."""
     return f"part-{batch.number:06}-{batch.query}-"
 
 
-def part_name(batch: Batch, number: int) -> str:
+def part_name(batch: StreamBatch, number: int) -> str:
     """The name of a batch's file; the same if the batch is repeated."""
     return f"{part_prefix(batch)}{number:05}.parquet"
 

@@ -11,7 +11,7 @@ from disque_spark.files import Location
 from disque_spark.lakehouse.files import DataFile
 
 
-class Batch(NamedTuple):
+class StreamBatch(NamedTuple):
     """A batch of a stream: its number, and the id of the query, which its checkpoint keeps."""
 
     query: str
@@ -57,7 +57,7 @@ class Upkeep:
 
 
 @dataclass
-class Outcome:
+class CompactionReport:
     """What a compaction has done.
 
     Attributes:
@@ -91,7 +91,7 @@ class Table(Protocol):
             TableError: the table exists, and its columns conflict with these.
         """
 
-    def add(self, batch: Batch, files: Sequence[DataFile], staging: Location) -> None:
+    def add(self, batch: StreamBatch, files: Sequence[DataFile], staging: Location) -> None:
         """Add a batch to the table exactly once: if it is there, skip or replace it.
 
         Args:
@@ -101,5 +101,5 @@ class Table(Protocol):
     def files(self) -> list[TableFile]:
         """The files of its newest version."""
 
-    def keep_up(self, upkeep: Upkeep, progress: Callable[[str], None]) -> Outcome:
+    def keep_up(self, upkeep: Upkeep, progress: Callable[[str], None]) -> CompactionReport:
         """Merge small files, and remove old days and files that are no longer needed."""

@@ -16,7 +16,7 @@ from uuid import uuid4
 from disque_spark.files import Location
 from disque_spark.lakehouse.files import DataFile, merged
 from disque_spark.lakehouse.planning import Candidate, Once, groups
-from disque_spark.lakehouse.table import Outcome, Upkeep
+from disque_spark.lakehouse.table import CompactionReport, Upkeep
 from disque_trio.respclient.randomness import RANDOM
 
 COMPACTED = "part-c-"
@@ -27,7 +27,7 @@ REPLACED = "others have replaced or removed files meanwhile"
 _PAUSE = 0.02  # s; upper limit of the pause before the first retry of a commit, doubled each time
 
 
-class Held(NamedTuple):
+class CurrentFile(NamedTuple):
     """A file of the newest version of a table. ``name`` is its name in the table's metadata."""
 
     name: str
@@ -44,10 +44,10 @@ class NotSwappedError(Exception):
 class Versions(Protocol):
     """A table that has versions."""
 
-    def held(self) -> list[Held]:
+    def held(self) -> list[CurrentFile]:
         """The files of its newest version."""
 
-    def swap(self, old: Sequence[Held], new: DataFile | None, staging: Location) -> None:
+    def swap(self, old: Sequence[CurrentFile], new: DataFile | None, staging: Location) -> None:
         """Replace files of the table by another one, in one commit.
 
         Args:
@@ -57,7 +57,7 @@ class Versions(Protocol):
             NotSwappedError: not all of ``old`` are in the table, or no commit succeeded.
         """
 
-    def clean(self, upkeep: Upkeep, outcome: Outcome) -> None:
+    def clean(self, upkeep: Upkeep, outcome: CompactionReport) -> None:
         """Expire old versions, and remove files that no version refers to."""
 
 
@@ -76,9 +76,9 @@ class Compaction:
         self._staging = staging
         self._clock = clock
 
-    def keep_up(self, upkeep: Upkeep, progress: Callable[[str], None]) -> Outcome:
+    def keep_up(self, upkeep: Upkeep, progress: Callable[[str], None]) -> CompactionReport:
         """Remove old days, merge small files, and remove files that are no longer needed."""
-        outcome = Outcome()
+        outcome = CompactionReport()
         files = sorted(self._table.held(), key=lambda file: (file.queue, file.day, file.name))
         first = upkeep.first_day(self._clock())
         if first is not None:
@@ -92,7 +92,7 @@ class Compaction:
             self._table.clean(upkeep, outcome)
         return outcome
 
-    def _remove(self, old: list[Held], upkeep: Upkeep, outcome: Outcome) -> None:
+    def _remove(self, old: list[CurrentFile], upkeep: Upkeep, outcome: CompactionReport) -> None:
         days = sorted({f"{file.queue}, {file.day}" for file in old})
         if old and not upkeep.dry_run:
             try:
@@ -102,7 +102,7 @@ class Compaction:
                 return
         outcome.days = days
 
-    def _merge(self, sources: list[Held], upkeep: Upkeep, outcome: Outcome) -> None:
+    def _merge(self, sources: list[CurrentFile], upkeep: Upkeep, outcome: CompactionReport) -> None:
         once = Once()
         if not upkeep.dry_run:
             new = self._staging / f"{uuid4().hex}.parquet"
@@ -123,7 +123,7 @@ class Compaction:
         outcome.bytes += sum(source.size for source in sources)
         outcome.duplicates += once.dropped
 
-    def _why_gone(self, sources: list[Held]) -> str:
+    def _why_gone(self, sources: list[CurrentFile]) -> str:
         """Why one of the files could not be read; empty if unknown."""
         names = {file.name for file in self._table.held()}
         if not all(file.name in names for file in sources):
@@ -132,7 +132,7 @@ class Compaction:
         return f"the table refers to missing files: {', '.join(lost)}" if lost else ""
 
 
-def _work(files: list[Held], upkeep: Upkeep) -> Iterator[list[Held]]:
+def _work(files: list[CurrentFile], upkeep: Upkeep) -> Iterator[list[CurrentFile]]:
     """Yield groups of files to merge into one."""
     for _, own in groupby(files, lambda file: (file.queue, file.day)):
         named = {file.name: file for file in own}

@@ -14,7 +14,7 @@ from disque_spark.client import Arg, BlockingClient, RefusedError, WireError, ac
 from disque_spark.defaults import LEASE_QUEUES
 from disque_spark.leases.journal import Cell
 from disque_spark.leases.store import LeaseError
-from disque_spark.link import PAUSE, RETRIED, Link
+from disque_spark.link import PAUSE, RETRIED, NodeConnections
 from disque_spark.nodes import Nodes
 from disque_trio.respclient.blocking import Reply
 from disque_trio.respclient.login import Login
@@ -60,7 +60,7 @@ class QueueCells:
         self._failover = failover
         self._sleep = sleep
         self._clock = clock
-        self._link = Link(nodes, login, timeout, failover, sleep=sleep, clock=clock)
+        self._link = NodeConnections(nodes, login, timeout, failover, sleep=sleep, clock=clock)
         self._size = 0  # nodes of the cluster
         self._counted = float("-inf")  # when they were counted
         self._refusal = ""  # code of the last error

@@ -78,7 +78,7 @@ class Cells(Protocol):
         """Close connections."""
 
 
-class Entry(NamedTuple):
+class JournalEntry(NamedTuple):
     """An entry of a journal.
 
     Attributes:
@@ -122,7 +122,7 @@ class Entry(NamedTuple):
         return json.dumps(given).encode()
 
 
-_NOTHING = Entry(NOTHING, "", "").pack()
+_NOTHING = JournalEntry(NOTHING, "", "").pack()
 
 
 class Journal:
@@ -140,7 +140,7 @@ class Journal:
     def __init__(self, number: int) -> None:
         self.number = number
         self.plans: tuple[PartitionPlan, ...] | None = None
-        self.leases: dict[int, Entry] = {}
+        self.leases: dict[int, JournalEntry] = {}
         self.over = False
         self.lock = 0
         self.cells: list[str] = []
@@ -152,9 +152,9 @@ class Journal:
         """The name of a cell; by default, of the first that was not read."""
         return f"{self.number}/{len(self.cells) if place is None else place}"
 
-    def apply(self, cell: Cell) -> Entry:
+    def apply(self, cell: Cell) -> JournalEntry:
         """Apply the entry in the next cell."""
-        entry = Entry.unpack(cell.body)
+        entry = JournalEntry.unpack(cell.body)
         self.cells.append(cell.id)
         self.lock = max(self.lock, entry.lock)
         if entry.kind == PLAN:
@@ -193,7 +193,7 @@ class Journal:
         """The ids of all pages."""
         return [id for lease in self.leases.values() for id in (*lease.ids, *lease.rows)]
 
-    def _note_read(self, entry: Entry) -> None:
+    def _note_read(self, entry: JournalEntry) -> None:
         if entry.owner not in self._void:
             self._read.add(entry.partition)
 
@@ -207,7 +207,7 @@ def catch_up(journal: Journal, cells: Cells) -> None:
         journal.apply(cell)
 
 
-def append(journal: Journal, cells: Cells, make: Callable[[], Entry | None]) -> bool:
+def append(journal: Journal, cells: Cells, make: Callable[[], JournalEntry | None]) -> bool:
     """Add an entry. Returns whether it was added.
 
     Args:

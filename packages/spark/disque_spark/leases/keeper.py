@@ -15,7 +15,7 @@ from disque_spark.leases.directory import DirectoryPlace
 from disque_spark.leases.fetch import give_back, working
 from disque_spark.leases.queue import QueuePlace
 from disque_spark.leases.store import LeaseError, LeasePlace, LeaseStore
-from disque_spark.link import Link
+from disque_spark.link import NodeConnections
 from disque_spark.nodes import discovered
 from disque_spark.options import local
 from disque_trio.respclient.login import Login
@@ -107,7 +107,7 @@ class LeaseKeeper:
                 continue
             # Every node accepts an ACKJOB, and passes it on.
             nodes = [lease.address, *self._seeds, *others]
-            link = Link(nodes, self._login, self._timeout, failover=0, discover=False)
+            link = NodeConnections(nodes, self._login, self._timeout, failover=0, discover=False)
             with closing(link):
                 for reply in link.send(by_ids("ACKJOB", lease.ids)):
                     accepted(reply)

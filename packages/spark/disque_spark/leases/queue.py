@@ -24,7 +24,7 @@ import pyarrow as pa
 from disque_spark.client import RefusedError, WireError
 from disque_spark.leases import journal as words
 from disque_spark.leases.cells import FAILOVER, QueueCells
-from disque_spark.leases.journal import Cell, Cells, Entry, Journal, append, catch_up
+from disque_spark.leases.journal import Cell, Cells, Journal, JournalEntry, append, catch_up
 from disque_spark.leases.lock import RENEW, LeaseLock, number_of
 from disque_spark.leases.queue_batch import QueueBatch
 from disque_spark.leases.rows import PageWriter, batch_of_page, read_ids
@@ -178,7 +178,7 @@ class QueueStore:
                 pages.append(first)
                 pages.finish()
             journal = Journal(number)
-            entry = Entry(
+            entry = JournalEntry(
                 words.PLAN,
                 self.owner,
                 uuid.uuid4().hex,
@@ -239,7 +239,7 @@ class QueueStore:
             journal = self._journals[number]
             if not journal.was_owned(self.owner):
                 self._take_one(journal, fresh=False)
-            over = Entry(words.OVER, self.owner, uuid.uuid4().hex)
+            over = JournalEntry(words.OVER, self.owner, uuid.uuid4().hex)
             append(journal, self._cells, partial(self._if_owned, journal, over))
 
     def to_acknowledge(self) -> list[int]:
@@ -276,7 +276,7 @@ class QueueStore:
         held = max((cell for cell in there if number_of(cell)), key=number_of, default=None)
         noted = [int(cell.body) for cell in there if cell.key.startswith(_DONE)]
         noted += [
-            Entry.unpack(cell.body).lock for cell in there if cell.key[:1].isdigit()
+            JournalEntry.unpack(cell.body).lock for cell in there if cell.key[:1].isdigit()
         ]  # numbers of locks that are gone
         self._lock.number = max([number_of(held) if held else 0, *noted], default=0)
         self._lock.acquire(held, seconds)
@@ -331,10 +331,10 @@ class QueueStore:
 
     def _take_one(self, journal: Journal, fresh: bool) -> None:
         nonce = uuid.uuid4().hex
-        taken = Entry(words.TAKEN, self.owner, nonce, self._lock.number, fresh=fresh)
+        taken = JournalEntry(words.TAKEN, self.owner, nonce, self._lock.number, fresh=fresh)
         append(journal, self._cells, lambda: None if journal.over else taken)
 
-    def _if_owned(self, journal: Journal, entry: Entry) -> Entry | None:
+    def _if_owned(self, journal: Journal, entry: JournalEntry) -> JournalEntry | None:
         """``entry``, unless the batch is over."""
         if journal.over:
             return None
@@ -342,7 +342,7 @@ class QueueStore:
             raise LeaseError(f"{self.name}: another query has taken it over")
         return entry
 
-    def _ids_of(self, lease: Entry) -> list[str]:
+    def _ids_of(self, lease: JournalEntry) -> list[str]:
         if lease.nonce not in self._ids:
             without = set(lease.without)
             ids = read_ids(self._cells, lease.ids)

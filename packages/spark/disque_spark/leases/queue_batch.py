@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from disque_spark.client import RefusedError, WireError
 from disque_spark.leases import journal as words
-from disque_spark.leases.journal import Cells, Entry, Journal, append, catch_up
+from disque_spark.leases.journal import Cells, Journal, JournalEntry, append, catch_up
 from disque_spark.leases.rows import PageWriter, Spool, read_ids, read_rows
 from disque_spark.leases.store import LeaseError
 
@@ -53,9 +53,9 @@ class QueueBatch:
     def mark_read(self, number: int) -> None:
         """See ``TaskBatch``."""
         nonce = uuid.uuid4().hex
-        read = Entry(words.READ, self.owner, nonce, partition=number)
+        read = JournalEntry(words.READ, self.owner, nonce, partition=number)
 
-        def make() -> Entry | None:
+        def make() -> JournalEntry | None:
             known = self.journal.over or self.journal.was_read(number)
             return None if known else read
 
@@ -69,11 +69,11 @@ class QueueBatch:
         """Make a draft the lease of partition ``number``."""
         nonce = uuid.uuid4().hex
 
-        def make() -> Entry | None:
+        def make() -> JournalEntry | None:
             if self.journal.over or number in self.journal.leases:
                 return None
             twice = self.leased() & draft.jobs
-            return Entry(
+            return JournalEntry(
                 words.LEASE,
                 self.owner,
                 nonce,
@@ -94,7 +94,7 @@ class QueueBatch:
             draft.spool.close()
         self.cells.close()
 
-    def _ids_of(self, lease: Entry) -> list[str]:
+    def _ids_of(self, lease: JournalEntry) -> list[str]:
         if lease.nonce not in self._ids:
             self._ids[lease.nonce] = read_ids(self.cells, lease.ids)
         return self._ids[lease.nonce]

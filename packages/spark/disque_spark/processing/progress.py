@@ -14,7 +14,7 @@ PROGRESS = 1.0  # s
 
 
 @dataclass(frozen=True)
-class Progress:
+class RunProgress:
     """The progress of a run, according to the nodes that can be reached.
 
     Attributes:
@@ -29,7 +29,9 @@ class Progress:
 
 
 @contextmanager
-def reporting(progress: Callable[[Progress], None] | None, options: WorkOptions) -> Iterator[None]:
+def reporting(
+    progress: Callable[[RunProgress], None] | None, options: WorkOptions
+) -> Iterator[None]:
     """Call ``progress`` every second during the block."""
     if progress is None or not options.queues:
         yield
@@ -45,7 +47,7 @@ def reporting(progress: Callable[[Progress], None] | None, options: WorkOptions)
 
 
 def _tell(
-    progress: Callable[[Progress], None], options: WorkOptions, stop: threading.Event
+    progress: Callable[[RunProgress], None], options: WorkOptions, stop: threading.Event
 ) -> None:
     began = time.monotonic()
     requests = [("QSTAT", queue) for queue in options.queues]
@@ -57,7 +59,7 @@ def _tell(
                 queued += sum(_field(reply, b"len") for reply in replies)
                 acked = sum(_field(reply, b"jobs-acked") for reply in replies)
                 acknowledged += acked - before.setdefault(address, acked)
-            progress(Progress(queued, acknowledged, time.monotonic() - began))
+            progress(RunProgress(queued, acknowledged, time.monotonic() - began))
             if stop.wait(PROGRESS):
                 return
 

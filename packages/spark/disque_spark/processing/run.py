@@ -19,7 +19,7 @@ from disque_spark.options import OptionError, nodes_of
 from disque_spark.package import is_remote
 from disque_spark.processing.job import MAX_DELAY
 from disque_spark.processing.options import WorkOptions
-from disque_spark.processing.progress import Progress, reporting
+from disque_spark.processing.progress import RunProgress, reporting
 from disque_spark.processing.rounds import Rounds
 from disque_spark.processing.summary import Summary
 from disque_spark.processing.task import Task
@@ -53,7 +53,7 @@ def process(  # noqa: PLR0913
     limit: float | None = None,
     stop: threading.Event | None = None,
     checkpoint: str | None = None,
-    progress: Callable[[Progress], None] | None = None,
+    progress: Callable[[RunProgress], None] | None = None,
     username: str | None = None,
     password: str | None = None,
     tls: Tls | bool | None = None,

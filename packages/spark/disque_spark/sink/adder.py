@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import hiredis
 
 from disque_spark.client import Arg
-from disque_spark.link import RETRIED, Link
+from disque_spark.link import RETRIED, NodeConnections
 
 # Until the other nodes agree that a node is gone, there may be no majority for keys.
 NO_MAJORITY = "NOUNIQ"
@@ -25,14 +25,14 @@ class Refusal(NamedTuple):
     error: str
 
 
-class Adder(Link):
+class Adder(NodeConnections):
     """Adds jobs to a cluster.
 
     Args:
         retries: how often to retry jobs refused for a transient reason. If the reason is that there
             is no majority for keys, it retries for at least ``failover`` seconds.
-        link: as for ``Link``. ``pause`` is also the pause before the first retry; it doubles for
-            each further one.
+        link: as for ``NodeConnections``. ``pause`` is also the pause before the first retry; it
+            doubles for each further one.
     """
 
     def __init__(self, nodes: Sequence[str], *link: Any, retries: int = 5, **more: Any) -> None:

@@ -15,7 +15,7 @@ from disque_spark import Failed, Job, process
 from disque_spark.client import RefusedError, WireError
 from disque_spark.options import OptionError
 from disque_spark.processing.options import WorkOptions
-from disque_spark.processing.progress import Progress
+from disque_spark.processing.progress import RunProgress
 from disque_spark.processing.task import Task
 from disque_trio.respclient.login import Login
 from tests.support.harness import ClusterFactory, LiveNode, free_port, wait_until
@@ -56,7 +56,7 @@ def test_jobs_are_done_and_failed_and_each_has_one_result(
 ) -> None:
     node.ask("QSET", "q", "ATTEMPTS", 2, "DEAD", "letters")
     ids = add(node, [str(n) for n in range(200)])
-    told: list[Progress] = []
+    told: list[RunProgress] = []
     summary = process(
         "q", halves_or_fails, nodes=addresses(node), results="r", wait=0.3, progress=told.append
     )

@@ -42,7 +42,7 @@ from disque_spark.leases import keeper
 from disque_spark.leases.directory import LeaseFile
 from disque_spark.leases.planner import Planner
 from disque_spark.leases.queue_batch import QueueDraft
-from disque_spark.link import Link
+from disque_spark.link import NodeConnections
 from disque_spark.sink import writer
 from disque_spark.sink.adder import Adder, Refusal
 from disque_spark.sink.writer import Added, BatchWriter, StreamWriter
@@ -131,7 +131,7 @@ def stopping(points: Points, rows: Iterator[pa.RecordBatch]) -> Iterator[pa.Reco
 def stop_in_ack(points: Points) -> None:
     """Make this process stop between two ACKJOBs."""
 
-    class HalfLink(Link):
+    class HalfLink(NodeConnections):
         """Sends ACKJOB for half of the jobs, stops, and sends it for all."""
 
         def send(

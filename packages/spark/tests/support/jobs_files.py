@@ -10,7 +10,7 @@ import pyarrow as pa
 from disque_spark.files import Location, location
 from disque_spark.lakehouse.columns import BASE
 from disque_spark.lakehouse.files import DataFile, TaskWriter
-from disque_spark.lakehouse.table import Batch, Table
+from disque_spark.lakehouse.table import StreamBatch, Table
 
 QUERY = "01234567-89ab-cdef-0123-456789abcdef"
 DAY = date(2026, 11, 24)
@@ -59,4 +59,4 @@ def add(
     """Add a batch to a table."""
     staging = location(directory) / f"_staging-{uuid4().hex}"
     files = written(staging, table.whole, rows(ids, queue, day))
-    table.add(Batch(query, number), files, staging)
+    table.add(StreamBatch(query, number), files, staging)

@@ -18,7 +18,7 @@ from disque_spark.files import location
 from disque_spark.lakehouse.files import read
 from disque_spark.lakehouse.formats import table_of
 from disque_spark.lakehouse.settings import TableError, TableSettings
-from disque_spark.lakehouse.table import Batch, Table, Upkeep
+from disque_spark.lakehouse.table import StreamBatch, Table, Upkeep
 from packages.spark.tests.support.jobs_files import COLUMNS, QUERY, rows, written
 
 QUEUES = ("a", "b/c")
@@ -74,7 +74,7 @@ def write_one(place: Place, table: Table) -> None:
         batches.append(rows([f"{number}-old"], QUEUES[0], place.day - AGE))
     staging = location(place.directory / "table" / f"_staging-{os.getpid()}-{number}")
     files = written(staging, table.whole, *batches)
-    table.add(Batch(QUERY, number), files, staging)
+    table.add(StreamBatch(QUERY, number), files, staging)
     place.note(number + 1)
 
 

@@ -9,7 +9,7 @@ from prometheus_client.openmetrics.exposition import generate_latest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
 from disque_spark.leases.backlog import Behind, reported
-from disque_spark.metrics import MOST, Batch, Source, StreamMetrics
+from disque_spark.metrics import MOST, MicroBatch, Source, StreamMetrics
 from tests.support.monitoring import exported, table
 
 ID = "0f2f13fb-c4fb-4add-be7c-720e47e09e61"
@@ -67,7 +67,7 @@ def progress(**changes: Any) -> dict[str, Any]:
 def test_batches_are_counted(seen: Seen) -> None:
     seen.metrics.started(ID, "mine")
     for _ in range(2):
-        seen.metrics.batch(ID, "mine", Batch.of(progress()))
+        seen.metrics.batch(ID, "mine", MicroBatch.of(progress()))
     assert seen.state("mine") == ["running"]
     assert seen("batches_total", query="mine") == 2
     assert seen("input_rows_total", query="mine") == 8
@@ -83,7 +83,7 @@ def test_batches_are_counted(seen: Seen) -> None:
 
 
 def test_sources_tell_where_they_are_as_far_as_they_count(seen: Seen) -> None:
-    seen.metrics.batch(ID, None, Batch.of(progress()))
+    seen.metrics.batch(ID, None, MicroBatch.of(progress()))
     assert seen("source_input_rows_total", query=ID, source="1") == 3
     assert seen("source_offset", query=ID, source="0") == 1  # batches of ours
     assert seen("source_behind", query=ID, source="0") == 10  # jobs
@@ -99,7 +99,7 @@ def test_an_offset_that_is_no_number_is_left_out(offset: object) -> None:
 
 
 def test_queues_tell_of_the_jobs_behind_the_last_batch(seen: Seen) -> None:
-    seen.metrics.batch(ID, None, Batch.of(progress()))
+    seen.metrics.batch(ID, None, MicroBatch.of(progress()))
     x = {"query": ID, "source": "0", "queue": "x"}
     assert seen("queue_jobs", **x) == 14
     assert seen("queue_behind", **x) == 10
@@ -107,7 +107,7 @@ def test_queues_tell_of_the_jobs_behind_the_last_batch(seen: Seen) -> None:
     for of, value in (("min", 0), ("max", 10), ("avg", 5)):
         assert seen("source_queue_behind", query=ID, source="0", of=of) == value
     gone = reported("", {"y": Behind(1, 1, 0.5)})
-    seen.metrics.batch(ID, None, Batch.of(progress(sources=[{"latestOffset": gone}])))
+    seen.metrics.batch(ID, None, MicroBatch.of(progress(sources=[{"latestOffset": gone}])))
     assert seen("queue_behind", **x) is None  # a queue of a pattern that is now empty
     assert seen("queue_behind", query=ID, source="0", queue="y") == 1
     seen.metrics.idle(ID)
@@ -117,22 +117,22 @@ def test_queues_tell_of_the_jobs_behind_the_last_batch(seen: Seen) -> None:
 
 def test_a_progress_with_almost_nothing_in_it_counts_as_well(seen: Seen) -> None:
     bare = dict.fromkeys(progress(), None) | {"batchId": 0}
-    seen.metrics.batch(ID, None, Batch.of(bare))
+    seen.metrics.batch(ID, None, MicroBatch.of(bare))
     assert seen("batches_total", query=ID) == 1
     assert seen("input_rows_total", query=ID) == 0
 
 
 def test_rows_are_those_of_the_sources_if_there_is_no_sum() -> None:
-    assert Batch.of(progress(numInputRows=None)).rows == 4
+    assert MicroBatch.of(progress(numInputRows=None)).rows == 4
 
 
 def test_a_query_that_is_idle_processes_nothing(seen: Seen) -> None:
     seen.metrics.started(ID, "mine")
-    seen.metrics.batch(ID, "mine", Batch.of(progress()))
+    seen.metrics.batch(ID, "mine", MicroBatch.of(progress()))
     seen.metrics.idle(ID)
     assert seen.state("mine") == ["idle"]
     assert seen("processed_rows_per_second", query="mine") == 0
-    seen.metrics.batch(ID, "mine", Batch.of(progress()))
+    seen.metrics.batch(ID, "mine", MicroBatch.of(progress()))
     assert seen.state("mine") == ["running"]
 
 
@@ -154,7 +154,7 @@ def test_of_queries_without_end_those_that_ended_first_are_forgotten(seen: Seen)
     seen.metrics.started("runs on", None)
     for number in range(MOST + 10):
         seen.metrics.started(f"id {number}", None)
-        seen.metrics.batch(f"id {number}", None, Batch.of(progress()))
+        seen.metrics.batch(f"id {number}", None, MicroBatch.of(progress()))
         seen.metrics.ended(f"id {number}", None)
     seen.metrics.started("last", None)
     assert seen.state("runs on") == seen.state("last") == ["running"]
@@ -176,5 +176,5 @@ def test_names_may_have_anything_in_them(seen: Seen) -> None:
 
 def test_the_page_about_monitoring_has_the_same_metrics(seen: Seen) -> None:
     seen.metrics.started(ID, "mine")
-    seen.metrics.batch(ID, "mine", Batch.of(progress()))
+    seen.metrics.batch(ID, "mine", MicroBatch.of(progress()))
     assert exported(seen.registry.collect()) == table("spark")

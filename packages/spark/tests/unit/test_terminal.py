@@ -2,7 +2,7 @@
 
 import pytest
 
-from disque_spark.terminal import Part, Progress, Reading, Stage, share_of
+from disque_spark.terminal import Part, Reading, Stage, TerminalProgress, share_of
 
 
 def test_a_stage_of_which_nobody_knows_how_much_is_done_is_named() -> None:
@@ -36,7 +36,7 @@ def test_a_stage_goes_on_with_its_parts_and_ends_with_another_one(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("sys.stderr.isatty", lambda: True)
-    progress = Progress()
+    progress = TerminalProgress()
     shown = []
     for text in (Part("a", 0, 0.5), Part("b", 0.5, 1.0), Part("a", 0, 0.5), "other"):
         progress(text)
@@ -51,7 +51,7 @@ def test_stages_count_alike_and_those_without_tasks_do_not() -> None:
 
 
 def test_without_a_terminal_nothing_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
-    progress = Progress()
+    progress = TerminalProgress()
     progress("something")
     with progress.of(None):  # type: ignore[arg-type]
         progress(Reading("events", 5))
@@ -63,7 +63,7 @@ def test_on_a_terminal_a_line_is_drawn_and_cleared(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("sys.stderr.isatty", lambda: True)
-    progress = Progress()
+    progress = TerminalProgress()
     progress("reading")
     shown = capsys.readouterr().err
     assert shown.startswith("\r")
@@ -77,7 +77,7 @@ def test_the_line_does_not_wrap(
 ) -> None:
     monkeypatch.setattr("sys.stderr.isatty", lambda: True)
     monkeypatch.setenv("COLUMNS", "40")
-    progress = Progress()
+    progress = TerminalProgress()
     progress("reading " * 20)
     progress.end()
     lines = capsys.readouterr().err.split("\r")

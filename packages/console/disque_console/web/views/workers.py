@@ -8,7 +8,7 @@ from typing import Final
 from disque_console.io.in_hand import JobsInHand, find_held
 from disque_console.model.clients import Client, read_clients
 from disque_console.model.paging import page_of
-from disque_console.model.workers import Held, workers
+from disque_console.model.workers import JobInHand, workers
 from disque_console.web.answers import parted
 from disque_console.web.views.clients import all_clients
 from disque_console.web.visit import Shown, Visit
@@ -51,7 +51,7 @@ async def _look(visit: Visit, queue: str) -> JobsInHand:
 
 
 async def _takers(
-    visit: Visit, held: Iterable[Held], clients: Iterable[Client]
+    visit: Visit, held: Iterable[JobInHand], clients: Iterable[Client]
 ) -> dict[tuple[str, int], Client]:
     """Clients by node and id: the known ones, and newer ones that have jobs."""
     found = {(client.node, client.id): client for client in clients}

@@ -18,7 +18,7 @@ from disque_spark.lakehouse import versions
 from disque_spark.lakehouse.delta import DeltaFiles
 from disque_spark.lakehouse.files import read
 from disque_spark.lakehouse.iceberg import IcebergFiles
-from disque_spark.lakehouse.table import Batch, Table, Upkeep
+from disque_spark.lakehouse.table import StreamBatch, Table, Upkeep
 from disque_spark.lakehouse.versions import REPLACED
 from packages.spark.tests.support.jobs_files import COLUMNS, DAY, QUERY, rows, written
 from packages.spark.tests.support.version_tables import (
@@ -232,7 +232,7 @@ def test_a_batch_that_was_written_for_hours_is_not_old_when_it_is_placed(table: 
             (Transaction, "commit_transaction"),
         ):
             patch.setattr(kind, name, after(getattr(kind, name), table))
-        table.add(Batch(QUERY, 1), files, staging)
+        table.add(StreamBatch(QUERY, 1), files, staging)
     assert [len(list(read(file.path))) for file in table.files()] == [1, 1]
     assert ids_of(table) == ["0", "1"]
 

@@ -18,7 +18,7 @@ from disque_spark.lakehouse.files import read
 from disque_spark.lakehouse.formats import table_of
 from disque_spark.lakehouse.iceberg import IcebergFiles
 from disque_spark.lakehouse.settings import TableError, TableSettings
-from disque_spark.lakehouse.table import Batch, Table, TableFile, Upkeep
+from disque_spark.lakehouse.table import StreamBatch, Table, TableFile, Upkeep
 from packages.spark.tests.support.jobs_files import COLUMNS, QUERY, add, rows, written
 from packages.spark.tests.support.version_tables import (
     FORMATS,
@@ -74,7 +74,7 @@ def test_a_column_may_come_later(table: Table) -> None:
     batch = pa.Table.from_batches([rows(["2"])]).append_column(HEADERS, [[pairs]]).to_batches()
     staging = location(directory_of(table)) / "_staging-2"
     files = written(staging, table.whole, *batch)
-    table.add(Batch(QUERY, 1), files, staging)
+    table.add(StreamBatch(QUERY, 1), files, staging)
     table.create(COLUMNS)
     put(table, 2, "3")
     for _ in range(2):

@@ -1,6 +1,7 @@
 """CLIENT and its subcommands."""
 
-from typing import Final
+from collections.abc import Callable
+from typing import Final, TypeAlias
 
 from disque_trio.resp.reply import OK, Text, encode, integer, null
 from disque_trio.respserver.client import REPLY_OFF, REPLY_ON, REPLY_SKIP_NEXT, Client
@@ -14,52 +15,59 @@ _FALLBACK: Final = (
 )
 
 
-def client_command(node: Machine, client: Client, args: list[bytes]) -> None:  # noqa: C901
+def client_command(node: Machine, client: Client, args: list[bytes]) -> None:
     """CLIENT LIST, INFO, ID, GETNAME, SETNAME, SETINFO, KILL, PAUSE, UNBLOCK, REPLY, NO-EVICT,
     NO-TOUCH."""
-    word = args[1].lower()
-    count = len(args)
-    out = client.out
-    if word == b"list":
-        node.batches.read(ClientLines(node, client, args, iter(_filtered(node, args[2:]))))
-    elif word == b"info" and count == 2:
-        line = node.host.describe(client) + "\n"
-        out.append(encode(Text(line.encode("latin-1")), client.resp))
-    elif word == b"id" and count == 2:
-        out.append(integer(client.id))
-    elif word == b"getname" and count == 2:
-        out.append(encode(client.name, client.resp) if client.name else null(client.resp))
-    elif word == b"setname" and count == 3:
-        check_name(args[2])
-        client.name = args[2]
-        client.label = ""
-        out.append(OK)
-    elif word == b"setinfo" and count == 4:
-        _set_info(client, args[2].lower(), args[3])
-        out.append(OK)
-    elif word == b"kill" and count > 2:
-        _kill(node, client, args)
-    elif word == b"pause" and count in (3, 4):
-        # WRITE pauses reads as well: the point of a pause is that nothing happens.
-        if count == 4 and args[3].lower() not in (b"all", b"write"):
-            raise CommandError("ERR CLIENT PAUSE mode must be WRITE or ALL")
-        node.host.pause(parse_timeout(args[2]))
-        out.append(OK)
-    elif word == b"unpause" and count == 2:
-        node.host.pause(0)
-        out.append(OK)
-    elif word == b"unblock" and count in (3, 4):
-        _unblock(node, client, args)
-    elif word == b"reply" and count == 3:
-        _reply(client, args[2].lower())
-    elif word in (b"no-evict", b"no-touch") and count == 3:
-        if args[2].lower() not in (b"on", b"off"):
-            raise CommandError(SYNTAX)
-        if word == b"no-evict":
-            client.no_evict = args[2].lower() == b"on"
-        out.append(OK)
-    else:
+    found = _SUBCOMMANDS.get(args[1].lower())
+    if found is None or not found[1] <= len(args) <= found[2]:
         raise CommandError(_FALLBACK)
+    found[0](node, client, args)
+
+
+def _list(node: Machine, client: Client, args: list[bytes]) -> None:
+    node.batches.read(ClientLines(node, client, args, iter(_filtered(node, args[2:]))))
+
+
+def _info(node: Machine, client: Client, args: list[bytes]) -> None:
+    line = node.host.describe(client) + "\n"
+    client.out.append(encode(Text(line.encode("latin-1")), client.resp))
+
+
+def _id(node: Machine, client: Client, args: list[bytes]) -> None:
+    client.out.append(integer(client.id))
+
+
+def _get_name(node: Machine, client: Client, args: list[bytes]) -> None:
+    client.out.append(encode(client.name, client.resp) if client.name else null(client.resp))
+
+
+def _set_name(node: Machine, client: Client, args: list[bytes]) -> None:
+    check_name(args[2])
+    client.name = args[2]
+    client.label = ""
+    client.out.append(OK)
+
+
+def _pause(node: Machine, client: Client, args: list[bytes]) -> None:
+    # WRITE pauses reads as well: the point of a pause is that nothing happens.
+    if len(args) == 4 and args[3].lower() not in (b"all", b"write"):
+        raise CommandError("ERR CLIENT PAUSE mode must be WRITE or ALL")
+    node.host.pause(parse_timeout(args[2]))
+    client.out.append(OK)
+
+
+def _unpause(node: Machine, client: Client, args: list[bytes]) -> None:
+    node.host.pause(0)
+    client.out.append(OK)
+
+
+def _switch(node: Machine, client: Client, args: list[bytes]) -> None:
+    """NO-EVICT, and NO-TOUCH, which has no effect."""
+    if args[2].lower() not in (b"on", b"off"):
+        raise CommandError(SYNTAX)
+    if args[1].lower() == b"no-evict":
+        client.no_evict = args[2].lower() == b"on"
+    client.out.append(OK)
 
 
 def check_name(name: bytes) -> None:
@@ -99,7 +107,8 @@ def _is_type(text: bytes) -> bool:
     raise CommandError("ERR Unknown client type '" + text.decode("utf-8", "replace") + "'")
 
 
-def _set_info(client: Client, what: bytes, value: bytes) -> None:
+def _set_info(node: Machine, client: Client, args: list[bytes]) -> None:
+    what, value = args[2].lower(), args[3]
     if what not in (b"lib-name", b"lib-ver"):
         raise CommandError("ERR Unrecognized option '" + what.decode("utf-8", "replace") + "'")
     for char in value:
@@ -111,51 +120,56 @@ def _set_info(client: Client, what: bytes, value: bytes) -> None:
         client.lib_name = value
     else:
         client.lib_ver = value
+    client.out.append(OK)
 
 
-def _kill(node: Machine, client: Client, args: list[bytes]) -> None:  # noqa: C901
+def _kill(node: Machine, client: Client, args: list[bytes]) -> None:
     """KILL ip:port, or KILL [ID n] [TYPE normal] [ADDR a] [USER name] [SKIPME yes|no]: all that
     match every filter."""
     if len(args) == 3:
-        wanted = args[2].decode("utf-8", "replace")
-        for other in node.host.clients():
-            if node.host.address(other) == wanted:
-                node.host.close(other)
-                client.out.append(OK)
-                return
+        for other in _with_address(node, node.host.clients(), args[2]):
+            node.host.close(other)
+            client.out.append(OK)
+            return
         raise CommandError("ERR No such client")
     if len(args) % 2:
         raise CommandError(SYNTAX)
     skip_me = True
     matching = node.host.clients()
     for i in range(2, len(args), 2):
-        what = args[i].lower()
-        value = args[i + 1]
-        if what == b"id":
-            number = parse_integer(value)
-            if number <= 0:
-                raise CommandError("ERR client-id should be greater than 0")
-            matching = [other for other in matching if other.id == number]
-        elif what == b"type":
-            if not _is_type(value):
-                matching = []
-        elif what == b"addr":
-            address = value.decode("utf-8", "replace")
-            matching = [other for other in matching if node.host.address(other) == address]
-        elif what == b"user":
-            if value not in node.users.by_name:
-                name = value.decode("utf-8", "surrogateescape")
-                raise CommandError(f"ERR No such user '{name}'")
-            matching = [other for other in matching if other.user.name == value]
-        elif what == b"skipme" and value.lower() in (b"yes", b"no"):
-            skip_me = value.lower() == b"yes"
+        if args[i].lower() == b"skipme" and args[i + 1].lower() in (b"yes", b"no"):
+            skip_me = args[i + 1].lower() == b"yes"
         else:
-            raise CommandError(SYNTAX)
+            matching = _matching(node, matching, args[i].lower(), args[i + 1])
     if skip_me:
         matching = [other for other in matching if other is not client]
     for other in matching:
         node.host.close(other)
     client.out.append(integer(len(matching)))
+
+
+def _matching(node: Machine, clients: list[Client], what: bytes, value: bytes) -> list[Client]:
+    """Those of ``clients`` that match a filter of KILL."""
+    if what == b"id":
+        number = parse_integer(value)
+        if number <= 0:
+            raise CommandError("ERR client-id should be greater than 0")
+        return [other for other in clients if other.id == number]
+    if what == b"type":
+        return clients if _is_type(value) else []
+    if what == b"addr":
+        return _with_address(node, clients, value)
+    if what == b"user":
+        if value not in node.users.by_name:
+            name = value.decode("utf-8", "surrogateescape")
+            raise CommandError(f"ERR No such user '{name}'")
+        return [other for other in clients if other.user.name == value]
+    raise CommandError(SYNTAX)
+
+
+def _with_address(node: Machine, clients: list[Client], address: bytes) -> list[Client]:
+    wanted = address.decode("utf-8", "replace")
+    return [other for other in clients if node.host.address(other) == wanted]
 
 
 def _unblock(node: Machine, client: Client, args: list[bytes]) -> None:
@@ -177,8 +191,9 @@ def _unblock(node: Machine, client: Client, args: list[bytes]) -> None:
     client.out.append(integer(0))
 
 
-def _reply(client: Client, mode: bytes) -> None:
+def _reply(node: Machine, client: Client, args: list[bytes]) -> None:
     """ON replies OK; OFF and SKIP do not reply; SKIP applies to the next command."""
+    mode = args[2].lower()
     if mode == b"on":
         client.reply_mode = REPLY_ON
         client.out.append(OK)
@@ -189,3 +204,23 @@ def _reply(client: Client, mode: bytes) -> None:
             client.reply_mode = REPLY_SKIP_NEXT
     else:
         raise CommandError(SYNTAX)
+
+
+_Serve: TypeAlias = Callable[[Machine, Client, list[bytes]], None]
+_MANY: Final = 1 << 30
+# By word: what serves it, and how many arguments it has at least and at most.
+_SUBCOMMANDS: Final[dict[bytes, tuple[_Serve, int, int]]] = {
+    b"list": (_list, 2, _MANY),
+    b"info": (_info, 2, 2),
+    b"id": (_id, 2, 2),
+    b"getname": (_get_name, 2, 2),
+    b"setname": (_set_name, 3, 3),
+    b"setinfo": (_set_info, 4, 4),
+    b"kill": (_kill, 3, _MANY),
+    b"pause": (_pause, 3, 4),
+    b"unpause": (_unpause, 2, 2),
+    b"unblock": (_unblock, 3, 4),
+    b"reply": (_reply, 3, 3),
+    b"no-evict": (_switch, 3, 3),
+    b"no-touch": (_switch, 3, 3),
+}

@@ -292,35 +292,20 @@ class ProgressReader:
                 raise ProgressError("a record goes past the end of its block")
             self._read_record(type, content[start:at])
 
-    def _read_record(self, type: int, data: bytes) -> None:  # noqa: C901
+    def _read_record(self, type: int, data: bytes) -> None:
         """Read one record. Raises ``FieldsError``, ``ProgressError``."""
         if type != RUN:
             self.stopped_at = -1
         if type == TAKEN:
             self._read_taken(data)
         elif type == JOB:
-            if len(data) < _JOB.size:
-                raise ProgressError("a job is too short")
-            id, state, flags, qtime, taken, nacks, deliveries = _JOB.unpack_from(data)
-            job = JobProgress(state, flags, _time(qtime), _time(taken), nacks, deliveries)
-            for field, value in unpack_fields(data[_JOB.size :]):
-                if field == _REASON:
-                    job.reason = value
-                elif field == _ATTEMPTS:
-                    job.attempts = unpack_attempts(value)
-            job.noted = self._noted
-            self.jobs[id] = job
+            self._read_job(data)
         elif type == TIME:
             if len(data) != _TIME.size:
                 raise ProgressError("a time that is not one")
             self._noted = _time(_TIME.unpack(data)[0])
         elif type == ENDING:
-            if len(data) < _ENDING.size:
-                raise ProgressError("an ending is too short")
-            id, kind, has_result, until = _ENDING.unpack_from(data)
-            result = data[_ENDING.size :] if has_result else None
-            if 0 < kind < len(ENDING_NAMES):  # a newer release may know others
-                self.endings[id] = JobEnding(id, kind, min(until, _MAX_TIME), result)
+            self._read_ending(data)
         elif type == RUN:
             fields = unpack_fields(data)
             boot = b"".join([value for field, value in fields if field == _BOOT])
@@ -329,6 +314,29 @@ class ProgressReader:
             if len(data) != _TIME.size:
                 raise ProgressError("an end that is not one")
             self.stopped_at = _TIME.unpack(data)[0]
+
+    def _read_job(self, data: bytes) -> None:
+        """Read the notes about a job. Raises ``FieldsError``, ``ProgressError``."""
+        if len(data) < _JOB.size:
+            raise ProgressError("a job is too short")
+        id, state, flags, qtime, taken, nacks, deliveries = _JOB.unpack_from(data)
+        job = JobProgress(state, flags, _time(qtime), _time(taken), nacks, deliveries)
+        for field, value in unpack_fields(data[_JOB.size :]):
+            if field == _REASON:
+                job.reason = value
+            elif field == _ATTEMPTS:
+                job.attempts = unpack_attempts(value)
+        job.noted = self._noted
+        self.jobs[id] = job
+
+    def _read_ending(self, data: bytes) -> None:
+        """Read how a job ended. Raises ``ProgressError``."""
+        if len(data) < _ENDING.size:
+            raise ProgressError("an ending is too short")
+        id, kind, has_result, until = _ENDING.unpack_from(data)
+        result = data[_ENDING.size :] if has_result else None
+        if 0 < kind < len(ENDING_NAMES):  # a newer release may know others
+            self.endings[id] = JobEnding(id, kind, min(until, _MAX_TIME), result)
 
     def _read_taken(self, data: bytes) -> None:
         """Read that clients got jobs. Raises ``ProgressError``."""

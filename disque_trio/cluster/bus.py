@@ -195,7 +195,7 @@ class Bus(Links):
             if mask & _WRITE and not link.closed:
                 self._write_rest(link)
 
-    def _read(self, link: BusLink, now: int) -> None:  # noqa: C901
+    def _read(self, link: BusLink, now: int) -> None:
         """Read what has arrived on ``link`` and handle the complete packets."""
         links = self.links
         try:
@@ -214,19 +214,7 @@ class Bus(Links):
         self._stats.cluster_input_bytes += len(data)
         try:
             packets = link.parser.feed(data)
-            if packets and not link.heard:
-                link.heard = True
-                if not link.outgoing:
-                    self._membership.accepted(link, now)
-            hold = self._hold
-            for packet in packets:
-                if link.closed:
-                    break
-                if hold.back and packet_type(packet) > FAIL:
-                    if hold.put_by(link, packet):
-                        links.watch_all()
-                else:
-                    self._take(link, packet, now)
+            self._handle(link, packets, now)
             if (link.parser.pending or link.half) and not link.closed:
                 link.half = link.parser.pending > 0
                 links.halves.holdings.note(link, link.parser.pending)
@@ -243,6 +231,22 @@ class Bus(Links):
             links.break_off(link, str(problem))
         except Exception:
             self._packet_failed(link)
+
+    def _handle(self, link: BusLink, packets: list[bytes], now: int) -> None:
+        """Handle ``packets`` that have arrived on ``link``. Raises ``PacketError``."""
+        if packets and not link.heard:
+            link.heard = True
+            if not link.outgoing:
+                self._membership.accepted(link, now)
+        hold = self._hold
+        for packet in packets:
+            if link.closed:
+                break
+            if hold.back and packet_type(packet) > FAIL:
+                if hold.put_by(link, packet):
+                    self.links.watch_all()
+            else:
+                self._take(link, packet, now)
 
     def _take(self, link: BusLink, packet: bytes, now: int) -> None:
         """Pass ``packet`` to the membership, and on to the node if it is about jobs."""

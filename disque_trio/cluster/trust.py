@@ -169,33 +169,49 @@ class Trust:
             if link is not None and self.trusts(link):
                 link.send(packet)
 
-    def hear(self, link: Link, packet: bytes) -> None:  # noqa: C901
+    def hear(self, link: Link, packet: bytes) -> None:
         """Handle a KEYS. Raises ``PacketError``."""
         if not self.trusts(link):
             return
         message = read_keys(packet)
-        keyring = self.keyring
-        new_ids: list[bytes] = []
-        new_keys: list[bytes] = []
-        for id, key in message.pins:
+        ids = self._hear_pins(link, message.pins)
+        keys, expelled = self._hear_versions(link, message.versions)
+        if expelled:
+            self._enforce(expelled)
+        if ids or keys:
+            self._changed(ids, keys)
+
+    def _hear_pins(self, link: Link, pins: list[tuple[bytes, bytes]]) -> list[bytes]:
+        """Take the keys of nodes from the other side of ``link``. Return the ids of those whose
+        keys were not known."""
+        found: list[bytes] = []
+        for id, key in pins:
             if id == self._packets.id or self.is_forgotten(id):
                 continue
-            if keyring.pin(id, key, link.peer):
-                new_ids.append(id)
-        if len(new_ids) > MOST_LINES:
-            self.tell(f"{len(new_ids)} nodes were introduced by this one", link.peer, link.key)
+            if self.keyring.pin(id, key, link.peer):
+                found.append(id)
+        if len(found) > MOST_LINES:
+            self.tell(f"{len(found)} nodes were introduced by this one", link.peer, link.key)
         else:
-            for id in new_ids:
-                self.tell("a node was introduced", id, keyring.key_of(id))
+            for id in found:
+                self.tell("a node was introduced", id, self.keyring.key_of(id))
+        return found
+
+    def _hear_versions(
+        self, link: Link, versions: list[tuple[bytes, int]]
+    ) -> tuple[list[bytes], list[bytes]]:
+        """Take from the other side of ``link`` which keys are expelled. Return those of which that
+        is new, and which of these were not expelled before."""
+        found: list[bytes] = []
         expelled: list[bytes] = []
-        for key, version in message.versions:
+        for key, version in versions:
             if key == self.key:
                 if version & 1:
                     self.accuse("this node is expelled: another one says so", link.peer, link.key)
                 continue
-            was_expelled = keyring.is_expelled(key)
-            if keyring.hear(key, version):
-                new_keys.append(key)
+            was_expelled = self.keyring.is_expelled(key)
+            if self.keyring.hear(key, version):
+                found.append(key)
                 if not was_expelled:
                     expelled.append(key)
         if len(expelled) > MOST_LINES:
@@ -203,10 +219,7 @@ class Trust:
         else:
             for key in expelled:
                 self._tell_expelled(key)
-        if expelled:
-            self._enforce(expelled)
-        if new_ids or new_keys:
-            self._changed(new_ids, new_keys)
+        return found, expelled
 
     # ---- for CLUSTER ----------------------------------------------------------------------------
 

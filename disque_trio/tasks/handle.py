@@ -8,6 +8,7 @@ from typing import Any, Generic, Literal, Self, TypeAlias, TypeVar, overload
 
 from disque_trio.client import Client
 from disque_trio.client.replies import Outcome
+from disque_trio.client.shown import ShownJob
 from disque_trio.respclient.foreign import in_async
 from disque_trio.tasks.core import Core, Later
 from disque_trio.tasks.errors import ResultGone, TaskFailed
@@ -235,11 +236,7 @@ def letter_id(id: str) -> str:
 
 async def _why(client: Client, id: str) -> str:
     """Return the reason in the job's dead letter, if the node in use has it."""
-    letter = await client.show(letter_id(id))
-    reason = None if letter is None else letter.get("dead-reason")
-    why = None if letter is None else letter.get("dead-why")
-    if isinstance(reason, str) and reason:
-        return reason
-    return (
-        f"the job is a dead letter ({why})" if isinstance(why, str) else "the job is a dead letter"
-    )
+    record = await client.show(letter_id(id))
+    letter = ShownJob.of(record or {})
+    why = f" ({letter.dead_why})" if letter.dead_why else ""
+    return letter.dead_reason or f"the job is a dead letter{why}"

@@ -24,7 +24,6 @@ from disque_trio.respclient.background import background
 from disque_trio.tasks import Disque
 from disque_trio.tasks.messages import describe
 from disque_trio.tasks.running import Outcome, Runner
-from disque_trio.worker.fleet import BEAT, MARGIN
 from disque_trio.worker.link import Page, SocketEnd, line
 from disque_trio.worker.options import Options
 from disque_trio.worker.round_robin import QueueWeight, RoundRobin

@@ -26,7 +26,6 @@ from disque_trio.process.logs import Log
 from disque_trio.process.systemd import Notifier
 from disque_trio.worker.display import Display
 from disque_trio.worker.figures import Figures
-from disque_trio.worker.fleet import Fleet, Member, State
 from disque_trio.worker.link import Message, Page, SocketEnd
 from disque_trio.worker.options import Options
 from disque_trio.worker.sources import Sources

@@ -9,11 +9,8 @@ from collections.abc import Callable
 from typing import Any, cast
 
 import trio
-from disque_trio.bananaq.redis_store.health import REFUSALS, REFUSING, Health, Notice
-from disque_trio.bananaq.redis_store.keys import SLOTS, KeyNames
-from disque_trio.bananaq.redis_store.nodes import Nodes
 
-from disque_bananaq.redis_store.health import REFUSALS, REFUSING, Health
+from disque_bananaq.redis_store.health import REFUSALS, REFUSING, Health, Notice
 from disque_bananaq.redis_store.keys import SLOTS, KeyNames
 from disque_bananaq.redis_store.nodes import Nodes
 from disque_trio.notation.addresses import Address

@@ -13,23 +13,13 @@ import trio
 from disque_bananaq.core.requests import QueueRequest, Request, Status
 from disque_bananaq.core.results import QueueStatus, Result
 from disque_bananaq.core.store import Sections, Store
-from disque_bananaq.redis_store.health import Fields, Health, Line
+from disque_bananaq.redis_store.health import Fields, Health, Notice
 from disque_bananaq.redis_store.keys import SLOTS, KeyNames
 from disque_bananaq.redis_store.nodes import Nodes
 from disque_bananaq.redis_store.pinned import PinnedConnection
 from disque_bananaq.redis_store.probe import PROBE_SECONDS, Probe, primaries
 from disque_bananaq.redis_store.watch import POLL_SECONDS, Watcher
 from disque_bananaq.redis_store.wire import (
-from disque_trio.bananaq.core.requests import QueueRequest, Request, Status
-from disque_trio.bananaq.core.results import QueueStatus, Result
-from disque_trio.bananaq.core.store import Sections, Store
-from disque_trio.bananaq.redis_store.health import Fields, Health, Notice
-from disque_trio.bananaq.redis_store.keys import SLOTS, KeyNames
-from disque_trio.bananaq.redis_store.nodes import Nodes
-from disque_trio.bananaq.redis_store.pinned import PinnedConnection
-from disque_trio.bananaq.redis_store.probe import PROBE_SECONDS, Probe, primaries
-from disque_trio.bananaq.redis_store.watch import POLL_SECONDS, Watcher
-from disque_trio.bananaq.redis_store.wire import (
     MOST_IN_RUN,
     Answer,
     Enter,

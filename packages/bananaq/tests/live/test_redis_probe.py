@@ -9,15 +9,9 @@ import pytest
 import trio
 
 from disque_bananaq.core.requests import Add, from_now
-from disque_bananaq.redis_store.health import DOWN, HUNG, REFUSING, UP, Line
+from disque_bananaq.redis_store.health import DOWN, HUNG, REFUSING, UP, Notice
 from packages.bananaq.tests.support.banana_daemons import RedisCluster
 from packages.bananaq.tests.support.redis_drive import (
-from disque_trio.bananaq.core.requests import Add, from_now
-from disque_trio.bananaq.redis_store.health import DOWN, HUNG, REFUSING, UP, Notice
-from tests.support import ROOT
-from tests.support.banana_daemons import RedisCluster
-from tests.support.harness import HANG_SECONDS
-from tests.support.redis_drive import (
     NEVER,
     RedisDrive,
     RedisServer,

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from disque_console.model.fields import NO_FIELD
-from disque_trio.client import Letter
-from disque_trio.client.replies import Record, record
+from disque_trio.client.replies import record
+from disque_trio.client.shown import ShownJob
 from disque_trio.respclient.connection import Reply
 
 JOB_ID: Final = re.compile(r"D-[0-9a-f]{8}-[A-Za-z0-9+/]{24}-[0-9a-f]{4}")
@@ -22,48 +22,20 @@ _ORDER: Final = ("queued", "active", "wait-repl", "acked")
 """States of copies, the most telling first: copies on other nodes are just `active`."""
 
 
-@dataclass(frozen=True, slots=True)
-class JobCopy:
-    """A job as one node sees it.
+class JobCopy(ShownJob):
+    """A job as one node sees it. ``client``: this node's, which has it; 0 if unknown or none."""
 
-    Attributes:
-        state: ``queued``, ``active``, ``wait-repl`` or ``acked``.
-        created: s since the epoch. ttl, delay, retry: in seconds.
-        requeued_in, awake_in: seconds from the reply; None for never.
-        holders: ids of nodes that may have it. confirmed: ids of those that know it is
-            acknowledged.
-        last_reason: of its last NACK. added_to: its queue before it was moved; empty if never
-            moved.
-        attempts: None if they are not counted.
-        taker: id of this node's client that has it; 0 if unknown or none.
-        body: all of it, or the beginning. body_size: of all of it, in bytes.
-    """
+    __slots__ = ()
 
-    id: str
-    queue: str
-    state: str
-    repl: int
-    ttl: int
-    created: float
-    delay: int
-    retry: int
-    nacks: int
-    additional: int
-    holders: tuple[str, ...]
-    confirmed: tuple[str, ...]
-    requeued_in: float | None
-    awake_in: float | None
-    body: bytes
-    priority: int = 0
-    group: str = ""
-    headers: tuple[tuple[str, str], ...] = ()
-    unique_key: str = ""
-    added_to: str = ""
-    attempts: int | None = None
-    last_reason: str = ""
-    letter: Letter | None = None
-    taker: int = 0
-    body_size: int = 0
+    @property
+    def requeued_in(self) -> float | None:
+        """Seconds from the reply; None for never."""
+        return _seconds(self.next_requeue_within)
+
+    @property
+    def awake_in(self) -> float | None:
+        """Seconds from the reply; None for never."""
+        return _seconds(self.next_awake_within)
 
     def word(self, now: float) -> str:
         """Its state for display. An ``active`` job can be ``with a worker``, ``delivered`` (at most
@@ -71,7 +43,7 @@ class JobCopy:
         over."""
         if self.state != "active":
             return self.state
-        if self.taker:
+        if self.client:
             return WITH_WORKER if self.retry else "delivered"
         return "delayed" if self.delay and now < self.created + self.delay else self.state
 
@@ -79,47 +51,7 @@ class JobCopy:
 def read_copy(reply: Reply) -> JobCopy | None:
     """Read a reply to SHOW; None if the node does not know the job, or the reply is invalid."""
     fields = record(reply) if isinstance(reply, list) else None
-    if fields is None:
-        return None
-    letter = None
-    if "dead-from" in fields:
-        letter = Letter(
-            _text(fields, "dead-from"),
-            _text(fields, "dead-why"),
-            _number(fields, "dead-attempts"),
-            _text(fields, "dead-reason"),
-            _text(fields, "first-id"),
-        )
-    body = fields.get("body")
-    body = body if isinstance(body, bytes) else b""
-    headers = _texts(fields, "headers")
-    return JobCopy(
-        id=_text(fields, "id"),
-        queue=_text(fields, "queue"),
-        state=_text(fields, "state"),
-        repl=_number(fields, "repl"),
-        ttl=_number(fields, "ttl"),
-        created=_number(fields, "ctime") / 1e9,
-        delay=_number(fields, "delay"),
-        retry=_number(fields, "retry"),
-        nacks=_number(fields, "nacks"),
-        additional=_number(fields, "additional-deliveries"),
-        holders=_texts(fields, "nodes-delivered"),
-        confirmed=_texts(fields, "nodes-confirmed"),
-        requeued_in=_seconds(fields, "next-requeue-within"),
-        awake_in=_seconds(fields, "next-awake-within"),
-        body=body,
-        priority=_number(fields, "priority"),
-        group=_text(fields, "group"),
-        headers=tuple(zip(headers[::2], headers[1::2], strict=False)),
-        unique_key=_text(fields, "unique-key"),
-        added_to=_text(fields, "added-to"),
-        attempts=_number(fields, "attempts") if "attempts" in fields else None,
-        last_reason=_text(fields, "last-reason"),
-        letter=letter,
-        taker=_number(fields, "client"),
-        body_size=_number(fields, "body-size") if "body-size" in fields else len(body),
-    )
+    return None if fields is None else JobCopy.of(fields)
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,7 +74,7 @@ class JobView:
         def rank(address: str) -> tuple[int, bool, bool, str]:
             copy = self.copies[address]
             elsewhere = copy.id[2:10] != self.ids.get(address, "")[:8]
-            return _rank(copy), not copy.taker, elsewhere, address
+            return _rank(copy), not copy.client, elsewhere, address
 
         return min(self.copies, key=rank)
 
@@ -262,21 +194,5 @@ def _rank(copy: JobCopy) -> int:
     return _ORDER.index(copy.state) if copy.state in _ORDER else len(_ORDER)
 
 
-def _number(fields: Record, name: str) -> int:
-    value = fields.get(name)
-    return value if isinstance(value, int) else 0
-
-
-def _seconds(fields: Record, name: str) -> float | None:
-    value = fields.get(name)
-    return value / 1000 if isinstance(value, int) else None
-
-
-def _text(fields: Record, name: str) -> str:
-    value = fields.get(name)
-    return value if isinstance(value, str) else ""
-
-
-def _texts(fields: Record, name: str) -> tuple[str, ...]:
-    value = fields.get(name)
-    return tuple(value) if isinstance(value, list) else ()
+def _seconds(milliseconds: int | None) -> float | None:
+    return None if milliseconds is None else milliseconds / 1000

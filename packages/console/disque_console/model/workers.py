@@ -4,8 +4,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from disque_console.model.clients import Client
+from disque_console.model.jobs import read_copy
 from disque_trio.respclient.connection import Reply
-from disque_trio.respclient.values import elements, integer, pairs, text
+from disque_trio.respclient.values import elements
 
 
 def workers(clients: Iterable[Client], search: str) -> Sequence[Client]:
@@ -66,22 +67,20 @@ def read_held(answers: Iterable[tuple[str, Reply]], now: float) -> list[JobInHan
     found: dict[str, JobInHand] = {}
     for node, reply in answers:
         for entry in elements(reply):
-            fields = {} if entry is None else dict(pairs(entry))
-            if fields.get("state") != b"active":
+            job = read_copy(elements(entry)) if entry is not None else None
+            if job is None or job.state != "active":
                 continue
-            id = text(fields["id"])
-            within = fields.get("next-requeue-within")
-            left = within / 1000 if fields.get("retry") and isinstance(within, int) else None
-            known = found.get(id)
+            left = job.requeued_in if job.retry else None
+            known = found.get(job.id)
             # The node that delivered it, or last heard from its worker, requeues it last.
             if known is not None and known.left is not None:
                 left = max(known.left, left or 0.0)
-            returns = integer(fields["nacks"]) + integer(fields["additional-deliveries"])
-            age = max(now - integer(fields["ctime"]) / 1e9, 0.0)
+            returns = job.nacks + job.additional_deliveries
+            age = max(now - job.created, 0.0)
             nodes = (*known.nodes, node) if known else (node,)
-            taker, taken_on = integer(fields.get("client", 0)), node
-            since = integer(fields["client-since"]) / 1000 if "client-since" in fields else None
+            taker, taken_on = job.client, node
+            since = None if job.client_since is None else job.client_since / 1000
             if not taker and known is not None:
                 taker, taken_on, since = known.taker, known.taken_on, known.since
-            found[id] = JobInHand(id, nodes, since, left, age, returns, taker, taken_on)
+            found[job.id] = JobInHand(job.id, nodes, since, left, age, returns, taker, taken_on)
     return sorted(found.values(), key=lambda held: (-(held.since or 0.0), held.id))

@@ -85,7 +85,7 @@ def test_all_fields_of_a_letter_are_read() -> None:
     )  # fmt: skip
     assert copy is not None
     assert (copy.created, copy.requeued_in, copy.awake_in) == (1000.0, 1.5, None)
-    assert copy.headers == (("a", "\udcff"), ("b", ""))
+    assert copy.header_pairs == (("a", "\udcff"), ("b", ""))
     assert (copy.priority, copy.group, copy.unique_key, copy.added_to) == (7, "g", "u", "old")
     assert (copy.attempts, copy.last_reason) == (3, "why")
     assert copy.letter is not None

@@ -107,7 +107,7 @@ async def test_the_page_of_a_job_reads_what_it_shows(release: str) -> None:
     assert found is not None
     assert found.best.body_size == 10 << 20
     assert (found.differing, problems) == ((), [])
-    assert found.best.taker == (0 if release == "C Disque" else 7)
+    assert found.best.client == (0 if release == "C Disque" else 7)
     if release == "ours":
         assert cluster.sent == 2 * SHOWN
     assert await jobs.body(job(0)) == cluster.bodies[job(0)]

@@ -7,7 +7,7 @@ import trio
 from disque_trio.client.client import Client
 from disque_trio.client.connecting import connect_to
 from disque_trio.client.nodes import LEAVING_PRIORITY
-from disque_trio.client.replies import Record
+from disque_trio.client.shown import ShownJob
 from disque_trio.client.urls import Cluster
 from disque_trio.respclient.errors import DisqueError
 
@@ -25,26 +25,29 @@ async def unfinished(client: Client, cluster: Cluster, id: str) -> tuple[bytes, 
     Raises:
         DisqueError: as for ``Client.show``.
     """
-    job = await client.show(id)
+    job = await _shown(client, id)
     found = [job]
     if job is None or _taken(job):
         found += await _elsewhere(client, cluster, id)
     known = [job for job in found if job is not None]
-    if not known or any(job["state"] == "acked" for job in known):
+    if not known or any(job.state == "acked" for job in known):
         return None
-    body = known[0]["body"]
-    assert isinstance(body, bytes)
-    return body, all(_taken(job) for job in known)
+    return known[0].body, all(_taken(job) for job in known)
 
 
-async def _elsewhere(client: Client, cluster: Cluster, id: str) -> list[Record | None]:
+async def _shown(client: Client, id: str) -> ShownJob | None:
+    record = await client.show(id)
+    return None if record is None else ShownJob.of(record)
+
+
+async def _elsewhere(client: Client, cluster: Cluster, id: str) -> list[ShownJob | None]:
     """Return the replies to SHOW of those other nodes that answer."""
-    found: list[Record | None] = []
+    found: list[ShownJob | None] = []
 
     async def ask(address: str) -> None:
         try:
             async with connect_to(cluster.only(address), 0, PATIENCE) as node:
-                found.append(await node.show(id))
+                found.append(await _shown(node, id))
         except DisqueError:
             pass  # it cannot be asked at the moment
 
@@ -57,8 +60,6 @@ async def _elsewhere(client: Client, cluster: Cluster, id: str) -> list[Record |
     return found
 
 
-def _taken(job: Record) -> bool:
+def _taken(job: ShownJob) -> bool:
     """Return whether a worker has the job, as far as the node that replied can tell."""
-    delay = job["delay"] if isinstance(job["delay"], int) else 0
-    created = job["ctime"] if isinstance(job["ctime"], int) else 0
-    return job["state"] == "active" and time.time() > created / 1e9 + delay
+    return job.state == "active" and time.time() > job.created + job.delay

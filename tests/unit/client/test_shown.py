@@ -1,0 +1,55 @@
+"""What clients read of SHOW, against what a node shows."""
+
+from typing import Any
+
+from disque_trio.client.replies import record
+from disque_trio.client.shown import ShownJob
+from tests.support.node_bench import Bench
+
+
+def test_all_that_a_node_shows_is_read_with_its_type() -> None:
+    bench = Bench()
+    bench("QSET", "new", "ATTEMPTS", 3, "DEAD", "dead")
+    options = ("PRIORITY", 3, "GROUP", "g", "HEADERS", 1, "name", "value")
+    id = bench("ADDJOB", "old", "body", 0, "UNIQUE", "key", *options)
+    assert isinstance(id, bytes)
+    bench.send(bench.me, "QMOVE", "old", "new")
+    bench.advance(1)
+    assert bench.replies(bench.me) == [1]
+    bench.get("new")
+    bench("NACK", id, "REASON", "why")
+    bench.get("new")
+    taken = _shown(bench, id, "CLIENT", "MAXBODY", 2)
+    bench("NACK", id, "REASON", "over", "DEAD")
+    [letter_id] = bench.get_all("dead")
+    letter = _shown(bench, letter_id, "CLIENT", "MAXBODY", 2)
+
+    names = {name.replace("_", "-") for name in ShownJob.__dataclass_fields__}
+    assert taken.keys() | letter.keys() == names
+    for shown in (taken, letter):
+        read = _read(shown)
+        for name, value in shown.items():
+            found = getattr(read, name.replace("-", "_"))
+            assert found in (value, _as_read(value)), name
+    read = _read(letter)
+    assert read.letter is not None
+    assert (read.letter.queue, read.letter.why, read.letter.reason) == ("new", "refused", "over")
+    assert dict(read.facts)["Group"] == "g"
+
+
+def _shown(bench: Bench, id: bytes, *options: str | int) -> dict[str, Any]:
+    reply = bench("SHOW", id, *options)
+    assert isinstance(reply, list)
+    return {name.decode(): value for name, value in zip(reply[::2], reply[1::2], strict=True)}
+
+
+def _read(shown: dict[str, Any]) -> ShownJob:
+    fields = record([part for name, value in shown.items() for part in (name.encode(), value)])
+    assert fields is not None
+    return ShownJob.of(fields)
+
+
+def _as_read(value: object) -> object:
+    if isinstance(value, bytes):
+        return value.decode()
+    return tuple(map(_as_read, value)) if isinstance(value, list) else value

@@ -151,9 +151,11 @@ class AddOptions:
         name = option.decode()
         if getattr(trailer, name):
             raise CommandError(f"ERR {name.upper()} is given twice")
-        most = OPTIONS[name].most or 0
-        if not 0 < len(text) <= most:
-            raise CommandError(f"ERR {name.upper()} must have 1 to {most} bytes")
+        what = OPTIONS[name]
+        if not 0 < len(text) <= (what.most or 0):
+            raise CommandError(
+                f"ERR the {what.value} of a {name.upper()} must have 1 to {what.most} bytes"
+            )
         setattr(trailer, name, text)
 
     def _want_trailer(self) -> Trailer:

@@ -135,6 +135,7 @@ class ScheduleOptions(TypedDict, total=False):
         Text | None,
         Words("name", 1, 1024, "the group that the job belongs to, if the policy serves groups"),
     ]
+    note: Annotated[Text | None, Words("text", 1, 1000, "a short text about the job, for people")]
 
 
 class JobOptions(ScheduleOptions, total=False):

@@ -36,6 +36,7 @@ class ShownJob:
     priority: int = 0
     headers: tuple[str, ...] = ()
     group: str = field(default="", metadata=_FACT)
+    note: str = field(default="", metadata=_FACT)
     unique_key: str = field(default="", metadata=_FACT)
     added_to: str = field(default="", metadata=_FACT)
     attempts: int | None = None

@@ -37,6 +37,7 @@ _ATTEMPTS: Final = 7
 _ENDING: Final = 8
 _GROUP: Final = 9
 _ADDED_TO: Final = 10
+_NOTE: Final = 11
 
 # How a job ended, or died.
 ACKED: Final = 1
@@ -159,6 +160,7 @@ class Trailer:
     Attributes:
         headers: names and values in turn.
         group: of ADDJOB GROUP; empty: none.
+        note: of ADDJOB NOTE; empty: none.
         key: of ADDJOB UNIQUE; empty: none.
         key_until: when it is free again, in ms since the epoch; 0: when the job has ended.
         updated: version of the last UPDATEJOB or QMOVE; 0: there was none.
@@ -185,6 +187,7 @@ class Trailer:
         "key",
         "key_until",
         "letter",
+        "note",
         "reason",
         "shared",
         "unknown",
@@ -195,6 +198,7 @@ class Trailer:
     def __init__(self) -> None:
         self.headers: list[bytes] = []
         self.group = b""
+        self.note = b""
         self.key = b""
         self.key_until = 0
         self.updated = 0
@@ -211,20 +215,23 @@ class Trailer:
     def is_of_clients(self) -> bool:
         """Whether it has fields that clients, or nodes of a later version, have set, rather than
         only those that nodes add."""
-        if self.headers or self.group or self.key or self.updated or self.unknown:
+        if self.headers or self.group or self.note or self.key or self.updated:
             return True
-        return self.whole is not None
+        return bool(self.unknown) or self.whole is not None
 
     def inherit(self, before: "Trailer") -> None:
         """Take what a job passes on to the one that follows it."""
         self.headers = before.headers
         self.group = before.group
+        self.note = before.note
 
     def shown(self) -> list[tuple[bytes, bytes | int]]:
         """Those fields but the headers that are set and that SHOW tells, by their names there."""
         found: list[tuple[bytes, bytes | int]] = []
         if self.group:
             found.append((b"group", self.group))
+        if self.note:
+            found.append((b"note", self.note))
         if self.key:
             found.append((b"unique-key", self.key))
         if self.added_to:
@@ -245,6 +252,8 @@ class Trailer:
             fields.append((_HEADERS, pack_texts(self.headers)))
         if self.group:
             fields.append((_GROUP, self.group))
+        if self.note:
+            fields.append((_NOTE, self.note))
         if self.key:
             fields.append((_KEY, self.key))
         if self.key_until:
@@ -300,6 +309,8 @@ def _read(trailer: Trailer, fields: list[Field]) -> None:
                 raise FieldsError("a header without a value")
         elif type == _GROUP:
             trailer.group = value
+        elif type == _NOTE:
+            trailer.note = value
         elif type == _KEY:
             trailer.key = value
         elif type == _KEY_UNTIL:

@@ -232,6 +232,15 @@ def test_lost_headers_are_found(made_of: MadeOf) -> None:
     assert found(made_of(CarelessCodec), EXTENDED, "delivered with the headers")
 
 
+def test_dead_letters_without_their_notes_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    def inherit(trailer: Trailer, before: Trailer) -> None:
+        trailer.headers = before.headers
+        trailer.group = before.group
+
+    monkeypatch.setattr(Trailer, "inherit", inherit)
+    assert found(as_it_is, EXTENDED, "delivered with the note b''")
+
+
 class LevellingCodec(BusCodec):
     """Loses priorities in transit."""
 

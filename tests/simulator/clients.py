@@ -12,7 +12,13 @@ from typing import TYPE_CHECKING
 from tests.simulator.events import MS, SECOND
 from tests.simulator.patterns import PATTERNS
 from tests.simulator.plan import DEAD, LIVENESS, QUEUES, TOPICS
-from tests.simulator.records import JobRecord, expected_group, expected_headers, expected_priority
+from tests.simulator.records import (
+    JobRecord,
+    expected_group,
+    expected_headers,
+    expected_note,
+    expected_priority,
+)
 
 if TYPE_CHECKING:
     from tests.simulator.machine import Machine
@@ -220,12 +226,15 @@ def adder(actor: Actor, machine: "Machine") -> Program:
 
 
 def more_options(record: JobRecord) -> list[bytes]:
-    """The options of ADDJOB that give the job its headers, its group and its priority."""
+    """The options of ADDJOB that give the job its headers, its group, its note and its
+    priority."""
     body = b"%d" % record.token
     pairs = expected_headers(body)
     options = [b"HEADERS", b"%d" % (len(pairs) // 2), *pairs] if pairs else []
     if group := expected_group(body):
         options += [b"GROUP", group]
+    if note := expected_note(body):
+        options += [b"NOTE", note]
     priority = expected_priority(body)
     return [*options, b"PRIORITY", b"%d" % priority] if priority else options
 

@@ -18,6 +18,7 @@ from tests.simulator.records import (
     JobRecord,
     expected_group,
     expected_headers,
+    expected_note,
     expected_priority,
 )
 
@@ -255,6 +256,7 @@ class Promises:
             details = dict(zip(entry[3::2], entry[4::2], strict=True))
             if details[b"headers"] != expected_headers(body):
                 self._complain(f"delivered with the headers {details[b'headers']!r}", id)
+            self._check_note(machine, id, body)
             if details.get(b"priority", 0) != expected_priority(body):
                 self._complain(f"delivered with the priority {details.get(b'priority', 0)}", id)
         self._check_version(record, id, body)
@@ -262,6 +264,14 @@ class Promises:
             self._check_queue(record, entry[0])
         if self.world.plan.groups == "fifo":
             self._one_of_a_group(machine, entry[0], id, expected_group(body))
+
+    def _check_note(self, machine: "Machine", id: bytes, body: bytes) -> None:
+        store = machine.node.store
+        job = store.jobs.get(id)
+        trailer = None if job is None else store.trailers.of(job)
+        note = b"" if trailer is None else trailer.note
+        if job is not None and note != expected_note(body):
+            self._complain(f"delivered with the note {note!r}", id)
 
     def _one_of_a_group(self, machine: "Machine", queue: object, id: bytes, group: bytes) -> None:
         """``machine`` delivers a job of ``group``: check that the last one that it delivered has

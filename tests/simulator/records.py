@@ -94,6 +94,12 @@ def expected_group(body: bytes) -> bytes:
     return (b"", b"x", b"y")[token_of(body) % 3]
 
 
+def expected_note(body: bytes) -> bytes:
+    """The note of the job; empty: none."""
+    token = token_of(body)
+    return b"" if token % 4 else b"note %d" % token
+
+
 def expected_priority(body: bytes) -> int:
     """The priority of the job."""
     return (0, 0, 7, 0, 1, 0, 4)[token_of(body) % 7]

@@ -40,6 +40,7 @@ def trailers(draw: st.DrawFn) -> Trailer:
     names = draw(st.lists(st.tuples(_TEXT, _TEXT), max_size=3))
     trailer.headers = [text for pair in names for text in pair]
     trailer.group = draw(_TEXT)
+    trailer.note = draw(_TEXT)
     trailer.key = draw(_TEXT)
     trailer.key_until = draw(_NUMBERS) if trailer.key else 0
     trailer.updated = draw(_NUMBERS)
@@ -49,7 +50,7 @@ def trailers(draw: st.DrawFn) -> Trailer:
     nodes = st.binary(min_size=8, max_size=8)
     trailer.attempts = draw(st.dictionaries(nodes, _COUNTS, max_size=3))
     trailer.ending = draw(st.none() | endings)
-    trailer.unknown = draw(st.lists(st.tuples(st.integers(11, 255), _TEXT), max_size=3))
+    trailer.unknown = draw(st.lists(st.tuples(st.integers(12, 255), _TEXT), max_size=3))
     return trailer
 
 
@@ -58,6 +59,7 @@ def full_trailer() -> Trailer:
     trailer = Trailer()
     trailer.headers = [b"content-type", b"text/plain", b"traceparent", b"00-4bf9-00f0-01"]
     trailer.group = b"tenant 4"
+    trailer.note = b"asked for by Ann"
     trailer.key = b"order 17"
     trailer.key_until = 1_800_000_000_000
     trailer.updated = 3

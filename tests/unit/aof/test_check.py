@@ -643,7 +643,7 @@ def test_trailers_are_listed_with_all_but_the_values_of_headers(tmp_path: Path) 
     assert lines[:2] == [
         f"Trailer: offset={len(load(1))} id={job_id(2).decode()} queue='q' "
         "headers='content-type','traceparent' key-until=1800000000000 updated=3 "
-        "group='tenant 4' unique-key='order 17' added-to='old queue' "
+        "group='tenant 4' note='asked for by Ann' unique-key='order 17' added-to='old queue' "
         "attempts=3 last-reason='try later' dead-from='mail' dead-why=refused dead-attempts=4 "
         f"dead-reason='no such address' first-id={first} unknown fields=200",
         f"Trailer: offset={len(load(1) + with_trailer(2))} id={job_id(3).decode()} queue='q'",

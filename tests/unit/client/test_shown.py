@@ -10,7 +10,7 @@ from tests.support.node_bench import Bench
 def test_all_that_a_node_shows_is_read_with_its_type() -> None:
     bench = Bench()
     bench("QSET", "new", "ATTEMPTS", 3, "DEAD", "dead")
-    options = ("PRIORITY", 3, "GROUP", "g", "HEADERS", 1, "name", "value")
+    options = ("PRIORITY", 3, "GROUP", "g", "NOTE", "n", "HEADERS", 1, "name", "value")
     id = bench("ADDJOB", "old", "body", 0, "UNIQUE", "key", *options)
     assert isinstance(id, bytes)
     bench.send(bench.me, "QMOVE", "old", "new")

@@ -67,10 +67,11 @@ def test_an_added_job_has_arguments_options_and_headers(app: Disque) -> None:
         handle = send.add("bob", subject="hi")
         send.at(noon, "bob")
         send.delay(1.5, "bob")
-        send.options(queue="fast", priority=7, headers={"tenant": "acme"}, group="g").add("bob")
+        send.options(queue="fast", priority=7, headers={"tenant": "acme"}, group=b"g").add("bob")
+        send.options(note="for Ann", priority=None).bind("bob").add()
         send.map(["ann", ("bob",)])
         assert handle.get_state() == "pending"
-    first, at, delayed, other, *many = jobs.added
+    first, at, delayed, other, bound, *many = jobs.added
     assert first.id == handle.id
     assert (first.queue, first.task, first.args, first.kwargs) == (
         "mail",
@@ -84,6 +85,7 @@ def test_an_added_job_has_arguments_options_and_headers(app: Disque) -> None:
     assert delayed.options["delay"] == 1.5
     assert (other.queue, other.headers["tenant"]) == ("fast", "acme")
     assert other.options == {"priority": 7, "ttl": 60, "retry": 6, "group": "g"}
+    assert bound.options == {"ttl": 60, "retry": 6, "note": "for Ann"}
     assert [one.args for one in many] == [["ann"], ["bob"]]
     assert jobs.of("send") == jobs.added
 
@@ -296,3 +298,15 @@ def test_invalid_options_are_refused_when_a_job_is_added(app: Disque) -> None:
     ):
         with pytest.raises(TypeError, match="bind"):
             use()
+
+
+def test_an_option_that_no_node_takes_is_refused_before_the_job_is_added(app: Disque) -> None:
+    @app.task
+    def work() -> None: ...
+
+    with app.testing() as jobs:
+        with pytest.raises(ValueError, match="priority must be from 0 to 7, not 8"):
+            work.options(priority=8).add()
+        with pytest.raises(TypeError, match=r"a job: prioritty; did you mean priority\?"):
+            app.task(prioritty=8)  # type: ignore[call-overload]
+    assert jobs.added == []

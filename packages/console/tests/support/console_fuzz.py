@@ -32,8 +32,8 @@ MARK: Final = "<fuzz'\""
 FIELDS: Final = (
     "action", "back", "body", "catchup", "confirmed", "count", "cursor", "dead", "delay",
     "direction", "do", "edits", "ends", "filter", "from", "group", "groups", "header", "headers",
-    "host", "id", "job", "mark", "maxlen", "name", "next", "node", "oldest", "only", "options",
-    "order", "page", "password", "policy", "port", "priority", "queue", "rate", "reason",
+    "host", "id", "job", "mark", "maxlen", "name", "next", "node", "note", "oldest", "only",
+    "options", "order", "page", "password", "policy", "port", "priority", "queue", "rate", "reason",
     "replicate", "retry", "returns", "round", "run", "schedule", "search", "setting", "shown",
     "size", "sort", "state", "then", "times", "to", "token", "ttl", "tz", "user", "value", "which",
     "youngest", "body-was", "queue-was", "times-was",

@@ -78,7 +78,8 @@ def test_a_job_that_no_node_has_is_none() -> None:
 def test_all_fields_of_a_letter_are_read() -> None:
     copy = read_copy(
         reply(
-            priority=7, headers=[b"a", b"\xff", b"b", b""], group=b"g", unique_key=b"u",
+            priority=7, headers=[b"a", b"\xff", b"b", b""], group=b"g", note=b"n",
+            unique_key=b"u",
             added_to=b"old", attempts=3, last_reason=b"why", dead_from=b"from",
             dead_why=b"attempts", dead_attempts=4, dead_reason=b"because", first_id=b"D-x",
         )
@@ -87,7 +88,7 @@ def test_all_fields_of_a_letter_are_read() -> None:
     assert (copy.created, copy.requeued_in, copy.awake_in) == (1000.0, 1.5, None)
     assert copy.header_pairs == (("a", "\udcff"), ("b", ""))
     assert (copy.priority, copy.group, copy.unique_key, copy.added_to) == (7, "g", "u", "old")
-    assert (copy.attempts, copy.last_reason) == (3, "why")
+    assert (copy.attempts, copy.last_reason, copy.note) == (3, "why", "n")
     assert copy.letter is not None
     assert (copy.letter.queue, copy.letter.why, copy.letter.attempts) == ("from", "attempts", 4)
     assert (copy.letter.reason, copy.letter.first_id) == ("because", "D-x")

@@ -196,12 +196,14 @@ def test_rows_bring_keys_groups_headers_and_times(node: LiveNode) -> None:
             "body": ["a", "again", "late"],
             "unique": ["k", "k", None],
             "group": ["g", None, None],
+            "note": [None, None, "for Ann"],
             "at": pa.array([None, None, later], pa.timestamp("us", "UTC")),
             "headers": pa.array([headers, None, []], pa.list_(pair)),
         }
     )
     schema = from_arrow_schema(made.schema)
-    options = {"nodes": f"127.0.0.1:{node.port}", "group": "all", "ttl": "4000000000"}
+    options = {"nodes": f"127.0.0.1:{node.port}", "group": "all", "note": "for all"}
+    options["ttl"] = "4000000000"
     Sink(schema, {"queue": "q", **options}, False).write(iter([made]))
     reply = node.ask("JSCAN", 0, "BUSYLOOP", "REPLY", "all")
     assert isinstance(reply, list)
@@ -212,6 +214,7 @@ def test_rows_bring_keys_groups_headers_and_times(node: LiveNode) -> None:
     assert (first[b"unique-key"], first[b"group"]) == (b"k", b"g")
     assert first[b"headers"] == [b"type", b"\xff", b"type", b"b"]
     assert (last[b"group"], last[b"state"]) == (b"all", b"active")
+    assert (first[b"note"], last[b"note"]) == (b"for all", b"for Ann")
     assert b"headers" not in last
 
 

@@ -90,8 +90,8 @@ def test_refused_rows_become_dead_letters_that_can_be_written_again(
     spark: SparkSession, node: LiveNode, tmp_path: Path
 ) -> None:
     node.ask("PAUSE", "closed", "in")
-    rows = [(f"body {n}", "closed" if n % 3 else "open", n) for n in range(30)]
-    frame = spark.createDataFrame(rows, "body string, queue string, retry int")
+    rows = [(f"body {n}", "closed" if n % 3 else "open", n, f"note {n}") for n in range(30)]
+    frame = spark.createDataFrame(rows, "body string, queue string, retry int, note string")
     write(frame, node, onRefused="deadletter", deadLetterPath=tmp_path / "letters")
     letters = spark.read.parquet(str(tmp_path / "letters"))
     assert node.ask("QLEN", "open") == 10
@@ -103,8 +103,9 @@ def test_refused_rows_become_dead_letters_that_can_be_written_again(
     node.ask("PAUSE", "closed", "none")
     write(letters.drop("error", "time"), node)
     assert node.ask("QLEN", "closed") == 20
-    assert {job["retry"] for job in jobs(node) if job["queue"] == b"closed"} == {
-        n for n in range(30) if n % 3
+    again = [job for job in jobs(node) if job["queue"] == b"closed"]
+    assert {(job["retry"], job["note"]) for job in again} == {
+        (n, b"note %d" % n) for n in range(30) if n % 3
     }
 
 

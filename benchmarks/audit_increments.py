@@ -55,7 +55,7 @@ def run(plan: Plan) -> int:
         for old in (log, tables):
             shutil.rmtree(old, ignore_errors=True)
         hours = Hours(log, plan.events)
-        spark = session(f"local[{plan.cores}]", [f"spark.driver.memory={plan.memory}"])
+        spark = session(f"local[{plan.cores}]", {"spark.driver.memory": plan.memory})
         most = stack.enter_context(highest(held_megabytes, LOOK_SECONDS))
         shown = {1, 2, 10, plan.hours // 2, plan.hours}
         events = found = 0

@@ -24,7 +24,10 @@ from tools.bench.servers import CPUS, Server, disque_server, family_cpu_seconds
 
 PINNED = False
 WARM_UP = 20_000  # jobs
-SETTINGS = ("spark.driver.memory=1g", "spark.sql.execution.arrow.maxRecordsPerBatch=10000")
+SETTINGS = {
+    "spark.driver.memory": "1g",
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "10000",
+}
 
 
 @dataclass(frozen=True, slots=True)

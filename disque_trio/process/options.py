@@ -11,10 +11,7 @@ from disque_trio.notation import periods, rates, sizes
 from disque_trio.notation.addresses import MAX_PORT, read_address
 from disque_trio.version import VERSION
 
-T = TypeVar("T")
-
 LOOPBACK: Final = "127.0.0.1"
-_LONGEST: Final = 36_500 * 86_400  # s; dates have a limit
 _NODE: Final = f"{LOOPBACK}:7711"
 
 
@@ -117,59 +114,44 @@ def add_otel_option(add: Add) -> None:
 # They raise ``argparse.ArgumentTypeError``.
 
 
+N = TypeVar("N", int, float)
+
+
 def whole(least: int = 0, most: int = 2**63 - 1) -> Callable[[str], int]:
     """The type of a whole number from ``least`` to ``most``."""
-
-    def parse(text: str) -> int:
-        # int() refuses thousands of digits.
-        value = int(text) if text.isascii() and text.isdigit() and len(text) < 100 else -1
-        if not least <= value <= most:
-            limit = f"from {least} to {most}" if value > most else f"of at least {least}"
-            raise _wrong(f"a whole number {limit}", text)
-        return value
-
-    return parse
+    return _within(_read_whole, f"a number of at least {least}", least, most)
 
 
-count = whole(1)
-port = whole(1, MAX_PORT)
+def period(least: float = 0, most: float = 36_500 * 86_400) -> Callable[[str], float]:
+    """The type of a time from ``least`` to ``most`` seconds; dates have a limit."""
+    return _within(periods.read_period, _period_of(least), least, most)
+
+
+def whole_period(least: int = 0, most: int = 36_500 * 86_400) -> Callable[[str], int]:
+    """The same in whole seconds."""
+    return _within(_read_whole_period, f"{_period_of(least)}, in whole seconds", least, most)
+
+
+def count(text: str) -> int:
+    """The type of a number of at least 1."""
+    return whole(1)(text)
+
+
+def port(text: str) -> int:
+    """The type of a TCP port."""
+    return whole(1, MAX_PORT)(text)
 
 
 def size(text: str) -> int:
     """The type of a number of bytes, not 0."""
-    return _known(sizes.read_size(text) or None, sizes.EXPECTED, text)
-
-
-def period(least: float = 0) -> Callable[[str], float]:
-    """The type of a time of at least ``least`` seconds."""
-
-    def parse(text: str) -> float:
-        value = _known(periods.read_period(text), periods.EXPECTED, text)
-        if not least <= value <= _LONGEST:
-            limit = "at most 36500d" if value > _LONGEST else f"at least {least:g} s"
-            raise _wrong(f"a period of {limit}", text)
-        return value
-
-    return parse
-
-
-def whole_period(least: int = 0) -> Callable[[str], int]:
-    """The same in whole seconds."""
-
-    def parse(text: str) -> int:
-        value = period(least)(text)
-        if value != int(value):
-            raise _wrong("whole seconds", text)
-        return int(value)
-
-    return parse
+    return _within(sizes.read_size, sizes.EXPECTED, 1, 2**63 - 1)(text)
 
 
 def rate(text: str) -> float:
     """The type of a rate above 0, in a second."""
-    times, seconds = _known(rates.read_rate(text), rates.EXPECTED, text)
+    times, seconds = rates.read_rate(text) or (0, 1)
     if not times:
-        raise _wrong("a rate above 0", text)
+        raise _wrong(rates.EXPECTED, text)
     return times / seconds
 
 
@@ -187,10 +169,32 @@ def place(text: str) -> tuple[str, int]:
     return address(text, host=LOOPBACK)
 
 
-def _known(value: T | None, expected: str, text: str) -> T:
-    if value is None:
-        raise _wrong(expected, text)
-    return value
+def _within(
+    read: Callable[[str], N | None], expected: str, least: N, most: N
+) -> Callable[[str], N]:
+    def parse(text: str) -> N:
+        value = read(text)
+        if value is None or value < least:
+            raise _wrong(expected, text)
+        if value > most:
+            raise _wrong(f"at most {most}", text)
+        return value
+
+    return parse
+
+
+def _read_whole(text: str) -> int | None:
+    # int() refuses thousands of digits.
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 100 else None
+
+
+def _read_whole_period(text: str) -> int | None:
+    seconds = periods.read_period(text)
+    return None if seconds is None or seconds != int(seconds) else int(seconds)
+
+
+def _period_of(least: float) -> str:
+    return f"{periods.EXPECTED}, at least {least:g} s" if least else periods.EXPECTED
 
 
 def _wrong(expected: str, text: str) -> argparse.ArgumentTypeError:

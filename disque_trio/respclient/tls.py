@@ -71,15 +71,23 @@ class Tls:
         return tuple(filter(None, (self.ca_file, self.cert_file, self.key_file, self.ca_dir)))
 
 
-def of_arguments(options: argparse.Namespace) -> Tls:
-    """Return the TLS settings on a command line; see ``add_certificate_options``."""
-    return Tls(
+def of_arguments(options: argparse.Namespace, wanted: bool) -> Tls | None:
+    """Return the TLS settings on a command line, from ``process.options.add_login_options``; None
+    unless they are ``wanted``.
+
+    Raises:
+        ValueError: there are some, but they are not wanted.
+    """
+    tls = Tls(
         ca_file=options.cacert,
         cert_file=options.cert,
         key_file=options.key,
         server_name=options.sni,
         verify=not options.insecure,
     )
+    if not wanted and tls != Tls():
+        raise ValueError("--cacert, --cert, --key, --sni and --insecure need --tls")
+    return tls if wanted else None
 
 
 TlsOption: TypeAlias = "Tls | ssl.SSLContext | bool | None"

@@ -114,17 +114,15 @@ def _cluster(options: argparse.Namespace) -> "Cluster":
     """Raises ValueError."""
     from disque_console.running import naming
     from disque_trio.client.urls import Cluster
-    from disque_trio.respclient.tls import Tls, of_arguments
+    from disque_trio.respclient.tls import of_arguments
 
-    tls = of_arguments(options)
-    if not options.tls and tls != Tls():
-        raise ValueError("--cacert, --cert, --key, --sni and --insecure need --tls")
+    tls = of_arguments(options, options.tls)
     password = os.environ.get("DISQUECLI_AUTH")
     if options.password_file:
         with naming(f"--password-file {options.password_file}"):
             password = Path(options.password_file).read_text(encoding="utf-8").rstrip("\r\n")
     nodes = [node for word in options.nodes for node in word.split(",") if node]
-    found = Cluster.of(nodes, options.user, password, tls if options.tls else None)
+    found = Cluster.of(nodes, options.user, password, tls)
     hide([word for word in [*options.nodes, options.bananaq] if "@" in word])
     return found.named_after("disque-console")
 

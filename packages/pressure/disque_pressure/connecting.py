@@ -10,7 +10,7 @@ import os
 from disque_pressure.settings import Settings, resolve
 from disque_trio.notation.addresses import Address
 from disque_trio.redis.servers import Options, Sentinels, Server
-from disque_trio.respclient.tls import Encryption, Tls, of_arguments
+from disque_trio.respclient.tls import Encryption, of_arguments
 
 
 def where(options: argparse.Namespace) -> Settings:
@@ -31,7 +31,9 @@ def client_for(options: argparse.Namespace, settings: Settings) -> Server | Sent
     password = (url.password if url else None) or os.environ.get("REDISCLI_AUTH") or None
     user = url.user if url else options.user
     socket = url.socket if url else options.socket
-    tls = _tls(options) if options.tls or (url is not None and url.tls) else None
+    tls = of_arguments(options, options.tls or (url is not None and url.tls))
+    if tls is not None:
+        Encryption.of(tls)  # reads the files
     how = Options(settings.db, user, password, tls=tls)
     if options.sentinel is not None:
         secret = os.environ.get("REDISCLI_SENTINEL_AUTH") or None
@@ -41,9 +43,3 @@ def client_for(options: argparse.Namespace, settings: Settings) -> Server | Sent
     if socket is not None:
         return Server((Address(path=socket),), how)
     return Server((Address(settings.server, settings.port),), how)
-
-
-def _tls(options: argparse.Namespace) -> Tls:
-    tls = of_arguments(options)
-    Encryption.of(tls)  # reads the files
-    return tls

@@ -4,7 +4,8 @@ As everywhere in Spark, the case of an option's name does not matter, and all va
 """
 
 import json
-from collections.abc import Collection, Mapping, Sequence
+from argparse import ArgumentTypeError
+from collections.abc import Callable, Collection, Mapping, Sequence
 from difflib import get_close_matches
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
@@ -15,8 +16,9 @@ from pyspark.sql.types import StructType
 
 from disque_spark.client import DEFAULT_PORT
 from disque_spark.defaults import DEFAULT_NODES
-from disque_trio.notation import periods, sizes
 from disque_trio.notation.addresses import read_address
+from disque_trio.process.options import size as any_size
+from disque_trio.process.options import whole, whole_period
 from disque_trio.respclient.login import Login
 from disque_trio.respclient.tls import Tls
 
@@ -162,37 +164,26 @@ def number(
     options: Mapping[str, str], name: str, default: int, least: int = 1, most: int = MOST
 ) -> int:
     """An integer from ``least`` to ``most``."""
-    text = options.get(name, str(default)).strip()
-    # int() refuses thousands of digits.
-    value = int(text) if text.isascii() and text.isdecimal() and len(text) < 100 else -1
-    return _within("number", name, text, value, least, most)
+    return _typed(options, name, default, whole(least, most))
 
 
 def seconds(
-    options: Mapping[str, str], name: str, default: int, least: int = 1, most: int = 2**63 - 1
+    options: Mapping[str, str], name: str, default: int, least: int = 1, most: int = MOST_TIME
 ) -> int:
     """A period in whole seconds, such as 90 or 15m."""
-    text = options.get(name, str(default)).strip()
-    value = periods.read_period(text)
-    if value is None or value != int(value):
-        raise OptionError(f"{name}: expected {periods.EXPECTED}, got {text[:100]!r}")
-    return _within("period", name, text, int(value), least, most)
+    return _typed(options, name, default, whole_period(least, most))
 
 
 def size(options: Mapping[str, str], name: str, default: int) -> int:
     """A number of bytes, at least 1, such as 64mb."""
-    text = options.get(name, str(default)).strip()
-    value = sizes.read_size(text)
-    if value is None:
-        raise OptionError(f"{name}: expected {sizes.EXPECTED}, got {text[:100]!r}")
-    return _within("size", name, text, value, 1, 2**63 - 1)
+    return _typed(options, name, default, any_size)
 
 
-def _within(what: str, name: str, text: str, value: int, least: int, most: int) -> int:
-    if not least <= value <= most:
-        limit = f"from {least} to {most}" if value > most else f"of at least {least}"
-        raise OptionError(f"{name}: expected a {what} {limit}, got {text[:100]!r}")
-    return value
+def _typed(options: Mapping[str, str], name: str, default: int, kind: Callable[[str], int]) -> int:
+    try:
+        return kind(options.get(name, str(default)).strip())
+    except ArgumentTypeError as wrong:
+        raise OptionError(f"{name}: {wrong}") from None
 
 
 def choice(options: Mapping[str, str], name: str, *values: str) -> str:

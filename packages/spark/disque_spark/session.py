@@ -8,7 +8,7 @@ import shutil
 import signal
 import sys
 import tempfile
-from collections.abc import Iterator, MutableMapping, Sequence
+from collections.abc import Iterator, Mapping, MutableMapping
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
@@ -35,7 +35,9 @@ appender.stderr.layout.pattern = %p %c: %m%n
 
 
 def session(
-    master: str | None = None, settings: Sequence[str] = (), remote: str | None = None
+    master: str | None = None,
+    settings: Mapping[str, str] | None = None,
+    remote: str | None = None,
 ) -> SparkSession:
     """Start a Spark session for ``disque-pipeline``.
 
@@ -44,7 +46,7 @@ def session(
 
     Args:
         master: None: what ``spark-submit`` says, or else all cores of this machine.
-        settings: ``name=value`` strings; they override the settings made here.
+        settings: of Spark; they override the settings made here.
         remote: a Spark Connect server, ``sc://host:port``, or a master that begins with ``local``,
             for which this process starts a server; None: the value of ``SPARK_REMOTE`` if
             ``master`` is None, or else no server.
@@ -83,10 +85,7 @@ def session(
             chosen["spark.driver.extraJavaOptions"] = (
                 f"-Dlog4j2.configurationFile={logging.as_uri()}"
             )
-    for setting in settings:
-        name, _, value = setting.partition("=")
-        chosen[name] = value
-    for name, value in chosen.items():
+    for name, value in {**chosen, **(settings or {})}.items():
         builder = builder.config(name, value)
     spark = builder.getOrCreate()
     if not is_remote(spark):

@@ -168,7 +168,7 @@ def size_readers(tmp_path: Path) -> dict[str, Reader]:
         ),
         "bananaq": partial(banana, "maxmemory"),
         "bananaq's environment": partial(banana_variable, "maxmemory"),
-        "ACL": lambda text: Budget().with_rule(b"%maxoutput=" + text.encode(), False).output,
+        "ACL": lambda text: user_limit("maxoutput", text),
         "Spark": lambda text: spark.size({"partitionBytes": text}, "partitionBytes", 1),
     }
 
@@ -203,9 +203,9 @@ def policy_rate(text: str) -> tuple[int, int]:
     return policy.rate, policy.period
 
 
-def user_rate(text: str) -> int:
-    budget = Budget().with_rule(f"%rate={text}".encode(), False)
-    return 0 if budget is None else budget.rate
+def user_limit(rule: str, text: str) -> int:
+    budget = Budget().with_rule(f"%{rule}={text}".encode(), False)
+    return sum(budget.limits().values()) if budget else 0
 
 
 def test_a_rate_is_read_alike_everywhere() -> None:
@@ -213,7 +213,7 @@ def test_a_rate_is_read_alike_everywhere() -> None:
         assert read_rate(text) == read(policy_rate, text) == rate
         a_second = rate and rate[0] / rate[1]
         assert {read(reader, text) for reader in options_of("RATE").values()} == {a_second}
-        assert read(user_rate, text) == (
+        assert read(partial(user_limit, "rate"), text) == (
             rate[0] if rate and rate[1] == 1 else None
         )  # of commands a second
 
@@ -265,7 +265,11 @@ LISTENERS: dict[str, Reader] = {
     "bananaq --listen-addr": lambda text: tuple(banana("listen-addr", text)),
     "disque-console --listen": lambda text: split(listening(text)[0]),
 }
-READERS = {**NODES, **LISTENERS, SENTINEL: lambda text: OPTIONS[SENTINEL].type(text)[0]}
+READERS = {
+    **NODES,
+    **LISTENERS,
+    SENTINEL: lambda text: options_of("HOST:PORT[,...]")[SENTINEL](text)[0],
+}
 
 
 @pytest.mark.parametrize("name", READERS)

@@ -83,11 +83,11 @@ def test_whole_numbers_have_limits() -> None:
     assert options.whole()("0") == 0
     assert (options.count("1"), options.port("65535")) == (1, 65_535)
     for text in ("", "x", "-1", "+1", "1.0", "1_0", "\u0661", "9" * 5000):
-        with pytest.raises(ArgumentTypeError, match="expected a whole number"):
+        with pytest.raises(ArgumentTypeError, match="expected a number"):
             options.whole()(text)
     with pytest.raises(ArgumentTypeError, match="of at least 1, not '0'"):
         options.count("0")
-    with pytest.raises(ArgumentTypeError, match="from 1 to 65535, not '65536'"):
+    with pytest.raises(ArgumentTypeError, match="expected at most 65535, not '65536'"):
         options.port("65536")
 
 
@@ -95,10 +95,14 @@ def test_periods_have_limits() -> None:
     assert options.period()("0.5") == 0.5
     assert options.whole_period()("1h") == 3600
     assert options.whole_period()("1.0") == 1
-    for text, said in (("599", "at least 600 s"), ("36501d", "at most 36500d"), ("x", "such as")):
+    for text, said in (
+        ("599", "at least 600 s"),
+        ("36501d", "at most"),
+        ("x", "such as"),
+    ):
         with pytest.raises(ArgumentTypeError, match=said):
             options.period(600)(text)
-    with pytest.raises(ArgumentTypeError, match=r"expected whole seconds, not '0\.5'"):
+    with pytest.raises(ArgumentTypeError, match=r"in whole seconds, not '0\.5'"):
         options.whole_period()("0.5")
 
 
@@ -106,7 +110,7 @@ def test_sizes_and_rates_are_not_0() -> None:
     assert (options.size("1k"), options.rate("30/m")) == (1000, 0.5)
     with pytest.raises(ArgumentTypeError, match="expected a size"):
         options.size("0")
-    with pytest.raises(ArgumentTypeError, match="expected a rate above 0"):
+    with pytest.raises(ArgumentTypeError, match="expected a rate"):
         options.rate("0")
 
 

@@ -13,7 +13,7 @@ from disque_trio.client import tracing
 from disque_trio.client.urls import Cluster
 from disque_trio.process.logs import Logging
 from disque_trio.respclient.errors import DisqueError
-from disque_trio.respclient.tls import Tls, of_arguments
+from disque_trio.respclient.tls import of_arguments
 
 FAILED, WRONG = 1, 2
 
@@ -25,7 +25,8 @@ def run(store: Store, options: argparse.Namespace) -> int:
         return FAILED
     status = WRONG
     try:
-        cluster = Cluster.of(options.nodes, options.user, password(), _tls(options))
+        tls = of_arguments(options, options.tls)
+        cluster = Cluster.of(options.nodes, options.user, password(), tls)
         status = FAILED
         sender = DisqueSender(cluster, options.unique_for)
     except ValueError as error:
@@ -93,15 +94,3 @@ def _check(store: Store, sender: DisqueSender) -> int:
         print(f"no node can be used: {error}", file=sys.stderr)
         status = FAILED
     return status
-
-
-def _tls(options: argparse.Namespace) -> Tls | None:
-    """Return the TLS settings in ``options``; None if there are none.
-
-    Raises:
-        ValueError: an option needs --tls.
-    """
-    tls = of_arguments(options)
-    if not options.tls and tls != Tls():
-        raise ValueError("--cacert, --cert, --key, --sni and --insecure need --tls")
-    return tls if options.tls else None

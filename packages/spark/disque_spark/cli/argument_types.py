@@ -16,6 +16,14 @@ def given(text: str) -> str:
     return text
 
 
+def setting(text: str) -> tuple[str, str]:
+    """The two parts of NAME=VALUE."""
+    name, equals, value = text.partition("=")
+    if not name or not equals:
+        raise argparse.ArgumentTypeError(f"expected NAME=VALUE, not {text!r}")
+    return name, value
+
+
 def path(text: str) -> Path | str:
     """A ``Path``; a URI stays a string."""
     text = given(text)

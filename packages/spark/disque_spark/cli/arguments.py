@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from disque_spark.audit.rules import KINDS, TOLD, Rules
-from disque_spark.cli.argument_types import given, number, path
+from disque_spark.cli.argument_types import given, number, path, setting
 from disque_spark.defaults import DEFAULT_NODES, FORMATS
 from disque_spark.health import MAX_AGE
 from disque_trio.job_options import OPTIONS, ScheduleOptions, Seconds, Whole
@@ -42,7 +42,12 @@ def parser() -> argparse.ArgumentParser:
         help="a Spark Connect server to use",
     )
     common.add_argument(
-        "--conf", action="append", default=[], metavar="NAME=VALUE", help="a Spark setting"
+        "--conf",
+        action="append",
+        type=setting,
+        default=[],
+        metavar="NAME=VALUE",
+        help="a Spark setting",
     )
     common.add_argument("--explain", action="store_true", help="only print Spark's plan")
     cluster = Parser(add_help=False)
@@ -240,6 +245,7 @@ def _archive(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--option",
         action="append",
+        type=setting,
         default=[],
         metavar="NAME=VALUE",
         help="an option of the data source disque",
@@ -305,6 +311,7 @@ def _iceberg(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--iceberg-catalog",
         action="append",
+        type=setting,
         default=[],
         metavar="NAME=VALUE",
         help="a property of the Iceberg catalog, such as uri=https://..."
@@ -355,6 +362,7 @@ def _compact(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--conf",
         action="append",
+        type=setting,
         default=[],
         metavar="NAME=VALUE",
         help="a setting of a file system, such as spark.hadoop.fs.s3a.endpoint=URL",

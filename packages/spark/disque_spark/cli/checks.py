@@ -100,11 +100,9 @@ def check_archive(options: argparse.Namespace) -> str | None:
     Without ``--available-now`` an archive can wait for a node; this returns a line about it."""
     spark_settings = _check_settings(options)
     nodes = addresses(options)
-    for option in options.option:
-        if "=" not in option:
-            raise UsageError(f"--option {option}: expected NAME=VALUE")
-        if option.partition("=")[0].lower() in _OWN:
-            raise UsageError(f"--option {option}: the archive sets this option itself")
+    for name, _ in options.option:
+        if name.lower() in _OWN:
+            raise UsageError(f"--option {name}: the archive sets this option itself")
     place = location(options.output, spark_settings)
     table_of(place, table_settings(options))
     check_queues(options.queue)
@@ -149,21 +147,13 @@ def table_settings(options: argparse.Namespace) -> TableSettings:
             raise UsageError(f"--body {body}: {problem}") from None
     if options.drop_body and body is None:
         raise UsageError("--drop-body: needs --body")
-    catalog = catalog_of(options)
+    catalog = dict(options.iceberg_catalog)
     if (catalog or options.iceberg_table) and options.format != ICEBERG:
         raise UsageError("--iceberg-catalog, --iceberg-table: need --format iceberg")
     table = options.iceberg_table or TableSettings.table
     if "." not in table:
         raise UsageError(f"--iceberg-table {table}: expected NAMESPACE.NAME")
     return TableSettings(options.format, body, options.drop_body, catalog, table)
-
-
-def catalog_of(options: argparse.Namespace) -> dict[str, str]:
-    """The properties of the Iceberg catalog. Raises UsageError if one is not NAME=VALUE."""
-    for option in options.iceberg_catalog:
-        if "=" not in option:
-            raise UsageError(f"--iceberg-catalog {option}: expected NAME=VALUE")
-    return dict(option.split("=", 1) for option in options.iceberg_catalog)
 
 
 def check_compact(options: argparse.Namespace) -> TableSettings:
@@ -173,8 +163,7 @@ def check_compact(options: argparse.Namespace) -> TableSettings:
         FileNotFoundError: there is no archive.
         TableError: its settings are damaged.
     """
-    catalog_of(options)
-    place = location(options.table, settings_named(options.conf))
+    place = location(options.table, dict(options.conf))
     settings = TableSettings.read(place)
     if settings is None:
         if not (place / "queue=*").glob():
@@ -187,7 +176,6 @@ def check_replay(options: argparse.Namespace) -> None:
     """Check that the files to replay from exist, and that a node answers."""
     settings = _check_settings(options)
     nodes = addresses(options)
-    catalog_of(options)
     if options.archive is None and not options.aof:
         raise UsageError("--archive or --aof: one is required, for the bodies of jobs")
     archive = location(options.archive).local if options.archive is not None else None
@@ -361,15 +349,4 @@ def _check_settings(options: argparse.Namespace) -> dict[str, str]:
         raise UsageError(f"--master {options.master}: expected one of {', '.join(_MASTERS)}")
     if options.remote is not None:
         check_remote(options.remote)
-    return settings_named(options.conf)
-
-
-def settings_named(conf: Sequence[str]) -> dict[str, str]:
-    """Spark settings from ``NAME=VALUE`` strings. Raises UsageError if one is not of that form."""
-    settings = {}
-    for setting in conf:
-        name, equals, value = setting.partition("=")
-        if not name or not equals:
-            raise UsageError(f"--conf {setting}: expected NAME=VALUE")
-        settings[name] = value
-    return settings
+    return dict(options.conf)

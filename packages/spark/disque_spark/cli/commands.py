@@ -28,7 +28,6 @@ from disque_spark.classic import Py4JError, end_java
 from disque_spark.cli.checks import (
     UsageError,
     addresses,
-    catalog_of,
     check_archive,
     check_audit,
     check_replay,
@@ -110,7 +109,7 @@ def run(
         if spark_of is None:
             progress("starting Spark")
             own = True
-            spark = session(options.master, options.conf, options.remote)
+            spark = session(options.master, dict(options.conf), options.remote)
             signals.catch()
         else:
             spark = spark_of(options)
@@ -236,7 +235,7 @@ def _before(chosen: Location | None, replaced: Location | None) -> Mapping[str, 
 
 def _archive(run: Run) -> int:
     options = run.options
-    more = dict(option.split("=", 1) for option in options.option)
+    more = dict(options.option)
     if options.max_jobs is not None:
         more["maxJobsPerBatch"] = str(options.max_jobs)
     if options.lease_directory is not None:
@@ -293,7 +292,7 @@ def _metrics(run: Run) -> Iterator[None]:
 
 def _replay(run: Run) -> int:
     options = run.options
-    catalog = catalog_of(options)
+    catalog = dict(options.iceberg_catalog)
     choice = Choice(options.archive, options.aof, options.audit, options.where, catalog)
     jobs = choice.jobs(run.spark)
     if options.explain:

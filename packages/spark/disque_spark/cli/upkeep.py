@@ -3,7 +3,7 @@
 import argparse
 import sys
 
-from disque_spark.cli.checks import UsageError, catalog_of, check_compact, settings_named
+from disque_spark.cli.checks import UsageError, check_compact
 from disque_spark.files import location
 from disque_spark.lakehouse.formats import table_of
 from disque_spark.lakehouse.settings import TableError, table_failures
@@ -21,8 +21,8 @@ def run(options: argparse.Namespace) -> int:
     signals.catch()
     try:
         settings = check_compact(options)
-        place = location(options.table, settings_named(options.conf))
-        table = table_of(place, settings, catalog_of(options))
+        place = location(options.table, dict(options.conf))
+        table = table_of(place, settings, dict(options.iceberg_catalog))
         upkeep = Upkeep(
             target=options.target_size,
             older=options.older_than,

@@ -19,7 +19,6 @@ from disque_spark.datasources.pushdown import STATES, JobFilters, QueueFilters
 from disque_spark.nodes import Nodes
 from disque_spark.options import (
     CONNECTION,
-    MOST_TIME,
     arrow_schema,
     check_names,
     choice,
@@ -104,7 +103,7 @@ class NodesReader(DataSourceReader):
         self._discover = flag(options, "discover", True)
         self._skip = choice(options, "unreachable", "fail", "skip") == "skip"
         self._count = number(options, "batchSize", 1000)
-        self._timeout = seconds(options, "timeout", 60, most=MOST_TIME)
+        self._timeout = seconds(options, "timeout", 60)
 
     def partitions(self) -> list[InputPartition]:
         """A partition for each node; the value is its address."""

@@ -7,7 +7,6 @@ from disque_spark.leases.directory import DirectoryPlace
 from disque_spark.leases.queue import QueuePlace
 from disque_spark.leases.store import LeasePlace
 from disque_spark.options import (
-    MOST_TIME,
     OptionError,
     choice,
     directory,
@@ -43,7 +42,7 @@ def place_of(options: Mapping[str, str]) -> LeasePlace:
             queue,
             tuple(nodes_of(options)),
             login_of(options),
-            seconds(options, "timeout", 60, most=MOST_TIME),
+            seconds(options, "timeout", 60),
         )
     if queue:
         raise OptionError("leaseQueue: cannot be combined with leases=directory")

@@ -111,7 +111,7 @@ class Sink:
         self._pipeline = number(options, "pipeline", PIPELINE)
         self._retries = number(options, "retries", 5, 0)
         self._retry_pause = number(options, "retryPause", 100, most=MOST_TIME)
-        self._failover = seconds(options, "failover", 30, most=MOST_TIME)
+        self._failover = seconds(options, "failover", 30)
         self._on_refused = choice(options, "onRefused", "fail", "drop", "deadletter")
         letters = options.get("deadLetterPath")
         if (self._on_refused == "deadletter") != bool(letters):

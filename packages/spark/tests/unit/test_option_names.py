@@ -111,5 +111,5 @@ def test_an_option_for_reading_is_refused_for_writing() -> None:
 )
 def test_numbers_that_would_break_what_uses_them_are_refused(name: str, value: str) -> None:
     options = CaseInsensitiveDict({"queue": "q", "leaseDirectory": "/x", name: value})
-    with pytest.raises(OptionError, match=f"{name}: expected a (number|period|size)"):
+    with pytest.raises(OptionError, match=f"{name}: expected (a number|a period|at most)"):
         DisqueSource(options).streamReader(StructType())

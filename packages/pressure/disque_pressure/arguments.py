@@ -135,12 +135,7 @@ def _parser() -> argparse.ArgumentParser:
 
     tail = _named(command("tail", "Show the newest elements without taking them."))
     tail.add_argument(
-        "-n",
-        "--count",
-        type=count,
-        default=10,
-        metavar="N",
-        help="elements to show (default: 10)",
+        "-n", "--count", type=count, default=10, metavar="N", help="elements to show (default: 10)"
     )
     tail.add_argument(
         "-f", "--follow", action="store_true", help="show new elements as they arrive"

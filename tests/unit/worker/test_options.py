@@ -29,21 +29,6 @@ def test_all_options_can_be_set() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "place"),
-    [("9100", ("127.0.0.1", 9100)), (":9100", ("127.0.0.1", 9100)), ("h:1", ("h", 1))],
-)
-def test_an_address_needs_no_host(text: str, place: tuple[str, int]) -> None:
-    assert parse(["a", "--metrics", text]).metrics == place
-
-
-@pytest.mark.parametrize(
-    ("text", "bytes"), [("1000", 1000), ("2k", 2000), ("3GB", 3 << 30), ("5mb", 5 << 20)]
-)
-def test_sizes_have_units(text: str, bytes: int) -> None:
-    assert parse(["a", "--max-memory", text]).max_memory == bytes
-
-
-@pytest.mark.parametrize(
     "words",
     [
         [],

@@ -9,7 +9,7 @@ from disque_spark.audit.rules import KINDS, TOLD, Rules
 from disque_spark.cli.argument_types import given, number, path, setting
 from disque_spark.defaults import DEFAULT_NODES, FORMATS
 from disque_spark.health import MAX_AGE
-from disque_trio.job_options import OPTIONS, ScheduleOptions, Seconds, Whole
+from disque_trio.job_options import OPTIONS, ScheduleOptions, Whole
 from disque_trio.process.options import (
     Parser,
     add_login_options,
@@ -36,11 +36,7 @@ def parser() -> argparse.ArgumentParser:
     common = Parser(add_help=False)
     where = common.add_mutually_exclusive_group()
     where.add_argument("--master", help="where Spark runs (default: local[*])")
-    where.add_argument(
-        "--remote",
-        metavar="sc://HOST:PORT",
-        help="a Spark Connect server to use",
-    )
+    where.add_argument("--remote", metavar="sc://HOST:PORT", help="a Spark Connect server to use")
     common.add_argument(
         "--conf",
         action="append",
@@ -82,9 +78,10 @@ def parser() -> argparse.ArgumentParser:
 
 
 def _audit(command: argparse.ArgumentParser) -> None:
-    command.add_argument("log", nargs="+", type=given, help="event logs: directories or files")
-    command.add_argument("--output", type=path, required=True, help="directory for the tables")
-    command.add_argument(
+    add = command.add_argument
+    add("log", nargs="+", type=given, help="event logs: directories or files")
+    add("--output", type=path, required=True, help="directory for the tables")
+    add(
         "--aof",
         nargs="+",
         type=given,
@@ -94,7 +91,7 @@ def _audit(command: argparse.ArgumentParser) -> None:
         help="append-only files of all nodes, or directories: jobs in none of them are lost",
     )
     _add_judging(command)
-    command.add_argument(
+    add(
         "--check",
         dest="check_findings",
         action="store_true",
@@ -114,25 +111,27 @@ def _add_restarts(command: argparse.ArgumentParser, what: str) -> None:
 
 def _add_looking_after(command: argparse.ArgumentParser) -> None:
     """Add the arguments for monitoring a command that runs forever."""
-    command.add_argument(
+    add = command.add_argument
+    add(
         "--health-file",
         type=Path,
         metavar="FILE",
         help="write the state to this file, for 'health'",
     )
-    add_metrics_option(command.add_argument)
+    add_metrics_option(add)
 
 
 def _add_judging(command: argparse.ArgumentParser) -> None:
     """Add the arguments for the rules of an audit, and for how long it keeps days."""
-    command.add_argument(
+    add = command.add_argument
+    add(
         "--without",
         action="append",
         default=[],
         metavar="NODE",
         help="id of a node that was removed for good: its log and append-only file need not exist",
     )
-    command.add_argument(
+    add(
         "--keep-days",
         type=number(1),
         metavar="N",
@@ -140,7 +139,7 @@ def _add_judging(command: argparse.ArgumentParser) -> None:
     )
     rules = Rules()
     for name, least, unit, text in _RULES:
-        command.add_argument(
+        add(
             f"--{name}",
             type=whole_period(least) if unit == "TIME" else number(least),
             default=getattr(rules, name),
@@ -150,47 +149,45 @@ def _add_judging(command: argparse.ArgumentParser) -> None:
 
 
 def _watch(command: argparse.ArgumentParser) -> None:
-    command.add_argument("log", nargs="+", type=given, help="event logs: directories or files")
-    command.add_argument("--output", type=path, required=True, help="directory for the tables")
-    command.add_argument("--html", type=path, metavar="PAGE", help="write the report to this file")
-    command.add_argument("--webhook", metavar="URL", help="post new findings to this URL, as JSON")
-    command.add_argument(
+    add = command.add_argument
+    add("log", nargs="+", type=given, help="event logs: directories or files")
+    add("--output", type=path, required=True, help="directory for the tables")
+    add("--html", type=path, metavar="PAGE", help="write the report to this file")
+    add("--webhook", metavar="URL", help="post new findings to this URL, as JSON")
+    add(
         "--webhook-header",
         action="append",
         default=[],
         metavar="'NAME: VALUE'",
         help="an HTTP header for the webhook; may be repeated",
     )
-    command.add_argument(
-        "--to-queue", metavar="QUEUE", help="add new findings to this queue, as jobs"
-    )
-    command.add_argument(
+    add("--to-queue", metavar="QUEUE", help="add new findings to this queue, as jobs")
+    add(
         "--tell",
         action="append",
         choices=KINDS,
         metavar="KIND",
         help=f"a kind of finding to report; may be repeated (default: {', '.join(TOLD)})",
     )
-    command.add_argument(
+    add(
         "--every",
         type=whole_period(1),
         default="15s",
         metavar="TIME",
         help="time between looks (default: %(default)s)",
     )
-    command.add_argument("--looks", type=number(1), metavar="N", help="end after N looks")
+    add("--looks", type=number(1), metavar="N", help="end after N looks")
     _add_restarts(command, "looking has")
     _add_looking_after(command)
     _add_judging(command)
 
 
 def _report(command: argparse.ArgumentParser) -> None:
-    command.add_argument("audit", type=path, help="the output directory of an audit")
-    command.add_argument("--html", type=path, help="the page (default: report.html in the audit)")
-    command.add_argument(
-        "--json", type=path, help="the numbers as JSON (default: report.json in the audit)"
-    )
-    command.add_argument(
+    add = command.add_argument
+    add("audit", type=path, help="the output directory of an audit")
+    add("--html", type=path, help="the page (default: report.html in the audit)")
+    add("--json", type=path, help="the numbers as JSON (default: report.json in the audit)")
+    add(
         "--before",
         type=path,
         metavar="JSON",
@@ -199,40 +196,29 @@ def _report(command: argparse.ArgumentParser) -> None:
 
 
 def _archive(command: argparse.ArgumentParser) -> None:
-    command.add_argument(
-        "--queue", action="append", required=True, help="a queue to archive; may be repeated"
-    )
-    command.add_argument(
-        "--output", type=given, required=True, help="directory of the table, or its URI"
-    )
-    command.add_argument(
+    add = command.add_argument
+    add("--queue", action="append", required=True, help="a queue to archive; may be repeated")
+    add("--output", type=given, required=True, help="directory of the table, or its URI")
+    add(
         "--checkpoint",
         type=given,
         metavar="DIR",
         help="checkpoint of the stream (default: with the table, if that is local)",
     )
-    command.add_argument(
+    add(
         "--lease-directory",
         type=given,
         metavar="DIR",
         help="leases of the stream (default: with the table, if that is local; otherwise in"
         " Disque)",
     )
-    command.add_argument("--format", choices=FORMATS, default=FORMATS[0], help="the table's format")
-    command.add_argument(
-        "--body", metavar="json:SCHEMA|text", help="decode bodies into the column 'value'"
-    )
-    command.add_argument(
-        "--drop-body", action="store_true", help="do not keep the bytes of decoded bodies"
-    )
+    add("--format", choices=FORMATS, default=FORMATS[0], help="the table's format")
+    add("--body", metavar="json:SCHEMA|text", help="decode bodies into the column 'value'")
+    add("--drop-body", action="store_true", help="do not keep the bytes of decoded bodies")
     _iceberg(command)
-    command.add_argument(
-        "--iceberg-table", metavar="NAMESPACE.NAME", help="table name (default: disque.archive)"
-    )
-    command.add_argument(
-        "--available-now", action="store_true", help="end when all queued jobs are archived"
-    )
-    command.add_argument(
+    add("--iceberg-table", metavar="NAMESPACE.NAME", help="table name (default: disque.archive)")
+    add("--available-now", action="store_true", help="end when all queued jobs are archived")
+    add(
         "--seconds",
         type=whole_period(),
         default="10s",
@@ -240,9 +226,9 @@ def _archive(command: argparse.ArgumentParser) -> None:
         help="time from one batch to the next (default: %(default)s)",
     )
     _add_restarts(command, "the stream has")
-    command.add_argument("--max-jobs", type=number(1), help="the most jobs in a batch")
+    add("--max-jobs", type=number(1), help="the most jobs in a batch")
     _add_looking_after(command)
-    command.add_argument(
+    add(
         "--option",
         action="append",
         type=setting,
@@ -253,9 +239,10 @@ def _archive(command: argparse.ArgumentParser) -> None:
 
 
 def _replay(command: argparse.ArgumentParser) -> None:
-    command.add_argument("--archive", type=given, help="archive to take bodies from")
+    add = command.add_argument
+    add("--archive", type=given, help="archive to take bodies from")
     _iceberg(command)
-    command.add_argument(
+    add(
         "--aof",
         nargs="+",
         type=given,
@@ -264,41 +251,40 @@ def _replay(command: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="append-only files to take bodies from",
     )
-    command.add_argument("--audit", type=path, help="choose among the jobs of this audit")
-    command.add_argument(
+    add("--audit", type=path, help="choose among the jobs of this audit")
+    add(
         "--where",
         default="true",
         metavar="SQL",
         help="filter for jobs, such as \"array_contains(findings, 'never-delivered')\"",
     )
-    command.add_argument("--limit", type=number(0), help="add at most this many jobs")
-    command.add_argument("--dry-run", action="store_true", help="only say what would be added")
-    command.add_argument(
+    add("--limit", type=number(0), help="add at most this many jobs")
+    add("--dry-run", action="store_true", help="only say what would be added")
+    add(
         "--rate", type=rate, metavar="RATE", help="add at most this many jobs, such as 50/s or 30/m"
     )
-    command.add_argument(
+    add(
         "--done",
         type=path,
         metavar="FILE",
         help="record added jobs in this file, and skip those already in it",
     )
-    command.add_argument(
-        "--to-queue", metavar="QUEUE", help="add the jobs to this queue instead of their own"
-    )
+    add("--to-queue", metavar="QUEUE", help="add the jobs to this queue instead of their own")
     for name in ScheduleOptions.__annotations__:
         option = OPTIONS[name]
         kind: Callable[[str], object] = str
         metavar = "TEXT"
-        if isinstance(option, Seconds):
+        if option.value == "seconds":
             kind, metavar = whole_period(option.least), "TIME"
         elif isinstance(option, Whole):
             kind, metavar = number(option.least, most=option.most or 2**31 - 1), "N"
-        command.add_argument(f"--{name}", type=kind, metavar=metavar, help=option.about)
+        add(f"--{name}", type=kind, metavar=metavar, help=option.about)
 
 
 def _health(command: argparse.ArgumentParser) -> None:
-    command.add_argument("file", type=Path, help="the --health-file of an archive or a watch")
-    command.add_argument(
+    add = command.add_argument
+    add("file", type=Path, help="the --health-file of an archive or a watch")
+    add(
         "--max-age",
         type=whole_period(1),
         metavar="TIME",
@@ -320,46 +306,42 @@ def _iceberg(command: argparse.ArgumentParser) -> None:
 
 
 def _compact(command: argparse.ArgumentParser) -> None:
-    command.add_argument("table", type=given, help="the archive (its --output)")
-    command.add_argument(
+    add = command.add_argument
+    add("table", type=given, help="the archive (its --output)")
+    add(
         "--older-than",
         type=whole_period(),
         default="1h",
         metavar="TIME",
         help="leave younger Parquet files alone (default: %(default)s)",
     )
-    command.add_argument(
+    add(
         "--target-size",
         type=size,
         default="128mb",
         metavar="SIZE",
         help="size of the merged files (default: %(default)s)",
     )
-    command.add_argument(
-        "--keep-days",
-        type=number(1),
-        metavar="N",
-        help="remove days that ended N or more days ago",
+    add(
+        "--keep-days", type=number(1), metavar="N", help="remove days that ended N or more days ago"
     )
-    command.add_argument(
-        "--deduplicate", action="store_true", help="drop duplicates within each merged file"
-    )
-    command.add_argument(
+    add("--deduplicate", action="store_true", help="drop duplicates within each merged file")
+    add(
         "--grace",
         type=whole_period(),
         default="60s",
         metavar="TIME",
         help="how long replaced Parquet files stay, for readers (default: %(default)s)",
     )
-    command.add_argument(
+    add(
         "--keep-history",
         type=whole_period(),
         default="7d",
         metavar="TIME",
         help="how long old versions of Delta and Iceberg tables stay (default: %(default)s)",
     )
-    command.add_argument("--dry-run", action="store_true", help="only say what would be done")
-    command.add_argument(
+    add("--dry-run", action="store_true", help="only say what would be done")
+    add(
         "--conf",
         action="append",
         type=setting,

@@ -23,7 +23,7 @@ from disque_spark.sink.keys import RowKeys
 from disque_trio.job_options import OPTIONS, Seconds, Whole, Words, of_kind
 
 NUMBERS = of_kind(Whole, Seconds)
-TIMES = of_kind(Seconds)
+TIMES = [name for name in NUMBERS if OPTIONS[name].value == "seconds"]
 TEXTS = of_kind(Words)
 WORDS = ("body", "queue", *TEXTS, "unique")
 COLUMNS = (*WORDS, "timeout", "headers", "at", *NUMBERS)

@@ -227,19 +227,6 @@ def test_the_command_reports_errors(tmp_path: Path, capsys: pytest.CaptureFixtur
             compact(tmp_path, *wrong)
 
 
-@pytest.mark.parametrize(
-    ("text", "size"),
-    [("1", 1), ("2B", 2), ("3K", 3000), ("128MB", 128 << 20), ("1GiB", 1 << 30)],
-)
-def test_sizes_have_units(text: str, size: int) -> None:
-    assert parser().parse_args(["compact", "t", "--target-size", text]).target_size == size
-
-
-def test_times_have_units() -> None:
-    for text, seconds in (("90", 90), ("90s", 90), ("2m", 120), ("1h", 3600), ("7d", 604800)):
-        assert parser().parse_args(["compact", "t", "--older-than", text]).older_than == seconds
-
-
 @pytest.mark.parametrize(("name", "package"), [("delta", "deltalake"), ("iceberg", "pyiceberg")])
 def test_a_format_whose_extra_is_missing_says_what_to_install(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, package: str

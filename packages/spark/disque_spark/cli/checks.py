@@ -26,6 +26,7 @@ from disque_spark.link import RETRIED
 from disque_spark.options import OptionError, login_of, nodes_of
 from disque_spark.report.compare import read_report
 from disque_spark.segments import find_segments
+from disque_trio.notation.addresses import format_address
 from disque_trio.process.health import check_writable
 from disque_trio.respclient.login import Login
 
@@ -277,7 +278,7 @@ def check_metrics(place: tuple[str, int] | None) -> None:
         family = socket.AF_INET6 if ":" in place[0] else socket.AF_INET
         socket.create_server(place, family=family).close()
     except OSError as problem:
-        raise UsageError(f"--metrics {place[0]}:{place[1]}: {problem.strerror}") from None
+        raise UsageError(f"--metrics {format_address(*place)}: {problem.strerror}") from None
 
 
 def connection_options(options: argparse.Namespace) -> dict[str, str]:

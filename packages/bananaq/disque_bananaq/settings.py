@@ -14,7 +14,6 @@ from typing import Any, ClassVar
 
 from disque_bananaq.types import (
     REDIS_PORT,
-    Endpoint,
     KeyPrefix,
     ListenAddress,
     RedisAddresses,
@@ -24,6 +23,7 @@ from disque_trio.config import OutputBufferLimit, Param, Settings
 from disque_trio.config.memory_limit import MemoryLimit
 from disque_trio.config.params import Table, make_table
 from disque_trio.config.types import Choice, Int, Text, YesNo
+from disque_trio.notation.addresses import Address
 
 NETWORK = "Network"
 GENERAL = "General"
@@ -394,7 +394,7 @@ class BananaSettings(Settings):
     table: ClassVar[Table] = TABLE
     only_yaml = True
 
-    listen_addr: Endpoint
+    listen_addr: Address
     tcp_backlog: int
     unixsocket: str
     unixsocketperm: int
@@ -430,7 +430,7 @@ class BananaSettings(Settings):
     auto_aof_rewrite_percentage: int
     auto_aof_rewrite_min_size: int
     aof_load_truncated: bool
-    redis_addr: tuple[Endpoint, ...]
+    redis_addr: tuple[Address, ...]
     redis_cluster: bool
     redis_password: str
     redis_username: str

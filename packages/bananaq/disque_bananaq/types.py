@@ -1,37 +1,25 @@
 """The types of bananaq's parameters: addresses, and the prefix of keys."""
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
 from disque_trio.config.errors import BadValue
 from disque_trio.config.types import ParamType, Text, Word
-from disque_trio.notation.addresses import format_address, read_address
+from disque_trio.notation.addresses import Address, format_address, read_address
 
 REDIS_PORT = 6379
 
 
-class Endpoint(NamedTuple):
-    """A TCP address. ``host`` is a name or an address without brackets; empty for all addresses."""
-
-    host: str
-    port: int
-
-    def __str__(self) -> str:
-        return format_address(self.host, self.port)
-
-
-def _endpoint(
+def _address(
     word: str, port: int | None = None, host: str | None = None, lowest: int = 1
-) -> Endpoint:
-    """The arguments of ``read_address``. Raises ``BadValue``."""
+) -> Address:
+    """Like ``read_address``. Raises ``BadValue``."""
     try:
-        found = read_address(word, port, host, lowest)
+        return read_address(word, port, host, lowest)
     except ValueError as wrong:
         raise BadValue(str(wrong)) from None
-    return Endpoint(found.host, found.port)
 
 
-class ListenAddress(Word[Endpoint]):
+class ListenAddress(Word[Address]):
     """Where to listen. With port 0 there is only the TLS port; empty also means no host."""
 
     quoted = True
@@ -40,31 +28,31 @@ class ListenAddress(Word[Endpoint]):
         "there is only tls-port"
     )
 
-    def parse_word(self, word: str) -> Endpoint:
-        return _endpoint(word, host="", lowest=0) if word else Endpoint("", 0)
+    def parse_word(self, word: str) -> Address:
+        return _address(word, host="", lowest=0) if word else Address()
 
-    def show(self, value: Endpoint) -> str:
-        return str(value) if any(value) else ""
+    def show(self, value: Address) -> str:
+        return "" if value == Address() else format_address(value.host, value.port)
 
 
-class RedisAddresses(ParamType[tuple[Endpoint, ...]]):
+class RedisAddresses(ParamType[tuple[Address, ...]]):
     """One Redis, or some nodes of a cluster."""
 
     several = True
     listed = True
     expected = "HOST:PORT, or several nodes of a cluster"
 
-    def parse(self, words: Sequence[str]) -> tuple[Endpoint, ...]:
+    def parse(self, words: Sequence[str]) -> tuple[Address, ...]:
         addresses = [address for word in words for address in word.split(",")]
         if not all(addresses) or not addresses:
             raise BadValue
-        return tuple(_endpoint(address, REDIS_PORT) for address in addresses)
+        return tuple(_address(address, REDIS_PORT) for address in addresses)
 
-    def show(self, value: tuple[Endpoint, ...]) -> str:
+    def show(self, value: tuple[Address, ...]) -> str:
         return " ".join(self.words(value))
 
-    def words(self, value: tuple[Endpoint, ...]) -> list[str]:
-        return [str(endpoint) for endpoint in value]
+    def words(self, value: tuple[Address, ...]) -> list[str]:
+        return [str(address) for address in value]
 
 
 class KeyPrefix(Text):

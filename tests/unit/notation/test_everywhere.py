@@ -29,6 +29,7 @@ from disque_trio.node.core.shared.cron_times import Times
 from disque_trio.node.core.shared.policies import Policy
 from disque_trio.node.core.shared.policy_words import set_options
 from disque_trio.node.core.shared.versions import SharedError
+from disque_trio.notation.addresses import Address
 from disque_trio.notation.rates import read_rate
 from disque_trio.respserver.acl.budget import Budget
 from disque_trio.respserver.acl.permissions import RuleError
@@ -227,9 +228,12 @@ def of_pipeline(text: str) -> tuple[str, int]:
     return split(node)
 
 
-def split(node: str) -> tuple[str, int]:
-    found = parse_address(node)
+def of_address(found: Address) -> tuple[str, int]:
     return found.host, found.port
+
+
+def split(node: str) -> tuple[str, int]:
+    return of_address(parse_address(node))
 
 
 def of_cluster(cluster: Cluster) -> tuple[str, int]:
@@ -256,13 +260,13 @@ NODES: dict[str, Reader] = {
     "Spark": lambda text: split(spark.nodes_of({"nodes": text})[0]),
     "disque-pipeline --nodes": of_pipeline,
     "pressure --url": of_redis,
-    "bananaq --redis-addr": lambda text: tuple(banana("redis-addr", text)[0]),
-    "bananaq's environment": lambda text: tuple(banana_variable("redis-addr", text)[0]),
+    "bananaq --redis-addr": lambda text: of_address(banana("redis-addr", text)[0]),
+    "bananaq's environment": lambda text: of_address(banana_variable("redis-addr", text)[0]),
 }
 SENTINEL = "pressure --sentinel"
 LISTENERS: dict[str, Reader] = {
     **options_of("[HOST:]PORT"),
-    "bananaq --listen-addr": lambda text: tuple(banana("listen-addr", text)),
+    "bananaq --listen-addr": lambda text: of_address(banana("listen-addr", text)),
     "disque-console --listen": lambda text: split(listening(text)[0]),
 }
 READERS = {

@@ -9,12 +9,16 @@ import sys
 from pathlib import Path
 
 import pytest
+from disque_trio.bananaq.option_texts import example, usage
+from disque_trio.bananaq.options import Exit, parse, rewrite, settings_or_exit
+from disque_trio.bananaq.settings import SECTIONS, TABLE, BananaSettings
 
 from disque_bananaq.option_texts import example, usage
 from disque_bananaq.options import Exit, parse, settings_or_exit
-from disque_bananaq.settings import SECTIONS, TABLE, BananaSettings, Endpoint
+from disque_bananaq.settings import SECTIONS, TABLE, BananaSettings
 from disque_trio.config import TABLE as NODE
 from disque_trio.config import ConfigError, ConfigErrors, OutputBufferLimit, rewrite
+from disque_trio.notation.addresses import Address
 from tests.support import PYTHONPATH, ROOT
 
 
@@ -36,8 +40,8 @@ def config(tmp_path: Path, text: str, name: str = "bananaq.conf") -> str:
 
 def test_without_options_the_documented_defaults_hold() -> None:
     plain = settings()
-    assert plain.listen_addr == Endpoint("", 4777)
-    assert plain.redis_addr == (Endpoint("127.0.0.1", 6379),)
+    assert plain.listen_addr == Address("", 4777)
+    assert plain.redis_addr == (Address("127.0.0.1", 6379),)
     assert (plain.redis_cluster, plain.redis_pool_size, plain.redis_db) == (False, 10, 0)
     assert (plain.bg_qadd_pool_size, plain.log_level, plain.store) == (128, "info", "embedded")
     assert (plain.appendonly, plain.appendfilename) == (True, "bananaq.aof")
@@ -59,7 +63,7 @@ def test_the_command_line_takes_precedence_over_the_environment_and_that_over_th
 
 @pytest.mark.parametrize("name", ["bananaq_LISTEN_ADDR", "BANANAQ_LISTEN_ADDR"])
 def test_both_spellings_of_environment_names_are_read(name: str) -> None:
-    assert settings(**{name: "127.0.0.1:5000"}).listen_addr == Endpoint("127.0.0.1", 5000)
+    assert settings(**{name: "127.0.0.1:5000"}).listen_addr == Address("127.0.0.1", 5000)
 
 
 def test_the_upper_case_spelling_of_an_environment_name_wins(tmp_path: Path) -> None:
@@ -86,7 +90,7 @@ def test_a_switch_needs_no_value() -> None:
     given = settings("--redis-cluster", "--redis-addr=127.0.0.1:6380")
     assert given.redis_cluster
     assert given.store == "redis"
-    assert given.redis_addr == (Endpoint("127.0.0.1", 6380),)
+    assert given.redis_addr == (Address("127.0.0.1", 6380),)
     assert settings("--appendonly", "no", "--hz", "20").appendonly is False
     assert settings("--appendonly=false", BANANAQ_OKQ_COMPAT="off").values() == (
         settings("--appendonly", "no", "--okq-compat", "NO").values()
@@ -118,7 +122,7 @@ def test_a_value_of_several_words_is_one_text_or_several_arguments() -> None:
 )
 def test_addresses_to_listen_on(text: str, host: str, port: int) -> None:
     given = settings(f"--listen-addr={text}")
-    assert given.listen_addr == Endpoint(host, port)
+    assert given.listen_addr == Address(host, port)
     assert (given.bind, given.port) == ((host,) if host else (), port)
     assert given.config_get([b"listen-addr"]) == [(b"listen-addr", text.encode())]
 
@@ -133,7 +137,7 @@ def test_invalid_listening_addresses(text: str) -> None:
 
 def test_several_addresses_mean_a_cluster() -> None:
     given = settings("--redis-cluster", "--redis-addr", "a:1,b", "[::1]:3")
-    assert given.redis_addr == (Endpoint("a", 1), Endpoint("b", 6379), Endpoint("::1", 3))
+    assert given.redis_addr == (Address("a", 1), Address("b", 6379), Address("::1", 3))
     assert errors("--redis-addr", "a:1,b:2") == [
         "command line: redis-addr: only a cluster may have several"
     ]
@@ -228,7 +232,7 @@ def test_an_unreadable_file_is_an_error(tmp_path: Path) -> None:
 def test_a_file_is_yaml_whatever_its_name(tmp_path: Path, name: str) -> None:
     text = "# mine\nlisten-addr: 127.0.0.1:5000  # here\nrequirepass: two words\nappendonly: false"
     given = settings("--config", config(tmp_path, text, name))
-    assert given.listen_addr == Endpoint("127.0.0.1", 5000)
+    assert given.listen_addr == Address("127.0.0.1", 5000)
     assert (given.requirepass, given.appendonly) == ("two words", False)
 
 

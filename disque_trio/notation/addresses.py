@@ -17,8 +17,7 @@ both readings; one that can be read in one way only is accepted. Port 0 is accep
 none.
 """
 
-from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 EXPECTED: Final = "an address such as host:port or [ipv6]:port"
 MAX_PORT: Final = 65_535
@@ -28,8 +27,7 @@ class AmbiguousError(ValueError):
     """An IPv6 address needs brackets: its end may be a port. The text shows what to write."""
 
 
-@dataclass(frozen=True, slots=True)
-class Address:
+class Address(NamedTuple):
     """Where a server listens: a TCP host and port, or the path of a Unix socket. Without a port,
     ``host`` is the name of a service, whose location sentinels know."""
 

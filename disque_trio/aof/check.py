@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import BinaryIO, NoReturn
 
+from disque_trio import humanize
 from disque_trio.aof.findings import Findings, shown_path
 from disque_trio.aof.scanner import Scanner, Stretch
 from disque_trio.aof.trailers import trailer_line
@@ -206,7 +207,8 @@ def _progress(size: int) -> Iterator[Callable[[int], object]]:
             return
         shown = now
         speed = max(at, 1) / (now - start)
-        line = f"{at * 100 // size:3}%  {speed / 1e6:.0f} MB/s  ETA {(size - at) / speed:.0f} s"
+        left = humanize.duration((size - at) / speed)
+        line = f"{at * 100 // size:3}%  {humanize.size(speed)}/s  {left} left"
         print(f"\r{line}\x1b[K", end="", file=sys.stderr, flush=True)
 
     if not sys.stderr.isatty():

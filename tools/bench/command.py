@@ -32,7 +32,7 @@ def main(package: str, runs: Mapping[str, str], arguments: Sequence[str]) -> int
     parser = argparse.ArgumentParser(
         prog=f"python -m {package}",
         description=import_module(package).__doc__,
-        epilog="runs:\n" + "\n".join(f"  {name:12} {what}" for name, what in runs.items()),
+        epilog="runs:\n" + "\n".join(f"  {name:16} {what}" for name, what in runs.items()),
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("run", metavar="RUN", choices=runs, help="one of the runs below")

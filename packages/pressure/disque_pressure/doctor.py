@@ -13,6 +13,7 @@ from disque_pressure.errors import QueueDoesNotExistError
 from disque_pressure.keys import CONSUMER, PRODUCER, PROTOCOL
 from disque_pressure.queue import PressureQueue
 from disque_pressure.stats import Stats
+from disque_trio import humanize
 
 Inspection = dict[str, tuple[str, str, float | None]]
 """For each key: its type, its value or length, and the seconds until it expires."""
@@ -97,7 +98,9 @@ def _role(role: str, free: bool, user: str | None, lease: float | None) -> str:
     if free:
         return f"{role}: free" + (f", last {user}" if user else "")
     line = f"{role}: held by {user or 'a client that did not give its id'}"
-    return line if lease is None else f"{line}; its lease expires in {lease:.0f} s unless renewed"
+    if lease is None:
+        return line
+    return f"{line}; its lease expires in {humanize.duration(lease)} unless renewed"
 
 
 def _unleased(role: str, user: str | None, ours: bool) -> Finding:

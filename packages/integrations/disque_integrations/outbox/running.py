@@ -9,6 +9,7 @@ from disque_integrations.outbox.options import password
 from disque_integrations.outbox.sender import DisqueSender
 from disque_integrations.outbox.stop import Stop, stopped_by_signals
 from disque_integrations.outbox.store import Store, first_line
+from disque_trio import humanize
 from disque_trio.client import tracing
 from disque_trio.client.urls import Cluster
 from disque_trio.process.logs import Logging
@@ -82,9 +83,8 @@ def _check(store: Store, sender: DisqueSender) -> int:
     else:
         age = 0.0 if waiting.oldest is None else time.time() - waiting.oldest
         print(
-            f"{waiting.rows} {'row' if waiting.rows == 1 else 'rows'} waiting,"
-            f" {waiting.refused} refused;"
-            f" the oldest has waited for {age:.0f} s"
+            f"{humanize.counted(waiting.rows, 'row')} waiting, {waiting.refused} refused;"
+            f" the oldest has waited for {humanize.duration(age)}"
         )
     finally:
         store.disconnect()

@@ -187,7 +187,7 @@ class Grammar:
                 return []
             times = rng.choice((1, 1, 2, 5)) if part.repeated else 1
             found = [word for _ in range(times) for word in make()]
-            if found and found[0] == b"HEADERS" and rng.random() < 0.9:
+            if len(found) > 2 and found[0] == b"HEADERS" and rng.random() < 0.9:
                 found[1] = b"%d" % ((len(found) - 2) // 2)
             return found
 

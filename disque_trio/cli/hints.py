@@ -8,6 +8,8 @@ a keyword), ``[queue ...]`` (repeatable), ``FROM`` (a keyword), ``all|id``
 import re
 from collections.abc import Sequence
 
+from disque_trio.syntax import Part, parse
+
 _WORD = re.compile(r"[A-Z][A-Z0-9-]*")
 _REMARK = re.compile(r"\(([a-z, ]+)\)\s*$")
 
@@ -31,18 +33,34 @@ def hint(syntax: str, typed: Sequence[str]) -> str:
     return " ".join([*pending, *parts])
 
 
-def words(syntax: str) -> list[str]:
-    """The keywords in ``syntax``, in order, each once."""
-    found: list[str] = []
-    remark = _REMARK.search(syntax)
-    if remark:
-        found += remark[1].split(", ")
-        syntax = syntax[: remark.start()]
-    for token in re.split(r"[\s\[\]]+", syntax):
-        choices = token.split("|") if "|" in token.strip("|") else [token]
-        if len(choices) > 1 or _WORD.fullmatch(token):
-            found += [choice for choice in choices if choice]
-    return list(dict.fromkeys(found))
+def words(syntax: str, typed: Sequence[str] = ()) -> list[str]:
+    """The words of ``syntax`` that may come after the arguments ``typed``, in order, each once."""
+    try:
+        forms = parse(syntax)
+    except ValueError:  # of a server that is not ours
+        return []
+    first = typed[0].lower() if typed else ""
+    chosen = [form.inner[1:] for form in forms if form.token and form.token.lower() == first]
+    if chosen:
+        parts = [part for some in chosen for part in some]
+        typed = typed[1:]
+    else:
+        parts = [part for form in forms for part in ((form,) if form.token else form.inner)]
+    last = typed[-1].lower() if typed else ""
+    for part in parts:
+        if last and part.token.lower() == last and len(part.inner) > 1:
+            parts = [part.inner[1]]  # the value of an option
+            break
+    return list(dict.fromkeys(word for part in parts for word in _first(part)))
+
+
+def _first(part: Part) -> list[str]:
+    """The words with which ``part`` may begin, and those of options that belong to it."""
+    if part.token:
+        inner = [one for one in part.inner[1:] if one.optional]
+        return [part.token, *(word for one in inner for word in _first(one))]
+    words = [choice.name for choice in part.choices if choice.name]
+    return words + [word for one in part.parts for word in _first(one)]
 
 
 def _parts(syntax: str) -> list[str]:

@@ -86,7 +86,7 @@ class CommandCompleter(Completer):
             groups = {f"@{doc.group}" for doc in table.values() if doc.group}
             return [*sorted(groups), *sorted(table)] if len(words) == 1 else []
         doc = table.get(words[0])
-        return [] if doc is None else hints.words(doc.syntax)
+        return [] if doc is None else hints.words(doc.syntax, words[1:])
 
 
 def _is_upper(current: str, candidate: str) -> bool:

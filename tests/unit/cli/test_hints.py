@@ -46,7 +46,16 @@ def test_the_words_of_a_syntax_are_those_typed_as_they_are() -> None:
     assert words(ADDJOB) == ["REPLICATE", "DELAY", "MAXLEN", "ASYNC"]
     assert words(PAUSE) == ["in", "out", "all", "none", "state", "bcast"]
     assert words(CONFIG) == ["GET", "SET", "REWRITE", "RESETSTAT"]
-    assert words(JSCAN) == ["COUNT", "STATE", "REPLY", "all", "id"]
+    assert words(JSCAN) == ["COUNT", "STATE", "REPLY"]
+
+
+def test_the_words_are_those_that_may_come_next() -> None:
+    assert words(JSCAN, ["0", "reply"]) == ["all", "id"]
+    assert words(JSCAN, ["COUNT"]) == []
+    assert words(CONFIG, ["get"]) == []
+    assert words("LIST [TYPE type] | KILL address | KILL [ID id]", ["kill"]) == ["ID"]
+    assert words("queue CREDIT count | STOP", ["q"]) == ["CREDIT", "STOP"]
+    assert words("a syntax [of another server") == []
 
 
 def test_hints_and_words_exist_for_every_command_of_the_node() -> None:

@@ -77,6 +77,7 @@ class Command(Generic[M]):
         adds: whether it is also refused while the disk is full.
         stands: whether its reply is right even if its record cannot be written, where work goes on
             then.
+        docs, rows: what COMMAND tells of it, by version of the protocol; see ``command_docs``.
         calls, nanoseconds: the counters in INFO commandstats.
     """
 
@@ -123,6 +124,8 @@ class Command(Generic[M]):
         self.stands = name in _STANDING
         self.min_args = abs(arity)
         self.max_args = arity if arity > 0 else _MOST_WORDS.get(name, MANY)
+        self.docs: dict[int, bytes] = {}
+        self.rows: dict[int, bytes] = {}
         self.calls = 0
         self.nanoseconds = 0
 

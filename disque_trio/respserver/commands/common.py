@@ -6,6 +6,7 @@ from disque_trio.respserver.command import Command
 from disque_trio.respserver.commands import connection, diagnostics, server
 from disque_trio.respserver.commands.acl import acl
 from disque_trio.respserver.commands.client import client_command
+from disque_trio.respserver.commands.command import command
 from disque_trio.respserver.machine import Machine
 
 _ACL: Final = (
@@ -57,11 +58,11 @@ def common_commands() -> list[Command[Machine]]:
                 "| RESETSTAT",
                 "Read and change the settings.", "server",
                 parts={"get set rewrite resetstat": "admin dangerous"}),
-        Command("command", -1, "readonly loading", server.command,
+        Command("command", -1, "readonly loading", command,
                 "[COUNT | LIST [FILTERBY ACLCAT category] | INFO [name ...] | DOCS [name ...] "
-                "| GETKEYS command [argument ...]]",
+                "| GETKEYS command [argument ...] | GETKEYSANDFLAGS command [argument ...]]",
                 "Show the command table.", "server",
-                parts={"count list info docs getkeys": "connection"}),
+                parts={"count list info docs getkeys getkeysandflags": "connection"}),
         Command("time", 1, "readonly fast", server.time, "",
                 "Return the clock: seconds and microseconds.", "server"),
         Command("slowlog", -2, "readonly", diagnostics.slowlog, "GET [count] | LEN | RESET",

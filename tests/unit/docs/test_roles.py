@@ -36,6 +36,7 @@ OWN: Final = frozenset(
         "command|count",
         "command|docs",
         "command|getkeys",
+        "command|getkeysandflags",
         "command|info",
         "command|list",
     ]

@@ -92,7 +92,7 @@ def test_command_and_count_and_list_agree(bench: Bench) -> None:
         ("cluster", -2, "admin readonly"),
     ],
 )
-def test_command_info_has_arity_flags_and_no_keys(
+def test_command_info_has_arity_flags_and_no_places_of_keys(
     bench: Bench, name: str, arity: int, flags: str
 ) -> None:
     rows = bench("COMMAND", "INFO", name.upper())

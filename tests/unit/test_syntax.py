@@ -2,7 +2,7 @@
 
 import pytest
 
-from disque_trio.bananaq.commands.table import build_table as bananaq_table
+from disque_bananaq.commands.table import build_table as bananaq_table
 from disque_trio.node.commands.table import build_table
 from disque_trio.syntax import Part, parse
 

@@ -9,9 +9,6 @@ import sys
 from pathlib import Path
 
 import pytest
-from disque_trio.bananaq.option_texts import example, usage
-from disque_trio.bananaq.options import Exit, parse, rewrite, settings_or_exit
-from disque_trio.bananaq.settings import SECTIONS, TABLE, BananaSettings
 
 from disque_bananaq.option_texts import example, usage
 from disque_bananaq.options import Exit, parse, settings_or_exit

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from disque_trio.bananaq.commands.table import build_table as bananaq_table
+from disque_bananaq.commands.table import build_table as bananaq_table
 from disque_trio.node.commands.table import build_table
 from disque_trio.respserver.access import FOUND
 from disque_trio.respserver.command import AnyCommand

@@ -12,9 +12,9 @@ written                 means
 ======================  ====================================================================
 
 Without brackets, the end of an IPv6 address may also be read as a port, as in ``::1:7711``. curl
-and NATS refuse such text, and redis-cli takes the end for a port. Here it is an error that shows
-both readings; one that can be read in one way only is accepted. Port 0 is accepted where it means
-none.
+and programs in Go, such as NATS, refuse such text, and redis-cli takes the end for a port. Here it
+is an error that shows both readings; one that can be read in one way only is accepted. Port 0 is
+accepted where it means none.
 """
 
 from typing import Final, NamedTuple

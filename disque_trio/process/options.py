@@ -4,6 +4,7 @@ Loads nothing that ``--help`` does not need.
 """
 
 import argparse
+import sys
 from collections.abc import Callable, Sequence
 from typing import Any, Final, NoReturn, TypeVar
 
@@ -25,15 +26,28 @@ class Parser(argparse.ArgumentParser):
     def parse_known_args(  # type: ignore[override]
         self, args: Sequence[str] | None = None, namespace: argparse.Namespace | None = None
     ) -> tuple[argparse.Namespace, list[str]]:
-        options, unknown = super().parse_known_args(args, namespace)
+        words = sys.argv[1:] if args is None else list(args)
+        below = [a.choices for a in self._actions if isinstance(a, argparse._SubParsersAction)]
+        # argparse alone would take the value of an unknown option for a command.
+        for word in words:
+            name = word.partition("=")[0]
+            if name == "--" or any(word in commands for commands in below):
+                break
+            if name.startswith("--") and not any(
+                known.startswith(name) for known in self._option_string_actions
+            ):
+                self._refuse(name)
+        options, unknown = super().parse_known_args(words, namespace)
         if unknown:
-            from difflib import get_close_matches  # slow to import
-
-            word = unknown[0].partition("=")[0]
-            near = get_close_matches(word, self._option_string_actions, 1)
-            meant = f"; did you mean {near[0]}?" if near else ""
-            self.error(f"no such argument: {word}{meant}")
+            self._refuse(unknown[0].partition("=")[0])
         return options, unknown
+
+    def _refuse(self, name: str) -> NoReturn:
+        from difflib import get_close_matches  # slow to import
+
+        near = get_close_matches(name, self._option_string_actions, 1)
+        meant = f"; did you mean {near[0]}?" if near else ""
+        self.error(f"no such argument: {name}{meant}")
 
     def error(self, message: str) -> NoReturn:
         # With the usage before it, it would be easy to miss.

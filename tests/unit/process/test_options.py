@@ -58,10 +58,11 @@ def test_the_version_is_that_of_the_project(capsys: pytest.CaptureFixture[str]) 
     ("words", "said"),
     [
         (
-            ["--nods=a"],
+            ["--nods", "a"],
             "shop: no such argument: --nods; did you mean --nodes? (see shop --help)",
         ),
         (["--xyzzy"], "shop: no such argument: --xyzzy (see shop --help)"),
+        (["open", "now"], "shop open: no such argument: now (see shop open --help)"),
         (
             ["open", "--untill=5"],
             "shop open: no such argument: --untill; did you mean --until? (see shop open --help)",
@@ -119,3 +120,8 @@ def test_a_place_to_listen_on_needs_a_port_only() -> None:
     assert options.address("[::1]", port=1) == ("::1", 1)
     with pytest.raises(ArgumentTypeError, match=r"^::1:9100: write \[::1:9100\] for the host, or"):
         options.place("::1:9100")
+
+
+def test_a_command_may_have_options_of_its_own_and_values_that_begin_with_dashes() -> None:
+    assert parser().parse_args(["--user=--x", "open", "--until", "5"]).until == 5
+    assert parser().parse_args(["--log-l", "debug"]).log_level == "debug"

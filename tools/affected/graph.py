@@ -168,8 +168,10 @@ class Graph:
         for fixture in found.fixtures:
             for used in self._fixture(path, fixture, name):
                 self._edge(node, used)
-        if not rules.matches(path, rules.NAMELESS):
+        if not rules.matches(path, (*rules.NAMELESS, *rules.SERVES_OTHERS)):
             self._add_named(path, source, found, node)
+        for used in (*rules.READ.get(path, ()), *rules.READ.get(node, ())):
+            self._edge(node, used)
         if name == BODY and is_test(path):
             for conftest in self._conftests(path):
                 for one, definition in self._sources[conftest].definitions.items():
@@ -235,8 +237,6 @@ class Graph:
                 for used in self._names.path(rest):
                     is_own = used.endswith("/") and path.startswith(used)
                     self._edge(node, "" if is_own or used == by_caller else used)
-        for used in (*rules.READ.get(path, ()), *rules.READ.get(node, ())):
-            self._edge(node, used)
 
     # ---- files ----------------------------------------------------------------------------------
 

@@ -5,6 +5,8 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import PurePosixPath
 
+from tools.affected import rules
+
 _IMPORT = re.compile(r"\bfrom +([\w.]+) +import +\(?([\w, \n]+)")
 # A distribution's modules are found without its folder, its tests with it.
 _PACKAGED = re.compile(r"^packages/[^/]+/(?!tests/)")
@@ -72,6 +74,8 @@ class Names:
         """The file, the folder (with a slash at its end) or the matching files that a path from
         the top names."""
         text = text.removeprefix("./").rstrip("/")
+        if text == rules.HOUSES:
+            return
         if text in self._paths:
             yield text
         elif text in self._folders:

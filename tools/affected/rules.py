@@ -21,6 +21,13 @@ UNTESTED = (
 
 # Files that are read, of which no string tells it.
 READ = {
+    # They import the module that is named after a run.
+    "benchmarks/__main__.py": ("benchmarks/",),
+    "tools/bench/__main__.py": ("tools/bench/",),
+    # For `python -c`.
+    "tests/support/commands.py": ("tests/support/program.py",),
+    # For `disque-worker`.
+    "tests/support/worker_rig.py": ("tests/support/forked_worker.py",),
     # It builds copies of the tree.
     "tests/live/packaging/test_build_backend.py": ("disque_trio/", "docs/", "config/"),
     # It looks at all sources.
@@ -34,6 +41,8 @@ READ = {
         "packages/spark/pyspark_disque_queues.py",
     ),
 }
+# A pattern that stands for the distributions, not for what they contain.
+HOUSES = "packages/*"
 # Folders that these read files of, whose names are in those who call them.
 NAMED_BY_CALLERS = {"tests/support/documented.py": "docs/"}
 
@@ -43,8 +52,8 @@ RUNNING = ("tests/interop/*", "*tests/live/*", "tests/unit/docs/test_typable.py"
 # What takes so long that no test runs it as a page says.
 LONG = ("benchmarks/*", "tools/*")
 
-# As a program, it imports all servers, but runs only the one that its user names.
-SERVES_OTHERS = ("tests/support/fork_server.py",)
+# These know all servers, but run only the one that their user names.
+SERVES_OTHERS = ("tests/support/commands.py", "tests/support/fork_server.py")
 
 # This names files in order to look for them.
 NAMELESS = ("tools/affected/*",)

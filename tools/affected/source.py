@@ -128,7 +128,7 @@ class _Uses(ast.NodeVisitor):
     def visit_FunctionDef(self, node: ast.FunctionDef | ast.AsyncFunctionDef) -> None:
         marks = [ast.unparse(mark) for mark in node.decorator_list]
         is_fixture = any("fixture" in mark for mark in marks)
-        if is_fixture or node.name.startswith(("test", "pytest_")):
+        if is_fixture or node.name.startswith("test"):
             arguments = node.args
             self.found.fixtures |= {
                 one.arg for one in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs)

@@ -196,7 +196,7 @@ class _Turn:
     __slots__ = ("delivery", "due")
 
     def __init__(self, due: float, delivery: Delivery) -> None:
-        self.due = due
+        self.due: float = due
         self.delivery: Delivery | None = delivery
 
     def __lt__(self, other: "_Turn") -> bool:
@@ -248,7 +248,7 @@ class InFlight:
     """
 
     def __init__(self, nursery: Nursery, log: structlog.typing.FilteringBoundLogger) -> None:
-        self.heartbeats = Heartbeats(nursery)
+        self.heartbeats: Heartbeats = Heartbeats(nursery)
         self._nursery = nursery
         self._log = log
         # For finalisers, which may run anywhere.

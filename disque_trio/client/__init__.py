@@ -10,6 +10,7 @@ from disque_trio.client.jobs import HeldJob, Job, Jobs, Letter
 from disque_trio.client.nodes import Hello, Node
 from disque_trio.client.policies import Policy, PolicyOptions
 from disque_trio.client.replies import Outcome, Schedule
+from disque_trio.client.requests import JobFilters
 from disque_trio.job_options import JobOptions, ScheduleOptions
 from disque_trio.notation.addresses import Address
 from disque_trio.respclient.errors import (
@@ -53,6 +54,7 @@ __all__ = [
     "Hello",
     "Job",
     "JobCancelledError",
+    "JobFilters",
     "JobOptions",
     "Jobs",
     "LeavingError",

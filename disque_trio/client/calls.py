@@ -23,7 +23,7 @@ from disque_trio.resp.command import Argument
 from disque_trio.respclient.concurrency import fail_after, library
 from disque_trio.respclient.connection import Connection, Reply
 from disque_trio.respclient.delivery import InFlight
-from disque_trio.respclient.errors import ConnectionLost, DisqueError, LeavingError, NoExtError
+from disque_trio.respclient.errors import ConnectionLost, DisqueError, NoExtError
 from disque_trio.respclient.values import Name, text
 
 _ANSWERS: Final = 1000
@@ -124,29 +124,19 @@ class Calls:
         call = self._calls[id] = _Call()
         add = partial(request, queue, body, headers, replicate, reply_to=self._reply_to, id=id)
         deadline = library().current_time() + limit
-        retry = self._router.retry()
 
-        async def attempt() -> Answer:
-            session = await self._router.session(retry)
-            try:
-                line = await self._open(session)
-                if call.node != session.node_id:
-                    left = max(deadline - library().current_time(), 0.001)
-                    command = add(left, time.time())
-                    call.jobs.append(text(await line.add(command)))
-                    call.node = session.node_id
-                return await _answered(call, line)
-            except LeavingError:
-                self._router.leave(session)
-                raise
+        async def ask(session: Session) -> Answer:
+            line = await self._open(session)
+            if call.node != session.node_id:
+                left = max(deadline - library().current_time(), 0.001)
+                command = add(left, time.time())
+                call.jobs.append(text(await line.add(command)))
+                call.node = session.node_id
+            return await _answered(call, line)
 
         try:
             with fail_after(limit):
-                answer = await retry.run(
-                    attempt,
-                    lambda error: isinstance(error, ConnectionLost | LeavingError),
-                    waits=True,
-                )
+                answer = await self._router.wait_at(ask)
         finally:
             del self._calls[id]
             over = call.answer is not None and len(call.jobs) == 1

@@ -11,11 +11,11 @@ from disque_trio.client.policies import Policy, PolicyOptions
 from disque_trio.client.router import Router
 from disque_trio.client.scans import scan
 from disque_trio.client.schedules import Schedules
-from disque_trio.job_options import Headers, seconds
+from disque_trio.client.session import Session
+from disque_trio.job_options import seconds
 from disque_trio.resp.command import Argument
 from disque_trio.respclient.concurrency import library
 from disque_trio.respclient.connection import Reply
-from disque_trio.respclient.errors import ConnectionLost, LeavingError
 from disque_trio.respclient.values import Name, elements, integer, text
 
 
@@ -75,23 +75,16 @@ class Commands:
         if isinstance(ids, str):
             ids = [ids]
         deadline = None if timeout is None else library().current_time() + timeout
-        retry = self._router.retry()
 
-        async def attempt() -> list[replies.Outcome]:
-            session = await self._router.session(retry)
+        async def wait(session: Session) -> list[replies.Outcome]:
             left = 0
             if deadline is not None:
                 left = requests.milliseconds(deadline - library().current_time())
-            try:
-                reply = await session.blocking.execute(["WAITJOB", left, *ids], _ignore)
-            except LeavingError:
-                self._router.leave(session)
-                raise
-            return replies.outcomes(reply)
+            return replies.outcomes(
+                await session.blocking.execute(["WAITJOB", left, *ids], _ignore)
+            )
 
-        return await retry.run(
-            attempt, lambda error: isinstance(error, ConnectionLost | LeavingError), waits=True
-        )
+        return await self._router.wait_at(wait)
 
     async def cancel(self, *ids: str) -> int:
         """End jobs, so that nobody gets them any more (CANCEL); return how many the node held.
@@ -197,51 +190,22 @@ class Commands:
             async for name in names:
                 yield text(name)
 
-    async def jscan(
-        self,
-        *,
-        count: int | None = None,
-        queue: Name | None = None,
-        states: Sequence[str] = (),
-        min_age: int | None = None,
-        max_age: int | None = None,
-        min_returns: int | None = None,
-        group: Name | None = None,
-        headers: Headers | None = None,
-    ) -> AsyncGenerator[str]:
-        """Yield the ids of the jobs of a node that match all the filters (JSCAN).
+    async def jscan(self, **filters: Unpack[requests.JobFilters]) -> AsyncGenerator[str]:
+        """Yield the ids of the jobs of a node that match all the filters (JSCAN); see
+        ``JobFilters``.
 
         An id may come twice. A job that exists during the whole scan comes at least once.
-
-        Args:
-            count: about how many jobs each step looks at.
-            queue, states, group: the queue of the jobs, the states they may be in, their group.
-            min_age, max_age: seconds since the job was added.
-            min_returns: the least number of times that the job was queued again.
-            headers: names and values that the job must have.
         """
-        more = (min_age, max_age, min_returns, group, headers)
-        filters = requests.jscan(count, queue, states, *more)
-        async with aclosing(scan(self._router, "JSCAN", filters)) as ids:
+        async with aclosing(scan(self._router, "JSCAN", requests.jscan(filters))) as ids:
             async for id in ids:
                 yield text(id)
 
     async def jscan_full(
-        self,
-        *,
-        count: int | None = None,
-        queue: Name | None = None,
-        states: Sequence[str] = (),
-        min_age: int | None = None,
-        max_age: int | None = None,
-        min_returns: int | None = None,
-        group: Name | None = None,
-        headers: Headers | None = None,
+        self, **filters: Unpack[requests.JobFilters]
     ) -> AsyncGenerator[replies.Record]:
         """Like ``jscan``, but yield the fields that ``show`` returns for each job."""
-        more = (min_age, max_age, min_returns, group, headers)
-        filters = requests.jscan(count, queue, states, *more)
-        async with aclosing(scan(self._router, "JSCAN", [*filters, "REPLY", "all"])) as found:
+        options = [*requests.jscan(filters), "REPLY", "all"]
+        async with aclosing(scan(self._router, "JSCAN", options)) as found:
             async for fields in found:
                 record = replies.record(fields)
                 if record is not None:

@@ -17,7 +17,7 @@ from disque_trio.resp.command import Argument
 from disque_trio.respclient.concurrency import library
 from disque_trio.respclient.connection import Reply
 from disque_trio.respclient.delivery import InFlight
-from disque_trio.respclient.errors import ConnectionLost, LeavingError, ReplyError
+from disque_trio.respclient.errors import ReplyError
 from disque_trio.respclient.values import Name
 
 
@@ -40,10 +40,8 @@ async def fetch(
     if not queues:
         raise ValueError("at least one queue is needed")
     deadline = None if timeout is None else library().current_time() + timeout
-    retry = router.retry()
 
-    async def attempt() -> tuple[Session, list[Job]]:
-        session = await router.session(retry)
+    async def get(session: Session) -> tuple[Session, list[Job]]:
         command: list[Argument] = ["GETJOB"]
         if nohang or timeout == 0:
             command.append("NOHANG")
@@ -60,19 +58,14 @@ async def fetch(
         command += ["FROM", *queues]
         try:
             reply = await session.blocking.execute(command, partial(_put_back, router, session))
-        except LeavingError:
-            router.leave(session)
-            raise
         except ReplyError as error:
             if withheaders or not traced or error.code != "ERR":
                 raise
             session.knows_headers = False
-            return await attempt()
+            return await get(session)
         return session, replies.jobs(reply)
 
-    return await retry.run(
-        attempt, lambda error: isinstance(error, ConnectionLost | LeavingError), waits=True
-    )
+    return await router.wait_at(get)
 
 
 async def fetch_traced(

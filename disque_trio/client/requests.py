@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Unpack
+from typing import TypedDict, Unpack
 from uuid import uuid4
 
 from disque_trio.job_options import Headers, JobOptions, encode, seconds
@@ -87,22 +87,46 @@ def ackjob(ids: Sequence[str], result: Name | None) -> list[Argument]:
     return ["ACKJOB", *ids, *options(RESULT=result)]
 
 
-def jscan(
-    count: int | None,
-    queue: Name | None,
-    states: Sequence[str],
-    min_age: int | None = None,
-    max_age: int | None = None,
-    min_returns: int | None = None,
-    group: Name | None = None,
-    headers: Headers | None = None,
-) -> list[Argument]:
-    """Return the options of JSCAN; see ``Client.jscan``."""
-    command = options(COUNT=count, QUEUE=queue)
-    command += options(MINAGE=min_age, MAXAGE=max_age, MINRETURNS=min_returns, GROUP=group)
-    for state in states:
+class JobFilters(TypedDict, total=False):
+    """What jobs must be for ``Client.jscan``; None: anything.
+
+    Keys:
+        count: about how many jobs each step looks at.
+        queue, states, group: the queue of the jobs, the states they may be in, their group.
+        min_age, max_age: seconds since the job was added.
+        min_returns: the least number of times that the job was queued again.
+        headers: names and values that the job must have.
+    """
+
+    count: int | None
+    queue: Name | None
+    states: Sequence[str]
+    min_age: int | None
+    max_age: int | None
+    min_returns: int | None
+    group: Name | None
+    headers: Headers | None
+
+
+def jscan(filters: JobFilters) -> list[Argument]:
+    """Return the options of JSCAN.
+
+    Raises:
+        TypeError: there is no such filter.
+    """
+    if unknown := filters.keys() - JobFilters.__annotations__:
+        raise TypeError(f"jscan has no filter {sorted(unknown)[0]!r}")
+    command = options(
+        COUNT=filters.get("count"),
+        QUEUE=filters.get("queue"),
+        MINAGE=filters.get("min_age"),
+        MAXAGE=filters.get("max_age"),
+        MINRETURNS=filters.get("min_returns"),
+        GROUP=filters.get("group"),
+    )
+    for state in filters.get("states", ()):
         command += ["STATE", state]
-    for name, value in pairs_of(headers):
+    for name, value in pairs_of(filters.get("headers")):
         command += ["HEADER", name, value]
     return command
 

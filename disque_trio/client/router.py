@@ -4,8 +4,8 @@ Owns the current session. Chooses a node by the priorities in HELLO, moves on wh
 or says -LEAVING, and repeats commands where that is safe, within a time limit.
 """
 
-from collections.abc import Sequence
-from typing import Final
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Final, TypeVar
 
 from disque_trio.client.nodes import Directory, Hello, parse_hello
 from disque_trio.client.session import Role, Session
@@ -24,6 +24,8 @@ from disque_trio.respclient.errors import (
     TooSlowError,
 )
 from disque_trio.respclient.retry import Retry
+
+R = TypeVar("R")
 
 REFUSED: Final = (AuthError, NoPermError)
 """The errors with which a node refuses to let us in."""
@@ -97,6 +99,27 @@ class Router:
         self._closed = True
         if self._session is not None:
             self._session.close()
+
+    async def wait_at(self, use: Callable[[Session], Awaitable[R]]) -> R:
+        """Await ``use(session)`` at the current node, where it may wait. If that node is lost or
+        leaves, do so again at another, for up to ``retry_for`` seconds.
+
+        Raises:
+            DisqueError: what ``use`` raised, or no node could be reached in time.
+        """
+        retry = self.retry()
+
+        async def attempt() -> R:
+            session = await self.session(retry)
+            try:
+                return await use(session)
+            except LeavingError:
+                self.leave(session)
+                raise
+
+        return await retry.run(
+            attempt, lambda error: isinstance(error, ConnectionLost | LeavingError), waits=True
+        )
 
     async def run(
         self,

@@ -10,7 +10,6 @@ from disque_trio.client.router import Router
 from disque_trio.client.session import Session
 from disque_trio.respclient.concurrency import library
 from disque_trio.respclient.delivery import InFlight
-from disque_trio.respclient.errors import ConnectionLost, LeavingError
 from disque_trio.respclient.values import Name
 
 
@@ -56,14 +55,7 @@ class Supply:
         job: HeldJob | None = None
         # A released job uses up credit of the feed, so fetch jobs once any was released.
         if not self._pattern and (self._feed is None or not self._feed.let_go):
-            retry = self._router.retry()
-
-            async def attempt() -> HeldJob | None:
-                return await self._pushed(await self._router.session(retry))
-
-            job = await retry.run(
-                attempt, lambda error: isinstance(error, ConnectionLost | LeavingError), waits=True
-            )
+            job = await self._router.wait_at(self._pushed)
         if job is None:
             job = await take(
                 self._router, self._in_flight, self._queues, self._withheaders, self._pattern
@@ -77,14 +69,10 @@ class Supply:
 
     async def _pushed(self, session: Session) -> HeldJob | None:
         """Return the next job that this node pushes; None if it cannot push."""
-        try:
-            feed = self._feed
-            if feed is None or feed.over or feed.session is not session:
-                feed = await self._open(session)
-            return None if feed is None else await feed.take()
-        except LeavingError:
-            self._router.leave(session)
-            raise
+        feed = self._feed
+        if feed is None or feed.over or feed.session is not session:
+            feed = await self._open(session)
+        return None if feed is None else await feed.take()
 
     async def _open(self, session: Session) -> Feed | None:
         """Return a feed at this node; None if it cannot push."""

@@ -34,14 +34,21 @@ def test_a_timeout_of_addjob_that_is_not_positive_is_refused(timeout: float) -> 
 
 
 def test_jscan_takes_ages_and_headers() -> None:
-    found = jscan(None, None, [], 5, 60, 2, "g", {"a": "b"})
+    found = jscan(
+        {"min_age": 5, "max_age": 60, "min_returns": 2, "group": "g", "headers": {"a": "b"}}
+    )
     assert found == ["MINAGE", 5, "MAXAGE", 60, "MINRETURNS", 2, "GROUP", "g", "HEADER", "a", "b"]
 
 
 def test_jscan_takes_several_states() -> None:
-    assert jscan(10, "q", ["active", "queued"]) == [
+    assert jscan({"count": 10, "queue": "q", "states": ["active", "queued"]}) == [
         *("COUNT", 10, "QUEUE", "q", "STATE", "active", "STATE", "queued")
     ]
+
+
+def test_a_filter_that_jscan_does_not_have_is_refused() -> None:
+    with pytest.raises(TypeError, match="'age'"):
+        jscan({"age": 5})  # type: ignore[typeddict-unknown-key]
 
 
 def test_arguments_that_c_nodes_do_not_know_come_last() -> None:

@@ -6,6 +6,7 @@
 from disque_trio.client.client import Client
 from disque_trio.client.connecting import connect
 from disque_trio.client.errors import AddManyError, CallError
+from disque_trio.client.fetch import GetOptions
 from disque_trio.client.jobs import HeldJob, Job, Jobs, Letter
 from disque_trio.client.nodes import Hello, Node
 from disque_trio.client.policies import Policy, PolicyOptions
@@ -50,6 +51,7 @@ __all__ = [
     "Client",
     "ConnectionLost",
     "DisqueError",
+    "GetOptions",
     "HeldJob",
     "Hello",
     "Job",

@@ -8,12 +8,13 @@ from disque_trio.client import tracing
 from disque_trio.client.adding import add_all, add_one
 from disque_trio.client.calls import Calls
 from disque_trio.client.commands import Commands
-from disque_trio.client.fetch import fetch, fetch_traced
+from disque_trio.client.fetch import GetOptions, fetch, fetch_traced
 from disque_trio.client.handlers import handle, serve_one
 from disque_trio.client.jobs import HeldJob, Job, Jobs
 from disque_trio.client.replies import ids
 from disque_trio.client.requests import addjob, kept_for, new_key
 from disque_trio.client.router import Router
+from disque_trio.client.session import Session
 from disque_trio.client.supply import Supply
 from disque_trio.job_options import Headers, JobOptions
 from disque_trio.respclient.delivery import InFlight, Source
@@ -205,16 +206,7 @@ class Client(Commands):
 
     # Consuming
 
-    async def get(
-        self,
-        *queues: Name,
-        timeout: float | None = None,
-        count: int = 1,
-        nohang: bool = False,
-        withcounters: bool = True,
-        withheaders: bool = False,
-        pattern: bool = False,
-    ) -> list[Job]:
+    async def get(self, *queues: Name, **options: Unpack[GetOptions]) -> list[Job]:
         """Fetch jobs (GETJOB) from the queues, preferring those named first.
 
         A call that has to wait uses a connection of its own. If the call is cancelled, this
@@ -223,29 +215,15 @@ class Client(Commands):
 
         Args:
             queues: names of queues, at least one.
-            timeout: seconds to wait for the first job; None waits forever, 0 does not wait.
-            count: how many jobs to take, if there are that many. A call that had to wait gets one.
-            nohang: do not wait.
-            withcounters: fill in the job's ``nacks``, ``additional_deliveries``, ``priority`` and
-                ``letter``.
-            withheaders: fill in the job's ``headers``. C nodes do not support this.
-            pattern: treat the names as patterns (``mail.*``) and take jobs from all queues that
-                match, including queues created during the wait. C nodes do not support this.
+            options: see ``GetOptions``.
 
         Returns:
             The jobs; empty if none arrived in time. The caller must ``ack`` each of them.
         """
-        fetching = partial(
-            fetch,
-            self._router,
-            queues,
-            timeout=timeout,
-            count=count,
-            nohang=nohang,
-            withcounters=withcounters,
-            withheaders=withheaders,
-            pattern=pattern,
-        )
+
+        def fetching() -> Awaitable[tuple[Session, list[Job]]]:
+            return fetch(self._router, queues, **options)
+
         tracer = tracing.seeing()
         if tracer is not None:
             return await fetch_traced(tracer, queues, fetching)

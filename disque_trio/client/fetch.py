@@ -7,6 +7,7 @@ consumer has seen it.
 import time
 from collections.abc import Awaitable, Callable
 from functools import partial
+from typing import TypedDict
 
 from disque_trio.client import replies, tracing
 from disque_trio.client.jobs import HeldJob, Job
@@ -21,11 +22,35 @@ from disque_trio.respclient.errors import ReplyError
 from disque_trio.respclient.values import Name
 
 
+class GetOptions(TypedDict, total=False):
+    """Options of ``Client.get``.
+
+    Keys:
+        timeout: seconds to wait for the first job; None, the default, waits forever, 0 does not
+            wait.
+        count: how many jobs to take, if there are that many; 1 by default. A call that had to wait
+            gets one.
+        nohang: do not wait.
+        withcounters: fill in the job's ``nacks``, ``additional_deliveries``, ``priority`` and
+            ``letter``; True by default.
+        withheaders: fill in the job's ``headers``. C nodes do not support this.
+        pattern: treat the names as patterns (``mail.*``) and take jobs from all queues that match,
+            including queues created during the wait. C nodes do not support this.
+    """
+
+    timeout: float | None
+    count: int
+    nohang: bool
+    withcounters: bool
+    withheaders: bool
+    pattern: bool
+
+
 async def fetch(
     router: Router,
     queues: tuple[Name, ...],
     *,
-    timeout: float | None,
+    timeout: float | None = None,
     count: int = 1,
     nohang: bool = False,
     withcounters: bool = True,
@@ -93,9 +118,7 @@ async def take(
 ) -> HeldJob:
     """Wait for a job and hold it. There is no checkpoint between its arrival and the return."""
     while True:
-        session, jobs = await fetch(
-            router, queues, timeout=None, withheaders=withheaders, pattern=pattern
-        )
+        session, jobs = await fetch(router, queues, withheaders=withheaders, pattern=pattern)
         if jobs:
             return hold(router, session, in_flight, jobs[0])
 

@@ -2,11 +2,12 @@
 
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Sequence
 from functools import wraps
-from typing import Concatenate, Final, ParamSpec, Self, TypeVar
+from typing import Concatenate, Final, ParamSpec, Self, TypeVar, Unpack
 
 import trio
 
 from disque_trio.client import client, connecting
+from disque_trio.client.fetch import GetOptions
 from disque_trio.client.jobs import HeldJob as AsyncJob
 from disque_trio.client.jobs import Job
 from disque_trio.client.jobs import Jobs as AsyncJobs
@@ -110,16 +111,7 @@ class Client(Blocking[AsyncClient]):
 
     # Consuming
 
-    def get(
-        self,
-        *queues: Name,
-        timeout: float | None = None,
-        count: int = 1,
-        nohang: bool = False,
-        withcounters: bool = True,
-        withheaders: bool = False,
-        pattern: bool = False,
-    ) -> list[Job]:
+    def get(self, *queues: Name, **options: Unpack[GetOptions]) -> list[Job]:
         """Fetch jobs (GETJOB) from the queues, preferring those named first.
 
         A call that has to wait uses a connection of its own. If an exception interrupts the call, a
@@ -127,25 +119,13 @@ class Client(Blocking[AsyncClient]):
         is lost instead, as at-most-once delivery implies.
 
         Args:
-            queues, timeout, count, nohang, withcounters, withheaders, pattern: see
-                ``disque_trio.client.Client.get``.
+            queues: names of queues, at least one.
+            options: see ``GetOptions``.
 
         Returns:
             The jobs; empty if none arrived in time. The caller must ``ack`` each of them.
         """
-
-        async def get(client: AsyncClient) -> list[Job]:
-            return await client.get(
-                *queues,
-                timeout=timeout,
-                count=count,
-                nohang=nohang,
-                withcounters=withcounters,
-                withheaders=withheaders,
-                pattern=pattern,
-            )
-
-        return self._portal.run(get, self._put_back)
+        return self._portal.run(lambda client: client.get(*queues, **options), self._put_back)
 
     def _put_back(self, jobs: list[Job]) -> None:
         if jobs:

@@ -9,6 +9,7 @@ import pytest
 from packages.bananaq.tests.support.banana_fixtures import *  # noqa: F403
 from packages.bananaq.tests.support.redis_drive import RedisServer, moved
 from packages.bananaq.tests.support.store_semantics import Drive
+from tests.support.tls_front import certificates  # noqa: F401
 
 _number = itertools.count(1)
 

@@ -234,7 +234,8 @@ test-compiled:
 	@tools/setup.sh compiled
 	@rm -rf $(COMPILED)/tree && mkdir $(COMPILED)/tree
 	@cp -Rp tests config docs examples tools conftest.py pyproject.toml $(COMPILED)/tree
-	@mkdir -p $(COMPILED)/tree/packages/bananaq && cp -Rp packages/bananaq/tests packages/bananaq/docs $(COMPILED)/tree/packages/bananaq
+	@mkdir -p $(COMPILED)/tree/packages/bananaq && cp -Rp packages/bananaq/README.md packages/bananaq/docs \
+		packages/bananaq/tests $(COMPILED)/tree/packages/bananaq
 	@rm -rf $(COMPILED)/tree/examples/node/node_modules
 ifdef ARGS
 	$(IN_COMPILED) $(ARGS)

@@ -10,9 +10,11 @@ workers see the end of their standard input, and stop.
 Workers report their state as a service does to systemd, to a socket with an abstract name: there is
 no file that could be removed or left over.
 
-There is one task per process, one for the signals and one for the watchdogs.
+There is one task per process, one for the signals and one for the watchdogs. ``Fleet`` decides
+which processes are started, and when.
 """
 
+import math
 import os
 import secrets
 import signal
@@ -20,17 +22,18 @@ import socket
 import struct
 import subprocess
 from collections.abc import Sequence
+from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 import trio
 
 from disque_trio.node.worker import VARIABLE, announce
+from disque_trio.process.fleet import Fleet, Member
 from disque_trio.process.logs import Log
 from disque_trio.process.process import make_directory, remove_pidfile, write_pidfile
 from disque_trio.process.systemd import Notifier
 
-FIRST_PAUSE, LAST_PAUSE = 0.1, 10.0  # s before a process that ended is started again
-LONG_RUN = 60.0  # s of running after which the pauses are short again
 _LAST_WAIT = 30.0  # s that the processes have to stop when the supervisor fails
 _CREDENTIALS = struct.Struct("3i")  # process, user and group that sent a message
 _SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGCHLD)
@@ -40,7 +43,7 @@ class Process:
     """A worker process as the supervisor sees it.
 
     Attributes:
-        number: counted from 0.
+        member: what is decided about it. number: its place, from 0.
         messages: the socket to which it reports.
         ready: it has reported ready.
         rests: it reported that it is stopping, restarting or reading its settings, which may take a
@@ -55,12 +58,13 @@ class Process:
 
     def __init__(
         self,
-        number: int,
+        member: Member,
         popen: "subprocess.Popen[bytes]",
         lifeline: int,
         messages: socket.socket,
     ) -> None:
-        self.number = number
+        self.member = member
+        self.number = member.place
         self.popen = popen
         self.messages = messages
         self._lifeline = lifeline  # our end of its standard input, held open
@@ -115,9 +119,11 @@ class Supervisor:
         self._passed = passed
         self._notifier = notifier
         self._log = log
-        self._running: dict[int, Process] = {}
-        self._served: set[int] = set()  # those that were ever ready
-        self._stopping = trio.Event()
+        self._running: dict[int, Process] = {}  # by serial number
+        self._fleet = Fleet(self, count, grace=math.inf, deaths=math.inf, watched=False)
+        self._nursery: trio.Nursery
+        self._changed = trio.Event()  # one has ended, or all have to
+        self._stopping = False
         self._interrupted = False  # a signal has told this process to stop
         self._status = 0
         self.problem = ""
@@ -135,11 +141,15 @@ class Supervisor:
             make_directory(self._directory / str(number))
         try:
             async with trio.open_nursery() as nursery:
+                self._nursery = nursery
                 await nursery.start(self._watch_signals)
                 nursery.start_soon(self._watch_health)
-                async with trio.open_nursery() as keeping:
-                    for number in range(self._count):
-                        keeping.start_soon(self._keep, number)
+                self._fleet.begin(trio.current_time())
+                while not self._fleet.over:
+                    with trio.move_on_at(self._fleet.next_due()):
+                        await self._changed.wait()
+                    self._changed = trio.Event()
+                    self._fleet.tick(trio.current_time())
                 nursery.cancel_scope.cancel()
         finally:
             if self._pidfile:
@@ -151,17 +161,13 @@ class Supervisor:
 
     def _stop(self, reason: str, status: int = 0) -> None:
         """Make all workers stop cleanly."""
-        if not self._stopping.is_set():
+        if not self._stopping:
             self._log.notice("stopping all processes", reason=reason)
             self._notifier.stopping()
-            self._stopping.set()
+            self._stopping = True
             self._status = status
-        for process in self._running.values():
-            # Read its last messages first: a worker that is already stopping would take the signal
-            # as the second one, and not wait for anything.
-            self._take_in(process)
-            if not (process.told or process.stops):
-                self._tell_to_stop(process)
+        self._fleet.stop(trio.current_time())
+        self._changed.set()
 
     def _tell_to_stop(self, process: Process) -> None:
         process.told = True
@@ -203,75 +209,97 @@ class Supervisor:
                     for process in self._running.values():
                         self._tell_to_stop(process)
 
+    # ---- carrying out decisions -----------------------------------------------------------------
+
+    def start(self, member: Member) -> None:
+        """See ``ProcessControl``."""
+        try:
+            with ExitStack() as stack:
+                messages = stack.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM))
+                messages.setblocking(False)
+                # Others can see the name, and send to it: so ask for the sender of each message.
+                messages.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
+                name = f"disque-{os.getpid()}-{member.place}-{secrets.token_hex(8)}"
+                messages.bind("\0" + name)
+                process = self._running[member.serial] = self._start(member, "@" + name, messages)
+                stack.pop_all()
+        except OSError as problem:
+            # For example, the system has no room for another process. That may pass.
+            if member.first:
+                self._problem = self._problem or problem
+            self._fleet.failed(member, str(problem))
+            self._nursery.start_soon(self._not_started, member)
+        else:
+            self._nursery.start_soon(self._attend, process)
+
+    async def _not_started(self, member: Member) -> None:
+        await trio.lowlevel.checkpoint()
+        self._has_ended(member, 1)
+
+    def finish(self, member: Member, within: float | None) -> None:
+        """See ``ProcessControl``: a node ends by itself."""
+        self.terminate(member)
+
+    def terminate(self, member: Member) -> None:
+        """See ``ProcessControl``."""
+        if process := self._running.get(member.serial):
+            # Read its last messages first: a worker that is already stopping would take the signal
+            # as the second one, and not wait for anything.
+            self._take_in(process)
+            if not (process.told or process.stops):
+                self._tell_to_stop(process)
+
+    hand_back = kill = terminate
+
+    def restarting(self, member: Member, status: int, reason: str, pause: float) -> None:
+        """See ``ProcessControl``."""
+        self._log.warning(
+            "a process has ended and is restarted",
+            process=member.place,
+            status=None if member.failure else status,
+            reason=member.failure,
+            pause=pause,
+        )
+
+    def say(self, event: str, *, urgent: bool = False, **fields: Any) -> None:
+        """See ``ProcessControl``."""
+        self._log.notice(event, **fields)
+
     # ---- one process ----------------------------------------------------------------------------
 
-    async def _keep(self, number: int) -> None:
-        """Run worker ``number``, and restart it until all have to end."""
-        pause = FIRST_PAUSE
-        while not self._stopping.is_set():
-            started = trio.current_time()
-            status: int | None = None
-            reason = ""
-            try:
-                status = await self._run(number)
-            except OSError as problem:
-                # For example, the system has no room for another process. That may pass.
-                if number not in self._served and not self._stopping.is_set():
-                    self._fail(problem)
-                reason = str(problem)
-            if self._stopping.is_set():
-                if status not in (None, 0, -signal.SIGTERM):  # it had no handler yet
-                    self._status = 1
-                return
-            if status == 0:
-                self._stop(f"process {number} was stopped")
-                return
-            if number not in self._served:
-                # It never worked: the log has its reason, and trying again does not help.
-                self._stop(f"process {number} cannot start", 1)
-                self.problem = self.problem or f"process {number} cannot start: see the log"
-                self._notifier.status(self.problem)
-                return
-            if trio.current_time() - started > LONG_RUN:
-                pause = FIRST_PAUSE
-            self._log.warning(
-                "a process has ended and is restarted",
-                process=number,
-                status=status,
-                reason=reason,
-                pause=pause,
-            )
+    async def _attend(self, process: Process) -> None:
+        """Listen to a process until it ends."""
+        try:
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(self._hear, process)
+                # It may have ended before it was registered.
+                if process.popen.poll() is None:
+                    await process.ended.wait()
+                nursery.cancel_scope.cancel()
+            self._take_in(process)  # its last messages
+        finally:
+            self._give_up(process)
+            process.messages.close()
+            del self._running[process.member.serial]
+        self._has_ended(process.member, process.popen.returncode)
+
+    def _has_ended(self, member: Member, status: int) -> None:
+        """Note the end of a process, which is the end of all if it was told to end, or never
+        served: then the log has its reason, and trying again does not help."""
+        if status == 0:
+            self._stop(f"process {member.place} was stopped")
+        elif self._stopping and not member.failure and status != -signal.SIGTERM:
+            self._status = 1  # with SIGTERM, it had no handler yet
+        self._fleet.ended(member, status, trio.current_time())
+        if not self._fleet.stopping:
             self._tell()
-            with trio.move_on_after(pause):
-                await self._stopping.wait()
-            pause = min(2 * pause, LAST_PAUSE)
-
-    async def _run(self, number: int) -> int:
-        """Start process ``number`` and wait for its end; return its exit status.
-
-        Raises:
-            OSError: it cannot be started.
-        """
-        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as messages:
-            messages.setblocking(False)
-            # Others can see the name, and send to it: so ask for the sender of each message.
-            messages.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
-            name = f"disque-{os.getpid()}-{number}-{secrets.token_hex(8)}"
-            messages.bind("\0" + name)
-            process = self._start(number, "@" + name, messages)
-            self._running[number] = process
-            try:
-                async with trio.open_nursery() as nursery:
-                    nursery.start_soon(self._hear, process)
-                    # It may have ended before it was registered.
-                    if process.popen.poll() is None:
-                        await process.ended.wait()
-                    nursery.cancel_scope.cancel()
-                self._take_in(process)  # its last messages
-            finally:
-                self._give_up(process)
-                del self._running[number]
-        return process.popen.returncode
+        elif not self._stopping and member.failure:
+            self._stop(member.failure, 1)
+        elif not self._stopping:
+            self._stop(f"process {member.place} cannot start", 1)
+            self.problem = self.problem or f"process {member.place} cannot start: see the log"
+            self._notifier.status(self.problem)
+        self._changed.set()
 
     def _give_up(self, process: Process) -> None:
         """Give up ``process``. If it still runs, this process is failing: all workers have
@@ -285,13 +313,13 @@ class Supervisor:
                 self._log.warning("a process does not stop", process=process.number)
         process.let_go()
 
-    def _start(self, number: int, address: str, messages: socket.socket) -> Process:
-        """Start worker ``number``, which sends its messages to ``address``. Raises ``OSError``."""
-        once = self._once and number not in self._served
-        environ = {**os.environ, VARIABLE: announce(number, once), "NOTIFY_SOCKET": address}
+    def _start(self, member: Member, address: str, messages: socket.socket) -> Process:
+        """Start a worker, which sends its messages to ``address``. Raises ``OSError``."""
+        announced = announce(member.place, self._once and member.first)
+        environ = {**os.environ, VARIABLE: announced, "NOTIFY_SOCKET": address}
         if self._notifier.watchdog:
             environ["WATCHDOG_USEC"] = str(int(self._notifier.watchdog * 1e6))
-        passed = [] if number else [sock.fileno() for sock in self._passed]
+        passed = [] if member.place else [sock.fileno() for sock in self._passed]
         if passed:
             environ["LISTEN_FDS"] = str(len(passed))
         # Not the child of a thread: its end must not depend on that of a thread. And not in this
@@ -311,7 +339,7 @@ class Supervisor:
             raise
         finally:
             os.close(source)
-        return Process(number, popen, lifeline, messages)
+        return Process(member, popen, lifeline, messages)
 
     async def _hear(self, process: Process) -> None:
         """Handle the messages of ``process`` as they arrive."""
@@ -353,10 +381,9 @@ class Supervisor:
             self._reload(process)
         if was_ready:
             return
-        first_time = len(self._served) < self._count
-        self._served.add(process.number)
-        if first_time and len(self._served) == self._count:
-            self._log.notice("all processes serve", processes=self._count)
+        was_complete = self._fleet.complete
+        self._fleet.ready(process.member, process.heard)
+        if self._fleet.complete and not was_complete:
             # Now that all are there, no other server can have the ports.
             try:
                 if self._pidfile:

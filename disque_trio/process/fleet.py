@@ -1,4 +1,5 @@
-"""Decides which worker processes there should be; the parent carries this out.
+"""Decides which processes there should be; the parent of workers, or the supervisor of a server
+with several processes, carries this out.
 
 Each of ``count`` places has one process that serves. A process that dies is started again, after a
 pause that grows while it keeps dying. A process to be replaced (it uses too much memory, or there
@@ -13,6 +14,7 @@ from enum import Enum
 from typing import Any, Protocol
 
 FIRST_PAUSE, LAST_PAUSE = 0.1, 10.0  # s before a process that died is started again
+_MOST_DOUBLINGS = 100  # a float has an end
 LONG_RUN = 60.0  # s after which pauses are short again, and earlier deaths forgotten
 BEAT = 1.0  # s between two signs of life
 SILENCE = 5.0  # s without a sign of life after which a process is examined
@@ -87,6 +89,9 @@ class ProcessControl(Protocol):
     def kill(self, member: Member) -> None:
         """Send SIGKILL."""
 
+    def restarting(self, member: Member, status: int, reason: str, pause: float) -> None:
+        """Log that it ended so, and that it will be started again in ``pause`` s."""
+
     def say(self, event: str, *, urgent: bool = False, **fields: Any) -> None:
         """Log a line."""
 
@@ -100,6 +105,7 @@ class Fleet:
         grace: seconds that tasks have to finish when everything stops.
         deaths: how often in a row the process of one place may die before it serves, until the
             fleet gives up.
+        watched: whether it looks after processes that are silent.
 
     Attributes:
         members: all living processes.
@@ -108,7 +114,15 @@ class Fleet:
         problem: a line that says why the fleet gave up; empty if it did not.
     """
 
-    def __init__(self, control: ProcessControl, count: int, *, grace: float, deaths: int) -> None:
+    def __init__(
+        self,
+        control: ProcessControl,
+        count: int,
+        *,
+        grace: float,
+        deaths: float,
+        watched: bool = True,
+    ) -> None:
         self.members: dict[int, Member] = {}  # by serial
         self.restarts: dict[str, int] = {}
         self.complete = False
@@ -118,6 +132,7 @@ class Fleet:
         self._count = count
         self._grace = grace
         self._most_deaths = deaths
+        self._watched = watched
         self._serial = 0
         self._served: set[int] = set()  # places that have served
         self._deaths = [0] * count  # by place, of processes that did not run for long
@@ -247,14 +262,9 @@ class Fleet:
             times = self._failures[place]
             self._give_up(f"a process did not start {times} times in a row, last: {reason}", now)
             return
-        pause = min(FIRST_PAUSE * 2 ** (self._deaths[place] - 1), LAST_PAUSE)
-        self._control.say(
-            "a process died and is started again",
-            urgent=True,
-            process=member.serial,
-            reason=reason,
-            pause=pause,
-        )
+        doublings = min(self._deaths[place] - 1, _MOST_DOUBLINGS)
+        pause = min(FIRST_PAUSE * 2**doublings, LAST_PAUSE)
+        self._control.restarting(member, status, reason, pause)
         self._replaced("died")
         self._due[place] = now + pause
 
@@ -309,8 +319,13 @@ class Fleet:
 
     # ---- time ---------------------------------------------------------------------------------
 
+    def next_due(self) -> float:
+        """When a process is to be started again."""
+        return min(self._due.values(), default=math.inf)
+
     def tick(self, now: float) -> None:
-        """Do what is due. Call this several times a second."""
+        """Do what is due. Call this several times a second, or, if the processes are not watched,
+        at ``next_due``."""
         for place, due in list(self._due.items()):
             if due <= now:
                 self._start(place, now)
@@ -318,7 +333,7 @@ class Fleet:
             if member.limit <= now:
                 self._control.say("a process does not end", urgent=True, process=member.serial)
                 self._kill(member, member.reason or "stop", now)
-            elif member.state is not State.STARTING:
+            elif self._watched and member.state is not State.STARTING:
                 self._look_at(member, now)
 
     def _look_at(self, member: Member, now: float) -> None:

@@ -200,6 +200,11 @@ class Parent:
         """See ``ProcessControl``."""
         self._signal(member, signal.SIGKILL)
 
+    def restarting(self, member: Member, status: int, reason: str, pause: float) -> None:
+        """See ``ProcessControl``."""
+        fields = {"process": member.serial, "reason": reason, "pause": pause}
+        self.say("a process died and is started again", urgent=True, **fields)
+
     def say(self, event: str, *, urgent: bool = False, **fields: Any) -> None:
         """See ``ProcessControl``."""
         (self._log.warning if urgent else self._log.notice)(event, **fields)

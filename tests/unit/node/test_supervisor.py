@@ -17,6 +17,7 @@ import trio.testing
 from disque_trio.node import supervisor
 from disque_trio.node.supervisor import Supervisor
 from disque_trio.node.worker import VARIABLE
+from disque_trio.process import fleet
 from disque_trio.process.logs import Logging
 from disque_trio.process.process import make_directory, pidfile
 from disque_trio.process.systemd import Notifier
@@ -128,7 +129,7 @@ async def test_the_orderly_end_of_one_is_the_end_of_all(run: Run) -> None:
 async def test_a_program_that_fails_is_started_again_after_longer_and_longer_pauses(
     run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(supervisor, "FIRST_PAUSE", 0.02)
+    monkeypatch.setattr(fleet, "FIRST_PAUSE", 0.02)
     looked_after = run.make("serve", "3", count=1, once=True)
     started = trio.current_time()
     with trio.fail_after(HANG_SECONDS):
@@ -140,6 +141,19 @@ async def test_a_program_that_fails_is_started_again_after_longer_and_longer_pau
     assert trio.current_time() - started >= 0.3
     # One-time work is only done at the first start.
     assert run.numbers()[:5] == ["0 once", "0", "0", "0", "0"]
+
+
+async def test_a_signal_ends_a_pause(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fleet, "FIRST_PAUSE", 10 * HANG_SECONDS)
+    monkeypatch.setattr(fleet, "LAST_PAUSE", 10 * HANG_SECONDS)
+    log = run.directory / "log"
+    with trio.fail_after(HANG_SECONDS):
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(run.make("serve", "3", count=1).run)
+            while "has ended and is restarted" not in log.read_text():
+                await trio.sleep(0.01)
+            os.kill(os.getpid(), signal.SIGTERM)
+    assert run.numbers() == ["0"]
 
 
 async def test_directories_are_made_for_all_but_the_first(run: Run) -> None:
@@ -197,7 +211,7 @@ async def test_a_failed_first_start_ends_all_cleanly(
 async def test_what_cannot_be_started_again_is_tried_until_it_can(
     run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(supervisor, "FIRST_PAUSE", 0.01)
+    monkeypatch.setattr(fleet, "FIRST_PAUSE", 0.01)
     refuse(monkeypatch, lambda _, starts: starts in (2, 3))
     looked_after = run.make("serve", "3", count=1)
     with trio.fail_after(HANG_SECONDS):

@@ -1,5 +1,6 @@
 """The decisions of the parent process, with a clock that the test moves."""
 
+import math
 from typing import Any
 
 import pytest
@@ -43,6 +44,9 @@ class World:
 
     def kill(self, member: Member) -> None:
         self.orders.append(("kill", member.serial))
+
+    def restarting(self, member: Member, status: int, reason: str, pause: float) -> None:
+        pass
 
     def say(self, event: str, *, urgent: bool = False, **fields: Any) -> None:
         pass
@@ -373,4 +377,63 @@ def test_no_process_is_restarted_during_a_shutdown() -> None:
     world.ended(1)
     world.passes(LAST_PAUSE)
     assert [order for order in world.told() if order[0] == "start"] == []
+    assert world.fleet.over
+
+
+# ---- a server with several processes -------------------------------------------------------------
+
+
+class Server(World):
+    """Two processes that are looked after by other means, and never given up once they served."""
+
+    def __init__(self) -> None:
+        super().__init__(2)
+        self.fleet = Fleet(self, 2, grace=math.inf, deaths=math.inf, watched=False)
+        self.orders.clear()
+        self.fleet.begin(self.now)
+        self.ready(0, 1)
+        self.told()
+
+
+def test_a_process_of_a_server_is_started_again_for_ever() -> None:
+    world = Server()
+    serial = 0
+    for _ in range(2000):
+        world.ended(serial)
+        assert world.told() == []
+        pause = world.fleet.next_due() - world.now
+        assert FIRST_PAUSE * 0.99 <= pause <= LAST_PAUSE * 1.01
+        world.passes(pause + 0.001)
+        [(order, serial)] = world.told()
+        assert order == "start"
+    assert world.fleet.problem == ""
+    assert world.fleet.next_due() == math.inf
+
+
+def test_a_silent_process_of_a_server_is_left_to_its_watchdog() -> None:
+    world = Server()
+    world.passes(10 * STUCK)
+    world.fleet.members[0].deadline = 0.0
+    world.passes(STUCK)
+    assert world.told() == []
+
+
+def test_the_processes_of_a_server_have_all_the_time_to_stop() -> None:
+    world = Server()
+    world.fleet.stop(world.now)
+    assert world.told() == [("finish", 0, math.inf), ("finish", 1, math.inf)]
+    world.passes(1e6)
+    assert world.told() == []
+    world.ended(0, 0)
+    assert not world.fleet.over
+    world.ended(1, 0)
+    assert world.fleet.over
+
+
+def test_nothing_is_due_after_a_stop() -> None:
+    world = Server()
+    world.ended(0)
+    world.fleet.stop(world.now)
+    assert world.fleet.next_due() == math.inf
+    world.ended(1, 0)
     assert world.fleet.over

@@ -115,6 +115,7 @@ class Command(Generic[M]):
         self.alias_of = alias_of
         self.unauthenticated = unauthenticated
         self.needs = needs or {}
+        self._fixed: list[tuple[int, int]] | None = None
         self.denyoom = "denyoom" in self.flags
         self.skip_monitor = "skip_monitor" in self.flags
         self.while_loading = "loading" in self.flags
@@ -140,10 +141,14 @@ class Command(Generic[M]):
         found: list[Access] = []
         if not self.needs:
             return found, ""
-        words = self.words.match(args)
-        sure = True
+        if self._fixed is None:
+            self._fixed = self._fixed_needs()
+        if self._fixed:
+            return [(args[index], need) for index, need in self._fixed], ""
+        form = self.words.form
+        sure = all(name in form.lead for name in self.needs)
+        words = form.leading(args) if sure else self.words.match(args)
         for name, need in self.needs.items():
-            sure = sure and name in self.words.form.lead
             if not isinstance(need, int):
                 found += need(machine, words)
             elif name in words.words:
@@ -151,7 +156,18 @@ class Command(Generic[M]):
                     found += _needed(queue, need | PATTERN if words.has("PATTERN") else need)
             elif need & ALL and not words.problem:
                 found.append((EVERY, need & ~ALL | PATTERN))
-        return found, "" if sure else words.problem
+        return found, words.problem
+
+    def _fixed_needs(self) -> list[tuple[int, int]]:
+        """The indexes of queues and what is needed there, if these are always the same; none: they
+        are not."""
+        found: list[tuple[int, int]] = []
+        for name, need in self.needs.items():
+            index = self.words.form.lead.get(name, self.min_args)
+            if not isinstance(need, int) or need > ADD or index >= self.min_args:
+                return []
+            found.append((index, need))
+        return found
 
     def is_independent(self, args: list[bytes]) -> bool:
         """Whether ``args`` can be served as if it touched no job, or event."""

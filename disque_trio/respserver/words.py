@@ -104,7 +104,7 @@ class Form:
 
     Attributes:
         syntax: its alternatives.
-        lead: names of the arguments at fixed places, before all that may vary.
+        lead: the arguments at fixed places, before all that may vary: names and indexes.
         secrets: after which word (empty: the command itself) words are secret, and from which on.
         rules, settings: where rules for users begin, or the names of settings and their values;
             0: nowhere. Some of these words are secret.
@@ -112,7 +112,7 @@ class Form:
 
     def __init__(self, syntax: str) -> None:
         self.syntax = parse(syntax)
-        self.lead: set[str] = set()
+        self.lead: dict[str, int] = {}
         self.secrets: dict[bytes, int] = {}
         self.rules: dict[bytes, int] = {}
         self.settings = False
@@ -120,17 +120,18 @@ class Form:
         for alternative in self.syntax:
             steps = _steps(alternative.inner)
             self._forms.append((alternative.token.lower().encode(), steps))
-            self._note_lead(steps)
+            self._note_lead(steps, 1)
             self._note_secrets(alternative)
 
-    def _note_lead(self, steps: list[_Step]) -> None:
+    def _note_lead(self, steps: list[_Step], index: int) -> None:
         for step in steps:
             if step.kind == _MAYBE:
-                self._note_lead(step.steps)
+                self._note_lead(step.steps, index)
             if step.kind == _ARGUMENT:
-                self.lead.add(step.name)
+                self.lead.setdefault(step.name, index)
             elif step.kind != _WORD:
                 break
+            index += 1
 
     def _note_secrets(self, alternative: Part) -> None:
         token = alternative.token.lower().encode()
@@ -142,6 +143,14 @@ class Form:
                 self.rules[token] = at
             if "setting" in names:
                 self.settings = True
+
+    def leading(self, args: list[bytes]) -> Found:
+        """Return which words of ``args`` are the arguments in ``lead``; quicker than ``match``."""
+        found = Found(args)
+        for name, index in self.lead.items():
+            if index < len(args):
+                found.words[name] = [args[index]]
+        return found
 
     def match(self, args: list[bytes], reading: "Words") -> Found:
         """Return what the words of ``args`` are."""

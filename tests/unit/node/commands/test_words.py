@@ -129,7 +129,7 @@ def test_what_is_served_is_known_before(product: str, name: bytes, data: st.Data
     if not command.min_args <= len(request) <= command.max_args:
         return
     problem = command.words.match(request).problem
-    sure = set(command.needs) <= command.words.form.lead
+    sure = set(command.needs) <= set(command.words.form.lead)
     reply = world.answer("~*", request)
     assert reply.startswith(b"-") or sure or not problem, request
 

@@ -181,7 +181,7 @@ class Engine:
         """The epoll descriptor, which is readable when there is something to serve."""
         return self._epoll.fileno()
 
-    def turn(self, events: list[tuple[int, int]]) -> None:  # noqa: C901
+    def turn(self, events: list[tuple[int, int]]) -> None:
         """Serve what is ready, then send all replies."""
         self.turns += 1
         clients = self.clients
@@ -205,14 +205,7 @@ class Engine:
         for fd, mask in events:
             connection = clients.connections.get(fd)
             if connection is None:
-                if fd == self._wakeup:
-                    os.eventfd_read(fd)
-                elif fd == self._others:
-                    self.others_ready = True
-                elif fd in clients.beside:
-                    clients.beside[fd].ready(mask, now)
-                else:
-                    bus.handle(fd, mask, now)
+                self._handle_other(fd, mask, now)
                 continue
             self.stirred = True
             if mask & READ and not connection.reading_paused:
@@ -230,6 +223,17 @@ class Engine:
             bus.stirred = False
             self.stirred = True
         self.after_node()
+
+    def _handle_other(self, fd: int, mask: int, now: int) -> None:
+        """Handle what has happened at a descriptor that is not a client's."""
+        if fd == self._wakeup:
+            os.eventfd_read(fd)
+        elif fd == self._others:
+            self.others_ready = True
+        elif fd in self.clients.beside:
+            self.clients.beside[fd].ready(mask, now)
+        else:
+            self.bus.handle(fd, mask, now)
 
     @property
     def is_behind(self) -> bool:
@@ -294,7 +298,7 @@ class Engine:
         """Take a turn soon, even if there is nothing to serve."""
         self._poller.ask_turn()
 
-    def after_node(self) -> None:  # noqa: C901
+    def after_node(self) -> None:
         """Carry out the effects of the state machine: records, packets, replies, and the time of
         its next call. In this order: nobody may hear of a job before its record is written, or a
         crash could take it back."""
@@ -302,31 +306,14 @@ class Engine:
         bus = self.bus
         clients = self.clients
         if (node.journal or node.flushed) and not self.hold.on:
-            lagged = node.lagging and not node.flushed
-            if not self.file.turn():
-                if self.file.storing:
-                    self.hold_replies()
-                elif lagged:  # so nothing was done that needs the file
-                    node.refuse_added()
-                else:
-                    node.roll_back(misconf(node.add_problem))
-                    bus.roll_back()
+            self._write()
         if not self.hold.on:
             node.commit()
         if node.noted() >= EVENTS_A_BATCH:
             self._on_events()
         dirty = self._dirty
         if node.woken:
-            woken = node.woken
-            node.woken = []
-            waited: list[Connection] = []
-            for client in woken:
-                other = clients.by_id.get(client.id)
-                if other is not None:
-                    waited.append(other)
-                    if other.has_more:
-                        self._serving.line_up(other)
-            dirty[:0] = waited  # so they start to work while the others get their replies
+            self._line_up_woken()
         if bus.membership.config_changed:
             self.stirred = True
             bus.membership_changed()
@@ -342,8 +329,7 @@ class Engine:
                     clients.flush(connection)
             dirty.clear()
         if clients.close_queue.due:
-            for connection in clients.close_queue.take(clients.now):
-                clients.close(connection)
+            self._close_departed()
         if not self.hold.on:
             node.replied()
             self._on_wake(node.next_wake())
@@ -351,6 +337,38 @@ class Engine:
             self.ask_turn()
         if self.sleepers and self.stirred:
             self.stir()
+
+    def _write(self) -> None:
+        """Write the records of this turn. If that is not possible, none of it has happened."""
+        node = self.node
+        lagged = node.lagging and not node.flushed
+        if not self.file.turn():
+            if self.file.storing:
+                self.hold_replies()
+            elif lagged:  # so nothing was done that needs the file
+                node.refuse_added()
+            else:
+                node.roll_back(misconf(node.add_problem))
+                self.bus.roll_back()
+
+    def _close_departed(self) -> None:
+        """Close the connections that are due to go."""
+        for connection in self.clients.close_queue.take(self.clients.now):
+            self.clients.close(connection)
+
+    def _line_up_woken(self) -> None:
+        """Let the clients that wait no longer get their replies first, so that they start to work
+        while the others get theirs."""
+        woken = self.node.woken
+        self.node.woken = []
+        waited: list[Connection] = []
+        for client in woken:
+            other = self.clients.by_id.get(client.id)
+            if other is not None:
+                waited.append(other)
+                if other.has_more:
+                    self._serving.line_up(other)
+        self._dirty[:0] = waited
 
     def stir(self) -> None:
         """Wake the tasks that rest while nothing happens."""

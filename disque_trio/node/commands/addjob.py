@@ -32,7 +32,7 @@ _LEAVING: Final = (
 )
 
 
-def addjob(node: Node, client: Client, args: list[bytes]) -> None:  # noqa: C901
+def addjob(node: Node, client: Client, args: list[bytes]) -> None:
     """ADDJOB queue body ms-timeout [option ...]: add a job; see ``AddOptions``.
 
     The checks come in the same order as in the C server. The policy of the queue, if there is one,
@@ -70,42 +70,50 @@ def addjob(node: Node, client: Client, args: list[bytes]) -> None:  # noqa: C901
     if node.memory.shares is not None:
         _check_budget(node, client, args, options)
     external = _is_external(node)
-    name = args[1]
     if (
         plain
+        and not delay
         and repl == 1
         and not external
-        and (queue := node.queues.by_name.get(name)) is not None
+        and (queue := node.queues.by_name.get(args[1])) is not None
         and not queue.paused
     ):
         # Nearly always, on a node that is alone; a shortcut.
-        job = node.store.make_job(queue.name, args[2], 1, delay, retry, ttl)
-        if delay:
-            job.qtime = node.now + wait
+        job = node.store.make_job(queue.name, args[2], 1, 0, retry, ttl)
         node.replication.place(job)
         client.out.append(b"+%b\r\n" % job.id)
         return
     trailer = options.trailer
+    name: bytes | None
     if trailer is not None and trailer.key:
-        known = _known(node, name, trailer.key)
-        if known:
-            client.out.append(b"+%b\r\n" % known)
+        name = _admit_unique(node, client, args, repl, external, options, trailer.key)
+        if name is None:
             return
-        if node.peers.size == 1:
-            if node.memory.shares is not None:
-                _check_budget(node, client, args, options)  # what had the key is gone
-            name = _admit(node, args, repl, external, options, NOTHING)
     else:
         name = _admit(node, args, repl, external, options, NOTHING)
     job = node.store.make_job(name, args[2], repl, delay, retry, ttl)
     if delay:
         job.qtime = node.now + wait
-    if options.priority:
-        job.flags |= priority_flags(options.priority)
+    job.flags |= priority_flags(options.priority)
     if trailer is not None:
         node.store.trailers.put(job, trailer)
         if trailer.key and _claims(node, client, args, job, trailer, options, external, timeout):
             return
+    _place(node, client, args, job, options, external, timeout)
+
+
+def _place(
+    node: Node,
+    client: Client,
+    args: list[bytes],
+    job: Job,
+    options: AddOptions,
+    external: bool,
+    timeout: int,
+) -> None:
+    """Queue ``job``, and have its copies made. If its queue is bounded, ask the other nodes first
+    how much they have in it."""
+    repl = job.repl
     bounded = options.maxlen > 0 or options.maxbytes > 0
     if bounded and node.peers.size > 1:
         deadline = node.now + timeout if timeout else 0
@@ -174,6 +182,28 @@ def _admit(
     if queue.paused & PAUSED_IN:
         raise CommandError(PAUSED)
     return queue.name
+
+
+def _admit_unique(
+    node: Node,
+    client: Client,
+    args: list[bytes],
+    repl: int,
+    external: bool,
+    options: AddOptions,
+    key: bytes,
+) -> bytes | None:
+    """The same for a job with ``key``, as far as that can be said before other nodes are asked.
+    None: another job has the key, and ``client`` has got its id."""
+    known = _known(node, args[1], key)
+    if known:
+        client.out.append(b"+%b\r\n" % known)
+        return None
+    if node.peers.size > 1:
+        return args[1]
+    if node.memory.shares is not None:
+        _check_budget(node, client, args, options)  # what had the key is gone
+    return _admit(node, args, repl, external, options, NOTHING)
 
 
 def _admit_claimed(

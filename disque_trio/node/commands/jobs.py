@@ -12,6 +12,7 @@ from disque_trio.node.commands.arguments import (
     check_patterns,
     find_job,
     find_jobs,
+    parse_count,
 )
 from disque_trio.node.commands.endings import ack_ending, end_jobs, has_result
 from disque_trio.node.commands.reach import Reach, may_end_others
@@ -40,7 +41,6 @@ from disque_trio.node.core.queues.entries import (
 from disque_trio.node.core.queues.limits import ASKING_TIME
 from disque_trio.protocol.serialjob import is_job_id
 from disque_trio.protocol.trailer import CANCELLED, Ending
-from disque_trio.resp.ints import parse_int
 from disque_trio.resp.reply import Value, encode, integer, null, null_array
 from disque_trio.respserver.batches import Batch, Sliced
 from disque_trio.respserver.client import PIECE, Client
@@ -52,7 +52,7 @@ MOST_TAKEN: Final = 4 << 20  # bytes of bodies for one GETJOB, plus what is take
 _CANCELLED: Final = "CANCELLED Job was cancelled, it will not be delivered again."
 
 
-def getjob(node: Node, client: Client, args: list[bytes]) -> None:  # noqa: C901
+def getjob(node: Node, client: Client, args: list[bytes]) -> None:
     """GETJOB [NOHANG] [TIMEOUT ms] [COUNT n] [WITHCOUNTERS] [WITHHEADERS] [PATTERN] FROM queue
     ...."""
     timeout = 0
@@ -67,31 +67,22 @@ def getjob(node: Node, client: Client, args: list[bytes]) -> None:  # noqa: C901
             raise CommandError(SYNTAX)
         word = args[i]
         i += 1
-        if word == b"FROM":
-            break
         # Most clients write capitals; to make them of each word takes a twentieth of a GETJOB.
-        option = word if word in (b"NOHANG", b"TIMEOUT", b"COUNT") else word.upper()
+        option = word if word in (b"FROM", b"NOHANG", b"TIMEOUT", b"COUNT") else word.upper()
+        if option == b"FROM":
+            break
         if option == b"NOHANG":
             nohang = True
-        elif option == b"FROM":
-            break
         elif option == b"TIMEOUT":
             timeout = parse_timeout(args[i])
             i += 1
         elif option == b"COUNT":
-            value = parse_int(args[i])
-            if value is None or value <= 0:
-                raise CommandError("ERR COUNT must be a number greater than zero")
-            count = value
+            count = parse_count(args[i])
             i += 1
-        elif option == b"WITHCOUNTERS":
-            details |= WITH_COUNTERS
-        elif option == b"WITHHEADERS":
-            details |= WITH_HEADERS
         elif option == b"PATTERN":
             by_patterns = True
         else:
-            raise CommandError(SYNTAX)
+            details |= _detail(option)
     names = args[i:]
     if len(names) > MAX_QUEUES and not by_patterns:
         raise CommandError(f"ERR a client may ask for jobs of at most {MAX_QUEUES} queues")
@@ -114,7 +105,25 @@ def getjob(node: Node, client: Client, args: list[bytes]) -> None:  # noqa: C901
         _tell(node, jobs, details, client.out)
     elif by_patterns:
         _wait_by_patterns(node, client, names, -1 if nohang else timeout, details)
-    elif nohang and (node.in_group or not node.limits.is_asking(names)):
+    else:
+        _wait(node, client, names, nohang, timeout, details)
+
+
+def _detail(option: bytes) -> int:
+    """The details of each job that ``option`` asks for."""
+    if option == b"WITHCOUNTERS":
+        return WITH_COUNTERS
+    if option == b"WITHHEADERS":
+        return WITH_HEADERS
+    raise CommandError(SYNTAX)
+
+
+def _wait(
+    node: Node, client: Client, names: list[bytes], nohang: bool, timeout: int, details: int
+) -> None:
+    """Let ``client`` wait for jobs of the queues ``names``, unless it does not want to, and ask
+    other nodes for theirs."""
+    if nohang and (node.in_group or not node.limits.is_asking(names)):
         client.out.append(null_array(client.resp))
     elif node.peers.leaving:
         client.out.append(LEAVING)
@@ -122,7 +131,7 @@ def getjob(node: Node, client: Client, args: list[bytes]) -> None:  # noqa: C901
         client.out.append(null_array(client.resp))
     else:
         node.deliveries.wait(client, names, ASKING_TIME if nohang else timeout, details)
-    if not jobs and node.peers.size > 1 and not by_patterns:
+    if node.peers.size > 1:
         for name in names:
             queue = node.queues.by_name.get(name)
             if queue is None:

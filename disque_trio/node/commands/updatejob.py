@@ -18,7 +18,7 @@ from disque_trio.respserver.client import Client
 from disque_trio.respserver.command import CommandError
 
 
-def updatejob(node: Node, client: Client, args: list[bytes]) -> None:  # noqa: C901
+def updatejob(node: Node, client: Client, args: list[bytes]) -> None:
     """UPDATEJOB id [BODY bytes] [DELAY s] [TTL s] [RETRY s] [QUEUE queue]: change a job that is not
     delivered."""
     words = node.read(args)
@@ -37,6 +37,21 @@ def updatejob(node: Node, client: Client, args: list[bytes]) -> None:  # noqa: C
     if is_delivered(job):
         raise CommandError(DELIVERED)
     contents = Contents(job)
+    _set_times(node, job, contents, retry, ttl, delay)
+    if words.has("QUEUE"):
+        contents.queue = parse_queue(node, words.text("QUEUE"))
+    if words.has("BODY"):
+        contents.body = words.text("BODY")
+    if job.delivered is not None and len(contents.queue) + len(contents.body) > MAX_JOB:
+        raise CommandError("ERR the job is too large to be sent to other nodes")
+    if node.memory.shares is not None:
+        _check_budget(node, client, job, contents)
+    node.updates.change(client, job, contents)
+
+
+def _set_times(node: Node, job: Job, contents: Contents, retry: int, ttl: int, delay: int) -> None:
+    """Set RETRY and TTL (s) and DELAY (ms) in ``contents``; -1: not given. Raises ``CommandError``
+    if ``job`` cannot have them."""
     if retry >= 0:
         if (retry == 0) != (job.retry == 0):
             raise CommandError(
@@ -55,15 +70,6 @@ def updatejob(node: Node, client: Client, args: list[bytes]) -> None:  # noqa: C
             "ERR The specified DELAY is greater than TTL. Job refused since would never "
             "be delivered"
         )
-    if words.has("QUEUE"):
-        contents.queue = parse_queue(node, words.text("QUEUE"))
-    if words.has("BODY"):
-        contents.body = words.text("BODY")
-    if job.delivered is not None and len(contents.queue) + len(contents.body) > MAX_JOB:
-        raise CommandError("ERR the job is too large to be sent to other nodes")
-    if node.memory.shares is not None:
-        _check_budget(node, client, job, contents)
-    node.updates.change(client, job, contents)
 
 
 def _check_budget(node: Node, client: Client, job: Job, contents: Contents) -> None:

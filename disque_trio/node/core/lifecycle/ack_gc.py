@@ -310,7 +310,7 @@ class AckGc:
         if live is not None and live.state == ACKED and ending.kind == CANCELLED:
             self._note_ending(live)  # the sender may rely on this node from now on
 
-    def on_setack(self, sender: bytes, message: JobMessage) -> None:  # noqa: C901
+    def on_setack(self, sender: bytes, message: JobMessage) -> None:
         """Handle SETACK: another node knows that the job was processed."""
         store = self._store
         replicas = self._replicas
@@ -348,6 +348,13 @@ class AckGc:
             if holders_known:
                 store.delete(job)
             return
+        self._confirm(job, sender, message, news)
+
+    def _confirm(self, job: Job, sender: bytes, message: JobMessage, news: bool) -> None:
+        """Answer the SETACK of ``sender`` for ``job``, and tell the other holders if need be.
+        ``news``: this node did not know that the job has ended."""
+        replicas = self._replicas
+        holders_known = message.aux
         if holders_known:
             replicas.add(job, sender)
         holders = replicas.of(job)
@@ -363,7 +370,7 @@ class AckGc:
             collect = len(holders) > holders_known
         # Not before it is on disk, or a crash would bring the job back. The sender asks again.
         if confirm and self._machine.may_confirm:
-            self._notices.add(sender, bus.GOTACK, id, 1, mark)
+            self._notices.add(sender, bus.GOTACK, job.id, 1, mark)
         if collect:
             if holders_known:
                 self._note_confirmed(job, sender)

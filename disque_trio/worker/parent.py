@@ -30,7 +30,7 @@ from disque_trio.worker.link import Message, Page, SocketEnd
 from disque_trio.worker.options import Options
 from disque_trio.worker.sources import Sources
 from disque_trio.worker.tally import Tally
-from disque_trio.worker.view import ProcessView, View
+from disque_trio.worker.view import View, WorkerView
 
 _TICK = 0.25  # s
 _LAST_WORDS = 1.0  # s to read what a process sent before it ended
@@ -304,7 +304,7 @@ class Parent:
     def _view(self) -> View:
         now = time.monotonic()
         processes = [
-            ProcessView(
+            WorkerView(
                 process.member.serial,
                 process.popen.pid,
                 process.member.state,

@@ -10,7 +10,7 @@ from disque_trio.worker.tally import Tally
 _SHOWN = ("done", "retried", "dead", "postponed", "repeated", "runaway", "lost")
 
 
-class ProcessView(NamedTuple):
+class WorkerView(NamedTuple):
     """A worker process.
 
     Attributes:
@@ -46,7 +46,7 @@ class View(NamedTuple):
 
     wanted: int
     concurrency: int
-    processes: list[ProcessView]
+    processes: list[WorkerView]
     tally: Tally
     restarts: Mapping[str, int]
     lengths: Mapping[str, int]

@@ -10,7 +10,7 @@ from disque_trio.process import health
 from disque_trio.process.fleet import State
 from disque_trio.worker.check import FRESH, read_status
 from disque_trio.worker.tally import Tally
-from disque_trio.worker.view import ProcessView, View
+from disque_trio.worker.view import View, WorkerView
 
 NOBODY = 2**22 + 1  # no process has such an id
 
@@ -23,7 +23,7 @@ def path(tmp_path: Path) -> Path:
 def write(
     path: Path, *, pid: int | None = None, age: float = 0.0, state: State = State.SERVING
 ) -> None:
-    view = View(1, 8, [ProcessView(0, 1, state, False, 0, 0, True)], Tally(), {}, {})
+    view = View(1, 8, [WorkerView(0, 1, state, False, 0, 0, True)], Tally(), {}, {})
     health.write(path, view.status(os.getpid() if pid is None else pid, time.time() - age))
 
 

@@ -13,7 +13,7 @@ from disque_trio.metrics.web import Request
 from disque_trio.process.fleet import State
 from disque_trio.worker.figures import Figures
 from disque_trio.worker.tally import Tally
-from disque_trio.worker.view import ProcessView, View
+from disque_trio.worker.view import View, WorkerView
 from tests.support.monitoring import exported, table
 
 MB = 1 << 20
@@ -24,8 +24,8 @@ FORMATS = {
 Found = dict[tuple[str, frozenset[tuple[str, str]]], float]
 
 
-def process(state: State = State.SERVING, *, connected: bool = True) -> ProcessView:
-    return ProcessView(0, 4711, state, False, in_hand=2, memory=50 * MB, connected=connected)
+def process(state: State = State.SERVING, *, connected: bool = True) -> WorkerView:
+    return WorkerView(0, 4711, state, False, in_hand=2, memory=50 * MB, connected=connected)
 
 
 async def families(view: View, accept: str) -> list[Metric]:

@@ -4,16 +4,16 @@ import json
 
 from disque_trio.process.fleet import State
 from disque_trio.worker.tally import LONGEST, MOST, OTHER, Tally, Waits
-from disque_trio.worker.view import ProcessView, View
+from disque_trio.worker.view import View, WorkerView
 
 MB = 1 << 20
 
 
-def process(state: State = State.SERVING, *, stuck: bool = False) -> ProcessView:
-    return ProcessView(0, 4711, state, stuck, in_hand=2, memory=50 * MB, connected=True)
+def process(state: State = State.SERVING, *, stuck: bool = False) -> WorkerView:
+    return WorkerView(0, 4711, state, stuck, in_hand=2, memory=50 * MB, connected=True)
 
 
-def view(*processes: ProcessView, tally: Tally | None = None) -> View:
+def view(*processes: WorkerView, tally: Tally | None = None) -> View:
     return View(2, 8, list(processes), tally or Tally(), {"died": 3}, {"mail": 7})
 
 

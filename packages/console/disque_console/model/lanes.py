@@ -22,7 +22,7 @@ class Kind(Enum):
     BAD = "bad"  # ended in any other way
 
 
-class State(Enum):
+class LaneState(Enum):
     """A state of a job that lasts."""
 
     QUEUED = "queued"
@@ -38,10 +38,10 @@ _KINDS: Final[Mapping[str, Kind]] = {
     **dict.fromkeys(("nacked", "paused", "dequeued", "exported"), Kind.BACK),
     "acked": Kind.GOOD,
 }
-_STATES: Final[Mapping[str, State]] = {
-    "queued": State.QUEUED,
-    "delivered": State.HAND,
-    "paused": State.PAUSE,
+_STATES: Final[Mapping[str, LaneState]] = {
+    "queued": LaneState.QUEUED,
+    "delivered": LaneState.HAND,
+    "paused": LaneState.PAUSE,
 }
 _STAY: Final = ("added", "replicated", "copied", "working", "updated")
 """Events that do not change the state."""
@@ -56,7 +56,7 @@ def kind_of(event: str) -> Kind:
 class Span:
     """A period, in seconds since the epoch. open: the logs do not show its end."""
 
-    state: State
+    state: LaneState
     start: float
     end: float
     open: bool = False

@@ -6,7 +6,7 @@ from typing import Final
 
 from markupsafe import Markup
 
-from disque_console.model.lanes import Axis, Kind, Lane, Mark, Span, State
+from disque_console.model.lanes import Axis, Kind, Lane, LaneState, Mark, Span
 from disque_console.model.life import LifeEvent
 from disque_trio import humanize
 from disque_trio.overview.names import shown
@@ -20,7 +20,11 @@ TRACK: Final = 38  # from the top of a lane to its middle
 BOTTOM: Final = 28
 APART: Final = 96  # minimum distance between time labels
 LANES: Final = 30
-_THICK: Final[Mapping[State, int]] = {State.QUEUED: 4, State.HAND: 14, State.PAUSE: 8}
+_THICK: Final[Mapping[LaneState, int]] = {
+    LaneState.QUEUED: 4,
+    LaneState.HAND: 14,
+    LaneState.PAUSE: 8,
+}
 _SIZE: Final = 6.0  # of a mark, from its centre
 
 
@@ -71,7 +75,7 @@ def _span(axis: Axis, span: Span, y: float) -> str:
     return area(left, y - thick / 2, width, thick, words, rx=2, class_=kind)
 
 
-def _css(state: State) -> str:
+def _css(state: LaneState) -> str:
     return state.name.lower()
 
 

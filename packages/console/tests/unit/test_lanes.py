@@ -2,7 +2,7 @@
 
 import xml.etree.ElementTree as ElementTree
 
-from disque_console.model.lanes import Axis, Kind, Lane, Span, State, kind_of, lanes
+from disque_console.model.lanes import Axis, Kind, Lane, LaneState, Span, kind_of, lanes
 from disque_console.model.life import LifeEvent, read_event
 from disque_console.web.lifeline import LANES, legend, lifeline
 from disque_trio.eventlog import schema
@@ -26,17 +26,20 @@ def test_a_job_is_queued_in_hand_and_paused_on_the_lane_of_its_node() -> None:
     first, second = lanes(LIFE, 99.0)
     assert (first.node, second.node) == (A, B)
     assert first.spans == [
-        Span(State.QUEUED, 1.0, 3.0), Span(State.HAND, 3.0, 9.0), Span(State.PAUSE, 9.0, 20.0),
-        Span(State.QUEUED, 20.0, 21.0), Span(State.HAND, 21.0, 25.0),
-    ]  # fmt: skip
+        Span(LaneState.QUEUED, 1.0, 3.0),
+        Span(LaneState.HAND, 3.0, 9.0),
+        Span(LaneState.PAUSE, 9.0, 20.0),
+        Span(LaneState.QUEUED, 20.0, 21.0),
+        Span(LaneState.HAND, 21.0, 25.0),
+    ]
     assert second.spans == []
 
 
 def test_spans_without_an_end_last_until_now() -> None:
     [lane] = lanes(LIFE[:3] + LIFE[4:6], 60.0)
-    assert lane.spans[-1] == Span(State.HAND, 3.0, 60.0, open=True)
+    assert lane.spans[-1] == Span(LaneState.HAND, 3.0, 60.0, open=True)
     [lane] = lanes([event(5.0, "queued")], 4.0)
-    assert lane.spans == [Span(State.QUEUED, 5.0, 5.0, open=True)]
+    assert lane.spans == [Span(LaneState.QUEUED, 5.0, 5.0, open=True)]
 
 
 def test_events_of_one_moment_are_one_mark() -> None:

@@ -35,7 +35,7 @@ from disque_spark.watch.notices import (
     missing_logs,
 )
 from disque_spark.watch.receivers import Receiver, ReceiverError
-from disque_spark.watch.state import State, alone
+from disque_spark.watch.state import WatchState, alone
 
 EVERY = 15.0  # s
 TELL_SECONDS = 60.0  # s per look for one receiver; it gets the rest after the next look
@@ -85,7 +85,7 @@ class Watch:
     observer: Observer = field(default_factory=Observer)
     clock: Callable[[], float] = time
     _findings: dict[Location, Findings] = field(default_factory=dict, init=False, repr=False)
-    _state: State | None = field(default=None, init=False, repr=False)
+    _state: WatchState | None = field(default=None, init=False, repr=False)
     _heard: float | None = field(default=None, init=False, repr=False)
     _absent: set[str] = field(default_factory=set, init=False, repr=False)
     _shown: int = field(default=0, init=False, repr=False)
@@ -211,7 +211,7 @@ class Watch:
             end: time up to which it is known what happened, ms.
         """
         if self._state is None:
-            self._state = State(store.directory)
+            self._state = WatchState(store.directory)
         state = self._state
         end = min(end, int(self.clock() * 1000))  # a node's clock may be far ahead
         for one in self.receivers:

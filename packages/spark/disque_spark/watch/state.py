@@ -14,7 +14,7 @@ STATE = "watch.json"
 _LOCK = ".watch.lock"
 
 
-class State:
+class WatchState:
     """What the receivers of a watch know, by their keys.
 
     Args:

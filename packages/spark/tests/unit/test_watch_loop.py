@@ -24,7 +24,7 @@ from disque_spark.watch import loop
 from disque_spark.watch.loop import Observer, Watch
 from disque_spark.watch.notices import MINUTE, Findings, Notice, Row
 from disque_spark.watch.receivers import ReceiverError
-from disque_spark.watch.state import STATE, State, alone
+from disque_spark.watch.state import STATE, WatchState, alone
 from packages.spark.tests.unit.test_watch_notices import SCHEMA
 
 SPARK = cast(SparkSession, None)
@@ -248,13 +248,13 @@ def test_all_are_told_though_it_cannot_be_noted(
     told.jobs = ["D-1"]
     one, other = Hears("one", 0), Hears("other", 0)
     (tmp_path / STATE).mkdir()  # as good as a full disk
-    monkeypatch.setattr(State, "__init__", lambda state, output: _empty(state, output / STATE))
+    monkeypatch.setattr(WatchState, "__init__", lambda state, output: _empty(state, output / STATE))
     with pytest.raises(OSError, match=STATE):
         told.look(one, other)
     assert one.heard == other.heard == [["D-1"]]
 
 
-def _empty(state: State, file: Location) -> None:
+def _empty(state: WatchState, file: Location) -> None:
     state._file, state._kept, state.told = file, b"", {}
 
 

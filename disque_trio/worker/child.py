@@ -27,7 +27,7 @@ from disque_trio.tasks.running import Outcome, Runner
 from disque_trio.worker.link import Page, SocketEnd, line
 from disque_trio.worker.options import Options
 from disque_trio.worker.round_robin import QueueWeight, RoundRobin
-from disque_trio.worker.slots import Slots
+from disque_trio.worker.slots import Slots, loops_of
 from disque_trio.worker.tally import Tally, Waits
 from disque_trio.worker.target import AppError, files, load
 
@@ -149,11 +149,11 @@ class Child:
             raise CannotStart("the app has no tasks: name queues with --queues")
         runner = Runner(app, limiter=trio.CapacityLimiter(options.concurrency), log=self._log)
         self._serving = True
+        round_robin = RoundRobin(queues, strict=options.strict)
         slots = Slots(
-            client,
+            loops_of(client, round_robin, options.concurrency),
             runner,
-            RoundRobin(queues, strict=options.strict),
-            options.concurrency,
+            round_robin,
             tally=self._tally,
             waits=self._waits,
             page=self._page,

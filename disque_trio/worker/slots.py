@@ -2,7 +2,7 @@
 
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import trio
 
@@ -17,13 +17,19 @@ _PAUSE = 1.0  # s until a slot that cannot take a job tries again
 _ERRORS = ("dead", "runaway", "lost")
 
 
+def loops_of(client: Client, round_robin: RoundRobin, count: int) -> list[tuple[Jobs, ...]]:
+    """Return the loops of ``count`` slots, each with one for each order of ``round_robin``."""
+    orders = [client.loops(*order, count=count, withheaders=True) for order in round_robin.orders]
+    return list(zip(*orders, strict=True))
+
+
 class Slots:
-    """``count`` slots, which take jobs round robin until they are told to stop.
+    """Slots that take jobs round robin until they are told to stop.
 
     A slot gives credit for one job at a time, when it is free. So no job waits in this process.
 
     Args:
-        client: provides the jobs.
+        loops: provide the jobs of each slot; see ``loops_of``.
         runner: runs them.
         round_robin: decides which queue to ask first.
         tally: counts what becomes of the jobs.
@@ -37,12 +43,11 @@ class Slots:
         refusal: why no more jobs are taken, if the user may not take any; else None.
     """
 
-    def __init__(  # noqa: PLR0913
+    def __init__(
         self,
-        client: Client,
+        loops: Sequence[Sequence[Jobs]],
         runner: Runner,
         round_robin: RoundRobin,
-        count: int,
         *,
         tally: Tally,
         waits: Waits,
@@ -65,10 +70,7 @@ class Slots:
         self._returning: set[trio.CancelScope] = set()
         self._last = math.inf  # when jobs must have been handed back
         self._stopped = False
-        orders = [
-            client.loops(*order, count=count, withheaders=True) for order in round_robin.orders
-        ]
-        self._loops = [list(of_one_slot) for of_one_slot in zip(*orders, strict=True)]
+        self._loops = loops
 
     async def run(self) -> None:
         """Run jobs until ``stop`` is called or jobs are refused, and all running tasks have
@@ -99,7 +101,7 @@ class Slots:
         for scope in self.in_hand.values():
             scope.cancel()
 
-    async def _serve(self, loops: list[Jobs]) -> None:
+    async def _serve(self, loops: Sequence[Jobs]) -> None:
         order = self._round_robin.next()
         while not self._stopped:
             self._waits.begin(time.monotonic())

@@ -14,7 +14,6 @@ LEFT = {
     "C901": {
         "disque_trio/respserver/io/serving.py": 1,
         "disque_trio/respserver/machine.py": 1,
-        "packages/console/disque_console/web/app.py": 1,
         "tests/simulator/machine.py": 1,
         "tests/unit/config/test_rewrite_properties.py": 1,
         "tools/bench/latency_load.py": 1,
@@ -25,7 +24,6 @@ LEFT = {
         "disque_trio/respserver/command.py": 1,
         "disque_trio/respserver/daemon.py": 1,
         "disque_trio/respserver/io/engine.py": 1,
-        "disque_trio/worker/slots.py": 1,
         "packages/bananaq/disque_bananaq/client/consuming.py": 1,
         "packages/bananaq/disque_bananaq/client/worker.py": 1,
         "packages/bananaq/disque_bananaq/redis_store/store.py": 1,

@@ -41,7 +41,50 @@ class Static:
         await response(scope, receive, send)
 
 
-def application(console: Console) -> ASGIApp:  # noqa: C901
+class Failures:
+    """What visitors are answered when something went wrong.
+
+    Attributes:
+        handlers: by exception.
+    """
+
+    def __init__(self, rendering: Rendering) -> None:
+        self._rendering = rendering
+        self.handlers: dict[Any, Any] = {
+            HTTPException: self._refused,
+            TooLarge: self._too_large,
+            TooSlow: self._too_slow,
+            ClientDisconnect: self._gone,
+            Exception: self._failed,
+        }
+
+    async def _failed(self, request: Request, error: Exception) -> Response:
+        # Starlette raises the error again after this answer, and the gate logs it.
+        return self._rendering.failure(
+            request, 500, "Something went wrong", "See the log of the console."
+        )
+
+    async def _refused(self, request: Request, error: HTTPException) -> Response:
+        title = HTTPStatus(error.status_code).phrase.capitalize()
+        answer = self._rendering.failure(request, error.status_code, title, error.detail)
+        answer.headers.update(error.headers or {})
+        return answer
+
+    async def _too_large(self, request: Request, error: Exception) -> Response:
+        return self._rendering.failure(
+            request, 413, "Too large", f"A form can be at most {error}. Use a client for more."
+        )
+
+    async def _too_slow(self, request: Request, error: Exception) -> Response:
+        return self._rendering.failure(
+            request, 408, "Too slow", "The form did not arrive within a minute."
+        )
+
+    async def _gone(self, request: Request, error: Exception) -> Response:
+        return Response(status_code=400)  # nobody reads it
+
+
+def application(console: Console) -> ASGIApp:
     """The pages of ``console``, behind the gate."""
     rendering = Rendering(console)
     acting = Acting(console, rendering)
@@ -83,39 +126,6 @@ def application(console: Console) -> ASGIApp:  # noqa: C901
         except Missing:
             return None
 
-    async def _show(rendering: Rendering, page: Page, visit: Visit) -> Response:
-        try:
-            shown = await page.view(visit)
-        except Missing as missing:
-            return rendering.message(visit, "Not found", str(missing), 404)
-        return rendering.page(page, visit, shown)
-
-    async def failed(request: Request, error: Exception) -> Response:
-        # Starlette raises the error again after this answer, and the gate logs it.
-        return rendering.failure(
-            request, 500, "Something went wrong", "See the log of the console."
-        )
-
-    async def refused(request: Request, error: Exception) -> Response:
-        assert isinstance(error, HTTPException)
-        title = HTTPStatus(error.status_code).phrase.capitalize()
-        answer = rendering.failure(request, error.status_code, title, error.detail)
-        answer.headers.update(error.headers or {})
-        return answer
-
-    async def too_large(request: Request, error: Exception) -> Response:
-        return rendering.failure(
-            request, 413, "Too large", f"A form can be at most {error}. Use a client for more."
-        )
-
-    async def too_slow(request: Request, error: Exception) -> Response:
-        return rendering.failure(
-            request, 408, "Too slow", "The form did not arrive within a minute."
-        )
-
-    async def gone(request: Request, error: Exception) -> Response:
-        return Response(status_code=400)  # nobody reads it
-
     async def health(request: Request) -> Response:
         return PlainTextResponse("ok\n")
 
@@ -147,12 +157,14 @@ def application(console: Console) -> ASGIApp:  # noqa: C901
         Route("/health", health),
         Mount("/static", Static(), name="static"),
     ]
-    handlers: Any = {
-        HTTPException: refused,
-        TooLarge: too_large,
-        TooSlow: too_slow,
-        ClientDisconnect: gone,
-        Exception: failed,
-    }
+    handlers = Failures(rendering).handlers
     prefixed = [Mount(console.prefix, routes=routes)] if console.prefix else routes
     return Headers(Gate(Starlette(routes=prefixed, exception_handlers=handlers), console))
+
+
+async def _show(rendering: Rendering, page: Page, visit: Visit) -> Response:
+    try:
+        shown = await page.view(visit)
+    except Missing as missing:
+        return rendering.message(visit, "Not found", str(missing), 404)
+    return rendering.page(page, visit, shown)

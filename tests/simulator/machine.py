@@ -462,7 +462,7 @@ class Machine:
             self._cron_idled = False
             self.node.cron(now)
 
-    def _turn(self) -> None:  # noqa: C901
+    def _turn(self) -> None:
         """Handle everything that arrived, then the effects in their order."""
         world = self.world
         node = self.node
@@ -493,16 +493,9 @@ class Machine:
             ids_in = world.oracle.ids_in
             self._dies(ids_in(node.journal) - ids_in(self.disk.records))
             return
-        if node.journal:
-            self.disk.append(node.journal, world.loop.now)
-            node.journal = []
-        if self.membership is not None and self.membership.config_changed:
-            self.disk.conf = self.membership.dump_conf()
-            self.membership.config_changed = False
+        self._write()
         node.commit()
-        if node.journal:  # what settling has noted; the server also writes it before replies
-            self.disk.append(node.journal, world.loop.now)
-            node.journal = []
+        self._write()  # what settling has noted; the server also writes it before replies
         if world.fabric.unsent:
             if self._dies_at == BEFORE_PACKETS:
                 self._dies(set())
@@ -523,6 +516,15 @@ class Machine:
         if self.log is not None:
             self.log.turn(node, world.loop.now)
         self._plan_wake()
+
+    def _write(self) -> None:
+        """Write what is to be on disk."""
+        if self.node.journal:
+            self.disk.append(self.node.journal, self.world.loop.now)
+            self.node.journal = []
+        if self.membership is not None and self.membership.config_changed:
+            self.disk.conf = self.membership.dump_conf()
+            self.membership.config_changed = False
 
     def _stayed_idle(self, inbox: list[Callable[[int], None]]) -> bool:
         """Whether a turn in which nothing was due, and whose ``inbox`` was handled, left everything

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -37,52 +38,47 @@ SIZES = st.one_of(
     NUMBERS.map(str),
 )
 BYTES = st.binary(max_size=12).map(lambda data: to_text(data.replace(b"\0", b"")))
+CHARACTERS = st.characters(exclude_characters="\0", exclude_categories=["Cs"])
 SPECIAL = st.sampled_from(["", "null", "~", "yes", "# x", "a: b", "- a", "{}", "'", '"', "\\", " "])
 
 
-def texts(name: str) -> st.SearchStrategy[list[str]]:  # noqa: C901
+def numbers(kind: Any) -> st.SearchStrategy[str]:
+    return st.integers(kind.low, min(kind.high, 2**40)).map(str)
+
+
+# By type, the subclasses first: words that it may accept.
+WORDS: list[tuple[type, Callable[[Any], st.SearchStrategy[str]]]] = [
+    (Int, numbers),
+    (Memory, lambda kind: numbers(kind) | SIZES),
+    (MemoryOrPercent, lambda _: SIZES | st.integers(0, 100).map("{}%".format)),
+    (YesNo, lambda _: st.sampled_from(["yes", "no", "YES"])),
+    (KeepAlive, lambda _: st.sampled_from(["yes", "no", "300", "0", "60"])),
+    (Choice, lambda kind: st.sampled_from(kind.choices)),
+    (IpAddress, lambda _: st.just("") | st.ip_addresses().map(str)),
+    (TlsProtocols, lambda _: st.sampled_from(["", "TLSv1.2", "tlsv1.3 TLSv1.2"])),
+    (FileMode, lambda _: st.integers(0, 0o777).map("{:o}".format)),
+    (FileName, lambda _: st.sampled_from(["a", "b.conf", "with space"])),
+    (Ciphers, lambda _: st.sampled_from(["", "ECDHE+AESGCM", "DEFAULT:@SECLEVEL=2"])),
+    (CipherSuites, lambda _: st.sampled_from(["", "TLS_AES_128_GCM_SHA256"])),
+    (Text, lambda _: BYTES | SPECIAL | st.text(CHARACTERS, max_size=9)),
+]
+CHECKED = (Memory, YesNo, IpAddress, CipherSuites)  # they do not accept all of these
+
+
+def texts(name: str) -> st.SearchStrategy[list[str]]:
     """Words that the parameter accepts, in many spellings."""
-    kind: Any = TABLE[name].type
-    words: st.SearchStrategy[str]
-    if isinstance(kind, Int):
-        words = st.integers(kind.low, min(kind.high, 2**40)).map(str)
-    elif isinstance(kind, Memory):
-        low, high = kind.low, min(kind.high, 2**40)
-        words = st.one_of(st.integers(low, high).map(str), SIZES).filter(lambda w: takes(name, [w]))
-    elif isinstance(kind, MemoryOrPercent):
-        words = SIZES | st.integers(0, 100).map("{}%".format)
-    elif isinstance(kind, YesNo):
-        words = st.sampled_from(["yes", "no", "YES"]).filter(lambda w: takes(name, [w]))
-    elif isinstance(kind, KeepAlive):
-        words = st.sampled_from(["yes", "no", "300", "0", "60"])
-    elif isinstance(kind, Choice):
-        words = st.sampled_from(kind.choices)
-    elif isinstance(kind, IpAddress):
-        words = st.one_of(st.just(""), st.ip_addresses().map(str)).filter(
-            lambda w: takes(name, [w])
-        )
-    elif isinstance(kind, TlsProtocols):
-        words = st.sampled_from(["", "TLSv1.2", "tlsv1.3 TLSv1.2"])
-    elif isinstance(kind, FileMode):
-        words = st.integers(0, 0o777).map("{:o}".format)
-    elif isinstance(kind, FileName):
-        words = st.sampled_from(["a", "b.conf", "with space"])
-    elif isinstance(kind, Ciphers):
-        words = st.sampled_from(["", "ECDHE+AESGCM", "DEFAULT:@SECLEVEL=2"])
-    elif isinstance(kind, CipherSuites):
-        words = st.sampled_from(["", "TLS_AES_128_GCM_SHA256"]).filter(lambda w: takes(name, [w]))
-    elif isinstance(kind, Text):
-        characters = st.characters(exclude_characters="\0", exclude_categories=["Cs"])
-        words = BYTES | SPECIAL | st.text(characters, max_size=9)
-    elif isinstance(kind, Secrets):
+    kind = TABLE[name].type
+    if isinstance(kind, Secrets):
         secret = st.text(st.sampled_from("aé#:-~"), min_size=16, max_size=20)
         return st.lists(secret, max_size=2, unique=True).map(lambda found: found or [""])
-    elif isinstance(kind, OutputLimit):
+    if isinstance(kind, OutputLimit):
         return st.tuples(SIZES, SIZES, NUMBERS).map(lambda t: ["normal", t[0], t[1], str(t[2])])
-    else:
-        address = st.sampled_from(["127.0.0.1", "::1", "*", "host-1", "-::1", "10.0.0.1"])
-        return st.lists(address, max_size=5).map(lambda found: found or [""])
-    return words.map(lambda word: [word])
+    for type, make in WORDS:
+        if isinstance(kind, type):
+            words = make(kind).map(lambda word: [word])
+            return words.filter(lambda w: takes(name, w)) if isinstance(kind, CHECKED) else words
+    address = st.sampled_from(["127.0.0.1", "::1", "*", "host-1", "-::1", "10.0.0.1"])
+    return st.lists(address, max_size=5).map(lambda found: found or [""])
 
 
 def takes(name: str, words: list[str]) -> bool:

@@ -14,8 +14,6 @@ LEFT = {
     "C901": {
         "disque_trio/respserver/io/serving.py": 1,
         "disque_trio/respserver/machine.py": 1,
-        "tests/simulator/machine.py": 1,
-        "tests/unit/config/test_rewrite_properties.py": 1,
         "tools/bench/latency_load.py": 1,
     },
     "PLR0913": {

@@ -22,8 +22,6 @@ LEFT = {
         "disque_trio/respserver/command.py": 1,
         "disque_trio/respserver/daemon.py": 1,
         "disque_trio/respserver/io/engine.py": 1,
-        "packages/bananaq/disque_bananaq/client/consuming.py": 1,
-        "packages/bananaq/disque_bananaq/client/worker.py": 1,
         "packages/bananaq/disque_bananaq/redis_store/store.py": 1,
         "packages/spark/disque_spark/audit/run.py": 1,
         "packages/spark/disque_spark/processing/run.py": 1,

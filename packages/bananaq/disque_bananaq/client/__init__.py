@@ -5,7 +5,7 @@ returns a client for everything else; see docs/bananaq.md. Needs neither the ser
 library.
 """
 
-from disque_bananaq.client.client import BananaClient, connect
+from disque_bananaq.client.client import BananaClient, ConnectOptions, connect
 from disque_bananaq.client.consuming import Consumer, consumer
 from disque_bananaq.client.events import Events, HeldEvent
 from disque_bananaq.client.requests import Event
@@ -26,6 +26,7 @@ from disque_trio.respclient.tls import Tls
 __all__ = [
     "AuthError",
     "BananaClient",
+    "ConnectOptions",
     "ConnectionLost",
     "Consumer",
     "DisqueError",

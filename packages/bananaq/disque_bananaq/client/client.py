@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
+from typing import TypedDict
 
 from disque_bananaq.client import events, requests
 from disque_bananaq.client.events import Events, log
@@ -146,6 +147,29 @@ class BananaClient:
         return await self._runner.run(*command, repeat=True)
 
 
+class ConnectOptions(TypedDict, total=False):
+    """The arguments of ``connect``.
+
+    Keys:
+        server: a host name or address, or ``unix:/path``; by default 127.0.0.1.
+        port: the server's port.
+        username, password: for AUTH. Without a username, the default user.
+        tls: how to encrypt connections: a ``Tls``, an ``ssl.SSLContext``, or True to trust the
+            system's certificate authorities.
+        retry_for: seconds to keep trying to reach the server, both at the start and later; by
+            default 30.
+        connect_timeout: seconds for each attempt to connect; by default 5.
+    """
+
+    server: str
+    port: int
+    username: str | None
+    password: str | None
+    tls: TlsOption
+    retry_for: float
+    connect_timeout: float
+
+
 @asynccontextmanager
 async def connect(
     server: str = "127.0.0.1",
@@ -159,16 +183,8 @@ async def connect(
 ) -> AsyncIterator[BananaClient]:
     """Connect to a bananaq: ``async with connect("10.0.0.1") as client``.
 
-    At the end of the block, events that are still held are given back.
-
-    Args:
-        server: a host name or address, or ``unix:/path``.
-        port: the server's port.
-        username, password: for AUTH. Without a username, the default user.
-        tls: how to encrypt connections: a ``Tls``, an ``ssl.SSLContext``, or True to trust the
-            system's certificate authorities.
-        retry_for: seconds to keep trying to reach the server, both at the start and later.
-        connect_timeout: seconds for each attempt to connect.
+    At the end of the block, events that are still held are given back. ``ConnectOptions``
+    describes the arguments.
 
     Raises:
         ConnectionLost: the server could not be reached.

@@ -9,30 +9,23 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
-from typing import Any
+from typing import Any, Unpack
 
 import trio
 
-from disque_bananaq.client.client import BananaClient, connect
+from disque_bananaq.client.client import BananaClient, ConnectOptions, connect
 from disque_bananaq.client.events import Events, HeldEvent
-from disque_bananaq.client.requests import DEFAULT_PORT, HOLD
+from disque_bananaq.client.requests import HOLD
 from disque_trio.respclient.concurrency import library
-from disque_trio.respclient.tls import TlsOption
 from disque_trio.respclient.values import Name
 
 
-def consumer(  # noqa: PLR0913
+def consumer(
     *queues: Name,
     group: Name,
-    server: str = "127.0.0.1",
-    port: int = DEFAULT_PORT,
-    username: str | None = None,
-    password: str | None = None,
-    tls: TlsOption = None,
     hold: float = HOLD,
     ack: bool = True,
-    retry_for: float = 30.0,
-    connect_timeout: float = 5.0,
+    **connection: Unpack[ConnectOptions],
 ) -> Consumer:
     """Consume the events of one or more queues as a member of a consumer group.
 
@@ -41,7 +34,7 @@ def consumer(  # noqa: PLR0913
                 send_mail(event.body)
 
     or, shorter, ``async for event in consumer("signups", group="mail")``. ``Events`` describes what
-    happens to events and how to stop; ``connect`` describes the arguments of the connection.
+    happens to events and how to stop; ``ConnectOptions`` describes the other arguments.
 
     Args:
         queues: the names of the queues, at least one.
@@ -53,17 +46,9 @@ def consumer(  # noqa: PLR0913
     """
     if not queues:
         raise ValueError("at least one queue is needed")
-    connection = connect(
-        server,
-        port,
-        username=username,
-        password=password,
-        tls=tls,
-        retry_for=retry_for,
-        connect_timeout=connect_timeout,
-    )
     return Consumer(
-        connection, lambda client: client.events(*queues, group=group, hold=hold, ack=ack)
+        connect(**connection),
+        lambda client: client.events(*queues, group=group, hold=hold, ack=ack),
     )
 
 

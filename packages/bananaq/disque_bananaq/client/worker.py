@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Awaitable, Callable, Sequence
+from typing import Unpack
 
-from disque_bananaq.client.client import connect
+from disque_bananaq.client.client import ConnectOptions, connect
 from disque_bananaq.client.events import Events, HeldEvent, log
-from disque_bananaq.client.requests import DEFAULT_PORT, HOLD
+from disque_bananaq.client.requests import HOLD
 from disque_trio.respclient.concurrency import CancelScope, TaskStatus, library
 from disque_trio.respclient.consumer import run_handlers
-from disque_trio.respclient.tls import TlsOption
 from disque_trio.respclient.values import Name
 
 
-async def work(  # noqa: PLR0913
+async def work(
     queues: Name | Sequence[Name],
     group: Name,
     handler: Callable[[HeldEvent], Awaitable[object]],
@@ -22,13 +22,8 @@ async def work(  # noqa: PLR0913
     concurrency: int = 1,
     again_after: float = 1.0,
     stop_signals: Sequence[signal.Signals] = (signal.SIGTERM,),
-    server: str = "127.0.0.1",
-    port: int = DEFAULT_PORT,
-    username: str | None = None,
-    password: str | None = None,
-    tls: TlsOption = None,
     hold: float = HOLD,
-    retry_for: float = 30.0,
+    **connection: Unpack[ConnectOptions],
 ) -> None:
     """Call the handler for each event of the queues, up to ``concurrency`` at a time.
 
@@ -45,7 +40,7 @@ async def work(  # noqa: PLR0913
         again_after: seconds after which an event is delivered again if its handler raised.
         stop_signals: must be empty outside of the main thread, since only that receives signals.
 
-    The other arguments are those of ``consumer``.
+    ``hold`` is that of ``consumer``; ``ConnectOptions`` describes the other arguments.
 
     Raises:
         ConnectionLost: the server could not be reached for ``retry_for`` seconds.
@@ -57,9 +52,7 @@ async def work(  # noqa: PLR0913
         log.exception("event failed", id=event.id, queue=event.queue)
         await event.give_back(again_after)
 
-    async with connect(
-        server, port, username=username, password=password, tls=tls, retry_for=retry_for
-    ) as client:
+    async with connect(**connection) as client:
         loops = [client.events(*names, group=group, hold=hold) for _ in range(concurrency)]
         failure = None  # stays so if the second signal cancels
         async with library().open_nursery() as nursery:

@@ -14,12 +14,12 @@ from disque_trio.node.core.jobs.outcomes import Outcome
 from disque_trio.node.core.jobs.trailers import Trailers
 from disque_trio.node.core.lifecycle.ack_gc import AckGc
 from disque_trio.node.core.lifecycle.dead_letters import DeadLetters
+from disque_trio.node.core.lifecycle.job_waits import JobWaits
 from disque_trio.node.core.lifecycle.successors import Successors
 from disque_trio.node.core.queues import grouping, limits, queues
 from disque_trio.node.core.queues.bus_codec import BusCodec
 from disque_trio.node.core.queues.entries import job_entry_with
 from disque_trio.node.core.queues.grouping import JobGroups
-from disque_trio.node.core.queues.job_waits import JobWaits
 from disque_trio.node.core.queues.limits import Limit, Limits
 from disque_trio.node.core.queues.queue import Queue
 from disque_trio.node.core.shared.schedules import Schedule

@@ -14,9 +14,9 @@ from disque_trio.node.core.changes.updates import PENDING_OVERHEAD
 from disque_trio.node.core.copies.copies import SHORT_OVERHEAD
 from disque_trio.node.core.jobs.job import JOB_OVERHEAD
 from disque_trio.node.core.jobs.uniques import counted
+from disque_trio.node.core.lifecycle.job_waits import WAIT_OVERHEAD
 from disque_trio.node.core.node import Node
 from disque_trio.node.core.queues.grouping import GROUP_OVERHEAD
-from disque_trio.node.core.queues.job_waits import WAIT_OVERHEAD
 from disque_trio.node.core.queues.queue import QUEUE_OVERHEAD
 from disque_trio.protocol.trailer import Letter
 from disque_trio.respserver.client import Client

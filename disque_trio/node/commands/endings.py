@@ -5,8 +5,8 @@ from typing import Final
 from disque_trio.eventlog import schema
 from disque_trio.node.commands.arguments import check_ids
 from disque_trio.node.core.jobs.job import ACKED
+from disque_trio.node.core.lifecycle.job_waits import AT_ONCE, MOST_IDS
 from disque_trio.node.core.node import LEAVING, Node
-from disque_trio.node.core.queues.job_waits import AT_ONCE, MOST_IDS
 from disque_trio.protocol.trailer import ACKED as ENDED_ACKED
 from disque_trio.protocol.trailer import Ending
 from disque_trio.respserver.client import Client

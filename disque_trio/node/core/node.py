@@ -27,12 +27,12 @@ from disque_trio.node.core.jobs.job import ACKED, FLAG_QUEUED_BEFORE, GONE, Job,
 from disque_trio.node.core.jobs.timers import sooner
 from disque_trio.node.core.lifecycle.ack_gc import AckGc
 from disque_trio.node.core.lifecycle.dead_letters import DeadLetters
+from disque_trio.node.core.lifecycle.job_waits import JobWaits
 from disque_trio.node.core.lifecycle.losses import Losses
 from disque_trio.node.core.lifecycle.requeue import Requeue
 from disque_trio.node.core.lifecycle.successors import Successors
 from disque_trio.node.core.queue_pauses import QueuePauses
 from disque_trio.node.core.queues.core import Core
-from disque_trio.node.core.queues.job_waits import JobWaits
 from disque_trio.node.core.queues.pauses import Pauses
 from disque_trio.node.core.queues.store import JobStore
 from disque_trio.node.core.rpc.services import Services

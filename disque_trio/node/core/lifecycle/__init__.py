@@ -1,1 +1,1 @@
-"""What becomes of a job: queued again, acknowledged, dead letter, lost with its node."""
+"""What becomes of a job: queued again, acknowledged, dead letter, lost; who waits for its end."""

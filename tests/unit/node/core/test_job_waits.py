@@ -9,7 +9,7 @@ import pytest
 from disque_trio.aof.format import RecordReader
 from disque_trio.node.core.jobs.job import ACKED
 from disque_trio.node.core.jobs.outcomes import Outcome
-from disque_trio.node.core.queues.job_waits import MOST_IDS, JobWaits
+from disque_trio.node.core.lifecycle.job_waits import MOST_IDS, JobWaits
 from disque_trio.protocol import bus
 from disque_trio.protocol.bus import packet_type
 from disque_trio.protocol.fields import pack_texts

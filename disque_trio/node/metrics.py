@@ -13,7 +13,7 @@ from disque_trio.eventlog.recorder import EventLog
 from disque_trio.histogram import Histogram
 from disque_trio.metrics.labels import escape, label_value
 from disque_trio.metrics.sheet import Family, Sheet, pairs
-from disque_trio.node.core.changes.state_counts import STATES, StateCounts
+from disque_trio.node.core.changes.state_counts import STATES, JobStateCounts
 from disque_trio.node.core.jobs.counts import JobCounts, QueueCounts
 from disque_trio.node.core.node import Node
 from disque_trio.node.core.queues.limits import BY_ACTIVE, BY_GROUPS, BY_RATE
@@ -49,7 +49,7 @@ class Walk:
 
     def __init__(self) -> None:
         self.states = dict.fromkeys(STATES, 0)
-        self.queues: dict[bytes, StateCounts] = {}
+        self.queues: dict[bytes, JobStateCounts] = {}
         self.ended = 0.0
         self.cost = 0.0
 
@@ -64,7 +64,7 @@ class Walk:
                     name = b"" if counts.of(job.queue) is counts.rest else job.queue
                     tally = self.queues.get(name)
                     if tally is None:
-                        tally = self.queues[name] = StateCounts()
+                        tally = self.queues[name] = JobStateCounts()
                     self.states[counter.count(tally, job)] += 1
                 self.cost += time.perf_counter() - began
                 yield
@@ -139,7 +139,7 @@ class _QueueFamilies:
         )
 
     def add(
-        self, name: str, queue: _QueueFigures, tally: StateCounts, counts: QueueCounts, now: int
+        self, name: str, queue: _QueueFigures, tally: JobStateCounts, counts: QueueCounts, now: int
     ) -> None:
         """Add the lines of a queue, or of several, with the label ``name``."""
         label = f'queue="{escape(name)}"'
@@ -222,7 +222,7 @@ class JobFigures:
                 else:
                     figures = _QueueFigures()
                     yield from figures.add(queue)
-                    tally = walk.queues.get(queue.name) or StateCounts()
+                    tally = walk.queues.get(queue.name) or JobStateCounts()
                     families.add(label_value(queue.name), figures, tally, own, node.now)
                     shown.add(queue.name)
                 reason = self._held_back(queue)
@@ -237,7 +237,7 @@ class JobFigures:
                 families.add(label_value(name), _QueueFigures(), tally_of_gone, own, node.now)
             yield
         if added_up or b"" in walk.queues or counts.rest.added or counts.rest.delivered:
-            families.add("", rest, walk.queues.get(b"") or StateCounts(), counts.rest, node.now)
+            families.add("", rest, walk.queues.get(b"") or JobStateCounts(), counts.rest, node.now)
         sheet.gauge("disque_queues", "Queues on the node.", index.count)
         sheet.gauge("disque_queues_added_up", 'Queues added up in queue="".', added_up)
         family = sheet.gauge("disque_queues_held", "Queues held back, by what holds them back.")

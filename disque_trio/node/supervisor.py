@@ -212,7 +212,7 @@ class Supervisor:
     # ---- carrying out decisions -----------------------------------------------------------------
 
     def start(self, member: Member) -> None:
-        """See ``ProcessControl``."""
+        """See ``FleetControl``."""
         try:
             with ExitStack() as stack:
                 messages = stack.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM))
@@ -237,11 +237,11 @@ class Supervisor:
         self._has_ended(member, 1)
 
     def finish(self, member: Member, within: float | None) -> None:
-        """See ``ProcessControl``: a node ends by itself."""
+        """See ``FleetControl``: a node ends by itself."""
         self.terminate(member)
 
     def terminate(self, member: Member) -> None:
-        """See ``ProcessControl``."""
+        """See ``FleetControl``."""
         if process := self._running.get(member.serial):
             # Read its last messages first: a worker that is already stopping would take the signal
             # as the second one, and not wait for anything.
@@ -252,7 +252,7 @@ class Supervisor:
     hand_back = kill = terminate
 
     def restarting(self, member: Member, status: int, reason: str, pause: float) -> None:
-        """See ``ProcessControl``."""
+        """See ``FleetControl``."""
         self._log.warning(
             "a process has ended and is restarted",
             process=member.place,
@@ -262,7 +262,7 @@ class Supervisor:
         )
 
     def say(self, event: str, *, urgent: bool = False, **fields: Any) -> None:
-        """See ``ProcessControl``."""
+        """See ``FleetControl``."""
         self._log.notice(event, **fields)
 
     # ---- one process ----------------------------------------------------------------------------

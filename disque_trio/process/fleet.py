@@ -4,7 +4,7 @@ with several processes, carries this out.
 Each of ``count`` places has one process that serves. A process that dies is started again, after a
 pause that grows while it keeps dying. A process to be replaced (it uses too much memory, or there
 is new code) is retired: it takes no more jobs, and ends when its tasks have ended. Callers pass in
-the time, in seconds of any clock. Decisions are carried out through ``ProcessControl``.
+the time, in seconds of any clock. Decisions are carried out through ``FleetControl``.
 """
 
 import math
@@ -71,7 +71,7 @@ class Member:
         return self.state is not State.STARTING and now - self.heard > STUCK
 
 
-class ProcessControl(Protocol):
+class FleetControl(Protocol):
     """Carries out decisions. Its methods neither raise nor wait."""
 
     def start(self, member: Member) -> None:
@@ -116,7 +116,7 @@ class Fleet:
 
     def __init__(
         self,
-        control: ProcessControl,
+        control: FleetControl,
         count: int,
         *,
         grace: float,

@@ -169,7 +169,7 @@ class Parent:
     # ---- carrying out decisions -----------------------------------------------------------------
 
     def start(self, member: Member) -> None:
-        """See ``ProcessControl``."""
+        """See ``FleetControl``."""
         try:
             process = self._processes[member.serial] = start_process(member)
         except OSError as problem:
@@ -185,28 +185,28 @@ class Parent:
         self._fleet.ended(member, 1, time.monotonic())
 
     def finish(self, member: Member, within: float | None) -> None:
-        """See ``ProcessControl``."""
+        """See ``FleetControl``."""
         self._order(member, "finish", within=within)
 
     def hand_back(self, member: Member) -> None:
-        """See ``ProcessControl``."""
+        """See ``FleetControl``."""
         self._order(member, "hand back")
 
     def terminate(self, member: Member) -> None:
-        """See ``ProcessControl``."""
+        """See ``FleetControl``."""
         self._signal(member, signal.SIGTERM)
 
     def kill(self, member: Member) -> None:
-        """See ``ProcessControl``."""
+        """See ``FleetControl``."""
         self._signal(member, signal.SIGKILL)
 
     def restarting(self, member: Member, status: int, reason: str, pause: float) -> None:
-        """See ``ProcessControl``."""
+        """See ``FleetControl``."""
         fields = {"process": member.serial, "reason": reason, "pause": pause}
         self.say("a process died and is started again", urgent=True, **fields)
 
     def say(self, event: str, *, urgent: bool = False, **fields: Any) -> None:
-        """See ``ProcessControl``."""
+        """See ``FleetControl``."""
         (self._log.warning if urgent else self._log.notice)(event, **fields)
 
     def _order(self, member: Member, kind: str, **fields: Any) -> None:

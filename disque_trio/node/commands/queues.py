@@ -4,7 +4,7 @@ from functools import partial
 from itertools import islice
 
 from disque_trio.node.commands.arguments import parse_count, parse_queue, require_extensions
-from disque_trio.node.core.changes.state_counts import StateCounts
+from disque_trio.node.core.changes.state_counts import JobStateCounts
 from disque_trio.node.core.jobs.job import Job
 from disque_trio.node.core.node import Node
 from disque_trio.node.core.queues.entries import job_entry
@@ -81,7 +81,7 @@ def qstat(node: Node, client: Client, args: list[bytes]) -> None:
         client.out.append(encode(_describe(node, queue), client.resp))
 
 
-def _tell_all(node: Node, name: bytes, resp: int, tally: StateCounts) -> bytes:
+def _tell_all(node: Node, name: bytes, resp: int, tally: JobStateCounts) -> bytes:
     """The reply to QSTAT FULL for the protocol version ``resp``. ``tally``: counts of the jobs of
     the queue ``name``."""
     queue = node.queues.by_name.get(name)

@@ -12,7 +12,7 @@ from disque_trio.glob import MAX_PATTERN, Glob
 from disque_trio.node.commands.arguments import at_least, parse_count
 from disque_trio.node.commands.jobs import describe
 from disque_trio.node.core.changes.contents import is_delivered
-from disque_trio.node.core.changes.state_counts import StateCounts
+from disque_trio.node.core.changes.state_counts import JobStateCounts
 from disque_trio.node.core.jobs.job import STATE_NAMES, Job
 from disque_trio.node.core.jobs.registry import Registry
 from disque_trio.node.core.node import Node
@@ -249,7 +249,7 @@ class _JobCounts(_JobReading):
 
     def __init__(self, node: Node, client: Client, args: list[bytes], words: Found) -> None:
         super().__init__(node, client, args, words)
-        self._tallies: dict[bytes, StateCounts] = {}
+        self._tallies: dict[bytes, JobStateCounts] = {}
 
     def takes(self, item: Job) -> bool:
         """Count ``item``; tell about its queue if it is the first job there that counts."""
@@ -258,7 +258,7 @@ class _JobCounts(_JobReading):
         tallies = self._tallies
         tally = tallies.get(item.queue)
         if tally is None:
-            tally = tallies[item.queue] = StateCounts()
+            tally = tallies[item.queue] = JobStateCounts()
         known = tally.delayed or tally.in_hand or tally.dead
         self.node.scatter_gather.state_counter.count(tally, item)
         return not known and bool(tally.delayed or tally.in_hand or tally.dead)

@@ -17,7 +17,7 @@ from itertools import islice
 from typing import Final, TypeAlias
 
 from disque_trio.eventlog import schema
-from disque_trio.node.core.changes.state_counts import StateCounter
+from disque_trio.node.core.changes.state_counts import JobStateCounter
 from disque_trio.node.core.changes.updates import Updates
 from disque_trio.node.core.jobs.job import Job
 from disque_trio.node.core.lifecycle.ack_gc import AckGc
@@ -121,7 +121,7 @@ class ScatterGathers:
 
     def __init__(self, core: Core, ack_gc: AckGc, letters: DeadLetters, updates: Updates) -> None:
         self.waiting: deque[ScatterGather] = deque()
-        self.state_counter = StateCounter(core)
+        self.state_counter = JobStateCounter(core)
         self._asked: dict[int, ScatterGather] = {}  # by the number of the question
         self._machine = core.machine
         self._store = core.store

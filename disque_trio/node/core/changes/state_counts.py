@@ -46,7 +46,7 @@ def state_of(job: Job, now: int) -> str:
     return RETRYING if job.delivered is None else COPY
 
 
-class StateCounts:
+class JobStateCounts:
     """The counts of the jobs of one queue, on one node.
 
     Attributes:
@@ -62,25 +62,27 @@ class StateCounts:
         self.in_hand = 0
         self.dead = 0
         self.waiting = 0
-        self.replies: list[tuple[Pending, Callable[[StateCounts], bytes]]] = []
+        self.replies: list[tuple[Pending, Callable[[JobStateCounts], bytes]]] = []
 
 
-class StateCounter:
+class JobStateCounter:
     """The counting on one node."""
 
     def __init__(self, core: Core) -> None:
         self._machine = core.machine
         self._store = core.store
         self._rpc = core.rpc
-        self._counting: dict[bytes, StateCounts] = {}  # by queue
-        self._next: dict[bytes, StateCounts] = {}  # for the next walk
+        self._counting: dict[bytes, JobStateCounts] = {}  # by queue
+        self._next: dict[bytes, JobStateCounts] = {}  # for the next walk
         self._shard = 0  # the next one of the registry
 
-    def begin(self, client: Client, queue: bytes, answer: Callable[[StateCounts], bytes]) -> None:
+    def begin(
+        self, client: Client, queue: bytes, answer: Callable[[JobStateCounts], bytes]
+    ) -> None:
         """Count the jobs of ``queue``; then ``answer`` makes the reply to ``client``."""
         reply = Pending(client, None)
         client.line_up(reply)
-        self._next.setdefault(queue, StateCounts()).replies.append((reply, answer))
+        self._next.setdefault(queue, JobStateCounts()).replies.append((reply, answer))
         self._rpc.timer.wake_by(self._machine.now)
 
     def do_slice(self) -> None:
@@ -105,7 +107,7 @@ class StateCounter:
         if self._counting or self._next:
             self._rpc.timer.wake_by(self._machine.now)
 
-    def count(self, tally: StateCounts, job: Job) -> str:
+    def count(self, tally: JobStateCounts, job: Job) -> str:
         """Count ``job``, which is in the queue of ``tally``. Return its state."""
         state = state_of(job, self._machine.now)
         if state == IN_HAND:

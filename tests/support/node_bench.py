@@ -52,7 +52,7 @@ class BenchHost(Host):
         self.connected: list[Client] = []
         self.closed: list[Client] = []
         self.asked: list[tuple[object, ...]] = []
-        self.remote: list[tuple[str, Callable[[list[str]], None]]] = []
+        self.wishes: list[tuple[str, Callable[[list[str]], None]]] = []
         self.limits: list[str] = []
 
     def clients(self) -> list[Client]:
@@ -77,7 +77,7 @@ class BenchHost(Host):
         return None
 
     def look_up(self, name: str, found: Callable[[list[str]], None]) -> None:
-        self.remote.append((name, found))
+        self.wishes.append((name, found))
 
     def sleep(self, seconds: float) -> None:
         self.asked.append(("sleep", seconds))

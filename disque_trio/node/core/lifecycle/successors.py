@@ -92,7 +92,10 @@ class Successors:
         id = successor_id(job.id, ending.kind)
         store = self._store
         machine = self._machine
-        if self._has_been(id) or self._follower(id):
+        if self._has_been(id):
+            return
+        # Jobs expire on each holder by itself. Other endings are told, by one.
+        if ending.letter is not None and ending.letter.why == BY_EXPIRY and self._follower(id):
             return
         etime = min(machine.now // 1000 + ending.ttl, UINT32_MAX)
         retry = DEFAULT_RETRY

@@ -112,8 +112,8 @@ def _help() -> str:
 
 
 def _version() -> str:
-    python = sys.version.split()[0]
-    return f"bananaq of disque-trio {VERSION}, {form()} (Python {python})\n"
+    build, python = form("disque_bananaq.core.records"), sys.version.split()[0]
+    return f"bananaq of disque-trio {VERSION}, {build} (Python {python})\n"
 
 
 def _example() -> str:

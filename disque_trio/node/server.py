@@ -43,7 +43,7 @@ from disque_trio.process.tls import TlsSettings
 from disque_trio.respserver.acl.catalog import Catalog
 from disque_trio.respserver.acl.users import Users
 from disque_trio.respserver.command import Command
-from disque_trio.respserver.daemon import Daemon, Product, StartError
+from disque_trio.respserver.daemon import Daemon, Inherited, Product, StartError
 from disque_trio.respserver.exposure import Exposure
 from disque_trio.respserver.io.engine import Engine
 from disque_trio.respserver.io.listeners import close_listeners, say_where, tcp_endpoints
@@ -183,11 +183,13 @@ class Server(Product):
                 config,
                 logging,
                 self.notifier,
-                activated,
-                passed[foreign:],
+                Inherited(
+                    activated,
+                    passed[foreign:],
+                    self._requeue,
+                    handover.time if handover is not None else 0,
+                ),
                 config.pidfile if config.daemonize else "",
-                self._requeue,
-                handover.time if handover is not None else 0,
             )
         except StartError:
             self.cluster.close()

@@ -10,7 +10,7 @@ import os
 import signal
 import socket
 from collections.abc import Callable, Sequence
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import trio
 
@@ -97,6 +97,23 @@ class Product:
         """Handle SIGHUP: apply the current configuration, as far as it can be SET."""
 
 
+class Inherited(NamedTuple):
+    """What a process gets from the one that started it, or that it replaces.
+
+    Attributes:
+        activated: listening sockets that somebody else opened.
+        own: other listening sockets that the process was given.
+        requeue: load the file whether it is on or not, and put jobs back into their queues.
+        written_at: when the file was written, if nothing has happened since, in ms; 0: something
+            may have.
+    """
+
+    activated: Sequence[socket.socket] = ()
+    own: Sequence[socket.socket] = ()
+    requeue: bool = False
+    written_at: int = 0
+
+
 class Daemon:
     """Runs a RESP server from start to stop.
 
@@ -106,15 +123,12 @@ class Daemon:
         settings: those of ``engine``.
         logging: the log.
         notifier: tells systemd the state of the daemon.
-        activated: listening sockets that somebody else opened.
-        own: other listening sockets that the process was given.
+        inherited: what the process was given.
         pidfile: contains the id of the process while it serves; empty: there is none.
-        requeue: load the file whether it is on or not, and put jobs back into their queues.
-        written_at: when the file was written, if nothing has happened since, in ms; 0: something
-            may have.
 
     Attributes:
         engine, persistence: as given.
+        activated: the listening sockets that somebody else opened.
         own: the listening sockets that nobody else opened, once it runs.
         restarting: the process will be replaced after ``run``; the sockets stay open.
         stopped_at: when the restart began, in ms of the machine's time.
@@ -124,7 +138,7 @@ class Daemon:
         ListenError: a socket cannot be listened on (from ``run``).
     """
 
-    def __init__(  # noqa: PLR0913
+    def __init__(
         self,
         product: Product,
         engine: Engine,
@@ -133,16 +147,13 @@ class Daemon:
         settings: DaemonSettings,
         logging: Logging,
         notifier: Notifier,
-        activated: Sequence[socket.socket] = (),
-        own: Sequence[socket.socket] = (),
+        inherited: Inherited,
         pidfile: str = "",
-        requeue: bool = False,
-        written_at: int = 0,
     ) -> None:
         self.engine = engine
         self.persistence = persistence
-        self.activated = activated
-        self.own = own
+        self.activated = inherited.activated
+        self.own = inherited.own
         self.restarting = False
         self.stopped_at = 0
         self._product = product
@@ -152,8 +163,8 @@ class Daemon:
         self._log: Log = logging.log
         self._notifier = notifier
         self._pidfile = pidfile
-        self._requeue = requeue
-        self._written_at = written_at
+        self._requeue = inherited.requeue
+        self._written_at = inherited.written_at
         self._exposure: Exposure | None = None  # once they are open
         self._stopping = trio.Event()
         try:

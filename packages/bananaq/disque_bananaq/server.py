@@ -23,7 +23,7 @@ from disque_trio.process.clock import Clock
 from disque_trio.process.logs import Log, Logging
 from disque_trio.process.systemd import Notifier
 from disque_trio.respserver.commands.info import Fields
-from disque_trio.respserver.daemon import Daemon, Product, StartError
+from disque_trio.respserver.daemon import Daemon, Inherited, Product, StartError
 from disque_trio.respserver.exposure import Exposure
 from disque_trio.respserver.io.engine import LINGER, OTHERS_WAIT, Engine
 from disque_trio.respserver.io.links import Links
@@ -147,8 +147,8 @@ class Server(Product):
             settings,
             logging,
             self.notifier,
-            activated,
-            pidfile=settings.pidfile,
+            Inherited(activated),
+            settings.pidfile,
         )
         self.daemon.apply(list(settings.values()))
         try:

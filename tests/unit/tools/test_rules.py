@@ -20,7 +20,6 @@ LEFT = {
         "disque_trio/node/core/unique/quorum.py": 1,
         "disque_trio/protocol/serialjob.py": 2,
         "disque_trio/respserver/command.py": 1,
-        "disque_trio/respserver/daemon.py": 1,
         "disque_trio/respserver/io/engine.py": 1,
         "packages/bananaq/disque_bananaq/redis_store/store.py": 1,
         "packages/spark/disque_spark/audit/run.py": 1,

@@ -79,11 +79,6 @@ class _Step:
         needed: the option that has to be given; empty: none. longest: bytes of the longest option.
     """
 
-    __slots__ = (
-        "counted", "kind", "least", "longest", "loose", "many", "name", "needed", "options", "rest",
-        "steps", "width",
-    )  # fmt: skip
-
     def __init__(self, kind: int, name: str) -> None:
         self.kind = kind
         self.name = name

@@ -21,8 +21,7 @@ _HELLO_FORMAT: Final = 1
 
 
 def cluster(node: Node, client: Client, args: list[bytes]) -> None:
-    """CLUSTER NODES, INFO, MYID, LEAVING [yes|no], RESET [SOFT|HARD], SAVECONFIG, FORGET id,
-    MEET host port [KEY key], MYKEY, KEYS, EXPEL key-or-id, READMIT key."""
+    """CLUSTER and its subcommands."""
     word = args[1].lower()
     count = len(args)
     answer: Value

@@ -14,8 +14,7 @@ from disque_trio.respserver.commands.arguments import SYNTAX
 
 
 def consume(node: Node, client: Client, args: list[bytes]) -> None:
-    """CONSUME queue [queue ...] CREDIT n [WITHCOUNTERS] [WITHHEADERS] [ONLOSS requeue|retry], or
-    CONSUME STOP, which returns how many of the jobs are not acknowledged."""
+    """CONSUME; STOP returns how many of the jobs are not acknowledged."""
     words = node.read(args)
     if not words.has("CREDIT"):
         client.out.append(integer(node.consumers.stop(client)))

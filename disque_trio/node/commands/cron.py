@@ -22,8 +22,7 @@ _TIMEOUT: Final = b"5000"  # ms that the ADDJOB of RUN waits for copies
 
 
 def cron(node: Node, client: Client, args: list[bytes]) -> None:
-    """CRON SET name times [TZ zone] [CATCHUP] queue job [option ...] | LIST | GET name | DEL name |
-    PAUSE name | RESUME name | RUN name."""
+    """CRON and its subcommands."""
     word = args[1].lower()
     if word == b"list":
         if len(args) != 2:

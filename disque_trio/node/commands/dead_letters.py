@@ -43,8 +43,8 @@ NACK: Final = {"DELAY": _delay, "REASON": _reason}
 
 
 def nack(node: Node, client: Client, args: list[bytes]) -> None:
-    """NACK id [id ...] [DELAY seconds] [REASON text] [DEAD]: queue jobs again that could not be
-    processed, at once or after a pause, or give them up as dead letters."""
+    """NACK: queue jobs again that could not be processed, at once or after a pause, or give them up
+    as dead letters."""
     words = node.read(args)
     dead, delay = words.has("DEAD"), words.number("DELAY", -1)
     if dead and delay >= 0:
@@ -85,8 +85,7 @@ REDRIVE: Final = {"TO": _to, "COUNT": parse_count}
 
 
 def redrive(node: Node, client: Client, args: list[bytes]) -> None:
-    """REDRIVE queue [TO queue] [COUNT n] [MATCH id [id ...]]: send dead letters back, on all
-    reachable nodes; return how many were sent."""
+    """REDRIVE: send dead letters back, on all reachable nodes; return how many were sent."""
     words = node.read(args)
     to, ids = words.text("TO"), words.all("MATCH")
     if to == args[1] and words.has("TO"):

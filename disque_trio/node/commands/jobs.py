@@ -53,8 +53,7 @@ _CANCELLED: Final = "CANCELLED Job was cancelled, it will not be delivered again
 
 
 def getjob(node: Node, client: Client, args: list[bytes]) -> None:
-    """GETJOB [NOHANG] [TIMEOUT ms] [COUNT n] [WITHCOUNTERS] [WITHHEADERS] [PATTERN] FROM queue
-    ...."""
+    """GETJOB."""
     timeout = 0
     count = 1
     nohang = False
@@ -334,8 +333,8 @@ def fastack(node: Node, client: Client, args: list[bytes]) -> None:
 
 
 def deljob(node: Node, client: Client, args: list[bytes]) -> None:
-    """DELJOB [BCAST] [FORCE] id ...: delete jobs here. The options are those of the first release:
-    BCAST also deletes at known holders, and with FORCE everywhere if a job is not known here."""
+    """DELJOB: delete jobs here. The options are those of the first release: BCAST also deletes at
+    known holders, and with FORCE everywhere if a job is not known here."""
     words = node.read(args)
     work = partial(_delete, words.has("BCAST"), words.has("FORCE"), False)
     answer_count(node, client, [args[0], *words.all("id")], work)
@@ -445,8 +444,8 @@ def working(node: Node, client: Client, args: list[bytes]) -> None:
 
 
 def show(node: Node, client: Client, args: list[bytes]) -> None:
-    """SHOW id [CLIENT] [MAXBODY bytes]: all fields of a job. CLIENT: also which client has it, and
-    for how long. MAXBODY: only this much of the body, and its size."""
+    """SHOW: all fields of a job. CLIENT: also which client has it, and for how long. MAXBODY: only
+    this much of the body, and its size."""
     words = node.read(args)
     limit = words.number("MAXBODY", 0) if words.has("MAXBODY") else None
     job = find_job(node, args[1])

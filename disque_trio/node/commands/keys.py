@@ -22,7 +22,7 @@ LOOKS: Final = 2_000  # keys of all queues to look at in a step; compiled, about
 
 
 def qkeys(node: Node, client: Client, args: list[bytes]) -> None:
-    """QKEYS [queue [cursor] [COUNT count]]: the queues with the most keys, or the keys of one."""
+    """QKEYS: the queues with the most keys, or the keys of one."""
     uniques = node.store.uniques
     if len(args) == 1:
         node.batches.read(_QueueReading(node, client, args))
@@ -93,8 +93,7 @@ def _place(args: list[bytes]) -> tuple[int, int]:
 
 
 def qdelkey(node: Node, client: Client, args: list[bytes]) -> None:
-    """QDELKEY queue key [key ...]: frees keys whose jobs have ended, on all nodes; returns how
-    many."""
+    """QDELKEY: frees keys whose jobs have ended, on all nodes; returns how many."""
     keys = args[2:]
     if not keys:
         raise wrong_arity("qdelkey")

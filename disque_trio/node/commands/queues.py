@@ -28,8 +28,8 @@ def qlen(node: Node, client: Client, args: list[bytes]) -> None:
 
 
 def qpeek(node: Node, client: Client, args: list[bytes]) -> None:
-    """QPEEK queue count [MAXBODY bytes]: the first jobs, or the last for a negative count, without
-    taking them. MAXBODY: only this much of each body. Of a queue with groups at most 10,000."""
+    """QPEEK: the first jobs, or the last for a negative count, without taking them. MAXBODY: only
+    this much of each body. Of a queue with groups at most 10,000."""
     words = node.read(args)
     count = words.number("count", 0)
     limit = parse_size(words.text("MAXBODY")) if words.has("MAXBODY") else None
@@ -67,7 +67,7 @@ class _Peek(Reading[Job]):
 
 
 def qstat(node: Node, client: Client, args: list[bytes]) -> None:
-    """QSTAT queue [FULL]: its fields, as names and values in turn. FULL: also those that require a
+    """QSTAT: the fields of a queue, as names and values in turn. FULL: also those that require a
     look at all jobs."""
     full = node.read(args).has("FULL")
     queue = node.queues.by_name.get(args[1])
@@ -128,8 +128,7 @@ def qpurge(node: Node, client: Client, args: list[bytes]) -> None:
 
 
 def qmove(node: Node, client: Client, args: list[bytes]) -> None:
-    """QMOVE from to [COUNT count]: move queued jobs to another queue, on all reachable nodes;
-    returns how many."""
+    """QMOVE: move queued jobs to another queue, on all reachable nodes; returns how many."""
     words = node.read(args)
     most = parse_count(words.text("COUNT")) if words.has("COUNT") else INT64_MAX
     if args[1] == args[2]:
@@ -142,8 +141,8 @@ def qmove(node: Node, client: Client, args: list[bytes]) -> None:
 
 
 def pause(node: Node, client: Client, args: list[bytes]) -> None:
-    """PAUSE queue option ...: in, out, all, none, state, bcast. The bits accumulate from left to
-    right; none clears what precedes it; state changes nothing."""
+    """PAUSE. The bits accumulate from left to right; none clears what precedes it; state changes
+    nothing."""
     paused = 0
     change = False
     broadcast = False

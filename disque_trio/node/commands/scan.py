@@ -160,8 +160,7 @@ class _QueueReading(_Scan[Queue]):
 
 
 def qscan(node: Node, client: Client, args: list[bytes]) -> None:
-    """QSCAN [cursor] [COUNT n] [BUSYLOOP] [MINLEN n] [MAXLEN n] [IMPORTRATE n] [MAXIDLE s]
-    [MATCH pattern]."""
+    """QSCAN."""
     node.batches.read(_QueueReading(node, client, args))
 
 
@@ -213,8 +212,7 @@ class JobFilter:
 
 
 def jscan(node: Node, client: Client, args: list[bytes]) -> None:
-    """JSCAN [cursor] [COUNT n] [BUSYLOOP] [QUEUE q] ... [STATE s] ... [MINAGE s] [MAXAGE s]
-    [MINRETURNS n] [GROUP name] [HEADER name value] ... [TAKEN] [REPLY all|id|counts]."""
+    """JSCAN."""
     words = node.read(args)
     reading = _JobCounts if words.text("REPLY").lower() == b"counts" else _JobReading
     node.batches.read(reading(node, client, args, words))

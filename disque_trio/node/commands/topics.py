@@ -53,7 +53,7 @@ BINDINGS: Final = {"MATCH": _topic}
 
 
 def bindings(node: Node, client: Client, args: list[bytes]) -> None:
-    """BINDINGS [QUEUE queue] [MATCH topic] [FULL]: topics and queues, sorted."""
+    """BINDINGS: topics and queues, sorted."""
     words = node.read(args)
     wanted = words.text("QUEUE") if words.has("QUEUE") else None
     known = node.topics.bindings

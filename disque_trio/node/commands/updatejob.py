@@ -19,8 +19,7 @@ from disque_trio.respserver.command import CommandError
 
 
 def updatejob(node: Node, client: Client, args: list[bytes]) -> None:
-    """UPDATEJOB id [BODY bytes] [DELAY s] [TTL s] [RETRY s] [QUEUE queue]: change a job that is not
-    delivered."""
+    """UPDATEJOB: change a job that is not delivered."""
     words = node.read(args)
     retry = ttl = delay = -1  # not given
     if words.has("RETRY"):

@@ -56,8 +56,7 @@ HELP
 
 
 def acl(node: Machine, client: Client, args: list[bytes]) -> None:
-    """ACL CAT, CHECK, DELUSER, DRYRUN, GENPASS, GETUSER, HELP, LIST, LOAD, LOG, SAVE, SETUSER,
-    USERS, WHOAMI."""
+    """ACL and its subcommands."""
     word = args[1].lower()
     found = _SUBCOMMANDS.get(word)
     if found is None:

@@ -16,8 +16,7 @@ _FALLBACK: Final = (
 
 
 def client_command(node: Machine, client: Client, args: list[bytes]) -> None:
-    """CLIENT LIST, INFO, ID, GETNAME, SETNAME, SETINFO, KILL, PAUSE, UNBLOCK, REPLY, NO-EVICT,
-    NO-TOUCH."""
+    """CLIENT and its subcommands."""
     found = _SUBCOMMANDS.get(args[1].lower())
     if found is None or not found[1] <= len(args) <= found[2]:
         raise CommandError(_FALLBACK)
@@ -124,8 +123,7 @@ def _set_info(node: Machine, client: Client, args: list[bytes]) -> None:
 
 
 def _kill(node: Machine, client: Client, args: list[bytes]) -> None:
-    """KILL ip:port, or KILL [ID n] [TYPE normal] [ADDR a] [USER name] [SKIPME yes|no]: all that
-    match every filter."""
+    """KILL: one client by its address, or all that match every filter."""
     if len(args) == 3:
         for other in _with_address(node, node.host.clients(), args[2]):
             node.host.close(other)

@@ -10,8 +10,7 @@ from disque_trio.respserver.machine import Machine
 
 
 def command(node: Machine, client: Client, args: list[bytes]) -> None:
-    """COMMAND, COMMAND COUNT, LIST [FILTERBY ACLCAT category], INFO [name ...], DOCS [name ...],
-    GETKEYS and GETKEYSANDFLAGS command [argument ...]."""
+    """COMMAND and its subcommands."""
     word = args[1].lower() if len(args) > 1 else b""
     answer: Value
     resp = client.resp

@@ -142,13 +142,13 @@ def _categories(found: frozenset[str]) -> Value:
 
 
 def _docs(command: AnyCommand) -> dict[bytes, Value]:
-    docs: dict[bytes, Value] = {
+    about: dict[bytes, Value] = {
         b"summary": command.summary.encode(),
         b"since": b"0.1.0",
         b"group": command.group.encode(),
         b"complexity": b"",
-        b"syntax": command.syntax.encode(),
     }
+    docs = {**about, b"syntax": command.syntax.encode()}
     if command.alias_of:
         docs[b"doc_flags"] = [Simple(b"deprecated")]
         docs[b"replaced_by"] = command.alias_of.encode()
@@ -159,13 +159,7 @@ def _docs(command: AnyCommand) -> dict[bytes, Value]:
         for form in forms:
             parts.setdefault(form.token, []).append(Part(parts=form.inner[1:]))
         docs[b"subcommands"] = {
-            f"{command.name}|{name.lower()}".encode(): {
-                b"summary": command.summary.encode(),
-                b"since": b"0.1.0",
-                b"group": command.group.encode(),
-                b"complexity": b"",
-                b"arguments": _forms(some, keys),
-            }
+            f"{command.name}|{name.lower()}".encode(): {**about, b"arguments": _forms(some, keys)}
             for name, some in parts.items()
         }
     elif forms[0].inner[0].name or forms[0].parts:

@@ -13,7 +13,7 @@ from disque_trio.version import VERSION
 
 
 def auth(node: Machine, client: Client, args: list[bytes]) -> None:
-    """AUTH [user] password."""
+    """AUTH."""
     if len(args) > 3:
         raise CommandError(SYNTAX)
     _authenticate(node, client, args[0], args[1:])
@@ -69,7 +69,7 @@ def find_user(
 
 
 def hello(node: Machine, client: Client, args: list[bytes]) -> None:
-    """HELLO [2|3 [AUTH user password] [SETNAME name]], as in Redis."""
+    """HELLO, as in Redis."""
     if len(args) > 1 and args[1] not in (b"2", b"3"):
         parse_integer(args[1])
         raise CommandError("NOPROTO unsupported protocol version")
@@ -117,7 +117,7 @@ def hello(node: Machine, client: Client, args: list[bytes]) -> None:
 
 
 def ping(node: Machine, client: Client, args: list[bytes]) -> None:
-    """PING [message]."""
+    """PING."""
     if len(args) > 2:
         raise wrong_arity("ping")
     if len(args) == 1:
@@ -127,7 +127,7 @@ def ping(node: Machine, client: Client, args: list[bytes]) -> None:
 
 
 def echo(node: Machine, client: Client, args: list[bytes]) -> None:
-    """ECHO message."""
+    """ECHO."""
     _say(client, args[1])
 
 

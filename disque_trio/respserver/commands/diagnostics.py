@@ -9,7 +9,7 @@ from disque_trio.respserver.machine import Machine
 
 
 def slowlog(node: Machine, client: Client, args: list[bytes]) -> None:
-    """SLOWLOG GET [n], LEN, RESET."""
+    """SLOWLOG and its subcommands."""
     word = args[1].lower()
     log = node.slowlog
     if word == b"reset" and len(args) == 2:
@@ -33,7 +33,7 @@ def slowlog(node: Machine, client: Client, args: list[bytes]) -> None:
 
 
 def latency(node: Machine, client: Client, args: list[bytes]) -> None:
-    """LATENCY HISTORY event, LATEST, GRAPH event, DOCTOR, RESET [event ...]."""
+    """LATENCY and its subcommands."""
     word = args[1].lower()
     monitor = node.latency
     answer: Value
@@ -119,8 +119,7 @@ def monitor(node: Machine, client: Client, args: list[bytes]) -> None:
 
 
 def debug(node: Machine, client: Client, args: list[bytes]) -> None:
-    """DEBUG FLUSHALL, SLEEP s, ERROR text, SEGFAULT, OOM, ASSERT, RESTART [ms],
-    CRASH-AND-RECOVER [ms]."""
+    """DEBUG and its subcommands."""
     if not node.host.may_debug(client):
         raise CommandError(NO_DEBUG)
     word = args[1].lower()

@@ -15,7 +15,7 @@ from disque_trio.respserver.machine import Machine
 
 
 def info(node: Machine, client: Client, args: list[bytes]) -> None:
-    """INFO [section]."""
+    """INFO."""
     if len(args) > 2:
         raise CommandError(SYNTAX)
     section = args[1].decode("utf-8", "replace").lower() if len(args) == 2 else "default"
@@ -31,7 +31,7 @@ def time(node: Machine, client: Client, args: list[bytes]) -> None:
 
 
 def config(node: Machine, client: Client, args: list[bytes]) -> None:
-    """CONFIG GET pattern ..., SET name value ..., REWRITE, RESETSTAT."""
+    """CONFIG and its subcommands."""
     word = args[1].lower()
     if word == b"get":
         if len(args) < 3:
@@ -68,7 +68,7 @@ def _config_arity(word: bytes) -> CommandError:
 
 
 def shutdown(node: Machine, client: Client, args: list[bytes]) -> None:
-    """SHUTDOWN [REWRITE-AOF]: end the node, without a reply unless that fails."""
+    """SHUTDOWN: end the node, without a reply unless that fails."""
     if len(args) == 1 or (len(args) == 2 and args[1].lower() in (b"save", b"nosave")):
         problem = node.host.shutdown(False)
     elif len(args) == 2 and args[1].lower() == b"rewrite-aof":

@@ -39,7 +39,10 @@ ABOUT_QUEUES = [
     if command.needs
 ]
 # They say that words are missing, unknown or too many.
-STRUCTURE = (b"-ERR syntax error", b"-ERR wrong number of", b"-ERR invalid cursor", b"-ERR Unknown")
+STRUCTURE = (
+    b"-ERR syntax error", b"-ERR wrong number of", b"-ERR Wrong number of", b"-ERR invalid cursor",
+    b"-ERR Unknown SLOWLOG", b"-ERR Wrong CLUSTER",
+)  # fmt: skip
 # They end the test, or have words of other commands as arguments.
 EXCEPT = (
     "acl", "auth", "command", "cron", "debug", "discard", "exec", "hello", "loadjob", "monitor",

@@ -14,14 +14,14 @@ from disque_trio.client import tracing
 from disque_trio.client.errors import CallError
 from disque_trio.client.jobs import Job
 from disque_trio.client.messages import Answer, read_answer, request
-from disque_trio.client.pushes import Pushes, open_pushes
+from disque_trio.client.pushes import Own, Pushes, open_pushes
 from disque_trio.client.requests import new_key
 from disque_trio.client.router import Router
 from disque_trio.client.session import Session
 from disque_trio.job_options import Headers
 from disque_trio.resp.command import Argument
 from disque_trio.respclient.concurrency import fail_after, library
-from disque_trio.respclient.connection import Connection, Reply
+from disque_trio.respclient.connection import Reply
 from disque_trio.respclient.delivery import InFlight
 from disque_trio.respclient.errors import ConnectionLost, DisqueError, NoExtError
 from disque_trio.respclient.values import Name, text
@@ -51,21 +51,13 @@ class _Line(Pushes):
     """A connection on which requests are added and answers are pushed.
 
     Args:
-        connection, router, session, in_flight: see ``Pushes``.
+        own: see ``Pushes``.
         reply_to: the queue of the answers.
         calls: the unanswered calls, by id.
     """
 
-    def __init__(
-        self,
-        connection: Connection,
-        router: Router,
-        session: Session,
-        in_flight: InFlight,
-        reply_to: str,
-        calls: dict[str, _Call],
-    ) -> None:
-        super().__init__(connection, router, session, in_flight)
+    def __init__(self, *own: *Own, reply_to: str, calls: dict[str, _Call]) -> None:
+        super().__init__(*own)
         self._reply_to = reply_to
         self._calls = calls
 
@@ -154,15 +146,8 @@ class Calls:
                 if line.session is session and not line.over:
                     return line
                 line.retire()
-            make = partial(
-                _Line,
-                router=self._router,
-                session=session,
-                in_flight=self._in_flight,
-                reply_to=self._reply_to,
-                calls=self._calls,
-            )
-            line = await open_pushes(session, self._in_flight, make)
+            make = partial(_Line, reply_to=self._reply_to, calls=self._calls)
+            line = await open_pushes(self._router, session, self._in_flight, make)
             if line is not None:
                 self._line = line
                 return line

@@ -13,13 +13,10 @@ from collections import deque
 
 from disque_trio.client import tracing
 from disque_trio.client.jobs import HeldJob, Job
-from disque_trio.client.pushes import STOP, Pushes
-from disque_trio.client.router import Router
-from disque_trio.client.session import Session
+from disque_trio.client.pushes import STOP, Own, Pushes
 from disque_trio.resp.command import Argument
 from disque_trio.respclient.concurrency import library
-from disque_trio.respclient.connection import Batch, Connection, Reply
-from disque_trio.respclient.delivery import InFlight
+from disque_trio.respclient.connection import Batch, Reply
 from disque_trio.respclient.values import Name
 
 
@@ -39,7 +36,7 @@ class Feed(Pushes):
     A feed is made for a first task, which then calls ``take``.
 
     Args:
-        connection, router, session, in_flight: see ``Pushes``.
+        own: see ``Pushes``.
         queues: the queues to consume.
         withheaders: whether to get jobs with their headers.
 
@@ -47,16 +44,8 @@ class Feed(Pushes):
         let_go: a job was released, and must not be queued again before its retry time.
     """
 
-    def __init__(
-        self,
-        connection: Connection,
-        router: Router,
-        session: Session,
-        in_flight: InFlight,
-        queues: tuple[Name, ...],
-        withheaders: bool,
-    ) -> None:
-        super().__init__(connection, router, session, in_flight)
+    def __init__(self, *own: *Own, queues: tuple[Name, ...], withheaders: bool) -> None:
+        super().__init__(*own)
         self.let_go: bool = False
         self._queues = queues
         self._withheaders = withheaders

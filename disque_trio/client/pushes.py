@@ -6,7 +6,7 @@ and what becomes of the jobs.
 """
 
 from collections.abc import Callable
-from typing import Final, TypeVar
+from typing import Final, TypeAlias, TypeVar
 
 from disque_trio.client import replies
 from disque_trio.client.jobs import HeldJob, Job
@@ -19,6 +19,8 @@ from disque_trio.respclient.delivery import InFlight
 from disque_trio.respclient.errors import ConnectionLost, DisqueError, LeavingError
 
 P = TypeVar("P", bound="Pushes")
+Own: TypeAlias = tuple[Connection, Router, Session, InFlight]
+"""The arguments of ``Pushes``."""
 
 STOP: Final[list[Argument]] = ["CONSUME", "STOP"]
 
@@ -174,7 +176,7 @@ class Pushes:
 
 
 async def open_pushes(
-    session: Session, in_flight: InFlight, make: Callable[[Connection], P]
+    router: Router, session: Session, in_flight: InFlight, make: Callable[[*Own], P]
 ) -> P | None:
     """Open a connection on which the node pushes what ``make`` says. Return None if it cannot.
 
@@ -184,6 +186,6 @@ async def open_pushes(
     connection = await session.open_for_pushes()
     if connection is None:
         return None
-    pushes = make(connection)
+    pushes = make(connection, router, session, in_flight)
     in_flight.serve(pushes)
     return pushes if await pushes.begin() else None

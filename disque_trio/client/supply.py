@@ -86,15 +86,8 @@ class Supply:
                     return None
             if not session.pushes:
                 return None
-            make = partial(
-                Feed,
-                router=self._router,
-                session=session,
-                in_flight=self._in_flight,
-                queues=self._queues,
-                withheaders=self._withheaders,
-            )
-            feed = await open_pushes(session, self._in_flight, make)
+            make = partial(Feed, queues=self._queues, withheaders=self._withheaders)
+            feed = await open_pushes(self._router, session, self._in_flight, make)
             if feed is not None:
                 self._feed = feed
             return feed

@@ -6,6 +6,7 @@ leaves its cluster, jobs come from another node; jobs in hand remain in hand if 
 """
 
 from collections.abc import Awaitable, Callable, Iterable, Sequence
+from functools import partial
 from typing import Final
 
 import structlog
@@ -13,11 +14,10 @@ import trio
 
 from disque_trio.client.fetch import hold
 from disque_trio.client.jobs import HeldJob, Job
-from disque_trio.client.pushes import Pushes, open_pushes
+from disque_trio.client.pushes import Own, Pushes, open_pushes
 from disque_trio.client.router import Router
 from disque_trio.client.session import Session
 from disque_trio.resp.command import Argument
-from disque_trio.respclient.connection import Connection
 from disque_trio.respclient.delivery import InFlight
 from disque_trio.respclient.errors import (
     ConnectionLost,
@@ -54,21 +54,15 @@ async def refuse(job: HeldJob) -> None:
 
 
 class _Line(Pushes):
-    """A connection on which jobs are pushed to a consumer."""
+    """A connection on which jobs are pushed to a consumer. ``asked``: how it began."""
 
-    def __init__(
-        self,
-        connection: Connection,
-        router: Router,
-        session: Session,
-        in_flight: InFlight,
-        consumer: "Consumer",
-    ) -> None:
-        super().__init__(connection, router, session, in_flight)
+    def __init__(self, *own: *Own, consumer: "Consumer") -> None:
+        super().__init__(*own)
         self._consumer = consumer
 
     def consume(self) -> list[Argument]:
-        return self._consumer.consume()
+        self.asked = self._consumer.consume()
+        return self.asked
 
     def arrived(self, job: Job) -> None:
         self._consumer.arrived(self, job)
@@ -221,15 +215,10 @@ class Consumer:
                 retry.reset()
 
     async def _open(self, session: Session) -> _Line:
-        asked: list[Argument] = []
-
-        def make(connection: Connection) -> _Line:
-            asked.extend(self.consume())
-            return _Line(connection, self._router, session, self._in_flight, self)
-
-        line = await open_pushes(session, self._in_flight, make)
+        make = partial(_Line, consumer=self)
+        line = await open_pushes(self._router, session, self._in_flight, make)
         if line is None:
             raise NoExtError("NOEXT", f"{session.address} cannot push jobs, which Celery needs")
-        if asked != self.consume():
+        if line.asked != self.consume():
             line.connection.submit([self.consume()])
         return line

@@ -1,5 +1,7 @@
 """What clients read of SHOW, against what a node shows."""
 
+import re
+from pathlib import Path
 from typing import Any
 
 from disque_trio.client.replies import record
@@ -35,6 +37,13 @@ def test_all_that_a_node_shows_is_read_with_its_type() -> None:
     assert read.letter is not None
     assert (read.letter.queue, read.letter.why, read.letter.reason) == ("new", "refused", "over")
     assert dict(read.facts)["Group"] == "g"
+
+
+def test_the_page_of_commands_names_all_fields() -> None:
+    page = Path(__file__).parents[3] / "docs" / "commands.md"
+    section = page.read_text().partition("### SHOW")[2].partition("###")[0]
+    words = set(re.findall(r"[a-z-]+", section))
+    assert {name.replace("_", "-") for name in ShownJob.__dataclass_fields__} - words == set()
 
 
 def _shown(bench: Bench, id: bytes, *options: str | int) -> dict[str, Any]:

@@ -7,7 +7,7 @@ again after its time.
 
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Iterable
-from heapq import heappop, heappush
+from heapq import heapify, heappop, heappush
 from math import inf
 from typing import Any, Protocol, TypeVar
 
@@ -19,6 +19,9 @@ from disque_trio.respclient.errors import DisqueError
 
 _SETTLE_SECONDS = 2.0
 """Seconds that settling may take when the caller is cancelled or the client closes."""
+
+_DROPPED = 1000
+"""Heartbeats that are not needed any more, but still kept."""
 
 
 class Message(Protocol):
@@ -123,7 +126,7 @@ class Delivery(ABC):
     def hurry(self) -> None:
         """Send the next heartbeat now, unless one is in progress."""
         if self._turn is not None:
-            self._turn.delivery = None
+            self._drop_turn()
             self._beat_after(0)
 
     def end(self) -> None:
@@ -157,6 +160,11 @@ class Delivery(ABC):
         assert self.in_flight is not None
         self._turn = self.in_flight.heartbeats.plan(self, seconds)
 
+    def _drop_turn(self) -> None:
+        if self._turn is not None and self.in_flight is not None:
+            self.in_flight.heartbeats.drop(self._turn)
+            self._turn = None
+
     async def beat(self) -> None:
         """Send the heartbeat that is due, and plan the next one."""
         self._turn = None
@@ -170,8 +178,7 @@ class Delivery(ABC):
     def _hush(self) -> None:
         """Send no more heartbeats."""
         self._quiet = True
-        if self._turn is not None:
-            self._turn.delivery = None
+        self._drop_turn()
         if self._beating is not None:
             self._beating.cancel()
 
@@ -213,6 +220,7 @@ class Heartbeats:
     def __init__(self, nursery: Nursery) -> None:
         self._nursery = nursery
         self._turns: list[_Turn] = []  # a heap
+        self._dropped = 0  # of these
         self._until = 0.0
         self._news = library().Event()
         nursery.start_soon(self._run)
@@ -225,6 +233,15 @@ class Heartbeats:
             self._news.set()
         return turn
 
+    def drop(self, turn: _Turn) -> None:
+        """Do not start it."""
+        turn.delivery = None
+        self._dropped += 1
+        if self._dropped > max(len(self._turns) // 2, _DROPPED):
+            self._turns[:] = [turn for turn in self._turns if turn.delivery is not None]
+            heapify(self._turns)
+            self._dropped = 0
+
     async def _run(self) -> None:
         turns = self._turns
         while True:
@@ -232,7 +249,9 @@ class Heartbeats:
             now = library().current_time()
             while turns and (turns[0].delivery is None or turns[0].due <= now):
                 delivery = heappop(turns).delivery
-                if delivery is not None:
+                if delivery is None:
+                    self._dropped -= 1
+                else:
                     self._nursery.start_soon(delivery.beat)
             self._until = turns[0].due if turns else inf
             with library().move_on_after(self._until - now):

@@ -286,6 +286,29 @@ async def test_a_job_with_retry_0_needs_no_working(
     assert not held.lost
 
 
+async def test_jobs_that_took_long_leave_nothing_behind(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    async def run_one(role: str, command: list[str], **options: object) -> int:
+        await trio.lowlevel.checkpoint()
+        return 10_000
+
+    async with trio.open_nursery() as nursery:
+        in_flight = InFlight(nursery, _log)
+        stays = _held(run_one)
+        in_flight.add(stays)
+        for _ in range(30):
+            jobs = [_held(run_one) for _ in range(100)]
+            for held in jobs:
+                in_flight.add(held)
+            await trio.sleep(1)  # so the next heartbeat is hours away
+            for held in jobs:
+                held.release()
+        assert len(in_flight.heartbeats._turns) < 1100
+        assert stays._turn in in_flight.heartbeats._turns
+        nursery.cancel_scope.cancel()
+
+
 @pytest.mark.parametrize("code", [b"TOOLATE", b"NOJOB", b"ACKED"])
 async def test_a_job_that_cannot_be_postponed_is_marked_lost_and_still_acknowledged(
     code: bytes,

@@ -20,6 +20,7 @@ from disque_trio.protocol.trailer import BY_WORKER
 from disque_trio.resp.ints import INT64_MAX
 from disque_trio.respserver.client import Client
 from disque_trio.respserver.command import CommandError
+from disque_trio.respserver.words import SYNTAX
 
 MAX_REASON: Final = 4096  # bytes
 MAX_MATCHES: Final = 1000
@@ -40,17 +41,50 @@ def _reason(word: bytes) -> int:
 
 
 NACK: Final = {"DELAY": _delay, "REASON": _reason}
+_OPTIONS: Final = (b"delay", b"reason", b"dead")
 
 
 def nack(node: Node, client: Client, args: list[bytes]) -> None:
     """NACK: queue jobs again that could not be processed, at once or after a pause, or give them up
     as dead letters."""
-    words = node.read(args)
-    dead, delay = words.has("DEAD"), words.number("DELAY", -1)
+    end = _end_of_ids(args)
+    delay, reason, dead = _options_of_nack(args, end)
     if dead and delay >= 0:
         raise CommandError("ERR DEAD and DELAY cannot be combined")
-    work = partial(_nack, dead, delay, words.text("REASON"))
-    answer_count(node, client, [args[0], *words.all("id")], work)
+    answer_count(node, client, args[:end], partial(_nack, dead, delay, reason))
+
+
+def _end_of_ids(args: list[bytes]) -> int:
+    """The index at which the ids of a NACK end."""
+    for i in range(2, len(args)):
+        if len(args[i]) <= 6 and args[i].lower() in _OPTIONS:  # ids are longer
+            return i
+    return len(args)
+
+
+def _options_of_nack(args: list[bytes], at: int) -> tuple[int, bytes, bool]:
+    """DELAY (ms; -1: not given), REASON and DEAD from ``args[at]`` on. NACK comes as often as jobs
+    fail, so they are read without the syntax."""
+    delay, reason, dead = -1, b"", False
+    given: list[bytes] = []
+    while at < len(args):
+        option = args[at].lower()
+        if option in given or option not in _OPTIONS:
+            raise CommandError(SYNTAX)
+        given.append(option)
+        at += 1
+        if option == b"dead":
+            dead = True
+            continue
+        if at == len(args):
+            raise CommandError(SYNTAX)
+        if option == b"delay":
+            delay = _delay(args[at])
+        else:
+            reason = args[at]
+            _reason(reason)
+        at += 1
+    return delay, reason, dead
 
 
 def _nack(dead: bool, delay: int, reason: bytes, node: Node, ids: list[bytes]) -> int:

@@ -126,7 +126,22 @@ def use(node: FiledNode) -> None:
     for number in range(6):
         bench("QSET", f"policy.{number}.*", "ATTEMPTS", 3, "DEAD", "lost", "RATE", "9/m")
         bench("QSET", f"limits.{number}", "MAXLEN", 10, "BACKOFF", 1, 5, "GROUPS", "fair")
-        more = ("TTL", 99, "RETRY", 9, "REPLICATE", 1, "DEADTTL", 9, "MAXBYTES", 9, "ACTIVE", 9)
+        more = (
+            "TTL",
+            99,
+            "RETRY",
+            9,
+            "REPLICATE",
+            1,
+            "DEADTTL",
+            9,
+            "MAXBYTES",
+            9,
+            "ACTIVE",
+            9,
+            "DELAY",
+            1,
+        )
         bench("QSET", f"more.{number}", *more, "RATE", "9/s", "BURST", 9)
         bench("CRON", "SET", f"every.{number}", "@every 1d", "TZ", "UTC", "q", "b", "RETRY", 5)
         bench("CRON", "SET", f"times.{number}", "*/5 1-3 * * 1", "CATCHUP", "q", "b c\n\0\xff")

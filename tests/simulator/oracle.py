@@ -479,6 +479,8 @@ class Oracle:
             self.check_accounts(machine)
             if machine.node.bad_packets:
                 self.problem(f"node {machine.index} got {machine.node.bad_packets} bad packets")
+            if machine.removed:
+                continue  # a client may have asked it for something while it took its leave
             for job in self.left_over(machine):
                 self.problem(
                     f"left on node {machine.index}, {STATE_NAMES[job[1]].decode()}", job[0]

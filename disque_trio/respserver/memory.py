@@ -18,7 +18,7 @@ POLICIES: Final = 4
 
 
 class Shares:
-    """Interface to the account of what each user with a budget has (see ``node.core.budgets``)."""
+    """Interface to the account of what each user with a budget has (``node.core.user_budgets``)."""
 
     def add(self, queue: bytes, kind: int, amount: int) -> None:
         """Count that there is so much more in ``queue``; less, if ``amount`` is negative."""

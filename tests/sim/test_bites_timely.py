@@ -11,7 +11,7 @@ from disque_trio.node.core.jobs.job import FLAG_DELIVERED, FLAG_PAUSED, Job
 from disque_trio.node.core.jobs.progress import Progress
 from disque_trio.node.core.jobs.uniques import Uniques
 from disque_trio.node.core.lifecycle.ack_gc import AckGc
-from disque_trio.node.core.lifecycle.losses import Losses
+from disque_trio.node.core.lifecycle.dead_nodes import DeadNodes
 from disque_trio.node.core.lifecycle.requeue import Requeue
 from disque_trio.node.core.lifecycle.successors import Successors
 from disque_trio.node.core.queues import store
@@ -189,7 +189,7 @@ def test_room_that_stays_where_nobody_wants_it_is_found(made_of: MadeOf) -> None
     assert found(made_of(GreedyLimits), TIMELY, "waits for", first=48)
 
 
-class PatientLosses(Losses):
+class PatientNodes(DeadNodes):
     """Leave what a dead node had queued to its retry time."""
 
     def died(self, node: bytes) -> None:
@@ -197,10 +197,10 @@ class PatientLosses(Losses):
 
 
 def test_jobs_of_a_dead_node_that_nobody_queues_are_found(made_of: MadeOf) -> None:
-    assert found(made_of(PatientLosses), TIMELY, "nobody queues it", first=5)
+    assert found(made_of(PatientNodes), TIMELY, "nobody queues it", first=5)
 
 
-class SilentLosses(Losses):
+class SilentNodes(DeadNodes):
     """Tell nobody what clients have."""
 
     def tell(self, now: int) -> None:
@@ -208,4 +208,4 @@ class SilentLosses(Losses):
 
 
 def test_what_clients_of_a_dead_node_have_is_found_if_it_is_delivered(made_of: MadeOf) -> None:
-    assert found(made_of(SilentLosses), TIMELY, "which is gone, has had", first=136)
+    assert found(made_of(SilentNodes), TIMELY, "which is gone, has had", first=136)

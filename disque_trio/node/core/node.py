@@ -10,7 +10,6 @@ from typing import Final
 
 from disque_trio.cluster.peers import Peers
 from disque_trio.cluster.troubles import TROUBLE_MEMORY, trouble_of
-from disque_trio.node.core.budgets import Budgets
 from disque_trio.node.core.changes.scatter_gather import ScatterGathers
 from disque_trio.node.core.changes.updates import Updates
 from disque_trio.node.core.copies.admissions import Admissions
@@ -27,8 +26,8 @@ from disque_trio.node.core.jobs.job import ACKED, FLAG_QUEUED_BEFORE, GONE, Job,
 from disque_trio.node.core.jobs.timers import sooner
 from disque_trio.node.core.lifecycle.ack_gc import AckGc
 from disque_trio.node.core.lifecycle.dead_letters import DeadLetters
+from disque_trio.node.core.lifecycle.dead_nodes import DeadNodes
 from disque_trio.node.core.lifecycle.job_waits import JobWaits
-from disque_trio.node.core.lifecycle.losses import Losses
 from disque_trio.node.core.lifecycle.requeue import Requeue
 from disque_trio.node.core.lifecycle.successors import Successors
 from disque_trio.node.core.queue_pauses import QueuePauses
@@ -44,6 +43,7 @@ from disque_trio.node.core.topics import Topics
 from disque_trio.node.core.unique.claims import Claims
 from disque_trio.node.core.unique.key_drops import KeyDrops
 from disque_trio.node.core.unique.voter import Voter
+from disque_trio.node.core.user_budgets import Budgets
 from disque_trio.protocol import bus
 from disque_trio.protocol.bus import PacketError, PacketWriter
 from disque_trio.resp.reply import null_array
@@ -85,7 +85,7 @@ class Node(Machine):
         deliveries: gives jobs to clients.
         consumers: the clients that jobs are pushed to.
         exports: gives jobs to other nodes. federation: gets jobs from them. farewell: ends that.
-        losses: queues what a lost node had in its queues.
+        dead_nodes: queues what a dead node had in its queues.
         replication: adds jobs and copies them.
         requeue: queues jobs again.
         ack_gc: ends jobs.
@@ -149,7 +149,7 @@ class Node(Machine):
         replication.on_copy = copies.confirmed
         federation = self.federation = Federation(core, exports, updates.take)
         self.farewell = Farewell(core, federation)
-        self.losses = Losses(core)
+        self.dead_nodes = DeadNodes(core)
         self.deliveries = Deliveries(core, federation, requeue, letters)
         self.consumers = self.deliveries.consumers
         self.scatter_gather = ScatterGathers(core, ack_gc, letters, updates)
@@ -224,7 +224,7 @@ class Node(Machine):
             self.replication.try_more(now)
         places = self.replicas.places
         if places.due and places.due <= now:
-            self.losses.tell(now)
+            self.dead_nodes.tell(now)
         if self.federation.questions:
             self.federation.ask_due(now)
         if self.exports.soon or self.exports.later:
@@ -258,14 +258,14 @@ class Node(Machine):
         self.topics.go_on(now)
         self.limits.go_on(now)
         self.deliveries.go_on(now)
-        self.losses.go_on(now)
+        self.dead_nodes.go_on(now)
         for due in (self.rpc.next_due(), self.claims.next_due(), self.job_waits.due):
             timer.wake_by(due)
         for due in (self.updates.due, self.ticks.due, self.limits.due, self.deliveries.due):
             timer.wake_by(due)
         timer.wake_by(self.ack_gc.due)
         timer.wake_by(self.copies.due)
-        timer.wake_by(self.losses.due)
+        timer.wake_by(self.dead_nodes.due)
 
     def _job_due(self, job: Job) -> None:
         """Handle a job from the timers: expire it, collect it if acknowledged, or queue it."""
@@ -355,7 +355,7 @@ class Node(Machine):
         self.ack_gc.linked_to(nodes)
         self.copies.linked_to(now)
         self.dead_letters.linked_to_some()
-        self.losses.linked_to(nodes)
+        self.dead_nodes.linked_to(nodes)
         self.recovery.go_on(now)
 
     def _tell_trouble(self) -> None:
@@ -541,7 +541,7 @@ class Node(Machine):
         self.deliveries.flush()
         self.progress.flush()
         self.recovery.flush()
-        self.losses.flush()
+        self.dead_nodes.flush()
         self.journal.clear()
         self.flushed = True
         self.store.flush()

@@ -3,7 +3,7 @@ hands of which node's clients.
 
 A copy comes from the node that queues the job. That node tells the other holders when it queues the
 job again, and some time after it has delivered it or given it away: not of jobs that end sooner, as
-most do. So if it dies, the others know what it had in its queues (see ``losses``).
+most do. So if it dies, the others know what it had in its queues (see ``dead_nodes``).
 """
 
 from typing import TYPE_CHECKING, Final

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from disque_spark.files import Location
-from disque_spark.sink.columns import NUMBERS, TEXTS
+from disque_spark.sink.requests import NUMBERS, TEXTS
 
 SCHEMA = pa.schema(
     [

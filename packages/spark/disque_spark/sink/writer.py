@@ -36,9 +36,9 @@ from disque_spark.options import (
     seconds,
 )
 from disque_spark.sink.adder import Adder, Refusal, code_of
-from disque_spark.sink.columns import NUMBERS, TEXTS, Requests, check, defaults_of
 from disque_spark.sink.dead_letters import DeadLetters
 from disque_spark.sink.keys import RowKeys
+from disque_spark.sink.requests import NUMBERS, TEXTS, Requests, check, defaults_of
 
 KEPT = 3600  # s; default of uniqueFor
 WRITE_OPTIONS = (

@@ -36,7 +36,7 @@ IN_HAND: Final = 2  # type of the field with the ids of jobs that clients have
 ELSEWHERE: Final = 3  # and of those that are neither in a queue here nor in a client's hands
 
 
-class Losses:
+class DeadNodes:
     """What one node does for the case that a node is lost."""
 
     def __init__(self, core: Core) -> None:

@@ -7,11 +7,11 @@ import hiredis
 import pytest
 
 from disque_trio.glob import Glob
-from disque_trio.node.core.budgets import LOOKS
 from disque_trio.node.core.jobs.job import JOB_OVERHEAD
 from disque_trio.node.core.jobs.outcomes import size_of
 from disque_trio.node.core.jobs.uniques import counted
 from disque_trio.node.core.queues.queues import taken_by
+from disque_trio.node.core.user_budgets import LOOKS
 from disque_trio.protocol.keyrecord import ADDED
 from disque_trio.respserver.client import Client
 from tests.support.mesh import Mesh

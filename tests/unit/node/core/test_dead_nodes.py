@@ -2,7 +2,7 @@
 
 import pytest
 
-from disque_trio.node.core.lifecycle.losses import A_TURN, ELSEWHERE, IN_HAND
+from disque_trio.node.core.lifecycle.dead_nodes import A_TURN, ELSEWHERE, IN_HAND
 from disque_trio.node.core.rpc.calls import LEFT, untracked
 from disque_trio.node.core.rpc.notices import MOST
 from disque_trio.protocol.bus import QUESTION, WILLQUEUE, PacketWriter

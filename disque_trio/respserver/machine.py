@@ -83,6 +83,8 @@ class Machine:
         long: ns that long commands have taken; the driver resets it.
         slowlog, latency: of slow commands. durations: decides which ones were.
         in_group: the current command is in a group: it must not wait for anything.
+        follows_up: whether ``after_command`` is called after every command; otherwise only while
+            clients wait.
     """
 
     def __init__(
@@ -125,6 +127,7 @@ class Machine:
         self.ended = 0
         self.long = 0
         self.in_group = False
+        self.follows_up = True
         self.clock = clock
         self._loading = error(f"LOADING {product.capitalize()} is loading the dataset in memory")
         self._lookup = dict(commands)
@@ -325,7 +328,7 @@ class Machine:
         """Called at the end of a turn, when its replies have left."""
 
     def after_command(self) -> None:
-        """Called after each command: its client may now be blocked, and others may be served."""
+        """Called after a command: its client may now be blocked, and others may be served."""
 
     def make_room(self, command: AnyCommand) -> bool:
         """Above 95% of the memory: evict what may be evicted. Return False if ``command`` must be
@@ -482,7 +485,8 @@ def serve(  # noqa: C901
         except CommandError as failure:
             client.out.append(error(str(failure)))
         machine.client = None
-        machine.after_command()
+        if machine.follows_up or machine.blocked_clients:
+            machine.after_command()
         machine.ended = machine.clock()
         took = machine.ended - started
         command.calls += 1

@@ -220,9 +220,10 @@ def _encode(command: str, machine: Machine, handles: list[bytes]) -> float:
             integer(1)
         return (clock() - started) / count
     result, form_of_reply = _answered(command)
+    client = Client(1)
     started = clock()
     for _ in range(count):
-        render(result, form_of_reply, 2)
+        render(result, form_of_reply, client)
     return (clock() - started) / count
 
 

@@ -59,6 +59,7 @@ class Broker(Machine):
     ) -> None:
         super().__init__("bananaq", "events", commands, host, clock)
         self.compactable = False
+        self.follows_up = False
         self.okq = True
         self.okq_group = b"okq"
         self.okq_expire = 604_800_000_000
@@ -109,7 +110,7 @@ class Broker(Machine):
         client = ask.client
         if client.close and isinstance(request, Get):
             self.poller.give_back(request, result)
-        ask.reply = render(result, ask.reply_format, client.resp)
+        ask.reply = render(result, ask.reply_format, client)
         self.answered.append(ask)
 
     def may_overlap(self, request: list[bytes]) -> bool:
@@ -159,11 +160,7 @@ class Broker(Machine):
         self.end_waits(now)
 
     def next_wake(self) -> int:
-        due = self._store.next_due()
-        for other in (self.wait_ends.next_due(), self.poller.timers.next_due()):
-            if other and (due == 0 or other < due):
-                due = other
-        return due
+        return self.poller.next_due()
 
     # ---- the file, INFO -----------------------------------------------------------------------
 
@@ -199,7 +196,7 @@ def ask(broker: Broker, client: Client, request: Request, reply_format: int) -> 
             again = _by_event_id(request, result)
             if again is not None:
                 result = broker._store.run(again, broker.now) or result
-        client.out.append(render(result, reply_format, client.resp))
+        client.out.append(render(result, reply_format, client))
         return
     broker._asked[request] = entry = Ask(client, reply_format)
     client.line_up(entry)

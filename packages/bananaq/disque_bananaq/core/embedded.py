@@ -6,7 +6,7 @@ checks the times of what it touches itself. Only the order may then differ: a ne
 delivered before one that has just missed its deadline.
 """
 
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from disque_bananaq.core import loading, records
 from disque_bananaq.core.event_dump import EventDump
@@ -37,6 +37,9 @@ from disque_bananaq.core.status import ConsumerCounts, queue_status
 from disque_bananaq.core.store import Sections, Store
 from disque_trio.respserver.machine import Machine
 
+if TYPE_CHECKING:
+    from mypy_extensions import i64
+
 MOST_DUE: Final = 1000  # due items that a request handles first
 A_TICK: Final = 1_000
 
@@ -62,6 +65,7 @@ class EmbeddedStore(Store):
         self.missed = 0
         self.expired = 0
         self._machine: Machine | None = None
+        self._watching = 0  # clients that wait, for any queue
         self._now = 1  # ms
         self._loading = False
         self.consumers = ConsumerCounts()
@@ -74,7 +78,8 @@ class EmbeddedStore(Store):
             self._loaded()
         if self.index.is_due(now):
             self._advance(MOST_DUE)
-        us = now * 1000
+        us: i64 = now  # compiled, larger than what an int multiplies without a call
+        us *= 1000
         if isinstance(request, Add):
             return self._add(request, us)
         if isinstance(request, Get):
@@ -93,6 +98,14 @@ class EmbeddedStore(Store):
             return self._flush(request)
         assert isinstance(request, Status)
         return self._status(request)
+
+    def watch(self, queue: bytes, group: bytes) -> None:
+        """Note events in ``available`` from now on."""
+        self._watching += 1
+
+    def unwatch(self, queue: bytes, group: bytes) -> None:
+        """Undo ``watch``."""
+        self._watching -= 1
 
     def enter(self, queue: bytes, group: bytes, consumer: int) -> None:
         """Count another consumer of ``group``."""
@@ -191,7 +204,8 @@ class EmbeddedStore(Store):
                 self.index.put_back(item, 0)
                 self.missed += 1
                 told[(group.queue.name, group.name)] = None
-        self.available.extend(told)
+        if self._watching:
+            self.available.extend(told)
 
     def _expire(self, event: StoredEvent) -> None:
         self.expired += 1
@@ -228,8 +242,10 @@ class EmbeddedStore(Store):
         if add.front:
             group = self.index.group(queue, add.group)
             self._give_next(self.index.begin(group, event))
-            self.available.append((add.queue, add.group))
-        self.available.append((add.queue, None))
+            if self._watching:
+                self.available.append((add.queue, add.group))
+        if self._watching:
+            self.available.append((add.queue, None))
         return Result(event.id(1))
 
     def _give_next(self, entry: Delivery) -> None:
@@ -345,7 +361,8 @@ class EmbeddedStore(Store):
         if entry is None or entry.number == 0:
             return _DONE
         self._give_next(entry)
-        self.available.append((redo.queue, redo.group))
+        if self._watching:
+            self.available.append((redo.queue, redo.group))
         return _COUNT_1
 
     def _last(self, last: Last, now: int) -> Result:

@@ -117,6 +117,18 @@ class Poller:
             wait_list.ready = True
             self._ready.append(wait_list)
 
+    def next_due(self) -> int:
+        """Return when the store, a poll or the end of a wait is due, in ms; 0: nothing is."""
+        due = self._store.next_due()
+        other = self.timers.next_due()
+        if other and (due == 0 or other < due):
+            due = other
+        if self._waiters:
+            other = self._machine.wait_ends.next_due()
+            if other and (due == 0 or other < due):
+                due = other
+        return due
+
     def poll_ready(self) -> None:
         """Poll the wait lists that may have an event."""
         if self._available:

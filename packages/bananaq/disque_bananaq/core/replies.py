@@ -5,7 +5,7 @@ from typing import Final
 
 from disque_bananaq.core.results import Event, QueueStatus, Result
 from disque_trio.native import mypyc_attr
-from disque_trio.resp.reply import OK, Value, bulk, encode, error, integer, null
+from disque_trio.resp.reply import OK, Value, encode, error, integer, null
 from disque_trio.respserver.client import Client, Pending
 
 # The formats of replies.
@@ -33,19 +33,19 @@ class Ask(Pending):
         self.reply_format = reply_format
 
 
-def render(result: Result, reply_format: int, resp: int) -> bytes:
-    """Return the reply for a client that speaks RESP version ``resp``."""
+def render(result: Result, reply_format: int, client: Client) -> bytes:
+    """Return the reply for ``client``."""
     if result.error:
         return error(result.error)
     if reply_format in (EVENT, OWN_EVENT):
         event = result.event
-        return null(resp) if event is None else event_reply(event, reply_format)
+        return null(client.resp) if event is None else event_reply(event, reply_format)
     if reply_format == COUNT:
         return integer(result.count)
     if result.duplicate is not None:
         return error(b"ERR duplicate event " + result.duplicate)
     if reply_format == ID:
-        return bulk(result.id)
+        return b"$%d\r\n%b\r\n" % (len(result.id), result.id)
     if reply_format == STATUS:
         return encode([status_value(queue) for queue in result.queues])
     if reply_format == INFO:

@@ -122,6 +122,7 @@ class World:
 
     def _new_store(self) -> EmbeddedStore:
         store = EmbeddedStore()
+        store.watch(b"a", b"g")  # so that it tells what may have become available
         self.journal_of = journaling(store)
         return store
 

@@ -28,6 +28,12 @@ class LateStore(Store):
         self.late.append((request, self.events.run(request, now)))
         return None
 
+    def watch(self, queue: bytes, group: bytes) -> None:
+        self.events.watch(queue, group)
+
+    def unwatch(self, queue: bytes, group: bytes) -> None:
+        self.events.unwatch(queue, group)
+
     def enter(self, queue: bytes, group: bytes, consumer: int) -> None:
         self.events.enter(queue, group, consumer)
 

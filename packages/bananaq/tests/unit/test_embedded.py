@@ -47,6 +47,7 @@ def test_nothing_outlives_its_end_even_without_ticks() -> None:
 
 def test_a_tick_reports_a_missed_deadline_to_a_waiting_client() -> None:
     store = EmbeddedStore()
+    store.watch(b"q", b"g")
     told = store.available
     for _ in range(3):
         add(store, START)
@@ -58,10 +59,21 @@ def test_a_tick_reports_a_missed_deadline_to_a_waiting_client() -> None:
 
 def test_a_notified_client_may_take_the_event_at_once() -> None:
     store = EmbeddedStore()
+    store.watch(b"q", b"g")
     id = add(store, START)
     got = [take(store, START, hold=0) for _ in store.available]
     assert got == [id]
     check_index(store)
+
+
+def test_nothing_is_noted_while_no_client_waits() -> None:
+    store = EmbeddedStore()
+    store.watch(b"q", b"g")
+    store.unwatch(b"q", b"g")
+    add(store, START)
+    take(store, START, hold=100 * MS)
+    store.tick(START + 100)
+    assert store.available == []
 
 
 def test_the_clock_can_go_back_without_a_repeated_id() -> None:

@@ -11,6 +11,7 @@ DEFAULT_HOLD: Final = from_now(30_000_000)
 MAX_NAMES: Final = 1_000  # queues to wait for, or groups to tell about, in one command
 
 _NUMBER: Final = b"0123456789+-.eE"
+_USUAL: Final = 9  # digits of a number of seconds that need no rounding
 
 
 def check_number(queues: list[bytes]) -> None:
@@ -24,6 +25,8 @@ def parse_time(text: bytes) -> Time:
 
     May be negative. Times beyond what can be stored are cut to the limit.
     """
+    if len(text) <= _USUAL and text.isdigit():
+        return int(text) * 1_000_000, False
     absolute = text.startswith(b"@")
     digits = text[1:] if absolute else text
     if not digits or digits.strip(_NUMBER) or len(digits) > 64:

@@ -62,11 +62,11 @@ def qget(broker: Broker, client: Client, args: list[bytes]) -> None:
 def qack(broker: Broker, client: Client, args: list[bytes]) -> None:
     """QACK queue group id [REDO]; okq: QACK queue id [REDO]."""
     count = len(args)
-    redo = args[-1].lower() == b"redo" and count > 3
+    redo = count > 3 and len(args[-1]) == 4 and args[-1].lower() == b"redo"
     queue = args[1]
     id = b""
     own_id: bytes | None = None
-    if broker.okq and (count == 3 or (count == 4 and redo)):
+    if (count == 3 or (count == 4 and redo)) and broker.okq:
         group = broker.okq_group
         own_id = args[2]
     elif count == 4 or (count == 5 and redo):

@@ -37,6 +37,9 @@ class Deadlines:
         self._near_order: list[int] = []  # heap of the keys
         self._far: dict[int, list[Timed]] = {}  # by ms >> _FAR
         self._far_order: list[int] = []
+        # The first far bucket, looked up lately. One that is no longer in ``_far`` stays empty.
+        self._first = 0
+        self._first_bucket: list[Timed] = []
         self._horizon = 0  # far buckets up to here are spread, or about to be
 
     def add(self, item: Timed) -> None:
@@ -72,9 +75,13 @@ class Deadlines:
         while order and not near[order[0]]:
             del near[heappop(order)]
         far_order = self._far_order
-        far = self._far
-        while far_order and not far[far_order[0]]:
-            del far[heappop(far_order)]
+        if far_order and not (far_order[0] == self._first and self._first_bucket):
+            far = self._far
+            while far_order and not far[far_order[0]]:
+                del far[heappop(far_order)]
+            if far_order:
+                self._first = far_order[0]
+                self._first_bucket = far[self._first]
         first = order[0] if order else 0
         if far_order:
             spread = max((far_order[0] - 1) << _FAR, 1)

@@ -156,13 +156,14 @@ class Queue:
 
 
 class Block:
-    """Some events in order; never empty while in a log."""
+    """Some events in order; never empty while in a log. ``found``: where one was found last."""
 
-    __slots__ = ("events", "times")
+    __slots__ = ("events", "found", "times")
 
     def __init__(self, times: "array[int]", events: list[StoredEvent]) -> None:
         self.times = times
         self.events = events
+        self.found = 0
 
 
 class QueueLog:
@@ -237,9 +238,16 @@ class QueueLog:
         if number < 0:
             return blocks[0].events[0]
         block = blocks[number]
-        at = bisect_right(block.times, t)
-        if at < len(block.events):
-            return block.events[at]
+        events = block.events
+        at = block.found
+        # Events are mostly taken one after the other.
+        if at < len(events) and events[at].t == t:
+            at += 1
+        else:
+            at = bisect_right(block.times, t)
+        if at < len(events):
+            block.found = at
+            return events[at]
         number += 1
         if number < len(blocks):
             return blocks[number].events[0]

@@ -51,6 +51,13 @@ class QueueIndex:
         self.flushed: list[Queue] = []
         self.last_t = 0
         self._memory = memory
+        self._bytes = memory.used
+
+    def _count_bytes(self, more: int) -> None:
+        """Count that everything takes ``more`` bytes, or less."""
+        # Compiled, ``memory`` belongs to another library: reading it would cost more.
+        self._bytes += more
+        self._memory.used = self._bytes
 
     def is_due(self, now: int) -> bool:
         """Return whether a deadline has passed or an event has expired at ``now`` (ms)."""
@@ -68,7 +75,7 @@ class QueueIndex:
         if queue is None:
             queue = Queue(name)
             self.queues[name] = queue
-            self._memory.used += QUEUE_BYTES + len(name)
+            self._count_bytes(QUEUE_BYTES + len(name))
         return queue
 
     def group(self, queue: Queue, name: bytes) -> Group:
@@ -77,7 +84,7 @@ class QueueIndex:
         if group is None:
             group = Group(queue, name)
             queue.groups[name] = group
-            self._memory.used += GROUP_BYTES + len(name)
+            self._count_bytes(GROUP_BYTES + len(name))
         return group
 
     def put(self, event: StoredEvent) -> None:
@@ -86,7 +93,7 @@ class QueueIndex:
         queue.log.add(event)
         self.expiries.add(event)
         self.count += 1
-        self._memory.used += event.size()
+        self._count_bytes(event.size())
         own_id = event.own_id
         if own_id is not None:
             other = queue.own_ids.get(own_id)
@@ -101,7 +108,7 @@ class QueueIndex:
         queue.log.remove(event)
         self.expiries.remove(event)
         self.count -= 1
-        self._memory.used -= event.size()
+        self._count_bytes(-event.size())
         own_id = event.own_id
         if own_id is not None and queue.own_ids.get(own_id) is event:
             del queue.own_ids[own_id]
@@ -124,7 +131,7 @@ class QueueIndex:
         ]
         for group in gone:
             del queue.groups[group.name]
-            self._memory.used -= GROUP_BYTES + len(group.name)
+            self._count_bytes(-(GROUP_BYTES + len(group.name)))
 
     def drop(self, queue: Queue) -> None:
         """Drop a queue without events."""
@@ -132,9 +139,9 @@ class QueueIndex:
         self._forget(queue)
 
     def _forget(self, queue: Queue) -> None:
-        self._memory.used -= QUEUE_BYTES + len(queue.name)
+        self._count_bytes(-(QUEUE_BYTES + len(queue.name)))
         for name in queue.groups:
-            self._memory.used -= GROUP_BYTES + len(name)
+            self._count_bytes(-(GROUP_BYTES + len(name)))
         queue.groups.clear()
         queue.own_ids.clear()
 
@@ -164,7 +171,7 @@ class QueueIndex:
                 while event.held is not None:
                     self.unlink(event.held)
                 self.expiries.remove(event)
-                self._memory.used -= event.size()
+                self._count_bytes(-event.size())
 
     def find_delivery(self, request: DeliveryRequest, now: int) -> Delivery | None:
         """Return the delivery that ``request`` is about at ``now`` (µs); None if it is gone."""
@@ -181,10 +188,12 @@ class QueueIndex:
             entry = group.entries.get(event.t)
             return entry if entry is not None and entry.state != DONE else None
         id = request.id
-        end = id.find(b"_")
-        if end <= 0 or len(id) > _MAX_ID or not id[:end].isdigit():
+        if len(id) > _MAX_ID:
             return None
-        entry = group.entries.get(int(id[:end]))
+        try:
+            entry = group.entries.get(int(id.partition(b"_")[0]))
+        except ValueError:
+            return None
         if (
             entry is None
             or entry.state != IN_PROGRESS
@@ -201,7 +210,7 @@ class QueueIndex:
         group.entries[event.t] = entry
         if event.t > group.pointer:
             group.ahead += 1
-        self._memory.used += DELIVERY_BYTES
+        self._count_bytes(DELIVERY_BYTES)
         return entry
 
     def unlink(self, entry: Delivery) -> None:
@@ -220,7 +229,7 @@ class QueueIndex:
             entry.behind.before = entry.before
         entry.before = None
         entry.behind = None
-        self._memory.used -= DELIVERY_BYTES
+        self._count_bytes(-DELIVERY_BYTES)
 
     def halt(self, entry: Delivery) -> None:
         """Take ``entry`` out of its current state."""

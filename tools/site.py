@@ -125,8 +125,12 @@ def _folder(path: str) -> str:
     ones."""
     path = path.removesuffix("/README.md")
     names = sorted(entry.name for entry in os.scandir(ROOT / path))
-    made = ("README.md", "__pycache__", "node_modules", ".")
-    entries = [name for name in names if not name.startswith(made)]
+    made = ("README.md", "__pycache__", "node_modules", "build", "dist")
+    entries = [
+        name
+        for name in names
+        if name not in made and not name.startswith(".") and not name.endswith(".egg-info")
+    ]
     title = f"# {path}\n"
     if "README.md" in names:
         title = (ROOT / path / "README.md").read_text(encoding="utf-8")

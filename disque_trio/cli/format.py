@@ -85,9 +85,10 @@ def _standard_aggregate(reply: Reply, prefix: bytes) -> bytes:
         line = start + str(index).rjust(width).encode() + mark + b" "
         if is_map:
             key, value = row
-            # An aggregate of more than one element starts on its own line.
-            separator = b"\n" + inner if len(value.elements) > 1 else b""
-            line += _standard(key, inner)[:-1] + b" => " + separator + _standard(value, inner)
+            shown = _standard(value, inner)
+            # An aggregate of more than one line starts on a line of its own.
+            separator = b"\n" + inner if value.elements and shown.count(b"\n") > 1 else b""
+            line += _standard(key, inner)[:-1] + b" => " + separator + shown
         else:
             line += _standard(row[0], inner)
         lines.append(line)

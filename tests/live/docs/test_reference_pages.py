@@ -61,7 +61,7 @@ def test_errors_in_the_settings_of_a_node_are_reported(type_in: Type) -> None:
 
 def test_an_address_that_can_be_read_in_two_ways_is_reported(type_in: Type) -> None:
     [(ask, said)] = block("docs/configuration.md", "$ disque -u").typed()
-    printed = type_in("configuration.md", f"  {ask} || echo status $?\n")
+    printed = type_in("configuration.md", IN_PLACE + f"  {ask} || echo status $?\n")
     assert printed.splitlines() == [*said, "status 1"]
 
 

@@ -66,6 +66,12 @@ RESP3 = {
         *(bulk(b"l"), array(b":1\r\n", b"%0\r\n", array(b":1\r\n", array(b":2\r\n"), mark=b"%"))),
         mark=b"%",
     ),
+    "aggregates of one element in maps": array(
+        *(bulk(b"k"), array(bulk(b"a"))),
+        *(bulk(b"l"), array(bulk(b"x"), b":1\r\n", mark=b"%")),
+        *(bulk(b"m"), array(array(bulk(b"x"), b":1\r\n", bulk(b"y"), b":2\r\n", mark=b"%"))),
+        mark=b"%",
+    ),
     "map in array": array(
         array(bulk(b"k"), array(bulk(b"x"), array(b":1\r\n", b":2\r\n"), mark=b"%"), mark=b"%"),
         array(array(b":1\r\n", b":3\r\n"), b":2\r\n", mark=b"%"),

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from disque_trio.notation.addresses import Address, read_node
-from disque_trio.respclient.errors import ProtocolError
+from disque_trio.respclient.errors import ConnectionLost, ProtocolError
 from disque_trio.respclient.randomness import RANDOM
 
 DEFAULT_PORT = 7711
@@ -27,6 +27,18 @@ def parse_address(text: str) -> Address:
         ValueError: as for ``read_node``.
     """
     return read_node(text, DEFAULT_PORT)
+
+
+def parse_told(text: str) -> Address:
+    """The same of an address that a node has told.
+
+    Raises:
+        ConnectionLost: nobody can be reached there.
+    """
+    try:
+        return parse_address(text)
+    except ValueError as problem:
+        raise ConnectionLost(str(problem)) from problem
 
 
 @dataclass(frozen=True, slots=True)

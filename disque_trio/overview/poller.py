@@ -8,7 +8,7 @@ from typing import Any, Final
 import trio
 
 from disque_trio.client import replies
-from disque_trio.client.nodes import parse_address, parse_hello
+from disque_trio.client.nodes import parse_hello, parse_told
 from disque_trio.notation.addresses import Address
 from disque_trio.overview.census import take
 from disque_trio.overview.cluster import Cluster
@@ -220,7 +220,7 @@ class _Visit:
         What takes long, such as visiting all jobs, gets one each time: the rest must not wait for
         it, and a node with ``timeout`` closes connections that are silent.
         """
-        connection = await self._connector.open(parse_address(self._address))
+        connection = await self._connector.open(parse_told(self._address))
         try:
             yield connection
         finally:

@@ -11,9 +11,10 @@ from disque_trio.client.nodes import (
     Node,
     parse_address,
     parse_hello,
+    parse_told,
 )
 from disque_trio.notation.addresses import Address
-from disque_trio.respclient.errors import ProtocolError
+from disque_trio.respclient.errors import ConnectionLost, ProtocolError
 
 A, B, C = (letter * 40 for letter in "abc")
 AT = {id: Address(f"10.0.0.{n}", 7711) for n, id in enumerate((A, B, C))}
@@ -108,3 +109,9 @@ def test_a_program_s_own_random_sequence_is_left_alone() -> None:
     directory = Directory([AT[A], AT[B]])
     directory.candidates(0.0)
     assert random.getstate() == before
+
+
+def test_an_address_that_a_node_has_told_and_nobody_can_read_is_one_that_nobody_can_reach() -> None:
+    with pytest.raises(ConnectionLost, match="expected an address"):
+        parse_told('"><img/src=x>:7711')
+    assert parse_told("[::1]:1") == Address(host="::1", port=1)

@@ -7,7 +7,7 @@ from typing import Final, TypeAlias
 import trio
 
 from disque_console.model.action import Order, Where
-from disque_trio.client.nodes import parse_address
+from disque_trio.client.nodes import parse_told
 from disque_trio.overview.nodes import Nodes
 from disque_trio.resp.command import Argument
 from disque_trio.respclient.connection import Connection, Connector, Reply
@@ -194,7 +194,7 @@ class Calls:
         """A new connection. Raises DisqueError."""
         if not self._closed:
             try:
-                connection = await self._connector.open(parse_address(address))
+                connection = await self._connector.open(parse_told(address))
             except ConnectionLost as error:
                 raise ConnectionLost(f"{address}: {error}") from error
             if not self._closed:

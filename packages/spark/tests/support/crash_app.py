@@ -143,7 +143,7 @@ def stop_in_ack(points: Points) -> None:
                 points.pass_by("acking")
             return super().send(requests, seconds)
 
-    keeper.Link = HalfLink  # type: ignore[misc]
+    keeper.NodeConnections = HalfLink  # type: ignore[misc]
 
 
 class CrashingReader(StreamReader):

@@ -156,6 +156,9 @@ class BlockingClient:
                 reason = refusal(problem) or problem.strerror or problem
                 problems.append(f"{address}: {reason}")
                 continue
+            except ValueError as problem:  # an address that another node has told
+                problems.append(str(problem))
+                continue
             self.address = address
             return self._connection
         raise WireError("no node can be reached: " + "; ".join(problems))

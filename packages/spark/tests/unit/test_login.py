@@ -53,3 +53,9 @@ def test_the_client_of_a_task_speaks_tls(tmp_path: Path) -> None:
                 pytest.raises(WireError, match="certificate verify failed"),
             ):
                 client.call("PING")
+
+
+def test_an_address_that_a_node_has_told_and_nobody_can_read_is_one_that_nobody_can_reach() -> None:
+    client = BlockingClient(['"><img/src=x>:7711'])
+    with pytest.raises(WireError, match="no node can be reached: expected an address"):
+        client.call("HELLO")

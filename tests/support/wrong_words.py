@@ -12,14 +12,13 @@ from typing import Final, Protocol
 from disque_bananaq.commands.table import build_table as bananaq_table
 from disque_bananaq.core.broker import Broker
 from disque_bananaq.core.embedded import EmbeddedStore
-from disque_trio.respserver.acl.catalog import Catalog
-from disque_trio.respserver.acl.user import User
 from disque_trio.respserver.client import Client
 from disque_trio.respserver.command import AnyCommand
 from disque_trio.respserver.host import Host
 from disque_trio.respserver.monitor import without_password
 from tests.support import ROOT
 from tests.support.node_bench import START, Bench, BenchHost
+from tests.support.restricted import client_of, reply_to
 
 FILES: Final = {name: ROOT / "tests" / "data" / f"{name}-words.txt" for name in ("node", "bananaq")}
 RULE: Final = "~mail.*"  # of the user with limited rights
@@ -242,10 +241,7 @@ class NodeWorld:
 
     def answer(self, rule: str, words: list[bytes]) -> bytes:
         bench = self.bench
-        client = bench.client()
-        user = User(b"someone", Catalog(bench.node.commands.values()))
-        user.set([b"on", b"nopass", b"+@all", rule.encode()])
-        client.log_in(user)
+        client = client_of(bench, rule)
         bench.send(client, b"HELLO", b"3")
         bench.raw(client)
         bench.send(client, *words)
@@ -274,16 +270,8 @@ class BananaqWorld:
         return self.broker.find_command(name)
 
     def answer(self, rule: str, words: list[bytes]) -> bytes:
-        user = User(b"someone", Catalog(self.broker.commands.values()))
-        user.set([b"on", b"nopass", b"+@all", rule.encode()])
         self.clients += 1
-        client = Client(self.clients)
-        client.log_in(user)
-        self.broker.command(client, list(words), START)
-        self.broker.commit()
-        reply = b"".join(client.out)
-        self.broker.forget_client(client)
-        return reply
+        return reply_to(self.broker, Client(self.clients), rule, list(words), START)
 
 
 RIGHT: Final = {"node": NODE, "bananaq": BANANAQ}

@@ -8,10 +8,9 @@ from disque_bananaq.commands.table import build_table
 from disque_bananaq.core.broker import Broker
 from disque_bananaq.core.embedded import EmbeddedStore
 from disque_bananaq.core.requests import Last, Next, Status
-from disque_trio.respserver.acl.catalog import Catalog
-from disque_trio.respserver.acl.user import User
 from disque_trio.respserver.client import Client
 from disque_trio.respserver.host import Host
+from tests.support.restricted import reply_to
 from tests.unit.docs.test_rights import rows
 
 START = 1_700_000_000_000
@@ -39,16 +38,8 @@ class World:
 
     def ask(self, rule: str, *words: bytes) -> bytes:
         """Return the reply to a user with this rule."""
-        user = User(b"someone", Catalog(self.broker.commands.values()))
-        user.set([b"on", b"nopass", b"+@all", rule.encode()])
         self.clients += 1
-        client = Client(self.clients)
-        client.log_in(user)
-        self.broker.command(client, list(words), START)
-        self.broker.commit()
-        reply = b"".join(client.out)
-        self.broker.forget_client(client)
-        return reply
+        return reply_to(self.broker, Client(self.clients), rule, list(words), START)
 
     def request(self) -> list[bytes]:
         """Return a request that may well have an effect."""

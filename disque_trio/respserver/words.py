@@ -154,7 +154,8 @@ class Form:
         for token, steps in self._forms:
             if token and token != first:
                 continue
-            found = Found(args)
+            if found.problem:  # another alternative has been tried
+                found = Found(args)
             if len(args) == 1:
                 return found
             try:

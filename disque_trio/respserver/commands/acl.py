@@ -9,7 +9,7 @@ from disque_trio.respserver.acl.log import AclEntry
 from disque_trio.respserver.acl.permissions import Permissions
 from disque_trio.respserver.acl.user import DEFAULT, SetUserError
 from disque_trio.respserver.client import Client
-from disque_trio.respserver.command import CommandError
+from disque_trio.respserver.command import MANY, CommandError
 from disque_trio.respserver.commands.arguments import parse_integer, wrong_arity
 from disque_trio.respserver.commands.connection import find_user
 from disque_trio.respserver.commands.listings import UserLines, UserNames
@@ -251,14 +251,13 @@ def _whoami(node: Machine, client: Client, args: list[bytes]) -> None:
     client.out.append(encode(client.user.name, client.resp))
 
 
-_MANY: Final = 1 << 30
 _SUBCOMMANDS: Final[
     dict[bytes, tuple[Callable[[Machine, Client, list[bytes]], None], int, int]]
 ] = {
     b"cat": (_cat, 2, 3),
     b"check": (_check, 5, 5),
-    b"deluser": (_deluser, 3, _MANY),
-    b"dryrun": (_dryrun, 4, _MANY),
+    b"deluser": (_deluser, 3, MANY),
+    b"dryrun": (_dryrun, 4, MANY),
     b"genpass": (_genpass, 2, 3),
     b"getuser": (_getuser, 3, 3),
     b"help": (_help, 2, 2),
@@ -266,7 +265,7 @@ _SUBCOMMANDS: Final[
     b"load": (_load, 2, 2),
     b"log": (_log, 2, 3),
     b"save": (_save, 2, 2),
-    b"setuser": (_setuser, 3, _MANY),
+    b"setuser": (_setuser, 3, MANY),
     b"users": (_users, 2, 2),
     b"whoami": (_whoami, 2, 2),
 }

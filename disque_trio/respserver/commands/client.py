@@ -5,7 +5,7 @@ from typing import Final, TypeAlias
 
 from disque_trio.resp.reply import OK, Text, encode, integer, null
 from disque_trio.respserver.client import REPLY_OFF, REPLY_ON, REPLY_SKIP_NEXT, Client
-from disque_trio.respserver.command import CommandError
+from disque_trio.respserver.command import MANY, CommandError
 from disque_trio.respserver.commands.arguments import SYNTAX, parse_integer, parse_timeout
 from disque_trio.respserver.commands.listings import ClientLines
 from disque_trio.respserver.machine import Machine
@@ -205,16 +205,15 @@ def _reply(node: Machine, client: Client, args: list[bytes]) -> None:
 
 
 _Serve: TypeAlias = Callable[[Machine, Client, list[bytes]], None]
-_MANY: Final = 1 << 30
 # By word: what serves it, and how many arguments it has at least and at most.
 _SUBCOMMANDS: Final[dict[bytes, tuple[_Serve, int, int]]] = {
-    b"list": (_list, 2, _MANY),
+    b"list": (_list, 2, MANY),
     b"info": (_info, 2, 2),
     b"id": (_id, 2, 2),
     b"getname": (_get_name, 2, 2),
     b"setname": (_set_name, 3, 3),
     b"setinfo": (_set_info, 4, 4),
-    b"kill": (_kill, 3, _MANY),
+    b"kill": (_kill, 3, MANY),
     b"pause": (_pause, 3, 4),
     b"unpause": (_unpause, 2, 2),
     b"unblock": (_unblock, 3, 4),

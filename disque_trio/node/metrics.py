@@ -5,7 +5,7 @@ tens of microseconds, while jobs and queues come and go.
 """
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import islice
 
 from disque_trio.cluster.cluster import Cluster
@@ -41,17 +41,21 @@ _QUEUE_STATES = ("queued", "active", "delayed", "dead")
 class Walk:
     """A walk over all jobs.
 
+    Args:
+        clock: returns seconds.
+
     Attributes:
         states: how many jobs are in which state.
         queues: the counts of each queue that is shown; those of all others under the empty name.
         ended: when it ended, in s; cost: how long it took, in s.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Callable[[], float]) -> None:
         self.states = dict.fromkeys(STATES, 0)
         self.queues: dict[bytes, JobStateCounts] = {}
         self.ended = 0.0
         self.cost = 0.0
+        self._clock = clock
 
     def take(self, node: Node, counts: JobCounts) -> Iterator[None]:
         """Look at all jobs of ``node``, some at a time."""
@@ -59,16 +63,16 @@ class Walk:
         for index in range(len(node.store.jobs.shards)):
             jobs = list(node.store.jobs.shards[index].values())
             for first in range(0, len(jobs), _JOBS_A_STEP):
-                began = time.perf_counter()
+                began = self._clock()
                 for job in jobs[first : first + _JOBS_A_STEP]:
                     name = b"" if counts.of(job.queue) is counts.rest else job.queue
                     tally = self.queues.get(name)
                     if tally is None:
                         tally = self.queues[name] = JobStateCounts()
                     self.states[counter.count(tally, job)] += 1
-                self.cost += time.perf_counter() - began
+                self.cost += self._clock() - began
                 yield
-        self.ended = time.monotonic()
+        self.ended = self._clock()
 
     def free(self) -> Iterator[None]:
         """Free it bit by bit: freeing thousands of objects takes a millisecond."""
@@ -172,11 +176,15 @@ class JobFigures:
 
     Args:
         counts: of what happens to jobs.
+        clock: returns seconds.
     """
 
-    def __init__(self, node: Node, counts: JobCounts) -> None:
+    def __init__(
+        self, node: Node, counts: JobCounts, clock: Callable[[], float] = time.perf_counter
+    ) -> None:
         self._node = node
         self._counts = counts
+        self._clock = clock
         self._walk: Walk | None = None
 
     def collect(self, sheet: Sheet) -> Iterator[None]:
@@ -185,7 +193,7 @@ class JobFigures:
         yield
         walk = self._walk
         if walk is None or not self._will_do(walk):
-            last, walk = walk, Walk()
+            last, walk = walk, Walk(self._clock)
             yield from walk.take(self._node, self._counts)
             self._walk = walk
             if last is not None:
@@ -196,14 +204,14 @@ class JobFigures:
         sheet.gauge(
             "disque_jobs_counted_age_seconds",
             "Time since jobs were last counted by state.",
-            time.monotonic() - walk.ended,
+            self._clock() - walk.ended,
         )
         yield from self._queues(sheet, walk)
         yield from self._tidy(walk)
 
     def _will_do(self, walk: Walk) -> bool:
         """Whether ``walk``, which is over, is still recent enough."""
-        return walk.cost > _QUICK and time.monotonic() - walk.ended < _REST * walk.cost
+        return walk.cost > _QUICK and self._clock() - walk.ended < _REST * walk.cost
 
     def _queues(self, sheet: Sheet, walk: Walk) -> Iterator[None]:
         node, counts = self._node, self._counts

@@ -2,6 +2,7 @@
 
 import random
 from collections import Counter
+from collections.abc import Callable
 
 import pytest
 from prometheus_client.metrics_core import Metric
@@ -34,10 +35,13 @@ def values(sheet: Sheet) -> Found:
     return found
 
 
-def figures_of(bench: Bench, most: int = 100) -> JobFigures:
+def figures_of(
+    bench: Bench, most: int = 100, clock: Callable[[], float] = lambda: 0.0
+) -> JobFigures:
+    """The figures, for which no time passes unless ``clock`` says so."""
     counts = JobCounts(most)
     bench.node.notes.count(counts)
-    return JobFigures(bench.node, counts)
+    return JobFigures(bench.node, counts, clock)
 
 
 def scrape(figures: JobFigures) -> Found:
@@ -129,6 +133,24 @@ def test_a_queue_without_jobs_is_forgotten_and_another_takes_its_place(bench: Be
     scrape(figures)
     bench.add("b")
     assert scrape(figures)["disque_jobs_added_total"][("b",)] == 1
+
+
+def test_jobs_that_took_long_to_count_are_counted_again_only_after_a_while(bench: Bench) -> None:
+    now, step = 100.0, 0.1
+
+    def clock() -> float:
+        nonlocal now
+        now += step
+        return now
+
+    figures = figures_of(bench, clock=clock)
+    bench.add("q")
+    scrape(figures)  # the count took 0.1 s, so it will do for 2 s
+    ended, step = now, 0
+    for later, shown in ((0.5, 1), (1.5, 1), (2.5, 4), (2.6, 5)):
+        bench.add("q")
+        now = ended + later
+        assert scrape(figures)["disque_jobs"][("queued",)] == shown
 
 
 def test_hostile_names_of_queues_are_labels(bench: Bench, figures: JobFigures) -> None:

@@ -86,18 +86,18 @@ class ParquetFiles:
         places: dict[Location, set[str]] = {}
         for number, file in enumerate(files):
             place = table / partition_path(file.queue, file.day)
-            place.make_directory()
             name = part_name(batch, number)
             (staging / file.name).sync()
-            (staging / file.name).rename(place / name)
+            _put(staging / file.name, place, name)
             places.setdefault(place, set()).add(name)
         for place, names in places.items():
             # Files of an earlier attempt, which may have divided the batch in another way.
-            for old in place.files(recursive=False):
+            for old in _files(place):
                 if old.name.startswith(part_prefix(batch)) and old.name not in names:
                     old.delete()
         for place in {*places, *(place.parent for place in places), table}:
-            place.sync()
+            with suppress(FileNotFoundError):  # a day that a compaction has removed
+                place.sync()
         staging.delete_tree()
 
     def files(self) -> list[TableFile]:
@@ -107,7 +107,7 @@ class ParquetFiles:
         return [
             TableFile(path, *_partition(place))
             for place in self._days()
-            for path in place.files(recursive=False)
+            for path in _files(place)
             if path.name.endswith(".parquet") and self._below(path) not in replaced
         ]
 
@@ -181,12 +181,12 @@ class ParquetFiles:
                 continue
             if self._clock() - dict(since.parent.ages())[since] < upkeep.grace:
                 continue
-            there = {self._below(path) for path in self._files_beside(record.inputs)}
+            place = (self._directory / record.inputs[0]).parent
+            there = {self._below(path) for path in _files(place)}
             for name in record.inputs:
                 if name in there:
                     (self._directory / name).delete()
                     outcome.removed += 1
-            place = (self._directory / record.inputs[0]).parent
             if record.output is None and place.local is not None:
                 with suppress(OSError):  # not empty: a batch was repeated
                     place.local.rmdir()
@@ -194,12 +194,6 @@ class ParquetFiles:
             elif record.output is not None:
                 place.sync()
             record.path.delete()
-
-    def _files_beside(self, names: Sequence[str]) -> list[Location]:
-        try:
-            return (self._directory / names[0]).parent.files(recursive=False)
-        except FileNotFoundError:
-            return []
 
     def _work(self, upkeep: Upkeep) -> Iterator[tuple[Location, list[Location]]]:
         """Yield what to merge: a directory, and files in it."""
@@ -267,6 +261,28 @@ class ParquetFiles:
             outcome.days.append(self._below(place))
             if not upkeep.dry_run:
                 self._note(f"day-{uuid4().hex}", None, files)
+
+
+def _put(file: Location, place: Location, name: str) -> None:
+    """Move ``file`` into the directory ``place``, which a compaction may remove while it is
+    empty."""
+    while True:
+        place.make_directory()
+        try:
+            file.rename(place / name)
+        except FileNotFoundError:
+            if not file.exists():
+                raise
+        else:
+            return
+
+
+def _files(place: Location) -> list[Location]:
+    """The files in ``place``; none if a compaction has removed it with its day."""
+    try:
+        return place.files(recursive=False)
+    except FileNotFoundError:
+        return []
 
 
 def _partition(place: Location) -> tuple[str, str]:

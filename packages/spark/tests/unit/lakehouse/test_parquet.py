@@ -157,6 +157,51 @@ def test_old_days_are_none_of_the_table_any_more_before_they_go(tmp_path: Path) 
     assert [path.name for path in (tmp_path / RECORDS).iterdir()] == ["lock"]
 
 
+@pytest.mark.parametrize("first", [True, False], ids=["before its file is there", "after"])
+def test_a_day_may_be_removed_while_a_batch_is_added_to_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, first: bool
+) -> None:
+    old = days(tmp_path)
+    table = ParquetFiles(tmp_path, clock=lambda: NOON, sleep=lambda _: None)
+    rename, removed = Location.rename, []
+
+    def raced(file: Location, other: Location) -> None:
+        if not first:
+            rename(file, other)
+        if not removed:
+            removed.append(None)  # also for the renames of the compaction
+            removed.extend(table.keep_up(Upkeep(days=1, grace=-1e10), quiet).days)
+        if first:
+            rename(file, other)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Location, "rename", raced)
+        add(table, tmp_path, 9, ["9"], "q/1", DAY - timedelta(3))
+    assert removed[1:] == old
+    assert ids_of(tmp_path) == (["0", "1", "9"] if first else ["0", "1"])
+    assert not list(tmp_path.glob("_staging*"))
+
+
+def test_files_may_be_listed_while_a_day_is_removed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    days(tmp_path)
+    table = ParquetFiles(tmp_path, clock=lambda: NOON, sleep=lambda _: None)
+    listed, removed = Location.files, []
+
+    def raced(place: Location, recursive: bool = True) -> list[Location]:
+        if not removed:
+            removed.append(None)
+            removed.extend(table.keep_up(Upkeep(days=1, grace=-1e10), quiet).days)
+        return listed(place, recursive)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Location, "files", raced)
+        found = table.files()
+    assert len(removed) == 3
+    assert {file.day for file in found} == {str(DAY), str(DAY - timedelta(1))}
+
+
 def test_replaced_files_stay_while_they_may_be_read(tmp_path: Path) -> None:
     """And the new one appears before they are removed, so whoever lists the files never misses a
     job."""

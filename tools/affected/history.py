@@ -1,6 +1,7 @@
 """What would have been selected for the commits of the past, and whether it was enough."""
 
 import json
+import re
 import statistics
 import tempfile
 from collections import defaultdict
@@ -12,6 +13,8 @@ from tools.affected.changes import Changes, between, git
 from tools.affected.graph import Graph, is_test
 from tools.affected.names import folder
 from tools.affected.selection import Selection, graph_of, select
+
+_OF_TESTS = re.compile(r"(?:.+/)?tests/")
 
 
 @dataclass
@@ -54,7 +57,7 @@ def measure(root: Path, count: int, durations: Iterable[Path]) -> Iterator[str]:
         found = select(tree, changes, graph)
         shares.append(_share(costs, found))
         seconds.append(costs.of(found.ways, costs.seconds))
-        lost = _missed(tree, changes, graph)
+        lost = None if graph is None else _missed(tree, changes, graph)
         if lost is not None:
             missed.append(bool(lost))
         notes = " ".join([*found.reasons, *(f"misses {test}" for test in lost or ())])
@@ -90,7 +93,7 @@ def _share(costs: Costs, found: Selection) -> float:
 def _missed(tree: Path, changes: Changes, graph: Graph) -> list[str] | None:
     """The test files that the commit changed and its other files do not reach; None if it changed
     only tests, or none."""
-    sources = [path for path in changes.all if not path.startswith("tests/")]
+    sources = [path for path in changes.all if not _OF_TESTS.match(path)]
     tests = [path for path in changes.kept if is_test(path)]
     if not sources or not tests:
         return None

@@ -5,9 +5,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from grimp.exceptions import SourceSyntaxError
+
 from tools.affected import rules
 from tools.affected.changes import Changes, files, git
-from tools.affected.graph import Graph
+from tools.affected.graph import Graph, is_test
 from tools.affected.names import folder
 
 
@@ -49,13 +51,22 @@ class Selection:
         ]
 
 
-def graph_of(root: Path, changes: Changes) -> Graph:
-    """The graph of a checkout, which also knows what the changes have removed."""
-    return Graph(root, files(root), changes.gone)
+def graph_of(root: Path, changes: Changes) -> Graph | None:
+    """The graph of a checkout, which also knows what the changes have removed; None: a module
+    cannot be parsed."""
+    try:
+        return Graph(root, files(root), changes.gone)
+    except (SyntaxError, SourceSyntaxError):
+        return None
 
 
-def select(root: Path, changes: Changes, graph: Graph) -> Selection:
+def select(root: Path, changes: Changes, graph: Graph | None) -> Selection:
     """The tests that the changes in a checkout reach, or all, if that cannot be told."""
+    if graph is None:
+        tests = sorted(filter(is_test, files(root)))
+        return Selection(
+            dict.fromkeys(tests, ()), tests, ["everything, as a module cannot be parsed"]
+        )
     reasons = [
         f"everything, as all tests may depend on {path}"
         for path in sorted(changes.all)

@@ -290,6 +290,17 @@ def test_a_removed_page_reaches_those_who_read_it(
     assert {*selected().ways} == {"tests/unit/test_links.py", "tests/live/test_guide.py"}
 
 
+@pytest.mark.parametrize("path", ["shop/rare.py", "tests/test_sums.py"])
+def test_a_module_that_cannot_be_parsed_selects_everything(
+    tree: Path, selected: Callable[..., Selection], path: str
+) -> None:
+    write(tree, path, "def ")
+    found = selected()
+    assert list(found.ways) == found.all
+    assert {"tests/test_basket.py", *USING_TILL} < {*found.all}
+    assert found.reasons
+
+
 def test_without_changes_the_last_commit_counts(
     tree: Path, selected: Callable[..., Selection]
 ) -> None:

@@ -61,6 +61,13 @@ class _Open:
         self.size = len(job.body) + ending.size
 
 
+class _Run:
+    """A task that runs. ``again``: its job as it was delivered last, if it came again."""
+
+    def __init__(self) -> None:
+        self.again: Held | None = None
+
+
 class Settling:
     """The jobs of a worker that are not settled although their tasks have ended. A client runs
     this as a source of deliveries; when it closes, it waits for two seconds.
@@ -75,8 +82,7 @@ class Settling:
     def __init__(self, log: Log | None = None) -> None:
         self._log = structlog.get_logger("disque.tasks") if log is None else log
         self._open: dict[str, _Open] = {}
-        # The jobs whose tasks run, as they were delivered last if they came again.
-        self._running: dict[str, Held | None] = {}
+        self._running: dict[str, _Run] = {}
         self._served = False
         self._bytes = 0
         self._nursery: Nursery | None = None
@@ -85,13 +91,15 @@ class Settling:
     @contextmanager
     def running(self, job: Held) -> Iterator[None]:
         """Note that the task of ``job`` runs in this block, which also settles the job."""
-        self._running[job.id] = None
+        run = self._running[job.id] = _Run()
         try:
             yield
         finally:
-            again = self._running.pop(job.id)
-            if again is not None:  # it was stopped, so that its slot gives the job back
-                again.end()
+            # Once it is settled, the job may have come again, and its next attempt may run.
+            if self._running.get(job.id) is run:
+                del self._running[job.id]
+                if run.again is not None:  # it was stopped, so that its slot gives the job back
+                    run.again.end()
 
     async def settle(self, job: Held, ending: Ending) -> Ended:
         """Settle a job in the background. Wait for that a moment, or until there is room.
@@ -99,11 +107,10 @@ class Settling:
         Returns:
             How the job ended, as far as is known.
         """
-        again = self._running.get(job.id)
-        if again is not None:
-            self._running[job.id] = None
+        run = self._running.pop(job.id, None)
+        if run is not None and run.again is not None:
             job.end()
-            job = again
+            job = run.again
         else:
             self._detach(job)
         entry = self._open[job.id] = _Open(job, ending)
@@ -120,9 +127,10 @@ class Settling:
         """
         entry = self._open.get(job.id)
         if entry is None:
-            if job.id not in self._running:
+            run = self._running.get(job.id)
+            if run is None:
                 return False
-            earlier, self._running[job.id] = self._running[job.id], job
+            earlier, run.again = run.again, job
             self._detach(job)
             if earlier is not None:
                 earlier.end()

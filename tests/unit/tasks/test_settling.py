@@ -119,6 +119,33 @@ async def test_the_next_attempt_runs_although_the_answer_to_the_nack_was_lost(
     assert (first.settled, again.settled[0]) == ((), "nack")
 
 
+@pytest.mark.parametrize("with_reply", [False, True])
+async def test_the_next_attempt_runs_although_the_slot_of_the_last_one_has_not_gone_on(
+    program: Program, autojump_clock: MockClock, with_reply: bool
+) -> None:
+    """It comes before the reply to the NACK, or in any order with what follows on that."""
+    for number in range(20):
+        first, again = program.job("fail", number), program.job("fail", number, nacks=1)
+        async with trio.open_nursery() as nursery:
+
+            async def attempt(job: FakeJob, nursery: trio.Nursery = nursery) -> None:
+                assert await program.run(job) == "retried"
+
+            class Quick(FakeNode):
+                async def answer(self) -> None:
+                    await super().answer()
+                    nursery.start_soon(attempt, again)  # noqa: B023
+                    if not with_reply:
+                        await trio.sleep(1)
+
+            first.node = Quick()
+            nursery.start_soon(attempt, first)
+        await program.settling.settled()
+        assert again.settled[0] == "nack"
+    assert program.runs == ["fail"] * 40
+    assert not program.settling.left
+
+
 async def test_a_job_that_comes_again_while_its_task_runs_is_settled_as_that_run_ends(
     program: Program, autojump_clock: MockClock
 ) -> None:

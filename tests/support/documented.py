@@ -63,8 +63,9 @@ def commands(page: str, title: str) -> str:
 
 
 def port_digits() -> str:
-    """The digits of three free ports before the last digit, which counts from 1."""
-    return str(free_ports(3)[0] // 10)
+    """The digits of four free ports before the last digit, which counts from 1. No page has more
+    nodes that begin alike."""
+    return str(free_ports(4)[0] // 10)
 
 
 def shape(text: str) -> str:

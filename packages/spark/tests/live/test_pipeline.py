@@ -389,7 +389,8 @@ def test_a_replay_that_is_interrupted_has_noted_what_it_has_added(
         stderr=subprocess.PIPE,
         text=True,
     ) as process:
-        wait_until(done.exists)
+        wait_until(lambda: done.exists() or process.poll() is not None)
+        assert process.poll() is None, process.communicate()
         children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
         assert children
         process.send_signal(signal.SIGINT)

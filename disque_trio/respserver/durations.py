@@ -1,5 +1,7 @@
 """Passes the durations of commands to SLOWLOG, to LATENCY, and to those who count them all."""
 
+from collections.abc import Mapping
+
 from disque_trio.histogram import NS, STEP_TIMES, Histogram
 from disque_trio.respserver.command import AnyCommand
 from disque_trio.respserver.latency import LatencyMonitor
@@ -16,14 +18,17 @@ class Durations:
         counts: all durations by command name; None: nobody counts them.
     """
 
-    __slots__ = ("_latency", "_slow", "_slowlog", "counts", "least")
+    __slots__ = ("_commands", "_latency", "_slow", "_slowlog", "counts", "least")
 
-    def __init__(self, slowlog: SlowLog, latency: LatencyMonitor) -> None:
+    def __init__(
+        self, slowlog: SlowLog, latency: LatencyMonitor, commands: Mapping[bytes, AnyCommand]
+    ) -> None:
         self.least = UNLIMITED
         self.counts: dict[str, Histogram] | None = None
         self._slow = UNLIMITED  # ns from which on SLOWLOG or LATENCY wants it
         self._slowlog = slowlog
         self._latency = latency
+        self._commands = commands
 
     def watch(self, slower_than: int, threshold: int) -> None:
         """Set the thresholds: commands of ``slower_than`` µs or more go into the slow log
@@ -54,6 +59,6 @@ class Durations:
             counted.observe(took)
             if took < self._slow:
                 return
-        self._slowlog.add(now, took // 1000, without_password(command, args))
+        self._slowlog.add(now, took // 1000, without_password(command, args, self._commands))
         event = b"fast-command" if "fast" in command.flags else b"command"
         self._latency.add(event, now, took // 1_000_000)

@@ -30,7 +30,7 @@ from disque_trio.respserver.groups import take
 from disque_trio.respserver.host import Host
 from disque_trio.respserver.latency import LatencyMonitor
 from disque_trio.respserver.memory import Memory
-from disque_trio.respserver.monitor import monitor_line
+from disque_trio.respserver.monitor import monitor_line, without_password
 from disque_trio.respserver.over_budget import connections_refused
 from disque_trio.respserver.rights import not_permitted
 from disque_trio.respserver.slowlog import SlowLog
@@ -121,7 +121,7 @@ class Machine:
         self.uncommitted: list[tuple[Client, int, int]] = []
         self.slowlog = SlowLog()
         self.latency = LatencyMonitor()
-        self.durations = Durations(self.slowlog, self.latency)
+        self.durations = Durations(self.slowlog, self.latency, commands)
         self.total_commands = 0
         self.blocked_clients = 0
         self.ended = 0
@@ -294,8 +294,9 @@ class Machine:
     def show_monitors(self, client: Client, command: AnyCommand, args: list[bytes]) -> None:
         """Send ``args``, which is ``command``, to the clients that monitor."""
         address = self.host.address(client)
+        shown = without_password(command, args, self.commands)
         for monitor in self.monitors:
-            monitor.out.append(monitor_line(self.now, address, command, args, monitor.resp))
+            monitor.out.append(monitor_line(self.now, address, shown, monitor.resp))
             self.woken.append(monitor)
 
     def tick(self, now: int) -> None:

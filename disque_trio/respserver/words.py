@@ -101,6 +101,7 @@ class Form:
         syntax: its alternatives.
         lead: the arguments at fixed places, before all that may vary: names and indexes.
         secrets: after which word (empty: the command itself) words are secret, and from which on.
+        requests: where another request begins, by the word before.
         rules, settings: where rules for users begin, or the names of settings and their values;
             0: nowhere. Some of these words are secret.
     """
@@ -109,6 +110,7 @@ class Form:
         self.syntax = parse(syntax)
         self.lead: dict[str, int] = {}
         self.secrets: dict[bytes, int] = {}
+        self.requests: dict[bytes, int] = {}
         self.rules: dict[bytes, int] = {}
         self.settings = False
         self._forms: list[tuple[bytes, list[_Step]]] = []
@@ -134,6 +136,8 @@ class Form:
             names = _names(part)
             if "password" in names:
                 self.secrets[token] = at if token else 1
+            if "argument" in names:  # the command is before it
+                self.requests[token] = at - 1
             if "rule" in names:
                 self.rules[token] = at
             if "setting" in names:

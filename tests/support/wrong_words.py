@@ -204,9 +204,7 @@ class World(Protocol):
     def answer(self, rule: str, words: list[bytes]) -> bytes:
         """The reply to a user with this rule."""
 
-    def command(self, name: bytes) -> "AnyCommand | None":
-        """The command of this name."""
-
+    commands: "dict[bytes, AnyCommand]"
     ids: dict[str, bytes]
 
 
@@ -234,10 +232,8 @@ class NodeWorld:
             "$theirs": bench.add("admin"),
         }
         bench.get("mail.in")
+        self.commands = bench.node.commands
         self._clients = 1
-
-    def command(self, name: bytes) -> "AnyCommand | None":
-        return self.bench.node.find_command(name)
 
     def answer(self, rule: str, words: list[bytes]) -> bytes:
         bench = self.bench
@@ -259,15 +255,13 @@ class BananaqWorld:
 
     def __init__(self) -> None:
         self.broker = Broker(EmbeddedStore(), bananaq_table(), Host(), lambda: 0)
+        self.commands = self.broker.commands
         self.clients = 0
         self.ids: dict[str, bytes] = {}
         for queue in ("mail.in", "mail.out", "admin"):
             words = [b"QADD", queue.encode(), b"600", b"contents"]
             self.ids["$theirs" if queue == "admin" else "$mine"] = self.answer("~*", words)[6:-2]
             self.answer("~*", [b"QLPUSH", queue.encode(), b"own", b"contents"])
-
-    def command(self, name: bytes) -> "AnyCommand | None":
-        return self.broker.find_command(name)
 
     def answer(self, rule: str, words: list[bytes]) -> bytes:
         self.clients += 1
@@ -290,9 +284,8 @@ def outcomes(product: str, asked: list[list[str]]) -> Iterator[str]:
             world.answer("~*", request),
         ]
         told = [_brief(world, reply) for reply in replies]
-        command = world.command(request[0])
-        assert command is not None
-        shown = without_password(command, request)
+        command = world.commands[request[0].lower()]
+        shown = without_password(command, request, world.commands)
         if shown != request:
             told.append(" ".join(word.decode() for word in shown))
         if not all(reply.startswith(b"-") for reply in replies[1:]):

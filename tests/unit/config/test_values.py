@@ -8,12 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from disque_bananaq.settings import TABLE as BANANAQ
 from disque_trio.config import TABLE, Config, ConfigError
 from disque_trio.config.errors import BadValue
 from disque_trio.config.load import load_settings_text
 from disque_trio.config.words import join_words, split_words, to_text
-from disque_trio.respserver.monitor import SECRETS
 
 
 @pytest.mark.parametrize(
@@ -180,9 +178,3 @@ def test_a_secret_is_kept_and_not_shown() -> None:
     assert new not in repr(config)
     config.config_set([(b"cluster-secret", b"")])
     assert config.config_get([b"*secret"]) == [(b"cluster-secret", b"")]
-
-
-def test_settings_hidden_in_logs_are_hidden_where_commands_are_shown() -> None:
-    params = [*TABLE.values(), *BANANAQ.values()]
-    secret = {param.name.encode() for param in params if param.secret and param.settable}
-    assert secret == set(SECRETS)

@@ -5,6 +5,9 @@ from collections.abc import Callable
 import hiredis
 import pytest
 
+from disque_bananaq.settings import BananaSettings
+from disque_trio.config.config import Config
+from disque_trio.config.params import Table
 from disque_trio.respserver.monitor import without_password
 from tests.support.node_bench import Bench
 
@@ -92,7 +95,43 @@ def test_only_users_with_the_right_may_check(bench: Bench) -> None:
     assert bench.ask(client, "ACL", "CHECK", "192.0.2.1", "boss", "right") == 1
 
 
+def shown(bench: Bench, args: list[bytes]) -> list[bytes]:
+    """What MONITOR and SLOWLOG show of ``args``."""
+    commands = bench.node.commands
+    return without_password(commands[args[0].lower()], args, commands)
+
+
 def test_monitor_and_slowlog_do_not_show_the_password(bench: Bench) -> None:
     args = [b"ACL", b"Check", b"192.0.2.1", b"boss", b"hush", b"hush"]
-    shown = without_password(bench.node.commands[b"acl"], args)
-    assert shown == [*args[:4], b"(redacted)", b"(redacted)"]
+    assert shown(bench, args) == [*args[:4], b"(redacted)", b"(redacted)"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "ACL DRYRUN boss AUTH hush",
+        "ACL DRYRUN boss ACL SETUSER sales >hush",
+        "ACL DRYRUN boss config set requirepass hush",
+        "COMMAND GETKEYS ACL DRYRUN boss AUTH hush",
+        "COMMAND GETKEYSANDFLAGS AUTH hush",
+    ],
+)
+def test_monitor_does_not_show_the_passwords_of_a_request_that_another_one_is_about(
+    bench: Bench, text: str
+) -> None:
+    args = text.encode().split()
+    assert shown(bench, args) == [*args[:-1], b"(redacted)"]
+
+
+def test_monitor_shows_everything_else_of_such_a_request(bench: Bench) -> None:
+    for text in ("ACL DRYRUN boss GETJOB FROM mail", "ACL DRYRUN", "COMMAND GETKEYS NONE a"):
+        assert shown(bench, text.encode().split()) == text.encode().split()
+    long = [b"COMMAND", b"GETKEYS"] * 10_000
+    assert shown(bench, long) == long
+
+
+@pytest.mark.parametrize("table", [Config.table, BananaSettings.table])
+def test_monitor_does_not_show_secret_settings(bench: Bench, table: Table) -> None:
+    for name in [param.name.encode() for param in table.values() if param.secret]:
+        args = [b"CONFIG", b"SET", b"loglevel", b"notice", name.upper(), b"hush"]
+        assert shown(bench, args) == [*args[:5], b"(redacted)"]

@@ -129,8 +129,7 @@ def test_what_is_served_is_known_before(product: str, name: bytes, data: st.Data
     some = st.lists(words, min_size=1, max_size=7)
     args = data.draw(st.one_of(some, st.tuples(described, some).map(lambda two: two[0] + two[1])))
     request = [name, *args]
-    command = world.command(name)
-    assert command is not None
+    command = world.commands[name]
     if not command.min_args <= len(request) <= command.max_args:
         return
     problem = command.words.match(request).problem

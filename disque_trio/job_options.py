@@ -23,7 +23,7 @@ class Option:
 
     Attributes:
         value: what stands for its value in the syntax of ADDJOB.
-        least, most: limits that nodes set; None: no limit.
+        least, most: limits that nodes set; None: that of whole numbers with 64 bits.
         about: what it does.
         unit: what its value counts, if ``value`` does not say so.
     """
@@ -47,10 +47,11 @@ class Option:
         raise NotImplementedError
 
     def _check_limits(self, name: str, value: float, unit: str = "") -> None:
-        if value < self.least or (self.most is not None and value > self.most):
-            limits = f"at least {self.least}"
-            if self.most is not None:
-                limits = f"from {self.least} to {self.most}"
+        most = self.most or 2**63 - 1
+        if not self.least <= value <= most:
+            limits = f"from {self.least} to {most}"
+            if value < self.least and not self.most:
+                limits = f"at least {self.least}"
             raise ValueError(f"{name} must be {limits}{unit}, not {value}")
 
 
@@ -70,7 +71,11 @@ class Seconds(Option):
         return seconds(value)
 
     def check(self, name: str, value: object) -> None:
-        if not isinstance(value, int | float) or isinstance(value, bool) or math.isnan(value):
+        if (
+            not isinstance(value, int | float)
+            or isinstance(value, bool)
+            or not -math.inf < value < math.inf
+        ):
             raise ValueError(f"{name} must be a number of seconds, not {value!r}")
         self._check_limits(name, value)
 
@@ -85,11 +90,11 @@ class Moment(Option):
         return unix_ms(value) / 1000
 
     def check(self, name: str, value: object) -> None:
-        if not isinstance(value, datetime | int | float):
+        if not isinstance(value, datetime | int | float) or isinstance(value, bool):
             raise ValueError(f"{name} must be a datetime or seconds since the epoch, not {value!r}")
         try:
             ms = unix_ms(value)
-        except OverflowError as error:
+        except OverflowError as error:  # infinity
             raise ValueError(f"{name} is not a time: {error}") from error
         self._check_limits(name, ms, " ms since the epoch")
 

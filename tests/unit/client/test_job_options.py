@@ -25,8 +25,8 @@ NOON = datetime(2030, 1, 1, 12, tzinfo=UTC)
 LIMITS = [
     (name, limit, beyond)
     for name, option in OPTIONS.items()
-    for limit, beyond in ((option.least, option.least - 1), (option.most, (option.most or 0) + 1))
-    if limit is not None
+    for most in [option.most or 2**63 - 1]
+    for limit, beyond in ((option.least, option.least - 1), (most, most + 1))
 ]
 
 
@@ -70,6 +70,12 @@ def test_a_program_is_told_what_is_wrong() -> None:
     for options, text in (
         (JobOptions(priority=8), "priority must be from 0 to 7, not 8"),
         (JobOptions(ttl=0), "ttl must be at least 1, not 0"),
+        (JobOptions(ttl=2**63), "ttl must be from 1 to 9223372036854775807, not 92233720"),
+        (JobOptions(delay=float("inf")), "delay must be a number of seconds, not inf"),
+        (JobOptions(delay=float("nan")), "delay must be a number of seconds, not nan"),
+        (JobOptions(delay=10**400), "delay must be from 0 to 9223372036854775807, not 1000"),
+        (JobOptions(at=True), "at must be a datetime or seconds since the epoch, not True"),
+        (JobOptions(at=float("inf")), "at is not a time: cannot convert float infinity"),
         (JobOptions(group=""), "group must be from 1 to 1024 bytes long, not 0"),
         (JobOptions(retry=True), "retry must be an integer, not True"),
         (JobOptions(delay="soon"), "delay must be a number of seconds, not 'soon'"),  # type: ignore[typeddict-item]

@@ -186,7 +186,8 @@ def _from_command_line(
 
 
 def parse_arguments(table: Table, argv: Sequence[str]) -> list[tuple[str, str]]:
-    """Parse ``--port 7712 --bind 127.0.0.1 ::1`` into overrides for ``load_settings``.
+    """Parse ``--port 7712 --loglevel=verbose --bind 127.0.0.1 ::1`` into overrides for
+    ``load_settings``.
 
     Raises ``ConfigErrors`` for anything that is not such a pair, for unknown names, and for more
     values than the parameter accepts; the loader checks the values themselves.
@@ -195,7 +196,8 @@ def parse_arguments(table: Table, argv: Sequence[str]) -> list[tuple[str, str]]:
     groups: list[tuple[str, list[str]]] = []
     for argument in argv:
         if argument.startswith("--"):
-            groups.append((argument[2:].lower(), []))
+            name, equals, value = argument[2:].partition("=")
+            groups.append((name.lower(), [value] if equals else []))
         elif groups:
             groups[-1][1].append(argument)
         else:

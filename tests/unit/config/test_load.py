@@ -296,6 +296,13 @@ def test_the_command_line_overrides_the_file(write: Write) -> None:
     assert config.client_output_buffer_limit == (1, 2, 3)
 
 
+def test_a_value_may_follow_an_equals_sign() -> None:
+    argv = ["--Port=7712", "--bind=127.0.0.1", "::1", "--requirepass=", "--dir=a=b"]
+    assert parse_arguments(TABLE, argv) == [
+        ("port", "7712"), ("bind", "127.0.0.1 ::1"), ("requirepass", ""), ("dir", "a=b"),
+    ]  # fmt: skip
+
+
 def test_the_command_line_can_empty_a_list(write: Write) -> None:
     config = load_settings(
         Config, write("a.conf", "bind 9.9.9.9\n"), parse_arguments(TABLE, ["--bind", ""])

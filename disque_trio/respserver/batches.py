@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator
 from typing import Final, Generic, TypeVar
 
 from disque_trio.native import mypyc_attr
-from disque_trio.resp.reply import integer
+from disque_trio.resp.reply import Value, encode, integer
 from disque_trio.respserver.client import Client, Pending
 from disque_trio.respserver.command import AnyCommand
 
@@ -190,6 +190,26 @@ class Reading(Sliced, Generic[T]):
             self.spent += TELL + (len(entry) >> _BYTES_SHIFT)
         if not found:
             self.reply = b""
+
+
+class Listing(Reading[T]):
+    """The reply of a command that tells about each of ``items``, as ``describe`` does."""
+
+    __slots__ = ("_describe",)
+
+    def __init__(
+        self,
+        client: Client,
+        command: AnyCommand,
+        items: list[T],
+        describe: Callable[[T], Value],
+    ) -> None:
+        super().__init__(client, command, iter(items))
+        self._describe = describe
+
+    def entry(self, item: T) -> bytes:
+        self.spent += TELL
+        return encode(self._describe(item), self.client.resp)
 
 
 class Batches:

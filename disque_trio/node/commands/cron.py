@@ -1,5 +1,6 @@
 """CRON: schedules."""
 
+from functools import partial
 from typing import Final
 
 from disque_trio.node.commands.add_options import AddOptions
@@ -14,6 +15,7 @@ from disque_trio.node.core.shared.schedules import PAUSED, Schedule
 from disque_trio.node.core.shared.versions import Entry, SharedError
 from disque_trio.node.core.ticks import Plan
 from disque_trio.resp.reply import Value, encode, integer, null_array
+from disque_trio.respserver.batches import Listing
 from disque_trio.respserver.client import Client
 from disque_trio.respserver.command import CommandError
 from disque_trio.respserver.commands.arguments import SYNTAX, wrong_arity
@@ -27,7 +29,10 @@ def cron(node: Node, client: Client, args: list[bytes]) -> None:
     if word == b"list":
         if len(args) != 2:
             raise wrong_arity("cron list")
-        _list(node, client)
+        entries = node.ticks.schedules.entries
+        found = [entries[name] for name in sorted(entries) if entries[name].value is not None]
+        command = node.command_of(args)
+        node.batches.read(Listing(client, command, found, partial(_listed, node)))
         return
     if word not in (b"set", b"get", b"del", b"pause", b"resume", b"run"):
         raise CommandError(SYNTAX)
@@ -98,13 +103,9 @@ def _describe(node: Node, entry: Entry[Schedule], schedule: Schedule) -> dict[by
     return describe(schedule, entry.reached, plan.tick, problem)
 
 
-def _list(node: Node, client: Client) -> None:
-    """LIST: all schedules by name, without their jobs."""
-    found: list[Value] = []
-    for name in sorted(node.ticks.schedules.entries):
-        entry = node.ticks.schedules.entries[name]
-        if entry.value is not None:
-            fields = _describe(node, entry, entry.value)
-            del fields[b"job"]
-            found.append(fields)
-    client.out.append(encode(found, client.resp))
+def _listed(node: Node, entry: Entry[Schedule]) -> Value:
+    """What LIST says of a schedule: all but its job."""
+    assert entry.value is not None
+    fields = _describe(node, entry, entry.value)
+    del fields[b"job"]
+    return fields

@@ -6,7 +6,8 @@ from disque_trio.node.core.shared.bindings import TOPIC
 from disque_trio.node.core.shared.policies import NO_POLICY, Policy
 from disque_trio.node.core.shared.policy_words import describe, set_options
 from disque_trio.node.core.shared.versions import MAX_NAME, SharedError
-from disque_trio.resp.reply import Value, encode, integer, null_array
+from disque_trio.resp.reply import encode, integer, null_array
+from disque_trio.respserver.batches import Listing
 from disque_trio.respserver.client import Client
 from disque_trio.respserver.command import CommandError
 from disque_trio.respserver.commands.arguments import wrong_arity
@@ -36,8 +37,8 @@ def qset(node: Node, client: Client, args: list[bytes]) -> None:
 def qget(node: Node, client: Client, args: list[bytes]) -> None:
     """QGET [queue]: the policy that applies to a queue, or all of them."""
     if len(args) == 1:
-        every: list[Value] = [describe(policy) for policy in node.policies.all()]
-        client.out.append(encode(every, client.resp))
+        command = node.command_of(args)
+        node.batches.read(Listing(client, command, node.policies.all(), describe))
         return
     if len(args) > 2:
         raise wrong_arity("qget")

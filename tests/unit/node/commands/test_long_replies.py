@@ -49,6 +49,7 @@ SCANS = [
     ("GETJOB", "COUNT", MANY, "FROM", "q"),
     ("GETJOB", "COUNT", MANY, "PATTERN", "FROM", "*"),
 ]
+LISTS = ["QGET", "CRON LIST", "BINDINGS", "BINDINGS MATCH t", "BINDINGS FULL"]
 
 
 @pytest.mark.parametrize("request_", SCANS, ids=lambda words: " ".join(map(str, words)))
@@ -84,6 +85,24 @@ def test_in_a_group_the_reply_is_the_same(bench: Bench, request_: tuple[str | in
         assert len(reply) == MANY
     else:
         assert reply == expected
+
+
+@pytest.mark.parametrize("request_", LISTS)
+def test_lists_of_what_all_nodes_share_come_in_slices(bench: Bench, request_: str) -> None:
+    for number in range(MANY):
+        bench("QSET", f"q{number}", "MAXLEN", 1)
+        bench("CRON", "SET", f"n{number}", "@daily", "q", "body")
+        bench("BIND", "t", f"q{number}")
+    bench.send(bench.me, *request_.split())
+    other = bench.client()
+    assert bench.ask(other, "QDEL", "q5") == bench.ask(other, "CRON", "DEL", "n5") == 1
+    assert bench.ask(other, "UNBIND", "t", "q5") == 1
+    assert slices(bench, bench.me) >= MANY // (5 * UNITS_OF_ID)
+    (reply,) = bench.replies(bench.me)
+    assert isinstance(reply, list)
+    assert len(reply) == MANY
+    assert reply == sorted(reply, key=str)
+    assert len(bench(*request_.split())) == MANY - 1  # type: ignore[arg-type]
 
 
 def test_others_are_served_in_between_and_the_next_commands_wait(bench: Bench) -> None:

@@ -109,7 +109,7 @@ class Command(Generic[M]):
         )
         self.parts = parts_of(parts or {})
         self.handler = handler
-        self.words = Words(syntax, values or {}, wrong, repeats)
+        self.words = Words(syntax, dict(values or {}), wrong, repeats)
         self.summary = summary
         self.group = group
         self.alias_of = alias_of

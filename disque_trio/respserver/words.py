@@ -6,7 +6,7 @@ that is one of them ends it; if one of them has to be given, options are looked 
 because then queues may have the names of options.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Final, TypeAlias
 
 from disque_trio.resp.ints import parse_int
@@ -114,6 +114,7 @@ class Form:
         self.rules: dict[bytes, int] = {}
         self.settings = False
         self._forms: list[tuple[bytes, list[_Step]]] = []
+        self._tokens = any(alternative.token for alternative in self.syntax)
         for alternative in self.syntax:
             steps = _steps(alternative.inner)
             self._forms.append((alternative.token.lower().encode(), steps))
@@ -154,7 +155,7 @@ class Form:
     def match(self, args: list[bytes], reading: "Words") -> Found:
         """Return what the words of ``args`` are."""
         found = Found(args)
-        first = args[1].lower() if len(args) > 1 else b""
+        first = args[1].lower() if self._tokens and len(args) > 1 else b""
         for token, steps in self._forms:
             if token and token != first:
                 continue
@@ -186,7 +187,7 @@ class Words:
         repeats: options may be repeated.
     """
 
-    def __init__(self, syntax: str, values: Mapping[str, Value], wrong: str, repeats: bool) -> None:
+    def __init__(self, syntax: str, values: dict[str, Value], wrong: str, repeats: bool) -> None:
         self.syntax = syntax
         self.values = values
         self.wrong = wrong

@@ -29,11 +29,6 @@ def from_now(us: int) -> Time:
     return us, False
 
 
-def since_epoch(us: int) -> Time:
-    """The time ``us`` µs after the epoch."""
-    return us, True
-
-
 def resolve(time: Time, now: int) -> int:
     """Return ``time`` in µs since the epoch, given the current time; 0 to ``MAX_TIME``."""
     us, absolute = time

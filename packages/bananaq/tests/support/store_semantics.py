@@ -15,7 +15,6 @@ from disque_bananaq.core.requests import (
     Status,
     Working,
     from_now,
-    since_epoch,
 )
 from disque_bananaq.core.results import Event, QueueStatus, Result
 
@@ -109,7 +108,7 @@ async def try_get(
     drive: Drive, queue: bytes, group: bytes, hold: int = MINUTE, hold_until: int = 0
 ) -> Result:
     """GET; times in µs."""
-    time = since_epoch(hold_until) if hold_until else from_now(hold)
+    time = (hold_until, True) if hold_until else from_now(hold)
     result = await drive.run(Get(queue, group, time))
     assert result.error == ""
     return result

@@ -180,12 +180,3 @@ def _ahead(bound: Numbers, known: np.ndarray) -> list[int]:
         for node in group:
             ahead[node] = ms[node] - middle
     return ahead
-
-
-def least_in(rows: Sequence[Mapping[str, int]]) -> dict[tuple[int, int], int]:
-    """The least ms of each pair in rows of LEAST_SCHEMA."""
-    least: dict[tuple[int, int], int] = {}
-    for row in rows:
-        pair = (row["source"], row["target"])
-        least[pair] = min(least.get(pair, row["ms"]), row["ms"])
-    return least

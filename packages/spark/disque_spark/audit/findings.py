@@ -50,11 +50,6 @@ NEEDED = (
 )
 
 
-def found_in(batch: pa.RecordBatch, rules: Rules, logs: Logs) -> list[Finding]:
-    """The findings about the jobs of ``batch``; see ``judged``."""
-    return judged(batch, rules, logs)[0]
-
-
 def judged(batch: pa.RecordBatch, rules: Rules, logs: Logs) -> tuple[list[Finding], int]:
     """The findings about the jobs of ``batch`` (rows of the table ``jobs`` with the columns
     NEEDED), and the end of the logs (ms) from which on time alone may change them; FOR_EVER: it

@@ -6,15 +6,16 @@ from pathlib import Path
 from typing import Any
 
 from disque_spark.audit.classify import Finding
-from disque_spark.audit.clocks import Clocks, clocks_by_id, least_in, least_of, ranks_of
+from disque_spark.audit.clocks import Clocks, clocks_by_id, least_of, ranks_of
 from disque_spark.audit.evidence import Logs
-from disque_spark.audit.findings import clock_findings, found_in
+from disque_spark.audit.findings import clock_findings, judged
 from disque_spark.audit.gaps import FOR_EVER, Gap, ends_of, gaps_of, head_of, missing_between
 from disque_spark.audit.jobs import jobs_of
 from disque_spark.audit.partial_jobs import Seen, read
 from disque_spark.audit.rules import Rules
 from disque_spark.audit.ticks import tick_findings
 from disque_spark.segments import Piece, find_segments
+from packages.spark.tests.support.clock_rows import least_in
 
 
 @dataclass
@@ -66,7 +67,7 @@ def audited(logs: Sequence[Path], rules: Rules) -> Audited:
     findings = clock_findings(clocks, rules, nodes)
     every = [*nodes, *missing]
     known = Logs(every, ahead, seen.last, gaps, clocks.doubt, ranks_of(every))
-    findings += found_in(batch, rules, known)
+    findings += judged(batch, rules, known)[0]
     findings += tick_findings(notes.ticks)
     jobs = {row["id"]: row for row in batch.to_pylist()}
     parts = missing_between(ends)

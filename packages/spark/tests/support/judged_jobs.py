@@ -6,7 +6,7 @@ import pyarrow as pa
 
 from disque_spark.audit.classify import Finding
 from disque_spark.audit.evidence import Logs
-from disque_spark.audit.findings import found_in
+from disque_spark.audit.findings import judged as judge
 from disque_spark.audit.gaps import Gap
 from disque_spark.audit.jobs import FACTS, fold, jobs_of
 from disque_spark.audit.rules import Rules
@@ -61,7 +61,7 @@ def findings(
     steps: Sequence[Step], logs: Logs, rules: Rules = RULES, queue: str = "q", **facts: int
 ) -> list[Finding]:
     (batch,) = job_table(steps, queue, **facts).combine_chunks().to_batches()
-    return found_in(batch, rules, logs)
+    return judge(batch, rules, logs)[0]
 
 
 def deciding(steps: Sequence[Step], gaps: Sequence[Gap], **facts: int) -> set[tuple[str, str]]:

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import pytest
 
 from disque_spark.audit.evidence import Logs
-from disque_spark.audit.findings import found_in
+from disque_spark.audit.findings import judged as judge
 from disque_spark.audit.gaps import FOR_EVER, Gap
 from disque_spark.audit.rules import Rules
 from packages.spark.tests.support.judged_jobs import (
@@ -288,6 +288,6 @@ def test_a_job_that_would_have_expired_in_its_pause_has_expired() -> None:
 
 def test_jobs_of_an_older_table_have_no_pauses() -> None:
     (batch,) = job_table(TAKEN, retry=30).drop(["until"]).combine_chunks().to_batches()
-    assert [one.kind for one in found_in(batch, RULES, Logs(NODES, (0, 0, 0), END))] == [
+    assert [one.kind for one in judge(batch, RULES, Logs(NODES, (0, 0, 0), END))[0]] == [
         "not-requeued"
     ]

@@ -10,9 +10,9 @@ import pyarrow as pa
 import pytest
 
 from disque_spark.audit.classify import Finding
-from disque_spark.audit.clocks import clocks_by_id, least_in, least_of
+from disque_spark.audit.clocks import clocks_by_id, least_of
 from disque_spark.audit.evidence import Logs
-from disque_spark.audit.findings import found_in, judged
+from disque_spark.audit.findings import judged
 from disque_spark.audit.gaps import FOR_EVER, Head, ends_of, head_of
 from disque_spark.audit.jobs import fold, jobs_of
 from disque_spark.audit.judging import dependence, logs_of
@@ -22,6 +22,7 @@ from disque_spark.audit.rules import Rules
 from disque_spark.audit.stages import is_final
 from disque_spark.files import Location
 from disque_spark.segments import Piece, find_segments
+from packages.spark.tests.support.clock_rows import least_in
 from packages.spark.tests.support.planted_log import generate
 
 RULES = (Rules(), Rules(settled=5), Rules(patience=900), Rules(poison=1, tolerance=0))
@@ -102,7 +103,7 @@ class Runs:
 
 def found_of(jobs: pa.Table, rules: Rules, logs: Logs) -> list[Finding]:
     batches = jobs.combine_chunks().to_batches()
-    return [finding for batch in batches for finding in found_in(batch, rules, logs)]
+    return [finding for batch in batches for finding in judged(batch, rules, logs)[0]]
 
 
 def _part_of(row: dict[str, Any], *, open: bool) -> Part:

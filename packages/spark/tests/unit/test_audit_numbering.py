@@ -6,13 +6,14 @@ import pyarrow as pa
 import pytest
 
 from disque_spark.audit.classify import Finding
-from disque_spark.audit.clocks import clocks_by_id, least_in, least_of, ranks_of
+from disque_spark.audit.clocks import clocks_by_id, least_of, ranks_of
 from disque_spark.audit.evidence import Logs
-from disque_spark.audit.findings import clock_findings, found_in
+from disque_spark.audit.findings import clock_findings, judged
 from disque_spark.audit.gaps import Gap
 from disque_spark.audit.jobs import FACTS, fold, jobs_of
 from disque_spark.audit.rules import Rules
 from disque_spark.audit.trace import CODE_BITS, CODES, TIME_SHIFT
+from packages.spark.tests.support.clock_rows import least_in
 
 IDS = ["b" * 40, "c" * 40, "a" * 40]
 RULES = Rules(settled=0, skew=2)
@@ -59,7 +60,7 @@ def found(events: list[Event], nodes: list[str]) -> tuple[list[Finding], list[di
     clocks = clocks_by_id(least_in(least_of(batch).to_pylist()), nodes)
     gaps = [Gap(nodes.index(node), 1002, 1003) for node in IDS[:2]]
     logs = Logs(nodes, clocks.ahead, 10_000, gaps, clocks.doubt, ranks_of(nodes))
-    findings = [*found_in(batch, RULES, logs), *clock_findings(clocks, RULES, nodes)]
+    findings = [*judged(batch, RULES, logs)[0], *clock_findings(clocks, RULES, nodes)]
     jobs = [
         {name: sorted(value) if isinstance(value, list) else value for name, value in row.items()}
         for row in batch.drop_columns("trace").to_pylist()

@@ -5,8 +5,9 @@ import random
 import pyarrow as pa
 import pytest
 
-from disque_spark.audit.clocks import UNKNOWN, clocks_of, least_in, least_of
+from disque_spark.audit.clocks import UNKNOWN, clocks_of, least_of
 from disque_spark.audit.trace import CODE_BITS, CODES, TIME_SHIFT
+from packages.spark.tests.support.clock_rows import least_in
 
 Step = tuple[int, int, str]  # time, node, what
 

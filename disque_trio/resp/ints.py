@@ -1,4 +1,4 @@
-"""Parses integers as clients write them."""
+"""Parses numbers as clients write them."""
 
 from typing import TYPE_CHECKING, Final
 
@@ -51,3 +51,17 @@ def parse_int(text: bytes) -> int | None:
     if sign == 45:
         value = -value
     return value if INT64_MIN <= value <= INT64_MAX else None
+
+
+def parse_ms(text: bytes) -> int:
+    """Return the ms in a time in seconds, with or without decimals; negative: it is none."""
+    seconds = parse_int(text)
+    if seconds is not None:
+        return seconds * 1000  # nearly always
+    whole, _, decimals = text.partition(b".")
+    if not (whole.isdigit() and decimals.isdigit()):
+        return -1
+    seconds = parse_int(whole)
+    if seconds is None:
+        return -1
+    return seconds * 1000 + (int(decimals[:4].ljust(4, b"0")) + 5) // 10

@@ -10,7 +10,7 @@ from disque_trio.node.core.queues.queue import PAUSED_IN
 from disque_trio.node.core.shared.bindings import topic_problem
 from disque_trio.protocol.bus import MAX_NAME_IN_FIELDS
 from disque_trio.protocol.serialjob import is_job_id
-from disque_trio.resp.ints import parse_int
+from disque_trio.resp.ints import parse_int, parse_ms
 from disque_trio.respserver.command import CommandError
 
 BAD_ID: Final = "BADID Invalid Job ID format."
@@ -105,14 +105,4 @@ def parse_queue(node: Node, name: bytes) -> bytes:
 def parse_seconds(text: bytes, error: str) -> int:
     """Convert a time in seconds, with or without decimals, to ms. Raises ``CommandError`` with the
     text ``error`` if it is invalid or negative."""
-    decimals = b""
-    seconds = parse_int(text)
-    if seconds is not None and seconds >= 0:
-        return seconds * 1000  # nearly always
-    if seconds is None:
-        whole, _, decimals = text.partition(b".")
-        if whole.isdigit() and decimals.isdigit():
-            seconds = parse_int(whole)
-    if seconds is None or seconds < 0:
-        raise CommandError(error)
-    return seconds * 1000 + (int(decimals[:4].ljust(4, b"0")) + 5) // 10
+    return at_least(0, parse_ms(text), error)

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from disque_trio.resp.inline import quote, quote_all, split_inline
-from disque_trio.resp.ints import parse_int
+from disque_trio.resp.ints import parse_int, parse_ms
 
 
 @given(st.lists(st.binary(max_size=30), max_size=6))
@@ -119,3 +119,25 @@ def test_text_that_is_not_an_integer_gives_none(text: bytes) -> None:
 )
 def test_integers_are_read_as_strtoll_reads_them(text: bytes, value: int | None) -> None:
     assert parse_int(text) == value
+
+
+def test_times_in_seconds_are_rounded_to_ms() -> None:
+    times = {
+        b"": 0, b"0": 0, b"5": 5000, b"+5": 5000, b"1.5": 1500, b"0.0004": 0, b"0.0005": 1,
+        b"1.0005": 1001, b"1.9999999": 2000, b"007.10": 7100, b"4294967295.999": 4294967295999,
+    }  # fmt: skip
+    assert {text: parse_ms(text) for text in times} == times
+    for text in (
+        b"-1",
+        b"-1.5",
+        b"+1.5",
+        b".5",
+        b"1.",
+        b".",
+        b"1e3",
+        b"1,5",
+        b"1.5.5",
+        b"x",
+        b"1 ",
+    ):
+        assert parse_ms(text) < 0

@@ -6,7 +6,6 @@ each node whose extensions are known::
     node 88...aa 1
 """
 
-import re
 from collections.abc import Iterator, Sequence
 from functools import partial
 from operator import attrgetter
@@ -26,14 +25,13 @@ from disque_trio.node.core.shared.versions import SharedError
 from disque_trio.notation.rates import format_rate, read_rate
 from disque_trio.policy_options import NAME, NUMBER, OPTIONS, RATE, SECONDS, WORD, PolicyOption
 from disque_trio.resp.inline import quote
-from disque_trio.resp.ints import parse_int
+from disque_trio.resp.ints import parse_int, parse_ms
 from disque_trio.resp.reply import Value
 
 MAX_EXTENSIONS: Final = 65_535
 _BY_WORD: Final = {option.word.encode(): option for option in OPTIONS}
 # Gets what is not ``unset`` if an option is set: the last of its attributes.
 _LAST: Final = attrgetter(*[[*option.fields][-1] for option in OPTIONS])
-_SECONDS: Final = re.compile(rb"([0-9]{1,10})(?:\.([0-9]{1,9}))?")
 _ABOUT: Final = b"""\
 # Written by the node: the policies of queues, and the nodes that know extensions. Stop the node
 # before you change it, and raise the first number (the logical time) of a policy that you change.
@@ -87,7 +85,7 @@ def _values(option: PolicyOption, words: list[bytes]) -> Sequence[int | bytes]:
         if number is not None and 0 <= number <= option.most:
             return [number]
     elif option.kind == SECONDS:
-        times = [_milliseconds(word) for word in words]
+        times = [parse_ms(word) for word in words]
         if min(times) >= 0 and max(times) <= option.most * 1000:
             return times
     elif option.kind == RATE:
@@ -99,15 +97,6 @@ def _values(option: PolicyOption, words: list[bytes]) -> Sequence[int | bytes]:
         if (word.lower() or b"0") in known:
             return [known.index(word.lower() or b"0")]
     raise SharedError(option.wanted)
-
-
-def _milliseconds(word: bytes) -> int:
-    """The ms in a decimal number of seconds; -1: it is none."""
-    found = _SECONDS.fullmatch(word or b"0")
-    if found is None:
-        return -1
-    whole, decimals = found.groups()
-    return int(whole) * 1000 + int(((decimals or b"") + b"000")[:3])
 
 
 def _seconds(time: int) -> bytes:

@@ -74,6 +74,8 @@ def read_address(
         name = host
     elif name.isdigit():  # the system would take it for an IPv4 address
         raise ValueError(f"{text!r}: a number is no host; if it is a port, write host:{name}")
+    elif not (":" in name or _is_name(name)):
+        raise ValueError(f"no host can have the name in the address {text!r}")
     if digits is None:
         if port is None:
             raise ValueError(f"no port in the address {text!r}")
@@ -126,6 +128,15 @@ def _port(digits: str) -> int:
         port = int(digits)
         return port if port <= MAX_PORT else -1
     return -1
+
+
+def _is_name(text: str) -> bool:
+    """Whether the system can look ``text`` up, and does not fail with a UnicodeError."""
+    try:
+        text.encode("idna")
+    except UnicodeError:
+        return False
+    return True
 
 
 def _is_ipv6(text: str) -> bool:

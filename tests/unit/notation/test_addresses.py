@@ -106,6 +106,7 @@ def test_a_host_alone_needs_a_default_port(text: str) -> None:
             "[::1]:1:2",
         ),
         *("a:b:1", "::1:99999", "::x", "a b:1", "a/b", "u:p@h:1", "h\n:1", "9100:1", "\u0661:1"),
+        *(f"{'h' * 64}:1", "h..h:1", ".h:1", "..:1", "\u00e9..:1", "\u00e9" * 60 + ":1"),
     ],
 )
 def test_anything_else_is_no_address(text: str) -> None:

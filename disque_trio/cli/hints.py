@@ -1,9 +1,4 @@
-"""Derives hints and completions from a command's syntax line.
-
-A syntax line consists of parts: ``queue`` (an argument), ``[COUNT count]`` (optional, starting with
-a keyword), ``[queue ...]`` (repeatable), ``FROM`` (a keyword), ``all|id``
-(choices), ``(in, out)`` (a note that lists values), and `` | `` between whole alternatives.
-"""
+"""Derives hints and completions from the syntax of a command (see ``disque_trio.syntax``)."""
 
 import re
 from collections.abc import Sequence

@@ -32,7 +32,8 @@ class State(Enum):
 
 
 class Member:
-    """A worker process.
+    """A process.
+
     Attributes:
         place: its number among the ``count`` places, from 0.
         serial: its number among all processes that were started.

@@ -57,6 +57,8 @@ def parse(syntax: str) -> tuple[Part, ...]:
     found = _alternatives(tokens)
     if tokens:
         raise ValueError(f"{syntax}: {tokens[0]} is too much")
+    if not all(one.parts for one in found) and len(found) > 1:
+        raise ValueError(f"{syntax}: an alternative is empty")
     if len(found) == 1 and len(found[0].parts) == 1 and found[0].parts[0].choices:
         (only,) = found[0].parts
         if only.optional and not only.name:
@@ -94,13 +96,15 @@ def _alternatives(tokens: list[str]) -> list[Part]:
 def _add_group(now: list[Part], tokens: list[str]) -> None:
     """Take a group in brackets, and add it to the parts before it, ``now``."""
     repeated, group = _in_brackets(tokens)
+    arguments = [at for at, part in enumerate(now) if not part.is_word]
+    if not all(one.parts or (repeated and arguments) for one in group):
+        raise ValueError("a group is empty")
     if len(group) > 1:
         now.append(Part(choices=tuple(group), optional=True))
         return
     parts = group[0].parts
     if repeated and not parts:  # all arguments before it
-        start = next(at for at, part in enumerate(now) if not part.is_word)
-        parts = tuple(now[start:])
+        parts = tuple(now[arguments[0] :])
     if repeated and parts and tuple(now[-len(parts) :]) == parts:
         del now[-len(parts) :]
         now.append(replace(_joined(parts), repeated=True))

@@ -11,6 +11,8 @@ _REMARK = re.compile(r"\(([a-z, ]+)\)\s*$")
 
 def hint(syntax: str, typed: Sequence[str]) -> str:
     """The part of ``syntax`` that remains after the arguments ``typed``."""
+    if not _forms(syntax):
+        return ""
     parts = _parts(_alternative(_REMARK.sub("", syntax), typed))
     pending: list[str] = []
     for argument in typed:
@@ -30,10 +32,7 @@ def hint(syntax: str, typed: Sequence[str]) -> str:
 
 def words(syntax: str, typed: Sequence[str] = ()) -> list[str]:
     """The words of ``syntax`` that may come after the arguments ``typed``, in order, each once."""
-    try:
-        forms = parse(syntax)
-    except ValueError:  # of a server that is not ours
-        return []
+    forms = _forms(syntax)
     first = typed[0].lower() if typed else ""
     chosen = [form.inner[1:] for form in forms if form.token and form.token.lower() == first]
     if chosen:
@@ -47,6 +46,14 @@ def words(syntax: str, typed: Sequence[str] = ()) -> list[str]:
             parts = [part.inner[1]]  # the value of an option
             break
     return list(dict.fromkeys(word for part in parts for word in _first(part)))
+
+
+def _forms(syntax: str) -> tuple[Part, ...]:
+    """The alternatives of a command; none if they cannot be read: the server is not ours."""
+    try:
+        return parse(syntax)
+    except (ValueError, RecursionError):
+        return ()
 
 
 def _first(part: Part) -> list[str]:

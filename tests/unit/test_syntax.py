@@ -59,8 +59,8 @@ def test_alternatives_begin_with_words_or_are_forms() -> None:
     assert option == Part("option", choices=(Part("in"), Part("out")), repeated=True)
 
 
-@pytest.mark.parametrize("wrong", ["[a", "a]", "a [b [c]"])
-def test_brackets_have_to_match(wrong: str) -> None:
+@pytest.mark.parametrize("wrong", ["[a", "a]", "a [b [c]", "[]", "[...]", "A [...]", "a | ", "| a"])
+def test_brackets_have_to_match_and_nothing_is_empty(wrong: str) -> None:
     with pytest.raises(ValueError, match=r"."):
         parse(wrong)
 

@@ -3,6 +3,8 @@
 import io
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from disque_trio.cli.commandtable import CommandDoc, built_in_table, table_from_docs
 from disque_trio.cli.help import help_text
@@ -55,7 +57,25 @@ def test_the_words_are_those_that_may_come_next() -> None:
     assert words(CONFIG, ["get"]) == []
     assert words("LIST [TYPE type] | KILL address | KILL [ID id]", ["kill"]) == ["ID"]
     assert words("queue CREDIT count | STOP", ["q"]) == ["CREDIT", "STOP"]
-    assert words("a syntax [of another server") == []
+
+
+@pytest.mark.parametrize(
+    "syntax", ["a syntax [of another server", "[...]", "a [] b", "] | ", "[" * 3000 + "]" * 3000]
+)
+@pytest.mark.parametrize("typed", [[], ["a"], ["a", "b", "c"]])
+def test_a_syntax_that_cannot_be_read_gives_no_hint(syntax: str, typed: list[str]) -> None:
+    assert hint(syntax, typed) == ""
+    assert words(syntax, typed) == []
+
+
+@given(
+    st.lists(st.sampled_from(["[", "]", "...", "|", "a", "B", "x|y", "(in, out)"])),
+    st.lists(st.sampled_from("aBx5")),
+)
+def test_no_syntax_of_a_server_is_too_strange(parts: list[str], typed: list[str]) -> None:
+    syntax = " ".join(parts)
+    assert isinstance(hint(syntax, typed), str)
+    assert isinstance(words(syntax, typed), list)
 
 
 def test_hints_and_words_exist_for_every_command_of_the_node() -> None:

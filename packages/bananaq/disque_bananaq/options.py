@@ -66,7 +66,7 @@ def parse(argv: Sequence[str], environ: Mapping[str, str]) -> BananaSettings:
     errors: list[ConfigError] = []
     path, arguments = _arguments(argv, errors)
     for prefix in PREFIXES:
-        path = path or environ.get(f"{prefix}CONFIG") or None
+        path = (environ.get(f"{prefix}CONFIG") or None) if path is None else path
     variables = _environment(environ, errors)
     file = [] if path is None else read_file(BananaSettings, path, errors)
     overriding = [*variables, *_implied([file, variables, arguments]), *arguments]

@@ -220,6 +220,8 @@ def test_an_unreadable_file_is_an_error(tmp_path: Path) -> None:
     missing = str(tmp_path / "missing")
     assert errors("--config", missing) == [f"{missing}: No such file or directory"]
     assert errors("--config", str(tmp_path)) == [f"{tmp_path}: Is a directory"]
+    assert errors("--config=") == errors("--config", "") == [": Is a directory"]  # of no file
+    assert settings(BANANAQ_CONFIG="").file is None
     (tmp_path / "latin").write_bytes(b"okq-group: \xff\n")
     assert errors("--config", str(tmp_path / "latin")) == [f"{tmp_path}/latin:1: not valid UTF-8"]
     assert len(errors("--config", "a\0b")) == 1

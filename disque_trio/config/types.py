@@ -315,6 +315,8 @@ class Addresses(ParamType[tuple[str, ...]]):
             return ()
         if len(words) > self.most or not all(re.fullmatch(r"[!-~]+", word) for word in words):
             raise BadValue
+        if any(word.count(":") == 1 or word.startswith("[") for word in words):
+            raise BadValue("without ports and brackets")
         return tuple(words)
 
     def show(self, value: tuple[str, ...]) -> str:

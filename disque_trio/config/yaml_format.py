@@ -46,6 +46,8 @@ def compose(text: str, file: str) -> MappingNode | None:
         mark = error.problem_mark or error.context_mark
         line = None if mark is None else mark.line + 1
         raise ConfigError(f"not valid YAML: {error.problem}", file=file, line=line) from error
+    except RecursionError as error:
+        raise ConfigError("not valid YAML: nested too deeply", file=file) from error
     except yaml.reader.ReaderError as error:
         line = text.count("\n", 0, error.position) + 1
         raise ConfigError(

@@ -259,6 +259,11 @@ def test_yaml_that_cannot_be_a_configuration_is_refused_with_its_line(
     assert (error.file, error.line) == ("bad.yaml", line)
 
 
+def test_yaml_that_is_nested_too_deeply_is_refused(write: Write) -> None:
+    (error,) = check_settings_file(Config, write("bad.yaml", f"bind: {'[' * 5000}{']' * 5000}\n"))
+    assert str(error) == "bad.yaml: not valid YAML: nested too deeply"
+
+
 def test_an_error_tells_file_line_setting_and_what_was_expected(write: Write) -> None:
     with pytest.raises(ConfigError) as caught:
         load_settings(Config, write("bad.conf", "\nhz abc\n"))

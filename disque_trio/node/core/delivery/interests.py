@@ -156,16 +156,22 @@ class RemoteInterests:
                 continue
             if id not in self._peers.reachable or not self._peers.linked(id):
                 continue  # it may come back
-            if not wish.time and queue.imports is not None and queue.imports.rate(now):
-                continue  # what other nodes gave would go back and forth
+            asked, limited = wish.time, wish.limited
+            if queue.name in limited:
+                if queue.imports is not None and queue.imports.rate(now):
+                    continue  # what other nodes gave would go back and forth
+                wish = Wanted(wish.jobs, 0, wish.until, wish.waits)
             # The same number from each queue.
             share = max(wish.jobs // max(len(interest.found), 1), 1)
             given = self._exports.give(id, queue, share, wish)
             if given:
                 del interest.remote[id]
                 if wish.jobs > given:  # after the other nodes; who waits for more says so again
-                    time = 0 if self._exports.has_limit(queue) else wish.time
-                    interest.remote[id] = Wanted(wish.jobs - given, time, wish.until, False)
+                    if self._exports.has_limit(queue):
+                        limited |= {queue.name}
+                    interest.remote[id] = Wanted(
+                        wish.jobs - given, asked, wish.until, False, limited
+                    )
             elif not queue.deliverable():
                 return
 

@@ -42,15 +42,17 @@ class Wanted(NamedTuple):
 
     Attributes:
         jobs: how many more.
-        time: when it asked; 0: it has got some of a queue with ``ACTIVE`` since.
+        time: when it asked.
         until: when to forget it, in ms.
         waits: a client of it waited.
+        limited: queues with ``ACTIVE`` of which it has got jobs since.
     """
 
     jobs: int
     time: int
     until: int
     waits: bool
+    limited: frozenset[bytes] = frozenset()
 
 
 class Exports:

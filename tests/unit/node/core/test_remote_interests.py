@@ -140,6 +140,27 @@ def test_a_limit_holds_for_jobs_by_pattern_on_all_nodes(mesh: Mesh) -> None:
     assert sum(not client.blocked for _, client in clients) == 3
 
 
+def test_jobs_of_one_limited_queue_do_not_keep_back_those_of_another(mesh: Mesh) -> None:
+    set_policy(*mesh.nodes, name=b"mail.*", active=50)
+    for _ in range(5):
+        taking = mesh[0].client()
+        mesh[0].send(taking, "GETJOB", "FROM", "mail.2")
+        add(mesh, 2, "mail.2", "REPLICATE", 1)
+        mesh.advance(0.1)
+        assert mesh[0].got(taking)
+        waiting = wait(mesh[1])
+        add(mesh, 0, "mail.1", "REPLICATE", 1)
+        mesh.advance(0.1)
+        assert mesh[1].got(waiting)
+    mesh[1]("PAUSE", "mail.3", "out")
+    waiting = wait(mesh[1])
+    mesh.advance(0.1)
+    add(mesh, 0, "mail.3", "REPLICATE", 1)
+    assert waiting.blocked
+    id = add(mesh, 0, "mail.2", "REPLICATE", 1)
+    assert mesh[1].got(waiting) == id
+
+
 def ask_in_vain(bench: Bench, how: str) -> None:
     """Ask for a job by pattern, or by name, and do not wait any more."""
     client = bench.client()

@@ -120,6 +120,13 @@ def pytest_collection_finish() -> None:
     gc.freeze()
 
 
+@pytest.hookimpl(trylast=True)
+def pytest_runtest_teardown() -> None:
+    """Go on to collect garbage after a test that starts a node in this process: a node does so
+    itself, and switches the collector off."""
+    gc.enable()
+
+
 @pytest.fixture
 def disque_server(tmp_path: Path) -> Iterator[NodeFactory]:
     """Starts nodes: ``disque_server("--hz", "100")``. They end with the test. A node works in

@@ -1,5 +1,6 @@
 """Many runs: distributes seeds to processes, and reports the runs that failed."""
 
+import gc
 import warnings
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
@@ -57,6 +58,17 @@ def command(seed: int, mode: str, membership: str) -> str:
 
 
 def _summary(task: tuple[int, str, str]) -> Summary:
+    collects = gc.isenabled()
+    gc.disable()
+    try:
+        return _of_outcome(task)
+    finally:
+        gc.collect()  # the world, all at once
+        if collects:
+            gc.enable()
+
+
+def _of_outcome(task: tuple[int, str, str]) -> Summary:
     seed, mode, membership = task
     outcome = simulate(seed, mode, membership)
     return Summary(
@@ -81,14 +93,15 @@ def campaign(
     if jobs == 1:
         yield from map(_summary, tasks)
         return
-    with get_context("spawn").Pool(jobs, initializer=_quiet) as pool:
+    with get_context("spawn").Pool(jobs, initializer=_begin) as pool:
         yield from pool.imap(_summary, tasks, CHUNK)
         pool.close()
         pool.join()
 
 
-def _quiet() -> None:
+def _begin() -> None:
     warnings.simplefilter("error")
+    gc.freeze()
 
 
 def report(summary: Summary, mode: str, membership: str) -> str:

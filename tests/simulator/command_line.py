@@ -1,6 +1,7 @@
 """The command line of the simulator."""
 
 import argparse
+import gc
 import os
 import sys
 import time
@@ -24,6 +25,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--mode", choices=("any", *MODES), default="any")
     parser.add_argument("--membership", choices=("any", "static", "gossip"), default="any")
     options = parser.parse_args(arguments)
+    gc.freeze()  # what was imported stays
     if options.seed is not None:
         return _one(options)
     return _many(options)

@@ -98,6 +98,7 @@ class Machine:
         self._inbox: list[Callable[[int], None]] = []
         self._turn_due = False
         self._wake_at = 0
+        self._due = 0  # for which time of the node this is, ms
         self._queues_at = 0  # ms of the node's clock
         self._cron_idled = False  # the last cron had nothing to do
         self._deleted: set[bytes] = set()  # jobs that it was told to delete this turn
@@ -300,7 +301,7 @@ class Machine:
     def change_clock(self, rate: int, jump: int) -> None:
         """Change the drift of the clock, after a jump of that many ms."""
         self.clock.change(self.world.loop.now, rate, jump)
-        self._wake_at = 0
+        self._wake_at = self._due = 0
         if self.up:
             self.post(lambda now: None)
 
@@ -562,6 +563,9 @@ class Machine:
         if due == 0:
             return
         loop = self.world.loop
+        if due == self._due and self._wake_at > loop.now:
+            return
+        self._due = due
         at = self.clock.when(due)
         if at < loop.now + 100:
             at = loop.now + 100

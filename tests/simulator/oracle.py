@@ -51,6 +51,9 @@ class Oracle:
         self.world = world
         self.problems: list[Problem] = []
         self.enough: tuple[str, ...] = ()
+        plan = world.plan
+        self._in_hand = plan.active if plan.gentle and plan.static else 0  # 0: any number
+        self._extended = plan.attempts > 0
         self.records: list[JobRecord] = []
         self.by_id: dict[bytes, JobRecord] = {}
         self.promises = Promises(world, self.problem, self.by_id)
@@ -297,16 +300,20 @@ class Oracle:
     def turn_over(self, machine: "Machine") -> None:
         """All replies of a turn have left: check that there were enough copies of the confirmed
         jobs."""
-        plan = self.world.plan
-        if plan.active and plan.gentle and plan.static:
-            self._check_limits(plan.active)
-        if plan.attempts:
-            if machine.node.consumers.by_client:
+        if self._in_hand:
+            self._check_limits(self._in_hand)
+        if self._extended:
+            node = machine.node
+            if node.consumers.by_client:
                 check_consumers(self.world, machine)
-            if machine.node.deliveries.interests.by_client:
+            if node.deliveries.interests.by_client:
                 check_waits(self.world, machine)
-        if not self._new:
-            return
+        if self._new:
+            self._check_copies(machine)
+
+    def _check_copies(self, machine: "Machine") -> None:
+        """Check that there are enough copies of the jobs that ``machine`` confirmed just now."""
+        plan = self.world.plan
         confirmed, self._new = self._new, []
         for record in confirmed:
             wanted = 1 if record.is_async else record.repl

@@ -12,7 +12,11 @@ if TYPE_CHECKING:
 
 PATTERNS = (b"[ab]", b"?", b"c*", b"[^a]")
 
-glob_of = cache(Glob)  # clients use the same few again and again
+
+@cache  # clients use the same few again and again
+def matches(pattern: bytes, name: bytes) -> bool:
+    """Whether ``pattern`` stands for the queue ``name``."""
+    return Glob(pattern).matches(name)
 
 
 def check_queues(world: "World", request: list[bytes], entries: list[list[bytes]]) -> None:
@@ -23,7 +27,7 @@ def check_queues(world: "World", request: list[bytes], entries: list[list[bytes]
         if b"PATTERN" not in request[:start]:
             named = entry[0] in names
         else:
-            named = any(glob_of(pattern).matches(entry[0]) for pattern in names)
+            named = any(matches(pattern, entry[0]) for pattern in names)
         if not named:
             world.oracle.problem(f"a job of the queue {entry[0]!r} for {names}", entry[1])
 
@@ -35,11 +39,13 @@ def check_waits(world: "World", machine: "Machine") -> None:
     interests = machine.node.deliveries.interests
     if interests.in_work():
         return
-    limited = plan.active or plan.rate or plan.groups
     stocked = [queue for queue in machine.node.queues.by_name.values() if queue.length]
+    if not stocked:
+        return
+    limited = plan.active or plan.rate or plan.groups
     for client, its_interests in interests.by_client.items():
         for queue in stocked:
-            if any(glob_of(interest.pattern).matches(queue.name) for interest in its_interests):
+            if any(matches(interest.pattern, queue.name) for interest in its_interests):
                 stands = any(interest.stand_in in queue.waiters for interest in its_interests)
                 if not (limited or queue.paused & PAUSED_OUT) or not stands:
                     world.oracle.problem(

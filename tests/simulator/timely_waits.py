@@ -15,7 +15,7 @@ from disque_trio.node.core.queues.limits import VALID
 from disque_trio.node.core.queues.queue import PAUSED_OUT, Queue
 from disque_trio.respserver.client import Client
 from tests.simulator.events import MS
-from tests.simulator.patterns import glob_of
+from tests.simulator.patterns import matches
 from tests.simulator.records import Complain
 
 if TYPE_CHECKING:
@@ -141,7 +141,7 @@ class Waits:
             waiters += [
                 client
                 for client, interests in by_pattern
-                if any(glob_of(interest.pattern).matches(name) for interest in interests)
+                if any(matches(interest.pattern, name) for interest in interests)
             ]
             found += [(client, machine.index) for client in waiters]
         return found

@@ -281,3 +281,18 @@ def test_a_node_that_may_still_give_the_job_up_confirms_no_copy(mesh: Mesh) -> N
     mesh.told()
     mesh.settle()
     assert mesh.told("repljob", "gotjob") == [(other, "repljob", 0)]
+
+
+def test_who_gets_a_copy_late_hears_that_a_client_has_the_job(mesh: Mesh) -> None:
+    lose(mesh, 2, 3)
+    id, other = die_then_lose(mesh)
+    assert mesh[0].get() == id
+    mesh.advance(1)  # until the other holders know of that
+    mesh.rejoin(3)
+    lose(mesh, 2, other)
+    mesh.advance(1)
+    assert mesh.holders(id) == [0, 3]
+    mesh.isolate(0)
+    mesh.peers[3].died(mesh.ids[0])
+    mesh.advance(2)
+    assert mesh.states(id)[3] == "active"

@@ -119,3 +119,14 @@ def test_whoever_waits_has_a_job_soon_while_there_is_room_anywhere(
     assert taken > 40
     # Each node may have asked each other one once for each job, and passes it on.
     assert len(mesh.told("yourjobs")) <= taken * size
+
+
+@pytest.mark.parametrize("delayed", [False, True])
+def test_a_job_that_comes_due_and_was_in_nobodys_hands_frees_no_room(delayed: bool) -> None:
+    mesh, _ = used_up(2)
+    options = ["DELAY", 1] if delayed else []
+    mesh.add(0, "REPLICATE", 1, "RETRY", 600, *options)
+    mesh.advance(0.98)
+    mesh.told("question")
+    mesh.advance(0.04)
+    assert mesh.told("question") == []

@@ -112,6 +112,19 @@ def test_replicas_beyond_this_node_are_refused_at_any_level(bench: Bench) -> Non
     bench.add("q", "b", "REPLICATE", 1)
 
 
+def test_queues_that_were_forgotten_for_being_idle_are_not_forgotten_again(
+    make_bench: BenchMaker,
+) -> None:
+    bench = make_bench(maxmemory=100_000)
+    bench.add("q")
+    client = bench.client()
+    bench.send(client, "GETJOB", "TIMEOUT", 100, "FROM", "never used")
+    bench.advance(1000)
+    assert bench.evict_idle_queues() == 1
+    bench.node.queues.make_room(0)
+    assert [*bench.node.queues.by_name] == [b"q"]
+
+
 # ---- 95% ----------------------------------------------------------------------------------------
 
 

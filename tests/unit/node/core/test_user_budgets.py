@@ -222,14 +222,17 @@ def test_jobs_of_schedules_and_copies_of_topics_fit_into_the_budgets_of_their_ma
     assert len(bench.host.limits) == 1
 
 
-def test_a_full_user_of_all_queues_stops_no_schedules_and_topics_of_others(bench: Bench) -> None:
+@pytest.mark.parametrize("topics", [("#", "news"), ("news", "#")])
+def test_a_full_user_of_all_queues_stops_no_schedules_and_topics_of_others(
+    bench: Bench, topics: tuple[str, str]
+) -> None:
     evil = declare(bench, "%maxmemory=100kb", "allqueues", name="evil")
     mail = declare(bench, "%maxmemory=1mb", "~@*", name="mail")
     assert allowed(bench, evil, "ADDJOB", "evil", "x" * (98 * KB), 0)
     bench.ask(mail, "CRON", "SET", "tick", "@every 1s", "mail.a", "x" * (20 * KB))
     bench("CRON", "SET", "free", "@every 1s", "mail.c", "x" * (20 * KB))
-    bench.ask(evil, "BIND", "#", "mail.b")
-    bench.ask(mail, "BIND", "news", "mail.b")
+    bench.ask(evil, "BIND", topics[0], "mail.b")
+    bench.ask(mail, "BIND", topics[1], "mail.b")
     bench("BIND", "news", "mail.d")
     bench.advance(1)
     bench.node.commit()

@@ -672,3 +672,17 @@ def test_c_nodes_take_a_dead_job_for_an_acknowledged_one(mesh: Mesh) -> None:
     assert mesh[2].number_queued() == 0
     job = mesh[2].node.store.jobs.get(id)
     assert job is None or job.state == ACKED
+
+
+def test_who_has_got_the_job_meanwhile_asks_nobody(mesh: Mesh) -> None:
+    id = alone(mesh, 1)
+    client = waiting(mesh, 0, id)
+    taking = mesh[0].client()
+    mesh[0].send(taking, "GETJOB", "FROM", "q")
+    mesh.settle()
+    assert mesh[0].got(taking) == id
+    mesh.told()
+    mesh.advance(60)
+    assert mesh.told("answer") == []
+    mesh[0]("ACKJOB", id)
+    assert heard(mesh, 0, client) == [[id, b"acked", None]]

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from disque_trio.node.core.shared.schedule_words import format_file, parse_file
+from disque_trio.node.core.shared.schedule_words import format_file, parse_file, read_schedule
 from disque_trio.node.core.shared.schedules import Schedule, Schedules
 from disque_trio.node.core.shared.versions import Entry
 
@@ -87,3 +87,9 @@ def test_a_bad_line_is_skipped_and_named(line: bytes, problem: str) -> None:
 @given(st.binary(max_size=200))
 def test_rubbish_is_read_or_skipped(text: bytes) -> None:
     parse_file(text, Schedules())
+
+
+def test_headers_may_be_named_like_options_even_where_they_come_first() -> None:
+    headers = [b"HEADERS", b"2", b"TZ", b"x", b"CATCHUP", b"y"]
+    schedule = read_schedule(b"tick", [b"@hourly", b"q", b"job", *headers])
+    assert (schedule.zone, schedule.flags, schedule.options) == (b"", 0, headers)

@@ -307,3 +307,9 @@ def test_an_entry_from_a_later_release_is_read() -> None:
     fields = Entry(b"q", QueuePause(b"q", 2), 3, b"f" * 40, 0).fields() + b"\x63\x01\0\0\0x"
     bench.node.queue_pauses.sharing.on_packet(b"f" * 40, [(1, fields)])
     assert bench("PAUSE", "q", "state") == b"out"
+
+
+def test_a_queue_that_is_shared_without_a_pause_is_not_paused() -> None:
+    """As a newer release may do that shares something else about it."""
+    known = KnownPauses()
+    assert known.read({1: b"q"}).paused == 0

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import BinaryIO, NoReturn
 
 from disque_trio import humanize
+from disque_trio.aof.checksums import Mark, Sums, read_sums
 from disque_trio.aof.findings import Findings, shown_path
 from disque_trio.aof.scanner import Scanner, Stretch
 from disque_trio.aof.trailers import trailer_line
@@ -132,27 +133,32 @@ def _run(path: Path, options: argparse.Namespace) -> int:
             raise Refused(f"Empty file: {shown_path(path)}")
         kind: type[Scanner] = options.kind
         listing: bool = options.trailers
+        sums = read_sums(str(path))
         if out:
-            findings = _salvage(file, out, kind, listing)
+            findings = _salvage(file, sums, out, kind, listing)
         else:
-            findings = _look(file, kind, lambda stretch: None, listing)
+            findings = _look(file, sums, kind, lambda scanner, stretch: None, listing)
         findings.show(path, out, options.program, options.fix)
         size, ok_up_to = findings.scanner.size, findings.ok_up_to
         print(f"AOF analyzed: size={size}, ok_up_to={ok_up_to}, diff={size - ok_up_to}")
-        if ok_up_to == size:
+        flipped = [mark for mark in findings.scanner.file.marks if mark.bit >= 0]
+        if ok_up_to == size and not flipped:
             print("AOF is valid")
             return 0
         if not options.fix:
             print("AOF is not valid")
             return 0 if out is not None else 1
-        print(
-            f"This will shrink the AOF from {size} bytes, with {size - ok_up_to} bytes,"
-            f" to {ok_up_to} bytes"
-        )
+        if flipped:
+            print(f"This will flip {len(flipped)} bits of the AOF back")
+        if ok_up_to < size:
+            print(
+                f"This will shrink the AOF from {size} bytes, with {size - ok_up_to} bytes,"
+                f" to {ok_up_to} bytes"
+            )
         if not options.yes and not _agreed():
             raise Refused("Aborting...")
-        _truncate(file, path, before, ok_up_to)
-        print("Successfully truncated AOF")
+        _change(file, path, before, ok_up_to, flipped)
+        print("Successfully truncated AOF" if ok_up_to < size else "Successfully repaired AOF")
         return 0
 
 
@@ -180,18 +186,22 @@ def _print_trailer(at: int, job: SerialJob, trailer: Trailer) -> None:
 
 
 def _look(
-    file: BinaryIO, kind: type[Scanner], each: Callable[[Stretch], object], listing: bool
+    file: BinaryIO,
+    sums: Sums,
+    kind: type[Scanner],
+    each: Callable[[Scanner, Stretch], object],
+    listing: bool,
 ) -> Findings:
     """Go through the file and call ``each`` with its stretches. ``listing``: print a line for each
     job with a trailer."""
     with _progress(os.fstat(file.fileno()).st_size) as progress:
-        scanner = kind(file, progress)
+        scanner = kind(file, progress, sums)
         if listing:
             scanner.each_trailer = _print_trailer
         findings = Findings(scanner)
         for stretch in scanner.stretches():
             findings.add(stretch)
-            each(stretch)
+            each(scanner, stretch)
     return findings
 
 
@@ -224,7 +234,7 @@ def _progress(size: int) -> Iterator[Callable[[int], object]]:
 # ---- changing files ------------------------------------------------------------------------------
 
 
-def _salvage(file: BinaryIO, out: Path, kind: type[Scanner], listing: bool) -> Findings:
+def _salvage(file: BinaryIO, sums: Sums, out: Path, kind: type[Scanner], listing: bool) -> Findings:
     """Write the good records to ``out``, which is either complete or does not exist afterwards.
 
     Raises:
@@ -239,11 +249,17 @@ def _salvage(file: BinaryIO, out: Path, kind: type[Scanner], listing: bool) -> F
     try:
         with os.fdopen(descriptor, "wb", buffering=0) as target:
 
-            def keep(stretch: Stretch) -> None:
-                if stretch.error is None:
-                    _copy(file, target, stretch.start, stretch.end)
+            def keep(scanner: Scanner, stretch: Stretch) -> None:
+                if stretch.error is not None:
+                    return
+                begin = target.tell()
+                _copy(file, target, stretch.start, stretch.end)
+                for mark in scanner.file.marks:
+                    if mark.bit >= 0 and stretch.start <= mark.start < stretch.end:
+                        good = scanner.file.pread(1, mark.start)
+                        os.pwrite(target.fileno(), good, begin + mark.start - stretch.start)
 
-            findings = _look(file, kind, keep, listing)
+            findings = _look(file, sums, kind, keep, listing)
             if not target.tell():
                 raise Refused(f"No good record: {shown_path(out)} was not written")
             _keep_owner_and_mode(file, target)
@@ -263,12 +279,14 @@ def _refuse_existing(out: Path) -> None:
         raise Refused(f"File exists: {shown_path(out)}")
 
 
-def _truncate(file: BinaryIO, path: Path, before: os.stat_result, length: int) -> None:
-    """Copy the file, then cut it.
+def _change(
+    file: BinaryIO, path: Path, before: os.stat_result, length: int, flipped: list[Mark]
+) -> None:
+    """Copy the file, then flip bits back, and cut it to ``length``.
 
     Raises:
         Refused: it could not be copied, or somebody has written to it; it is unchanged.
-        OSError: it could not be cut.
+        OSError: it could not be changed.
     """
     backup = path.with_name(path.name + time.strftime(".bak-%Y%m%d-%H%M%S"))
     try:
@@ -282,6 +300,9 @@ def _truncate(file: BinaryIO, path: Path, before: os.stat_result, length: int) -
         backup.unlink()
         raise Refused("The AOF was written to while it was checked: stop the node first")
     print(f"Copied the whole AOF to {shown_path(backup)}")
+    for mark in flipped:
+        byte = os.pread(file.fileno(), 1, mark.start)[0]
+        os.pwrite(file.fileno(), bytes((byte ^ 1 << mark.bit,)), mark.start)
     os.ftruncate(file.fileno(), length)
     os.fsync(file.fileno())
     sync_directory(path.parent)

@@ -5,14 +5,15 @@
 Reads FILE up to the offset UPTO, where a record ends. Writes to OUT, in the order of the file, the
 records that loading would leave: of jobs that have neither ended nor expired at NOW (s since the
 epoch), of paused queues, and of keys in use. OUT is on disk if the exit status is 0; otherwise
-there is no OUT. NODE is the process id of the node that wants OUT: when it ends, this process
-fails, since nobody would use or remove OUT. FILE is only read. The node itself copies what it
-appends after UPTO meanwhile.
+there is no OUT. It is ``DAMAGED`` if FILE does not match its checksums. NODE is the process id of
+the node that wants OUT: when it ends, this process fails, since nobody would use or remove OUT.
+FILE is only read. The node itself copies what it appends after UPTO meanwhile.
 
 Memory holds the offset of each living job, not the job.
 """
 
 import argparse
+import io
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator
@@ -21,11 +22,13 @@ from pathlib import Path
 from struct import Struct
 from typing import BinaryIO, NamedTuple
 
-from disque_trio.aof.format import CHUNK, AofError, RecordReader
+from disque_trio.aof.checksums import CheckedFile, read_sums
+from disque_trio.aof.format import CHUNK, AofError, Readable, RecordReader
 from disque_trio.protocol.keyrecord import read_key
 from disque_trio.protocol.serialjob import is_job_id, read_pause
 from disque_trio.protocol.trailer import FLAG_TRAILER
 
+DAMAGED = 3
 NICE = 10  # the node takes precedence
 _SYNC_EVERY = 32 << 20  # bytes; a single sync at the end would keep the disk from the node
 _LENGTH_BITS = 34  # of a record
@@ -45,7 +48,7 @@ class Counts(NamedTuple):
 
 
 def compact(
-    file: BinaryIO, upto: int, out: BinaryIO, now: int, go_on: Callable[[], object] = lambda: None
+    file: Readable, upto: int, out: BinaryIO, now: int, go_on: Callable[[], object] = lambda: None
 ) -> Counts:
     """Write the living jobs, pauses and keys of ``file`` to ``out``, which is empty, and sync it.
 
@@ -111,7 +114,7 @@ def _id_and_expiry(job: bytes, offset: int) -> tuple[bytes, int]:
     raise AofError(offset, "not a job", False)
 
 
-def _copy(file: BinaryIO, places: Iterable[int], out: BinaryIO, go_on: Callable[[], object]) -> int:
+def _copy(file: Readable, places: Iterable[int], out: BinaryIO, go_on: Callable[[], object]) -> int:
     """Copy the records at ``places``; return how many bytes they have."""
     size = synced = 0
     for start, end in _stretches(places):
@@ -171,22 +174,29 @@ def main(arguments: list[str] | None = None) -> int:
     except OSError:
         pass
     done = False
+    file: CheckedFile | None = None
     try:
         with (
-            options.file.open("rb", buffering=CHUNK) as file,
+            options.file.open("rb", buffering=0) as old,
             os.fdopen(os.open(options.out, _WRITE, 0o600), "wb", buffering=CHUNK) as out,
         ):
             # OUT exists now; a node that starts later removes it.
             go_on()
-            counts = compact(file, options.upto, out, options.now, go_on)
-        done = True
+            file = CheckedFile(old.fileno(), read_sums(str(options.file)))
+            source = io.BufferedReader(file, CHUNK)
+            counts = compact(source, options.upto, out, options.now, go_on)
+        done = not file.marks
     except (AofError, OSError, _NodeGoneError, MemoryError) as problem:
         text = problem.strerror if isinstance(problem, OSError) else ""
-        print(text or problem or "out of memory")
-        return 1
+        if file is None or not file.marks:
+            print(text or problem or "out of memory")
+            return 1
     finally:
         if not done:
             options.out.unlink(missing_ok=True)
+    if file.marks:
+        print(f"offset {file.marks[0].start} does not match its checksum")
+        return DAMAGED
     print(f"records={counts.records} jobs={counts.jobs} bytes={counts.size}")
     return 0
 

@@ -9,12 +9,17 @@ from pathlib import Path
 import trio
 
 import disque_trio
+from disque_trio.aof.compact import DAMAGED
 from disque_trio.aof.disk import Disk
 from disque_trio.aof.dump import NewFile
 from disque_trio.aof.format import CHUNK
 
 _PACKAGES = Path(disque_trio.__file__).parent.parent
 _LONGEST_MESSAGE = 4096
+
+
+class DamagedError(OSError):
+    """The old file does not match its checksums."""
 
 
 class Compaction(NewFile):
@@ -71,6 +76,8 @@ class Compaction(NewFile):
             # The process may have created it again before it was killed.
             self._disk.remove(self.temporary)
         lines = message.decode(errors="replace").splitlines() or [f"ended with status {status}"]
+        if status == DAMAGED:
+            raise DamagedError(f"the file is damaged: {lines[-1]}")
         if status != 0:
             raise OSError(f"the process that compacts the file: {lines[-1]}")
         if not self._abandoned:

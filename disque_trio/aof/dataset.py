@@ -61,6 +61,10 @@ class Dataset(Protocol):
             ValueError: it is not a record.
         """
 
+    def load_suspect(self, record: list[bytes]) -> bool:
+        """Load ``record``, which is not as it was written, if that can do no harm; return whether
+        it is left out. Raises ``ValueError`` if nothing says where it ends."""
+
     def load_usual(self, data: bytes, at: int, most: int, queue_jobs: bool) -> tuple[int, int, int]:
         """Load up to ``most`` records from ``data``, starting at ``at``, like ``load_record`` but
         faster. Stops before any record that is incomplete, not in the form that this process

@@ -60,6 +60,10 @@ class Disk(Files):
         """Append; returns the number of bytes written."""
         return os.write(fd, data)
 
+    def read(self, fd: int, size: int, start: int) -> bytes:
+        """Up to ``size`` bytes from the offset ``start`` on."""
+        return os.pread(fd, size, start)
+
     def sync(self, fd: int) -> None:
         """Return once everything written is on disk."""
         os.fdatasync(fd)

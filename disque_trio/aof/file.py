@@ -29,6 +29,7 @@ class FileSettings(Protocol):
     aof_load_truncated: bool
     auto_aof_rewrite_percentage: int
     auto_aof_rewrite_min_size: int
+    aof_scrub_hours: int
 
 
 class AofFile:
@@ -45,6 +46,10 @@ class AofFile:
         failed_at: when a write last failed, or room was looked for, in Trio's time.
         storing: bytes that a thread is writing.
         in_group: a group of commands is run in slices: its records are not complete.
+        covered: for the writer, once the file is opened: see ``AofWriter``.
+        damaged: the file is not as it was written, and has to be made again from memory.
+        damaged_places: how often that was found.
+        lost_records: records that were left out for that reason.
         on_more_room: called when the file has got more room on the disk.
     """
 
@@ -62,6 +67,10 @@ class AofFile:
         self.failed_at = 0.0
         self.storing = 0
         self.in_group = False
+        self.covered = 0
+        self.damaged = False
+        self.damaged_places = 0
+        self.lost_records = 0
         self.on_more_room: Callable[[], None] = nobody
         self._allowed = allowed
         self._stored = trio.Event()  # that thread, or the group, has ended
@@ -100,14 +109,16 @@ class AofFile:
         """Begin to write to the file. Raises ``OSError``."""
         self.lock()
         self._remove_leftovers()
-        self.writer = self.make_writer()
+        self.writer = self.make_writer(self.covered)
         self.disk.sync_directory(self.path)
         self.dataset.journaling = True
         self.tell_trouble()
 
-    def make_writer(self) -> AofWriter:
-        """Return a writer that appends to the file. Raises ``OSError``."""
-        writer = AofWriter(self.disk, self.path, self.config.appendfsync, self.dataset.held)
+    def make_writer(self, covered: int = 0) -> AofWriter:
+        """Return a writer that appends to the file, of which the checksums say what is before
+        ``covered``. Raises ``OSError``."""
+        policy = self.config.appendfsync
+        writer = AofWriter(self.disk, self.path, policy, self.dataset.held, covered)
         writer.room.on_more = lambda: self.on_more_room()
         return writer
 

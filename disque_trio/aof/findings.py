@@ -2,12 +2,14 @@
 
 import os
 import shlex
+from itertools import islice
 from pathlib import Path
 
 from disque_trio.aof.format import AofError
 from disque_trio.aof.scanner import MAX_QUEUES, Scanner, Stretch
 
 _LISTED = 20  # damaged places to list one by one
+_RECORDS = 100  # records to list of each
 
 
 class Findings:
@@ -62,6 +64,16 @@ class Findings:
         )
         if self.first is not None:
             self._show_damage(self.first, path, out, program, fixing)
+        checked = scanner.file
+        if checked.covered < checked.size:
+            print(f"Checksums: for {checked.covered} of {checked.size} bytes")
+        if checked.doubtful >= 0:
+            print(
+                f"Checksums: not those of this file from offset {checked.doubtful} on: it is "
+                "damaged up to its end, or was replaced"
+            )
+        for offset, (record, mark) in scanner.repaired.items():
+            print(f"Flipped bit: offset={mark.start}, bit={mark.bit}: {record} at {offset}")
         if out is not None:
             print(
                 f"Salvaged {sum(self._counts)} records, {scanner.size - self.bad} bytes,"
@@ -76,6 +88,9 @@ class Findings:
         for start, end, error in self.damage:
             reason = error.reason if error is not None else ""
             print(f"Damaged: {start}..{end} ({end - start} bytes): {reason}")
+            if self.scanner.file.found(start, end) is not None:
+                for record in islice(self.scanner.file.records(start, start, end), 1, _RECORDS):
+                    print(f"Damaged: {record}")
         if self.places > _LISTED:
             print(f"Damaged: {self.places - _LISTED} more places")
         jobs, deletes, pauses, keys = behind = [

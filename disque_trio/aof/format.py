@@ -9,11 +9,11 @@ it out when they load it; a command that they do not know would stop them. Nothi
 import os
 import re
 from collections.abc import Iterator
-from typing import BinaryIO, Final
+from typing import Final, Protocol
 
 from disque_trio.protocol.serialjob import deljob, loadjob
 
-__all__ = ["AofError", "RecordReader", "deljob", "loadjob"]
+__all__ = ["AofError", "Readable", "RecordReader", "deljob", "describe", "loadjob"]
 
 CHUNK: Final = 1 << 20
 MAX_LINE: Final = 32  # bytes of a line with a number
@@ -21,6 +21,7 @@ MAX_ARGS: Final = 1024 * 1024
 MAX_BULK: Final = 2**32 + 3  # the longest job: its own length field has 32 bits
 
 _USUAL: Final = re.compile(rb"\*2\r\n\$(?:7\r\n(LOADJOB)|6\r\n(DELJOB))\r\n\$([0-9]{1,10})\r\n")
+_JOB_ID: Final = re.compile(rb"D-[0-9a-f]{8}-[A-Za-z0-9+/]{24}-[0-9a-f]{4}")
 _LINE_START: Final = {kind: re.compile(b"(?:[%b][0-9]*\r?)?" % kind) for kind in (b"*", b"$")}
 _ENDS_INSIDE: Final = "the file ends inside of a command"
 
@@ -41,6 +42,14 @@ class AofError(Exception):
         self.truncated = truncated
 
 
+class Readable(Protocol):
+    """What a reader reads: a binary file."""
+
+    def read(self, size: int, /) -> bytes: ...
+    def seek(self, offset: int, whence: int = 0, /) -> int: ...
+    def tell(self) -> int: ...
+
+
 class RecordReader(Iterator[list[bytes]]):
     """Reads the commands of a file one by one; holds at most one of them and a chunk.
 
@@ -57,7 +66,7 @@ class RecordReader(Iterator[list[bytes]]):
         chunk: bytes to read at a time.
     """
 
-    def __init__(self, file: BinaryIO, offset: int = 0, chunk: int = CHUNK) -> None:
+    def __init__(self, file: Readable, offset: int = 0, chunk: int = CHUNK) -> None:
         self._file = file
         self._chunk = chunk
         self.buffer = b""
@@ -152,3 +161,10 @@ class RecordReader(Iterator[list[bytes]]):
 
 def _unexpected(kind: bytes, line: bytes) -> str:
     return f"expected {kind.decode()} and a number, got {line!r}"
+
+
+def describe(record: list[bytes]) -> str:
+    """The name of a record, and the first job id in it, for people."""
+    name = ascii(record[0][:16].decode("ascii", "backslashreplace"))[1:-1]
+    id = _JOB_ID.search(b" ".join(argument[:80] for argument in record[1:4]))
+    return name if id is None else f"{name} of {id[0].decode()}"

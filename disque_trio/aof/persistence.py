@@ -5,6 +5,7 @@ The engine calls ``turn`` before replies are sent. Anything slow (the sync every
 sync of a rewrite) happens in a thread.
 """
 
+import time
 from collections.abc import Callable
 from typing import NamedTuple, Protocol
 
@@ -14,7 +15,7 @@ from disque_trio.aof.dataset import Dataset
 from disque_trio.aof.disk import Disk
 from disque_trio.aof.dump import Dump
 from disque_trio.aof.file import AofFile, FileSettings
-from disque_trio.aof.loading import Loading
+from disque_trio.aof.loading import LISTED, Loading
 from disque_trio.aof.rewriting import RETRY_SECONDS, Rewriting
 from disque_trio.aof.scanner import Scanner
 from disque_trio.aof.writer import EVERYSEC, NO, AofWriter, LargeAppend, is_large
@@ -23,6 +24,8 @@ from disque_trio.process.logs import Log
 TICK = 0.1  # s between checks for work
 SYNC_SECONDS = 1.0
 SLOW_SYNC_SECONDS = 2.0
+COVER_AGAIN_SECONDS = 10.0
+SCRUB_SECONDS = 60.0
 
 
 class Replies(Protocol):
@@ -70,6 +73,12 @@ class Persistence:
         self._syncing = False
         self._slow_syncs = 0
         self._synced_at = 0.0
+        self._stirred = trio.Event()  # there is something to do between turns
+        self._disk_turn = trio.Lock()  # of threads that need the file
+        self._uncovered = ""  # why checksums cannot be written
+        self._cover_again = 0.0
+        self._scrub_began = 0.0
+        self._scrubbed = 0.0  # when all of the file had been compared, in s since the epoch
 
     @property
     def active(self) -> bool:
@@ -193,6 +202,7 @@ class Persistence:
         try:
             async with trio.open_nursery() as nursery:
                 self._background = _Background(nursery, replies)
+                nursery.start_soon(self._scrub)
                 await self._look_after(self._background)
         finally:
             self._background = None
@@ -211,19 +221,91 @@ class Persistence:
                 ) and now - file.failed_at >= RETRY_SECONDS:
                     file.failed_at = now
                     self._retry(background, writer)
-                policy = file.config.appendfsync
-                if (writer.unnamed and not writer.distrusted) or (
-                    # With "always", only what an earlier setting left unsynced.
-                    writer.unsynced and policy != NO and now - self._synced_at >= SYNC_SECONDS
-                ):
-                    await self._sync(writer)
-                elif policy == EVERYSEC:
-                    await self._begin_early(writer)
+                async with self._disk_turn:
+                    await self._use_disk(now)
             self.rewriting.start_if_due(background.nursery, now)
             if self._may_rest():
-                stirred = trio.Event()
+                stirred = self._stirred = trio.Event()
                 background.replies.when_stirred(stirred.set)
                 await stirred.wait()
+
+    async def _use_disk(self, now: float) -> None:
+        """Sync the file if it is time, and add checksums, in a thread."""
+        writer = self.file.writer
+        if writer is None:
+            return
+        policy = self.file.config.appendfsync
+        if (writer.unnamed and not writer.distrusted) or (
+            # With "always", only what an earlier setting left unsynced.
+            writer.unsynced and policy != NO and now - self._synced_at >= SYNC_SECONDS
+        ):
+            await self._sync(writer)
+        elif policy == EVERYSEC:
+            await self._begin_early(writer)
+        if self.file.writer is writer and now >= self._cover_again:
+            await self._with_sums(writer, writer.cover_call(now))
+
+    async def _with_sums(self, writer: AofWriter, call: Callable[[], None] | None) -> None:
+        """Run a ``call`` of ``writer`` that deals with checksums, if there is one, in a thread."""
+        if call is None:
+            return
+        problem = ""
+        try:
+            await trio.to_thread.run_sync(call)
+        except OSError as failure:
+            problem = failure.strerror or str(failure)
+            self._cover_again = trio.current_time() + COVER_AGAIN_SECONDS
+        finally:
+            writer.sync_ended(None)
+        if problem and not self._uncovered:
+            self.file.log.warning("the checksums of the file cannot be written", reason=problem)
+        elif self._uncovered and not problem:
+            self.file.log.notice("the checksums of the file can be written again")
+        self._uncovered = problem
+
+    async def _scrub(self) -> None:
+        """Compare all of the file with its checksums every ``aof-scrub-hours``, a bit at a time,
+        until cancelled."""
+        while True:
+            await trio.sleep(SCRUB_SECONDS)
+            async with self._disk_turn:
+                await self._scrub_some()
+
+    async def _scrub_some(self) -> None:
+        """Compare what is due by now."""
+        file = self.file
+        writer = file.writer
+        now = trio.current_time()
+        period = file.config.aof_scrub_hours * 3600
+        if writer is None or file.damaged or not period:
+            self._scrub_began = now
+            return
+        share = (now - self._scrub_began) / period
+        sums = writer.sums
+        due = sums.covered if share >= 1 else int(sums.covered * share)
+        await self._with_sums(writer, writer.compare_call(due))
+        if sums.damage and file.writer is writer and writer.sums is sums:
+            await self._tell_damage(sums.damage)
+            sums.damage = []
+        if share >= 1:
+            self._scrub_began = now
+            self._scrubbed = time.time()
+            sums.rewind()
+
+    async def _tell_damage(self, damage: list[tuple[int, int]]) -> None:
+        """Tell of ``damage`` that the scrub has found. The file will be made again from memory,
+        which has all that was in it."""
+        file = self.file
+        file.damaged_places += len(damage)
+        file.damaged = True
+        self._stirred.set()
+        names = await trio.to_thread.run_sync(self.loading.names, damage[:LISTED])
+        for record, (start, _) in zip(names, damage, strict=False):
+            file.log.warning(
+                "the append-only file is damaged: it is made again from memory",
+                record=record,
+                offset=start,
+            )
 
     def _may_rest(self) -> bool:
         """Whether there is nothing to do before something happens."""
@@ -234,6 +316,7 @@ class Persistence:
             writer.problem
             or writer.room.problem
             or writer.unnamed
+            or writer.uncovered
             or (writer.unsynced and self.file.config.appendfsync != NO)
         )
 
@@ -330,12 +413,17 @@ class Persistence:
             "aof_enabled": int(file.wanted),
             "aof_state": "wait-rewrite" if waiting else "on" if writer is not None else "off",
             **self.rewriting.info(),
+            "aof_damaged_places": file.damaged_places,
+            "aof_lost_records": file.lost_records,
+            "aof_last_scrub_time": int(self._scrubbed),
             "aof_last_write_status": "err" if file.dataset.add_problem else "ok",
         }
         if writer is not None:
             fields |= {
                 "aof_current_size": writer.size,
                 "aof_base_size": writer.base_size,
+                "aof_checksummed_bytes": writer.sums.covered,
+                "aof_scrubbed_bytes": writer.sums.compared,
                 "aof_reserved_bytes": writer.room.left(writer.size),
                 "aof_disk_full": int(writer.room.problem != ""),
                 "aof_pending_rewrite": int(self.rewriting.wanted),

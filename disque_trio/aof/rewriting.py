@@ -12,7 +12,7 @@ from functools import partial
 
 import trio
 
-from disque_trio.aof.compaction import Compaction
+from disque_trio.aof.compaction import Compaction, DamagedError
 from disque_trio.aof.dump import Dump, NewFile, dump_all
 from disque_trio.aof.file import AofFile
 from disque_trio.aof.writer import ALWAYS, AofWriter
@@ -68,7 +68,7 @@ class Rewriting:
             return True
         if writer is None:
             return False
-        if writer.distrusted:
+        if writer.distrusted or self._file.damaged:
             return True
         percentage = config.auto_aof_rewrite_percentage
         if percentage == 0:
@@ -97,7 +97,7 @@ class Rewriting:
         new: NewFile | None = None
         self._switching_on = file.wanted
         try:
-            if writer is not None and not writer.distrusted and file.dataset.compactable:
+            if writer is not None and self._is_good(writer) and file.dataset.compactable:
                 now = file.dataset.now // 1000
                 new = file.new = Compaction(file.disk, file.path, writer.size, now)
                 done = await self._compact(new, writer)
@@ -105,6 +105,9 @@ class Rewriting:
                 new = file.new = Dump(file.disk, file.path, file.dataset)
                 done = await self._dump(new)
         except OSError as failure:
+            if isinstance(failure, DamagedError):
+                file.damaged = True
+                file.damaged_places += 1
             if file.new is new:
                 self.give_up(failure)
         else:
@@ -115,6 +118,10 @@ class Rewriting:
                 file.log.notice("append-only file rewritten", bytes=new.size)
         finally:
             self.under_way = False
+
+    def _is_good(self, writer: AofWriter) -> bool:
+        """Whether the file is as it was written."""
+        return not (writer.distrusted or self._file.damaged)
 
     async def _compact(self, new: Compaction, writer: AofWriter) -> bool:
         """Make a process compact the file. False: given up meanwhile. Raises ``OSError``."""
@@ -202,6 +209,7 @@ class Rewriting:
             raise
         file.new = None
         file.known = True
+        file.damaged = False
         file.switch_problem = ""
         dataset.journal.clear()
         if go_on:

@@ -15,13 +15,13 @@ Nearly all records have the usual form, which one regular expression and a few n
 this is twice as fast as reading and decoding them. All others, good or bad, are parsed carefully.
 """
 
-import os
 import re
 from collections.abc import Callable, Iterator
 from struct import Struct
 from typing import BinaryIO, NamedTuple
 
-from disque_trio.aof.format import CHUNK, AofError, RecordReader
+from disque_trio.aof.checksums import CheckedFile, Mark, Sums
+from disque_trio.aof.format import CHUNK, AofError, RecordReader, describe
 from disque_trio.protocol.keyrecord import read_key
 from disque_trio.protocol.serialjob import (
     NODE_ID_LENGTH,
@@ -76,13 +76,16 @@ class Scanner:
         marker: matches the start of a record.
         longest_marker: its maximum length in bytes.
         size: bytes in the file when it was opened; later additions are ignored.
+        file: the file, as its checksums say it should be.
         jobs, deletes, pauses, keys: good records seen so far, including those after damage.
         trailers: how many of these jobs have a trailer.
         each_trailer: called with the offset, the job and the trailer of each of them.
+        repaired: what the records are, by offset, in which a bit was flipped, and where.
         queues: distinct queues of these jobs, at most MAX_QUEUES.
 
     Args:
         file: the AOF, opened unbuffered.
+        sums: its checksums.
         progress: called now and then with the current offset.
     """
 
@@ -92,16 +95,22 @@ class Scanner:
     marker = _MARKER
     longest_marker = _LONGEST_MARKER
 
-    def __init__(self, file: BinaryIO, progress: Callable[[int], object] = lambda at: None) -> None:
-        self.size = os.fstat(file.fileno()).st_size
+    def __init__(
+        self,
+        file: BinaryIO,
+        progress: Callable[[int], object] = lambda at: None,
+        sums: Sums | None = None,
+    ) -> None:
+        self.file = CheckedFile(file.fileno(), sums)
+        self.size = self.file.size
         self.jobs = 0
         self.deletes = 0
         self.pauses = 0
         self.keys = 0
         self.trailers = 0
+        self.repaired: dict[int, tuple[str, Mark]] = {}
         self.each_trailer: Callable[[int, SerialJob, Trailer], object] = lambda at, job, trailer: 0
         self._with_trailer: tuple[SerialJob, Trailer] | None = None  # if the last job has one
-        self._file = file
         self._progress = progress
         self._queues: set[int] = set()
         self._names: set[bytes] = set()  # of queues in the current chunk
@@ -166,7 +175,7 @@ class Scanner:
         self._progress(at)
         self._count_names()
         # In a regular file, a read this short is incomplete only at the end of the file.
-        self._buffer = os.pread(self._file.fileno(), min(CHUNK, self.size - at), at)
+        self._buffer = self.file.pread(min(CHUNK, self.size - at), at)
         self._base = at
         if len(self._buffer) < min(size, self.size - at):
             raise OSError("the file became shorter while it was read")
@@ -178,13 +187,18 @@ class Scanner:
         self._names.clear()
 
     def _skim(self, at: int) -> int:
-        """Count usual records from ``at`` on; return where they end."""
+        """Count usual records from ``at`` on; return where they end. Those with damaged places are
+        not usual."""
         self._load(at, 1)
+        if self.file.damaged_up_to > at:
+            return at
         start = at - self._base
         end, jobs, deletes = skim(self._buffer, start, len(self._buffer), self._names)
         if end == start and len(self._buffer) - start < CHUNK // 2:
             # It may be a good record that is only partly in the buffer.
             self._load(at, CHUNK)
+            if self.file.damaged_up_to > at:
+                return at
             start = at - self._base
             end, jobs, deletes = skim(self._buffer, start, len(self._buffer), self._names)
         self.jobs += jobs
@@ -199,8 +213,8 @@ class Scanner:
         if record is None:
             if not self._buffer.startswith((_PAUSE, _UNIQUE), start):
                 return False
-        elif skim(self._buffer, start, start + 1, set())[0] > start:
-            return True
+        elif (end := skim(self._buffer, start, start + 1, set())[0]) > start:
+            return not self._is_suspect(at, self._base + end)
         else:
             # Bad, or longer than the buffer. The job has to know its length too, or any number that
             # looks like a length would make us read on.
@@ -222,16 +236,28 @@ class Scanner:
         Returns where it ends, what is wrong with it, and where to continue the search if it is bad.
         """
         self._with_trailer = None
-        self._file.seek(at)
-        reader = RecordReader(self._file, at, _NEAR)
+        self.file.seek(at)
+        reader = RecordReader(self.file, at, _NEAR)
         try:
             args = next(reader)
         except AofError as error:
             return at, error, at + 1
+        if self._is_suspect(at, reader.offset):
+            alone = len(args) != 2 or _length_at(args[1], 0) == len(args[1]) - 4
+            bad = AofError(at, f"the checksum does not match: {describe(args)}", False)
+            return at, bad, reader.offset if alone else at + 1
+        mark = self.file.found(at, reader.offset)
+        if mark is not None:
+            self.repaired[at] = (describe(args), mark)
         reason, alone = self.classify(args)
         if reason:
             return at, AofError(at, reason, False), reader.offset if alone else at + 1
         return reader.offset, None, reader.offset
+
+    def _is_suspect(self, at: int, end: int) -> bool:
+        """Whether the record between these offsets is not as it was written."""
+        mark = self.file.found(at, end)
+        return mark is not None and mark.bit < 0
 
     def is_torn(self, damage: AofError) -> bool:
         """Whether a crash may have left the file like this: no good record follows, and it ends
@@ -244,15 +270,13 @@ class Scanner:
 
     def _ends_in_zeros(self) -> bool:
         """Whether the last byte is zero: a record ends in another one."""
-        return os.pread(self._file.fileno(), 1, self.size - 1) == b"\0"
+        return self.file.pread(1, self.size - 1) == b"\0"
 
     def begins_whole(self, at: int) -> bool:
         """Whether a LOADJOB begins at ``at`` whose two lengths agree and exceed the file: a record
         that was torn, whatever its body looks like."""
-        self._file.seek(0, os.SEEK_END)
-        size = self._file.tell()
-        self._file.seek(at)
-        head = self._file.read(128)
+        size = self.size
+        head = self.file.pread(128, at)
         match = _LOADJOB_HEAD.match(head)
         if match is None or len(head) < match.end() + 4:
             return False

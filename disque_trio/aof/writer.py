@@ -24,6 +24,7 @@ from typing import Final
 from disque_trio.aof.disk import Disk
 from disque_trio.aof.dump import NewFile, pieces
 from disque_trio.aof.room import Room
+from disque_trio.aof.sums_file import STEP, SumsFile
 
 ALWAYS = "always"
 EVERYSEC = "everysec"
@@ -41,6 +42,7 @@ NO_ROOM: Final = frozenset((errno.ENOSPC, errno.EDQUOT, errno.EFBIG))
 LARGE = 1 << 20  # bytes
 MANY = 16 << 20
 SYNC_AT_ONCE = 8 << 20
+SETTLING_SECONDS = 60.0  # until the system has written something by itself, usually
 
 
 def is_large(records: list[bytes]) -> bool:
@@ -115,6 +117,8 @@ class AofWriter:
         path: its name.
         policy: appendfsync: always, everysec or no.
         held: returns the number of jobs, or events, in the file.
+        covered: its checksums cover the bytes before this offset; -1: they stay as they are, since
+            the file is damaged and will be replaced.
 
     Attributes:
         size: bytes in the file.
@@ -125,28 +129,41 @@ class AofWriter:
         unsynced: something was written and not synced.
         unnamed: the file has taken over the name, and the directory is not synced yet.
         room: the space that it has on the disk.
+        sums: its checksums.
+        settled: the bytes before this offset are on disk.
 
     Raises:
         OSError: the file cannot be opened.
     """
 
     def __init__(
-        self, disk: Disk, path: str, policy: str, held: Callable[[], int] = lambda: 0
+        self,
+        disk: Disk,
+        path: str,
+        policy: str,
+        held: Callable[[], int] = lambda: 0,
+        covered: int = 0,
     ) -> None:
         self.path = path
         self.policy = policy
         self.problem = ""
         self.distrusted = False
-        self.unsynced = False
         self.unnamed = False
         self._disk = disk
         self._fd = disk.open_append(path)
         self._syncing = -1  # descriptor that another thread is syncing
+        self._held_sums: SumsFile | None = None  # another thread is at work on them
         self._naming = False  # and it syncs the directory, too
         self._kept: list[bytes] = []
         self.kept_size = 0
         self.size = disk.size(self._fd)
         self.base_size = self.size
+        self.sums = SumsFile(disk, path, self._fd, max(covered, 0))
+        self._covers = covered >= 0
+        self.settled = self.sums.covered
+        self._settling = (0.0, 0)  # how large the file was when
+        self._to_settle = 0
+        self.unsynced = self.settled < self.size  # a process that died may have left it so
         self._begun = self.size  # the disk was told to begin writing up to this offset
         self.room = Room(disk, held)
         self.room.begin(self._fd, self.size)
@@ -241,6 +258,8 @@ class AofWriter:
         self.size += large.size
         self._begun = self.size
         self.unsynced = self.unsynced or not large.synced
+        if large.synced:
+            self.settled = self.size
         if large.failure is not None:
             self.distrust(large.failure)
             return self.policy != ALWAYS
@@ -271,6 +290,7 @@ class AofWriter:
         except OSError as failure:
             self.distrust(failure)
             return False
+        self.settled = self.size
         self.unsynced = False
         self.unnamed = False
         return True
@@ -279,6 +299,7 @@ class AofWriter:
         """Return a function that syncs everything written so far, for another thread to call. It
         raises ``OSError``. Call ``sync_ended`` when it is done."""
         self.unsynced = False
+        self._to_settle = self.size
         self._naming = self.unnamed
         fd = self._syncing = self._fd
         return partial(self._sync_all, fd, self._naming)
@@ -296,19 +317,57 @@ class AofWriter:
             return None
         self._begun = end
         self._naming = False
+        self._to_settle = 0
         fd = self._syncing = self._fd
         return partial(self._disk.start_writing, fd, start, end)
+
+    @property
+    def uncovered(self) -> bool:
+        """Whether checksums are missing, now or in a while."""
+        return self._covers and not self.distrusted and self.sums.covered < self.size
+
+    def cover_call(self, now: float) -> Callable[[], None] | None:
+        """Return a function that adds the checksums of what is on disk, to be used like
+        ``sync_call``, except that its ``OSError`` says that there are none yet. None: there is
+        nothing to do. ``now``: Trio's time."""
+        if self.policy == NO and now - self._settling[0] >= SETTLING_SECONDS:
+            self.settled = max(self.settled, self._settling[1])
+            self._settling = (now, self.size)
+        if not self.uncovered or self.sums.covered >= self.settled:
+            return None
+        upto = self.sums.covered + STEP
+        return self._hold_sums(partial(self.sums.cover, min(upto, self.settled)))
+
+    def compare_call(self, upto: int) -> Callable[[], None] | None:
+        """Return a function that compares the file with its checksums up to the offset ``upto``, to
+        be used like ``cover_call``."""
+        if not self._covers or self.distrusted or self.sums.compared >= upto:
+            return None
+        return self._hold_sums(partial(self.sums.compare, upto))
+
+    def _hold_sums(self, call: Callable[[], None]) -> Callable[[], None]:
+        self.sums.hold()
+        self._held_sums = self.sums
+        self._naming = False
+        self._to_settle = 0
+        self._syncing = self._fd
+        return call
 
     def sync_ended(self, failure: OSError | None) -> None:
         """Called when the other thread is done. A failure of a file since replaced does not
         matter."""
         fd, self._syncing = self._syncing, -1
+        if self._held_sums is not None:
+            self._held_sums.release()
+            self._held_sums = None
         if fd != self._fd:
             self._disk.close(fd)
         elif failure is not None:
             self.distrust(failure)
-        elif self._naming:
-            self.unnamed = False
+        else:
+            self.settled = max(self.settled, self._to_settle)
+            if self._naming:
+                self.unnamed = False
 
     def distrust(self, failure: OSError) -> None:
         """Write nothing more until the file is replaced, because a sync failed."""
@@ -335,6 +394,11 @@ class AofWriter:
         """
         fd = new.take_name(not soon)
         old, self._fd = self._fd, fd
+        self.sums.close()
+        self.sums = SumsFile(self._disk, self.path, fd)
+        self._covers = True
+        self.settled = 0 if soon else new.size
+        self._settling = (0.0, 0)
         self.size = self.base_size = new.size
         self.problem = ""
         self.distrusted = False
@@ -353,8 +417,16 @@ class AofWriter:
 
     def close(self, for_good: bool = False) -> bool:
         """Write and sync everything; return False if that failed. ``for_good``: nobody will append
-        to the file, so others may have the space that was reserved."""
+        to the file, so others may have the space that was reserved, and the process goes on, so
+        that there is no time for many checksums."""
         good = self.retry() and self.sync()
+        few = not for_good or self.size - self.sums.covered <= STEP
+        if good and few and self.uncovered and self._held_sums is None:
+            try:
+                self.sums.cover(self.size)
+            except OSError:
+                pass  # the next start adds them
+        self.sums.close()
         fd, self._fd = self._fd, -1
         if for_good and not self.distrusted:
             try:

@@ -67,6 +67,7 @@ class Config(Settings):
     auto_aof_rewrite_min_size: int
     aof_rewrite_incremental_fsync: bool
     aof_load_truncated: bool
+    aof_scrub_hours: int
     aof_enqueue_jobs_once: bool
     requeue_at_start: bool
     cluster_config_file: str

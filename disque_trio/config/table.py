@@ -488,6 +488,15 @@ TABLE = make_table(
             settable=True,
         ),
         _aof(
+            "aof-scrub-hours",
+            Int(0, 8760),
+            "24",
+            "Read all of the file once in this time, a bit every minute, and compare it with its "
+            "checksums; 0: never. If it is damaged, it is made again from memory.",
+            unit="hours",
+            settable=True,
+        ),
+        _aof(
             "aof-enqueue-jobs-once",
             YesNo(),
             "no",

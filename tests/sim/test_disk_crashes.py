@@ -3,7 +3,7 @@
 A crash leaves what was synced, a random part of the writes after that, and either name of a file
 whose rename was not synced. With ``always`` every confirmed job has to come back, unless it was
 acknowledged; no at-most-once job may be delivered twice; and no job whose acknowledgement was
-synced may come back.
+synced may come back. Whatever the checksums beside the file are then, they name no damage.
 """
 
 import os
@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from disque_trio.aof.checksums import ENDING
 from disque_trio.aof.dump import Dump
 from disque_trio.aof.format import AofError
 from disque_trio.aof.loader import Loader
@@ -42,6 +43,7 @@ class Machine:
         self.synced_at = self.bench.now
         self.once: dict[bytes, int] = {}  # at-most-once jobs: deliveries
         self.acked: set[bytes] = set()
+        self.covered: list[int] = []  # bytes with checksums after each crash
 
     def turn(self) -> bool:
         records, self.node.journal = self.node.journal, []
@@ -81,7 +83,19 @@ class Machine:
                 self.dump.abandon()
                 self.dump = None
 
+    def cover(self) -> None:
+        """Add checksums, which may fail."""
+        cover = self.writer.cover_call(self.bench.now / 1000)
+        if cover is not None:
+            try:
+                cover()
+            except OSError:
+                pass
+            self.writer.sync_ended(None)
+
     def step(self) -> None:
+        if self.random.random() < 0.3:
+            self.cover()
         what = self.random.random()
         bench = self.bench
         if what < 0.4:
@@ -127,6 +141,7 @@ class Machine:
     def crash_and_load(self, directory: Path) -> "Bench":
         path = directory / "aof"
         path.write_bytes(self.disk.crash("aof"))
+        (directory / f"aof{ENDING}").write_bytes(self.disk.crash(f"aof{ENDING}"))
         after = Bench(99)
         after.now = self.bench.now
         after.node.now = after.now
@@ -138,6 +153,10 @@ class Machine:
         except AofError as found:
             damage = found
         assert damage is None or damage.truncated, damage
+        checked = loader.checked
+        if checked is not None:
+            assert not checked.marks
+            self.covered.append(checked.covered)
         return after
 
 
@@ -146,6 +165,7 @@ class Machine:
 def test_with_always_no_confirmed_job_is_lost_and_none_is_done_twice_that_must_not(
     tmp_path: Path, odds: float, batch: int
 ) -> None:
+    covered = 0
     for seed in range(batch * SEEDS_A_TEST, (batch + 1) * SEEDS_A_TEST):
         machine = Machine(seed, "always", odds)
         for _ in range(machine.random.randrange(1, 60)):
@@ -163,6 +183,8 @@ def test_with_always_no_confirmed_job_is_lost_and_none_is_done_twice_that_must_n
                 machine.once[id] += 1
         for id, deliveries in machine.once.items():
             assert deliveries <= 1, f"seed {seed}: {id!r}"
+        covered += sum(machine.covered)
+    assert covered
 
 
 def test_without_syncing_a_crash_of_the_process_alone_loses_nothing(tmp_path: Path) -> None:

@@ -72,6 +72,9 @@ class SimulatedDisk(Disk):
         file.data += bytes(data[:part])
         return part
 
+    def read(self, fd: int, size: int, start: int) -> bytes:
+        return bytes(self._open[fd].data[start : start + size])
+
     def sync(self, fd: int) -> None:
         file = self._open[fd]
         try:

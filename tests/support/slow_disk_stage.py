@@ -10,6 +10,7 @@ import hiredis
 import trio
 import trio.testing
 
+from disque_trio.aof.checksums import ENDING as CHECKSUMS
 from disque_trio.aof.disk import Disk
 from disque_trio.aof.dump import TEMPORARY
 from disque_trio.aof.loader import Loader
@@ -68,6 +69,8 @@ class SlowDisk(Disk):
         return self._all or self._bytes >= size
 
     def write(self, fd: int, data: bytes | memoryview) -> int:
+        if str(Path(f"/proc/self/fd/{fd}").readlink()).endswith(CHECKSUMS):
+            return super().write(fd, data)
         if threading.get_ident() == self.loop:
             self.by_turns += len(data)
         else:

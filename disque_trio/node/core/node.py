@@ -445,6 +445,9 @@ class Node(Machine):
     def load_record(self, record: list[bytes], queue_jobs: bool) -> int:
         return self.aof_codec.load_record(record, queue_jobs)
 
+    def load_suspect(self, record: list[bytes]) -> bool:
+        return self.aof_codec.load_suspect(record)
+
     def load_usual(self, data: bytes, at: int, most: int, queue_jobs: bool) -> tuple[int, int, int]:
         return self.aof_codec.load_usual(data, at, most, queue_jobs)
 

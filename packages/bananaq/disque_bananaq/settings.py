@@ -196,6 +196,7 @@ TABLE = make_table(
         _same("auto-aof-rewrite-percentage", AOF),
         _same("auto-aof-rewrite-min-size", AOF),
         _same("aof-load-truncated", AOF),
+        _same("aof-scrub-hours", AOF),
         _redis(
             "redis-addr",
             RedisAddresses(),
@@ -430,6 +431,7 @@ class BananaSettings(Settings):
     auto_aof_rewrite_percentage: int
     auto_aof_rewrite_min_size: int
     aof_load_truncated: bool
+    aof_scrub_hours: int
     redis_addr: tuple[Address, ...]
     redis_cluster: bool
     redis_password: str

@@ -91,7 +91,8 @@ def start_rewrite(node: LiveNode) -> int:
 
 def leftovers(node: LiveNode) -> list[str]:
     names = [p.name for p in node.log.parent.iterdir() if p.name.startswith("disque.aof.")]
-    return [name for name in names if name not in ("disque.aof.lock", "disque.aof.progress")]
+    beside = ("disque.aof.lock", "disque.aof.progress", "disque.aof.sums")
+    return [name for name in names if name not in beside]
 
 
 class Producer:

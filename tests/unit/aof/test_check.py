@@ -107,6 +107,7 @@ def test_a_valid_file_is_reported_as_valid(aof: Path) -> None:
         0,
         [
             "Good records: jobs=2, queues=2, deletes=1",
+            f"Checksums: for 0 of {size} bytes",
             f"AOF analyzed: size={size}, ok_up_to={size}, diff=0",
             "AOF is valid",
         ],

@@ -118,14 +118,35 @@ class AofCodec:
             return 0
         raise SerialJobError(f"not a command of an append-only file: {record[0][:40]!r}")
 
+    def load_suspect(self, record: list[bytes]) -> bool:
+        """Load ``record``, which is not as it was written, if it says that a job has ended: an id
+        that is wrong ends nothing. Return whether it is left out, as a job is, whose body or id may
+        be another; other nodes will be asked for it.
+
+        Raises:
+            SerialJobError: nothing says where it ends.
+        """
+        name = record[0].upper()
+        if name == b"DELJOB":
+            for id in record[1:]:
+                if is_job_id(id):
+                    self._load_end(id)
+            return False
+        if read_pause(record) < 0 and read_key(record) is None:
+            job = record[-1]
+            if len(record) != 2 or len(job) < _SHORTEST or read_u32(job, 0) != len(job) - 4:
+                raise SerialJobError("its checksum does not match, and nothing says where it ends")
+            self._recovery.lose(job[4 : 4 + ID_LENGTH])
+        return True
+
     def _load_end(self, id: bytes) -> None:
         """Forget the job ``id``: the file says that it has ended."""
         job = self._store.jobs.get(id)
         if job is not None:
             self._store.uniques.load_end(job)
             self._store.delete(job)
-        elif self._recovery.ended:
-            self._recovery.ended.pop(id, None)
+        else:
+            self._recovery.forget(id)
 
     def _load_pause(self, name: bytes, paused: int) -> None:
         queues = self._store.queues

@@ -25,7 +25,7 @@ from disque_trio.node.core.jobs.progress import FLAGS_KEPT
 from disque_trio.node.core.queues.store import WARNING_TIME, JobStore
 from disque_trio.protocol import bus
 from disque_trio.protocol.progress import JobProgress, ProgressReader
-from disque_trio.protocol.serialjob import deljob
+from disque_trio.protocol.serialjob import deljob, is_job_id
 
 CONNECTING: Final = 500  # ms after a start in which nodes usually connect with each other
 _TOGETHER: Final = 100  # jobs that other nodes are asked about in the same ms
@@ -41,11 +41,13 @@ class Recovery:
     Attributes:
         asking: jobs to be queued, by their holders, who have to be asked first.
         ended: ids of jobs whose end has to be written to the file once it is open.
+        lost: ids of jobs whose records in the file were damaged.
     """
 
     def __init__(self, store: JobStore, peers: Peers) -> None:
         self.asking: dict[tuple[bytes, ...], list[Job]] = {}
         self.ended: dict[bytes, None] = {}
+        self.lost: dict[bytes, None] = {}
         self._store = store
         self._machine = store.machine
         self._progress = store.progress
@@ -116,6 +118,15 @@ class Recovery:
         a later start might take it for a job that was never delivered."""
         if not retry:
             self.ended[id] = None
+
+    def forget(self, id: bytes) -> None:
+        """Note that the job ``id``, which is not held, has ended."""
+        self.ended.pop(id, None)
+        self.lost.pop(id, None)
+
+    def lose(self, id: bytes) -> None:
+        """Note that the record of the job ``id`` is damaged."""
+        self.lost[id] = None
 
     def write_ended(self) -> None:
         """Write the end of the jobs that were skipped."""
@@ -227,6 +238,8 @@ class Recovery:
                 if store.jobs.get(job.id) is job:
                     store.limits.resume(job)
         store.limits.group_all()
+        # Another record, before or after the damaged one, may have told of the job.
+        self.lost = {id: None for id in self.lost if is_job_id(id) and store.jobs.get(id) is None}
         self._found = None
         self._known = {}
         self._in_hand = []
@@ -263,3 +276,4 @@ class Recovery:
     def flush(self) -> None:
         """Start over: all jobs have been forgotten."""
         self.asking.clear()
+        self.lost.clear()

@@ -14,11 +14,13 @@ class Files:
     Attributes:
         records: of the append-only file.
         progress: the blocks of the progress file.
+        damaged: ids of jobs whose records are not as they were written.
     """
 
     def __init__(self, bench: Bench) -> None:
         self.bench = bench
         self.progress: list[bytes] = [MAGIC]
+        self.damaged: list[bytes] = []
         self._records: list[bytes] = []
         self._keep()
 
@@ -58,7 +60,10 @@ class Files:
         found.read(BytesIO(b"".join(self.progress)))
         node.recovery.begin(found, complete, at_once)
         for record in RecordReader(BytesIO(b"".join(records))):
-            node.load_record(record, at_once)
+            if any(id in record[1] for id in self.damaged):
+                node.load_suspect(record)
+            else:
+                node.load_record(record, at_once)
         node.recovery.finish()
         node.journal.clear()
         self.bench = bench

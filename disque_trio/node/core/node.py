@@ -149,7 +149,7 @@ class Node(Machine):
         replication.on_copy = copies.confirmed
         federation = self.federation = Federation(core, exports, updates.take)
         self.farewell = Farewell(core, federation)
-        self.dead_nodes = DeadNodes(core)
+        self.dead_nodes = DeadNodes(core, copies)
         self.deliveries = Deliveries(core, federation, requeue, letters)
         self.consumers = self.deliveries.consumers
         self.scatter_gather = ScatterGathers(core, ack_gc, letters, updates)

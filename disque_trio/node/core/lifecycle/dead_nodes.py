@@ -10,14 +10,19 @@ client of the dead node may have comes back after its retry time.
 
 A node tells the other holders what its clients have had for some time (LEFT), and all of it when
 there is a new connection, since some may not have heard of it.
+
+A node whose file was damaged is dead as far as the jobs in the damaged records are concerned: it
+names them (LOST) to each node to which there is a new connection, and the holders send copies.
 """
 
 from typing import Final
 
+from disque_trio.node.core.copies.copies import Copies
 from disque_trio.node.core.jobs.job import (
     ACTIVE,
     FLAG_DELIVERED,
     FLAG_PAUSED,
+    QUEUED,
     Job,
     first_due,
     is_maker,
@@ -25,7 +30,7 @@ from disque_trio.node.core.jobs.job import (
 from disque_trio.node.core.lifecycle.requeue import even_place
 from disque_trio.node.core.queues.core import Core
 from disque_trio.node.core.queues.store import WARNING_TIME
-from disque_trio.node.core.rpc.calls import LEFT
+from disque_trio.node.core.rpc.calls import LEFT, LOST
 from disque_trio.node.core.rpc.notices import MOST
 from disque_trio.protocol.fields import Field, FieldsError
 from disque_trio.protocol.serialjob import ID_LENGTH, split_nodes
@@ -34,12 +39,13 @@ A_TURN: Final = 1_000  # jobs to look at
 MOST_BEFORE: Final = 3  # holders that come first, at most; more count as so many
 IN_HAND: Final = 2  # type of the field with the ids of jobs that clients have
 ELSEWHERE: Final = 3  # and of those that are neither in a queue here nor in a client's hands
+LOST_IDS: Final = 2  # type of the field with the ids of lost jobs
 
 
 class DeadNodes:
-    """What one node does for the case that a node is lost."""
+    """What one node does for the case that a node is lost. ``copies`` sends copies again."""
 
-    def __init__(self, core: Core) -> None:
+    def __init__(self, core: Core, copies: Copies) -> None:
         store = core.store
         self._store = store
         self._machine = store.machine
@@ -50,7 +56,10 @@ class DeadNodes:
         self._dead: dict[bytes, int] = {}  # where the look through all jobs for each has come
         self._untold: dict[bytes, int] = {}  # the same for nodes that are to hear of all
         self.due = 0  # when to go on, in ms; 0: there is nothing to do
+        self._recovery = core.recovery
+        self._copies = copies
         core.rpc.handlers[LEFT] = self._on_left
+        core.rpc.handlers[LOST] = self._on_lost
         core.peers.died = self.died
 
     def _call(self) -> None:
@@ -98,8 +107,14 @@ class DeadNodes:
                 elsewhere = elsewhere[MOST:]
 
     def linked_to(self, nodes: list[bytes]) -> None:
-        """Tell ``nodes``, to which connections are new, of all jobs that clients have."""
+        """Tell ``nodes``, to which connections are new, of all jobs that clients have, and of those
+        that the file has lost."""
+        lost = [id for id in self._recovery.lost if self._store.jobs.get(id) is None]
         for node in nodes:
+            if self._peers.understands(node):
+                for at in range(0, len(lost), MOST):
+                    ids = b"".join(lost[at : at + MOST])
+                    self._peers.send(node, self._rpc.notification(LOST, [(LOST_IDS, ids)]))
             self._dead.pop(node, None)
             if self._peers.tells(node):
                 self._untold[node] = 0
@@ -121,6 +136,22 @@ class DeadNodes:
                     self._replicas.add(job, sender)  # it may have got the job from a third node
                 elif job.place is not None and job.place.node == sender:
                     job.place = None
+
+    def _on_lost(self, sender: bytes, fields: list[Field]) -> None:
+        """Handle LOST: ``sender`` held jobs that it has lost."""
+        for type, ids in fields:
+            if type != LOST_IDS:
+                continue
+            if len(ids) % ID_LENGTH:
+                raise FieldsError("a list of ids has the wrong length")
+            for id in split_nodes(ids):
+                job = self._store.jobs.get(id)
+                if job is None or not job.retry or sender not in (job.delivered or ()):
+                    continue
+                if self._was_queued_at(sender, job):
+                    self._take_over(sender, job)
+                if job.state in (ACTIVE, QUEUED):
+                    self._copies.lacks(job, sender)
 
     # ---- a dead node ----------------------------------------------------------------------------
 

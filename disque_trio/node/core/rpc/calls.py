@@ -31,6 +31,7 @@ ENDED: Final = 5  # what became of this job
 UPDATED: Final = 6  # this change of a job is known here
 WISH: Final = 11  # clients here wait for jobs of queues that match these patterns
 LEFT: Final = 14  # these jobs are no longer in a queue here (only for nodes that have such news)
+LOST: Final = 16  # these jobs were lost here: the file was damaged
 
 _TICKET: Final = 1  # type of the field with number and kind; other fields have higher types
 

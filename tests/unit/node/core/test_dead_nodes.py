@@ -370,3 +370,34 @@ def test_who_tells_what_its_clients_have_is_a_holder(mesh: Mesh) -> None:
     job = mesh[other].node.store.jobs.get(id)
     assert job is not None
     assert mesh.ids[third] in (job.delivered or ())
+
+
+def test_a_job_that_the_file_has_lost_comes_from_another_holder(mesh: Mesh) -> None:
+    files = Files(mesh[0])
+    ids = [mesh.add(0, *RETRY) for _ in range(10)]
+    files.kill()
+    files.damaged = ids[:5]
+    mesh.isolate(0)
+    restart_in(mesh, 0, files)
+    assert [mesh[0].held(id) for id in ids] == [False] * 5 + [True] * 5
+    mesh.rejoin(0)
+    mesh[0].node.cron(mesh[0].now)
+    mesh.advance(SOON + 1)
+    for id in ids:
+        assert mesh[0].held(id)  # it has a copy again
+        assert len(queued_on(mesh, id)) == 1
+
+
+def test_nobody_sends_a_lost_job_that_has_ended_or_that_was_never_here(mesh: Mesh) -> None:
+    files = Files(mesh[0])
+    ended, other = mesh.add(0, *RETRY), mesh.add(1, "REPLICATE", 1, *RETRY)
+    files.kill()
+    files.damaged = [ended]
+    mesh.isolate(0)
+    assert mesh[1]("ACKJOB", ended) == 1
+    restart_in(mesh, 0, files).node.recovery.lose(other)
+    mesh.rejoin(0)
+    mesh.advance(SOON + 1)
+    assert not mesh[0].held(other)
+    assert queued_on(mesh, ended) == []
+    assert queued_on(mesh, other) == [1]

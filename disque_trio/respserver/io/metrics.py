@@ -283,6 +283,16 @@ class ServerFigures:
                 info.get("aof_buffer_length", 0),
             ),
             (
+                "checksummed_bytes",
+                "Size of the part of the file that has checksums.",
+                info.get("aof_checksummed_bytes", 0),
+            ),
+            (
+                "damaged_places",
+                "Damaged places found in the file since the start.",
+                info["aof_damaged_places"],
+            ),
+            (
                 "rewrite_in_progress",
                 "Whether the file is being rewritten (1 for yes).",
                 info["aof_rewrite_in_progress"],

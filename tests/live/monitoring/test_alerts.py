@@ -89,6 +89,7 @@ CASES = [
     Case("DisqueAofFailing", {f"disque_aof_last_write_ok{{{NODE}}}": gauge(1, 0)}),
     Case("DisqueAofFailing", {'bananaq_aof_last_write_ok{instance="b"}': gauge(1, 0)}),
     Case("DisqueAofBehind", {f"disque_aof_fsync_behind_seconds{{{NODE}}}": gauge(0, 9)}),
+    Case("DisqueAofDamaged", {f"disque_aof_damaged_places{{{NODE}}}": gauge(0, 1)}),
     Case("DisqueAofRewriteFailing", {f"disque_aof_last_rewrite_ok{{{NODE}}}": gauge(1, 0)}),
     Case(
         "DisqueSlow",

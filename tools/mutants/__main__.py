@@ -122,6 +122,10 @@ def main(words: Sequence[str]) -> int:
     report.print(f"{runner.number_of_tests} tests, {time.monotonic() - start:.0f} s")
     for test in runner.broken:
         report.print(f"left out, since it fails without a mutation: {test}")
+    for test in runner.repeated:
+        report.print(f"left out, since it fails in a fork without a mutation: {test}")
+    for test, mutation in runner.by_chance:
+        report.print(f"not counted, since it failed only once: {test}, {mutation}")
     searched = {mutation.file for mutation in mutations}
     for key in equal.keys() - {mutation.key for mutation in mutations}:
         if key[0] in searched:

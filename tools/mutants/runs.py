@@ -5,15 +5,22 @@ notes that it was passed. pytest collects and runs the tests once, without any m
 known which tests reach which mutation, and how long each takes. For each mutation, this process
 forks; the child switches the mutation on, runs the tests that reach it, the fastest first, and ends
 with the first failure. It imports and collects nothing.
+
+Not every failure is due to the mutation: a test may fail because it runs in another process than
+collected it, or for the second time, or because of a file or a port that something else has taken.
+So the test that failed runs twice more, each time in a new fork and alone: it kills the mutation if
+it fails again with it, and passes without it. Otherwise it is left out and named.
 """
 
 import faulthandler
+import mmap
 import os
+import resource
 import select
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
 from pathlib import Path
@@ -29,6 +36,7 @@ from tools.mutants.mutations import AT, Mutation, woven
 SLOWER = 10
 MORE_CPU = 1.0  # s of CPU time
 MORE_WAIT = 20.0  # s
+MORE_MEMORY = 1 << 30  # bytes beyond the most that all tests needed without a mutation
 
 # In the same order and with the same examples each time.
 OPTIONS = ["-q", "--tb=no", "-p", "no:cacheprovider", "-p", "no:randomly", "--hypothesis-seed=0"]
@@ -46,16 +54,19 @@ class Result(NamedTuple):
     tests: int
 
 
+NONE = -1  # in the place of a mutation
+
+
 class Switch:
     """Says whether a mutation is on.
 
     Attributes:
-        on: the mutation that is; -1: none.
+        on: the mutation that is, or NONE.
         passed: the mutations that were asked for.
     """
 
     def __init__(self) -> None:
-        self.on = -1
+        self.on = NONE
         self.passed: set[int] = set()
 
     def at(self, mutation: int) -> bool:
@@ -107,6 +118,50 @@ class _Reached(NamedTuple):
     wait: float
 
 
+class _Task(NamedTuple):
+    """What a fork is to do: run ``tests`` in this order with ``mutation``, or NONE."""
+
+    mutation: int
+    tests: list[_Reached]
+
+
+# Decides about a mutation: yields tasks, is sent the test that failed, and returns the fate.
+_Trial = Generator[_Task, _Reached | None, str]
+
+
+class _Fork:
+    """A child process that runs the tests of ``task``, until one fails.
+
+    Attributes:
+        fd: can be read from when it has ended.
+    """
+
+    def __init__(self, task: _Task, run: Callable[[_Task, mmap.mmap], None]) -> None:
+        self._task = task
+        self._at = mmap.mmap(-1, 4)  # the number of the test that runs; shared with the child
+        self._pid = os.fork()
+        if not self._pid:
+            try:
+                os.setsid()  # so that it is ended together with whatever the tests start
+                run(task, self._at)
+                os._exit(0)
+            finally:
+                os._exit(1)
+        self.fd = os.pidfd_open(self._pid)
+
+    def end(self) -> _Reached | None:
+        """End it, if it has not, and all that it started; return the test that failed."""
+        os.close(self.fd)
+        try:
+            os.killpg(self._pid, signal.SIGKILL)
+        except ProcessLookupError:
+            pass
+        status = os.waitstatus_to_exitcode(os.waitpid(self._pid, 0)[1])
+        at = int.from_bytes(self._at[:], "little")
+        self._at.close()
+        return self._task.tests[at] if status else None
+
+
 class Runner:
     """A plugin for pytest that runs the tests for each of ``mutations``.
 
@@ -116,19 +171,26 @@ class Runner:
 
     Attributes:
         broken: the tests that fail without a mutation, and are left out.
-        number_of_tests: the others.
+        repeated: those that pass, but fail when they run once more in a fork; left out as well.
+        by_chance: the tests that failed with a mutation once, but not when they ran alone, and the
+            mutation. They do not count as having failed.
+        number_of_tests: those that pass.
     """
 
     def __init__(
         self, mutations: Sequence[Mutation], jobs: int, tell: Callable[[Result], None]
     ) -> None:
         self.broken: list[str] = []
+        self.repeated: dict[str, None] = {}
+        self.by_chance: list[tuple[str, Mutation]] = []
         self.number_of_tests = 0
         self._mutations = mutations
         self._jobs = jobs
         self._tell = tell
         self._switch = Switch()
         self._failed = False
+        self._sound: set[str] = set()  # they pass alone in a fork
+        self._memory = 0
         self._reached: dict[int, list[_Reached]] = {n: [] for n in range(len(mutations))}
         chosen: dict[Path, dict[int, int]] = {}
         for n, mutation in enumerate(mutations):
@@ -180,64 +242,83 @@ class Runner:
 
     def _run_mutants(self, waiting: list[int]) -> None:
         """Run the tests with each of these mutations."""
-        running: dict[int, tuple[int, int]] = {}  # by descriptor: mutation and process
-        waiting.reverse()
+        self._memory = _most_memory() + MORE_MEMORY
+        trials = ((n, self._trial(n)) for n in waiting)
+        running: dict[int, tuple[int, _Trial, _Fork]] = {}
         try:
-            while waiting or running:
-                while waiting and len(running) < self._jobs:
-                    n = waiting.pop()
-                    pid = self._start(n)
-                    running[os.pidfd_open(pid)] = n, pid
+            while True:
+                while len(running) < self._jobs and (found := next(trials, None)):
+                    self._go_on(*found, None, running)
+                if not running:
+                    return
                 for fd in select.select([*running], [], [])[0]:
-                    n, pid = running.pop(fd)
-                    os.close(fd)
-                    fate = SURVIVED if _end(pid) == 0 else KILLED
-                    self._tell(Result(self._mutations[n], fate, len(self._reached[n])))
+                    n, trial, fork = running.pop(fd)
+                    self._go_on(n, trial, fork.end(), running)
         finally:
-            for _, pid in running.values():
-                _end(pid)
+            for _, _, fork in running.values():
+                fork.end()
 
-    def _start(self, n: int) -> int:
-        """Fork, and run the tests with the mutation ``n``; return the id of the child."""
-        pid = os.fork()
-        if pid:
-            return pid
+    def _go_on(
+        self,
+        n: int,
+        trial: _Trial,
+        failed: _Reached | None,
+        running: dict[int, tuple[int, _Trial, _Fork]],
+    ) -> None:
+        """Start the next task of the ``trial`` of the mutation ``n``, or tell how it ended.
+        ``failed``: the test that failed in the last task."""
         try:
-            os.setsid()  # so that it is ended together with whatever the tests start
-            self._switch.on = n
-            os._exit(0 if self._all_pass(self._reached[n]) else 1)
-        finally:
-            os._exit(1)
+            fork = _Fork(trial.send(failed), self._run_task)
+        except StopIteration as end:
+            self._tell(Result(self._mutations[n], end.value, len(self._reached[n])))
+        else:
+            running[fork.fd] = n, trial, fork
 
-    def _all_pass(self, reached: list[_Reached]) -> bool:
-        """Run these tests, the fastest first, until one fails; end this process if one takes too
-        long."""
-        fastest = sorted(reached, key=lambda one: one.cpu)
-        items = [one.item for one in fastest]
+    def _trial(self, n: int) -> _Trial:
+        """Decide whether tests notice the mutation ``n``."""
+        left = sorted(self._reached[n], key=lambda one: one.cpu)
+        while left := [one for one in left if one.item.nodeid not in self.repeated]:
+            failed = yield _Task(n, left)
+            if failed is None:
+                return SURVIVED
+            name = failed.item.nodeid
+            left = left[left.index(failed) + 1 :]
+            if name not in self._sound and (yield _Task(NONE, [failed])):
+                self.repeated[name] = None
+                continue
+            self._sound.add(name)
+            if (yield _Task(n, [failed])):
+                return KILLED
+            self.by_chance.append((name, self._mutations[n]))
+        return SURVIVED
+
+    def _run_task(self, task: _Task, at: mmap.mmap) -> None:
+        """Run the tests of ``task`` in this process, until one fails or takes too long, which ends
+        the process; ``at`` becomes the number of the test that runs."""
+        resource.setrlimit(resource.RLIMIT_AS, (self._memory, self._memory))
+        self._switch.on = task.mutation
+        items = [one.item for one in task.tests]
         with Path(os.devnull).open("w") as nowhere:
-            for one, (item, following) in zip(fastest, _in_order(items), strict=True):
+            for number, (item, following) in enumerate(_in_order(items)):
+                at[:] = number.to_bytes(4, "little")
+                one = task.tests[number]
                 # Both end the process even in a loop that catches everything.
                 signal.setitimer(signal.ITIMER_PROF, one.cpu * SLOWER + MORE_CPU)
                 limit = one.wait * SLOWER + MORE_WAIT
                 faulthandler.dump_traceback_later(limit, file=nowhere, exit=True)
                 if not self._passes(item, following):
-                    return False
-        return True
+                    os._exit(1)
+
+
+def _most_memory() -> int:
+    """The most bytes of address space that this process has had."""
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) << 10 for line in lines if line.startswith("VmPeak:"))
 
 
 def _in_order(items: list[pytest.Item]) -> Iterator[tuple[pytest.Item, pytest.Item | None]]:
     """Each of ``items`` with the one that follows."""
     return zip(items, [*items[1:], None], strict=True)
-
-
-def _end(pid: int) -> int:
-    """End the child ``pid``, if it has not, and all that it started; return its exit status, or
-    minus a signal."""
-    try:
-        os.killpg(pid, signal.SIGKILL)
-    except ProcessLookupError:
-        pass
-    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
 
 
 def run(

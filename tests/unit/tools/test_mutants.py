@@ -47,6 +47,47 @@ def test_draining():
     shop.drain(items)
     assert items == []
 """
+# They fail without a mutation too, when they run in another process, for the second time, or after
+# others have done so.
+UNSOUND = """
+import os
+
+import pytest
+import shop
+
+seen = []
+
+
+@pytest.mark.parametrize("pid", [os.getpid()], ids=["own"])
+def test_in_another_process(pid):
+    assert shop.may_buy(18, 101)
+    assert pid == os.getpid()
+
+
+def test_the_second_time():
+    shop.may_buy(18, 101)
+    seen.append(1)
+    assert len(seen) == 1
+
+
+def test_after_others():
+    shop.drain([sum(range(1_000_000))])
+    shop.may_buy(18, 101)
+    assert 2 not in seen
+
+
+def test_that_others_run_after():
+    shop.drain([])
+    shop.may_buy(18, 101)
+    seen.append(2 if 3 in seen else 3)
+"""
+ROOM = """
+import shop
+
+
+def test_room():
+    assert len(shop.room(31)) > 0
+"""
 HOLE = GOOD_TEST.replace("    assert not shop.may_buy(18, 100)\n", "")
 # The others take most of a second to import.
 FEW_PLUGINS = {
@@ -57,9 +98,9 @@ FEW_PLUGINS = {
 OPTIONS = ["--jobs", "1", "--at-least", "100", "--equal", "equal.yaml", "--tests", "test_shop.py"]
 
 
-def run(directory: Path, test: str, equal: str = "[]") -> tuple[int, list[str]]:
-    """Run the tool on SHOP and ``test``; return its status and what it prints."""
-    (directory / "shop.py").write_text(SHOP)
+def run(directory: Path, test: str, equal: str = "[]", shop: str = SHOP) -> tuple[int, list[str]]:
+    """Run the tool on ``shop`` and ``test``; return its status and what it prints."""
+    (directory / "shop.py").write_text(shop)
     (directory / "test_shop.py").write_text(test)
     (directory / "equal.yaml").write_text(equal)
     done = subprocess.run(
@@ -95,6 +136,25 @@ def test_a_hole_is_found_but_not_what_is_judged_equal(tmp_path: Path) -> None:
     ]
     assert "all: 87.5 % killed: 7 killed, 1 survived, 1 equal, 3 at import" in lines
     assert "items.pop()" in lines[-1]  # it says that this is no longer in the code
+
+
+@pytest.mark.slow
+def test_what_fails_without_a_mutation_too_kills_none(tmp_path: Path) -> None:
+    status, lines = run(tmp_path, UNSOUND)
+    assert status == 1
+    # Only the endless loop is.
+    assert "all: 11.1 % killed: 1 killed, 8 survived, 0 equal, 3 at import" in lines
+    left_out = [line.rpartition("::")[2] for line in lines if "fails in a fork" in line]
+    assert sorted(left_out) == ["test_in_another_process[own]", "test_the_second_time"]
+    by_chance = {line.partition("::")[2].split()[0] for line in lines if "only once" in line}
+    assert by_chance == {"test_after_others,"}
+
+
+@pytest.mark.slow
+def test_what_needs_very_much_memory_is_killed(tmp_path: Path) -> None:
+    status, lines = run(tmp_path, ROOM, shop="def room(bits):\n    return bytes(1 << bits)\n")
+    assert "all: 100.0 % killed: 4 killed, 0 survived, 0 equal, 0 at import" in lines
+    assert status == 0
 
 
 def test_a_seed_always_draws_the_same_mutations() -> None:

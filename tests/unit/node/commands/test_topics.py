@@ -330,6 +330,16 @@ def test_too_many_at_once_are_refused(bench: Bench) -> None:
     assert bench.node.held() == 0
 
 
+def test_what_others_have_yet_to_add_counts(bench: Bench) -> None:
+    bench.node.topics.most_left = 3 * SLICE
+    bind(bench, "t", *[f"q{number}" for number in range(2 * SLICE + 1)])
+    bench.send(client := bench.client(), "ADDJOB", "@t", "body", 0)
+    assert "being added to topics" in bench.error("ADDJOB", "@t", "body", 0)
+    bench.finish(client)
+    bench("ADDJOB", "@t", "body", 0)
+    assert bench.node.held() == 2 * (2 * SLICE + 1)
+
+
 def test_a_client_that_hangs_up_leaves_the_rest_undone(bench: Bench) -> None:
     bind(bench, "t", *[f"q{number}" for number in range(3 * SLICE)])
     client = bench.client()

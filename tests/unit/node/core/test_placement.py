@@ -63,6 +63,20 @@ def test_a_partner_without_a_connection_is_passed_over() -> None:
     assert mesh.holders(mesh.add(0, "REPLICATE", 2)) == [0, 2]
 
 
+def test_a_partner_that_does_not_know_what_belongs_to_a_job_is_passed_over() -> None:
+    mesh = spread(A, B, B)
+    mesh.lose = lambda source, target, packet: True
+    mesh[0].send(mesh[0].me, "ADDJOB", "q", "body", 0, "REPLICATE", 1, "GROUP", "g")
+    (job,) = mesh[0].node.store.jobs.values()
+    mesh.lose = lambda source, target, packet: False
+    mesh.peers[0].extended = False
+    mesh.peers[0].as_c.add(mesh.ids[1])
+    job.repl = 2
+    mesh[0].node.copies.want(job)
+    mesh.settle()
+    assert mesh.holders(job.id) == [0, 2]
+
+
 def test_two_copies_on_one_host_count_once() -> None:
     ips = (A, B, B, C, C)
     mesh = spread(*ips)

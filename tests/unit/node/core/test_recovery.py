@@ -101,6 +101,21 @@ def test_a_job_delivered_late_waits_for_a_whole_retry_time(bench: Bench, end: En
 
 
 @ends
+@pytest.mark.parametrize(("retry", "again_after"), [(0, None), (1, 3), (2, 4)])
+def test_only_what_may_be_delivered_again_is(
+    bench: Bench, end: End, retry: int, again_after: int | None
+) -> None:
+    files = Files(bench)
+    id = bench.add("q", "body", "RETRY", retry, "REPLICATE", 1)
+    assert bench.get() == id
+    end(files)
+    again = restarted(bench, files)
+    assert again.get() is None
+    again.advance(again_after or 100)
+    assert again.get() == (None if again_after is None else id)
+
+
+@ends
 def test_a_worker_that_says_that_it_works_keeps_its_time(bench: Bench, end: End) -> None:
     files = Files(bench)
     id = bench.add("q", "body", "RETRY", 100)

@@ -3,7 +3,7 @@
 import pytest
 
 from disque_trio.node.core.delivery.interests import read_remote
-from disque_trio.node.core.delivery.patterns import MAX_PATTERN
+from disque_trio.node.core.delivery.patterns import MAX_PATTERN, NAMES
 from disque_trio.node.core.rpc.calls import WISH
 from disque_trio.protocol.fields import Field, FieldsError, pack_number
 from disque_trio.respserver.client import Client
@@ -242,6 +242,19 @@ def test_c_nodes_are_asked_for_queues_that_are_known(mesh: Mesh) -> None:
     id = add(mesh, 0, "mail.1", "REPLICATE", 1)
     mesh.advance(1)
     assert mesh[1].got(waiting) == id
+
+
+@pytest.mark.parametrize(("patterns", "asked"), [(1, 20), (5, 100), (6, 100)])
+def test_c_nodes_are_asked_for_so_many_queues(mesh: Mesh, patterns: int, asked: int) -> None:
+    mesh.c_nodes.add(0)
+    for pattern in range(patterns):
+        for number in range(NAMES):
+            mesh[1].make_queue(f"{pattern}.{number}")
+    mesh.advance(0.1)
+    mesh.told()
+    wait(mesh[1], *[f"{pattern}.*" for pattern in range(patterns)])
+    mesh.advance(0.1)
+    assert len([move for move in mesh.told("needjobs") if move[2] == 0]) == asked
 
 
 def test_wishes_are_forgotten(mesh: Mesh) -> None:

@@ -9,6 +9,7 @@ import pytest
 from disque_trio.aof.compact import compact
 from disque_trio.aof.format import RecordReader
 from disque_trio.node.commands.add_options import MAX_KEY
+from disque_trio.node.core.unique.quorum import LOOK_GAP
 from disque_trio.protocol.bus import (
     ANSWER,
     GOTJOB,
@@ -417,6 +418,22 @@ def test_a_client_that_leaves_leaves_no_copy_and_no_key() -> None:
     assert sum(bench.node.store.uniques.entries.count for bench in mesh.nodes) == 0
 
 
+def test_who_decides_about_a_key_is_not_asked_again_after_the_job_is_given_up() -> None:
+    mesh = Mesh(3)
+    mesh.peers[0].reachable = [mesh.ids[1]]  # the other one gets no copy
+    mesh.lose = lambda source, target, packet: (
+        packet_type(packet) == GOTJOB or (target == 2 and packet_type(packet) == QUESTION)
+    )
+    bench = mesh[0]
+    bench.send(bench.me, "ADDJOB", "q", "a", LOOK_GAP + 20, "UNIQUE", "k", "REPLICATE", 2)
+    mesh.advance(LOOK_GAP / 1000 + 0.01)  # they have been asked again
+    mesh.lose = lambda source, target, packet: False
+    mesh.advance(1)
+    (reply,) = bench.replies(bench.me)
+    assert str(reply).startswith("NOREPL ")
+    assert sum(bench.node.store.uniques.entries.count for bench in mesh.nodes) == 0
+
+
 def test_replies_stay_in_the_order_of_the_requests() -> None:
     mesh = Mesh(3)
     bench = mesh[0]
@@ -500,6 +517,19 @@ def test_another_node_ends_what_a_killed_one_began(first: int) -> None:
     mesh.rejoin(0)
     mesh.advance(1)
     assert mesh[0].replies(mesh[0].me) == [id]
+
+
+@pytest.mark.parametrize("options", [(), ("FOR", "10")])
+def test_who_decides_learns_whether_the_key_outlives_the_job(options: tuple[str, ...]) -> None:
+    mesh, id = killed_with_one_copy_made(5, 2, *options)
+    (holder,) = mesh.holders(id)[1:]
+    voters = [bench.node.store.uniques for bench in mesh.nodes[1:] if bench is not mesh[holder]]
+    (first, entry), _ = [(one, entry) for one in voters if (entry := one.find(b"q", b"k"))]
+    first.drop(entry)  # it was restarted without its file
+    assert repeated(mesh, holder, 2, *options) == id
+    again = first.find(b"q", b"k")
+    assert again is not None
+    assert (again.id, again.state, again.lasts) == (id, ADDED, bool(options))
 
 
 @pytest.mark.parametrize("options", [(), ("FOR", "10")])

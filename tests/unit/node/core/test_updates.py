@@ -1,10 +1,12 @@
 """UPDATEJOB, on one node and among several."""
 
+from collections import Counter
 from io import BytesIO
 
 import pytest
 
 from disque_trio.aof.format import RecordReader
+from disque_trio.node.core.changes.updates import MANY_LATE
 from disque_trio.protocol import bus
 from disque_trio.protocol.bus import packet_type
 from disque_trio.respserver.client import Client
@@ -442,6 +444,22 @@ def test_a_repeated_change_of_a_job_delivered_since_is_confirmed(mesh: Mesh) -> 
     assert bodies(mesh, id) == [b"new"] * 3
 
 
+def test_of_very_many_late_changes_the_latest_are_known_to_be_late(mesh: Mesh) -> None:
+    mesh = Mesh(2)
+    ids = [mesh.add(0, "REPLICATE", 2) for _ in range(MANY_LATE + 1)]
+    mesh.lose = lambda source, target, packet: True
+    clients = [update(mesh, 1, id, "BODY", "new") for id in ids]
+    assert mesh[0].get_all() == ids
+    mesh.settle()
+    mesh.lose = lambda source, target, packet: source == 0
+    mesh.advance(0.6)  # it hears of the changes, but its answers are lost
+    assert mesh[0].show(ids[-1])[b"body"] == b"new"
+    mesh.lose = lambda source, target, packet: False
+    mesh.advance(1.5)
+    answers = Counter(reply(mesh, 1, client).partition(" ")[0] for client in clients)
+    assert answers == {"DELIVERED": MANY_LATE, "OK": 1}
+
+
 def test_a_holder_that_does_not_answer_is_told_of_and_told_again(mesh: Mesh) -> None:
     id = mesh.add(0)
     mesh.lose = lambda source, target, packet: target == 2
@@ -586,6 +604,20 @@ def test_a_change_that_is_not_on_disk_is_not_confirmed(mesh: Mesh) -> None:
     mesh.advance(2)
     assert mesh[0].replies(client) == []
     assert mesh[0].node.uncommitted == []
+
+
+def test_each_change_that_is_not_on_disk_is_refused(mesh: Mesh) -> None:
+    id = mesh.add(0)
+    mesh[0].node.journaling = True
+    for body in ("new", "newer"):
+        mesh.lose = lambda source, target, packet: target == 0
+        client = update(mesh, 0, id, "BODY", body)
+        mesh[0].node.roll_back(b"-MISCONF no space\r\n")
+        assert reply(mesh, 0, client) == "MISCONF no space"
+        mesh.lose = lambda source, target, packet: False
+        mesh.advance(2)  # the holders confirm it
+        assert mesh[0].replies(client) == []
+        assert bodies(mesh, id) == [body.encode()] * 3
 
 
 def test_an_ending_that_is_not_on_disk_is_not_told(mesh: Mesh) -> None:

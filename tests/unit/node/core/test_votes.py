@@ -57,6 +57,16 @@ def test_a_voter_says_that_it_takes_no_copies_of_a_job_that_was_given_up(mesh: M
     assert claim(mesh, SECOND).state == PENDING  # the key is free again
 
 
+def test_a_job_that_others_passed_over_gets_no_key_unless_there_is_a_copy(mesh: Mesh) -> None:
+    held = mesh.add(0, "REPLICATE", 2, "GROUP", "g")
+    for id in (FIRST, held):
+        bury = KeyMessage(words.BURY, b"q", b"k", id)
+        mesh[0].node.store.uniques.tell(bury, [mesh.ids[1]])
+        mesh.settle()
+    assert claim(mesh, FIRST, final=True).id == b""
+    assert claim(mesh, held, final=True).id == held
+
+
 @pytest.mark.parametrize(
     ("key", "id", "left", "instead"),
     [

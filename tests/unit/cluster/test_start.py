@@ -2,14 +2,18 @@
 
 import socket
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import trio
-from trio.testing import MockClock
+from trio.testing import MockClock, wait_all_tasks_blocked
 
+from disque_trio.cluster.cluster import Cluster
 from disque_trio.cluster.nodes_conf import NodeLine, format_nodes
 from disque_trio.config import Config, load_settings
 from disque_trio.node.server import Server
+from disque_trio.process.clock import Clock
 from disque_trio.process.logs import Logging
 from disque_trio.protocol.bus import (
     NODE_FAIL,
@@ -19,6 +23,8 @@ from disque_trio.protocol.bus import (
     packet_type,
 )
 from disque_trio.protocol.packet_parser import PacketParser
+from disque_trio.respserver.io.poller import Poller
+from disque_trio.respserver.io.stats import Stats
 from tests.support.harness import BUS_OFFSET, free_port
 
 MYSELF, OTHER = b"a" * 40, b"b" * 40
@@ -73,3 +79,25 @@ def test_nodes_without_an_identity_are_refused_only_where_it_is_required(
     server.engine.close_all()
     server.cluster.close()
     logging.close()
+
+
+async def test_a_process_contacts_the_others_of_its_server_before_any_time_passes(
+    tmp_path: Path, mock_clock: MockClock
+) -> None:
+    assert mock_clock.rate == 0
+    config = Config({"cluster-config-file": str(tmp_path / "nodes.conf")})
+    engine: Any = SimpleNamespace(halted=False, after_node=lambda: None)
+    poller = Poller()
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        place = ("127.0.0.1", listener.getsockname()[1] - BUS_OFFSET)
+        log: Any = SimpleNamespace()
+        cluster = Cluster(config, Clock(), Stats(), log, poller, [[place, place]])
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(cluster.run, engine)
+            await wait_all_tasks_blocked()
+            nursery.cancel_scope.cancel()
+        listener.settimeout(20)
+        listener.accept()[0].close()
+    cluster.links.close_all()
+    cluster.close()
+    poller.close()

@@ -283,6 +283,16 @@ def test_a_node_that_may_still_give_the_job_up_confirms_no_copy(mesh: Mesh) -> N
     assert mesh.told("repljob", "gotjob") == [(other, "repljob", 0)]
 
 
+def test_who_reaches_nobody_that_could_have_a_copy_has_nothing_to_tell(mesh: Mesh) -> None:
+    id = mesh.add(0, "REPLICATE", 2, "RETRY", RETRY)
+    assert mesh[0].get() == id
+    mesh.advance(1)  # the holder has heard of that
+    lose(mesh, 1, 2, 3)
+    (job,) = mesh[0].node.store.jobs.values()
+    mesh[0].node.copies.want(job)
+    assert mesh[0].node.replicas.places.due == 0
+
+
 def test_who_gets_a_copy_late_hears_that_a_client_has_the_job(mesh: Mesh) -> None:
     lose(mesh, 2, 3)
     id, other = die_then_lose(mesh)

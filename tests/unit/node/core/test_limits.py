@@ -6,7 +6,7 @@ from collections import deque
 
 import pytest
 
-from disque_trio.node.core.queues.limits import ASKING_TIME, TOGETHER, VALID
+from disque_trio.node.core.queues.limits import ASKING_TIME, SPARED, TOGETHER, VALID
 from disque_trio.respserver.client import Client
 from tests.support.mesh import Mesh
 from tests.support.node_bench import Bench
@@ -419,6 +419,26 @@ def test_a_share_that_is_not_used_any_more_goes_to_the_others() -> None:
     waiting = [mesh[0].block() for _ in range(2)]
     mesh.advance(10)
     assert sum(not client.blocked for client in waiting) == 1
+
+
+@pytest.mark.parametrize("later", [0, 5])
+def test_a_share_is_kept_a_moment_for_a_client_that_had_a_job(later: int) -> None:
+    mesh = mesh_with(9, active=2)
+    busy, other = mesh[0], mesh[1]
+    client = busy.block()
+    mesh.settle()
+    first = busy.got(client)
+    waiting = [other.block() for _ in range(2)]
+    mesh.settle()
+    assert [client.blocked for client in waiting] == [False, True]
+    busy("ACKJOB", first)
+    mesh.advance(later / 1000)
+    busy("ACKJOB", *busy.get_all(count=1))
+    mesh.settle()
+    mesh.advance((SPARED - 1) / 1000)
+    assert waiting[1].blocked
+    mesh.advance(0.04)
+    other.got(waiting[1])
 
 
 def test_a_node_that_wants_jobs_no_more_says_so_to_those_that_wait() -> None:

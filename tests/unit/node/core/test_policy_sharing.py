@@ -14,6 +14,8 @@ from disque_trio.protocol.fields import pack_number
 from tests.support.mesh import Mesh
 from tests.support.node_bench import Bench
 
+ASKED = 2  # a digest
+
 
 def told(bench: Bench) -> object:
     return bench("QGET")
@@ -165,6 +167,22 @@ def test_a_node_that_returns_to_a_large_cluster_causes_few_packets() -> None:
     size = mesh[0].node.policies.size
     assert len([packet for packet in moved if len(packet) > size // 2]) <= 2 * (MOST_ANSWERS + 1)
     assert len(moved) <= 3 * 140
+
+
+def test_only_so_many_are_told_all_in_a_second() -> None:
+    mesh = Mesh(2)
+    mesh.lose = lambda source, target, packet: True
+    mesh[0]("QSET", "q", "TTL", 1)
+    mesh.settle()
+    sharing, packet = mesh[0].node.policy_sharing, [(ASKED, pack_number(1))]
+    told: list[int] = []
+    for time in (0, 999, 1_000, 1_999, 2_000):
+        mesh[0].node.now = 1_000_000 + time
+        mesh.told()
+        for _ in range(MOST_ANSWERS - 1):
+            sharing.on_packet(mesh.ids[1], packet)
+        told.append(len(mesh.told()))
+    assert told == [MOST_ANSWERS - 1, 1] * 2 + [MOST_ANSWERS - 1]
 
 
 def test_nodes_that_know_the_same_say_little_and_those_that_know_nothing_say_nothing() -> None:

@@ -13,6 +13,7 @@ it fails again with it, and passes without it. Otherwise it is left out and name
 """
 
 import faulthandler
+import gc
 import mmap
 import os
 import resource
@@ -243,6 +244,9 @@ class Runner:
     def _run_mutants(self, waiting: list[int]) -> None:
         """Run the tests with each of these mutations."""
         self._memory = _most_memory() + MORE_MEMORY
+        # To look for garbage in what is there would copy all of it in each fork, at the cost of the
+        # test that happens to run.
+        gc.freeze()
         trials = ((n, self._trial(n)) for n in waiting)
         running: dict[int, tuple[int, _Trial, _Fork]] = {}
         try:

@@ -21,6 +21,11 @@ def state(machine: Machine, other: Machine) -> int:
     return machine.line(other).flags & (NODE_PFAIL | NODE_FAIL)
 
 
+def states(machines: list[Machine]) -> list[dict[str, int]]:
+    """In which states each of ``machines`` says that nodes are, and how many."""
+    return [machine.member.states() for machine in machines]
+
+
 def link_to(machine: Machine, other: Machine) -> MemoryLink:
     """Return the outgoing link of ``machine`` to ``other``."""
     (link,) = [
@@ -38,8 +43,11 @@ def test_a_dead_node_is_suspected_then_down_and_comes_back(count: int) -> None:
     died = wires.now
     wires.run(14)
     assert all(state(machine, dead) == 0 for machine in rest)
+    assert states(rest) == [{"ok": count, "pfail": 0, "fail": 0, "handshake": 0}] * (count - 1)
     wires.wait(lambda: any(state(machine, dead) == NODE_PFAIL for machine in rest), 10)
+    assert {"ok": count - 1, "pfail": 1, "fail": 0, "handshake": 0} in states(rest)
     wires.wait(lambda: all(state(machine, dead) == NODE_FAIL for machine in rest), 15)
+    assert states(rest) == [{"ok": count - 1, "pfail": 0, "fail": 1, "handshake": 0}] * (count - 1)
     assert wires.now - died < 31_000
     for machine in rest:
         assert not machine.reaches(dead)

@@ -121,6 +121,13 @@ def test_what_a_leaving_node_places_elsewhere_can_be_on_its_own_host() -> None:
     assert ask(mesh, "REPLICATE", 3).startswith("NOREPL Not enough reachable nodes")
 
 
+def test_a_leaving_node_chooses_its_partners() -> None:
+    mesh = spread(A, B, B, C, C)
+    partners = sorted(mesh.ids.index(id) for id in mesh.peers[0].partners())
+    mesh[0].node.set_leaving(True)
+    assert [mesh.holders(mesh.add(0, "REPLICATE", 2)) for _ in range(10)] == [partners] * 10
+
+
 def test_where_hosts_are_missing_as_well_memory_is_not_blamed() -> None:
     mesh = spread(A, A)
     mesh[0].node.memory.external_above = 0
@@ -156,3 +163,15 @@ def test_a_leaving_node_gives_all_to_the_other_process_of_the_only_host() -> Non
     mesh = spread(A, A)
     mesh[0].node.set_leaving(True)
     assert mesh.holders(mesh.add(0)) == [1]
+
+
+@pytest.mark.parametrize("seed", range(1, 7))
+def test_a_leaving_node_has_a_job_queued_by_a_holder_that_it_can_tell(seed: int) -> None:
+    mesh = Mesh(3, seed=seed, jitter=None)
+    mesh[0].node.set_leaving(True)
+    mesh.lose = lambda source, target, packet: source == 2
+    assert ask(mesh, "REPLICATE", 2) == ""
+    mesh.cut(0, 1)  # it has confirmed its copy
+    mesh.lose = lambda source, target, packet: False
+    mesh.advance(0.5)
+    assert [bench.number_queued() for bench in mesh.nodes] == [0, 0, 1]

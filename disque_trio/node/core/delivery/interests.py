@@ -12,8 +12,9 @@ may ``take`` some, and ``enter`` and ``forget`` a client.
 
 A node tells the others by which patterns its clients wait (WISH), as often as it would ask for the
 jobs of one queue (see ``need_jobs``). A node with matching jobs gives some, or the next ones that
-arrive, as long as its own clients do not want them. C nodes know no patterns: they are asked for
-the queues that this node knows to match.
+arrive, as long as its own clients do not want them. Queues whose RATE allows it no job yet are
+excepted, and asked for when it does. C nodes know no patterns: they are asked for the queues that
+this node knows to match.
 """
 
 from collections import deque
@@ -43,11 +44,12 @@ from disque_trio.respserver.client import Client
 AT_ONCE: Final = 500  # patterns in a packet, or per turn
 MOST_NAMES: Final = 100  # for all patterns together
 
-# Types of fields. Those of a pattern follow it.
+# Types of fields. Those of a pattern follow it; what applies to all comes first.
 _PATTERN: Final = 2
 _JOBS: Final = 3
 _TIME: Final = 4  # ms for which they are valid
 _WAITS: Final = 5  # empty: a client waits
+_NOT_YET: Final = 6  # a queue of whose jobs none are wanted now.
 
 
 class RemoteInterests:
@@ -62,6 +64,7 @@ class RemoteInterests:
         self._federation = federation
         self._exports = federation.exports
         self._queues = core.store.queues
+        self._limits = core.store.limits
         self._rpc = core.rpc
         self._peers = core.peers
         self._dues: list[tuple[int, int, Interest]] = []  # heap: when to ask again for which
@@ -104,8 +107,10 @@ class RemoteInterests:
     def _tell(self, nodes: list[bytes], wanted: list[tuple[Interest, int]], time: int) -> None:
         """Tell ``nodes`` how many jobs of which patterns are ``wanted`` during ``time`` ms."""
         nodes = [id for id in nodes if self._peers.understands(id)]
+        not_yet = self._limits.awaiting_rate(MOST_NAMES) if nodes else []
         for at in range(0, len(wanted) if nodes else 0, AT_ONCE):
             fields: list[Field] = [(_TIME, pack_number(time))]
+            fields += [(_NOT_YET, name) for name in not_yet]
             for interest, count in wanted[at : at + AT_ONCE]:
                 fields += [(_PATTERN, interest.pattern), (_JOBS, pack_number(count))]
                 if interest.clients:
@@ -156,11 +161,13 @@ class RemoteInterests:
                 continue
             if id not in self._peers.reachable or not self._peers.linked(id):
                 continue  # it may come back
+            if queue.name in wish.not_yet and self._limits.policies.of(queue.name).rate:
+                continue  # it says so when they may have one
             asked, limited = wish.time, wish.limited
             if queue.name in limited:
                 if queue.imports is not None and queue.imports.rate(now):
                     continue  # what other nodes gave would go back and forth
-                wish = Wanted(wish.jobs, 0, wish.until, wish.waits)
+                wish = wish._replace(time=0)
             # The same number from each queue.
             share = max(wish.jobs // max(len(interest.found), 1), 1)
             given = self._exports.give(id, queue, share, wish)
@@ -170,7 +177,7 @@ class RemoteInterests:
                     if self._exports.has_limit(queue):
                         limited |= {queue.name}
                     interest.remote[id] = Wanted(
-                        wish.jobs - given, asked, wish.until, False, limited
+                        wish.jobs - given, asked, wish.until, False, limited, wish.not_yet
                     )
             elif not queue.deliverable():
                 return
@@ -496,13 +503,16 @@ class Interests(QueueInterests):
         if not self.make_room(list(wanted)):
             return None
         until = self._machine.now + time
+        not_yet = frozenset([name for type, name in fields if type == _NOT_YET])
         for pattern, jobs in wanted.items():
             interest = self._use(pattern)
             before = interest.remote.get(sender)
             latest = until
             if before is not None:
                 jobs, latest = max(jobs, before.jobs), max(until, before.until)
-            interest.remote[sender] = Wanted(jobs, self._machine.now, latest, pattern in waiting)
+            interest.remote[sender] = Wanted(
+                jobs, self._machine.now, latest, pattern in waiting, not_yet=not_yet
+            )
             self._ready.look_again(interest)
         self._call()
         return None

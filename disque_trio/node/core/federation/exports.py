@@ -45,7 +45,8 @@ class Wanted(NamedTuple):
         time: when it asked.
         until: when to forget it, in ms.
         waits: a client of it waited.
-        limited: queues with ``ACTIVE`` of which it has got jobs since.
+        limited: queues with ``RATE`` or ``ACTIVE`` of which it has got jobs since.
+        not_yet: queues whose rate allows clients of it no job yet.
     """
 
     jobs: int
@@ -53,6 +54,7 @@ class Wanted(NamedTuple):
     until: int
     waits: bool
     limited: frozenset[bytes] = frozenset()
+    not_yet: frozenset[bytes] = frozenset()
 
 
 class Exports:
@@ -189,8 +191,8 @@ class Exports:
         return limits.needed and limits.is_used_up_at(id, queue, wanted.time)
 
     def has_limit(self, queue: Queue) -> bool:
-        """Whether ``queue`` has a limit of jobs in hand."""
-        return self._store.policies.of(queue.name).active > 0
+        """Whether ``queue`` has a limit of jobs in hand, or of deliveries."""
+        return self._store.policies.of(queue.name).is_limited()
 
     def give(self, id: bytes, queue: Queue, count: int, wanted: Wanted) -> int:
         """Send up to ``count`` jobs of ``queue`` to the node ``id``, which ``wanted`` some, unless
@@ -198,6 +200,9 @@ class Exports:
         spare = self._spare(queue, wanted.waits, wanted.time)
         if spare <= 0 or not self._reads(id) or self._is_used_up_at(id, queue, wanted):
             return 0
+        policy = self._store.policies.of(queue.name)
+        if policy.rate:  # what can be delivered until it asks again
+            count = min(count, max(policy.rate // (policy.period * 10), policy.burst, 1))
         return self._give(id, queue, self._portion(queue, count, spare))
 
     def remember(self, sender: bytes, message: QueueMessage) -> None:

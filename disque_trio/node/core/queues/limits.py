@@ -9,7 +9,8 @@ what it leaves. A node with room in its share of ACTIVE leaves it to others that
 clients have wanted none for a moment.
 
 While its share of ACTIVE is used up, a node asks others for no jobs, and gives its own to those
-that ask, whoever waits here (see ``federation`` and ``exports``).
+that ask, whoever waits here (see ``federation`` and ``exports``). While its part of a RATE is used
+up, it does not ask for jobs by pattern (see ``interests``).
 
 Nodes that cannot be reached are not asked: in a partition into n parts, up to n times the limit is
 delivered. C nodes know no limits.
@@ -22,6 +23,7 @@ that clients do not get more by moving from node to node.
 from collections.abc import Callable
 from functools import partial
 from heapq import heappop, heappush
+from itertools import islice
 from typing import Final
 
 from disque_trio.node.core.jobs.job import FLAG_HOLDS_GROUP, FLAG_IN_HAND, Job
@@ -160,6 +162,8 @@ ASKING_TIME: Final = 100  # ms that GETJOB NOHANG waits for the answers
 WANTED: Final = 2_000  # ms for which a client's wish for a job counts
 SPARED: Final = 10  # ms for which a node keeps its part of ACTIVE for a client that had a job
 _AT_ONCE: Final = 100  # limits to look at per turn
+_LOOKED_AT: Final = 1_000  # limits, to find those that allow nothing yet
+_LONGEST: Final = 1_000  # length limit for the names that are told, in bytes
 
 # Why a queue is held back.
 ASKING: Final = b"asking"  # the other nodes have not answered
@@ -271,12 +275,7 @@ class Limits:
                 return ASKING
         if self._is_used_up(limit):
             return BY_ACTIVE
-        if policy.rate:
-            due = limit.full - limit.early(policy)
-            if due > self._machine.now:
-                self._wake_at(limit, int(due) + 1)
-                return BY_RATE
-        return b""
+        return BY_RATE if self._awaits_rate(limit) else b""
 
     def is_used_up(self, queue: Queue) -> bool:
         """Whether clients here have as many jobs of ``queue`` in hand as they may."""
@@ -286,6 +285,30 @@ class Limits:
         limit.reason = BY_ACTIVE
         self._tell_lack(limit)
         return True
+
+    def _awaits_rate(self, limit: Limit) -> bool:
+        """Whether the rate allows no job of the queue of ``limit`` yet."""
+        policy = self.policies.of(limit.name)
+        if not policy.rate:
+            return False
+        due = limit.full - limit.early(policy)
+        if due <= self._machine.now:
+            return False
+        if limit.reason != BY_ACTIVE:
+            limit.reason = BY_RATE
+        self._wake_at(limit, int(due) + 1)
+        return True
+
+    def awaiting_rate(self, most: int) -> list[bytes]:
+        """Return the names of up to ``most`` queues of which the rate allows clients here no job
+        yet. These queues are looked at again as soon as it does."""
+        found: list[bytes] = []
+        for limit in islice(self.by_name.values(), _LOOKED_AT):
+            if len(limit.name) <= _LONGEST and self._awaits_rate(limit):
+                found.append(limit.name)
+                if len(found) == most:
+                    break
+        return found
 
     def is_used_up_at(self, id: bytes, queue: Queue, since: int) -> bool:
         """Whether the node ``id`` has said after ``since`` (ms) that its clients have as many jobs
@@ -297,9 +320,12 @@ class Limits:
         return active > 0 and id in limit.lacking(self._replicas.own, active)
 
     def has_room_again(self, queue: Queue) -> bool:
-        """Whether ``is_used_up`` was the case, and is not any more; says so once."""
+        """Whether a limit allowed clients here no job of ``queue``, and allows one now; says so
+        once."""
         limit = self.by_name.get(queue.name)
-        if limit is None or limit.reason != BY_ACTIVE or self._is_used_up(limit):
+        if limit is None or limit.reason not in (BY_ACTIVE, BY_RATE):
+            return False
+        if self._is_used_up(limit) or self._awaits_rate(limit):
             return False
         limit.reason = b""
         return True
@@ -464,6 +490,8 @@ class Limits:
         policy = self.policies.of(limit.name)
         if policy.rate:  # no more debt than one job by this rate, whatever it was before
             limit.full = min(limit.full, now + limit.most_debt(policy))
+        if limit.reason == BY_RATE:
+            self._serve(limit)  # it may be over sooner than was planned
         queue = self._queues.by_name.get(limit.name)
         if queue is not None and queue.waiters and (queue.length or self._is_used_up(limit)):
             limit.wanted = now

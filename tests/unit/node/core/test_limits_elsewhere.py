@@ -1,9 +1,13 @@
-"""Limited queues in a cluster: jobs, and parts of ACTIVE, are where clients wait."""
+"""Limited queues in a cluster: jobs, and parts of ACTIVE, are where clients wait.
+
+While a node has used up its part of a RATE, no jobs move there because of its patterns.
+"""
 
 import random
 
 import pytest
 
+from disque_trio.protocol.bus import YOURJOBS, packet_type, read_jobs
 from disque_trio.respserver.client import Client
 from tests.support.mesh import Mesh
 from tests.support.node_bench import Bench
@@ -130,3 +134,121 @@ def test_a_job_that_comes_due_and_was_in_nobodys_hands_frees_no_room(delayed: bo
     mesh.told("question")
     mesh.advance(0.04)
     assert mesh.told("question") == []
+
+
+# ---- RATE -------------------------------------------------------------------------------------
+
+
+class Workers:
+    """Workers on all nodes of ``mesh`` that take jobs of two queues, and work for a while."""
+
+    def __init__(self, mesh: Mesh, number: int, by_pattern: bool) -> None:
+        self.mesh = mesh
+        self.rng = random.Random(1)
+        where = ["PATTERN", "FROM", "q?"] if by_pattern else ["FROM", "qa", "qb"]
+        self.request = ["GETJOB", *where]
+        self.free: list[tuple[float, int, Client]] = [
+            (0.0, index, bench.client())
+            for index, bench in enumerate(mesh.nodes)
+            for _ in range(number)
+        ]
+        self.waiting: list[tuple[int, Client]] = []
+        self.taken = 0
+        self.moved = 0
+        mesh.lose = self._count
+
+    def _count(self, source: int, target: int, packet: bytes) -> bool:
+        if packet_type(packet) == YOURJOBS:
+            self.moved += len(read_jobs(packet).jobs)
+        return False
+
+    def work(self, seconds: float, busy: float) -> None:
+        """Take jobs for some time. Each takes ``busy`` seconds on average."""
+        for step in range(round(seconds * 100)):
+            now = step / 100
+            for at, index, client in [one for one in self.free if one[0] <= now]:
+                self.free.remove((at, index, client))
+                self.waiting.append((index, client))
+                self.mesh[index].send(client, *self.request)
+            self.mesh.advance(0.01)
+            for index, client in [one for one in self.waiting if not one[1].blocked]:
+                self.waiting.remove((index, client))
+                for reply in self.mesh[index].replies(client):
+                    ids = Bench.ids(reply or [])
+                    self.taken += self.mesh[index]("ACKJOB", *ids)
+                self.free.append((now + self.rng.uniform(0, 2 * busy), index, client))
+
+
+@pytest.mark.parametrize("by_pattern", [False, True])
+@pytest.mark.parametrize(("rate", "number", "busy"), [(20, 2, 0.05), (20, 10, 0.5), (60, 6, 0.05)])
+def test_a_rate_is_reached_on_all_nodes_without_moving_jobs_to_and_fro(
+    by_pattern: bool, rate: int, number: int, busy: float
+) -> None:
+    mesh = Mesh(3)
+    for name in (b"qa", b"qb"):
+        set_policy(*mesh.nodes, name=name, rate=(rate, 1))
+        for _ in range(10 * rate):
+            mesh[0]("ADDJOB", name, "body", 0, "REPLICATE", 1, "RETRY", 600)
+    workers = Workers(mesh, number, by_pattern)
+    workers.work(6, busy)
+    assert 0.95 <= workers.taken / (6 * 2 * rate) <= 1.05
+    assert workers.moved <= 2 * workers.taken
+
+
+def rated(rate: tuple[int, int], *names: bytes) -> Mesh:
+    mesh = Mesh(2)
+    for name in names:
+        set_policy(*mesh.nodes, name=name, rate=rate)
+    return mesh
+
+
+def take(mesh: Mesh, index: int) -> None:
+    """Have a client of a node add and take a job."""
+    id = mesh.add(index, "REPLICATE", 1, "RETRY", 600)
+    client = wait_on(mesh, index)
+    mesh.advance(0.1)
+    assert [Bench.ids(reply) for reply in mesh[index].replies(client)] == [[id]]
+
+
+def test_a_node_gets_no_job_by_pattern_before_it_may_deliver_it() -> None:
+    mesh = rated((1, 10), b"q")
+    take(mesh, 1)
+    client = wait_on(mesh, 1, by_pattern=True)
+    id = mesh.add(0, "REPLICATE", 1, "RETRY", 600)
+    mesh.told()
+    mesh.advance(9.7)
+    assert mesh.told("yourjobs") == []
+    mesh.advance(0.3)
+    assert mesh[1].replies(client) == [[[b"q", id, b"body"]]]
+
+
+def test_jobs_of_other_queues_are_given_meanwhile() -> None:
+    mesh = rated((1, 10), b"q")
+    take(mesh, 1)
+    client = wait_on(mesh, 1, by_pattern=True)
+    id = mesh[0].add("q2", "body", "REPLICATE", 1)
+    mesh.advance(0.1)
+    assert mesh[1].replies(client) == [[[b"q2", id, b"body"]]]
+
+
+@pytest.mark.parametrize("rate", [(0, 0), (10, 1)])
+def test_when_a_rate_is_raised_or_lifted_what_it_kept_away_comes(rate: tuple[int, int]) -> None:
+    mesh = rated((1, 3_600), b"q")
+    take(mesh, 1)
+    client = wait_on(mesh, 1, by_pattern=True)
+    id = mesh.add(0, "REPLICATE", 1, "RETRY", 600)
+    mesh.advance(10)
+    assert mesh[1].replies(client) == []
+    set_policy(*mesh.nodes, rate=rate)
+    mesh.advance(2)
+    assert mesh[1].replies(client) == [[[b"q", id, b"body"]]]
+
+
+def test_a_node_gives_by_pattern_no_more_than_can_be_delivered_soon() -> None:
+    mesh = rated((1, 10), b"qa")
+    for _ in range(20):
+        mesh[0]("ADDJOB", "qa", "body", 0, "REPLICATE", 1, "RETRY", 600)
+    for _ in range(4):
+        mesh[1].send(mesh[1].client(), "GETJOB", "PATTERN", "FROM", "q*")
+    mesh.advance(35)
+    assert mesh[0]("QLEN", "qa") >= 15

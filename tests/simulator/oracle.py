@@ -161,10 +161,13 @@ class Oracle:
         # In the same turn, the job may have been acknowledged and collected, or given away for good
         # (even numbers are at-most-once jobs), or the clock jumped and the time to live is over.
         given = id in self.promises.given and id[39] in b"02468ace"
-        if machine.holds(successor_id(id, trailer.DEAD)):
-            return  # it became a dead letter in the same turn
-        if machine.holds(successor_id(id, trailer.REDRIVEN)):
-            return  # or it was a dead letter, and was sent back
+        for how in (trailer.DEAD, trailer.REDRIVEN):
+            # It became a dead letter, or was one and was sent back: in the same turn, or on another
+            # node, and in the same turn this one heard that all nodes know. What it became may have
+            # moved on, or have ended.
+            successor = successor_id(id, how)
+            if self.ended(successor) or any(one.holds(successor) for one in self.world.machines):
+                return
         if machine.node.store.uniques.refuses(id):
             return  # its producer hung up before it was added, which was reported
         if not self.ended(id) and not given and id[36:39] != b"000":

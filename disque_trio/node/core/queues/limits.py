@@ -275,7 +275,7 @@ class Limits:
                 return ASKING
         if self._is_used_up(limit):
             return BY_ACTIVE
-        return BY_RATE if self._awaits_rate(limit) else b""
+        return BY_RATE if self._awaits_rate(limit, policy) else b""
 
     def is_used_up(self, queue: Queue) -> bool:
         """Whether clients here have as many jobs of ``queue`` in hand as they may."""
@@ -286,9 +286,8 @@ class Limits:
         self._tell_lack(limit)
         return True
 
-    def _awaits_rate(self, limit: Limit) -> bool:
-        """Whether the rate allows no job of the queue of ``limit`` yet."""
-        policy = self.policies.of(limit.name)
+    def _awaits_rate(self, limit: Limit, policy: Policy) -> bool:
+        """Whether the rate of ``policy`` allows no job of the queue of ``limit`` yet."""
         if not policy.rate:
             return False
         due = limit.full - limit.early(policy)
@@ -304,8 +303,9 @@ class Limits:
         yet. These queues are looked at again as soon as it does."""
         found: list[bytes] = []
         for limit in islice(self.by_name.values(), _LOOKED_AT):
-            if len(limit.name) <= _LONGEST and self._awaits_rate(limit):
-                found.append(limit.name)
+            name = limit.name
+            if len(name) <= _LONGEST and self._awaits_rate(limit, self.policies.of(name)):
+                found.append(name)
                 if len(found) == most:
                     break
         return found
@@ -325,7 +325,7 @@ class Limits:
         limit = self.by_name.get(queue.name)
         if limit is None or limit.reason not in (BY_ACTIVE, BY_RATE):
             return False
-        if self._is_used_up(limit) or self._awaits_rate(limit):
+        if self._is_used_up(limit) or self._awaits_rate(limit, self.policies.of(queue.name)):
             return False
         limit.reason = b""
         return True

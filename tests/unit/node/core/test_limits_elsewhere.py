@@ -252,3 +252,18 @@ def test_a_node_gives_by_pattern_no_more_than_can_be_delivered_soon() -> None:
         mesh[1].send(mesh[1].client(), "GETJOB", "PATTERN", "FROM", "q*")
     mesh.advance(35)
     assert mesh[0]("QLEN", "qa") >= 15
+
+
+def test_of_many_limited_queues_some_are_told_and_none_with_a_long_name() -> None:
+    names = [b"q", b"q" * 1_000, b"q" * 1_001, b"qa", b"qb"]
+    mesh = rated((1, 10), *names)
+    limits = mesh[0].node.limits
+    assert limits.awaiting_rate(10) == []
+    for name in names:
+        mesh[0].add(name.decode(), "body", "REPLICATE", 1)
+        mesh[0].send(mesh[0].client(), "GETJOB", "FROM", name.decode())
+        mesh.settle()
+    assert limits.awaiting_rate(10) == [b"q", b"q" * 1_000, b"qa", b"qb"]
+    assert limits.awaiting_rate(3) == [b"q", b"q" * 1_000, b"qa"]
+    mesh.advance(10)
+    assert limits.awaiting_rate(10) == []

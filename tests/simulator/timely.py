@@ -163,6 +163,10 @@ class Timely:
                 f"{(now - watch.taken) // MS} ms ago, for {(watch.free - now) // MS} ms more",
                 id,
             )
+        elif self._crossed.get(id, -1) >= watch.taken - CROSSED and watch.taken >= 0:
+            # The second copy was in a queue until now. Its node need not know of the delivery of
+            # the first, and delivers it for the same attempt.
+            watch.extra += 1
         if self._forgot(watch):
             watch.extra += 1
         watch.count += 1

@@ -141,6 +141,7 @@ def work_on(mesh: Mesh) -> None:
     mesh.settle()
     mesh[1].node.exports.stopping = False
     pass_time(mesh, 1)
+    mesh[0].node.recovery.lost[only] = None  # as if its file had been damaged
     for index, words in (
         (0, ("QSET", "apart", "MAXLEN", 5)),
         (1, ("BIND", "apart", "q")),

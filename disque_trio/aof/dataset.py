@@ -4,10 +4,14 @@ from typing import Protocol
 
 
 class Account(Protocol):
-    """The memory that a dataset takes. used: bytes, at least as many as in a new file."""
+    """What a dataset takes. used: bytes of memory; on_disk: of what lies on disk. Together they are
+    at least as many as in a new file."""
 
     @property
     def used(self) -> int: ...
+
+    @property
+    def on_disk(self) -> int: ...
 
 
 class Dataset(Protocol):

@@ -84,7 +84,8 @@ class Rewriting:
     def _would_win(self, writer: AofWriter) -> bool:
         """Whether a new file fits on the disk and is less than half as large. What it has takes
         more space in memory."""
-        return self._file.dataset.memory.used < min(writer.size // 2, writer.room.free)
+        memory = self._file.dataset.memory
+        return memory.used + memory.on_disk < min(writer.size // 2, writer.room.free)
 
     # ---- one rewrite ------------------------------------------------------------------------
 

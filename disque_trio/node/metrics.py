@@ -272,7 +272,7 @@ class JobFigures:
     def _about_node(self, sheet: Sheet) -> None:
         node = self._node
         for name, text, value in (
-            ("registered_jobs", "Jobs in the node's memory, in all states.", node.store.jobs.count),
+            ("registered_jobs", "Jobs that the node holds, in all states.", node.held()),
             (
                 "jobs_waiting_retry",
                 "Loaded jobs that no client has and that are not queued yet.",

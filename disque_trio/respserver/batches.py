@@ -83,6 +83,10 @@ class Sliced(Pending):
         self.reply = problem
 
 
+def _always(ids: list[bytes]) -> bool:
+    return True
+
+
 class Batch(Sliced):
     """The pending reply of a command about many ids.
 
@@ -92,9 +96,12 @@ class Batch(Sliced):
         start: index in it of the first id.
         check: takes ids; raises ``CommandError`` if one is malformed.
         work: does the command for ids; returns how many count.
+
+    Attributes:
+        are_here: whether ``work`` can be done for ids; if not, this is soon the case.
     """
 
-    __slots__ = ("_args", "_check", "_checked", "_start", "_total", "_work")
+    __slots__ = ("_args", "_check", "_checked", "_start", "_total", "_work", "are_here")
 
     def __init__(
         self,
@@ -106,6 +113,7 @@ class Batch(Sliced):
         work: Callable[[list[bytes]], int],
     ) -> None:
         super().__init__(client, command)
+        self.are_here: Callable[[list[bytes]], bool] = _always
         self._args = args
         self._start = start
         self._check = check
@@ -130,6 +138,8 @@ class Batch(Sliced):
                 self._checked = len(args)
             return
         part = args[-size:]
+        if not self.are_here(part):
+            return
         del args[-size:]
         self._checked = len(args)
         part.reverse()
@@ -148,9 +158,9 @@ class Reading(Sliced, Generic[T]):
 
     __slots__ = ("_found", "_looked", "_source")
 
-    def __init__(self, client: Client, command: AnyCommand, source: Iterator[T]) -> None:
+    def __init__(self, client: Client, command: AnyCommand, source: Iterator[T | None]) -> None:
         super().__init__(client, command)
-        self._source: Iterator[T] = source
+        self._source: Iterator[T | None] = source
         self._found: list[T] = []
         self._looked = False
 
@@ -176,6 +186,8 @@ class Reading(Sliced, Generic[T]):
         found = self._found
         if not self._looked:
             for item in self._source:
+                if item is None:
+                    return
                 self.spent += LOOK
                 if self.takes(item):
                     found.append(item)

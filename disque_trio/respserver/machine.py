@@ -83,6 +83,7 @@ class Machine:
         long: ns that long commands have taken; the driver resets it.
         slowlog, latency: of slow commands. durations: decides which ones were.
         in_group: the current command is in a group: it must not wait for anything.
+        holding: some commands may have to wait for what is not in memory (see ``puts_off``).
         follows_up: whether ``after_command`` is called after every command; otherwise only while
             clients wait.
     """
@@ -127,6 +128,7 @@ class Machine:
         self.ended = 0
         self.long = 0
         self.in_group = False
+        self.holding = False
         self.follows_up = True
         self.clock = clock
         self._loading = error(f"LOADING {product.capitalize()} is loading the dataset in memory")
@@ -331,6 +333,10 @@ class Machine:
     def after_command(self) -> None:
         """Called after a command: its client may now be blocked, and others may be served."""
 
+    def puts_off(self, client: Client, command: AnyCommand, args: list[bytes]) -> bool:
+        """While ``holding``: whether ``args``, a ``command`` of ``client``, is put off."""
+        return False
+
     def make_room(self, command: AnyCommand) -> bool:
         """Above 95% of the memory: evict what may be evicted. Return False if ``command`` must be
         refused."""
@@ -457,6 +463,8 @@ def serve(  # noqa: C901
         if command is not None:
             machine._last_name = name
             machine._last_command = command
+    if machine.holding and command is not None and machine.puts_off(client, command, args):
+        return
     replies = len(client.out)
     waiting = client.in_flight
     lined = len(client.reply_queue) if waiting else 0

@@ -46,6 +46,7 @@ class Memory:
 
     Attributes:
         used: bytes of everything that is held.
+        on_disk: bytes of what is held, but lies on disk.
         peak: the highest ``used`` so far.
         limit: maxmemory, in bytes; 0: no limit.
         external_above: above this, new jobs are only placed on other nodes (75%).
@@ -55,6 +56,7 @@ class Memory:
 
     def __init__(self, limit: int) -> None:
         self.used = 0
+        self.on_disk = 0
         self.peak = 0
         self.shares: Shares | None = None
         self.set_limit(limit)

@@ -91,7 +91,7 @@ def getjob(node: Node, client: Client, args: list[bytes]) -> None:
         jobs = node.deliveries.take(names, 1)
     else:
         jobs = _take(node, names, by_patterns, count)
-    if jobs and len(jobs) < count and _may_be_more(node, jobs):
+    if jobs and len(jobs) < count and (_may_be_more(node, jobs) or _wait_for_disk(node, names)):
         taking = _Taking(node, client, args, names, by_patterns, count, details)
         taking.add(jobs)
         node.batches.begin(taking)
@@ -150,6 +150,14 @@ def _take(node: Node, names: list[bytes], by_patterns: bool, count: int) -> list
 def _may_be_more(node: Node, jobs: list[Job]) -> bool:
     """Whether ``jobs`` are so many, or so large, that taking more was put off."""
     return len(jobs) >= node.batches.size or size_of(jobs) >= TAKEN_AT_ONCE
+
+
+def _wait_for_disk(node: Node, names: list[bytes]) -> bool:
+    """Whether the next job of one of the queues ``names`` lies on disk."""
+    if not node.holding:
+        return False
+    queues = node.queues.by_name
+    return any(name in queues and queues[name].dry for name in names)
 
 
 def _tell(node: Node, jobs: list[Job], details: int, out: list[bytes]) -> None:
@@ -223,7 +231,9 @@ class _Taking(Sliced):
             self._end_piece()
         self._taken += len(jobs)
         self._size += size_of(jobs)
-        if self._size >= self._most or not _may_be_more(self._node, jobs):
+        if self._size >= self._most or not (
+            _may_be_more(self._node, jobs) or _wait_for_disk(self._node, self._names)
+        ):
             self._end()
 
     def _end_piece(self) -> None:
@@ -273,17 +283,19 @@ def ackjob(node: Node, client: Client, args: list[bytes]) -> None:
         if not is_job_id(id):
             raise CommandError(BAD_ID)
         job = node.store.jobs.get(id)
-        if job is None:
+        if job is not None:
+            client.out.append(b":1\r\n" if node.ack_gc.acknowledge(job) else b":0\r\n")
+        elif node.paging.end(id, True):
+            client.out.append(b":1\r\n")
+        else:
             if client.unrestricted or may_end_others(node, client, args):
                 node.ack_gc.remember_ack(id)
             client.out.append(b":0\r\n")
-        else:
-            client.out.append(b":1\r\n" if node.ack_gc.acknowledge(job) else b":0\r\n")
     elif has_result(args):
         work = partial(end_jobs, ack_ending(args[-1]))
         answer_count(node, client, args[:-2], work)
     else:
-        answer_count(node, client, args, _ack)
+        answer_count(node, client, args, _ack, False)
 
 
 def cancel(node: Node, client: Client, args: list[bytes]) -> None:
@@ -297,9 +309,11 @@ def answer_count(
     client: Client,
     args: list[bytes],
     work: Callable[[Node, list[bytes]], int],
+    on_jobs: bool = True,
 ) -> None:
     """Run ``work`` on those of the ids ``args[1:]`` that ``client`` can reach, at once, or in
-    slices if there are many. The reply is the sum of what it returns."""
+    slices if there are many. The reply is the sum of what it returns. ``on_jobs``: it needs the
+    jobs themselves, in memory."""
     check = check_ids
     if not client.unrestricted:
         reach = Reach(node, client, args)
@@ -307,6 +321,8 @@ def answer_count(
         work = partial(reach.within, work)
     if len(args) - 1 > node.batches.size:
         batch = Batch(client, node.command_of(args), args, 1, check, partial(work, node))
+        if on_jobs or node.notes.noting:
+            batch.are_here = node.put_off.are_here
         node.batches.begin(batch)
     else:
         client.out.append(integer(work(node, args[1:])))
@@ -319,7 +335,10 @@ def _ack(node: Node, ids: list[bytes]) -> int:
     if len(jobs) != len(ids):
         for id in ids:
             if node.store.jobs.get(id) is None:
-                node.ack_gc.remember_ack(id)
+                if node.paging.end(id, True):
+                    acked += 1
+                else:
+                    node.ack_gc.remember_ack(id)
     for job in jobs:
         # A repeated id may have ended its job already.
         if job.state <= ACKED and node.ack_gc.acknowledge(job):
@@ -329,7 +348,7 @@ def _ack(node: Node, ids: list[bytes]) -> int:
 
 def fastack(node: Node, client: Client, args: list[bytes]) -> None:
     """FASTACK id ...: delete jobs here and, as far as possible, on all other nodes."""
-    answer_count(node, client, args, partial(_delete, True, True, True))
+    answer_count(node, client, args, partial(_delete, True, True, True), False)
 
 
 def deljob(node: Node, client: Client, args: list[bytes]) -> None:
@@ -337,7 +356,7 @@ def deljob(node: Node, client: Client, args: list[bytes]) -> None:
     known holders, and with FORCE everywhere if a job is not known here."""
     words = node.read(args)
     work = partial(_delete, words.has("BCAST"), words.has("FORCE"), False)
-    answer_count(node, client, [args[0], *words.all("id")], work)
+    answer_count(node, client, [args[0], *words.all("id")], work, False)
 
 
 def _delete(tell_holders: bool, tell_all: bool, counted: bool, node: Node, ids: list[bytes]) -> int:
@@ -358,6 +377,8 @@ def _delete(tell_holders: bool, tell_all: bool, counted: bool, node: Node, ids: 
             if tell_holders:
                 node.replicas.tell_deleted(id, job)
             node.store.delete(job)
+        elif node.paging.end(id, counted):
+            deleted += 1
         elif tell_all:
             if node.notes.noting:
                 unknown = Job(id, b"", None, 0, 0, 0, 0, 0, 0)

@@ -1,7 +1,7 @@
 """Queue commands: length, state, inspection and pausing."""
 
+from collections.abc import Iterator
 from functools import partial
-from itertools import islice
 
 from disque_trio.node.commands.arguments import parse_count, parse_queue, require_extensions
 from disque_trio.node.core.changes.state_counts import JobStateCounts
@@ -41,6 +41,16 @@ def qpeek(node: Node, client: Client, args: list[bytes]) -> None:
     node.batches.read(_Peek(node, client, args, queue, count < 0, most, limit))
 
 
+def _first_of(jobs: Iterator[Job | None], most: int) -> Iterator[Job | None]:
+    """The first ``most`` of ``jobs``, and None whenever the next one is not there yet."""
+    for job in jobs:
+        yield job
+        if job is not None:
+            most -= 1
+            if not most:
+                return
+
+
 class _Peek(Reading[Job]):
     """The reply of QPEEK."""
 
@@ -56,7 +66,9 @@ class _Peek(Reading[Job]):
         most: int,
         limit: int | None,
     ) -> None:
-        super().__init__(client, node.command_of(args), islice(queue.walk(backwards), most))
+        super().__init__(
+            client, node.command_of(args), _first_of(node.paging.views.walk(queue, backwards), most)
+        )
         self._queue = queue
         self._limit = limit
 
@@ -94,6 +106,7 @@ def _tell_all(node: Node, name: bytes, resp: int, tally: JobStateCounts) -> byte
         b"jobs-in-hand", tally.in_hand,
         b"jobs-dead", tally.dead,
         b"jobs-waiting", tally.waiting,
+        b"jobs-paged", queue.on_disk(),
     ]  # fmt: skip
     return encode(_describe(node, queue) + counted, resp)
 

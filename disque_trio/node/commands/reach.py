@@ -24,7 +24,9 @@ def queue_of(node: Node, id: bytes) -> bytes | None:
     """The queue of the job ``id``; None: this node does not have it, or only knows that it
     ended."""
     job = node.store.jobs.get(id)
-    return None if job is None or job.body is None else job.queue
+    if job is None:
+        return node.paging.queue_of(id)
+    return None if job.body is None else job.queue
 
 
 def may_end_others(node: Node, client: Client, args: list[bytes]) -> bool:

@@ -109,19 +109,28 @@ class _Scan(Reading[T]):
         words: Found,
         most: int,
     ) -> None:
-        source: Iterator[T]
         if words.has("BUSYLOOP"):
-            cursor, source = 0, things.in_turn()
+            cursor, source = 0, self._all(node, things)
         else:
             # More digits than a cursor can have stand for a place beyond the end.
             text = words.text("cursor") or b"0"
             cursor = int(text) if len(text) < 20 else 1 << 64
             count = min(words.number("COUNT", DEFAULT_COUNT), most)
-            cursor, found = things.scan(cursor, count)
-            source = iter(found)
+            cursor, source = self._some(node, things, cursor, count)
         super().__init__(client, node.command_of(args), source)
         self.node = node
         self.cursor = cursor
+
+    def _all(self, node: Node, things: Registry[T]) -> Iterator[T | None]:
+        """All of ``things``."""
+        return things.in_turn()
+
+    def _some(
+        self, node: Node, things: Registry[T], cursor: int, count: int
+    ) -> tuple[int, Iterator[T | None]]:
+        """The next cursor, and about ``count`` of ``things`` from ``cursor`` on."""
+        cursor, found = things.scan(cursor, count)
+        return cursor, iter(found)
 
     def head(self, count: int) -> bytes:
         return b"*2\r\n" + bulk(b"%d" % self.cursor) + b"*%d\r\n" % count
@@ -228,6 +237,17 @@ class _JobReading(_Scan[Job]):
         most = MAX_WHOLE_JOBS if self._whole else MAX_IDS
         super().__init__(node, client, args, node.store.jobs, words, most)
         self._wanted = JobFilter(words)
+
+    def _all(self, node: Node, things: Registry[Job]) -> Iterator[Job | None]:
+        return node.paging.views.scan_all(MAX_IDS) if node.holding else things.in_turn()
+
+    def _some(
+        self, node: Node, things: Registry[Job], cursor: int, count: int
+    ) -> tuple[int, Iterator[Job | None]]:
+        if not node.holding:
+            return super()._some(node, things, cursor, count)
+        following, found, on_disk = node.paging.views.scan(cursor, count)
+        return following, node.paging.views.jobs_of(found, on_disk)
 
     def takes(self, item: Job) -> bool:
         return self._wanted.takes(self.node, item)

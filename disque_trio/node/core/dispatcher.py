@@ -1,6 +1,7 @@
 """Hands packets of other nodes to the objects that handle them."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import Final
 
 from disque_trio.node.core.changes.updates import Updates
@@ -37,6 +38,9 @@ class Dispatcher:
         shared_maps: SharedMaps,
         updates: Updates,
     ) -> None:
+        self._paging = core.paging
+        self._pages = core.paging.pages
+        self._jobs = core.store.jobs
         self._exports = exports
         self._notices = core.notices
         self._replication = replication
@@ -93,7 +97,12 @@ class Dispatcher:
                 pass  # it would not be heard anyway
 
     def _hand_over(self, type: int, sender: bytes, message: JobMessage) -> None:
-        """Handle ``message``, in which ``sender`` tells about one job."""
+        """Handle ``message``, in which ``sender`` tells about one job: once it is in memory."""
+        if self._pages.jobs and self._jobs.get(message.id) is None:
+            kept = JobMessage(message.id, message.aux, message.flags, message.mark)
+            then = partial(self._hand_over, type, sender, kept)
+            if self._paging.bring(message.id, then):
+                return
         # Compiled, these comparisons take a fraction of a call through a dict.
         if type == _GOTJOB:
             self._replication.on_gotjob(sender, message)

@@ -40,6 +40,7 @@ class Figures:
         """The sections of INFO and their fields."""
         store = self._store
         held = store.limits.held_back()
+        pages = store.queues.pages
         shared = self._shared_maps.kinds.values()
         return {
             "clients": {
@@ -49,9 +50,16 @@ class Figures:
             },
             "memory": {"maxmemory_policy": "acks" if store.evicts else "noeviction"},
             "jobs": {
-                "registered_jobs": store.jobs.count,
+                "registered_jobs": store.jobs.count + pages.jobs,
                 "jobs_waiting_retry": len(store.progress.waiting),
                 "unique_keys": store.uniques.entries.count,
+                "paging_jobs": pages.jobs,
+                "paging_bytes_disk": pages.disk,
+                "paging_bytes_index": pages.taken - pages.writing,
+                "paging_reads": pages.reads,
+                "paging_waits": pages.waits,
+                "paging_lost": pages.lost,
+                "paging_problem": pages.problem,
             },
             "queues": {
                 "registered_queues": store.queues.index.count,

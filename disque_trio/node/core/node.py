@@ -30,6 +30,7 @@ from disque_trio.node.core.lifecycle.dead_nodes import DeadNodes
 from disque_trio.node.core.lifecycle.job_waits import JobWaits
 from disque_trio.node.core.lifecycle.requeue import Requeue
 from disque_trio.node.core.lifecycle.successors import Successors
+from disque_trio.node.core.put_off_commands import PutOffCommands
 from disque_trio.node.core.queue_pauses import QueuePauses
 from disque_trio.node.core.queues.core import Core
 from disque_trio.node.core.queues.pauses import Pauses
@@ -102,6 +103,7 @@ class Node(Machine):
         budgets: of users, for what is in queues.
         key_drops: frees keys of ADDJOB UNIQUE.
         admissions: ADDJOBs that wait for other nodes' answers. claims: those with UNIQUE.
+        paging: moves jobs to disk and back. put_off: commands that wait for that.
         bus_codec: jobs to and from other nodes. aof_codec: jobs to and from files.
     """
 
@@ -134,6 +136,7 @@ class Node(Machine):
         self.progress = store.progress
         core = Core(services, store)
         self.recovery = core.recovery
+        self.paging = core.paging
         self.aof_codec = core.aof_codec
         self.bus_codec = core.bus_codec
         exports = self.exports = Exports(core)
@@ -165,7 +168,9 @@ class Node(Machine):
         self.budgets = Budgets(
             core, admissions, self.ticks.schedules, self.topics.bindings, self.queue_pauses.known
         )
+        self.put_off = PutOffCommands(core)
         self.topics.is_full = self.budgets.is_full
+        self._pages = core.paging.pages
         self._figures = Figures(
             store, letters, self.claims, self.ticks, self.topics, self.deliveries, shared_maps
         )
@@ -257,12 +262,15 @@ class Node(Machine):
         self.ticks.go_on(now)
         self.topics.go_on(now)
         self.limits.go_on(now)
+        self.paging.go_on(now)
+        self.put_off.go_on(now)
         self.deliveries.go_on(now)
         self.dead_nodes.go_on(now)
         for due in (self.rpc.next_due(), self.claims.next_due(), self.job_waits.due):
             timer.wake_by(due)
         for due in (self.updates.due, self.ticks.due, self.limits.due, self.deliveries.due):
             timer.wake_by(due)
+        timer.wake_by(self.paging.due)
         timer.wake_by(self.ack_gc.due)
         timer.wake_by(self.copies.due)
         timer.wake_by(self.dead_nodes.due)
@@ -420,6 +428,23 @@ class Node(Machine):
     def replied(self) -> None:
         if self.progress.due:
             self.progress.write_block()
+        pages = self._pages
+        if self.memory.used > pages.above or pages.hungry or pages.orders:
+            self.paging.turn()
+            self.holding = pages.jobs > 0
+
+    def puts_off(self, client: Client, command: AnyCommand, args: list[bytes]) -> bool:
+        return self.put_off.puts_off(client, command, args)
+
+    def paged_in(self, number: int, place: int, data: bytes | None) -> None:
+        """Take what was read for an order of ``paging``: see ``Paging.paged_in``."""
+        self.paging.paged_in(number, place, data)
+        self.holding = self._pages.jobs > 0
+
+    def rebuilt(self, number: int, found: dict[int, bytes]) -> None:
+        """Take what was found for an order of ``paging``: see ``Paging.rebuilt``."""
+        self.paging.rebuilt(number, found)
+        self.holding = self._pages.jobs > 0
 
     def users_changed(self) -> None:
         self.ticks.makers.users_changed()
@@ -449,7 +474,11 @@ class Node(Machine):
         return self.aof_codec.load_suspect(record)
 
     def load_usual(self, data: bytes, at: int, most: int, queue_jobs: bool) -> tuple[int, int, int]:
-        return self.aof_codec.load_usual(data, at, most, queue_jobs)
+        found = self.aof_codec.load_usual(data, at, most, queue_jobs)
+        if self.memory.used > self._pages.above or self._pages.orders:
+            self.paging.turn()  # there may be more jobs than memory holds
+            self.holding = self._pages.jobs > 0
+        return found
 
     def start_dump(self) -> None:
         self.aof_codec.start_dump()
@@ -514,7 +543,7 @@ class Node(Machine):
         return len(self.notes.events)
 
     def held(self) -> int:
-        return self.store.jobs.count
+        return self.store.jobs.count + self._pages.jobs
 
     def counts(self) -> "dict[str, dict[str, str | int | float]]":
         return self._figures.sections()
@@ -548,5 +577,6 @@ class Node(Machine):
         self.journal.clear()
         self.flushed = True
         self.store.flush()
+        self.paging.flush()
         self.budgets.flush()
         self.queue_pauses.flush()

@@ -22,8 +22,9 @@ from disque_trio.node.core.changes.updates import Updates
 from disque_trio.node.core.jobs.job import Job
 from disque_trio.node.core.lifecycle.ack_gc import AckGc
 from disque_trio.node.core.lifecycle.dead_letters import DeadLetters
+from disque_trio.node.core.pages.pages import ALL_JOBS
 from disque_trio.node.core.queues.core import Core
-from disque_trio.node.core.queues.queue import PAUSED_IN
+from disque_trio.node.core.queues.queue import PAUSED_IN, Queue
 from disque_trio.node.core.rpc.calls import MOVE, PURGE, REDRIVE, Question
 from disque_trio.protocol.bus import MAX_JOB
 from disque_trio.protocol.fields import (
@@ -122,6 +123,8 @@ class ScatterGathers:
     def __init__(self, core: Core, ack_gc: AckGc, letters: DeadLetters, updates: Updates) -> None:
         self.waiting: deque[ScatterGather] = deque()
         self.state_counter = JobStateCounter(core)
+        self._cut_short = False  # the last slice, as jobs lie on disk
+        self._paging = core.paging
         self._asked: dict[int, ScatterGather] = {}  # by the number of the question
         self._machine = core.machine
         self._store = core.store
@@ -164,13 +167,15 @@ class ScatterGathers:
             cut_short = self._letters.cut_short
         else:
             done = self._works[scatter.kind](scatter.texts, most)
-            cut_short = False
+            cut_short = self._cut_short
+            self._cut_short = False
         if scatter.note(done, self._length(scatter.texts)) or (cut_short and most):
             self.waiting.append(scatter)
         else:
             self._ask_next(scatter)
         if self.waiting:
-            self._rpc.timer.wake_by(self._machine.now)
+            later = 1 if cut_short and scatter.kind != REDRIVE else 0  # for the disk
+            self._rpc.timer.wake_by(self._machine.now + later)
 
     def _redrive(self, scatter: ScatterGather, most: int) -> int:
         """Send up to ``most`` dead letters back; returns how many."""
@@ -265,7 +270,8 @@ class ScatterGathers:
         queue = self._store.queues.by_name.get(texts[0])
         if queue is None:
             return 0
-        jobs = list(islice(queue.first_to_last(), most))
+        jobs = list(islice(queue.ready_jobs(), most))
+        self._call_for_more(queue, len(jobs), most)
         for job in jobs:
             self._ack_gc.end(job, Ending(CANCELLED), schema.BY_CLIENT)
         return len(jobs)
@@ -289,14 +295,25 @@ class ScatterGathers:
         room = MAX_JOB - len(texts[1])
         jobs: list[Job] = []
         size = 0
-        for job in queue.first_to_last():
+        for job in queue.ready_jobs():
             if len(jobs) == most or size >= MOVED_BYTES:
                 break
             if len(job.body or b"") <= room:
                 jobs.append(job)
                 size += len(job.body or b"")
+        if size < MOVED_BYTES:
+            self._call_for_more(queue, len(jobs), most)
         for job in jobs:
             if queue.groups is not None:
                 queue.groups.pass_turn(job)  # the next slice goes on with the next group
             self._updates.move(job, texts[1])
         return len(jobs)
+
+    def _call_for_more(self, queue: Queue, found: int, wanted: int) -> None:
+        """If fewer jobs of ``queue`` than ``wanted`` were found because the next ones lie on disk,
+        have these read, and note that more follow."""
+        paged = queue.paged
+        first = None if paged is None else paged.first()
+        self._cut_short = first is not None and found < wanted
+        if first is not None and self._cut_short:
+            self._paging.want(first, ALL_JOBS)

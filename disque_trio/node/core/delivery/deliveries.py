@@ -47,7 +47,7 @@ class Deliveries:
 
     def take(self, names: list[bytes], count: int) -> list[Job]:
         """Deliver up to ``count`` jobs: one per queue, left to right, repeatedly until enough, or
-        until they have ``TAKEN_AT_ONCE`` bytes."""
+        until they have ``TAKEN_AT_ONCE`` bytes, or the next one lies on disk."""
         queues = self._queues
         store = self._store
         found: list[Job] = []
@@ -58,6 +58,8 @@ class Deliveries:
                 queue = queues.by_name.get(name)
                 if queue is not None and queue.length and not queue.paused & PAUSED_OUT:
                     if self._limits.needed and self._limits.holds_back(queue, False):
+                        if queue.dry:
+                            return found
                         continue
                     found.append(store.take_job(queue))
                     imports = queue.imports

@@ -263,11 +263,11 @@ class Outcomes:
                     self.ended(job, Outcome(ending.kind))
                 return
             self._tell(job, _JUST_ACKED)
-        # The same as _note_acked, without a call.
+        # The same as note_acked, without a call.
         self.ring[self.at] = job.id
         self.at = (self.at + 1) & RING_MASK
 
-    def _note_acked(self, id: bytes) -> None:
+    def note_acked(self, id: bytes) -> None:
         """Put the job ``id`` into the ring of acknowledged jobs."""
         at: i64 = self.at
         self.ring[at] = id
@@ -289,7 +289,7 @@ class Outcomes:
         elif self.result_ttl and self._has_room(outcome):
             self._keep(self.kept, job.id, outcome, now + self.result_ttl * 1000)
         elif outcome.kind == endings.ACKED:
-            self._note_acked(job.id)
+            self.note_acked(job.id)
         self._tell(job, outcome)
 
     def _has_room(self, outcome: Outcome) -> bool:
@@ -364,7 +364,7 @@ class Outcomes:
     def cron(self, now: int) -> None:
         """Forget what need not be kept any longer."""
         for id in self.kept.forget_old(now):
-            self._note_acked(id)
+            self.note_acked(id)
         self.cancelled.forget_old(now)
 
     @property

@@ -19,13 +19,13 @@ V = TypeVar("V")
 _crc32: Final = zlib.crc32  # compiled, an imported name costs a look-up at each use
 
 SHARDS: Final = 1024
-_SHARD_SHIFT: Final = 22
+SHARD_SHIFT: Final = 22  # of the checksum of a key
 _ROOMY: Final = 160  # bytes per entry; a dict that just grew has some 80
 
 
 def shard_number(key: bytes) -> int:
     """The number of the shard that ``key`` is in."""
-    return _crc32(key) >> _SHARD_SHIFT
+    return _crc32(key) >> SHARD_SHIFT
 
 
 class Registry(Generic[V]):
@@ -50,14 +50,14 @@ class Registry(Generic[V]):
     def shard_of(self, key: bytes) -> dict[bytes, V]:
         """The dict that contains ``key``, if any does."""
         if key != self._last_key:
-            self._last_shard = self.shards[_crc32(key) >> _SHARD_SHIFT]
+            self._last_shard = self.shards[_crc32(key) >> SHARD_SHIFT]
             self._last_key = key
         return self._last_shard
 
     def get(self, key: bytes) -> V | None:
         """The value of ``key``, or None."""
         if key != self._last_key:
-            self._last_shard = self.shards[_crc32(key) >> _SHARD_SHIFT]
+            self._last_shard = self.shards[_crc32(key) >> SHARD_SHIFT]
             self._last_key = key
         return self._last_shard.get(key)
 
@@ -119,7 +119,7 @@ class Registry(Generic[V]):
         found: list[V] = []
         if cursor >> 32:
             return 0, found
-        first = cursor >> _SHARD_SHIFT
+        first = cursor >> SHARD_SHIFT
         # Most dicts of a small registry are empty: skip these without a step of the interpreter.
         for index in compress(range(first, SHARDS), self.shards[first:]):
             shard = self.shards[index]
@@ -136,7 +136,7 @@ class Registry(Generic[V]):
                     return place, found
                 found.append(entries[position][1])
             if len(found) >= count and index + 1 < SHARDS:
-                return (index + 1) << _SHARD_SHIFT, found
+                return (index + 1) << SHARD_SHIFT, found
         return 0, found
 
 

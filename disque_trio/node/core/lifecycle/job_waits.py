@@ -159,6 +159,7 @@ class JobWaits(Watch):
         self._store = store
         self._machine = store.machine
         self._outcomes = store.outcomes
+        self._paging = core.paging
         self._rpc = core.rpc
         self._notices = core.notices
         self._peers = core.peers
@@ -478,6 +479,9 @@ class JobWaits(Watch):
                         answer.append((_OUTCOME, _pack(id, kind | outcome.kind, result)))
                 elif self._watch(id):
                     self._nodes.setdefault(id, {})[sender] = now + WATCHED_FOR
+                    answer.append((_OUTCOME, _pack(id, _PENDING, None)))
+                elif self._paging.bring(id) or self._watch(id):
+                    # The next question about it will find it in memory.
                     answer.append((_OUTCOME, _pack(id, _PENDING, None)))
         return answer
 

@@ -1,5 +1,6 @@
 """Converts jobs to records of append-only files and back: journals, loads and dumps them."""
 
+from collections.abc import Callable
 from struct import Struct
 from typing import Final
 
@@ -17,6 +18,8 @@ from disque_trio.node.core.jobs.job import (
     read_job,
 )
 from disque_trio.node.core.jobs.registry import SHARDS
+from disque_trio.node.core.pages.segment import DamagedError
+from disque_trio.node.core.queues.paging import Paging
 from disque_trio.node.core.queues.recovery import Recovery
 from disque_trio.node.core.queues.store import JobStore
 from disque_trio.protocol.keyrecord import CONFIRMED, read_key
@@ -54,10 +57,18 @@ _U32: Final = Struct("<I")
 
 class AofCodec:
     """Converts between the jobs of ``store`` and records of append-only files. ``recovery`` knows
-    what became of the jobs."""
+    what became of the jobs, ``paging`` has those that lie on disk.
 
-    def __init__(self, store: JobStore, recovery: Recovery) -> None:
+    Attributes:
+        read_file: reads the file of a segment for a dump, by its number; raises ``OSError``.
+    """
+
+    def __init__(self, store: JobStore, recovery: Recovery, paging: Paging) -> None:
+        self.read_file: Callable[[int], bytes] = _no_file
         self._store = store
+        self._paging = paging
+        self._pages = paging.pages
+        self._segments: list[int] = []  # of the dump under way, that are yet to be dumped
         self._recovery = recovery
         self._machine = store.machine
         self._replicas = store.replicas
@@ -145,7 +156,7 @@ class AofCodec:
         if job is not None:
             self._store.uniques.load_end(job)
             self._store.delete(job)
-        else:
+        elif not (self._pages.jobs and self._paging.end(id)):
             self._recovery.forget(id)
 
     def _load_pause(self, name: bytes, paused: int) -> None:
@@ -180,8 +191,11 @@ class AofCodec:
         store = self._store
         now = self._machine.now
         known = store.jobs.get(found.id)
-        if known is not None and trailer is not None:
-            store.delete(known)
+        if trailer is not None:
+            if known is not None:
+                store.delete(known)
+            elif self._pages.jobs:
+                self._paging.end(found.id)
         if found.etime * 1000 <= now and not self._leaves_letter(found):
             self._recovery.skip(found.id, found.retry)
             return False
@@ -338,10 +352,12 @@ class AofCodec:
         """Begin to dump all jobs."""
         self._store.dump_number += 1
         self._next_shard = 0
+        self._segments = []
+        self._paging.dumping = True
 
     def dump_step(self, count: int, room: int) -> tuple[list[bytes], bool]:
         """The next records of the dump, about ``count`` and ``room`` bytes at most, and whether it
-        is complete."""
+        is complete. Raises ``OSError`` if jobs that lie on disk cannot be read."""
         records: list[bytes] = []
         while self._next_shard < SHARDS and len(records) < count and room > 0:
             more, all_of_it = self.dump_shard(self._next_shard, room)
@@ -350,7 +366,36 @@ class AofCodec:
                 room -= len(record)
             if all_of_it:
                 self._next_shard += 1
-        return records, self._next_shard == SHARDS
+                if self._next_shard == SHARDS:
+                    # Last, as jobs went to disk meanwhile. Those that come back are in the journal.
+                    self._segments = list(self._pages.segments)
+        while self._segments and len(records) < count and room > 0:
+            more = self._dump_segment(self._segments.pop())
+            records += more
+            for record in more:
+                room -= len(record)
+        done = self._next_shard == SHARDS and not self._segments
+        if done:
+            self._paging.dumping = False
+        return records, done
+
+    def _dump_segment(self, number: int) -> list[bytes]:
+        """The records of the jobs in the segment ``number``, if it still exists."""
+        segment = self._pages.segments.get(number)
+        if segment is None:
+            return []
+        records: list[bytes] = []
+        try:
+            data = segment.data
+            if data is None:
+                data = self.read_file(number)
+            for place in segment.places():
+                segment.check(data, place)
+                records.append(loadjob(segment.job(data, place)))
+        except (DamagedError, OSError) as problem:
+            self._paging.rebuild(segment, str(problem))
+            raise OSError(f"jobs that lie on disk cannot be read: {problem}") from problem
+        return records
 
     def dump_shard(self, number: int, room: int) -> tuple[list[bytes], bool]:
         """The records of the jobs in shard ``number`` of the registry that are not in the dump yet,
@@ -374,3 +419,7 @@ class AofCodec:
         records += [paused_queue(queue.name, queue.paused) for queue in queues if queue.paused]
         records += store.uniques.dump_shard(number)
         return records, True
+
+
+def _no_file(number: int) -> bytes:
+    raise OSError("no jobs lie on disk")

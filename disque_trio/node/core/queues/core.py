@@ -3,6 +3,7 @@
 from disque_trio.node.core.jobs.tombstones import Tombstones
 from disque_trio.node.core.queues.aof_codec import AofCodec
 from disque_trio.node.core.queues.bus_codec import BusCodec
+from disque_trio.node.core.queues.paging import Paging
 from disque_trio.node.core.queues.recovery import Recovery
 from disque_trio.node.core.queues.store import JobStore
 from disque_trio.node.core.rpc.services import Services
@@ -14,6 +15,7 @@ class Core:
     Attributes:
         policies: of the queues.
         recovery: places the jobs that are loaded.
+        paging: moves jobs to disk and back.
         aof_codec: jobs to and from files. bus_codec: jobs to and from other nodes.
         tombstones: jobs that have ended.
         machine, peers, packets, rng, notices, rpc, timer: the ``services``.
@@ -31,6 +33,7 @@ class Core:
         self.store = store
         self.policies = store.policies
         self.recovery = Recovery(store, services.peers)
-        self.aof_codec = AofCodec(store, self.recovery)
+        self.paging = Paging(store)
+        self.aof_codec = AofCodec(store, self.recovery, self.paging)
         self.bus_codec = BusCodec(store)
         self.tombstones = Tombstones(services.peers, services.packets, store.outcomes)

@@ -220,21 +220,29 @@ class Limits:
 
     def _policies_changed(self) -> None:
         self.grouping.compare()
-        self._judge_need()
+        self.judge_need()
         for limit in self.by_name.values():
             if limit.refresh != self._machine.now:
                 self._refresh_at(limit, self._machine.now)  # waiting clients may now be served
 
-    def _judge_need(self) -> None:
+    def judge_need(self) -> None:
         """Compute ``needed``."""
         policies = self.policies
         self.needed = bool(
-            policies.limited or policies.grouped or self.grouping.groups or self._machine.lagging
+            policies.limited
+            or policies.grouped
+            or self.grouping.groups
+            or self._machine.lagging
+            or self._queues.pages.dry
         )
+
+    def wake(self, due: int) -> None:
+        """Have the rare work done by ``due`` (ms)."""
+        self._rpc.timer.wake_by(max(due, 1))
 
     def file_lags(self) -> None:
         """Hold back at-most-once jobs from now on, or do so no longer, as the machine says."""
-        self._judge_need()
+        self.judge_need()
         if not self._machine.lagging:
             for queue in self._queues.index.values():
                 if queue.waiters:
@@ -245,6 +253,8 @@ class Limits:
     def holds_back(self, queue: Queue, waits: bool) -> bool:
         """Whether the first job of ``queue`` must not be delivered now. ``waits``: the client that
         wants it waits already; other clients come after the waiting ones."""
+        if queue.dry:
+            return True
         policy = self.policies.of(queue.name)
         if policy.groups or queue.groups is not None:
             self.grouping.follow(queue)
@@ -441,7 +451,7 @@ class Limits:
         """Do the periodic work. If the clock was set back, move all planned times back as far."""
         if self.grouping.groups:
             self.grouping.compare_some()
-        self._judge_need()
+        self.judge_need()
         back = self._last - now
         self._last = now
         if back > 0:

@@ -9,6 +9,7 @@ from itertools import islice
 from typing import Final
 
 from disque_trio.node.core.jobs.job import Job
+from disque_trio.node.core.pages.segment import Segment, SegmentLines
 from disque_trio.node.core.queues.need_jobs import Imports
 from disque_trio.respserver.client import Client
 
@@ -24,6 +25,7 @@ QUEUE_OVERHEAD: Final = 800
 _CHUNK: Final = 512
 _LOOKED_AT: Final = 1_000  # jobs, to find one that is not at-most-once
 _GROUPED_AT_ONCE: Final = 10_000  # jobs in groups to walk over
+_LOOK: Final = 32  # jobs to take out between looks while few are ahead of the disk
 _MOVED_AT_ONCE: Final = 16  # chunks to put into groups while one client waits for the result
 
 
@@ -56,6 +58,39 @@ def _place(chunk: list[Job], job: Job) -> int:
         else:
             high = middle
     return low
+
+
+def chunk_after(chunks: list[list[Job]], ctime: int, id: bytes) -> int:
+    """The index of the first chunk that does not end before, or with, this place in the line."""
+    low = 0
+    high = len(chunks)
+    while low < high:
+        middle = (low + high) >> 1
+        other = chunks[middle][-1]
+        if other.ctime < ctime or (other.ctime == ctime and other.id <= id):
+            low = middle + 1
+        else:
+            high = middle
+    return low
+
+
+def place_after(chunk: list[Job], ctime: int, id: bytes) -> int:
+    """The index in ``chunk`` of the first job that comes after this place in the line."""
+    low = 0
+    high = len(chunk)
+    while low < high:
+        middle = (low + high) >> 1
+        other = chunk[middle]
+        if other.ctime < ctime or (other.ctime == ctime and other.id <= id):
+            low = middle + 1
+        else:
+            high = middle
+    return low
+
+
+def _precedes(job: Job, segment: Segment) -> bool:
+    """Whether ``job`` comes before the first job of ``segment``, of the same urgency."""
+    return job.ctime < segment.ctime or (job.ctime == segment.ctime and job.id < segment.id)
 
 
 def _part_after(chunks: list[list[Job]], last: Job | None) -> list[Job]:
@@ -175,6 +210,8 @@ class Queue:
         wanted: when a client of this node last took a job or asked for one in vain, in ms.
         imports: what this node knows of jobs of this queue elsewhere; None: it never asked.
         groups: the jobs that are in groups; None: there are none.
+        paged: its jobs that lie on disk; None: it never had any.
+        dry: the next job lies on disk.
         grouped: whether jobs go into groups. After it changes, call ``move_some`` until all jobs
             have moved.
         reply_head: the constant start of a GETJOB entry, up to the line with the id's length.
@@ -184,9 +221,11 @@ class Queue:
         "_chunks",
         "_counted",
         "_size",
+        "_until_look",
         "_urgent",
         "atime",
         "ctime",
+        "dry",
         "found_by",
         "grouped",
         "groups",
@@ -197,6 +236,7 @@ class Queue:
         "jobs_out",
         "length",
         "name",
+        "paged",
         "paused",
         "reply_head",
         "waiters",
@@ -215,6 +255,9 @@ class Queue:
         self.length = 0
         self._size = 0
         self._counted = False
+        self._until_look = 0  # jobs to take out before it is counted how many are ahead of the disk
+        self.paged: SegmentLines | None = None
+        self.dry = False
         self.wanted = 0
         self.waiters: dict[Client, None] = {}
         self.found_by: tuple[int, ...] = ()
@@ -239,6 +282,8 @@ class Queue:
             chunks = self._urgent.setdefault(job.flags & FLAGS_PRIORITY, [])
         if not chunks:
             chunks.append([job])
+            if self.dry:
+                self.look()
             return
         chunk = chunks[-1]
         last = chunk[-1]
@@ -254,6 +299,8 @@ class Queue:
         if len(chunk) > _CHUNK:
             chunks.insert(index + 1, chunk[_CHUNK // 2 :])
             del chunk[_CHUNK // 2 :]
+        if self.dry:
+            self.look()
 
     def pop(self) -> Job:
         """Take out the first job. There must be one that is ``deliverable``."""
@@ -271,6 +318,8 @@ class Queue:
             self._size -= len(job.body or b"")
         if not chunk:
             self._drop(chunks, 0, job)
+        if self.paged is not None:
+            self._taken()
         return job
 
     def first_with_retry(self) -> Job | None:
@@ -315,6 +364,8 @@ class Queue:
         del chunk[_place(chunk, job)]
         if not chunk:
             self._drop(chunks, index, job)
+        if self.paged is not None:
+            self._taken()
 
     def _drop(self, chunks: list[list[Job]], index: int, job: Job) -> None:
         """Remove a chunk that became empty when ``job`` was taken out."""
@@ -377,21 +428,176 @@ class Queue:
                 last = part[-1]
                 yield from part
 
+    # ---- jobs on disk -----------------------------------------------------------------------
+
+    def on_disk(self) -> int:
+        """How many of its jobs lie on disk."""
+        return 0 if self.paged is None else self.paged.live
+
+    def line(self, urgency: int) -> list[list[Job]]:
+        """The chunks of the jobs in memory with these FLAGS_PRIORITY. None may become empty."""
+        return self._urgent.get(urgency, []) if urgency else self._chunks
+
+    def urgencies(self) -> list[int]:
+        """The FLAGS_PRIORITY of the jobs in memory, the least urgent first."""
+        return [0, *sorted(self._urgent)]
+
+    def _taken(self) -> None:
+        """Note that a job in memory was taken out. As long as enough are ahead of those on disk,
+        there is nothing to find out."""
+        self._until_look -= 1
+        if self._until_look <= 0:
+            self.look()
+
+    def look(self) -> None:
+        """Find out whether the next job lies on disk, and call for the next segment if so, or if
+        few jobs are ahead of it."""
+        paged = self.paged
+        first = None if paged is None else paged.first()
+        dry = False
+        if paged is not None and first is not None:
+            urgent = max(self._urgent) if self._urgent else 0
+            if urgent > first.urgency:
+                # Those come first; how many there are does not matter.
+                self._until_look = 1
+            else:
+                ahead = self.ahead(first)
+                dry = ahead == 0
+                low = first.count
+                if ahead < low:
+                    paged.hungry[self.name] = None
+                    self._until_look = min(ahead, _LOOK)
+                else:
+                    self._until_look = ahead - low
+        if dry != self.dry:
+            self.dry = dry
+            if paged is not None:
+                paged.tell_dry(dry)
+
+    def ahead(self, first: Segment) -> int:
+        """How many jobs of its urgency are in memory before ``first``."""
+        chunks = self.line(first.urgency)
+        before = first.id[:-1]  # that job itself may have come back alone
+        index = chunk_after(chunks, first.ctime, before)
+        ahead = sum([len(chunk) for chunk in chunks[:index]])
+        if index < len(chunks):
+            ahead += place_after(chunks[index], first.ctime, before)
+        return ahead
+
+    def between(self, urgency: int, after: tuple[int, bytes], upto: tuple[int, bytes]) -> list[Job]:
+        """The jobs of ``urgency`` in memory that come after one creation time and id, up to
+        another."""
+        chunks = self.line(urgency)
+        index = chunk_after(chunks, after[0], after[1])
+        found: list[Job] = []
+        while index < len(chunks):
+            chunk = chunks[index]
+            end = place_after(chunk, upto[0], upto[1])
+            found += chunk[place_after(chunk, after[0], after[1]) : end]
+            if end < len(chunk):
+                break
+            index += 1
+        return found
+
+    def ready_jobs(self) -> Iterator[Job]:
+        """The jobs in the order of GETJOB, up to the first one that lies on disk."""
+        first = None if self.paged is None else self.paged.first()
+        if first is None:
+            yield from self.first_to_last()
+            return
+        if self.groups is not None:
+            yield from self.groups.first_to_last()
+        for urgency in sorted(self._urgent, reverse=True):
+            if urgency > first.urgency:
+                for chunk in self._urgent[urgency]:
+                    yield from chunk
+        for chunk in self.line(first.urgency):
+            for job in chunk:
+                if not _precedes(job, first):
+                    return
+                yield job
+
+    def cut(self, urgency: int, index: int, start: int, count: int) -> list[Job]:
+        """Take ``count`` jobs out of the chunks of ``urgency``, from index ``start`` in chunk
+        ``index`` on. They still count."""
+        chunks = self.line(urgency)
+        if start:
+            chunks.insert(index + 1, chunks[index][start:])
+            del chunks[index][start:]
+            index += 1
+        found: list[Job] = []
+        while len(found) < count:
+            chunk = chunks[index]
+            most = count - len(found)
+            if len(chunk) <= most:
+                found += chunk
+                del chunks[index]
+            else:
+                found += chunk[:most]
+                del chunk[:most]
+        if not chunks and urgency:
+            del self._urgent[urgency]
+        return found
+
+    def put_in(self, urgency: int, jobs: list[Job]) -> None:
+        """Put ``jobs``, which count already and are in order, into the chunks of ``urgency``."""
+        if not jobs:
+            return
+        first = jobs[0]
+        last = jobs[-1]
+        chunks = self._urgent.setdefault(urgency, []) if urgency else self._chunks
+        index = _chunk_of(chunks, first)
+        if index < len(chunks):
+            before = _place(chunks[index], first)
+            if before:
+                chunks.insert(index + 1, chunks[index][before:])
+                del chunks[index][before:]
+                index += 1
+            other = chunks[index][0]
+            if other.ctime < last.ctime or (other.ctime == last.ctime and other.id < last.id):
+                for job in jobs:
+                    self._insert(chunks, job)
+                return
+        pieces = [jobs[at : at + _CHUNK] for at in range(0, len(jobs), _CHUNK)]
+        chunks[index:index] = pieces
+
+    def _insert(self, chunks: list[list[Job]], job: Job) -> None:
+        """Put ``job`` into its place in ``chunks``."""
+        index = _chunk_of(chunks, job)
+        if index == len(chunks):
+            chunks.append([job])
+            return
+        chunk = chunks[index]
+        chunk.insert(_place(chunk, job), job)
+        if len(chunk) > _CHUNK:
+            chunks.insert(index + 1, chunk[_CHUNK // 2 :])
+            del chunk[_CHUNK // 2 :]
+
+    def gone_from_disk(self, size: int, last: bool) -> None:
+        """Count that one of its jobs on disk, with ``size`` bytes of body, is not there any more;
+        ``last``: its segment went as well."""
+        self.length -= 1
+        self.jobs_out += 1
+        if self._counted:
+            self._size -= size
+        if last:
+            self.look()
+
     # ---- groups -----------------------------------------------------------------------------
 
     def _has_line(self) -> bool:
         """Whether there are jobs outside any group."""
-        return len(self._chunks) > 0 or len(self._urgent) > 0
+        return len(self._chunks) > 0 or len(self._urgent) > 0 or self.on_disk() > 0
 
     def deliverable(self) -> int:
         """About how many jobs can be taken out now; 0 only if there are none, or if very many of
         them are still outside their groups."""
         groups = self.groups
         if groups is None or not self.grouped:
-            return self.length
+            return 0 if self.dry else self.length
         found = groups.deliverable()
         for _ in range(_MOVED_AT_ONCE):
-            if found or not self._has_line():
+            if found or not self._has_line() or self.dry:
                 break
             self.move_some()
             found = groups.deliverable()
@@ -404,13 +610,15 @@ class Queue:
         if groups is None:
             return False
         if self.grouped:
-            if self._has_line():
+            if self._has_line() and not self.dry:
                 chunks = self._by_urgency()[0]
                 chunk = chunks[0]
                 self._drop(chunks, 0, chunk[0])
                 for job in chunk:
                     groups.push(job)
-            return self._has_line()
+                if self.paged is not None:
+                    self.look()
+            return self._has_line() and not self.dry
         count = min(groups.length, _CHUNK)
         self.length -= count  # ``push`` counts them again
         self.jobs_in -= count
@@ -433,11 +641,19 @@ class Queue:
     def oldest_in_no_group(self) -> int:
         """The creation time of the oldest queued job outside any group, in ms times a million; 0:
         there is none."""
-        return min([chunks[0][0].ctime for chunks in self._by_urgency() if chunks], default=0)
+        found = [chunks[0][0].ctime for chunks in self._by_urgency() if chunks]
+        return min(found + self._oldest_on_disk(), default=0)
+
+    def _oldest_on_disk(self) -> list[int]:
+        """The creation times of the first jobs on disk, in ms times a million."""
+        if self.paged is None:
+            return []
+        return [line[0].ctime for line in self.paged.by_urgency.values()]
 
     def oldest(self) -> int:
         """The creation time of the oldest queued job, in ms times a million. There must be one."""
         found = [chunks[0][0].ctime for chunks in self._by_urgency() if chunks]
+        found += self._oldest_on_disk()
         if self.groups is not None and self.groups.length:
             found.append(self.groups.oldest())
         return min(found)
@@ -454,10 +670,12 @@ class Queue:
             self._counted = True
             for chunk in self.lines():
                 self._size += sum([len(job.body or b"") for job in chunk])
+            if self.paged is not None:
+                self._size += self.paged.bodies
         return self._size
 
     def lines(self) -> list[list[Job]]:
-        """Return all queued jobs, in lists that the caller must not change."""
+        """Return all queued jobs in memory, in lists that the caller must not change."""
         lines = [chunk for chunks in self._by_urgency() for chunk in chunks]
         return lines if self.groups is None else lines + self.groups.lines()
 
@@ -468,6 +686,8 @@ class Queue:
         self._size = 0
         lines = self.lines()
         self.groups = None
+        self.paged = None
+        self.dry = False
         self._chunks = []
         self._urgent.clear()
         return lines

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import Final
 
 from disque_trio.node.core.jobs.registry import Registry
+from disque_trio.node.core.pages.pages import Pages
 from disque_trio.node.core.queues.queue import QUEUE_OVERHEAD, Queue
 from disque_trio.protocol.serialjob import paused_queue
 from disque_trio.respserver.client import Client
@@ -47,6 +48,7 @@ class Queues:
         ready: queues that may have both jobs and waiting clients.
         interests: the clients that want jobs by pattern; None: there are none.
         on_create: called with each new queue.
+        pages: their jobs that lie on disk.
         max_idle: how long an unused empty queue is kept, in ms.
     """
 
@@ -57,6 +59,7 @@ class Queues:
         self.interests: QueueInterests | None = None
         self.max_idle = 300_000
         self.on_create: Callable[[Queue], None] | None = None
+        self.pages = Pages(machine.memory)
         self._machine = machine
         self._bell = Queue(b"", 0)
         self._idle_cursor = 0

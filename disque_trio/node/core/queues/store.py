@@ -262,7 +262,7 @@ class JobStore:
         id = job.id
         jobs = self.jobs
         shard = jobs.shard_of(id)
-        if id in shard:
+        if id in shard or (self.queues.pages.jobs and self.queues.pages.find(id)):
             return False
         shard[id] = job
         jobs.count += 1

@@ -1,0 +1,175 @@
+"""Finds a job that lies on disk by its id, in some 13 bytes a job.
+
+Ids are not kept, only 64 bits of each: its checksum, by which the registry orders jobs for scans,
+and 32 bits of its hash. They are in many buckets by the upper bits of the checksum. A bucket is a
+string of entries; the interpreter searches it faster than a loop in Python follows any chain, and
+it grows without being rebuilt. An entry is not removed when its job leaves the disk: whether it
+still counts is for the segment to say. What no longer counts is swept out bit by bit.
+"""
+
+import zlib
+from collections.abc import Callable
+from struct import Struct
+from typing import Final
+
+BITS: Final = 16  # of the checksum choose the bucket
+ENTRY: Final = 12  # bytes
+ENTRY_TAKES: Final = 13  # with what a bucket has in reserve
+BUCKET_TAKES: Final = 96  # bytes of a bucket in use, besides its entries
+_ENTRY: Final = Struct("<III")  # the checksum, 32 bits of the hash, the place
+_PRINT: Final = Struct("<II")
+_PLACE: Final = Struct("<I")
+_LOW: Final = 0xFFFF_FFFF
+
+_crc32: Final = zlib.crc32  # compiled, an imported name costs a look-up at each use
+
+
+class SegmentIndex:
+    """Finds the places of jobs by their ids.
+
+    Args:
+        lives: whether a place still holds the job that was put there.
+
+    Attributes:
+        bits: how many of the checksum choose the bucket, from the next time on that there is none.
+        entries: how many there are, with those that no longer count.
+        dead: how many of these no longer count, as far as ``died`` was told.
+        taken: bytes of memory.
+        passes: how often all buckets have been swept.
+    """
+
+    def __init__(self, lives: Callable[[int], bool]) -> None:
+        self.entries = 0
+        self.dead = 0
+        self.taken = 0
+        self._lives = lives
+        self.passes = 0
+        self.bits = BITS
+        self._shift = 0
+        self._buckets: list[bytearray | None] = []  # all of them, or none yet
+        self._next = 0  # bucket to sweep
+
+    def add_all(self, ids: list[bytes], checksums: list[int], place: int) -> None:
+        """Add the jobs ``ids`` with these ``checksums``, at ``place`` and the following ones.
+        ``find`` must not have found them."""
+        if not self._buckets:
+            self._buckets = [None] * (1 << self.bits)
+            self._shift = 32 - self.bits
+            self._next = 0
+            self.taken += 8 * len(self._buckets)
+        buckets = self._buckets
+        shift = self._shift
+        pack = _ENTRY.pack
+        for at in range(len(ids)):
+            checksum = checksums[at]
+            number = checksum >> shift
+            bucket = buckets[number]
+            if bucket is None:
+                bucket = buckets[number] = bytearray()
+                self.taken += BUCKET_TAKES
+            bucket += pack(checksum, hash(ids[at]) & _LOW, place + at)
+        self.entries += len(ids)
+        self.taken += ENTRY_TAKES * len(ids)
+
+    def find_one(self, id: bytes) -> int:
+        """Return the place where the job ``id`` is; -1: it is not here, or may be at several."""
+        if not self._buckets:
+            return -1
+        checksum = _crc32(id)
+        bucket = self._buckets[checksum >> self._shift]
+        if bucket is None:
+            return -1
+        wanted = _PRINT.pack(checksum, hash(id) & _LOW)
+        found = -1
+        at = bucket.find(wanted)
+        while at >= 0:
+            if at % ENTRY == 0:
+                place: int = _PLACE.unpack_from(bucket, at + 8)[0]
+                if self._lives(place):
+                    if found >= 0:
+                        return -1
+                    found = place
+            at = bucket.find(wanted, at + 1)
+        return found
+
+    def find(self, id: bytes) -> list[int]:
+        """Return the places where the job ``id`` may be: usually none or one."""
+        found: list[int] = []
+        if not self._buckets:
+            return found
+        checksum = _crc32(id)
+        bucket = self._buckets[checksum >> self._shift]
+        if bucket is None:
+            return found
+        wanted = _PRINT.pack(checksum, hash(id) & _LOW)
+        at = bucket.find(wanted)
+        while at >= 0:
+            if at % ENTRY == 0:
+                place: int = _PLACE.unpack_from(bucket, at + 8)[0]
+                if self._lives(place):
+                    found.append(place)
+            at = bucket.find(wanted, at + 1)
+        return found
+
+    def scan(self, first: int, end: int, most: int) -> tuple[int, list[int]]:
+        """Return the places of the jobs whose checksums are at least ``first`` and below some
+        number, and that number: ``end``, or less if there are about ``most``."""
+        places: list[int] = []
+        if not self._buckets:
+            return end, places
+        for number in range(first >> self._shift, (end - 1 >> self._shift) + 1):
+            bucket = self._buckets[number]
+            if bucket is not None:
+                for checksum, _, place in _ENTRY.iter_unpack(bucket):
+                    if first <= checksum < end and self._lives(place):
+                        places.append(place)
+                if len(places) >= most:
+                    return min((number + 1) << self._shift, end), places
+        return end, places
+
+    def prints(self, wanted: Callable[[int], bool]) -> dict[int, int]:
+        """Return those of the places that are ``wanted``, by what ``print_of`` returns for their
+        ids. Looks at all entries."""
+        found: dict[int, int] = {}
+        for bucket in self._buckets:
+            if bucket is not None:
+                for checksum, rest, place in _ENTRY.iter_unpack(bucket):
+                    if wanted(place) and self._lives(place):
+                        found[checksum << 32 | rest] = place
+        return found
+
+    def sweep(self, entries: int) -> None:
+        """Remove what no longer counts from the next buckets with about so many ``entries``."""
+        lives = self._lives
+        looked = 0
+        for _ in range(len(self._buckets)):
+            if looked >= entries:
+                break
+            bucket = self._buckets[self._next]
+            looked += 1
+            if bucket is not None:
+                looked += len(bucket) // ENTRY
+                kept = [entry for entry in _ENTRY.iter_unpack(bucket) if lives(entry[2])]
+                gone = len(bucket) // ENTRY - len(kept)
+                if gone:
+                    self.entries -= gone
+                    self.dead = max(self.dead - gone, 0)
+                    self.taken -= gone * ENTRY_TAKES
+                    fresh = bytearray().join([_ENTRY.pack(*entry) for entry in kept])
+                    self._buckets[self._next] = fresh if kept else None
+                    if not kept:
+                        self.taken -= BUCKET_TAKES
+            self._next += 1
+            if self._next == len(self._buckets):
+                self._next = 0
+                self.passes += 1
+
+    def clear(self) -> None:
+        """Forget everything."""
+        self._buckets = []
+        self.entries = self.dead = self.taken = 0
+
+
+def print_of(id: bytes) -> int:
+    """What the index knows of the job ``id``: 64 bits."""
+    return _crc32(id) << 32 | hash(id) & _LOW

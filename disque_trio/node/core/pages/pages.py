@@ -1,0 +1,302 @@
+"""The segments of one node, and what is to be done with their files.
+
+Nothing here reads or writes a file. What has to be done comes out as ``orders``, which the process
+carries out in a thread. Until a file is written, its bytes stay in memory.
+"""
+
+from collections import deque
+from collections.abc import Callable
+from heapq import heappop, heappush
+from typing import Final
+
+from disque_trio.native import mypyc_attr
+from disque_trio.node.core.pages.index import SegmentIndex, print_of
+from disque_trio.node.core.pages.segment import (
+    MOST_JOBS,
+    PLACE_BITS,
+    Segment,
+    SegmentLines,
+)
+from disque_trio.respserver.memory import UNLIMITED, Memory
+
+WRITE: Final = 0
+READ: Final = 1
+DROP: Final = 2
+REBUILD: Final = 3
+
+SEGMENT_BYTES: Final = 1 << 20  # of records, after which a segment gets no further job
+MOST_WRITING: Final = 32 << 20  # bytes that may wait for the disk
+ALL_JOBS: Final = -1  # instead of a place
+VIEW: Final = 1 << 16  # added to a place that is read to look at the job, which stays on disk
+ALL: Final = VIEW - 1  # all places, likewise
+_SHARES: Final = 64  # of the limit of memory; a segment takes one of them
+_JOB: Final = 600  # bytes of memory, about
+_LEAST_JOBS: Final = 64
+_LEAST_BYTES: Final = 1 << 16
+_BYTES_A_BUCKET: Final = 1 << 14  # of the limit of memory
+_SWEPT: Final = 3  # entries of the index to look at for each one that no longer counts
+_PLACE_MASK: Final = MOST_JOBS - 1
+
+
+@mypyc_attr(allow_interpreted_subclasses=True)
+class Order:
+    """Something to do with a file.
+
+    Attributes:
+        kind: WRITE the file; READ a part of it; DROP it; REBUILD what it had from the append-only
+            file.
+        number: its name.
+        place: of the job to read; -1: all of them; ``VIEW`` or more: to look at it, or at ``ALL``.
+        data: what to write.
+        start, end: offsets of what to read.
+        places: of the jobs to look for, by what the index knows of their ids.
+    """
+
+    __slots__ = ("data", "end", "kind", "number", "place", "places", "start")
+
+    def __init__(self, kind: int, number: int, place: int = -1, data: bytes = b"") -> None:
+        self.kind = kind
+        self.number = number
+        self.place = place
+        self.data = data
+        self.start = 0
+        self.end = 0
+        self.places: dict[int, int] = {}
+
+
+class Pages:
+    """The segments of one node.
+
+    Args:
+        memory: the account for what they take in memory.
+
+    Attributes:
+        seed: a random number, so that what an earlier process has written is not taken for what
+            this one has.
+        above: used memory beyond which jobs go to disk.
+        most: jobs in a segment. most_bytes: of their records. most_writing: bytes that may wait for
+            the disk.
+        segments: by number.
+        jobs: number of jobs that are on disk.
+        disk: bytes of the files.
+        reads: how many times a file was read. waits: how often a command waited for that.
+        lost: jobs that were neither in their file nor in the append-only file.
+        problem: why nothing can be written, or empty.
+        writing: bytes that wait to be written.
+        orders: what to do next. perform: carries orders out.
+        hungry: names of queues that need their next segment soon. dry: of those whose next job lies
+            on disk.
+    """
+
+    def __init__(self, memory: Memory) -> None:
+        self.seed = 0
+        self.above = UNLIMITED
+        self.most = MOST_JOBS
+        self.most_bytes = SEGMENT_BYTES
+        self.most_writing = MOST_WRITING
+        self.segments: dict[int, Segment] = {}
+        self.jobs = 0
+        self.disk = 0
+        self.reads = 0
+        self.waits = 0
+        self.lost = 0
+        self.problem = ""
+        self.writing = 0
+        self.orders: list[Order] = []
+        self.perform: Callable[[list[Order]], None] = _nobody
+        self.hungry: dict[bytes, None] = {}
+        self.dry: dict[bytes, None] = {}
+        self.index = SegmentIndex(self._lives)
+        self._memory = memory
+        self._number = 0
+        self._slots: list[Segment | None] = []
+        self._free: deque[tuple[int, int]] = deque()  # slots: after which pass of sweeps, which
+        self._taken = 0  # bytes in the memory account
+        self._expiries: list[tuple[int, int]] = []  # heap: when (s), which segment
+        self._owed = 0  # entries of the index to look at
+
+    def fit(self, limit: int) -> None:
+        """Use segments, and an index, that fit into ``limit`` bytes of memory from now on."""
+        share = limit // _SHARES
+        self.most = min(max(share // _JOB, _LEAST_JOBS), MOST_JOBS)
+        self.most_bytes = min(max(share, _LEAST_BYTES), SEGMENT_BYTES)
+        self.most_writing = min(limit // 8, MOST_WRITING)
+        self.index.bits = min(max(limit // _BYTES_A_BUCKET, 1 << 10).bit_length(), 17)
+
+    # ---- look-ups ---------------------------------------------------------------------------
+
+    def _lives(self, place: int) -> bool:
+        """Whether the job is still at ``place``, which is from the index."""
+        segment = self._slots[place >> PLACE_BITS]
+        return segment is not None and segment.has(place & _PLACE_MASK)
+
+    def at(self, place: int) -> tuple[Segment, int]:
+        """The segment at ``place``, which is from the index and lives, and the place in it."""
+        segment = self._slots[place >> PLACE_BITS]
+        assert segment is not None
+        return segment, place & _PLACE_MASK
+
+    def find(self, id: bytes) -> list[int]:
+        """Return the places where the job ``id`` may be: usually none or one."""
+        return self.index.find(id) if self.jobs else []
+
+    @property
+    def taken(self) -> int:
+        """Bytes of memory."""
+        return self._taken
+
+    @property
+    def next_expiry(self) -> int:
+        """When the first job expires, in s since the epoch; 0: never."""
+        while self._expiries and self._expiries[0][1] not in self.segments:
+            heappop(self._expiries)
+        return self._expiries[0][0] if self._expiries else 0
+
+    def take_expired(self, now: int) -> Segment | None:
+        """The next segment with a job that expires by ``now`` (s); None: there is none. It is not
+        returned again."""
+        if not 0 < self.next_expiry <= now:
+            return None
+        return self.segments[heappop(self._expiries)[1]]
+
+    def watch(self, segment: Segment, etime: int) -> None:
+        """Look at ``segment`` at ``etime`` (s)."""
+        heappush(self._expiries, (etime, segment.number))
+
+    # ---- changes ----------------------------------------------------------------------------
+
+    def begin(self, queue: bytes, urgency: int, overhead: int) -> Segment:
+        """Return a new segment, which is to be filled and then ``add``ed."""
+        self._number += 1
+        seed = (self.seed + self._number * MOST_JOBS) & 0xFFFF_FFFF
+        segment = Segment(self._number, seed, queue, urgency, overhead)
+        if self._free and self._free[0][0] < self.index.passes:
+            segment.slot = self._free.popleft()[1]
+        else:
+            segment.slot = len(self._slots)
+            self._slots.append(None)
+        return segment
+
+    def add(self, segment: Segment, ids: list[bytes], checksums: list[int], data: bytes) -> None:
+        """Add ``segment``, whose jobs are ``ids`` with these ``checksums``, and have its file,
+        ``data``, written."""
+        segment.data = data
+        self._slots[segment.slot] = segment
+        self.segments[segment.number] = segment
+        index = self.index
+        before = index.taken
+        index.add_all(ids, checksums, segment.slot << PLACE_BITS)
+        self.jobs += segment.live
+        self.writing += len(data)
+        self.disk += len(data)
+        self.orders.append(Order(WRITE, segment.number, data=data))
+        self.watch(segment, segment.etime)
+        self.count(segment.takes + index.taken - before)
+        self.sweep()
+
+    def written(self, segment: Segment) -> None:
+        """Note that the file of ``segment`` is on the disk."""
+        if segment.data is not None:
+            self.writing -= len(segment.data)
+            self.count(-len(segment.data))
+            segment.data = None
+
+    def take(self, segment: Segment, lines: SegmentLines, place: int) -> int:
+        """Note that the job at ``place`` of ``segment`` is not there any more; return the bytes of
+        its body. If it was the last one, the segment goes as well."""
+        size = segment.take(place)
+        lines.live -= 1
+        lines.bodies -= size
+        self.jobs -= 1
+        self.index.dead += 1
+        self._owed += _SWEPT
+        if not segment.live:
+            self.drop(segment, lines)
+        return size
+
+    def drop(self, segment: Segment, lines: SegmentLines) -> None:
+        """Forget ``segment``, and all jobs that are still in it."""
+        lines.remove(segment)
+        self.index.dead += segment.live
+        self._owed += _SWEPT * segment.live
+        self.jobs -= segment.live
+        self.disk -= segment.size
+        takes = segment.takes
+        if segment.data is not None:
+            self.writing -= len(segment.data)
+            segment.data = None
+        del self.segments[segment.number]
+        self._slots[segment.slot] = None
+        # Entries that lead there must have gone before another segment gets the place.
+        self._free.append((self.index.passes + 1, segment.slot))
+        self.orders.append(Order(DROP, segment.number))
+        self.count(-takes)
+        if not self.segments:
+            self._start_over()
+
+    def order_read(self, segment: Segment, place: int = -1) -> None:
+        """Have ``segment`` read, or the record at ``place`` alone. See ``Order.place``."""
+        self.reads += 1
+        order = Order(READ, segment.number, place)
+        if place < 0:
+            segment.reading = True
+            order.end = segment.size
+        elif place == VIEW + ALL:
+            order.end = segment.size
+        else:
+            place &= VIEW - 1
+            order.start = segment.offsets[place]
+            order.end = segment.offsets[place + 1]
+        self.perform([order])  # at once: somebody may wait for it in this turn
+
+    def order_rebuild(self, segment: Segment) -> None:
+        """Have the jobs of ``segment`` looked for in the append-only file."""
+        slot = segment.slot
+        order = Order(REBUILD, segment.number)
+        found = self.index.prints(lambda place: place >> PLACE_BITS == slot)
+        order.places = {print: place & _PLACE_MASK for print, place in found.items()}
+        self.perform([order])
+
+    def sweep(self) -> None:
+        """Sweep the index as far as it has become stale."""
+        if self._owed > MOST_JOBS:
+            before = self.index.taken
+            self.index.sweep(self._owed)
+            self._owed = 0
+            self.count(self.index.taken - before)
+
+    def count(self, more: int) -> None:
+        """Count ``more`` bytes of memory."""
+        self._taken += more
+        self._memory.used += more
+        self._memory.on_disk = self.disk
+
+    def clear(self) -> None:
+        """Forget everything; the memory account was reset."""
+        for number in self.segments:
+            self.orders.append(Order(DROP, number))
+        self.segments.clear()
+        self._taken = 0
+        self.hungry.clear()
+        self.dry.clear()
+        self.jobs = self.disk = self.writing = 0
+        self.index.clear()
+        self._start_over()
+
+    def _start_over(self) -> None:
+        """Free what finding jobs takes: none is on disk."""
+        self.count(-self.index.taken)
+        self.index.clear()
+        self._slots = []
+        self._free.clear()
+        self._expiries = []
+        self._owed = 0
+
+
+def _nobody(orders: list[Order]) -> None:
+    """Where orders go while nobody carries them out."""
+
+
+def is_print_of(id: bytes, places: dict[int, int]) -> int:
+    """The place of the job ``id`` in ``places`` of an order to rebuild; -1: it has none."""
+    return places.get(print_of(id), -1)

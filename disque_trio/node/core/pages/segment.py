@@ -1,0 +1,242 @@
+"""A segment: successive jobs of a queue that lie in one file, and the bytes of that file.
+
+The file is the records of the jobs, one after the other. A record is a checksum, the time of the
+next requeue (ms), and the job as in the append-only file. The checksum also covers the number of
+the segment and the place of the job in it, so a record of another file, or of the file that an
+earlier process gave the same name, is not taken for this one. Where the records begin is only in
+memory: the file is a cache of what the append-only file says, and does not outlive the process.
+"""
+
+import zlib
+from array import array
+from collections.abc import Callable
+from struct import Struct
+from typing import TYPE_CHECKING, Final
+
+from disque_trio.protocol.serialjob import SerialJob, SerialJobError, decode_job
+
+if TYPE_CHECKING:
+    from mypy_extensions import i64
+
+PLACE_BITS: Final = 12
+MOST_JOBS: Final = 1 << PLACE_BITS  # in a segment
+SEGMENT_TAKES: Final = 800  # bytes of memory, besides those for each job
+_HEAD: Final = Struct("<IQ")  # the checksum, the time of the next requeue
+HEAD_SIZE: Final = _HEAD.size
+_LOW: Final = 0xFFFF_FFFF
+
+_crc32: Final = zlib.crc32  # compiled, an imported name costs a look-up at each use
+
+
+class DamagedError(Exception):
+    """The bytes of a segment are not what was written."""
+
+
+def pack_record(seed: int, place: int, qtime: int, job: bytes) -> bytes:
+    """The record of the serialised ``job`` at ``place`` of the segment with this ``seed``; it is to
+    be queued again at ``qtime`` (ms)."""
+    begin = seed ^ place ^ (qtime & _LOW) ^ (qtime >> 32)
+    return _HEAD.pack(_crc32(job, begin), qtime) + job
+
+
+class Segment:
+    """What memory keeps of a segment.
+
+    Attributes:
+        number: the name of its file; no other segment has or had it.
+        slot: where the index finds it.
+        seed: for the checksums of its records.
+        queue: the name of the queue.
+        urgency: FLAGS_PRIORITY of its jobs.
+        ctime, id: of its first job. last_ctime, last_id: of its last one.
+        etime: when the first of its jobs expires, in s since the epoch.
+        live: how many of its jobs are still there.
+        bits: a byte for each 8 jobs; those that are still there.
+        offsets: where the records begin, and where the last one ends.
+        overhead: bytes of a record that are not body.
+        bodies: bytes of the bodies of the jobs that are still there.
+        data: the file, as long as it is not on the disk; None: it is.
+        reading: all of it is being read. rebuilding: it cannot be read, and is being made again.
+    """
+
+    __slots__ = (
+        "bits",
+        "bodies",
+        "ctime",
+        "data",
+        "etime",
+        "id",
+        "last_ctime",
+        "last_id",
+        "live",
+        "number",
+        "offsets",
+        "overhead",
+        "queue",
+        "reading",
+        "rebuilding",
+        "seed",
+        "slot",
+        "urgency",
+    )
+
+    def __init__(self, number: int, seed: int, queue: bytes, urgency: int, overhead: int) -> None:
+        self.number = number
+        self.slot = 0
+        self.seed = seed
+        self.queue = queue
+        self.urgency = urgency
+        self.overhead = overhead
+        self.ctime = 0
+        self.id = b""
+        self.last_ctime = 0
+        self.last_id = b""
+        self.etime = 0
+        self.live = 0
+        self.bits = bytearray()
+        self.offsets: array[int] = array("I", (0,))
+        self.bodies = 0
+        self.data: bytes | None = None
+        self.reading = False
+        self.rebuilding = False
+
+    @property
+    def count(self) -> int:
+        """The number of jobs that it began with."""
+        return len(self.offsets) - 1
+
+    @property
+    def size(self) -> int:
+        """Bytes of the file."""
+        return self.offsets[-1]
+
+    @property
+    def takes(self) -> int:
+        """Bytes of memory, without the index."""
+        held = 0 if self.data is None else len(self.data)
+        return SEGMENT_TAKES + 4 * len(self.offsets) + len(self.bits) + held
+
+    def has(self, place: int) -> bool:
+        """Whether the job at ``place`` is still there."""
+        return self.bits[place >> 3] >> (place & 7) & 1 != 0
+
+    def body_size(self, place: int) -> int:
+        """Bytes of the body of the job at ``place``."""
+        offsets = self.offsets
+        return offsets[place + 1] - offsets[place] - self.overhead
+
+    def take(self, place: int) -> int:
+        """Note that the job at ``place``, which must be there, is not any more; return the bytes of
+        its body."""
+        self.bits[place >> 3] &= ~(1 << (place & 7)) & 255
+        self.live -= 1
+        size = self.body_size(place)
+        self.bodies -= size
+        return size
+
+    def places(self) -> list[int]:
+        """The places of the jobs that are still there, in order."""
+        bits = self.bits
+        count = self.count
+        if self.live == count:
+            return list(range(count))
+        return [place for place in range(count) if bits[place >> 3] >> (place & 7) & 1]
+
+    def check(self, data: bytes, place: int, start: int = 0) -> int:
+        """Check the record at ``place`` in ``data``, which begins at offset ``start`` of the file.
+        Return when to queue the job again (ms). Raises ``DamagedError``: it is not what was
+        written."""
+        at: i64 = self.offsets[place] - start
+        end: i64 = self.offsets[place + 1] - start
+        if end > len(data):
+            raise DamagedError("the file is too short")
+        checksum, qtime = _HEAD.unpack_from(data, at)
+        begin = self.seed ^ place ^ (qtime & _LOW) ^ (qtime >> 32)
+        if _crc32(data[at + HEAD_SIZE : end], begin) != checksum:
+            raise DamagedError("a checksum is wrong")
+        return int(qtime)
+
+    def read(self, data: bytes, start: int, place: int) -> tuple[int, SerialJob]:
+        """Read the record at ``place`` from ``data``, which begins at offset ``start`` of the file.
+        Return when to queue the job again (ms), and the job. Raises ``DamagedError``."""
+        qtime = self.check(data, place, start)
+        try:
+            return qtime, decode_job(self.job(data, place, start))
+        except SerialJobError as problem:
+            raise DamagedError(str(problem)) from problem
+
+    def job(self, data: bytes, place: int, start: int = 0) -> bytes:
+        """The serialised job at ``place``, from ``data``, which was checked and begins at offset
+        ``start`` of the file."""
+        return data[self.offsets[place] - start + HEAD_SIZE : self.offsets[place + 1] - start]
+
+
+class SegmentLines:
+    """The segments of one queue, by urgency, each line in order.
+
+    Args:
+        name: of the queue.
+        hungry: gets the name when the next segment has to be read.
+        dry: has the name while the next job lies on disk. on_dry: called when that changes.
+
+    Attributes:
+        name, hungry: as given.
+        by_urgency: the lines; none is empty.
+        live: the jobs that are still there. bodies: bytes of their bodies.
+    """
+
+    def __init__(
+        self,
+        name: bytes,
+        hungry: dict[bytes, None],
+        dry: dict[bytes, None],
+        on_dry: Callable[[], None],
+    ) -> None:
+        self.name = name
+        self.hungry = hungry
+        self._dry = dry
+        self._on_dry = on_dry
+        self.by_urgency: dict[int, list[Segment]] = {}
+        self.live = 0
+        self.bodies = 0
+
+    def add(self, segment: Segment) -> None:
+        """Add ``segment`` in its place."""
+        line = self.by_urgency.setdefault(segment.urgency, [])
+        at = len(line)
+        while at and (line[at - 1].ctime, line[at - 1].id) > (segment.ctime, segment.id):
+            at -= 1
+        line.insert(at, segment)
+        self.live += segment.live
+        self.bodies += segment.bodies
+
+    def remove(self, segment: Segment) -> None:
+        """Remove ``segment``, of which nothing is left, or whose jobs are in memory."""
+        line = self.by_urgency[segment.urgency]
+        line.remove(segment)
+        if not line:
+            del self.by_urgency[segment.urgency]
+        self.live -= segment.live
+        self.bodies -= segment.bodies
+
+    def tell_dry(self, dry: bool) -> None:
+        """Note whether the next job lies on disk."""
+        if dry:
+            self._dry[self.name] = None
+        else:
+            self._dry.pop(self.name, None)
+        self._on_dry()
+
+    def first(self) -> Segment | None:
+        """The segment that is needed first; None: there is none."""
+        if not self.by_urgency:
+            return None
+        return self.by_urgency[max(self.by_urgency)][0]
+
+    def all(self) -> list[Segment]:
+        """All segments, in the order in which they are needed."""
+        return [
+            segment
+            for urgency in sorted(self.by_urgency, reverse=True)
+            for segment in self.by_urgency[urgency]
+        ]

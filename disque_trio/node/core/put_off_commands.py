@@ -1,0 +1,185 @@
+"""Commands that wait for jobs that lie on disk.
+
+A command that names such a job, or needs more of a queue than is in memory, is put off until the
+jobs are there; then it runs as if it had just arrived, so commands need not know where jobs are.
+Later commands of its client wait for it. Acknowledgements need no job: they are not put off.
+"""
+
+from functools import partial
+
+from disque_trio.glob import Glob
+from disque_trio.node.core.pages.pages import ALL_JOBS
+from disque_trio.node.core.pages.segment import Segment
+from disque_trio.node.core.queues.core import Core
+from disque_trio.node.core.queues.queue import PAUSED_OUT
+from disque_trio.protocol.serialjob import is_job_id
+from disque_trio.respserver.client import Client, Pending
+from disque_trio.respserver.command import AnyCommand
+from disque_trio.respserver.machine import Machine, serve
+
+MOST_ROUNDS = 100  # in which a command waits; then it runs with what is there
+_BY_ID = frozenset(
+    ("cancel", "updatejob", "waitjob", "nack", "working", "enqueue", "promote", "dequeue", "queue",
+     "show", "ackjob", "fastack", "deljob")
+)  # fmt: skip
+_ENDS = frozenset(("ackjob", "fastack", "deljob"))  # need no job, unless events are noted
+_TAKES = frozenset(("getjob", "getjobs"))
+
+Need = tuple[Segment, int]  # a place in a segment, or -1
+
+
+class PutOffCommand(Pending):
+    """The pending reply of a command that is put off.
+
+    Attributes:
+        args: of the command.
+        left: how many reads it waits for.
+        rounds: how often it was put off.
+    """
+
+    __slots__ = ("args", "left", "rounds")
+
+    def __init__(self, client: Client, args: list[bytes], rounds: int) -> None:
+        super().__init__(client, None)
+        self.args = args
+        self.left = 0
+        self.rounds = rounds
+
+
+class PutOffCommands:
+    """The commands of one node that are put off."""
+
+    def __init__(self, core: Core) -> None:
+        self.ready: list[PutOffCommand] = []
+        self._machine: Machine = core.machine
+        self._store = core.store
+        self._paging = core.paging
+        self._pages = core.paging.pages
+        self._again: PutOffCommand | None = None  # that is being run
+
+    def puts_off(self, client: Client, command: AnyCommand, args: list[bytes]) -> bool:
+        """Put ``args``, a ``command`` of ``client``, off if it needs jobs that lie on disk; return
+        whether it was. Call it only while there are such jobs."""
+        name = command.name
+        if name in _TAKES:
+            if not self._pages.dry:
+                return False
+        elif name in _ENDS:
+            if not self._store.notes.noting and len(args) < 4:
+                return False
+        elif name not in _BY_ID and name != "exec":
+            return False
+        again = self._again
+        rounds = 0 if again is None else again.rounds + 1
+        if self._machine.in_group or not client.authenticated or rounds > MOST_ROUNDS:
+            return False
+        if client.group is None:
+            needs = self._needs(name, args)
+        elif name == "exec":
+            needs = []
+            for request in client.group.requests:
+                other = self._machine.find_command(request[0])
+                if other is not None:
+                    needs += self._needs(other.name, request)
+        else:
+            return False
+        held = PutOffCommand(client, args, rounds)
+        for segment, place in needs:
+            if segment.number in self._pages.segments:
+                then = partial(self._is_here, held)
+                held.left += int(self._paging.want(segment, place, then))
+        if not held.left:
+            return False
+        self._pages.waits += 1
+        client.line_up(held)
+        client.in_slices = 1  # what comes next waits for this
+        return True
+
+    def _needs(self, name: str, args: list[bytes]) -> list[Need]:
+        """What the command ``name`` needs that lies on disk."""
+        if name in _BY_ID:
+            if name in _ENDS and not self._store.notes.noting and not _has_result(args):
+                return []
+            # What is about many ids is done in slices, and waits before each.
+            most = self._machine.batches.size
+            return [] if len(args) > most and name != "waitjob" else self.jobs(args[1:])
+        if name in _TAKES:
+            return self._for_getjob(args)
+        return []
+
+    def jobs(self, ids: list[bytes]) -> list[Need]:
+        """Where those of the jobs ``ids`` are that lie on disk."""
+        needs: list[Need] = []
+        jobs = self._store.jobs
+        for id in dict.fromkeys(ids):
+            if is_job_id(id) and jobs.get(id) is None:
+                needs += [self._pages.at(place) for place in self._pages.find(id)]
+        return needs
+
+    def are_here(self, ids: list[bytes]) -> bool:
+        """Whether none of the jobs ``ids`` lies on disk; otherwise they are on their way."""
+        if not self._pages.jobs:
+            return True
+        here = True
+        jobs = self._store.jobs
+        for id in ids:
+            if jobs.get(id) is None and self._paging.bring(id):
+                here = False
+        return here
+
+    def _for_getjob(self, args: list[bytes]) -> list[Need]:
+        """The segments that a GETJOB needs to begin."""
+        names: list[bytes] = []
+        by_patterns = False
+        for i in range(1, len(args)):
+            word = args[i].upper()
+            if word == b"FROM":
+                names = args[i + 1 :]
+                break
+            by_patterns = by_patterns or word == b"PATTERN"
+        if by_patterns:
+            names = self._matching(names)
+        needs: list[Need] = []
+        for name in dict.fromkeys(names):
+            queue = self._store.queues.by_name.get(name)
+            if queue is not None and queue.dry and not queue.paused & PAUSED_OUT:
+                first = None if queue.paged is None else queue.paged.first()
+                if first is not None:
+                    needs.append((first, ALL_JOBS))
+        return needs
+
+    def _matching(self, patterns: list[bytes]) -> list[bytes]:
+        """The queues that match one of ``patterns``, of those whose next job lies on disk."""
+        globs = [Glob(pattern) for pattern in patterns]
+        return [name for name in self._pages.dry if any(glob.matches(name) for glob in globs)]
+
+    def _is_here(self, held: PutOffCommand) -> None:
+        """Note that something that ``held`` waits for is in memory."""
+        held.left -= 1
+        if not held.left:
+            self.ready.append(held)
+
+    def go_on(self, now: int) -> None:
+        """Run the commands that need not wait any longer."""
+        ready, self.ready = self.ready, []
+        machine = self._machine
+        for held in ready:
+            client = held.client
+            if client.gone and held not in client.reply_queue:
+                continue
+            client.reply_queue.remove(held)
+            client.in_flight -= 1
+            client.in_slices = 0
+            if client.gone:
+                command = machine.find_command(held.args[0])
+                if command is None or command.name in _TAKES or command.name == "waitjob":
+                    continue
+            machine.total_commands -= 1
+            self._again = held
+            serve(machine, client, held.args, now)
+            self._again = None
+            machine.woken.append(client)
+
+
+def _has_result(args: list[bytes]) -> bool:
+    return len(args) > 3 and args[-2].upper() == b"RESULT"

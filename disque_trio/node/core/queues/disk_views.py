@@ -1,0 +1,213 @@
+"""Jobs that lie on disk, to look at: scans and QPEEK tell about them, and they stay where they are.
+
+What is needed is read while the caller does something else; until it is there, the iterators here
+yield None. Meanwhile jobs go on moving to disk and back.
+"""
+
+from collections.abc import Iterator
+from zlib import crc32
+
+from disque_trio.node.core.jobs.job import QUEUED, Job
+from disque_trio.node.core.pages.pages import ALL, VIEW
+from disque_trio.node.core.pages.segment import DamagedError, Segment
+from disque_trio.node.core.queues.queue import Queue
+from disque_trio.node.core.queues.store import JobStore
+from disque_trio.protocol.serialjob import SerialJob
+
+
+def job_of(segment: Segment, qtime: int, found: SerialJob, store: JobStore) -> Job:
+    """The job that was ``found`` in ``segment``, to be queued again at ``qtime`` (ms)."""
+    job = Job(
+        found.id,
+        segment.queue,
+        found.body,
+        found.repl,
+        found.ctime,
+        found.etime,
+        found.delay,
+        found.retry,
+    )
+    revive(job, found.flags, qtime, store)
+    return job
+
+
+def revive(job: Job, flags: int, qtime: int, store: JobStore) -> None:
+    """Set what ``job``, which was on disk with these ``flags``, has besides: as if its timer had
+    gone on."""
+    job.state = QUEUED
+    job.flags = flags
+    job.dump = store.dump_number
+    now = store.machine.now
+    if qtime and qtime <= now:
+        gap = job.retry * 1000
+        qtime += (now - qtime) // gap * gap + gap
+    job.qtime = qtime
+
+
+def line_order(job: Job) -> tuple[int, bytes]:
+    """What the jobs of a line are in the order of."""
+    return job.ctime, job.id
+
+
+class DiskViews:
+    """Looks at the jobs of ``store`` that lie on disk.
+
+    Attributes:
+        read: what was read, by number of the segment and place.
+    """
+
+    def __init__(self, store: JobStore) -> None:
+        self.read: dict[tuple[int, int], bytes] = {}
+        self._asked: dict[tuple[int, int], None] = {}
+        self._store = store
+        self._pages = store.queues.pages
+
+    def clear(self) -> None:
+        """Forget what was read."""
+        self.read.clear()
+        self._asked.clear()
+
+    def _data(self, segment: Segment, place: int) -> bytes | None:
+        """The record at ``place`` of ``segment``, or its whole file if that is ``ALL``, to look at;
+        None: not yet. Empty: it cannot be read."""
+        if segment.data is not None:
+            if place == ALL:
+                return segment.data
+            return segment.data[segment.offsets[place] : segment.offsets[place + 1]]
+        key = (segment.number, VIEW + place)
+        if key in self.read:
+            self._asked.pop(key, None)
+            return self.read.pop(key)
+        if key not in self._asked:
+            self._asked[key] = None
+            self._pages.order_read(segment, VIEW + place)
+        return None
+
+    def _look_at(self, segment: Segment, place: int, data: bytes, start: int) -> Job | None:
+        """The job at ``place`` of ``segment``, which stays on disk; ``data`` is from offset
+        ``start`` of its file. None: it has ended, or is damaged."""
+        try:
+            qtime, found = segment.read(data, start, place)
+        except DamagedError:
+            return None
+        # It may have come into memory meanwhile, or even have left it again.
+        job = self._store.jobs.get(found.id)
+        if job is not None or not self._pages.find(found.id):
+            return job
+        job = job_of(segment, qtime, found, self._store)
+        gone = job.etime * 1000 + 1000
+        job.awake = min(job.qtime, gone) if job.qtime else gone  # as ``JobStore.schedule``
+        return job
+
+    def scan(self, cursor: int, count: int) -> tuple[int, list[Job], list[tuple[Segment, int]]]:
+        """Do a step of a scan of all jobs; see ``Registry.scan``. Return the next cursor, jobs in
+        memory, and where others lie on disk."""
+        registry = self._store.jobs
+        following, found = registry.scan(cursor, count)
+        if not self._pages.jobs or cursor >> 32:
+            return following, found, []
+        end = following or 1 << 32
+        nearer, places = self._pages.index.scan(cursor, end, count)
+        if nearer < end:
+            found = [job for job in found if crc32(job.id) < nearer]
+        on_disk = [self._pages.at(place) for place in places]
+        return nearer if nearer < 1 << 32 else 0, found, on_disk
+
+    def scan_all(self, count: int) -> Iterator[Job | None]:
+        """All jobs, in steps of about ``count``; None: the next one is not there yet."""
+        cursor = 0
+        while True:
+            cursor, found, on_disk = self.scan(cursor, count)
+            yield from self.jobs_of(found, on_disk)
+            if not cursor:
+                return
+
+    def jobs_of(self, found: list[Job], on_disk: list[tuple[Segment, int]]) -> Iterator[Job | None]:
+        """The jobs that a step of a scan ``found``, and those that are ``on_disk``; None: the next
+        one is not there yet."""
+        # All at once, so that they are read together, and before they may leave the disk.
+        records = [self._data(segment, place) for segment, place in on_disk]
+        yield from found
+        for (segment, place), data in zip(on_disk, records, strict=True):
+            while data is None:
+                data = self._data(segment, place)
+                if data is None:
+                    yield None
+            job = self._look_at(segment, place, data, segment.offsets[place])
+            if job is not None:
+                yield job
+
+    def walk(self, queue: Queue, backwards: bool) -> Iterator[Job | None]:
+        """The jobs of ``Queue.walk``, with those that lie on disk; None: the next one is not there
+        yet."""
+        if queue.paged is None or queue.groups is not None:
+            yield from queue.walk(backwards)
+            return
+        urgencies = dict.fromkeys([*queue.urgencies(), *queue.paged.by_urgency])
+        for urgency in sorted(urgencies, reverse=not backwards):
+            yield from self._walk_line(queue, urgency, backwards)
+
+    def _walk_line(self, queue: Queue, urgency: int, backwards: bool) -> Iterator[Job | None]:
+        """The jobs of ``queue`` with this ``urgency``, in turn."""
+        low: tuple[int, bytes] = (-1, b"")
+        high: tuple[int, bytes] = (1 << 64, b"")
+        files: dict[int, bytes] = {}
+        done: set[int] = set()  # segments
+        while True:
+            segments = [] if queue.paged is None else queue.paged.by_urgency.get(urgency, [])
+            segments = [
+                one
+                for one in segments
+                if one.number not in done
+                and (one.last_ctime, one.last_id) > low
+                and (one.ctime, one.id) < high
+            ]
+            segment: Segment | None = None
+            if segments:
+                segment = segments[-1] if backwards else segments[0]
+                if segment.number not in files:
+                    data = self._data(segment, ALL)
+                    if data is None:
+                        yield None  # then another one may be the next
+                    else:
+                        files[segment.number] = data
+                    continue
+                done.add(segment.number)
+            part = self._stretch(queue, urgency, segment, files, low, high, backwards)
+            if part and backwards:
+                high = line_order(part[-1])
+            elif part:
+                low = line_order(part[-1])
+            yield from part
+            if segment is None:
+                return
+            del files[segment.number]
+
+    def _stretch(
+        self,
+        queue: Queue,
+        urgency: int,
+        segment: Segment | None,
+        files: dict[int, bytes],
+        low: tuple[int, bytes],
+        high: tuple[int, bytes],
+        backwards: bool,
+    ) -> list[Job]:
+        """The next jobs of a walk over ``queue``: those in ``segment``, which is next (None: there
+        is none), and all in memory before its end. ``files`` has its file; ``low``, ``high``: the
+        jobs are between them."""
+        found: dict[bytes, Job] = {}
+        if segment is not None:
+            data = files[segment.number]
+            for place in segment.places():
+                job = self._look_at(segment, place, data, 0)
+                if job is not None and segment.has(place):
+                    found[job.id] = job
+            if backwards:
+                low = max(low, (segment.ctime, segment.id[:-1]))
+            else:
+                high = min(high, (segment.last_ctime, segment.last_id + b"\0"))
+        found.update({job.id: job for job in queue.between(urgency, low, high)})
+        part = [job for job in found.values() if low < line_order(job) < high]
+        part.sort(key=line_order, reverse=backwards)
+        return part

@@ -1,0 +1,611 @@
+"""Moves the middle of long queues to disk while memory is short, and back before it is needed.
+
+The head and the tail of a queue stay jobs in memory. The jobs in between go to disk in segments,
+in their order. Only plain jobs do: held by this node alone, made by it, never delivered, without a
+trailer. Others stay where they are in the line. They come back with their segment when few jobs are
+left before it, or alone if a command names them. A job on disk still counts in its queue; it has
+no timer, so a segment is read when the first of its jobs expires.
+"""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
+from zlib import crc32
+
+from disque_trio.node.core.jobs.job import (
+    FLAGS_IN_FILES,
+    FLAGS_PRIORITY,
+    JOB_OVERHEAD,
+    Job,
+)
+from disque_trio.node.core.jobs.registry import SHARD_SHIFT
+from disque_trio.node.core.pages.pages import VIEW, Pages
+from disque_trio.node.core.pages.segment import (
+    HEAD_SIZE,
+    DamagedError,
+    Segment,
+    SegmentLines,
+    pack_record,
+)
+from disque_trio.node.core.queues.disk_views import DiskViews, job_of, line_order, revive
+from disque_trio.node.core.queues.queue import Queue, chunk_after, place_after
+from disque_trio.node.core.queues.store import JobStore
+from disque_trio.protocol.serialjob import HEAD, Head, SerialJob, decode_job, deljob, loadjob
+from disque_trio.respserver.memory import UNLIMITED
+
+if TYPE_CHECKING:
+    from mypy_extensions import i64
+
+HEAD_KEPT: Final = 2  # segments' worth of jobs that stay at the head of a queue
+QUEUES_A_LOOK: Final = 64
+SEGMENTS_A_TURN: Final = 8
+JOBS_A_TURN: Final = 4_096
+RETRY_AFTER: Final = 1_000  # ms after an error of the disk
+AGAIN_AFTER: Final = 1_000  # ms after a look at all queues that found nothing
+_FRACTION: Final = 64  # of the limit, by which memory grows before the next look
+_RECORD: Final = 160  # bytes of a record besides the body, about
+_JOB_HEAD: Final = HEAD.size
+# Those that a job on disk may not have.
+_NOT_PLAIN: Final = ~(1 | 2 | FLAGS_PRIORITY)
+
+
+class Paging:
+    """Moves jobs of ``store`` to disk and back.
+
+    Attributes:
+        pages: what is on disk.
+        ready: what waited for jobs that are now in memory; ``go_on`` calls it.
+        dumping: whether a dump of all jobs is under way.
+        views: jobs on disk, to look at.
+        damaged: called with the number of a segment that cannot be read, and why.
+    """
+
+    def __init__(self, store: JobStore) -> None:
+        self.pages: Pages = store.queues.pages
+        self.ready: list[Callable[[], None]] = []
+        self.dumping = False
+        self.damaged: Callable[[int, str], None] = _nothing_said
+        self.views = DiskViews(store)
+        self._awaited: dict[tuple[int, int], list[Callable[[], None]]] = {}
+        self._store = store
+        self._machine = store.machine
+        self._memory = store.machine.memory
+        self._replicas = store.replicas
+        self._last: Queue | None = None  # that jobs were taken from
+        self._cursor = 0
+        self._looked_at_all = False  # since ``_idle`` was reset
+        self._tight = False
+        self._rest_until = 0
+        self._rest_below = 0
+        self._retry_at = 0
+        # Where there are no more jobs that may go, by queue and urgency.
+        self._passed: dict[tuple[bytes, int], tuple[int, bytes]] = {}
+
+    def set_above(self, above: int | None) -> None:
+        """Let jobs go to disk while more than ``above`` bytes of memory are used; None: never.
+        Those that lie there come back in their time."""
+        self.pages.above = UNLIMITED if above is None else above
+        if above is not None and self._memory.limit:
+            self.pages.fit(self._memory.limit)
+        self._rest_until = 0
+
+    # ---- turns ------------------------------------------------------------------------------
+
+    def turn(self) -> None:
+        """Do what a turn has made necessary: call for segments, and move jobs to disk."""
+        pages = self.pages
+        if pages.hungry:
+            self._feed()
+        if self._memory.used > pages.above:
+            self._page_out_some()
+        if pages.orders:
+            orders, pages.orders = pages.orders, []
+            pages.perform(orders)
+
+    def _feed(self) -> None:
+        """Have the segments read that queues need."""
+        hungry = self.pages.hungry
+        soon = False
+        for name in list(hungry):
+            queue = self._store.queues.by_name.get(name)
+            first = None if queue is None or queue.paged is None else queue.paged.first()
+            if first is None or first.reading:
+                del hungry[name]
+            elif first.data is not None:
+                soon = True  # no need to wait for the disk
+            else:
+                del hungry[name]
+                self.pages.order_read(first)
+        if soon:
+            self.wake()
+
+    def wake(self) -> None:
+        """Call ``go_on`` soon."""
+        self._store.limits.wake(self._machine.now)
+
+    @property
+    def due(self) -> int:
+        """When ``go_on`` next has something to do, in ms; 0: never."""
+        if self.pages.hungry or self.ready:
+            return self._machine.now
+        return self.pages.next_expiry * 1000 + 1000 if self.pages.next_expiry else 0
+
+    def go_on(self, now: int) -> None:
+        """Bring jobs back that are still in memory, or that expire; go on with what waited."""
+        for name in list(self.pages.hungry):
+            queue = self._store.queues.by_name.get(name)
+            first = None if queue is None or queue.paged is None else queue.paged.first()
+            if first is not None and first.data is not None:
+                self.page_in(first, first.data)
+        segment = self.pages.take_expired((now - 1000) // 1000)
+        while segment is not None:
+            if segment.data is not None:
+                self.page_in(segment, segment.data)
+            elif not segment.reading:
+                self.pages.order_read(segment)
+            segment = self.pages.take_expired((now - 1000) // 1000)
+        ready, self.ready = self.ready, []
+        for then in ready:
+            then()
+
+    # ---- to disk ----------------------------------------------------------------------------
+
+    def _page_out_some(self) -> None:
+        """Move the next jobs to disk, if there are any that may go."""
+        pages = self.pages
+        now = self._machine.now
+        if pages.problem and now >= self._retry_at:
+            pages.problem = ""
+        used = self._memory.used
+        if pages.problem or (now < self._rest_until and used < self._rest_below):
+            return
+        before = pages.jobs
+        for _ in range(SEGMENTS_A_TURN):
+            if pages.writing > pages.most_writing or not self._page_out_one():
+                return
+            if self._memory.used <= pages.above or pages.jobs - before > JOBS_A_TURN:
+                return
+
+    def _page_out_one(self) -> bool:
+        """Move the jobs of one segment to disk; return False if no queue has so many."""
+        last = self._last
+        if last is not None and self._page_out(last, False):
+            return True
+        queues = self._store.queues.index
+        started = self._cursor == 0
+        self._cursor, found = queues.scan(self._cursor, QUEUES_A_LOOK)
+        for queue in found:
+            if queue.length and self._page_out(queue, self._tight):
+                self._last = queue
+                self._tight = False
+                self._looked_at_all = False
+                return True
+        if self._cursor == 0:
+            if self._looked_at_all or started:
+                self._rest()
+            self._looked_at_all = True
+        return False
+
+    def _rest(self) -> None:
+        """All queues were looked at in vain: look closer, or rest for a while."""
+        if not self._tight:
+            self._tight = True
+            return
+        self._tight = False
+        self._passed.clear()
+        memory = self._memory
+        self._rest_until = self._machine.now + AGAIN_AFTER
+        self._rest_below = memory.used + memory.limit // _FRACTION
+        self._last = None
+
+    def _page_out(self, queue: Queue, tight: bool) -> bool:
+        """Move jobs of the middle of ``queue`` to disk; return whether there were any. ``tight``:
+        leave fewer in memory."""
+        if queue.groups is not None or queue.grouped or queue.length - queue.on_disk() < 4:
+            return False
+        if self._memory.shares is not None:
+            return False  # what users have is counted by job
+        for urgency in queue.urgencies():
+            run = self._find_run(queue, urgency, tight)
+            if run is not None:
+                index, start, count = run
+                jobs = queue.cut(urgency, index, start, count)
+                if self._write(queue, urgency, jobs):
+                    return True
+                self._passed[queue.name, urgency] = (jobs[-1].ctime, jobs[-1].id)
+        return False
+
+    def _find_run(self, queue: Queue, urgency: int, tight: bool) -> tuple[int, int, int] | None:
+        """Find jobs of ``queue`` that may go: the chunk that they begin in, the place in it, and
+        their number. None: there are too few."""
+        chunks = queue.line(urgency)
+        segments = [] if queue.paged is None else queue.paged.by_urgency.get(urgency, [])
+        most = self.pages.most
+        most_bytes = self.pages.most_bytes
+        keep = 1 if tight else HEAD_KEPT
+        after = self._passed.get((queue.name, urgency), (0, b""))
+        if segments:
+            after = max(after, (segments[-1].last_ctime, segments[-1].last_id))
+        if after[0]:
+            index = chunk_after(chunks, after[0], after[1])
+            start = 0 if index == len(chunks) else place_after(chunks[index], after[0], after[1])
+            run = _measure(chunks, index, start, most, most_bytes, tight)
+            if run:
+                return index, start, run
+        if segments:
+            # None behind the last segment: those ahead of the first.
+            ahead = queue.ahead(segments[0])
+            count = segments[0].count
+            if ahead < (keep + 1) * count:
+                return None
+            index, start = _position(chunks, ahead - count)
+            return index, start, count
+        if after[0]:
+            return None
+        index, start = _skip(chunks, keep * most, keep * most_bytes)
+        run = _measure(chunks, index, start, most, most_bytes, tight)
+        return (index, start, run) if run else None
+
+    def _write(self, queue: Queue, urgency: int, jobs: list[Job]) -> bool:
+        """Make a segment of those of ``jobs`` that may go, and put the others back. Return whether
+        there are any."""
+        pages = self.pages
+        store = self._store
+        own = self._replicas.own
+        waiting = store.progress.waiting
+        kept: list[Job] = []
+        records: list[bytes] = []
+        ids: list[bytes] = []
+        segment: Segment | None = None
+        at = 0
+        memory = 0
+        registry = store.jobs
+        shards = registry.shards
+        checksums: list[int] = []
+        timers = store.timers
+        for job in jobs:
+            body = job.body
+            if (
+                job.flags & _NOT_PLAIN
+                or job.delivered is not None
+                or job.nacks
+                or job.deliveries
+                or job.id[2:10] != own[:8]
+                or body is None
+                or (waiting and job.id in waiting)
+            ):
+                kept.append(job)
+                continue
+            payload = self._replicas.serialize(job, job.flags & FLAGS_IN_FILES, job.etime, body)
+            overhead = len(payload) - len(body) + HEAD_SIZE
+            if segment is None:
+                segment = pages.begin(queue.name, urgency, overhead)
+                segment.ctime, segment.id, segment.etime = job.ctime, job.id, int(job.etime)
+            elif overhead != segment.overhead:
+                kept.append(job)
+                continue
+            records.append(pack_record(segment.seed, len(ids), int(job.qtime), payload))
+            at += len(payload) + HEAD_SIZE
+            segment.offsets.append(at)
+            if job.etime < segment.etime:
+                segment.etime = int(job.etime)
+            segment.bodies += len(body)
+            id = job.id
+            ids.append(id)
+            timers.remove(job)
+            checksum = crc32(id)
+            checksums.append(checksum)
+            del shards[checksum >> SHARD_SHIFT][id]
+            memory += JOB_OVERHEAD + len(body)
+            segment.last_ctime, segment.last_id = job.ctime, id
+        queue.put_in(urgency, kept)
+        if segment is None:
+            return False
+        registry.count -= len(ids)
+        self._memory.used -= memory
+        segment.live = len(ids)
+        segment.bits = bytearray(b"\xff" * (len(ids) + 7 >> 3))
+        lines = queue.paged
+        if lines is None:
+            lines = queue.paged = SegmentLines(
+                queue.name, pages.hungry, pages.dry, store.limits.judge_need
+            )
+        lines.add(segment)
+        pages.add(segment, ids, checksums, b"".join(records))
+        queue.look()
+        store.limits.wake(self.due)
+        return True
+
+    def paged_out(self, number: int, problem: str) -> None:
+        """Note that the file ``number`` was written, or, if there is a ``problem``, was not."""
+        pages = self.pages
+        segment = pages.segments.get(number)
+        if problem:
+            pages.problem = problem
+            self._retry_at = self._machine.now + RETRY_AFTER
+            if segment is not None and segment.data is not None:
+                self.page_in(segment, segment.data)
+        elif segment is not None:
+            pages.written(segment)
+
+    # ---- from disk --------------------------------------------------------------------------
+
+    def paged_in(self, number: int, place: int, data: bytes | None) -> None:
+        """Take what was read of the file ``number``: the record at ``place``, or all of it if that
+        is -1; None: it could not be read."""
+        segment = self.pages.segments.get(number)
+        if place >= VIEW:
+            self.views.read[number, place] = data or b""
+        elif segment is not None:
+            if place < 0:
+                segment.reading = False
+                if data is None:
+                    self.rebuild(segment, "the file cannot be read")
+                    return
+                if not self.page_in(segment, data):
+                    return
+            elif segment.has(place):
+                try:
+                    if data is None:
+                        raise DamagedError("the file cannot be read")
+                    qtime, found = segment.read(data, segment.offsets[place], place)
+                except DamagedError as problem:
+                    self.rebuild(segment, str(problem))
+                    return
+                self._take_one(segment, place, qtime, found)
+        self._is_read(number, place)
+
+    def _is_read(self, number: int, place: int) -> None:
+        """Go on soon with what waited for the segment ``number``, or one place in it."""
+        self.ready += self._awaited.pop((number, place), [])
+        self.wake()
+
+    def page_in(self, segment: Segment, data: bytes) -> bool:
+        """Bring all jobs of ``segment``, whose file is ``data``, back into memory. Return False if
+        they have to be found elsewhere first."""
+        try:
+            jobs = self._read_all(segment, data)
+        except DamagedError as problem:
+            self.rebuild(segment, str(problem))
+            return False
+        self._put_back(segment, jobs)
+        return True
+
+    def _read_all(self, segment: Segment, data: bytes) -> list[Job]:
+        """The jobs that are still in ``segment``, whose file is ``data``. Raises
+        ``DamagedError``."""
+        if len(data) != segment.size:
+            raise DamagedError("the file is too short")
+        return [self._read_one(segment, place, data) for place in segment.places()]
+
+    def _read_one(self, segment: Segment, place: int, data: bytes) -> Job:
+        """The job at ``place`` of ``segment``, whose file is ``data``. Raises ``DamagedError``."""
+        qtime = segment.check(data, place)
+        at: i64 = segment.offsets[place] + HEAD_SIZE
+        head: Head = HEAD.unpack_from(data, at)
+        _, id, _, flags, repl, etime, ctime, delay, retry, _, _, size = head
+        body_at: i64 = at + _JOB_HEAD + size + 4
+        end: i64 = body_at + segment.body_size(place)
+        body = data[body_at:end]
+        job = Job(id, segment.queue, body, repl, ctime, etime, delay, retry)
+        revive(job, flags, qtime, self._store)
+        return job
+
+    def _take_one(self, segment: Segment, place: int, qtime: int, found: SerialJob) -> None:
+        """Bring the job at ``place`` of ``segment`` back into memory."""
+        job = job_of(segment, qtime, found, self._store)
+        queue = self._store.queues.by_name[segment.queue]
+        lines = queue.paged
+        assert lines is not None
+        self.pages.take(segment, lines, place)
+        self._hold(job)
+        queue.put_in(segment.urgency, [job])
+        self._changed(queue)
+
+    def _put_back(self, segment: Segment, jobs: list[Job]) -> None:
+        """Put all ``jobs`` of ``segment`` back into memory."""
+        queue = self._store.queues.by_name[segment.queue]
+        lines = queue.paged
+        assert lines is not None
+        self.pages.drop(segment, lines)
+        for job in jobs:
+            self._hold(job)
+        queue.put_in(segment.urgency, jobs)
+        self._changed(queue)
+
+    def _hold(self, job: Job) -> None:
+        """Hold ``job``, which was on disk."""
+        store = self._store
+        id = job.id
+        store.jobs.shard_of(id)[id] = job
+        store.jobs.count += 1
+        size = JOB_OVERHEAD + len(job.body or b"")
+        self._memory.used += size
+        if self._memory.shares is not None:
+            self._memory.shares.job_grew(id, job.queue, size)
+        store.schedule(job)
+        if self.dumping and self._machine.journaling:
+            # The dump may have passed its place. A job that is loaded twice is only one.
+            payload = self._replicas.serialize(
+                job, job.flags & FLAGS_IN_FILES, job.etime, job.body or b""
+            )
+            self._machine.journal.append(loadjob(payload))
+
+    def _changed(self, queue: Queue) -> None:
+        """Look at ``queue``, of whose jobs some have left the disk."""
+        queue.look()
+        if queue.paged is not None and not queue.paged.by_urgency:
+            queue.paged = None
+        queues = self._store.queues
+        if queues.interests is not None:
+            queues.interests.note(queue)
+        if queue.waiters:
+            queues.ready.append(queue)
+
+    # ---- damage -----------------------------------------------------------------------------
+
+    def rebuild(self, segment: Segment, problem: str) -> None:
+        """Have the jobs of ``segment``, which cannot be read, looked for in the append-only
+        file."""
+        if segment.data is not None or segment.rebuilding:
+            return
+        segment.rebuilding = True
+        self.damaged(segment.number, problem)
+        segment.reading = True
+        self.pages.order_rebuild(segment)
+
+    def rebuilt(self, number: int, found: dict[int, bytes]) -> None:
+        """Take the serialised jobs of the segment ``number`` that were ``found`` in the append-only
+        file, by place. The others are lost."""
+        segment = self.pages.segments.get(number)
+        if segment is not None:
+            jobs: list[Job] = []
+            for place in segment.places():
+                if place in found:
+                    job = decode_job(found[place])
+                    qtime = self._machine.now + job.retry * 1000 if job.retry else 0
+                    flags = (job.flags | 1 | (2 if job.retry else 0)) & ~_NOT_PLAIN
+                    job.flags = flags
+                    jobs.append(job_of(segment, qtime, job, self._store))
+            jobs.sort(key=line_order)
+            lost = segment.live - len(jobs)
+            queue = self._store.queues.by_name[segment.queue]
+            bodies = segment.bodies - sum([len(job.body or b"") for job in jobs])
+            self._put_back(segment, jobs)
+            if lost:
+                self.pages.lost += lost
+                queue.length -= lost - 1
+                queue.jobs_out += lost - 1
+                queue.gone_from_disk(bodies, True)
+        for other, place in list(self._awaited):
+            if other == number:
+                self._is_read(number, place)
+
+    # ---- single jobs ------------------------------------------------------------------------
+
+    def want(self, segment: Segment, place: int, then: Callable[[], None] | None = None) -> bool:
+        """Bring the job at ``place`` of ``segment`` back, or all of them if that is -1. Return
+        whether that has yet to happen: then ``then`` will be called, if given."""
+        if segment.data is not None:
+            if place < 0:
+                return not self.page_in(segment, segment.data)
+            try:
+                qtime, found = segment.read(segment.data, 0, place)
+            except DamagedError:
+                return False
+            self._take_one(segment, place, qtime, found)
+            return False
+        key = (segment.number, place)
+        waiting = self._awaited.get(key)
+        if waiting is None:
+            self._awaited[key] = [] if then is None else [then]
+            if place >= 0 or not segment.reading:
+                self.pages.order_read(segment, place)
+        elif then is not None:
+            waiting.append(then)
+        return True
+
+    def bring(self, id: bytes, then: Callable[[], None] | None = None) -> bool:
+        """Bring the job ``id`` back if it is on disk; return whether that has yet to happen: then
+        ``then`` will be called, if given."""
+        for place in self.pages.find(id):
+            segment, at = self.pages.at(place)
+            return self.want(segment, at, then)
+        return False
+
+    def end(self, id: bytes, acked: bool = False) -> bool:
+        """Forget the job ``id``, which is over, if it is on disk, without reading it; return
+        whether it was. ``acked``: a client acknowledged it."""
+        pages = self.pages
+        at = pages.index.find_one(id) if pages.jobs else -1
+        if at < 0:
+            return False
+        segment, place = pages.at(at)
+        store = self._store
+        queue = store.queues.by_name[segment.queue]
+        if acked:
+            store.total_acked += 1
+            queue.jobs_acked += 1
+            store.outcomes.note_acked(id)
+        lines = queue.paged
+        assert lines is not None
+        size = pages.take(segment, lines, place)
+        machine = self._machine
+        if machine.journaling:
+            machine.journal.append(deljob(id))
+        queue.gone_from_disk(size, not segment.live)
+        queue.atime = machine.now
+        return True
+
+    def knows(self, id: bytes) -> bool:
+        """Whether the job ``id`` is on disk."""
+        return len(self.pages.find(id)) > 0
+
+    def queue_of(self, id: bytes) -> bytes | None:
+        """The queue of the job ``id``, if it is on disk."""
+        places = self.pages.find(id)
+        return self.pages.at(places[0])[0].queue if places else None
+
+    def flush(self) -> None:
+        """Forget everything; the memory account was reset."""
+        self.pages.clear()
+        self.views.clear()
+        for waiting in self._awaited.values():
+            self.ready += waiting
+        self._awaited.clear()
+        if self.ready:
+            self.wake()
+        self._last = None
+        self._cursor = 0
+        self._passed.clear()
+
+
+def _measure(
+    chunks: list[list[Job]], index: int, start: int, most: int, most_bytes: int, tight: bool
+) -> int:
+    """How many jobs from a place in the line on fit into a segment; 0: fewer than that, or as many
+    again do not follow, and these stay in memory. ``tight``: they need not be so many."""
+    size = 0
+    count = 0
+    first = start
+    for at in range(index, len(chunks)):
+        chunk = chunks[at]
+        for place in range(first, len(chunk)):
+            size += len(chunk[place].body or b"") + _RECORD
+            count += 1
+            if count == most or size >= most_bytes:
+                left = len(chunk) - place - 1
+                wanted = 1 if tight else count
+                while left < wanted:
+                    at += 1
+                    if at >= len(chunks):
+                        return 0
+                    left += len(chunks[at])
+                return count
+        first = 0
+    return 0
+
+
+def _skip(chunks: list[list[Job]], count: int, size: int) -> tuple[int, int]:
+    """The place in the line behind the first ``count`` jobs, or behind fewer if they have ``size``
+    bytes."""
+    for index in range(len(chunks)):
+        chunk = chunks[index]
+        for at in range(len(chunk)):
+            if count <= 0 or size <= 0:
+                return index, at
+            count -= 1
+            size -= len(chunk[at].body or b"") + _RECORD
+    return len(chunks), 0
+
+
+def _position(chunks: list[list[Job]], count: int) -> tuple[int, int]:
+    """The place in the line behind the first ``count`` jobs."""
+    index = 0
+    while count >= len(chunks[index]):
+        count -= len(chunks[index])
+        index += 1
+    return index, count
+
+
+def _nothing_said(number: int, problem: str) -> None:
+    """Where ``damaged`` goes while nobody listens."""

@@ -1,0 +1,261 @@
+"""Long queues lie on disk while memory is short: what goes, what comes back, and what if the disk
+fails."""
+
+import random
+from io import BytesIO
+from pathlib import Path
+
+from disque_trio.aof.format import RecordReader
+from disque_trio.aof.loader import Loader
+from disque_trio.node.core.jobs.job import JOB_OVERHEAD
+from tests.support.node_bench import Bench
+from tests.support.paged import PagedBench
+
+
+def filled(count: int = 100, **more: int) -> tuple[PagedBench, list[bytes]]:
+    bench = PagedBench(above=1, **more)
+    ids = [bench.add("q", f"body{number}") for number in range(count)]
+    bench.settle()
+    return bench, ids
+
+
+def take_all(bench: Bench) -> list[bytes]:
+    found: list[bytes] = []
+    while (id := bench.get()) is not None:
+        found.append(id)
+    return found
+
+
+def test_the_middle_goes_to_disk_and_comes_back_in_its_order() -> None:
+    bench, ids = filled()
+    assert bench.pages.jobs > 70
+    assert bench.node.store.jobs.count + bench.pages.jobs == 100
+    assert len(bench.files) == len(bench.pages.segments)
+    assert take_all(bench) == ids
+    bench.settle()
+    assert (bench.pages.jobs, bench.files, bench.pages.taken) == (0, {}, 0)
+    assert bench.node.memory.used == bench.counted_memory()
+
+
+def test_memory_has_only_what_is_counted() -> None:
+    bench, _ = filled()
+    in_memory = bench.counted_memory() + bench.pages.taken
+    assert bench.node.memory.used == in_memory
+
+
+def test_nothing_goes_to_disk_while_memory_is_not_short() -> None:
+    bench = PagedBench(above=1 << 20)
+    for _ in range(100):
+        bench.add()
+    bench.settle()
+    assert bench.pages.jobs == 0
+    assert not bench.files
+
+
+def test_acknowledgements_read_nothing() -> None:
+    bench, ids = filled()
+    assert bench("ACKJOB", *ids[20:80]) == 60
+    assert bench("ACKJOB", ids[30]) == 0
+    bench.settle()
+    assert bench.pages.reads == 0
+    assert bench.info("stats")["total_jobs_acked"] == "60"
+    assert take_all(bench) == ids[:20] + ids[80:]
+
+
+def test_jobs_that_are_not_plain_stay_in_memory_in_their_place() -> None:
+    bench = PagedBench(above=1)
+    ids = [
+        bench.add("q", "b", *(("HEADERS", 1, "n", "v") if number % 5 == 0 else ()))
+        for number in range(100)
+    ]
+    bench.settle()
+    assert bench.pages.jobs > 50
+    assert take_all(bench) == ids
+
+
+def test_a_client_that_waits_gets_the_job_once_it_is_read() -> None:
+    bench, ids = filled(100, late=1)
+    bench.node.paging.set_above(None)
+    taken = 0
+    other = bench.client()
+    while not bench.node.queues.by_name[b"q"].dry:
+        bench.send(other, "GETJOB", "FROM", "q")
+        assert bench.got(other) == ids[taken]
+        taken += 1
+    client = bench.block()
+    assert client.blocked
+    bench.settle()
+    assert bench.got(client) == ids[taken]
+
+
+def test_jobs_on_disk_expire_within_two_seconds() -> None:
+    bench = PagedBench(above=1, jitter=0)
+    for _ in range(50):
+        bench.add("q", "short", "TTL", 100)
+    for _ in range(50):
+        bench.add("q", "long", "TTL", 1000)
+    bench.settle()
+    assert bench.pages.jobs > 70
+    bench.advance(99)
+    assert bench.number_queued() == 100
+    bench.advance(3)
+    bench.settle()
+    bench.advance(0.1)
+    assert bench.number_queued() == 50
+    assert bench.info("stats")["total_jobs_expired"] == "50"
+
+
+def test_while_the_disk_is_full_jobs_stay_in_memory_and_go_once_there_is_room() -> None:
+    bench = PagedBench(above=1)
+    bench.full = True
+    ids = [bench.add("q", f"body{number}") for number in range(50)]
+    bench.settle()
+    assert bench.pages.jobs == 0
+    assert bench.info("jobs")["paging_problem"] == "No space left on device"
+    assert bench("SHOW", ids[25])
+    bench.full = False
+    bench.advance(2)
+    ids.append(bench.add("q", "last"))
+    bench.settle()
+    assert bench.pages.jobs > 20
+    assert bench.info("jobs")["paging_problem"] == ""
+    assert take_all(bench) == ids
+
+
+def test_a_damaged_file_is_made_again_from_the_append_only_file() -> None:
+    bench = PagedBench(above=1)
+    bench.node.journaling = True
+    ids = [bench.add("q", f"body{number}") for number in range(100)]
+    bench.settle()
+    rng = random.Random(1)
+    for number, data in list(bench.files.items()):
+        damaged = bytearray(data)
+        damaged[rng.randrange(len(data))] ^= 4
+        bench.files[number] = bytes(damaged)
+    assert take_all(bench) == ids
+    assert bench.damaged
+    assert bench.pages.lost == 0
+
+
+def test_jobs_that_are_nowhere_are_counted_as_lost() -> None:
+    bench = PagedBench(above=1)
+    bench.node.journaling = True
+    ids = [bench.add("q", f"body{number}") for number in range(100)]
+    bench.settle()
+    bench.lost = set(ids[40:43])
+    bench.files.clear()
+    assert take_all(bench) == ids[:40] + ids[43:]
+    assert bench.pages.lost == 3
+    assert bench.number_queued() == 0
+
+
+def test_a_command_about_a_lost_job_gets_its_reply() -> None:
+    bench = PagedBench(above=1)
+    bench.node.journaling = True
+    ids = [bench.add("q", f"body{number}") for number in range(100)]
+    bench.settle()
+    bench.files.clear()
+    assert bench.show(ids[50])[b"body"] == b"body50"
+    bench.lost = {ids[70]}
+    assert bench("SHOW", ids[70]) is None
+
+
+def test_switching_it_off_while_jobs_lie_on_disk_loses_none() -> None:
+    bench, ids = filled()
+    bench.node.paging.set_above(None)
+    ids += [bench.add("q", "more") for _ in range(50)]
+    assert take_all(bench) == ids
+    assert bench.pages.jobs == 0
+
+
+def test_a_flush_forgets_jobs_on_disk_too() -> None:
+    bench, _ = filled()
+    bench("DEBUG", "FLUSHALL")
+    bench.settle()
+    assert (bench.pages.jobs, bench.files, bench.number_queued()) == (0, {}, 0)
+    id = bench.add()
+    assert bench.get() == id
+
+
+def test_a_command_waits_only_for_its_own_jobs_and_the_next_one_for_it() -> None:
+    bench, ids = filled(100, late=3)
+    client = bench.client()
+    bench.send(client, "NACK", ids[50], ids[60])
+    assert client.blocked
+    assert bench("QLEN", "q") == 100
+    bench.finish(client)
+    assert bench.replies(client) == [0]
+
+
+def loaded(bench: PagedBench, directory: Path, above: int = 1) -> PagedBench:
+    """A node that has loaded what ``bench`` wrote."""
+    path = directory / "aof"
+    path.write_bytes(b"".join(bench.node.journal))
+    again = PagedBench(above=above, seed=7, id=bench.node.id)
+    again.now = again.node.now = bench.now
+    for _ in Loader(str(path), again.node, True).steps():
+        again.turn()
+    again.settle()
+    return again
+
+
+def test_loading_sends_jobs_to_disk_as_it_goes(tmp_path: Path) -> None:
+    bench = PagedBench()
+    bench.node.journaling = True
+    ids = [bench.add("q", f"body{number}") for number in range(1, 500)]
+    bench("ACKJOB", *ids[100:120])
+    again = loaded(bench, tmp_path)
+    assert again.pages.jobs > 400
+    assert again.number_queued() == 479
+    assert take_all(again) == ids[:100] + ids[120:]
+
+
+def test_a_dump_has_the_jobs_on_disk_whatever_moves_meanwhile() -> None:
+    for seed in range(5):
+        rng = random.Random(seed)
+        bench = PagedBench(above=1, seed=seed)
+        node = bench.node
+        node.journaling = True
+        ids = [bench.add("q", f"body{number}") for number in range(200)]
+        bench.settle()
+        node.journal.clear()
+        node.start_dump()
+        records: list[bytes] = []
+        done = False
+        ended: set[bytes] = set()
+        while not done:
+            more, done = node.dump_step(10, 1 << 20)
+            records += node.journal + more
+            node.journal.clear()
+            what = rng.randrange(4)
+            id = rng.choice(ids)
+            if what == 0 and bench("ACKJOB", id):
+                ended.add(id)
+            elif what == 1:
+                bench("SHOW", id)
+            elif what == 2:
+                ids.append(bench.add("q", "new"))
+            elif (taken := bench.get()) is not None:
+                assert taken not in ended
+            bench.settle()
+        records += node.journal
+        again = PagedBench(above=1 << 30, seed=seed + 100)
+        again.now = again.node.now = bench.now
+        for record in RecordReader(BytesIO(b"".join(records))):
+            again.node.load_record(record, True)
+        for id in ids:
+            assert (again("SHOW", id) is not None) == (id not in ended), seed
+
+
+def test_what_a_job_takes_in_memory_on_disk_is_little() -> None:
+    bench = PagedBench(above=1 << 40, most=512)
+    for _ in range(3_000):
+        bench.add("q", "x" * 100)
+    bench.node.paging.set_above(1)
+    before = bench.node.memory.used
+    for _ in range(10):
+        bench.settle()
+    assert bench.pages.jobs >= 1_024
+    index = bench.pages.taken - 8 * 65_536  # a fixed part, for the first one
+    assert index < 120 * bench.pages.jobs
+    assert before - bench.node.memory.used > bench.pages.jobs * (JOB_OVERHEAD - 120) - 8 * 65_536

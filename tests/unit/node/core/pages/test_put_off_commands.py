@@ -1,0 +1,85 @@
+"""Commands that need jobs on disk are put off, in their order, and nothing else is."""
+
+from tests.support.paged import PagedBench
+
+
+def filled() -> tuple[PagedBench, list[bytes]]:
+    bench = PagedBench(above=1, late=5)
+    ids = [bench.add("q", f"body{number}") for number in range(100)]
+    bench.settle()
+    return bench, ids
+
+
+def test_a_client_that_leaves_meanwhile_gets_nothing_and_its_change_is_made() -> None:
+    bench, ids = filled()
+    client = bench.client()
+    bench.send(client, "CANCEL", ids[50])
+    assert client.blocked
+    bench.disconnect(client)
+    bench.settle()
+    assert bench("SHOW", ids[50]) is None
+    assert bench.number_queued() == 99
+
+
+def test_a_client_that_leaves_meanwhile_takes_no_job() -> None:
+    bench, ids = filled()
+    bench.node.paging.set_above(None)
+    other = bench.client()
+    taken = 0
+    while not bench.node.queues.by_name[b"q"].dry:
+        bench.send(other, "GETJOB", "FROM", "q")
+        assert bench.got(other) == ids[taken]
+        taken += 1
+    client = bench.client()
+    bench.send(client, "GETJOB", "FROM", "q")
+    bench.disconnect(client)
+    bench.settle()
+    assert bench.get() == ids[taken]
+
+
+def test_a_group_waits_before_it_begins() -> None:
+    bench, ids = filled()
+    bench("MULTI")
+    bench("SHOW", ids[40])
+    bench("ACKJOB", ids[41])
+    bench("QPEEK", "q", 100)
+    shown, acked, peeked = bench("EXEC")  # type: ignore[misc]
+    assert shown[1] == ids[40]
+    assert acked == 1
+    assert bench.ids(peeked) == ids[:41] + ids[42:]
+
+
+def test_reply_off_counts_once() -> None:
+    bench, ids = filled()
+    client = bench.client()
+    bench.send(client, "CLIENT", "REPLY", "SKIP")
+    bench.send(client, "SHOW", ids[50])
+    bench.finish(client)
+    bench.send(client, "SHOW", ids[60])
+    bench.finish(client)
+    (shown,) = bench.replies(client)
+    assert isinstance(shown, list)
+    assert shown[1] == ids[60]
+
+
+def test_a_command_about_very_many_jobs_waits_before_each_slice() -> None:
+    bench, ids = filled()
+    bench.node.batches.size = 10
+    assert bench("CANCEL", *ids) == 100
+    assert bench.number_queued() == 0
+
+
+def test_commands_are_counted_once() -> None:
+    bench, ids = filled()
+    before = int(bench.info("stats")["total_commands_processed"])
+    bench("SHOW", ids[50])
+    assert int(bench.info("stats")["total_commands_processed"]) == before + 2
+    assert int(bench.info("jobs")["paging_waits"]) == 1
+
+
+def test_purging_and_moving_go_on_as_segments_come_back() -> None:
+    bench, ids = filled()
+    assert bench("QMOVE", "q", "other", "COUNT", 60) == 60
+    assert bench.ids(bench("QPEEK", "other", 100)) == ids[:60]
+    assert bench("QPURGE", "q") == 40
+    assert bench.number_queued() == 0

@@ -48,6 +48,9 @@ class Config(Settings):
     enable_debug_command: str
     rename_commands: dict[str, str]
     maxmemory: int
+    paging: bool
+    paging_above: int
+    page_dir: str
     maxmemory_policy: str
     result_ttl: int
     default_replicate: int

@@ -332,6 +332,32 @@ TABLE = make_table(
             settable=True,
         ),
         _limits(
+            "paging",
+            YesNo(),
+            "no",
+            "Let the middle of long queues lie on disk while memory is short, and read it back "
+            "before it is needed. Needs `appendonly yes` and `maxmemory`. Jobs with several "
+            "copies, headers, keys or groups, and delayed jobs, stay in memory. Not in Disque.",
+            settable=True,
+        ),
+        _limits(
+            "paging-above",
+            Int(1, 74),
+            "50",
+            "With `paging`: the share of `maxmemory`, in percent, above which jobs go to disk. Not "
+            "in Disque.",
+            unit="percent",
+            settable=True,
+        ),
+        _limits(
+            "page-dir",
+            FileName(),
+            "pages",
+            "With `paging`: the directory in `dir` for jobs on disk. Its files are only used by "
+            "the process that wrote them, and removed at the next start. Not in Disque.",
+            file_only=True,
+        ),
+        _limits(
             "maxmemory-policy",
             Choice("acks", "noeviction"),
             "acks",

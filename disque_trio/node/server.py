@@ -26,6 +26,7 @@ from disque_trio.node.core.jobs.counts import JobCounts
 from disque_trio.node.core.node import Node
 from disque_trio.node.host import NodeHost
 from disque_trio.node.metrics import ClusterFigures, JobFigures
+from disque_trio.node.page_files import PageFiles
 from disque_trio.node.progress_file import ProgressFile
 from disque_trio.node.shared_file import (
     SharedFileError,
@@ -150,6 +151,7 @@ class Server(Product):
             self.log,
         )
         self.progress_file = ProgressFile(self.node, config, self.log)
+        self.page_files = PageFiles(self.node, config, clock, self.log)
         self.event_log = EventLog(self.node.notes, self.node.id.decode(), self.log)
         disk = TimedDisk() if self._metrics else None
         persistence = Persistence(self.node, config, self.log, disk)
@@ -255,6 +257,7 @@ class Server(Product):
             nursery.start_soon(self._watch_supervisor)
 
     def load(self) -> None:
+        self.page_files.prepare()
         self.progress_file.load(self._requeue)
 
     def loaded(self) -> None:
@@ -265,6 +268,7 @@ class Server(Product):
 
     def serve(self, nursery: trio.Nursery) -> None:
         self.progress_file.start()
+        nursery.start_soon(self.page_files.run, self.engine)
         self.node.queue_pauses.resume()
         # Other nodes wait, too: this one must not answer before it has loaded all jobs.
         nursery.start_soon(self.cluster.run, self.engine)
@@ -320,6 +324,7 @@ class Server(Product):
             for file in self._shared_files:
                 file.move()
         self.event_log.apply(self._event_log_settings())
+        self.page_files.apply()
         if "appendonly" in names or "appendfsync" in names:
             self.progress_file.apply()
 

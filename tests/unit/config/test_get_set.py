@@ -29,6 +29,7 @@ event-log-max-size processes cluster-failure-domain cluster-extensions enable-pr
 enable-debug-command maxmemory-clients maxmemory-bus queue-max-idle-time result-ttl
 aclfile acllog-max-len auth-failures-per-minute
 metrics-port metrics-bind metrics-max-queues requeue-at-start aof-scrub-hours default-replicate
+paging paging-above
 """
 TLS_SET = """
 tls-cert-file tls-key-file tls-key-file-pass tls-ca-cert-file tls-ca-cert-dir tls-auth-clients

@@ -1,0 +1,225 @@
+"""The files of the jobs that lie on disk (see ``node.core.queues.paging``): a thread writes, reads
+and removes them between the turns.
+
+They are a cache of what the append-only file says: they are never synced, and those of an earlier
+process are removed at the start. A file that cannot be read is made again from the append-only
+file.
+"""
+
+import os
+from collections import deque
+from contextlib import suppress
+from pathlib import Path
+from typing import NamedTuple
+
+import trio
+
+from disque_trio.aof.format import AofError, RecordReader
+from disque_trio.config import Config
+from disque_trio.node.core.node import Node
+from disque_trio.node.core.pages.pages import DROP, READ, WRITE, Order, is_print_of
+from disque_trio.process.clock import Clock
+from disque_trio.process.logs import Log
+from disque_trio.protocol.serialjob import SerialJobError, decode_job
+from disque_trio.respserver.io.engine import Engine
+
+ENDING = ".seg"
+ORDERS_AT_ONCE = 256
+_WRITE = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
+
+
+class Done(NamedTuple):
+    """An order that was carried out: what was read or found, and why it failed, or nothing."""
+
+    order: Order
+    data: bytes | None = None
+    jobs: dict[int, bytes] | None = None
+    problem: str = ""
+
+
+class PageFiles:
+    """Carries out the orders of ``node``'s paging.
+
+    Args:
+        config: says whether jobs go to disk, and where.
+    """
+
+    def __init__(self, node: Node, config: Config, clock: Clock, log: Log) -> None:
+        self._node = node
+        self._config = config
+        self._clock = clock
+        self._log = log
+        self._orders: deque[Order] = deque()
+        self._running = False
+        self._ordered = trio.Event()
+        self._problem = ""
+        self._home: Path | None = None  # stays the same if ``dir`` changes
+        node.paging.pages.perform = self._perform
+        node.paging.damaged = self._damaged
+        node.aof_codec.read_file = self._read_file
+        node.paging.pages.seed = int.from_bytes(os.urandom(4))
+
+    # ---- settings ---------------------------------------------------------------------------
+
+    def prepare(self) -> None:
+        """Remove the files of an earlier process."""
+        with suppress(FileNotFoundError):
+            for path in self._directory.iterdir():
+                if path.suffix == ENDING and path.stem.isdigit():
+                    path.unlink(missing_ok=True)
+
+    def apply(self) -> None:
+        """Make changes of the settings take effect."""
+        config = self._config
+        on = config.paging and config.appendonly and config.maxmemory > 0
+        above = config.maxmemory * config.paging_above // 100 if on else None
+        if above is not None:
+            try:
+                self._directory.mkdir(mode=0o700, exist_ok=True)
+            except OSError as problem:
+                self._log.warning("jobs cannot go to disk", reason=str(problem))
+                above = None
+        self._node.paging.set_above(above)
+
+    @property
+    def _directory(self) -> Path:
+        if self._home is None:
+            self._home = Path(self._config.page_dir).absolute()
+        return self._home
+
+    def _path(self, number: int) -> Path:
+        return self._directory / f"{number}{ENDING}"
+
+    def _damaged(self, number: int, problem: str) -> None:
+        self._log.warning(
+            "jobs that lie on disk cannot be read: they are looked for in the append-only file",
+            file=str(self._path(number)),
+            reason=problem,
+        )
+
+    # ---- orders -----------------------------------------------------------------------------
+
+    def _perform(self, orders: list[Order]) -> None:
+        """Carry ``orders`` out: in a thread, once there are turns.
+
+        A busy node leaves a thread little time. When much waits to be written, it is written here,
+        as the records of the append-only file are.
+        """
+        pages = self._node.paging.pages
+        behind = pages.writing > pages.most_writing // 2
+        at_once = [one for one in orders if not self._running or (behind and one.kind == WRITE)]
+        later = orders if not at_once else [one for one in orders if one not in at_once]
+        if later:
+            self._orders += later
+            self._ordered.set()
+        if at_once:
+            self._take(self._carry_out(at_once))
+
+    async def run(self, engine: Engine) -> None:
+        """Carry out orders until cancelled."""
+        self._running = True
+        try:
+            while True:
+                await self._ordered.wait()
+                self._ordered = trio.Event()
+                while self._orders:
+                    orders = [
+                        self._orders.popleft()
+                        for _ in range(min(len(self._orders), ORDERS_AT_ONCE))
+                    ]
+                    done = await trio.to_thread.run_sync(self._carry_out, orders)
+                    self._node.now = self._clock.now()
+                    self._take(done)
+                    engine.after_node()
+        finally:
+            self._running = False
+
+    def _carry_out(self, orders: list[Order]) -> list[Done]:
+        """Carry ``orders`` out; may be called in another thread."""
+        done: list[Done] = []
+        gone = {order.number for order in orders if order.kind == DROP}
+        for order in orders:
+            try:
+                if order.kind == WRITE:
+                    if order.number not in gone:
+                        self._write(order)
+                    done.append(Done(order))
+                elif order.kind == READ:
+                    done.append(
+                        Done(order, _read(self._path(order.number), order.start, order.end))
+                    )
+                elif order.kind == DROP:
+                    self._path(order.number).unlink(missing_ok=True)
+                else:
+                    done.append(Done(order, jobs=self._find(order.places)))
+            except (OSError, AofError, SerialJobError) as problem:
+                text = problem.strerror if isinstance(problem, OSError) else ""
+                done.append(Done(order, jobs={}, problem=text or str(problem)))
+        return done
+
+    def _take(self, done: list[Done]) -> None:
+        """Tell the node what was done."""
+        for one in done:
+            order = one.order
+            if order.kind == WRITE:
+                self._say(one.problem)
+                self._node.paging.paged_out(order.number, one.problem)
+            elif order.kind == READ:
+                self._node.paged_in(order.number, order.place, one.data)
+            elif order.kind != DROP:
+                jobs = one.jobs or {}
+                missing = len(order.places) - len(jobs)
+                self._log.warning(
+                    "jobs were found in the append-only file",
+                    file=str(self._path(order.number)),
+                    found=len(jobs),
+                    missing=missing,
+                )
+                self._node.rebuilt(order.number, jobs)
+
+    def _say(self, problem: str) -> None:
+        """Log that jobs cannot go to disk, because of ``problem``, or can again."""
+        if problem != self._problem:
+            self._problem = problem
+            if problem:
+                self._log.warning("jobs cannot go to disk: they stay in memory", reason=problem)
+            else:
+                self._log.notice("jobs can go to disk again")
+
+    def _write(self, order: Order) -> None:
+        path = self._path(order.number)
+        try:
+            fd = os.open(path, _WRITE, 0o600)
+            try:
+                rest = memoryview(order.data)
+                while rest:
+                    rest = rest[os.write(fd, rest) :]
+            finally:
+                os.close(fd)
+        except OSError:
+            path.unlink(missing_ok=True)
+            raise
+
+    def _read_file(self, number: int) -> bytes:
+        """The whole file ``number``. Raises ``OSError``."""
+        return self._path(number).read_bytes()
+
+    def _find(self, places: dict[int, int]) -> dict[int, bytes]:
+        """The serialised jobs with ``places`` that are in the append-only file, by place."""
+        found: dict[int, bytes] = {}
+        with Path(self._config.appendfilename).open("rb", buffering=0) as file:
+            for record in RecordReader(file):
+                if len(record) == 2 and record[0].upper() == b"LOADJOB":
+                    place = is_print_of(decode_job(record[1]).id, places)
+                    if place >= 0:
+                        found.setdefault(place, record[1])
+        return found
+
+
+def _read(path: Path, start: int, end: int) -> bytes:
+    """The bytes of the file between two offsets."""
+    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        return os.pread(fd, end - start, start)
+    finally:
+        os.close(fd)

@@ -1,0 +1,140 @@
+"""Queues longer than memory: a node is killed, restarted, changed and damaged while jobs lie on
+disk."""
+
+import signal
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.support.harness import HANG_SECONDS, LiveNode, NodeFactory, Wire, wait_until
+
+ON = ("--appendonly", "yes", "--maxmemory", "12mb", "--paging", "yes")
+JOBS = 25_000
+
+
+def fill(wire: Wire, count: int) -> list[bytes]:
+    """Add ``count`` jobs; returns their ids."""
+    ids: list[bytes] = []
+    for at in range(0, count, 500):
+        request = b"*4\r\n$6\r\nADDJOB\r\n$1\r\nq\r\n$6\r\n%06d\r\n$1\r\n0\r\n"
+        wire.raw(b"".join([request % (at + number) for number in range(500)]))
+        for _ in range(500):
+            reply = wire.read()
+            assert isinstance(reply, bytes), reply
+            ids.append(reply)
+    return ids
+
+
+def take_all(wire: Wire) -> list[bytes]:
+    """Take and acknowledge all jobs; returns their ids."""
+    found: list[bytes] = []
+    while True:
+        reply = wire("GETJOB", "NOHANG", "COUNT", 500, "FROM", "q")
+        if reply is None:
+            return found
+        assert isinstance(reply, list)
+        new = [job[1] for job in reply]
+        assert wire("ACKJOB", *new) == len(new)
+        found += new
+
+
+def paged(node: LiveNode) -> int:
+    return int(node.info("jobs")["paging_jobs"])
+
+
+def stop(node: LiveNode) -> None:
+    node.process.send_signal(signal.SIGTERM)
+    assert node.process.wait(HANG_SECONDS) == 0
+
+
+def kill(node: LiveNode) -> None:
+    node.kill()
+
+
+def restart(node: LiveNode) -> None:
+    wire = node.wire()
+    wire.send("RESTART")
+    assert wire.closed()
+
+
+@pytest.mark.parametrize("end", [stop, kill, restart])
+def test_a_queue_longer_than_memory_survives(
+    disque_server: NodeFactory, end: Callable[[LiveNode], None]
+) -> None:
+    node = disque_server(*ON)
+    wire = node.wire()
+    ids = fill(wire, JOBS)
+    wait_until(lambda: paged(node) > JOBS // 2)
+    gone = ids[1000:20_000:100]
+    assert wire("ACKJOB", *gone) == len(gone)
+    # A command that begins just before the end.
+    wire.raw(b"*2\r\n$4\r\nSHOW\r\n$40\r\n%b\r\n" % ids[12_345])
+    end(node)
+    new = node if end is restart else disque_server(*ON, cwd=node.directory)
+    wire = new.wire()
+    wait_until(lambda: wire("PING") == b"PONG")
+    assert paged(new) > JOBS // 3
+    ended = set(gone)
+    assert take_all(wire) == [id for id in ids if id not in ended]
+    wait_until(lambda: not list((node.directory / "pages").iterdir()))
+
+
+def test_the_settings_may_change_while_the_node_is_full(disque_server: NodeFactory) -> None:
+    node = disque_server(*ON)
+    wire = node.wire()
+    ids = fill(wire, JOBS)
+    wait_until(lambda: paged(node) > JOBS // 2)
+    assert wire("CONFIG", "SET", "paging", "no") == b"OK"
+    assert wire("CONFIG", "SET", "maxmemory", "7mb") == b"OK"
+    assert "NOREPL" in wire.error("ADDJOB", "q", "x", 0)
+    got = []
+    for _ in range(10):
+        reply = wire("GETJOB", "COUNT", 100, "FROM", "q")
+        assert isinstance(reply, list)
+        got += [job[1] for job in reply]
+    assert wire("ACKJOB", *got) == 1000
+    assert wire("CONFIG", "SET", "paging", "yes") == b"OK"
+    wait_until(lambda: isinstance(wire("ADDJOB", "other", "x", 0), bytes))
+    assert wire("CONFIG", "SET", "maxmemory", "100mb") == b"OK"
+    assert got + take_all(wire) == ids
+
+
+def test_damaged_and_missing_files_are_made_again(disque_server: NodeFactory) -> None:
+    node = disque_server(*ON)
+    wire = node.wire()
+    ids = fill(wire, JOBS)
+    files: list[Path] = []
+
+    def written() -> bool:
+        files[:] = sorted((node.directory / "pages").glob("*.seg"))
+        return len(files) >= 3 and all(file.stat().st_size for file in files)
+
+    wait_until(written)
+    content = bytearray(files[0].read_bytes())
+    content[1000] ^= 1
+    files[0].write_bytes(bytes(content))
+    files[1].unlink()
+    files[2].write_bytes(files[2].read_bytes()[:-10])
+    assert take_all(wire) == ids
+    assert node.info("jobs")["paging_lost"] == "0"
+
+
+def test_a_rewrite_keeps_jobs_on_disk(disque_server: NodeFactory) -> None:
+    node = disque_server(*ON)
+    wire = node.wire()
+    ids = fill(wire, JOBS)
+    assert wire("CONFIG", "SET", "appendonly", "no") == b"OK"
+    assert wire("CONFIG", "SET", "appendonly", "yes") == b"OK"  # a dump from memory and disk
+    wait_until(lambda: node.info("persistence")["aof_state"] == "on")
+    node.kill()
+    node = disque_server(*ON, cwd=node.directory)
+    wire = node.wire()
+    wait_until(lambda: wire("PING") == b"PONG")
+    assert wire("BGREWRITEAOF")
+    wait_until(lambda: node.info("persistence")["aof_last_rewrite_time_sec"] != "-1")
+    node.kill()
+    node = disque_server(*ON, cwd=node.directory)
+    wire = node.wire()
+    wait_until(lambda: wire("PING") == b"PONG")
+    assert take_all(wire) == ids

@@ -182,7 +182,7 @@ class Faults:
         forget it."""
         world = self.world
         there = machine.up and not machine.stopping
-        if there and machine.node.peers.leaving and machine.node.store.jobs.count == 0:
+        if there and machine.node.peers.leaving and machine.jobs.count == 0:
             machine.removed = True
             del world.addresses[machine.id]
             machine.stop(handover=False)

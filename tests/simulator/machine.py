@@ -30,6 +30,7 @@ from tests.simulator.eventlog import MachineLog
 from tests.simulator.events import MS
 from tests.simulator.fabric import End, MachineNetwork
 from tests.simulator.mesh import StaticMesh
+from tests.simulator.pages import AllJobs, PageFiles
 from tests.simulator.plan import BINDINGS, DEAD, TIMELY
 from tests.simulator.restarts import Memory, compare, remember
 from tests.simulator.session import Replied, Session
@@ -74,6 +75,9 @@ class Machine:
         self.ip = f"10.0.0.{index + 1}"
         self.port = PORT
         self.rng = Random(f"machine {index} {world.plan.seed}")
+        self.rng_of_pages = Random(f"pages {index} {world.plan.seed}")
+        self.pages: PageFiles | None = None
+        self.jobs: AllJobs
         self.id = b"%040x" % self.rng.getrandbits(160)
         # Without it, they start as C nodes do.
         self.disk = Disk(policy, world.plan.seed % 4 != 0 or world.plan.mode == TIMELY)
@@ -141,6 +145,9 @@ class Machine:
             maxmemory=self.maxmemory,
             packets=packets,
         )
+        paging = world.plan.paging and self.disk.policy != OFF
+        self.pages = PageFiles(self, self.node, self.rng_of_pages) if paging else None
+        self.jobs = AllJobs(self.node, self.pages)
         self.node.batches.size = self.node.topics.slice = world.plan.slice
         self._set_policies()
         self.node.now = now
@@ -153,7 +160,7 @@ class Machine:
             self._before = None
         if self.log is not None:
             self.log.start(self.node, world.loop.now)
-        world.note(f"* {self.index} starts with {self.node.store.jobs.count} jobs")
+        world.note(f"* {self.index} starts with {self.jobs.count} jobs")
         self._plan_cron(self.incarnation)
         self.post(lambda now: None)
 
@@ -222,15 +229,28 @@ class Machine:
         self.stopping = True
         if handover:
             self.halted = True
-            node.start_dump()
-            records: list[bytes] = []
-            for number in range(len(node.store.jobs.shards)):
-                records += node.aof_codec.dump_shard(number, 1 << 40)[0]
-            self.disk.replace(records)
+            self.disk.replace(self._dump())
             node.journaling = True
         self.post(node.farewell.begin)
         self._turn()
         self._look(self.incarnation)
+
+    def _dump(self) -> list[bytes]:
+        """The records of all jobs. If some lie on disk in a damaged file, these are brought back
+        first, as the server does when it is asked again."""
+        node = self.node
+        node.start_dump()
+        records: list[bytes] = []
+        done = False
+        while not done:
+            try:
+                more, done = node.dump_step(1 << 40, 1 << 60)
+            except OSError:
+                assert self.pages is not None
+                self.pages.carry_out(self.pages.waiting, self.now())
+                return self._dump()
+            records += more
+        return records
 
     def _look(self, incarnation: int) -> None:
         """End the process if the other nodes have nothing more for it."""
@@ -276,7 +296,7 @@ class Machine:
         world = self.world
         self.held_at_death = {
             id: job.state
-            for shard in self.node.store.jobs.shards
+            for shard in self.jobs.shards
             if shard
             for id, job in shard.items()
             if id not in unsaved
@@ -482,10 +502,7 @@ class Machine:
             if self.log is not None:
                 self.log.turn(node, world.loop.now)
             return
-        if node.batches.waiting and not self.halted:
-            do_slice(node, now)
-            while node.batches.exclusive:
-                do_slice(node, now)
+        self._do_slice(now)
         if world.replies_first:
             node.commit()
             self._send_replies()
@@ -517,6 +534,16 @@ class Machine:
         if self.log is not None:
             self.log.turn(node, world.loop.now)
         self._plan_wake()
+
+    def _do_slice(self, now: int) -> None:
+        """Do a slice of a command, or all of a group."""
+        node = self.node
+        if node.batches.waiting and not self.halted:
+            do_slice(node, now)
+            while node.batches.exclusive:
+                do_slice(node, now)
+                if self.pages is not None:
+                    self.pages.carry_out(1, now)
 
     def _write(self) -> None:
         """Write what is to be on disk."""
@@ -583,13 +610,13 @@ class Machine:
 
     def holds(self, id: bytes) -> bool:
         """Whether the node has the job in memory."""
-        return self.up and self.node.store.jobs.get(id) is not None
+        return self.up and self.jobs.get(id) is not None
 
     def live_copy(self, id: bytes) -> bool:
         """Whether the node has the job, and would deliver it some day."""
         if not self.up:
             return False
-        job = self.node.store.jobs.get(id)
+        job = self.jobs.get(id)
         return job is not None and job.state in (ACTIVE, QUEUED)
 
 

@@ -236,7 +236,7 @@ class Oracle:
             return
         for one, its_reply in zip(records, replies, strict=True):
             self._added(machine, request, one, its_reply)
-            job = machine.node.store.jobs.get(one.id)
+            job = machine.jobs.get(one.id)
             queue = b"" if job is None else self.promises.added_to([one.id]) or job.queue
             if queue not in (one.queue, b""):
                 self.problem(f"the job for {one.queue!r} is in {queue!r}", one.id)
@@ -381,7 +381,7 @@ class Oracle:
         """Whether ``id`` is that of a job that ``record`` became when it was sent back."""
         if record.id:
             return id in record.later or id in self.promises.line_of(record)
-        job = machine.node.store.jobs.get(id)
+        job = machine.jobs.get(id)
         beyond = None if job is None else machine.node.store.trailers.of(job)
         return beyond is not None and beyond.letter is not None
 
@@ -389,7 +389,7 @@ class Oracle:
         """A dead letter is delivered: check that the job had all of its attempts."""
         _, id, body = entry[:3]
         store = machine.node.store
-        job = store.jobs.get(id)
+        job = machine.jobs.get(id)
         beyond = None if job is None else store.trailers.of(job)
         letter = None if beyond is None else beyond.letter
         first = (b"", b"") if letter is None else (letter.queue, letter.first)
@@ -451,7 +451,7 @@ class Oracle:
                 continue
             alive = [machine for machine in machines if machine.live_copy(id)]
             for machine in machines:
-                job = machine.node.store.jobs.get(id)
+                job = machine.jobs.get(id)
                 if job is None or job.state != ACKED:
                     continue
                 known = job.delivered or ()
@@ -517,7 +517,7 @@ class Oracle:
     def left_over(self, machine: "Machine") -> list[tuple[bytes, int]]:
         """Jobs that should no longer be there, with their states."""
         left: list[tuple[bytes, int]] = []
-        for shard in filter(None, machine.node.store.jobs.shards):  # few have a job
+        for shard in filter(None, machine.jobs.shards):  # few have a job
             for id, job in shard.items():
                 # An at-most-once job whose consumer died stays until its time to live is over.
                 stays = job.retry == 0 and job.state == ACTIVE and not job.qtime
@@ -534,7 +534,7 @@ class Oracle:
             for job in shard.values()
         )
         queues = sum(len(name) + QUEUE_OVERHEAD for name in node.queues.by_name)
-        there = jobs + queues + counted_extras(node)
+        there = jobs + queues + counted_extras(node) + node.paging.pages.taken
         if node.memory.used != there:
             self.problem(f"node {machine.index} accounts {node.memory.used} bytes for {there}")
         for name, queue in node.queues.by_name.items():
@@ -544,8 +544,8 @@ class Oracle:
 
     def check_gone(self, machine: "Machine") -> None:
         """Note that the time to live of all jobs is over."""
-        if machine.node.store.jobs.count:
-            ids = [id for shard in machine.node.store.jobs.shards for id in shard]
+        if machine.jobs.count:
+            ids = [id for shard in machine.jobs.shards for id in shard]
             self.problem(f"node {machine.index} still has jobs after their time to live", *ids)
         self.check_accounts(machine)
 

@@ -50,6 +50,7 @@ class Plan:
         brief: the share of the jobs that live for some seconds only, unless clients are careful.
         drained_at: nodes from which the last consumers take what is left; jobs elsewhere have to
             move there.
+        paging: whether queues lie on disk.
         slice: how many ids of a command are processed at once.
         attempts: deliveries until a job is dead, in extended and timely mode; otherwise 0.
         later_retry: seconds of RETRY of dead letters, and of jobs that are sent back.
@@ -86,6 +87,7 @@ class Plan:
     brief: float
     drained_at: list[int]
     slice: int
+    paging: bool
     attempts: int
     later_retry: int
     backoff: tuple[int, int]
@@ -182,6 +184,7 @@ def make_plan(seed: int, mode: str, membership: str = "any") -> Plan:
         brief=0.1,
         drained_at=sorted(drained_at),
         slice=(2, SLICE)[seed % 2],
+        paging=seed % 3 == 1,
         attempts=1 + seed // 8 % 3 if extended else 0,
         later_retry=30 if timely else 3,
         backoff=((0, 0), (500, 4_000), (3_000, 3_000))[seed // 16 % 3],

@@ -100,7 +100,7 @@ class Promises:
         # Its file says that a job was cancelled until all holders have confirmed that, unless the
         # end of the file is lost.
         for id, machines in self._cancelled.items():
-            if not machine.intact or machine.node.store.jobs.get(id) is None:
+            if not machine.intact or machine.jobs.get(id) is None:
                 machines.discard(machine.index)
 
     def ended_by(self, id: bytes) -> bool:
@@ -150,7 +150,7 @@ class Promises:
         """Whether some node has, or had, the dead letter of the job."""
         letter = successor_id(id, trailer.DEAD)
         return letter in self._by_id or any(
-            machine.node.store.jobs.get(letter) is not None for machine in self.world.machines
+            machine.jobs.get(letter) is not None for machine in self.world.machines
         )
 
     def _is_alive(self, id: bytes) -> bool:
@@ -166,7 +166,7 @@ class Promises:
         """The contents of the job, as far as a node knows them or did when it died; otherwise
         nothing."""
         for machine in self.world.machines:
-            job = machine.node.store.jobs.get(id)
+            job = machine.jobs.get(id)
             if job is not None and job.body:
                 return job.body
         return b""
@@ -176,7 +176,7 @@ class Promises:
         knows that or did when it died; otherwise empty."""
         for machine in self.world.machines:
             for id in ids:
-                job = machine.node.store.jobs.get(id)
+                job = machine.jobs.get(id)
                 beyond = None if job is None else machine.node.store.trailers.of(job)
                 if beyond is not None and beyond.added_to:
                     return beyond.added_to
@@ -267,7 +267,7 @@ class Promises:
 
     def _check_note(self, machine: "Machine", id: bytes, body: bytes) -> None:
         store = machine.node.store
-        job = store.jobs.get(id)
+        job = machine.jobs.get(id)
         trailer = None if job is None else store.trailers.of(job)
         note = b"" if trailer is None else trailer.note
         if job is not None and note != expected_note(body):
@@ -279,7 +279,7 @@ class Promises:
         turn are in no order."""
         if id[39] in b"02468ace":
             return
-        jobs = machine.node.store.jobs
+        jobs = machine.jobs
         key = (machine.index, machine.incarnation, queue, group)
         last = jobs.get(self._last_of_group.get(key, b""))
         changes = None if last is None else machine.node.store.trailers.of(last)
@@ -416,7 +416,7 @@ class Promises:
         node = machine.node
         jobs = [
             job
-            for job in node.store.jobs.values()
+            for job in machine.jobs.values()
             if job.queue == queue and is_delivered(job) and job.retry > 0
         ]
         # A node counts before it delivers in the same turn.
@@ -435,4 +435,4 @@ def version_of(body: bytes) -> int:
 def live_job(machine: "Machine", id: bytes) -> Job | None:
     """The copy that ``machine`` would deliver, or will once it is running again."""
     dead = not machine.up and machine.held_at_death.get(id) in (ACTIVE, QUEUED)
-    return machine.node.store.jobs.get(id) if dead or machine.live_copy(id) else None
+    return machine.jobs.get(id) if dead or machine.live_copy(id) else None

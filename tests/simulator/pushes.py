@@ -50,7 +50,7 @@ def check_consumers(world: "World", machine: "Machine") -> None:
     """A turn of ``machine`` has ended: check that each client has what it may have, and waits for
     more."""
     consumers = machine.node.consumers
-    jobs = machine.node.store.jobs
+    jobs = machine.jobs
     for consumer in consumers.by_client.values():
         for id in consumer.in_hand:
             job = jobs.get(id)

@@ -60,13 +60,13 @@ def remember(machine: "Machine") -> Memory:
     # Of at-most-once jobs that were delivered, a node need not know anything.
     jobs = [
         job
-        for job in store.jobs.values()
+        for job in machine.jobs.values()
         if job.state == QUEUED or (job.state == ACTIVE and not _is_spent(job))
     ]
     in_hand = [job for job in jobs if _is_in_hand(job)]
     queued: dict[tuple[bytes, bytes], list[bytes]] = {}
     for queue in node.queues.by_name.values():
-        for job in queue.first_to_last():
+        for job in machine.jobs.in_order(queue):
             group = store.trailers.group(job) if machine.world.plan.groups else b""
             queued.setdefault((queue.name, group), []).append(job.id)
     endings = [*store.outcomes.kept.entries(), *store.outcomes.cancelled.entries()]
@@ -75,7 +75,7 @@ def remember(machine: "Machine") -> Memory:
         for entry in store.uniques.entries.values()
         if entry.until > now
         and entry.id not in store.uniques.adding
-        and not _is_spent(store.jobs.get(entry.id))
+        and not _is_spent(machine.jobs.get(entry.id))
     ]
     return Memory(
         queued,

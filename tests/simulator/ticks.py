@@ -39,7 +39,7 @@ def check_ticks(world: "World") -> None:
         if machine.node.ticks.adding:
             complain(f"node {machine.index} still adds the job of a schedule")
         store = machine.node.store
-        for job in store.jobs.values():
+        for job in machine.jobs.values():
             trailer = store.trailers.of(job)
             if trailer is not None and job.queue == QUEUE:
                 added.setdefault(trailer.key, set()).add(job.id)

@@ -139,13 +139,13 @@ class Timely:
     def delivered(self, machine: "Machine", id: bytes) -> None:
         """``machine`` delivers the job ``id`` to a client."""
         now = self.world.loop.now
-        job = machine.node.store.jobs.get(id)
+        job = machine.jobs.get(id)
         watch = self._jobs.get(id)
         if watch is None:
             watch = self._jobs[id] = Watch(now, now) if job is None else self._begin(machine, job)
         again = watch.taken >= 0 and now < watch.free - EARLY
         holders = [one for one in self.world.machines if one.holds(id)]
-        copies = [(one, one.node.store.jobs.shard_of(id)[id]) for one in holders]
+        copies = [(one, one.jobs.shard_of(id)[id]) for one in holders]
         self._look_for_strangers(watch, copies)
         if job is not None and job.retry and self._follower(machine, job) is not None:
             self._complain(f"node {machine.index} delivers what has become another job", id)
@@ -191,7 +191,7 @@ class Timely:
         # node knows after a start what it knew is checked elsewhere (see ``restarts``).
         if self._well_since > watch.first:
             return
-        job = machine.node.store.jobs.get(id)
+        job = machine.jobs.get(id)
         if job is not None and job.queue != DEAD:  # letters do not die
             self._complain(
                 f"node {machine.index} delivers it for the {watch.count}. time of {most}", id
@@ -220,7 +220,7 @@ class Timely:
     def _was_redriven(self, machine: "Machine", id: bytes) -> bool:
         """Whether a dead letter became the job ``id`` of ``machine``. If the node that sent it back
         was killed just then, another holder may not know, and send it back again."""
-        job = machine.node.store.jobs.get(id)
+        job = machine.jobs.get(id)
         trailer = None if job is None else machine.node.store.trailers.of(job)
         letter = None if trailer is None else trailer.letter
         return letter is not None and letter.why == BY_REDRIVE
@@ -229,7 +229,7 @@ class Timely:
         """Whether ``machine`` has made the job ``id`` of the one before it since ``taken`` (µs). It
         was down when others did so, and that the job before has ended is forgotten by a killed
         node, once the letter has ended, too."""
-        job = machine.node.store.jobs.get(id)
+        job = machine.jobs.get(id)
         trailer = None if job is None else machine.node.store.trailers.of(job)
         if job is None or trailer is None or trailer.letter is None:
             return False
@@ -326,7 +326,7 @@ class Timely:
                 watch.due = self.world.loop.now + pause
 
     def _retry(self, id: bytes) -> int:
-        jobs = [machine.node.store.jobs.get(id) for machine in self.world.machines]
+        jobs = [machine.jobs.get(id) for machine in self.world.machines]
         return max([int(job.retry) * SECOND for job in jobs if job is not None], default=0)
 
     def _pause(self) -> int:
@@ -362,7 +362,7 @@ class Timely:
         """Check that the job ``id``, which the machine ``lost`` had queued, is queued elsewhere, or
         has been delivered or put back since."""
         copies = [
-            (one, one.node.store.jobs.shard_of(id)[id])
+            (one, one.jobs.shard_of(id)[id])
             for one in self.world.machines
             if one.up and one.holds(id)
         ]
@@ -390,7 +390,7 @@ class Timely:
         found: dict[bytes, Copies] = {}
         for machine in self.world.machines:
             if machine.up:
-                for shard in filter(None, machine.node.store.jobs.shards):  # few have a job
+                for shard in filter(None, machine.jobs.shards):  # few have a job
                     for id, job in shard.items():
                         found.setdefault(id, []).append((machine, job))
         well = now - self._well_since

@@ -87,7 +87,7 @@ class Losses:
         others = [one for one in self.world.machines if one is not machine]
         queued = [
             job.id
-            for job in machine.node.store.jobs.values()
+            for job in machine.jobs.values()
             if job.state == QUEUED
             and job.retry
             and _when_made(machine, job) > well_since

@@ -1,0 +1,170 @@
+"""The files of a machine's jobs that lie on disk: read late, some damaged; the disk may be full.
+
+And all jobs of a node, wherever they are, for those who look inside.
+"""
+
+from collections.abc import Iterator
+from io import BytesIO
+from random import Random
+from typing import TYPE_CHECKING
+
+from disque_trio.aof.format import RecordReader
+from disque_trio.node.core.jobs.job import FLAGS_PRIORITY, QUEUED, Job
+from disque_trio.node.core.jobs.registry import shard_number
+from disque_trio.node.core.node import Node
+from disque_trio.node.core.pages.pages import DROP, READ, WRITE, Order, is_print_of
+from disque_trio.node.core.queues.disk_views import job_of
+from disque_trio.node.core.queues.queue import Queue
+from disque_trio.protocol.serialjob import decode_job
+from tests.simulator.events import MS
+
+if TYPE_CHECKING:
+    from tests.simulator.machine import Machine
+
+MOST = 2  # jobs in a segment
+LATEST = 20 * MS
+FULL_OF = 20  # one of so many writes finds the disk full
+DAMAGED_OF = 20  # one of so many files, likewise
+LOST_OF = 50
+
+
+class PageFiles:
+    """The files of one process.
+
+    Attributes:
+        files: what is in them, by number. written: what should be.
+    """
+
+    def __init__(self, machine: "Machine", node: Node, rng: Random) -> None:
+        self.files: dict[int, bytes] = {}
+        self.written: dict[int, bytes] = {}
+        self._machine = machine
+        self._node = node
+        self._rng = rng
+        self._waiting: list[Order] = []
+        pages = node.paging.pages
+        pages.most = MOST
+        pages.above = 1
+        pages.seed = rng.getrandbits(32)
+        pages.perform = self._perform
+        node.aof_codec.read_file = self._read_file
+
+    def _perform(self, orders: list[Order]) -> None:
+        """Carry out ``orders`` in their order, some time later."""
+        loop = self._machine.world.loop
+        incarnation = self._machine.incarnation
+        for order in orders:
+            self._waiting.append(order)
+            loop.after(self._rng.randrange(LATEST), lambda: self._next(incarnation))
+
+    def _next(self, incarnation: int) -> None:
+        if self._machine.incarnation == incarnation and self._machine.up:
+            self._machine.post(lambda now: self.carry_out(1, now))
+
+    def carry_out(self, count: int, now: int) -> None:
+        """Carry out the next ``count`` orders at ``now`` (ms)."""
+        for _ in range(min(count, len(self._waiting))):
+            order = self._waiting.pop(0)
+            self._node.now = now
+            self._do(order)
+
+    @property
+    def waiting(self) -> int:
+        """How many orders have yet to be carried out."""
+        return len(self._waiting)
+
+    def _do(self, order: Order) -> None:
+        node = self._node
+        rng = self._rng
+        if order.kind == WRITE:
+            self.written[order.number] = order.data
+            if rng.randrange(FULL_OF):
+                data = bytearray(order.data)
+                if not rng.randrange(DAMAGED_OF):
+                    data[rng.randrange(len(data))] ^= 1 << rng.randrange(8)
+                if rng.randrange(LOST_OF):
+                    self.files[order.number] = bytes(data)
+                node.paging.paged_out(order.number, "")
+            else:
+                node.paging.paged_out(order.number, "No space left on device")
+        elif order.kind == DROP:
+            self.files.pop(order.number, None)
+            self.written.pop(order.number, None)
+        elif order.kind == READ:
+            file = self.files.get(order.number)
+            data_read = None if file is None else file[order.start : order.end]
+            node.paged_in(order.number, order.place, data_read)
+        else:
+            node.rebuilt(order.number, self._find(order.places))
+
+    def _read_file(self, number: int) -> bytes:
+        if number not in self.files:
+            raise OSError("No such file")
+        return self.files[number]
+
+    def _find(self, places: dict[int, int]) -> dict[int, bytes]:
+        found: dict[int, bytes] = {}
+        for record in RecordReader(BytesIO(b"".join(self._machine.disk.records))):
+            if record[0] == b"LOADJOB":
+                place = is_print_of(decode_job(record[1]).id, places)
+                if place >= 0:
+                    found.setdefault(place, record[1])
+        return found
+
+
+class AllJobs:
+    """All jobs of a node, as in its registry; those on disk are made again each time."""
+
+    def __init__(self, node: Node, files: PageFiles | None) -> None:
+        self._node = node
+        self._files = files
+        self._registry = node.store.jobs
+        self._pages = node.paging.pages
+
+    @property
+    def count(self) -> int:
+        """How many there are."""
+        return self._registry.count + self._pages.jobs
+
+    def get(self, id: bytes) -> Job | None:
+        """The job ``id``, if the node has it."""
+        job = self._registry.get(id)
+        if job is None and self._pages.jobs and self._node.paging.knows(id):
+            return next(job for job in self._on_disk() if job.id == id)
+        return job
+
+    def values(self) -> list[Job]:
+        """All jobs."""
+        return [*self._registry.values(), *self._on_disk()]
+
+    @property
+    def shards(self) -> list[dict[bytes, Job]]:
+        """The dicts of the registry."""
+        if not self._pages.jobs:
+            return self._registry.shards
+        shards = [dict(shard) for shard in self._registry.shards]
+        for job in self._on_disk():
+            shards[shard_number(job.id)][job.id] = job
+        return shards
+
+    def shard_of(self, id: bytes) -> dict[bytes, Job]:
+        """The dict that ``id`` would be in."""
+        return self.shards[shard_number(id)] if self._pages.jobs else self._registry.shard_of(id)
+
+    def in_order(self, queue: Queue) -> list[Job]:
+        """The jobs of ``queue`` in the order of their delivery."""
+        if not queue.on_disk():
+            return list(queue.first_to_last())
+        jobs = [job for job in self.values() if job.state == QUEUED and job.queue == queue.name]
+        return sorted(jobs, key=lambda job: (-(job.flags & FLAGS_PRIORITY), job.ctime, job.id))
+
+    def _on_disk(self) -> Iterator[Job]:
+        """Those on disk, from what was to be written: files may be damaged."""
+        for segment in self._pages.segments.values():
+            data = segment.data
+            if data is None:
+                assert self._files is not None
+                data = self._files.written[segment.number]
+            for place in segment.places():
+                qtime, found = segment.read(data, 0, place)
+                yield job_of(segment, qtime, found, self._node.store)

@@ -97,6 +97,8 @@ class Paging:
             self._feed()
         if self._memory.used > pages.above:
             self._page_out_some()
+        elif pages.problem:
+            pages.problem = ""  # there is nothing to write
         if pages.orders:
             orders, pages.orders = pages.orders, []
             pages.perform(orders)

@@ -33,14 +33,12 @@ class SegmentIndex:
     Attributes:
         bits: how many of the checksum choose the bucket, from the next time on that there is none.
         entries: how many there are, with those that no longer count.
-        dead: how many of these no longer count, as far as ``died`` was told.
         taken: bytes of memory.
         passes: how often all buckets have been swept.
     """
 
     def __init__(self, lives: Callable[[int], bool]) -> None:
         self.entries = 0
-        self.dead = 0
         self.taken = 0
         self._lives = lives
         self.passes = 0
@@ -73,24 +71,8 @@ class SegmentIndex:
 
     def find_one(self, id: bytes) -> int:
         """Return the place where the job ``id`` is; -1: it is not here, or may be at several."""
-        if not self._buckets:
-            return -1
-        checksum = _crc32(id)
-        bucket = self._buckets[checksum >> self._shift]
-        if bucket is None:
-            return -1
-        wanted = _PRINT.pack(checksum, hash(id) & _LOW)
-        found = -1
-        at = bucket.find(wanted)
-        while at >= 0:
-            if at % ENTRY == 0:
-                place: int = _PLACE.unpack_from(bucket, at + 8)[0]
-                if self._lives(place):
-                    if found >= 0:
-                        return -1
-                    found = place
-            at = bucket.find(wanted, at + 1)
-        return found
+        found = self.find(id)
+        return found[0] if len(found) == 1 else -1
 
     def find(self, id: bytes) -> list[int]:
         """Return the places where the job ``id`` may be: usually none or one."""
@@ -153,7 +135,6 @@ class SegmentIndex:
                 gone = len(bucket) // ENTRY - len(kept)
                 if gone:
                     self.entries -= gone
-                    self.dead = max(self.dead - gone, 0)
                     self.taken -= gone * ENTRY_TAKES
                     fresh = bytearray().join([_ENTRY.pack(*entry) for entry in kept])
                     self._buckets[self._next] = fresh if kept else None
@@ -167,7 +148,7 @@ class SegmentIndex:
     def clear(self) -> None:
         """Forget everything."""
         self._buckets = []
-        self.entries = self.dead = self.taken = 0
+        self.entries = self.taken = 0
 
 
 def print_of(id: bytes) -> int:

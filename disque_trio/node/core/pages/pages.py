@@ -78,7 +78,7 @@ class Pages:
             the disk.
         segments: by number.
         jobs: number of jobs that are on disk.
-        disk: bytes of the files.
+        disk: bytes of the files. taken: bytes of memory.
         reads: how many times a file was read. waits: how often a command waited for that.
         lost: jobs that were neither in their file nor in the append-only file.
         problem: why nothing can be written, or empty.
@@ -97,6 +97,7 @@ class Pages:
         self.segments: dict[int, Segment] = {}
         self.jobs = 0
         self.disk = 0
+        self.taken = 0
         self.reads = 0
         self.waits = 0
         self.lost = 0
@@ -111,7 +112,6 @@ class Pages:
         self._number = 0
         self._slots: list[Segment | None] = []
         self._free: deque[tuple[int, int]] = deque()  # slots: after which pass of sweeps, which
-        self._taken = 0  # bytes in the memory account
         self._expiries: list[tuple[int, int]] = []  # heap: when (s), which segment
         self._owed = 0  # entries of the index to look at
 
@@ -139,11 +139,6 @@ class Pages:
     def find(self, id: bytes) -> list[int]:
         """Return the places where the job ``id`` may be: usually none or one."""
         return self.index.find(id) if self.jobs else []
-
-    @property
-    def taken(self) -> int:
-        """Bytes of memory."""
-        return self._taken
 
     @property
     def next_expiry(self) -> int:
@@ -208,7 +203,6 @@ class Pages:
         lines.live -= 1
         lines.bodies -= size
         self.jobs -= 1
-        self.index.dead += 1
         self._owed += _SWEPT
         if not segment.live:
             self.drop(segment, lines)
@@ -217,7 +211,6 @@ class Pages:
     def drop(self, segment: Segment, lines: SegmentLines) -> None:
         """Forget ``segment``, and all jobs that are still in it."""
         lines.remove(segment)
-        self.index.dead += segment.live
         self._owed += _SWEPT * segment.live
         self.jobs -= segment.live
         self.disk -= segment.size
@@ -267,7 +260,7 @@ class Pages:
 
     def count(self, more: int) -> None:
         """Count ``more`` bytes of memory."""
-        self._taken += more
+        self.taken += more
         self._memory.used += more
         self._memory.on_disk = self.disk
 
@@ -276,7 +269,7 @@ class Pages:
         for number in self.segments:
             self.orders.append(Order(DROP, number))
         self.segments.clear()
-        self._taken = 0
+        self.taken = 0
         self.hungry.clear()
         self.dry.clear()
         self.jobs = self.disk = self.writing = 0

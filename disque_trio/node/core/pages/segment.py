@@ -35,8 +35,11 @@ class DamagedError(Exception):
 def pack_record(seed: int, place: int, qtime: int, job: bytes) -> bytes:
     """The record of the serialised ``job`` at ``place`` of the segment with this ``seed``; it is to
     be queued again at ``qtime`` (ms)."""
-    begin = seed ^ place ^ (qtime & _LOW) ^ (qtime >> 32)
-    return _HEAD.pack(_crc32(job, begin), qtime) + job
+    return _HEAD.pack(_checksum(seed, place, qtime, job), qtime) + job
+
+
+def _checksum(seed: int, place: int, qtime: int, job: bytes) -> int:
+    return _crc32(job, seed ^ place ^ (qtime & _LOW) ^ (qtime >> 32))
 
 
 class Segment:
@@ -151,8 +154,7 @@ class Segment:
         if end > len(data):
             raise DamagedError("the file is too short")
         checksum, qtime = _HEAD.unpack_from(data, at)
-        begin = self.seed ^ place ^ (qtime & _LOW) ^ (qtime >> 32)
-        if _crc32(data[at + HEAD_SIZE : end], begin) != checksum:
+        if _checksum(self.seed, place, qtime, data[at + HEAD_SIZE : end]) != checksum:
             raise DamagedError("a checksum is wrong")
         return int(qtime)
 

@@ -293,12 +293,7 @@ class Queue:
             else:
                 chunks.append([job])
             return
-        index = _chunk_of(chunks, job)
-        chunk = chunks[index]
-        chunk.insert(_place(chunk, job), job)
-        if len(chunk) > _CHUNK:
-            chunks.insert(index + 1, chunk[_CHUNK // 2 :])
-            del chunk[_CHUNK // 2 :]
+        self._insert(chunks, job)
         if self.dry:
             self.look()
 

@@ -226,6 +226,11 @@ class Bench:
         reply = self("GETJOB", "NOHANG", "COUNT", count, "FROM", *(queues or ("q",)))
         return [] if reply is None else self.ids(reply)
 
+    def get_with_body(self) -> tuple[bytes, bytes] | None:
+        """GETJOB NOHANG; returns id and body of the next job of ``q``, or None."""
+        reply = self("GETJOB", "NOHANG", "FROM", "q")
+        return None if reply is None else tuple(reply[0][1:])  # type: ignore[index]
+
     @staticmethod
     def ids(reply: object) -> list[bytes]:
         """The ids in a reply of GETJOB or QPEEK."""

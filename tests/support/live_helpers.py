@@ -42,6 +42,23 @@ def start_node(directory: Path, *options: str, file: str | None = None) -> LiveN
     raise RuntimeError(f"the node did not start: {node.log.read_text()}")
 
 
+def stop(node: LiveNode) -> None:
+    """End it as systemd does."""
+    assert node.stop() == 0
+
+
+def kill(node: LiveNode) -> None:
+    """Kill it (SIGKILL)."""
+    node.kill()
+
+
+def restart(node: LiveNode) -> None:
+    """Have it start again by itself."""
+    wire = node.wire()
+    wire.send("RESTART")
+    assert wire.closed()
+
+
 def run_server(
     *arguments: str, text: str = "", cwd: Path | None = None
 ) -> "subprocess.CompletedProcess[str]":

@@ -1,13 +1,13 @@
 """Queues longer than memory: a node is killed, restarted, changed and damaged while jobs lie on
 disk."""
 
-import signal
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from tests.support.harness import HANG_SECONDS, LiveNode, NodeFactory, Wire, wait_until
+from tests.support.harness import LiveNode, NodeFactory, Wire, wait_until
+from tests.support.live_helpers import kill, restart, stop
 
 ON = ("--appendonly", "yes", "--maxmemory", "12mb", "--paging", "yes")
 JOBS = 25_000
@@ -41,21 +41,6 @@ def take_all(wire: Wire) -> list[bytes]:
 
 def paged(node: LiveNode) -> int:
     return int(node.info("jobs")["paging_jobs"])
-
-
-def stop(node: LiveNode) -> None:
-    node.process.send_signal(signal.SIGTERM)
-    assert node.process.wait(HANG_SECONDS) == 0
-
-
-def kill(node: LiveNode) -> None:
-    node.kill()
-
-
-def restart(node: LiveNode) -> None:
-    wire = node.wire()
-    wire.send("RESTART")
-    assert wire.closed()
 
 
 @pytest.mark.parametrize("end", [stop, kill, restart])
@@ -127,6 +112,8 @@ def test_a_rewrite_keeps_jobs_on_disk(disque_server: NodeFactory) -> None:
     assert wire("CONFIG", "SET", "appendonly", "no") == b"OK"
     assert wire("CONFIG", "SET", "appendonly", "yes") == b"OK"  # a dump from memory and disk
     wait_until(lambda: node.info("persistence")["aof_state"] == "on")
+    # Until the progress file is there again, a start does not know that nobody has the jobs.
+    wait_until(lambda: node.info("persistence")["progress_file_status"] == "ok")
     node.kill()
     node = disque_server(*ON, cwd=node.directory)
     wire = node.wire()

@@ -1,32 +1,16 @@
 """What a node knows of its jobs after a stop and a start, a kill, and RESTART."""
 
 import resource
-import signal
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from tests.support.harness import HANG_SECONDS, LiveNode, NodeFactory, Wire, wait_until
-from tests.support.live_helpers import pairs
+from tests.support.harness import LiveNode, NodeFactory, Wire, wait_until
+from tests.support.live_helpers import kill, pairs, restart, stop
 
 ON = ("--appendonly", "yes")
 Again = Callable[[LiveNode], LiveNode]
-
-
-def stop(node: LiveNode) -> None:
-    node.process.send_signal(signal.SIGTERM)
-    assert node.process.wait(HANG_SECONDS) == 0
-
-
-def kill(node: LiveNode) -> None:
-    node.kill()
-
-
-def restart(node: LiveNode) -> None:
-    wire = node.wire()
-    wire.send("RESTART")
-    assert wire.closed()
 
 
 def again(end: Callable[[LiveNode], None], node: LiveNode, factory: NodeFactory) -> Wire:

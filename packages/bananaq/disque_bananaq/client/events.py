@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import structlog
+import trio
 
 from disque_bananaq.client import requests
 from disque_bananaq.client.requests import Event, passing, seconds
@@ -111,6 +112,8 @@ class HeldEvent(Delivery):
             if passing(error):
                 return pause  # it was tried for ``retry_for`` seconds, with pauses
             log.warning("event not kept", id=self.id, error=str(error))
+        except trio.ClosedResourceError:
+            pass  # the client was closed after the heartbeat had begun
         return None
 
     async def _run(self, name: str, *options: str) -> bool:

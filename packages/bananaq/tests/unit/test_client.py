@@ -236,6 +236,15 @@ async def test_an_acknowledged_event_is_not_lost_if_the_heartbeat_arrives_later(
     assert await held.ack()
 
 
+async def test_a_heartbeat_that_finds_the_client_closed_is_the_last_one() -> None:
+    async with trio.open_nursery() as nursery:
+        runner = CommandRunner(Connector(nursery, None, 1), Address(), retry_for=1)
+        held = HeldEvent(runner, Event("1_9", "q", b"body"), "g", 1, lambda event: None)
+        runner.close()
+        await held.beat()
+    assert not held.lost
+
+
 async def test_without_qworking_only_the_heartbeat_is_missing() -> None:
     async with server(2) as node:
         node.answers["QWORKING"] = b"-ERR unknown command\r\n"

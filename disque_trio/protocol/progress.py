@@ -56,6 +56,8 @@ _TIME: Final = Struct("<q")
 _MAX_TIME: Final = 2**48  # ms since the epoch
 _ACTIVE: Final = 1  # the state of a job that a client has
 
+WAITING: Final = 1 << 15  # in the flags of a job: it is not queued, although no client has it
+
 # Types of fields, in the records of jobs and of processes.
 _REASON: Final = 1
 _ATTEMPTS: Final = 2
@@ -87,7 +89,7 @@ class JobProgress:
 
     Attributes:
         state: ACTIVE or QUEUED.
-        flags: FLAG_* bits of ``node.core.jobs.job``.
+        flags: FLAG_* bits of ``node.core.jobs.job``, and ``WAITING``.
         qtime: when it is queued again, in ms since the epoch; 0: never, or not known.
         taken: when a client got it, or said that it still works on it, in ms since the epoch; 0:
             no client has it.

@@ -27,6 +27,7 @@ from disque_trio.node.core.jobs.job import (
 from disque_trio.node.core.jobs.replicas import Replicas
 from disque_trio.node.core.jobs.trailers import Trailers
 from disque_trio.protocol.progress import (
+    WAITING,
     JobEnding,
     JobProgress,
     pack_block,
@@ -163,7 +164,7 @@ class Progress:
                 return True
         elif state != ACTIVE:
             return False
-        elif self._is_to_be_queued(job):
+        elif self.waiting.get(job.id) is job:
             return True
         elif job.retry == 0:
             # Others are delayed, or copies. If it was delivered, it usually is no longer in the
@@ -203,7 +204,9 @@ class Progress:
         taken = 0
         if job.state == ACTIVE and job.flags & (FLAG_DELIVERED | FLAG_PAUSED) == FLAG_DELIVERED:
             taken = self._machine.now if job.taking is None else job.taking.last_seen
-        flags = job.flags & FLAGS_KEPT
+        flags: int = job.flags & FLAGS_KEPT
+        if self.waiting.get(job.id) is job:
+            flags |= WAITING
         state = QUEUED if self._is_to_be_queued(job) else job.state
         found = JobProgress(state, flags, job.qtime, taken, job.nacks, job.deliveries)
         trailer = self._trailers.of(job)

@@ -24,7 +24,7 @@ from disque_trio.node.core.jobs.job import (
 from disque_trio.node.core.jobs.progress import FLAGS_KEPT
 from disque_trio.node.core.queues.store import WARNING_TIME, JobStore
 from disque_trio.protocol import bus
-from disque_trio.protocol.progress import JobProgress, ProgressReader
+from disque_trio.protocol.progress import WAITING, JobProgress, ProgressReader
 from disque_trio.protocol.serialjob import deljob, is_job_id
 
 CONNECTING: Final = 500  # ms after a start in which nodes usually connect with each other
@@ -181,6 +181,8 @@ class Recovery:
                 # If the clock was set back, that must not make a pause longer.
                 due = min(due, now + max(known.qtime - known.noted, 0))
             self._schedule(job, due)
+            if known.flags & WAITING:
+                self._progress.waiting[job.id] = job
 
     def _schedule(self, job: Job, due: int) -> None:
         """Schedule ``job`` for ``due`` (ms), or for when its other holders can be asked: it was not

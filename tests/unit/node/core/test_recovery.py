@@ -305,6 +305,28 @@ def test_what_is_not_queued_yet_is_counted_until_it_is(bench: Bench) -> None:
     assert not waiting
 
 
+@pytest.mark.parametrize("own", [True, False])
+def test_what_is_not_queued_yet_is_also_counted_if_the_node_ends_again(
+    bench: Bench, own: bool
+) -> None:
+    """``own``: the node has made the job, or had it in its queue."""
+    files = Files(bench)
+    id = bench.add("q", "body", "RETRY", 100)
+    again = Bench(7, id=bench.node.id if own else b"b" * 40, jitter=0)
+    again.now = again.node.now = bench.now
+    again.node.load_usual(b"".join(files.records), 0, 100, False)
+    again.node.recovery.finish()
+    assert list(again.node.progress.waiting) == [id]
+    jobs = list(again.node.store.jobs.values())
+    files.progress.append(pack_block(again.node.progress.records_of(jobs)))
+    again = restarted(again, files, 20)
+    assert list(again.node.progress.waiting) == [id]
+    assert waits(again, id) == pytest.approx(80, abs=0.1)
+    again.advance(81)
+    assert again.get() == id
+    assert not again.node.progress.waiting
+
+
 # ---- several nodes -----------------------------------------------------------------------------
 
 

@@ -84,6 +84,9 @@ class World:
         self.rng = Random(f"world {plan.seed}")
         self.trace = Trace(trace, lambda: self.loop.now)
         self.fabric = Fabric(self.loop, self.rng, plan.tail, plan.duplicates)
+        if plan.mode == LIVENESS:
+            # A node whose PONG takes longer than half the node timeout may be taken for dead.
+            self.fabric.longest_tail = plan.node_timeout * MS // 4
         self.oracle = Oracle(self)
         self.timely = Timely(self, self.oracle.problem) if plan.mode == TIMELY else None
         self.faults = Faults(self)

@@ -1,6 +1,6 @@
 """Replicates new jobs to other nodes, and replies to the producer once enough copies exist.
 
-A job that needs copies is in WAIT_REPL while its producer waits. It is sent (REPLJOB) to random
+A job that needs copies is in WAIT_REPL while its producer waits. It is sent (REPLJOB) to other
 reachable nodes; each confirms it (GOTJOB), and every 50 ms one more node is tried until enough have
 done so. Only then is it queued: here, or, if this node must not hold it (because it is leaving or
 short of memory), on one of the others (ENQUEUE).
@@ -225,6 +225,7 @@ class Replication:
         confirmed = job.confirmed or []
         owing = [id for id in holders if id != own and id not in confirmed]
         self._peers.expect(owing, now)
+        self._placement.pass_over(owing)
         # A copy still waiting in a connection need not be queued behind itself.
         silent = [id for id in owing if not self._peers.behind(id)]
         chosen = self._placement.choose(job, 1, wait.external)

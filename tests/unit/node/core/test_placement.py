@@ -1,10 +1,116 @@
-"""Copies on different hosts: nodes on the same host count as one."""
+"""Which nodes get the copies of a job: partners for a while, and each on a host of its own."""
+
+from collections import Counter
+from random import Random
 
 import pytest
 
+from disque_trio.node.core.copies.placement import STAY, Partners
 from tests.support.mesh import Mesh
 
 A, B, C = "10.0.0.1", "10.0.0.2", "10.0.0.3"
+
+
+# ---- partners ----------------------------------------------------------------------------------
+
+
+def some_ids(count: int) -> list[bytes]:
+    return sorted(b"%040x" % Random(n).getrandbits(160) for n in range(count))
+
+
+def test_all_hold_as_many_copies_if_all_have_as_many_jobs() -> None:
+    nodes = some_ids(10)
+    held = Counter[bytes]()
+    partners = {own: Partners() for own in nodes}
+    for n in range(3 * STAY):
+        for own in nodes:
+            held.update(partners[own].order(own, [id for id in nodes if id != own])[:2])
+        assert set(held.values()) == {2 * n + 2}
+
+
+def test_the_copies_of_queues_of_all_sizes_are_spread() -> None:
+    """A thousand queues, the n-th largest of which has an n-th of the jobs of the largest, each on
+    one of ten nodes."""
+    rng = Random(1)
+    nodes = some_ids(10)
+    held = Counter[bytes]()
+    queues = [Counter[bytes]() for _ in range(3)]
+    partners = {own: Partners() for own in nodes}
+    home = [rng.choice(nodes) for _ in range(1_000)]
+    for queue in rng.choices(range(1_000), [1 / n for n in range(1, 1_001)], k=60_000):
+        own = home[queue]
+        chosen = partners[own].order(own, [id for id in nodes if id != own])[:2]
+        held.update(chosen)
+        if queue < len(queues):
+            queues[queue].update(chosen)
+    assert max(held.values()) < 1.3 * held.total() / len(nodes)
+    for copies in queues:
+        assert len(copies) == 9
+        assert max(copies.values()) < 1.3 * copies.total() / 9
+
+
+def test_who_joins_or_leaves_changes_no_partner_but_itself() -> None:
+    own, *nodes = some_ids(9)
+    for gone in nodes:
+        partners = Partners()
+        for _ in range(STAY + STAY // 2):
+            before = partners.order(own, nodes)[:3]
+        left = [id for id in nodes if id != gone]
+        assert partners.order(own, left)[:2] == [id for id in before if id != gone][:2]
+        if gone != before[0]:
+            assert partners.order(own, nodes)[:3] == before
+
+
+def test_jobs_that_are_added_together_go_to_the_same_nodes() -> None:
+    mesh = Mesh(7)
+    first = mesh.holders(mesh.add(0, "REPLICATE", 3))
+    for _ in range(20):
+        assert mesh.holders(mesh.add(0, "REPLICATE", 3)) == first
+        assert set(mesh.holders(mesh.add(0, "REPLICATE", 2))) < set(first)
+
+
+def test_jobs_of_one_turn_need_as_few_packets_in_a_large_cluster_as_in_a_small_one() -> None:
+    packets = []
+    for size in (3, 10):
+        mesh = Mesh(size)
+        bench = mesh[0]
+        for _ in range(2 * STAY // 16):  # a node has to learn that another reads many at once
+            mesh.log.clear()
+            for _ in range(16):
+                bench.send(bench.me, "ADDJOB", "q", "body", 0, "REPLICATE", 3)
+            mesh.settle()
+            ids = [id for id in bench.replies(bench.me) if isinstance(id, bytes)]
+            bench.send(bench.me, "ACKJOB", *ids)
+            mesh.settle()
+            assert bench.replies(bench.me) == [16]
+            assert not any(map(mesh.holders, ids))
+        packets.append([type for _, type, _ in mesh.log])
+    assert sorted(packets[1]) == sorted(packets[0])
+    assert len(packets[0]) == 10
+
+
+def test_all_nodes_that_can_be_reached_get_copies_in_their_turn() -> None:
+    mesh = Mesh(7)
+    mesh.peers[0].reachable.remove(mesh.ids[4])
+    seen: set[int] = set()
+    for _ in range(4 * STAY):
+        holders = mesh.holders(mesh.add(0, "REPLICATE", 3))
+        assert len(holders) == 3
+        seen.update(holders)
+    assert seen == {0, 1, 2, 3, 5, 6}
+
+
+def test_a_partner_that_does_not_answer_is_asked_last() -> None:
+    mesh = Mesh(5)
+    silent = mesh.holders(mesh.add(0, "REPLICATE", 2))[1]
+    mesh.lose = lambda source, target, packet: target == silent
+    assert ask(mesh, "REPLICATE", 2) == ""
+    mesh.advance(0.06)
+    for _ in range(20):  # at once
+        assert ask(mesh, "REPLICATE", 2)
+
+
+# ---- hosts -------------------------------------------------------------------------------------
 
 
 def spread(*ips: str) -> Mesh:
@@ -36,7 +142,7 @@ def test_each_copy_is_on_a_host_of_its_own(options: tuple[str, ...]) -> None:
 def test_any_host_can_have_the_copy() -> None:
     ips = (A, A, B, C)
     mesh = spread(*ips)
-    seen = [hosts_of(mesh, mesh.add(0, "REPLICATE", 2), ips) for _ in range(30)]
+    seen = [hosts_of(mesh, mesh.add(0, "REPLICATE", 2), ips) for _ in range(4 * STAY)]
     assert {tuple(hosts) for hosts in seen} == {(A, B), (A, C)}
 
 

@@ -524,7 +524,7 @@ def test_who_decides_learns_whether_the_key_outlives_the_job(options: tuple[str,
     mesh, id = killed_with_one_copy_made(5, 2, *options)
     (holder,) = mesh.holders(id)[1:]
     voters = [bench.node.store.uniques for bench in mesh.nodes[1:] if bench is not mesh[holder]]
-    (first, entry), _ = [(one, entry) for one in voters if (entry := one.find(b"q", b"k"))]
+    (first, entry), *_ = [(one, entry) for one in voters if (entry := one.find(b"q", b"k"))]
     first.drop(entry)  # it was restarted without its file
     assert repeated(mesh, holder, 2, *options) == id
     again = first.find(b"q", b"k")

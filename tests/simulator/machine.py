@@ -146,7 +146,8 @@ class Machine:
             packets=packets,
         )
         paging = world.plan.paging and self.disk.policy != OFF
-        self.pages = PageFiles(self, self.node, self.rng_of_pages) if paging else None
+        left = {} if self.pages is None else self.pages.left()
+        self.pages = PageFiles(self, self.node, self.rng_of_pages, left) if paging else None
         self.jobs = AllJobs(self.node, self.pages)
         self.node.batches.size = self.node.topics.slice = world.plan.slice
         self._set_policies()

@@ -1,4 +1,5 @@
 """The files of a machine's jobs that lie on disk: read late, some damaged; the disk may be full.
+What a process leaves there when it ends, the next one may find, and must not take for its own.
 
 And all jobs of a node, wherever they are, for those who look inside.
 """
@@ -26,17 +27,23 @@ LATEST = 20 * MS
 FULL_OF = 20  # one of so many writes finds the disk full
 DAMAGED_OF = 20  # one of so many files, likewise
 LOST_OF = 50
+SWAPPED_OF = 50
+CUT_OF = 50
+NAMED_OF = 6  # after one of so many orders, somebody names a job on disk
 
 
 class PageFiles:
     """The files of one process.
 
+    Args:
+        left: the files that an earlier process has left.
+
     Attributes:
         files: what is in them, by number. written: what should be.
     """
 
-    def __init__(self, machine: "Machine", node: Node, rng: Random) -> None:
-        self.files: dict[int, bytes] = {}
+    def __init__(self, machine: "Machine", node: Node, rng: Random, left: dict[int, bytes]) -> None:
+        self.files = left
         self.written: dict[int, bytes] = {}
         self._machine = machine
         self._node = node
@@ -67,6 +74,24 @@ class PageFiles:
             order = self._waiting.pop(0)
             self._node.now = now
             self._do(order)
+        if not self._rng.randrange(NAMED_OF):
+            self._name_one()
+
+    def _name_one(self) -> None:
+        """Let a command name a job that lies on disk, so that it comes back alone."""
+        paging = self._node.paging
+        segments = list(paging.pages.segments.values())
+        if segments:
+            segment = self._rng.choice(segments)
+            paging.want(segment, self._rng.choice(segment.places()))
+
+    def left(self) -> dict[int, bytes]:
+        """The files once the process has ended: it was writing one, and some are gone."""
+        files = {number: data for number, data in self.files.items() if self._rng.randrange(4)}
+        for order in self._waiting[:1]:
+            if order.kind == WRITE:
+                files[order.number] = order.data[: self._rng.randrange(len(order.data))]
+        return files
 
     @property
     def waiting(self) -> int:
@@ -82,8 +107,12 @@ class PageFiles:
                 data = bytearray(order.data)
                 if not rng.randrange(DAMAGED_OF):
                     data[rng.randrange(len(data))] ^= 1 << rng.randrange(8)
+                if not rng.randrange(CUT_OF):
+                    del data[rng.randrange(len(data)) :]
                 if rng.randrange(LOST_OF):
                     self.files[order.number] = bytes(data)
+                    if not rng.randrange(SWAPPED_OF):
+                        self._swap(order.number, rng.choice(list(self.files)))
                 node.paging.paged_out(order.number, "")
             else:
                 node.paging.paged_out(order.number, "No space left on device")
@@ -96,6 +125,10 @@ class PageFiles:
             node.paged_in(order.number, order.place, data_read)
         else:
             node.rebuilt(order.number, self._find(order.places))
+
+    def _swap(self, one: int, other: int) -> None:
+        files = self.files
+        files[one], files[other] = files[other], files[one]
 
     def _read_file(self, number: int) -> bytes:
         if number not in self.files:

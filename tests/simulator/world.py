@@ -7,6 +7,7 @@ faults end; clients take and acknowledge what is left; then the oracle judges.
 import gc
 import traceback
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
@@ -144,7 +145,8 @@ class World:
         except Enough:
             pass
         except Exception:
-            self.oracle.problem("raised: " + traceback.format_exc())
+            with suppress(Enough):
+                self.oracle.problem("raised: " + traceback.format_exc())
         finally:
             if collects:
                 gc.enable()

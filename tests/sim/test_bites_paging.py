@@ -1,0 +1,164 @@
+"""The checks bite where queues lie on disk: what memory, the index and the files say of jobs is
+broken on purpose. Whole clusters notice it, or the node that is compared with one without files."""
+
+import pytest
+
+from disque_trio.node.core import node as core_node
+from disque_trio.node.core.jobs.job import Job
+from disque_trio.node.core.pages.pages import Pages
+from disque_trio.node.core.pages.segment import Segment, SegmentLines
+from disque_trio.node.core.queues.paging import Paging
+from tests.simulator import pages
+from tests.simulator.events import SECOND
+from tests.simulator.machine import BEFORE_REPLIES
+from tests.simulator.plan import SAFETY
+from tests.simulator.spoiled import MadeOf, found
+from tests.simulator.world import World
+from tests.unit.node.core.pages.test_same_replies import STEPS, Pair
+
+if not core_node.__file__.endswith(".py"):
+    pytest.skip("a compiled node cannot be made worse", allow_module_level=True)
+
+
+def on_disk(world: World) -> None:
+    """Let the queues of all nodes lie on disk."""
+    world.plan.paging = True
+
+
+def differs() -> bool:
+    """Whether a node whose queues lie on disk answers unlike one that has them in memory."""
+    for seed in range(20):
+        try:
+            pair = Pair(seed)
+            for step in range(STEPS):
+                pair.step()
+                if step % 20 == 0:
+                    pair.check()
+        except (AssertionError, KeyError, IndexError):
+            return True
+    return False
+
+
+def test_clusters_whose_queues_lie_on_disk_pass() -> None:
+    assert not found(on_disk, SAFETY, "", seeds=5)
+
+
+# ---- memory ------------------------------------------------------------------------------------
+
+
+class BitDropped(Pages):
+    """Does not know of the first job of a segment."""
+
+    def add(self, segment: Segment, ids: list[bytes], checksums: list[int], data: bytes) -> None:
+        super().add(segment, ids, checksums, data)
+        segment.bits[0] &= 254
+
+
+class BitKept(Segment):
+    """Still has a job that has left."""
+
+    __slots__ = ()
+
+    def take(self, place: int) -> int:
+        size = super().take(place)
+        self.bits[place >> 3] |= 1 << (place & 7)
+        return size
+
+
+class Swapped(SegmentLines):
+    """Has two segments in the wrong order."""
+
+    def add(self, segment: Segment) -> None:
+        super().add(segment)
+        line = self.by_urgency[segment.urgency]
+        line[-2:] = line[:-3:-1]
+
+
+class IndexOfYesterday(Pages):
+    """Gives the place of a segment away while the index still leads there."""
+
+    def drop(self, segment: Segment, lines: SegmentLines) -> None:
+        super().drop(segment, lines)
+        if self._free:
+            self._free[-1] = (-1, segment.slot)
+
+
+@pytest.mark.parametrize(
+    ("kind", "text"), [(BitDropped, "never delivered"), (BitKept, "RETRY 0 was delivered again")]
+)
+def test_a_wrong_bit_is_found(kind: type, text: str, made_of: MadeOf) -> None:
+    made_of(kind)
+    assert found(on_disk, SAFETY, text)
+
+
+@pytest.mark.parametrize("kind", [BitDropped, BitKept, Swapped, IndexOfYesterday])
+def test_what_a_node_gets_wrong_shows_in_its_replies(kind: type, made_of: MadeOf) -> None:
+    made_of(kind)
+    assert differs()
+
+
+# ---- files -------------------------------------------------------------------------------------
+
+
+class Trusting(Segment):
+    """Believes whatever its file says, as far as there is any."""
+
+    __slots__ = ()
+
+    def check(self, data: bytes, place: int, start: int = 0) -> int:
+        at = self.offsets[place] - start
+        return int.from_bytes(data[at + 4 : at + 12], "little")
+
+
+def test_swapped_files_that_are_believed_are_found(
+    made_of: MadeOf, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made_of(Trusting)
+    monkeypatch.setattr(pages, "SWAPPED_OF", 2)
+    assert found(on_disk, SAFETY, "to which nobody moved it")
+
+
+class Cut(Paging):
+    """Does not miss the end of a file."""
+
+    def _read_all(self, segment: Segment, data: bytes) -> list[Job]:
+        there = [place for place in segment.places() if segment.offsets[place + 1] <= len(data)]
+        return [self._read_one(segment, place, data) for place in there]
+
+
+def test_a_lost_end_of_a_file_that_nobody_misses_is_found(
+    made_of: MadeOf, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made_of(Cut)
+    monkeypatch.setattr(pages, "CUT_OF", 2)
+    assert found(on_disk, SAFETY, "")
+
+
+class SameSeed(Pages):
+    """Takes the files of an earlier process for its own."""
+
+    def begin(self, queue: bytes, urgency: int, overhead: int) -> Segment:
+        self.seed = 0
+        return super().begin(queue, urgency, overhead)
+
+
+def test_files_of_yesterday_that_are_believed_are_found(
+    made_of: MadeOf, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made_of(SameSeed)
+    monkeypatch.setattr(pages, "LOST_OF", 2)
+
+    def spoil(world: World) -> None:
+        on_disk(world)
+        world.plan.faults = 20
+        faults = world.faults
+
+        def crash() -> None:
+            machine = faults.rng.choice(world.machines)
+            machine.kill(BEFORE_REPLIES, machine=False)
+            world.loop.after(SECOND // 10, lambda: world.revive(machine))
+
+        for kind in ("partition", "crash", "stop", "pause", "clock", "break_links"):
+            setattr(faults, kind, crash)
+
+    assert found(spoil, SAFETY, "to which nobody moved it")

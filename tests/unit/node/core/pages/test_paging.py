@@ -187,11 +187,15 @@ def test_a_command_waits_only_for_its_own_jobs_and_the_next_one_for_it() -> None
     assert bench.replies(client) == [0]
 
 
-def loaded(bench: PagedBench, directory: Path, above: int = 1) -> PagedBench:
-    """A node that has loaded what ``bench`` wrote."""
+def loaded(
+    bench: PagedBench, directory: Path, above: int = 1, left: dict[int, bytes] | None = None
+) -> PagedBench:
+    """A node that has loaded what ``bench`` wrote, and finds the files that are ``left``."""
     path = directory / "aof"
     path.write_bytes(b"".join(bench.node.journal))
     again = PagedBench(above=above, seed=7, id=bench.node.id)
+    again.pages.seed = 54321  # each process draws another one
+    again.files.update(left or {})
     again.now = again.node.now = bench.now
     for _ in Loader(str(path), again.node, True).steps():
         again.turn()

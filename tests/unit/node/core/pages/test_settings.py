@@ -1,0 +1,85 @@
+"""The settings and the disk change while the node is full: it is never stuck, and loses nothing."""
+
+import random
+
+from tests.support.paged import PagedBench
+
+LIMITS = (0, 100_000, 200_000, 600_000)  # bytes of maxmemory
+
+
+class Changing:
+    """A node whose settings and disk change at random."""
+
+    def __init__(self, seed: int) -> None:
+        self.rng = random.Random(seed)
+        self.most = self.rng.choice((4, 16))
+        self.node = PagedBench(seed, late=seed)
+        self.node.node.journaling = True
+        self.limit = 200_000
+        self.on = True
+        self.ids: list[bytes] = []
+        self.done: set[bytes] = set()
+        self.set()
+
+    def set(self) -> None:
+        """Make the settings take effect, as the process does."""
+        self.node.node.memory.set_limit(self.limit)
+        above = self.limit // 2 if self.on and self.limit else None
+        self.node.node.paging.set_above(above)
+        self.node.pages.most = self.most
+
+    def step(self) -> None:
+        rng = self.rng
+        what = rng.randrange(10)
+        if what < 5:
+            for _ in range(rng.choice((1, 50, 200))):
+                id = self.node(
+                    "ADDJOB", rng.choice(("q0", "q0", "q1", "q2")), "x" * rng.choice((3, 300)), 0
+                )
+                if isinstance(id, bytes):
+                    self.ids.append(id)
+        elif what < 6:
+            self.take(rng.choice((1, 30)))
+        elif what < 7:
+            self.limit = rng.choice(LIMITS)
+            self.set()
+        elif what < 8:
+            self.on = not self.on
+            self.set()
+        elif what < 9:
+            self.node.full = not self.node.full
+            self.node.advance(rng.choice((0, 2)))
+        else:
+            for id in rng.sample(self.ids, min(len(self.ids), 5)):
+                if self.node("ACKJOB", id):
+                    self.done.add(id)
+        self.node.settle()
+
+    def take(self, most: int) -> bool:
+        """Take and acknowledge up to ``most`` jobs; return whether there were any."""
+        found = self.node("GETJOB", "NOHANG", "COUNT", most, "FROM", "q0", "q1", "q2")
+        if not found:
+            return False
+        assert isinstance(found, list)
+        ids = [job[1] for job in found]
+        assert self.done.isdisjoint(ids)
+        assert self.node("ACKJOB", *ids) == len(ids)
+        self.done.update(ids)
+        return True
+
+
+def test_whatever_changes_all_jobs_can_be_taken_and_then_new_ones_added() -> None:
+    on_disk = 0
+    for seed in range(10):
+        changing = Changing(seed)
+        node = changing.node
+        for _ in range(60):
+            changing.step()
+            on_disk = max(on_disk, node.pages.jobs)
+        while changing.take(50):
+            node.settle()
+        assert changing.done == set(changing.ids), seed
+        assert (node.pages.jobs, node.pages.taken, node.files) == (0, 0, {})
+        assert node.node.memory.used == node.counted_memory()
+        assert isinstance(node("ADDJOB", "q0", "x", 0), bytes)
+    assert on_disk > 100

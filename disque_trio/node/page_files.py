@@ -9,6 +9,7 @@ file.
 import os
 from collections import deque
 from contextlib import suppress
+from math import inf
 from pathlib import Path
 from typing import NamedTuple
 
@@ -25,11 +26,13 @@ from disque_trio.respserver.io.engine import Engine
 
 ENDING = ".seg"
 ORDERS_AT_ONCE = 256
+AGAIN_SECONDS = 1.0  # until the append-only file, which could not be opened, is tried again
 _WRITE = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
 
 
 class Done(NamedTuple):
-    """An order that was carried out: what was read or found, and why it failed, or nothing."""
+    """An order that was carried out: what was read or found, and why it failed, or nothing.
+    ``jobs``: None: they could not be looked for."""
 
     order: Order
     data: bytes | None = None
@@ -52,6 +55,8 @@ class PageFiles:
         self._orders: deque[Order] = deque()
         self._running = False
         self._ordered = trio.Event()
+        self._later: list[Order] = []
+        self._again_at = inf  # by trio's clock
         self._problem = ""
         self._home: Path | None = None  # stays the same if ``dir`` changes
         node.paging.pages.perform = self._perform
@@ -63,10 +68,16 @@ class PageFiles:
 
     def prepare(self) -> None:
         """Remove the files of an earlier process."""
-        with suppress(FileNotFoundError):
+        removed = 0
+        with suppress(FileNotFoundError, NotADirectoryError):
             for path in self._directory.iterdir():
                 if path.suffix == ENDING and path.stem.isdigit():
                     path.unlink(missing_ok=True)
+                    removed += 1
+        if removed:
+            self._log.notice(
+                "removed the files of jobs that an earlier process had on disk", files=removed
+            )
 
     def apply(self) -> None:
         """Make changes of the settings take effect."""
@@ -77,8 +88,7 @@ class PageFiles:
             try:
                 self._directory.mkdir(mode=0o700, exist_ok=True)
             except OSError as problem:
-                self._log.warning("jobs cannot go to disk", reason=str(problem))
-                above = None
+                self._say(problem.strerror or str(problem))
         self._node.paging.set_above(above)
 
     @property
@@ -120,8 +130,11 @@ class PageFiles:
         self._running = True
         try:
             while True:
-                await self._ordered.wait()
+                with trio.move_on_at(self._again_at):
+                    await self._ordered.wait()
                 self._ordered = trio.Event()
+                if trio.current_time() >= self._again_at:
+                    self.try_again()
                 while self._orders:
                     orders = [
                         self._orders.popleft()
@@ -131,8 +144,16 @@ class PageFiles:
                     self._node.now = self._clock.now()
                     self._take(done)
                     engine.after_node()
+                if self._later and self._again_at == inf:
+                    self._again_at = trio.current_time() + AGAIN_SECONDS
         finally:
             self._running = False
+
+    def try_again(self) -> None:
+        """Look for jobs again that could not be looked for."""
+        self._again_at = inf
+        later, self._later = self._later, []
+        self._perform(later)
 
     def _carry_out(self, orders: list[Order]) -> list[Done]:
         """Carry ``orders`` out; may be called in another thread."""
@@ -152,9 +173,8 @@ class PageFiles:
                     self._path(order.number).unlink(missing_ok=True)
                 else:
                     done.append(Done(order, jobs=self._find(order.places)))
-            except (OSError, AofError, SerialJobError) as problem:
-                text = problem.strerror if isinstance(problem, OSError) else ""
-                done.append(Done(order, jobs={}, problem=text or str(problem)))
+            except OSError as problem:
+                done.append(Done(order, problem=problem.strerror or str(problem)))
         return done
 
     def _take(self, done: list[Done]) -> None:
@@ -166,16 +186,21 @@ class PageFiles:
                 self._node.paging.paged_out(order.number, one.problem)
             elif order.kind == READ:
                 self._node.paged_in(order.number, order.place, one.data)
-            elif order.kind != DROP:
-                jobs = one.jobs or {}
-                missing = len(order.places) - len(jobs)
+            elif one.jobs is not None:
                 self._log.warning(
                     "jobs were found in the append-only file",
                     file=str(self._path(order.number)),
-                    found=len(jobs),
-                    missing=missing,
+                    found=len(one.jobs),
+                    missing=len(order.places) - len(one.jobs),
                 )
-                self._node.rebuilt(order.number, jobs)
+                self._node.rebuilt(order.number, one.jobs)
+            elif order.kind != DROP:
+                self._log.warning(
+                    "the append-only file cannot be opened: jobs are looked for again later",
+                    file=str(self._path(order.number)),
+                    reason=one.problem,
+                )
+                self._later.append(order)
 
     def _say(self, problem: str) -> None:
         """Log that jobs cannot go to disk, because of ``problem``, or can again."""
@@ -189,7 +214,11 @@ class PageFiles:
     def _write(self, order: Order) -> None:
         path = self._path(order.number)
         try:
-            fd = os.open(path, _WRITE, 0o600)
+            try:
+                fd = os.open(path, _WRITE, 0o600)
+            except FileNotFoundError:  # somebody has removed the directory
+                self._directory.mkdir(mode=0o700, exist_ok=True)
+                fd = os.open(path, _WRITE, 0o600)
             try:
                 rest = memoryview(order.data)
                 while rest:
@@ -205,14 +234,25 @@ class PageFiles:
         return self._path(number).read_bytes()
 
     def _find(self, places: dict[int, int]) -> dict[int, bytes]:
-        """The serialised jobs with ``places`` that are in the append-only file, by place."""
+        """The serialised jobs with ``places`` that are in the append-only file, by place, as far as
+        that can be read: its last record may not be complete yet.
+
+        Raises:
+            OSError: it cannot be opened, for now.
+        """
         found: dict[int, bytes] = {}
-        with Path(self._config.appendfilename).open("rb", buffering=0) as file:
+        path = Path(self._config.appendfilename)
+        with (
+            suppress(FileNotFoundError),
+            path.open("rb", buffering=0) as file,
+            suppress(OSError, AofError),
+        ):
             for record in RecordReader(file):
                 if len(record) == 2 and record[0].upper() == b"LOADJOB":
-                    place = is_print_of(decode_job(record[1]).id, places)
-                    if place >= 0:
-                        found.setdefault(place, record[1])
+                    with suppress(SerialJobError):
+                        place = is_print_of(decode_job(record[1]).id, places)
+                        if place >= 0:
+                            found.setdefault(place, record[1])
         return found
 
 

@@ -155,10 +155,10 @@ class Paging:
         """Move the next jobs to disk, if there are any that may go."""
         pages = self.pages
         now = self._machine.now
-        if pages.problem and now >= self._retry_at:
-            pages.problem = ""
+        if pages.problem and now < self._retry_at:
+            return
         used = self._memory.used
-        if pages.problem or (now < self._rest_until and used < self._rest_below):
+        if now < self._rest_until and used < self._rest_below:
             return
         before = pages.jobs
         for _ in range(SEGMENTS_A_TURN):
@@ -321,8 +321,8 @@ class Paging:
         """Note that the file ``number`` was written, or, if there is a ``problem``, was not."""
         pages = self.pages
         segment = pages.segments.get(number)
+        pages.problem = problem
         if problem:
-            pages.problem = problem
             self._retry_at = self._machine.now + RETRY_AFTER
             if segment is not None and segment.data is not None:
                 self.page_in(segment, segment.data)

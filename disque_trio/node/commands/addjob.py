@@ -286,9 +286,11 @@ def _check_reachable(node: Node, repl: int, external: bool) -> None:
     if external and not node.peers.leaving and repl - 1 <= node.peers.room(False):
         # C says "I'm out of memory" at the end of a text about nodes.
         used, limit = human(node.memory.used), human(node.memory.limit)
+        problem = node.paging.pages.problem
+        disk = f", and jobs cannot go to disk ({problem})" if problem else ""
         raise CommandError(
-            f"NOREPL Memory is short: {used} of {limit} (maxmemory) are used. Above 75% this node "
-            "holds no new jobs, and too few other nodes that could take it are reachable. "
-            "Acknowledge or delete jobs, raise maxmemory, or add nodes"
+            f"NOREPL Memory is short: {used} of {limit} (maxmemory) are used{disk}. Above 75% "
+            "this node holds no new jobs, and too few other nodes that could take it are "
+            "reachable. Acknowledge or delete jobs, raise maxmemory, or add nodes"
         )
     raise CommandError(too_few(node.peers, others, external))

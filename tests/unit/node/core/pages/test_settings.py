@@ -83,3 +83,29 @@ def test_whatever_changes_all_jobs_can_be_taken_and_then_new_ones_added() -> Non
         assert node.node.memory.used == node.counted_memory()
         assert isinstance(node("ADDJOB", "q0", "x", 0), bytes)
     assert on_disk > 100
+
+
+def test_while_the_disk_is_full_adding_is_refused_and_taking_goes_on() -> None:
+    node = PagedBench(maxmemory=200_000)
+    node.node.paging.set_above(100_000)
+    node.pages.most = 8
+    node.full = True
+    ids: list[bytes] = []
+    while isinstance(reply := node("ADDJOB", "q", "x" * 100, 0), bytes):
+        ids.append(reply)
+        node.advance(0.1)
+    text = str(reply)
+    assert text.startswith("NOREPL Memory is short: ")
+    assert ", and jobs cannot go to disk (No space left on device). " in text
+    assert node.info("jobs")["paging_problem"] == "No space left on device"
+    for id in ids[:10]:
+        assert node.get() == id
+        assert node("ACKJOB", id) == 1
+    while node.node.memory.used <= 150_000:
+        ids.append(node.add("q", "x" * 100))
+    node.full = False
+    # It is tried again by itself.
+    node.advance(3)
+    assert node.pages.jobs > 20
+    assert node.info("jobs")["paging_problem"] == ""
+    assert isinstance(node("ADDJOB", "q", "x", 0), bytes)

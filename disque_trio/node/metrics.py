@@ -1,4 +1,4 @@
-"""The figures of a node for Prometheus: jobs, queues, cluster, event log.
+"""The figures of a node for Prometheus: jobs, queues, jobs on disk, cluster, event log.
 
 The figures of each queue, and those that require a look at all jobs, are collected in steps of some
 tens of microseconds, while jobs and queues come and go.
@@ -13,9 +13,10 @@ from disque_trio.eventlog.recorder import EventLog
 from disque_trio.histogram import Histogram
 from disque_trio.metrics.labels import escape, label_value
 from disque_trio.metrics.sheet import Family, Sheet, pairs
-from disque_trio.node.core.changes.state_counts import STATES, JobStateCounts
+from disque_trio.node.core.changes.state_counts import IN_QUEUE, STATES, JobStateCounts
 from disque_trio.node.core.jobs.counts import JobCounts, QueueCounts
 from disque_trio.node.core.node import Node
+from disque_trio.node.core.pages.pages import Pages
 from disque_trio.node.core.queues.limits import BY_ACTIVE, BY_GROUPS, BY_RATE
 from disque_trio.node.core.queues.queue import PAUSED_IN, PAUSED_OUT, Queue
 from disque_trio.respserver.io.stats import Stats
@@ -198,8 +199,10 @@ class JobFigures:
             self._walk = walk
             if last is not None:
                 yield from last.free()
-        jobs = sheet.gauge("disque_jobs", "Jobs in the node's memory, by state.")
+        jobs = sheet.gauge("disque_jobs", "Jobs that the node holds, by state.")
         for state, number in walk.states.items():
+            if state == IN_QUEUE:
+                number += self._node.paging.pages.jobs
             jobs.add(number, pairs({"state": state}))
         sheet.gauge(
             "disque_jobs_counted_age_seconds",
@@ -293,6 +296,38 @@ class JobFigures:
             ),
         ):
             sheet.counter(f"disque_{name}_total", text, value)
+
+
+class PagingFigures:
+    """The figures of the jobs that lie on disk.
+
+    Args:
+        space: returns how many bytes of their disk are free, and how many it has.
+    """
+
+    def __init__(self, pages: Pages, space: Callable[[], tuple[int, int]]) -> None:
+        self._pages = pages
+        self._space = space
+
+    def collect(self, sheet: Sheet) -> Iterator[None]:
+        """Write the figures to ``sheet``."""
+        pages = self._pages
+        free, size = self._space()
+        for name, text, value in (
+            ("jobs", "Queued jobs that lie on disk.", pages.jobs),
+            ("disk_bytes", "Size of the files of jobs on disk.", pages.disk),
+            ("index_bytes", "Memory that finding jobs on disk takes.", pages.index_bytes),
+            ("disk_free_bytes", "Free space where jobs on disk lie.", free),
+            ("disk_size_bytes", "Size of the file system where jobs on disk lie.", size),
+            ("write_ok", "Whether jobs can go to disk (1 for yes).", int(not pages.problem)),
+            ("lost_jobs", "Jobs on disk that could not be read since the start.", pages.lost),
+        ):
+            sheet.gauge(f"disque_paging_{name}", text, value)
+        sheet.counter("disque_paging_reads_total", "Reads of jobs on disk.", pages.reads)
+        sheet.counter(
+            "disque_paging_waits_total", "Commands that waited for jobs on disk.", pages.waits
+        )
+        yield
 
 
 class ClusterFigures:

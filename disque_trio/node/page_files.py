@@ -23,6 +23,7 @@ from disque_trio.process.clock import Clock
 from disque_trio.process.logs import Log
 from disque_trio.protocol.serialjob import SerialJobError, decode_job
 from disque_trio.respserver.io.engine import Engine
+from disque_trio.respserver.memory import UNLIMITED
 
 ENDING = ".seg"
 ORDERS_AT_ONCE = 256
@@ -90,6 +91,16 @@ class PageFiles:
             except OSError as problem:
                 self._say(problem.strerror or str(problem))
         self._node.paging.set_above(above)
+
+    def space(self) -> tuple[int, int]:
+        """How many bytes of the disk are free, and how many it has; 0 if no jobs go there."""
+        if self._node.paging.pages.above == UNLIMITED:
+            return 0, 0
+        try:
+            found = os.statvfs(self._directory)
+        except OSError:
+            return 0, 0
+        return found.f_bavail * found.f_frsize, found.f_blocks * found.f_frsize
 
     @property
     def _directory(self) -> Path:

@@ -25,7 +25,7 @@ from disque_trio.node.commands.table import build_table
 from disque_trio.node.core.jobs.counts import JobCounts
 from disque_trio.node.core.node import Node
 from disque_trio.node.host import NodeHost
-from disque_trio.node.metrics import ClusterFigures, JobFigures
+from disque_trio.node.metrics import ClusterFigures, JobFigures, PagingFigures
 from disque_trio.node.page_files import PageFiles
 from disque_trio.node.progress_file import ProgressFile
 from disque_trio.node.shared_file import (
@@ -175,7 +175,8 @@ class Server(Product):
             self.node.notes.count(counts)
             about = ClusterFigures(self.cluster, self.event_log, stats)
             jobs = JobFigures(self.node, counts)
-            self._metrics.measure("disque", self.engine, persistence, disk, [jobs, about])
+            paging = PagingFigures(self.node.paging.pages, self.page_files.space)
+            self._metrics.measure("disque", self.engine, persistence, disk, [jobs, paging, about])
         try:
             self.daemon = Daemon(
                 self,

@@ -55,7 +55,7 @@ class Figures:
                 "unique_keys": store.uniques.entries.count,
                 "paging_jobs": pages.jobs,
                 "paging_bytes_disk": pages.disk,
-                "paging_bytes_index": pages.taken - pages.writing,
+                "paging_bytes_index": pages.index_bytes,
                 "paging_reads": pages.reads,
                 "paging_waits": pages.waits,
                 "paging_lost": pages.lost,
@@ -104,4 +104,6 @@ class Figures:
         for kind in self._shared_maps.kinds.values():
             kind.refused = 0
         self._store.uniques.total_evicted = 0
+        pages = self._store.queues.pages
+        pages.reads = pages.waits = 0
         self._claims.repeats = self._ticks.total = self._ticks.missed = 0

@@ -86,6 +86,15 @@ CASES = [
     Case("DisqueSchedulesMissed", {f"disque_schedule_ticks_missed_total{{{NODE}}}": counter(0, 1)}),
     Case("DisqueMemoryShort", {f"disque_memory_level{{{NODE}}}": gauge(0, 1)}),
     Case("DisqueMemoryFull", {f"disque_memory_level{{{NODE}}}": gauge(0, 2)}),
+    Case(
+        "DisqueDiskShort",
+        {
+            f"disque_paging_disk_free_bytes{{{NODE}}}": gauge(20e9, 5e9),
+            f"disque_paging_disk_size_bytes{{{NODE}}}": gauge(100e9, 100e9),
+        },
+    ),
+    Case("DisquePagingFailing", {f"disque_paging_write_ok{{{NODE}}}": gauge(1, 0)}),
+    Case("DisquePagingLost", {f"disque_paging_lost_jobs{{{NODE}}}": gauge(0, 1)}),
     Case("DisqueAofFailing", {f"disque_aof_last_write_ok{{{NODE}}}": gauge(1, 0)}),
     Case("DisqueAofFailing", {'bananaq_aof_last_write_ok{instance="b"}': gauge(1, 0)}),
     Case("DisqueAofBehind", {f"disque_aof_fsync_behind_seconds{{{NODE}}}": gauge(0, 9)}),

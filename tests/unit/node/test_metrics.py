@@ -13,8 +13,9 @@ from disque_trio.metrics.labels import label_value
 from disque_trio.metrics.scrapes import write_page
 from disque_trio.metrics.sheet import Sheet
 from disque_trio.node.core.jobs.counts import JobCounts
-from disque_trio.node.metrics import JobFigures
+from disque_trio.node.metrics import JobFigures, PagingFigures
 from tests.support.node_bench import Bench
+from tests.support.paged import PagedBench
 
 Found = dict[str, dict[tuple[str, ...], float]]
 """Values by name and labels."""
@@ -195,3 +196,34 @@ def test_no_queue_is_there_twice_whatever_happens_meanwhile(seed: int) -> None:
         for family in parse(sheet):
             keys = Counter((sample.name, *sample.labels.items()) for sample in family.samples)
             assert [key for key, count in keys.items() if count > 1] == []
+
+
+def test_jobs_on_disk_are_queued_jobs() -> None:
+    bench = PagedBench(above=1)
+    figures = figures_of(bench)
+    for _ in range(100):
+        bench.add("q")
+        bench.advance(1)
+    bench.settle()
+    pages = bench.pages
+    assert pages.jobs > 50
+    found = scrape(figures)
+    assert found["disque_jobs"][("queued",)] == found["disque_registered_jobs"][()] == 100
+    assert found["disque_queue_jobs"][("q", "queued")] == 100
+    bench("GETJOB", "COUNT", 100, "FROM", "q")
+    sheet = Sheet()
+    for _ in PagingFigures(pages, lambda: (3, 10)).collect(sheet):
+        pass
+    told = values(sheet)
+    assert told["disque_paging_jobs"][()] == pages.jobs
+    assert told["disque_paging_index_bytes"][()] == pages.taken - pages.writing
+    assert told["disque_paging_disk_free_bytes"][()] == 3
+    assert told["disque_paging_write_ok"][()] == 1
+    assert told["disque_paging_reads_total"][()] == pages.reads > 0
+    bench("CONFIG", "RESETSTAT")
+    assert pages.reads == 0
+    pages.problem = "No space left on device"
+    sheet = Sheet()
+    for _ in PagingFigures(pages, lambda: (0, 10)).collect(sheet):
+        pass
+    assert values(sheet)["disque_paging_write_ok"][()] == 0

@@ -102,6 +102,13 @@ def test_jobs_come_back_and_leave_no_file(stage: Stage) -> None:
     assert not stage.names()
 
 
+def test_the_space_of_the_disk_is_known_while_jobs_may_go_there(stage: Stage) -> None:
+    free, size = stage.files.space()
+    assert 0 < free <= size
+    stage.node.paging.set_above(None)
+    assert stage.files.space() == (0, 0)
+
+
 def test_a_directory_that_is_gone_is_made_again(stage: Stage) -> None:
     stage.pages.rmdir()
     stage.fill()

@@ -125,6 +125,11 @@ class Pages:
 
     # ---- look-ups ---------------------------------------------------------------------------
 
+    @property
+    def index_bytes(self) -> int:
+        """Bytes of memory for what lies on disk, without what waits to be written."""
+        return self.taken - self.writing
+
     def _lives(self, place: int) -> bool:
         """Whether the job is still at ``place``, which is from the index."""
         segment = self._slots[place >> PLACE_BITS]

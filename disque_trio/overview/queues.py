@@ -39,7 +39,7 @@ class Share:
         held_by: what holds back jobs: ``rate``, ``active``, ``asking``, ``file``, or empty.
         groups: groups with queued jobs.
         waiting: jobs waiting for their groups.
-        delayed, in_hand, dead: None if unknown now.
+        delayed, in_hand, dead, paged: None if unknown now.
         full_asked: when they were read, or when the walk that counted them began (s).
         full_until: when they become too old to show (s).
     """
@@ -55,6 +55,7 @@ class Share:
     delayed: int | None = None
     in_hand: int | None = None
     dead: int | None = None
+    paged: int | None = None
     full_asked: float = 0.0
     full_until: float = 0.0
 
@@ -71,12 +72,13 @@ class Share:
 
 class QueueRow(NamedTuple):
     """A queue, summed over the nodes that respond. Rates are per second; None if unknown.
-    ``delayed``, ``in_hand`` and ``dead`` are None unless somebody is looking. ``delayed`` and
-    ``dead`` count a job once for each node that holds a copy.
+    ``delayed``, ``in_hand``, ``dead`` and ``paged`` are None unless somebody is looking.
+    ``delayed`` and ``dead`` count a job once for each node that holds a copy.
 
     Attributes:
         oldest: seconds since the oldest queued job was added, or 0.
         paused: ``in``, ``out``, ``all`` or empty; ``partly`` if the nodes differ.
+        paged: those of the queued jobs that lie on disk.
         nodes: addresses of the nodes that know it.
     """
 
@@ -95,6 +97,7 @@ class QueueRow(NamedTuple):
     delayed: int | None
     in_hand: int | None
     dead: int | None
+    paged: int | None
     nodes: tuple[str, ...]
 
 
@@ -190,9 +193,10 @@ class QueueTable:
             share.delayed = _number(fields, b"jobs-delayed")
             share.in_hand = _number(fields, b"jobs-in-hand")
             share.dead = _number(fields, b"jobs-dead")
+            share.paged = _number(fields, b"jobs-paged")
             share.full_asked, share.full_until = now, now + FULL_FOR
         elif not share.full_asked <= now <= share.full_until:
-            share.delayed = share.in_hand = share.dead = None
+            share.delayed = share.in_hand = share.dead = share.paged = None
 
     def counted(
         self, node: str, counts: Mapping[str, Counts], begun: float, now: float, keep: float
@@ -210,7 +214,8 @@ class QueueTable:
                 continue
             found = counts.get(queue, NOTHING)
             share.full_asked, share.full_until = begun, now + keep
-            if found != (share.delayed, share.in_hand, share.dead):
+            if found != (share.delayed, share.in_hand, share.dead) or share.paged is not None:
+                share.paged = None  # nobody has said
                 share.delayed, share.in_hand, share.dead = found
                 self._touch(queue)
 
@@ -344,6 +349,7 @@ def _sum(queue: str, shares: Mapping[str, Share], lacking: bool) -> QueueRow:
     delayed: int | None = None
     in_hand: int | None = None
     dead: int | None = None
+    paged: int | None = None
     pauses = {"none"} if lacking else set()
     held: set[str] = set()
     for share in shares.values():
@@ -361,6 +367,8 @@ def _sum(queue: str, shares: Mapping[str, Share], lacking: bool) -> QueueRow:
             delayed = (delayed or 0) + share.delayed
             in_hand = (in_hand or 0) + (share.in_hand or 0)
             dead = (dead or 0) + (share.dead or 0)
+        if share.paged is not None:
+            paged = (paged or 0) + share.paged
     paused = "partly" if len(pauses) > 1 else pauses.pop()
     return QueueRow(
         queue,
@@ -378,6 +386,7 @@ def _sum(queue: str, shares: Mapping[str, Share], lacking: bool) -> QueueRow:
         delayed,
         in_hand,
         dead,
+        paged,
         tuple(sorted(shares)),
     )
 

@@ -44,6 +44,7 @@ COLUMNS: Final = (
     Column("paused", "paused", 6, 6, lambda row: row.paused or humanize.NONE),
 )
 FULL: Final = (
+    Column("", "on disk", 7, 10, lambda row: humanize.short(row.paged)),
     Column("", "in hand", 7, 7, lambda row: humanize.short(row.in_hand)),
     Column("", "delayed", 7, 8, lambda row: humanize.short(row.delayed)),
     Column("", "dead", 5, 9, lambda row: humanize.short(row.dead)),
@@ -64,7 +65,7 @@ HELP: Final = (
     "                  Home, End, g, G: first or last",
     "/                 search: part of a name, or a pattern (mail.*);",
     "                  Enter keeps the search, Escape clears it",
-    "f                 also count jobs in hand, delayed and dead:",
+    "f                 also count jobs on disk, in hand, delayed, dead:",
     "                  nodes scan all their jobs for this",
     "q                 quit",
 )
@@ -119,6 +120,8 @@ def head(cluster: Cluster) -> list[str]:
     parts.append(humanize.counted(len(queues), "queue"))
     parts += ["still reading"] if reading else []
     parts.append(f"{cluster.length:,} queued")
+    on_disk = nodes.total("paging_jobs")
+    parts += [f"{on_disk:,} of them on disk"] if on_disk else []
     oldest = max((row.oldest for row in queues.top("oldest", 1)), default=0.0)
     parts += [f"oldest {humanize.duration(oldest)}"] if oldest else []
     for name in ("added", "delivered", "acked", "failed"):
@@ -144,6 +147,8 @@ def _problem(state: NodeState, now: float) -> str:
         return f"{state.address} unreachable for {since}: {state.problem}"
     if state.here and state.refused:
         return f"{state.address} refuses: {state.refused}"
+    if state.here and (reason := state.info.get("paging_problem")):
+        return f"{state.address}: jobs cannot go to disk: {reason}"
     return ""
 
 

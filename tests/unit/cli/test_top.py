@@ -146,6 +146,27 @@ def test_full_counts_are_shown_on_request() -> None:
     assert row.split()[-4:-1] == ["41", "42", "43"]
 
 
+def test_a_backlog_on_disk_and_a_disk_that_takes_no_more_are_told() -> None:
+    known = cluster("mail")
+    assert "disk" not in " ".join(texts(known))
+    info = {"paging_jobs": "12345", "paging_problem": "No space left on device"}
+    known.take(A, info, "", 102.0)
+    lines = texts(known, width=120)
+    assert "12,345 of them on disk" in " ".join(lines)
+    assert f"{A}: jobs cannot go to disk: No space left on device" in lines
+    view = View()
+    view.press("f")
+    told = {b"len": 15_000, b"jobs-delayed": 0, b"jobs-paged": 12_345}
+    known.queues.take(A, "mail", told, 103.0)
+    [row] = [line for line in texts(known, view, 120) if line.endswith("mail")]
+    assert "12,345" in row or "12.3" in row
+    # A count of all jobs says nothing about where they are.
+    known.queues.counted(A, {}, 110.0, 111.0, 60.0)
+    found = known.queues.row("mail")
+    assert found is not None
+    assert found.paged is None
+
+
 def test_control_characters_in_names_do_not_reach_the_terminal() -> None:
     known = cluster(*HOSTILE)
     known.lost("\x1b[31m", "\x1b]0;x\x07", 150.0)

@@ -5,6 +5,7 @@ yield None. Meanwhile jobs go on moving to disk and back.
 """
 
 from collections.abc import Iterator
+from typing import Final
 from zlib import crc32
 
 from disque_trio.node.core.jobs.job import QUEUED, Job
@@ -13,6 +14,8 @@ from disque_trio.node.core.pages.segment import DamagedError, Segment
 from disque_trio.node.core.queues.queue import Queue
 from disque_trio.node.core.queues.store import JobStore
 from disque_trio.protocol.serialjob import SerialJob
+
+KEPT: Final = 10_000  # ms that what was read is kept for whoever asked for it
 
 
 def job_of(segment: Segment, qtime: int, found: SerialJob, store: JobStore) -> Job:
@@ -50,22 +53,38 @@ def line_order(job: Job) -> tuple[int, bytes]:
 
 
 class DiskViews:
-    """Looks at the jobs of ``store`` that lie on disk.
-
-    Attributes:
-        read: what was read, by number of the segment and place.
-    """
+    """Looks at the jobs of ``store`` that lie on disk."""
 
     def __init__(self, store: JobStore) -> None:
-        self.read: dict[tuple[int, int], bytes] = {}
+        # What was read and when (ms), by number of the segment and place, the oldest first.
+        self._read: dict[tuple[int, int], tuple[int, bytes]] = {}
         self._asked: dict[tuple[int, int], None] = {}
         self._store = store
         self._pages = store.queues.pages
 
     def clear(self) -> None:
         """Forget what was read."""
-        self.read.clear()
+        self._read.clear()
         self._asked.clear()
+
+    def take_in(self, number: int, place: int, data: bytes) -> None:
+        """Take what was read of the segment ``number`` for an order with this ``place``."""
+        self._read[number, place] = self._store.machine.now, data
+
+    @property
+    def due(self) -> int:
+        """When ``tidy`` next has something to do (ms); 0: never."""
+        for moment, _ in self._read.values():
+            return moment + KEPT
+        return 0
+
+    def tidy(self, now: int) -> None:
+        """Forget what nobody has fetched for long: whoever asked for it has left, or will ask
+        again."""
+        while 0 < self.due <= now:
+            key = next(iter(self._read))
+            del self._read[key]
+            self._asked.pop(key, None)
 
     def _data(self, segment: Segment, place: int) -> bytes | None:
         """The record at ``place`` of ``segment``, or its whole file if that is ``ALL``, to look at;
@@ -75,9 +94,9 @@ class DiskViews:
                 return segment.data
             return segment.data[segment.offsets[place] : segment.offsets[place + 1]]
         key = (segment.number, VIEW + place)
-        if key in self.read:
+        if key in self._read:
             self._asked.pop(key, None)
-            return self.read.pop(key)
+            return self._read.pop(key)[1]
         if key not in self._asked:
             self._asked[key] = None
             self._pages.order_read(segment, VIEW + place)

@@ -129,10 +129,13 @@ class Paging:
         """When ``go_on`` next has something to do, in ms; 0: never."""
         if self.pages.hungry or self.ready:
             return self._machine.now
-        return self.pages.next_expiry * 1000 + 1000 if self.pages.next_expiry else 0
+        expiry = self.pages.next_expiry * 1000 + 1000 if self.pages.next_expiry else 0
+        tidied = self.views.due
+        return min(expiry, tidied) if expiry and tidied else expiry or tidied
 
     def go_on(self, now: int) -> None:
         """Bring jobs back that are still in memory, or that expire; go on with what waited."""
+        self.views.tidy(now)
         for name in list(self.pages.hungry):
             queue = self._store.queues.by_name.get(name)
             first = None if queue is None or queue.paged is None else queue.paged.first()
@@ -336,7 +339,7 @@ class Paging:
         is -1; None: it could not be read."""
         segment = self.pages.segments.get(number)
         if place >= VIEW:
-            self.views.read[number, place] = data or b""
+            self.views.take_in(number, place, data or b"")
         elif segment is not None:
             if place < 0:
                 segment.reading = False

@@ -83,3 +83,30 @@ def test_purging_and_moving_go_on_as_segments_come_back() -> None:
     assert bench.ids(bench("QPEEK", "other", 100)) == ids[:60]
     assert bench("QPURGE", "q") == 40
     assert bench.number_queued() == 0
+
+
+def test_what_was_read_for_a_client_that_has_left_is_forgotten() -> None:
+    bench, _ = filled()
+    client = bench.client()
+    bench.send(client, "QPEEK", "q", 100)
+    assert bench.orders
+    bench.disconnect(client)
+    bench.settle()
+    views = bench.node.paging.views
+    assert views.due
+    bench.advance(11)
+    assert views.due == 0
+
+
+def test_who_fetches_what_was_read_late_asks_again() -> None:
+    bench, ids = filled()
+    client = bench.client()
+    bench.send(client, "QPEEK", "q", 100)
+    while bench.orders:
+        bench.carry_out()
+    bench.now += 11_000
+    bench.node.paging.go_on(bench.now)
+    assert bench.node.paging.views.due == 0
+    bench.finish(client)
+    (peeked,) = bench.replies(client)
+    assert bench.ids(peeked) == ids

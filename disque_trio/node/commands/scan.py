@@ -246,8 +246,7 @@ class _JobReading(_Scan[Job]):
     ) -> tuple[int, Iterator[Job | None]]:
         if not node.holding:
             return super()._some(node, things, cursor, count)
-        following, found, on_disk = node.paging.views.scan(cursor, count)
-        return following, node.paging.views.jobs_of(found, on_disk)
+        return node.paging.views.scan(cursor, count)
 
     def takes(self, item: Job) -> bool:
         return self._wanted.takes(self.node, item)

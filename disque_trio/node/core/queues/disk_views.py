@@ -1,14 +1,16 @@
-"""Jobs that lie on disk, to look at: scans and QPEEK tell about them, and they stay where they are.
+"""Jobs that lie on disk, to look at: scans and QPEEK tell about them, and they stay where they are,
+unless their file is damaged: then they are found elsewhere first, and come back.
 
 What is needed is read while the caller does something else; until it is there, the iterators here
 yield None. Meanwhile jobs go on moving to disk and back.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Final
 from zlib import crc32
 
 from disque_trio.node.core.jobs.job import QUEUED, Job
+from disque_trio.node.core.jobs.registry import SHARD_SHIFT
 from disque_trio.node.core.pages.pages import ALL, VIEW
 from disque_trio.node.core.pages.segment import DamagedError, Segment
 from disque_trio.node.core.queues.queue import Queue
@@ -53,9 +55,14 @@ def line_order(job: Job) -> tuple[int, bytes]:
 
 
 class DiskViews:
-    """Looks at the jobs of ``store`` that lie on disk."""
+    """Looks at the jobs of ``store`` that lie on disk.
 
-    def __init__(self, store: JobStore) -> None:
+    Args:
+        rebuild: has the jobs of a segment, which cannot be read for a reason, come back.
+    """
+
+    def __init__(self, store: JobStore, rebuild: Callable[[Segment, str], None]) -> None:
+        self._rebuild = rebuild
         # What was read and when (ms), by number of the segment and place, the oldest first.
         self._read: dict[tuple[int, int], tuple[int, bytes]] = {}
         self._asked: dict[tuple[int, int], None] = {}
@@ -104,11 +111,8 @@ class DiskViews:
 
     def _look_at(self, segment: Segment, place: int, data: bytes, start: int) -> Job | None:
         """The job at ``place`` of ``segment``, which stays on disk; ``data`` is from offset
-        ``start`` of its file. None: it has ended, or is damaged."""
-        try:
-            qtime, found = segment.read(data, start, place)
-        except DamagedError:
-            return None
+        ``start`` of its file. None: it has ended. Raises ``DamagedError``."""
+        qtime, found = segment.read(data, start, place)
         # It may have come into memory meanwhile, or even have left it again.
         job = self._store.jobs.get(found.id)
         if job is not None or not self._pages.find(found.id):
@@ -118,43 +122,62 @@ class DiskViews:
         job.awake = min(job.qtime, gone) if job.qtime else gone  # as ``JobStore.schedule``
         return job
 
-    def scan(self, cursor: int, count: int) -> tuple[int, list[Job], list[tuple[Segment, int]]]:
-        """Do a step of a scan of all jobs; see ``Registry.scan``. Return the next cursor, jobs in
-        memory, and where others lie on disk."""
+    def scan(self, cursor: int, count: int) -> tuple[int, Iterator[Job | None]]:
+        """Do a step of a scan of all jobs; see ``Registry.scan``. Return the next cursor, and the
+        jobs; None: the next one is not there yet."""
         registry = self._store.jobs
         following, found = registry.scan(cursor, count)
         if not self._pages.jobs or cursor >> 32:
-            return following, found, []
+            return following, iter(found)
         end = following or 1 << 32
         nearer, places = self._pages.index.scan(cursor, end, count)
         if nearer < end:
             found = [job for job in found if crc32(job.id) < nearer]
         on_disk = [self._pages.at(place) for place in places]
-        return nearer if nearer < 1 << 32 else 0, found, on_disk
+        jobs = self._jobs_of(found, on_disk, cursor, nearer)
+        return nearer if nearer < 1 << 32 else 0, jobs
 
     def scan_all(self, count: int) -> Iterator[Job | None]:
         """All jobs, in steps of about ``count``; None: the next one is not there yet."""
         cursor = 0
         while True:
-            cursor, found, on_disk = self.scan(cursor, count)
-            yield from self.jobs_of(found, on_disk)
+            cursor, jobs = self.scan(cursor, count)
+            yield from jobs
             if not cursor:
                 return
 
-    def jobs_of(self, found: list[Job], on_disk: list[tuple[Segment, int]]) -> Iterator[Job | None]:
-        """The jobs that a step of a scan ``found``, and those that are ``on_disk``; None: the next
-        one is not there yet."""
+    def _jobs_of(
+        self, found: list[Job], on_disk: list[tuple[Segment, int]], first: int, end: int
+    ) -> Iterator[Job | None]:
+        """The jobs that a step of a scan ``found``, and those that are ``on_disk``, whose checksums
+        are at least ``first`` and below ``end``; None: the next one is not there yet."""
         # All at once, so that they are read together, and before they may leave the disk.
         records = [self._data(segment, place) for segment, place in on_disk]
         yield from found
+        seen = {job.id for job in found}
+        damaged: list[Segment] = []
         for (segment, place), data in zip(on_disk, records, strict=True):
             while data is None:
                 data = self._data(segment, place)
                 if data is None:
                     yield None
-            job = self._look_at(segment, place, data, segment.offsets[place])
+            try:
+                job = self._look_at(segment, place, data, segment.offsets[place])
+            except DamagedError as problem:
+                damaged.append(segment)
+                self._rebuild(segment, str(problem))
+                continue
             if job is not None:
+                seen.add(job.id)
                 yield job
+        if not damaged:
+            return
+        while any(segment.number in self._pages.segments for segment in damaged):
+            yield None
+        for index in range(first >> SHARD_SHIFT, (end - 1 >> SHARD_SHIFT) + 1):
+            for job in list(self._store.jobs.shards[index].values()):
+                if job.id not in seen and first <= crc32(job.id) < end:
+                    yield job
 
     def walk(self, queue: Queue, backwards: bool) -> Iterator[Job | None]:
         """The jobs of ``Queue.walk``, with those that lie on disk; None: the next one is not there
@@ -192,7 +215,14 @@ class DiskViews:
                         files[segment.number] = data
                     continue
                 done.add(segment.number)
-            part = self._stretch(queue, urgency, segment, files, low, high, backwards)
+            try:
+                part = self._stretch(queue, urgency, segment, files, low, high, backwards)
+            except DamagedError as problem:
+                assert segment is not None
+                self._rebuild(segment, str(problem))
+                while segment.number in self._pages.segments:
+                    yield None
+                continue
             if part and backwards:
                 high = line_order(part[-1])
             elif part:
@@ -214,7 +244,7 @@ class DiskViews:
     ) -> list[Job]:
         """The next jobs of a walk over ``queue``: those in ``segment``, which is next (None: there
         is none), and all in memory before its end. ``files`` has its file; ``low``, ``high``: the
-        jobs are between them."""
+        jobs are between them. Raises ``DamagedError``."""
         found: dict[bytes, Job] = {}
         if segment is not None:
             data = files[segment.number]

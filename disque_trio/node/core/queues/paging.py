@@ -64,7 +64,7 @@ class Paging:
         self.ready: list[Callable[[], None]] = []
         self.dumping = False
         self.damaged: Callable[[int, str], None] = _nothing_said
-        self.views = DiskViews(store)
+        self.views = DiskViews(store, self.rebuild)
         self._awaited: dict[tuple[int, int], list[Callable[[], None]]] = {}
         self._store = store
         self._machine = store.machine

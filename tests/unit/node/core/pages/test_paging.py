@@ -137,6 +137,25 @@ def test_a_damaged_file_is_made_again_from_the_append_only_file() -> None:
     assert bench.pages.lost == 0
 
 
+def test_looks_at_a_damaged_file_show_all_jobs() -> None:
+    for look in ("QPEEK", "backwards", "JSCAN"):
+        bench = PagedBench(above=1, late=4)
+        bench.node.journaling = True
+        ids = [bench.add("q", f"body{number}") for number in range(100)]
+        bench.settle()
+        for number in list(bench.files)[1::2]:
+            bench.files[number] = bench.files[number][:-1]
+        if look == "JSCAN":
+            reply = bench("JSCAN", "BUSYLOOP")
+            assert sorted(reply[1]) == sorted(ids)  # type: ignore[index]
+        else:
+            found = bench.ids(bench("QPEEK", "q", 100 if look == "QPEEK" else -100))
+            assert sorted(found) == sorted(ids)
+        assert bench.damaged
+        assert bench.pages.jobs
+        assert take_all(bench) == ids
+
+
 def test_jobs_that_are_nowhere_are_counted_as_lost() -> None:
     bench = PagedBench(above=1)
     bench.node.journaling = True

@@ -263,7 +263,7 @@ class PageFiles:
                     with suppress(SerialJobError):
                         place = is_print_of(decode_job(record[1]).id, places)
                         if place >= 0:
-                            found.setdefault(place, record[1])
+                            found[place] = record[1]  # the last one: a job may have been changed
         return found
 
 

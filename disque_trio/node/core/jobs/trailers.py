@@ -7,6 +7,7 @@ to look; a job without one is not a byte larger.
 from typing import Final
 
 from disque_trio.cluster.peers import Peers
+from disque_trio.native import mypyc_attr
 from disque_trio.node.core.jobs.job import ACKED, FLAG_TRAILER, Job
 from disque_trio.protocol.trailer import Ending, Trailer
 from disque_trio.respserver.memory import MEMORY, Memory
@@ -17,6 +18,19 @@ TRAILER_OVERHEAD: Final = 400
 # character in the random part of a job's id chooses one, which is cheaper than a checksum.
 _SHARDS: Final = 64
 _PLACE: Final = 11
+
+
+@mypyc_attr(acyclic=True)
+class JobOnDisk(Job):
+    """A job that lies on disk, made to look at; it is not held.
+
+    Attributes:
+        trailer: its trailer; None: it has none.
+    """
+
+    __slots__ = ("trailer",)
+
+    trailer: Trailer | None
 
 
 class Trailers:
@@ -37,7 +51,8 @@ class Trailers:
         if not job.flags & FLAG_TRAILER:
             return None
         id = job.id
-        return self._shards[id[_PLACE] & (_SHARDS - 1)].get(id)
+        trailer = self._shards[id[_PLACE] & (_SHARDS - 1)].get(id)
+        return job.trailer if trailer is None and isinstance(job, JobOnDisk) else trailer
 
     def group(self, job: Job) -> bytes:
         """The group of ``job``; empty: it has none."""
@@ -121,13 +136,20 @@ class Trailers:
         """The bytes that follow the body of ``job`` in files and on the bus; empty: none. Fields
         that clients may set go everywhere; fields that nodes add go only where no C node can see
         them."""
-        peers = self._peers
         trailer = self.of(job)
-        if trailer is None or peers.plain or not (peers.extended or trailer.is_of_clients()):
-            return b""
-        if job.state == ACKED and trailer.ending is None:
+        if trailer is None or (job.state == ACKED and trailer.ending is None):
             return b""  # nobody will need it
-        return trailer.pack()
+        return trailer.pack() if self.travels(trailer) else b""
+
+    def travels(self, trailer: Trailer) -> bool:
+        """Whether ``trailer`` may go into files and to other nodes."""
+        peers = self._peers
+        return not peers.plain and (peers.extended or trailer.is_of_clients())
+
+    @property
+    def all_travel(self) -> bool:
+        """Whether all trailers may."""
+        return self._peers.extended and not self._peers.plain
 
     def is_plain(self, job: Job) -> bool:
         """Whether C nodes may get ``job``: no trailer follows its body. With cluster-extensions

@@ -269,7 +269,11 @@ class Uniques:
         """Keep the key of ``job``, if it was given a time, in the file, which is about to drop the
         job."""
         entry = self.of(job)
-        if entry is not None and entry.lasts and not entry.written:
+        if entry is not None:
+            self._outlive(entry)
+
+    def _outlive(self, entry: Entry) -> None:
+        if entry.lasts and not entry.written:
             self.note(entry)
 
     def left(self, job: Job) -> None:
@@ -283,21 +287,23 @@ class Uniques:
         """Update the key of ``job``, which ends in whatever way."""
         self.adding.pop(job.id, None)
         entry = self.of(job)
-        if entry is None:
-            return
+        if entry is not None:
+            self.end(entry, self._replicas.of(job))
+
+    def end(self, entry: Entry, holders: tuple[bytes, ...]) -> None:
+        """Update ``entry``, whose job ends; ``holders`` of the job."""
         if entry.lasts:
             self.raise_to(entry, ADDED)
-            self.outlives(job)
+            self._outlive(entry)
             self.may_go(entry)
             return
         self.drop(entry)
-        holders = self._replicas.of(job)
         own = self._replicas.own
         # One holder tells the voters that hold no copy.
-        makers = [id for id in holders if is_maker(id, job.id)] or [min(holders, default=own)]
+        makers = [id for id in holders if is_maker(id, entry.id)] or [min(holders, default=own)]
         if makers[0] == own and not self._machine.loading:
             others = [id for id in self.voters(entry.queue, entry.key) if id not in holders]
-            self.tell(KeyMessage(FREE, entry.queue, entry.key, job.id), others)
+            self.tell(KeyMessage(FREE, entry.queue, entry.key, entry.id), others)
 
     # ---- other nodes ------------------------------------------------------------------------
 
@@ -343,8 +349,13 @@ class Uniques:
         said that the job was added: it was given up here, or left to another node. If it has the
         key all the same, a record of that follows."""
         entry = self.of(job)
+        if entry is not None:
+            self.load_end_of(entry)
+
+    def load_end_of(self, entry: Entry) -> None:
+        """Do ``load_end`` for the job that has the key of ``entry``."""
         plain = self._peers.plain  # then there are no such records
-        if entry is not None and entry.lasts and entry.state < ADDED and not plain:
+        if entry.lasts and entry.state < ADDED and not plain:
             self._remove(entry)
 
     def dump_shard(self, number: int) -> list[bytes]:

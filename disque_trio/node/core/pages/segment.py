@@ -56,7 +56,7 @@ class Segment:
         live: how many of its jobs are still there.
         bits: a byte for each 8 jobs; those that are still there.
         offsets: where the records begin, and where the last one ends.
-        overhead: bytes of a record that are not body.
+        overhead: bytes of a record that are not body. overheads: those of each, if they differ.
         bodies: bytes of the bodies of the jobs that are still there.
         data: the file, as long as it is not on the disk; None: it is.
         reading: all of it is being read. rebuilding: it cannot be read, and is being made again.
@@ -75,6 +75,7 @@ class Segment:
         "number",
         "offsets",
         "overhead",
+        "overheads",
         "queue",
         "reading",
         "rebuilding",
@@ -90,6 +91,7 @@ class Segment:
         self.queue = queue
         self.urgency = urgency
         self.overhead = overhead
+        self.overheads: array[int] | None = None
         self.ctime = 0
         self.id = b""
         self.last_ctime = 0
@@ -117,7 +119,8 @@ class Segment:
     def takes(self) -> int:
         """Bytes of memory, without the index."""
         held = 0 if self.data is None else len(self.data)
-        return SEGMENT_TAKES + 4 * len(self.offsets) + len(self.bits) + held
+        numbers = len(self.offsets) + len(self.overheads or ())
+        return SEGMENT_TAKES + 4 * numbers + len(self.bits) + held
 
     def has(self, place: int) -> bool:
         """Whether the job at ``place`` is still there."""
@@ -126,7 +129,17 @@ class Segment:
     def body_size(self, place: int) -> int:
         """Bytes of the body of the job at ``place``."""
         offsets = self.offsets
-        return offsets[place + 1] - offsets[place] - self.overhead
+        overhead = self.overhead if self.overheads is None else self.overheads[place]
+        return offsets[place + 1] - offsets[place] - overhead
+
+    def append(self, end: int, overhead: int) -> None:
+        """Append a record that ends at offset ``end``, with ``overhead`` bytes that are not
+        body."""
+        if self.overheads is None and overhead != self.overhead:
+            self.overheads = array("I", [self.overhead] * self.count)
+        if self.overheads is not None:
+            self.overheads.append(overhead)
+        self.offsets.append(end)
 
     def take(self, place: int) -> int:
         """Note that the job at ``place``, which must be there, is not any more; return the bytes of

@@ -156,7 +156,7 @@ class AofCodec:
         if job is not None:
             self._store.uniques.load_end(job)
             self._store.delete(job)
-        elif not (self._pages.jobs and self._paging.end(id)):
+        elif not (self._pages.jobs and self._paging.load_end(id)):
             self._recovery.forget(id)
 
     def _load_pause(self, name: bytes, paused: int) -> None:
@@ -384,18 +384,14 @@ class AofCodec:
         segment = self._pages.segments.get(number)
         if segment is None:
             return []
-        records: list[bytes] = []
         try:
             data = segment.data
             if data is None:
                 data = self.read_file(number)
-            for place in segment.places():
-                segment.check(data, place)
-                records.append(loadjob(segment.job(data, place)))
+            return list(map(loadjob, self._paging.payloads(segment, data)))
         except (DamagedError, OSError) as problem:
             self._paging.rebuild(segment, str(problem))
             raise OSError(f"jobs that lie on disk cannot be read: {problem}") from problem
-        return records
 
     def dump_shard(self, number: int, room: int) -> tuple[list[bytes], bool]:
         """The records of the jobs in shard ``number`` of the registry that are not in the dump yet,

@@ -9,29 +9,36 @@ from collections.abc import Callable, Iterator
 from typing import Final
 from zlib import crc32
 
-from disque_trio.node.core.jobs.job import QUEUED, Job
+from disque_trio.node.core.jobs.job import FLAG_TRAILER, QUEUED, Job
 from disque_trio.node.core.jobs.registry import SHARD_SHIFT
+from disque_trio.node.core.jobs.trailers import JobOnDisk
 from disque_trio.node.core.pages.pages import ALL, VIEW
 from disque_trio.node.core.pages.segment import DamagedError, Segment
 from disque_trio.node.core.queues.queue import Queue
 from disque_trio.node.core.queues.store import JobStore
 from disque_trio.protocol.serialjob import SerialJob
+from disque_trio.protocol.trailer import split_body
 
 KEPT: Final = 10_000  # ms that what was read is kept for whoever asked for it
 
 
 def job_of(segment: Segment, qtime: int, found: SerialJob, store: JobStore) -> Job:
-    """The job that was ``found`` in ``segment``, to be queued again at ``qtime`` (ms)."""
-    job = Job(
+    """The job that was ``found`` in ``segment``, to be queued again at ``qtime`` (ms), to look
+    at."""
+    body, trailer = found.body, None
+    if found.flags & FLAG_TRAILER:
+        body, trailer = split_body(body)
+    job = JobOnDisk(
         found.id,
         segment.queue,
-        found.body,
+        body,
         found.repl,
         found.ctime,
         found.etime,
         found.delay,
         found.retry,
     )
+    job.trailer = trailer
     revive(job, found.flags, qtime, store)
     return job
 

@@ -1,10 +1,11 @@
 """Moves the middle of long queues to disk while memory is short, and back before it is needed.
 
 The head and the tail of a queue stay jobs in memory. The jobs in between go to disk in segments,
-in their order. Only plain jobs do: held by this node alone, made by it, never delivered, without a
-trailer. Others stay where they are in the line. They come back with their segment when few jobs are
-left before it, or alone if a command names them. A job on disk still counts in its queue; it has
-no timer, so a segment is read when the first of its jobs expires.
+in their order: those that are held by this node alone, made by it, and never delivered. Others stay
+where they are in the line. They come back with their segment when few jobs are left before it, or
+alone if a command names them. A job on disk still counts in its queue; it has no timer, so a
+segment is read when the first of its jobs expires. Its trailer is on disk, too; if it has a key,
+that stays in memory.
 """
 
 from collections.abc import Callable
@@ -12,12 +13,15 @@ from typing import TYPE_CHECKING, Final
 from zlib import crc32
 
 from disque_trio.node.core.jobs.job import (
+    FLAG_TRAILER,
     FLAGS_IN_FILES,
     FLAGS_PRIORITY,
     JOB_OVERHEAD,
     Job,
+    read_job,
 )
 from disque_trio.node.core.jobs.registry import SHARD_SHIFT
+from disque_trio.node.core.jobs.uniques import Entry
 from disque_trio.node.core.pages.pages import VIEW, Pages
 from disque_trio.node.core.pages.segment import (
     HEAD_SIZE,
@@ -30,6 +34,7 @@ from disque_trio.node.core.queues.disk_views import DiskViews, job_of, line_orde
 from disque_trio.node.core.queues.queue import Queue, chunk_after, place_after
 from disque_trio.node.core.queues.store import JobStore
 from disque_trio.protocol.serialjob import HEAD, Head, SerialJob, decode_job, deljob, loadjob
+from disque_trio.protocol.trailer import Trailer, split_body
 from disque_trio.respserver.memory import UNLIMITED
 
 if TYPE_CHECKING:
@@ -42,10 +47,11 @@ JOBS_A_TURN: Final = 4_096
 RETRY_AFTER: Final = 1_000  # ms after an error of the disk
 AGAIN_AFTER: Final = 1_000  # ms after a look at all queues that found nothing
 _FRACTION: Final = 64  # of the limit, by which memory grows before the next look
+KEY_TAKES: Final = 200  # bytes of memory for the key of a job on disk, besides the key
 _RECORD: Final = 160  # bytes of a record besides the body, about
 _JOB_HEAD: Final = HEAD.size
 # Those that a job on disk may not have.
-_NOT_PLAIN: Final = ~(1 | 2 | FLAGS_PRIORITY)
+_STAYING: Final = ~(1 | 2 | FLAGS_PRIORITY | FLAG_TRAILER)
 
 
 class Paging:
@@ -66,6 +72,9 @@ class Paging:
         self.damaged: Callable[[int, str], None] = _nothing_said
         self.views = DiskViews(store, self.rebuild)
         self._awaited: dict[tuple[int, int], list[Callable[[], None]]] = {}
+        # By the ids of jobs on disk, the queue and the key of each that has one.
+        self._keys: dict[bytes, tuple[bytes, bytes]] = {}
+        self._trailers: dict[bytes, Trailer] = {}  # of jobs that were read, and are not held yet
         self._store = store
         self._machine = store.machine
         self._memory = store.machine.memory
@@ -270,33 +279,42 @@ class Paging:
         for job in jobs:
             body = job.body
             if (
-                job.flags & _NOT_PLAIN
+                job.flags & _STAYING
                 or job.delivered is not None
                 or job.nacks
                 or job.deliveries
                 or job.id[2:10] != own[:8]
                 or body is None
                 or (waiting and job.id in waiting)
+                or at > 2 * pages.most_bytes  # with what ``_measure`` does not know of
             ):
                 kept.append(job)
                 continue
-            payload = self._replicas.serialize(job, job.flags & FLAGS_IN_FILES, job.etime, body)
+            flags = job.flags & FLAGS_IN_FILES
+            whole = body
+            if job.flags & FLAG_TRAILER:
+                trailer = self._trailer_of(job)
+                if not trailer:
+                    kept.append(job)
+                    continue
+                flags |= FLAG_TRAILER
+                whole += trailer
+            payload = self._replicas.serialize(job, flags, job.etime, whole)
             overhead = len(payload) - len(body) + HEAD_SIZE
             if segment is None:
                 segment = pages.begin(queue.name, urgency, overhead)
                 segment.ctime, segment.id, segment.etime = job.ctime, job.id, int(job.etime)
-            elif overhead != segment.overhead:
-                kept.append(job)
-                continue
             records.append(pack_record(segment.seed, len(ids), int(job.qtime), payload))
             at += len(payload) + HEAD_SIZE
-            segment.offsets.append(at)
+            segment.append(at, overhead)
             if job.etime < segment.etime:
                 segment.etime = int(job.etime)
             segment.bodies += len(body)
             id = job.id
             ids.append(id)
             timers.remove(job)
+            if job.flags & FLAG_TRAILER:
+                self._leave_trailer(job)
             checksum = crc32(id)
             checksums.append(checksum)
             del shards[checksum >> SHARD_SHIFT][id]
@@ -319,6 +337,32 @@ class Paging:
         queue.look()
         store.limits.wake(self.due)
         return True
+
+    def _trailer_of(self, job: Job) -> bytes:
+        """The trailer of ``job``, as it goes to disk; empty: ``job`` has to stay."""
+        trailer = self._store.trailers.of(job)
+        if trailer is None or trailer.letter or trailer.ending or trailer.reason:
+            return b""
+        return b"" if trailer.attempts else self._store.trailers.carried(job)
+
+    def _leave_trailer(self, job: Job) -> None:
+        """Forget the trailer of ``job``, which goes to disk, but for the key."""
+        store = self._store
+        trailer = store.trailers.of(job)
+        if trailer is not None and trailer.key:
+            self._keys[job.id] = (trailer.added_to or job.queue, trailer.key)
+            self.pages.count(KEY_TAKES + len(trailer.key))
+        store.trailers.drop(job)
+
+    def _key_gone(self, id: bytes) -> Entry | None:
+        """Forget that the job ``id``, which leaves the disk, has a key; return its entry, if it has
+        one."""
+        key = self._keys.pop(id, None)
+        if key is None:
+            return None
+        self.pages.count(-KEY_TAKES - len(key[1]))
+        entry = self._store.uniques.find(*key)
+        return entry if entry is not None and entry.id == id else None
 
     def paged_out(self, number: int, problem: str) -> None:
         """Note that the file ``number`` was written, or, if there is a ``problem``, was not."""
@@ -352,11 +396,11 @@ class Paging:
                 try:
                     if data is None:
                         raise DamagedError("the file cannot be read")
-                    qtime, found = segment.read(data, segment.offsets[place], place)
+                    job = self._read_one(segment, place, data, segment.offsets[place])
                 except DamagedError as problem:
                     self.rebuild(segment, str(problem))
                     return
-                self._take_one(segment, place, qtime, found)
+                self._take_one(segment, place, job)
         self._is_read(number, place)
 
     def _is_read(self, number: int, place: int) -> None:
@@ -380,24 +424,28 @@ class Paging:
         ``DamagedError``."""
         if len(data) != segment.size:
             raise DamagedError("the file is too short")
-        return [self._read_one(segment, place, data) for place in segment.places()]
+        self._trailers.clear()
+        return [self._read_one(segment, place, data, 0) for place in segment.places()]
 
-    def _read_one(self, segment: Segment, place: int, data: bytes) -> Job:
-        """The job at ``place`` of ``segment``, whose file is ``data``. Raises ``DamagedError``."""
-        qtime = segment.check(data, place)
-        at: i64 = segment.offsets[place] + HEAD_SIZE
+    def _read_one(self, segment: Segment, place: int, data: bytes, start: int) -> Job:
+        """The job at ``place`` of ``segment``, from ``data``, which begins at offset ``start`` of
+        the file. Its trailer, if it has one, is in ``_trailers``. Raises ``DamagedError``."""
+        qtime = segment.check(data, place, start)
+        at: i64 = segment.offsets[place] - start + HEAD_SIZE
         head: Head = HEAD.unpack_from(data, at)
         _, id, _, flags, repl, etime, ctime, delay, retry, _, _, size = head
         body_at: i64 = at + _JOB_HEAD + size + 4
         end: i64 = body_at + segment.body_size(place)
         body = data[body_at:end]
         job = Job(id, segment.queue, body, repl, ctime, etime, delay, retry)
+        if flags & FLAG_TRAILER:
+            whole = decode_job(segment.job(data, place, start)).body
+            self._trailers[id] = split_body(whole)[1]
         revive(job, flags, qtime, self._store)
         return job
 
-    def _take_one(self, segment: Segment, place: int, qtime: int, found: SerialJob) -> None:
-        """Bring the job at ``place`` of ``segment`` back into memory."""
-        job = job_of(segment, qtime, found, self._store)
+    def _take_one(self, segment: Segment, place: int, job: Job) -> None:
+        """Bring ``job``, the one at ``place`` of ``segment``, back into memory."""
         queue = self._store.queues.by_name[segment.queue]
         lines = queue.paged
         assert lines is not None
@@ -427,12 +475,20 @@ class Paging:
         self._memory.used += size
         if self._memory.shares is not None:
             self._memory.shares.job_grew(id, job.queue, size)
+        if job.flags & FLAG_TRAILER:
+            trailer = self._trailers.pop(id, None)
+            job.flags &= ~FLAG_TRAILER
+            if trailer is not None:
+                store.trailers.put(job, trailer)
+            self._key_gone(id)
         store.schedule(job)
         if self.dumping and self._machine.journaling:
             # The dump may have passed its place. A job that is loaded twice is only one.
-            payload = self._replicas.serialize(
-                job, job.flags & FLAGS_IN_FILES, job.etime, job.body or b""
-            )
+            flags = job.flags & FLAGS_IN_FILES
+            carried = store.trailers.carried(job)
+            if carried:
+                flags |= FLAG_TRAILER
+            payload = self._replicas.serialize(job, flags, job.etime, (job.body or b"") + carried)
             self._machine.journal.append(loadjob(payload))
 
     def _changed(self, queue: Queue) -> None:
@@ -463,14 +519,9 @@ class Paging:
         file, by place. The others are lost."""
         segment = self.pages.segments.get(number)
         if segment is not None:
-            jobs: list[Job] = []
-            for place in segment.places():
-                if place in found:
-                    job = decode_job(found[place])
-                    qtime = self._machine.now + job.retry * 1000 if job.retry else 0
-                    flags = (job.flags | 1 | (2 if job.retry else 0)) & ~_NOT_PLAIN
-                    job.flags = flags
-                    jobs.append(job_of(segment, qtime, job, self._store))
+            self._trailers.clear()
+            places = [place for place in segment.places() if place in found]
+            jobs = [self._remake(segment, decode_job(found[place])) for place in places]
             jobs.sort(key=line_order)
             lost = segment.live - len(jobs)
             queue = self._store.queues.by_name[segment.queue]
@@ -481,9 +532,20 @@ class Paging:
                 queue.length -= lost - 1
                 queue.jobs_out += lost - 1
                 queue.gone_from_disk(bodies, True)
+                for id in [id for id in self._keys if not self.pages.find(id)]:
+                    self._end_key(id)
         for other, place in list(self._awaited):
             if other == number:
                 self._is_read(number, place)
+
+    def _remake(self, segment: Segment, found: SerialJob) -> Job:
+        """The job of ``segment`` that was ``found`` in the append-only file."""
+        if found.flags & FLAG_TRAILER:
+            found.body, self._trailers[found.id] = split_body(found.body)
+        job = read_job(found, segment.queue, found.etime, found.ctime, 0)
+        flags = (found.flags | 1 | (2 if job.retry else 0)) & ~_STAYING
+        revive(job, flags, self._machine.now + job.retry * 1000 if job.retry else 0, self._store)
+        return job
 
     # ---- single jobs ------------------------------------------------------------------------
 
@@ -494,10 +556,10 @@ class Paging:
             if place < 0:
                 return not self.page_in(segment, segment.data)
             try:
-                qtime, found = segment.read(segment.data, 0, place)
+                job = self._read_one(segment, place, segment.data, 0)
             except DamagedError:
                 return False
-            self._take_one(segment, place, qtime, found)
+            self._take_one(segment, place, job)
             return False
         key = (segment.number, place)
         waiting = self._awaited.get(key)
@@ -533,6 +595,8 @@ class Paging:
             store.outcomes.note_acked(id)
         lines = queue.paged
         assert lines is not None
+        if self._keys:
+            self._end_key(id)
         size = pages.take(segment, lines, place)
         machine = self._machine
         if machine.journaling:
@@ -540,6 +604,37 @@ class Paging:
         queue.gone_from_disk(size, not segment.live)
         queue.atime = machine.now
         return True
+
+    def _end_key(self, id: bytes) -> None:
+        """Update the key of the job ``id``, which has ended."""
+        entry = self._key_gone(id)
+        if entry is not None:
+            self._store.uniques.end(entry, self._replicas.alone)
+
+    def load_end(self, id: bytes) -> bool:
+        """Do ``end`` for the job ``id``, whose end is in the append-only file."""
+        key = self._keys.get(id)
+        entry = None if key is None else self._store.uniques.find(*key)
+        if entry is not None and entry.id == id:
+            self._store.uniques.load_end_of(entry)
+        return self.end(id)
+
+    def payloads(self, segment: Segment, data: bytes) -> list[bytes]:
+        """The serialised jobs of ``segment``, whose file is ``data``, for an append-only file.
+        Raises ``DamagedError``."""
+        found: list[bytes] = []
+        trailers = self._store.trailers
+        for place in segment.places():
+            segment.check(data, place)
+            found.append(segment.job(data, place))
+            if not trailers.all_travel:
+                job = segment.read(data, 0, place)[1]
+                if job.flags & FLAG_TRAILER and not trailers.travels(split_body(job.body)[1]):
+                    view = job_of(segment, 0, job, self._store)
+                    flags = job.flags & ~FLAG_TRAILER
+                    body = view.body or b""
+                    found[-1] = self._replicas.serialize(view, flags, job.etime, body)
+        return found
 
     def knows(self, id: bytes) -> bool:
         """Whether the job ``id`` is on disk."""
@@ -557,6 +652,7 @@ class Paging:
         for waiting in self._awaited.values():
             self.ready += waiting
         self._awaited.clear()
+        self._keys.clear()
         if self.ready:
             self.wake()
         self._last = None

@@ -30,6 +30,7 @@ class Voter:
         self._uniques = core.store.uniques
         self._tombstones = core.tombstones
         self._copies = copies
+        self._paging = core.paging
         self._completed = RecentIds(MAX_COMPLETED)
         core.rpc.handlers[CLAIM] = self._answer
         core.store.uniques.lives = self.lives
@@ -54,6 +55,8 @@ class Voter:
             return words.ADDING
         job = self._store.jobs.get(id)
         if job is None:
+            if self._paging.knows(id):
+                return words.HELD
             if self._tombstones.ended.has(id):
                 return words.ENDED
             return words.REFUSED if self._uniques.refuses(id) else words.NOTHING
@@ -137,7 +140,8 @@ class Voter:
         entry = uniques.find(message.queue, message.key)
         job = store.jobs.get(message.id)
         if job is None:
-            uniques.refuse(message.id)
+            if not self._paging.knows(message.id):
+                uniques.refuse(message.id)
         elif (
             not self._is_relied_on(job, entry)
             and job.state != ACKED

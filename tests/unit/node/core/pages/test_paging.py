@@ -8,6 +8,7 @@ from pathlib import Path
 from disque_trio.aof.format import RecordReader
 from disque_trio.aof.loader import Loader
 from disque_trio.node.core.jobs.job import JOB_OVERHEAD
+from disque_trio.protocol.serialjob import decode_job
 from tests.support.node_bench import Bench
 from tests.support.paged import PagedBench
 
@@ -62,15 +63,94 @@ def test_acknowledgements_read_nothing() -> None:
     assert take_all(bench) == ids[:20] + ids[80:]
 
 
-def test_jobs_that_are_not_plain_stay_in_memory_in_their_place() -> None:
-    bench = PagedBench(above=1)
-    ids = [
-        bench.add("q", "b", *(("HEADERS", 1, "n", "v") if number % 5 == 0 else ()))
-        for number in range(100)
-    ]
+def test_jobs_that_were_delivered_stay_in_memory_in_their_place() -> None:
+    bench = PagedBench(above=1 << 30)
+    ids = [bench.add("q", "b") for _ in range(100)]
+    for id in ids[::5]:
+        bench("DEQUEUE", id)
+        bench("WORKING", id)
+        bench("NACK", id)
+    bench.node.paging.set_above(1)
+    bench.settle()
     bench.settle()
     assert bench.pages.jobs > 50
     assert take_all(bench) == ids
+
+
+def test_trailers_go_along() -> None:
+    bench = PagedBench(above=1)
+    ids = [
+        bench.add("q", "body", "HEADERS", 1, "n", "v" * (number % 7), "NOTE", f"note{number}")
+        for number in range(100)
+    ]
+    bench.settle()
+    assert bench.pages.jobs > 70
+    assert bench("JSCAN", "BUSYLOOP", "HEADER", "n", "vv")[1]
+    assert bench.pages.jobs > 70
+    for number in (20, 50, 80):
+        assert bench.show(ids[number])[b"note"] == b"note%d" % number
+    assert len(bench("QPEEK", "q", 100)) == 100
+    assert take_all(bench) == ids
+    assert bench("ACKJOB", *ids) == 100
+    bench.settle()
+    assert bench.node.memory.used == bench.counted_memory()
+
+
+def test_keys_of_jobs_on_disk_are_taken_until_these_end() -> None:
+    bench = PagedBench(above=1)
+    ids = [bench.add("q", "body", "UNIQUE", f"key{number}") for number in range(100)]
+    bench.settle()
+    assert bench.pages.jobs > 70
+    assert bench("ADDJOB", "q", "other", 0, "UNIQUE", "key50") == ids[50]
+    before = bench.pages.reads
+    assert bench("ACKJOB", ids[50]) == 1
+    assert bench.pages.reads == before
+    new = bench.add("q", "other", "UNIQUE", "key50")
+    assert new != ids[50]
+    assert bench("ACKJOB", new) == 1
+    assert bench("ACKJOB", *ids) == 99
+    bench.settle()
+    assert bench.pages.jobs == bench.pages.taken == 0
+    assert bench.node.memory.used == bench.counted_memory()
+    assert bench.node.store.uniques.entries.count == 0
+
+
+def test_a_start_sends_jobs_with_keys_to_disk_and_frees_those_of_ended_ones(
+    tmp_path: Path,
+) -> None:
+    bench = PagedBench()
+    bench.node.journaling = True
+    ids = [bench.add("q", "b", "UNIQUE", f"key{number}", "FOR", 900) for number in range(200)]
+    more = [bench.add("q", "b", "UNIQUE", f"more{number}") for number in range(200)]
+    assert bench("ACKJOB", *ids[:50], *more[:50]) == 100
+    again = loaded(bench, tmp_path)
+    assert again.pages.jobs > 200
+    uniques, expected = again.node.store.uniques, bench.node.store.uniques
+    places = {entry.key: entry.id for shard in uniques.entries.shards for entry in shard.values()}
+    assert places == {
+        entry.key: entry.id for shard in expected.entries.shards for entry in shard.values()
+    }
+    assert again("ACKJOB", more[100]) == 1
+    assert again.add("q", "new", "UNIQUE", "more100") != more[100]
+
+
+def test_a_dump_for_c_nodes_has_no_trailers() -> None:
+    bench = PagedBench(above=1)
+    node = bench.node
+    for number in range(50):
+        bench.add("q", f"body{number}", "HEADERS", 1, "n", "v")
+    bench.settle()
+    assert bench.pages.jobs > 20
+    node.peers.plain = True
+    node.start_dump()
+    records: list[bytes] = []
+    done = False
+    while not done:
+        more, done = node.dump_step(100, 1 << 20)
+        records += more
+    jobs = [decode_job(record[1]) for record in RecordReader(BytesIO(b"".join(records)))]
+    assert {job.body for job in jobs} == {b"body%d" % number for number in range(50)}
+    assert all(job.flags & 128 == 0 for job in jobs)
 
 
 def test_a_client_that_waits_gets_the_job_once_it_is_read() -> None:

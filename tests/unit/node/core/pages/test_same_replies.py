@@ -67,6 +67,7 @@ class Pair:
             self.ask("QPEEK", name, 1000)
             self.ask("QPEEK", name, -1000)
         self.ask("JSCAN", "BUSYLOOP", "REPLY", "all")
+        self.ask("JSCAN", "BUSYLOOP", "REPLY", "all", "HEADER", "colour", "red")
         for paged, plain in self.clients:
             assert self.paged.replies(paged) == self.plain.replies(plain), self.log
             assert paged.blocked == plain.blocked, self.log
@@ -115,14 +116,20 @@ class Pair:
             options += ["DELAY", rng.choice((1, 30))]
         if rng.random() < 0.05:
             options += ["PRIORITY", rng.choice((1, 7))]
+        if rng.random() < 0.2:
+            options += ["HEADERS", 1, "colour", "red" * rng.choice((1, 1, 5, 20))]
         if rng.random() < 0.05:
-            options += ["HEADERS", 1, "colour", "red"]
+            options += ["NOTE", "a note"]
+        if rng.random() < 0.05:
+            options += ["GROUP", rng.choice("xy")]
         if rng.random() < 0.05:
             options += ["MAXLEN", 100]
         if rng.random() < 0.05:
             options += ["MAXBYTES", 1000]
         if rng.random() < 0.05:
-            options += ["UNIQUE", f"key{rng.randrange(5)}"]
+            options += ["UNIQUE", f"key{rng.randrange(9)}"]
+            if rng.random() < 0.5:
+                options += ["FOR", rng.choice((5, 300))]
         body = "x" * rng.choice((0, 3, 3, 3, 40))
         reply = self.ask("ADDJOB", queue, body, 0, *options)
         if isinstance(reply, bytes):

@@ -152,6 +152,11 @@ class Pages:
             heappop(self._expiries)
         return self._expiries[0][0] if self._expiries else 0
 
+    @property
+    def due(self) -> int:
+        """When to look at a segment next, in ms since the epoch; 0: never."""
+        return self.next_expiry * 1000 + 1000 if self.next_expiry else 0
+
     def take_expired(self, now: int) -> Segment | None:
         """The next segment with a job that expires by ``now`` (s); None: there is none. It is not
         returned again."""

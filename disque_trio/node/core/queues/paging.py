@@ -10,28 +10,23 @@ that stays in memory.
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
-from zlib import crc32
 
 from disque_trio.node.core.jobs.job import (
     FLAG_TRAILER,
     FLAGS_IN_FILES,
-    FLAGS_PRIORITY,
     JOB_OVERHEAD,
     Job,
     read_job,
 )
-from disque_trio.node.core.jobs.registry import SHARD_SHIFT
-from disque_trio.node.core.jobs.uniques import Entry
 from disque_trio.node.core.pages.pages import VIEW, Pages
 from disque_trio.node.core.pages.segment import (
     HEAD_SIZE,
     DamagedError,
     Segment,
-    SegmentLines,
-    pack_record,
 )
 from disque_trio.node.core.queues.disk_views import DiskViews, job_of, line_order, revive
-from disque_trio.node.core.queues.queue import Queue, chunk_after, place_after
+from disque_trio.node.core.queues.page_out import STAYING, KeysOnDisk, PageOut
+from disque_trio.node.core.queues.queue import Queue
 from disque_trio.node.core.queues.store import JobStore
 from disque_trio.protocol.serialjob import HEAD, Head, SerialJob, decode_job, deljob, loadjob
 from disque_trio.protocol.trailer import Trailer, split_body
@@ -40,18 +35,7 @@ from disque_trio.respserver.memory import UNLIMITED
 if TYPE_CHECKING:
     from mypy_extensions import i64
 
-HEAD_KEPT: Final = 2  # segments' worth of jobs that stay at the head of a queue
-QUEUES_A_LOOK: Final = 64
-SEGMENTS_A_TURN: Final = 8
-JOBS_A_TURN: Final = 4_096
-RETRY_AFTER: Final = 1_000  # ms after an error of the disk
-AGAIN_AFTER: Final = 1_000  # ms after a look at all queues that found nothing
-_FRACTION: Final = 64  # of the limit, by which memory grows before the next look
-KEY_TAKES: Final = 200  # bytes of memory for the key of a job on disk, besides the key
-_RECORD: Final = 160  # bytes of a record besides the body, about
 _JOB_HEAD: Final = HEAD.size
-# Those that a job on disk may not have.
-_STAYING: Final = ~(1 | 2 | FLAGS_PRIORITY | FLAG_TRAILER)
 
 
 class Paging:
@@ -72,22 +56,13 @@ class Paging:
         self.damaged: Callable[[int, str], None] = _nothing_said
         self.views = DiskViews(store, self.rebuild)
         self._awaited: dict[tuple[int, int], list[Callable[[], None]]] = {}
-        # By the ids of jobs on disk, the queue and the key of each that has one.
-        self._keys: dict[bytes, tuple[bytes, bytes]] = {}
+        self._keys = KeysOnDisk(store)
+        self._out = PageOut(store, self._keys)
         self._trailers: dict[bytes, Trailer] = {}  # of jobs that were read, and are not held yet
         self._store = store
         self._machine = store.machine
         self._memory = store.machine.memory
         self._replicas = store.replicas
-        self._last: Queue | None = None  # that jobs were taken from
-        self._cursor = 0
-        self._looked_at_all = False  # since ``_idle`` was reset
-        self._tight = False
-        self._rest_until = 0
-        self._rest_below = 0
-        self._retry_at = 0
-        # Where there are no more jobs that may go, by queue and urgency.
-        self._passed: dict[tuple[bytes, int], tuple[int, bytes]] = {}
 
     def set_above(self, above: int | None) -> None:
         """Let jobs go to disk while more than ``above`` bytes of memory are used; None: never.
@@ -95,7 +70,7 @@ class Paging:
         self.pages.above = UNLIMITED if above is None else above
         if above is not None and self._memory.limit:
             self.pages.fit(self._memory.limit)
-        self._rest_until = 0
+        self._out.wake_up()
 
     # ---- turns ------------------------------------------------------------------------------
 
@@ -105,7 +80,7 @@ class Paging:
         if pages.hungry:
             self._feed()
         if self._memory.used > pages.above:
-            self._page_out_some()
+            self._out.some()
         elif pages.problem:
             pages.problem = ""  # there is nothing to write
         if pages.orders:
@@ -138,9 +113,8 @@ class Paging:
         """When ``go_on`` next has something to do, in ms; 0: never."""
         if self.pages.hungry or self.ready:
             return self._machine.now
-        expiry = self.pages.next_expiry * 1000 + 1000 if self.pages.next_expiry else 0
-        tidied = self.views.due
-        return min(expiry, tidied) if expiry and tidied else expiry or tidied
+        due, tidied = self.pages.due, self.views.due
+        return min(due, tidied) if due and tidied else due or tidied
 
     def go_on(self, now: int) -> None:
         """Bring jobs back that are still in memory, or that expire; go on with what waited."""
@@ -162,215 +136,13 @@ class Paging:
             then()
 
     # ---- to disk ----------------------------------------------------------------------------
-
-    def _page_out_some(self) -> None:
-        """Move the next jobs to disk, if there are any that may go."""
-        pages = self.pages
-        now = self._machine.now
-        if pages.problem and now < self._retry_at:
-            return
-        used = self._memory.used
-        if now < self._rest_until and used < self._rest_below:
-            return
-        before = pages.jobs
-        for _ in range(SEGMENTS_A_TURN):
-            if pages.writing > pages.most_writing or not self._page_out_one():
-                return
-            if self._memory.used <= pages.above or pages.jobs - before > JOBS_A_TURN:
-                return
-
-    def _page_out_one(self) -> bool:
-        """Move the jobs of one segment to disk; return False if no queue has so many."""
-        last = self._last
-        if last is not None and self._page_out(last, False):
-            return True
-        queues = self._store.queues.index
-        started = self._cursor == 0
-        self._cursor, found = queues.scan(self._cursor, QUEUES_A_LOOK)
-        for queue in found:
-            if queue.length and self._page_out(queue, self._tight):
-                self._last = queue
-                self._tight = False
-                self._looked_at_all = False
-                return True
-        if self._cursor == 0:
-            if self._looked_at_all or started:
-                self._rest()
-            self._looked_at_all = True
-        return False
-
-    def _rest(self) -> None:
-        """All queues were looked at in vain: look closer, or rest for a while."""
-        if not self._tight:
-            self._tight = True
-            return
-        self._tight = False
-        self._passed.clear()
-        memory = self._memory
-        self._rest_until = self._machine.now + AGAIN_AFTER
-        self._rest_below = memory.used + memory.limit // _FRACTION
-        self._last = None
-
-    def _page_out(self, queue: Queue, tight: bool) -> bool:
-        """Move jobs of the middle of ``queue`` to disk; return whether there were any. ``tight``:
-        leave fewer in memory."""
-        if queue.groups is not None or queue.grouped or queue.length - queue.on_disk() < 4:
-            return False
-        if self._memory.shares is not None:
-            return False  # what users have is counted by job
-        for urgency in queue.urgencies():
-            run = self._find_run(queue, urgency, tight)
-            if run is not None:
-                index, start, count = run
-                jobs = queue.cut(urgency, index, start, count)
-                if self._write(queue, urgency, jobs):
-                    return True
-                self._passed[queue.name, urgency] = (jobs[-1].ctime, jobs[-1].id)
-        return False
-
-    def _find_run(self, queue: Queue, urgency: int, tight: bool) -> tuple[int, int, int] | None:
-        """Find jobs of ``queue`` that may go: the chunk that they begin in, the place in it, and
-        their number. None: there are too few."""
-        chunks = queue.line(urgency)
-        segments = [] if queue.paged is None else queue.paged.by_urgency.get(urgency, [])
-        most = self.pages.most
-        most_bytes = self.pages.most_bytes
-        keep = 1 if tight else HEAD_KEPT
-        after = self._passed.get((queue.name, urgency), (0, b""))
-        if segments:
-            after = max(after, (segments[-1].last_ctime, segments[-1].last_id))
-        if after[0]:
-            index = chunk_after(chunks, after[0], after[1])
-            start = 0 if index == len(chunks) else place_after(chunks[index], after[0], after[1])
-            run = _measure(chunks, index, start, most, most_bytes, tight)
-            if run:
-                return index, start, run
-        if segments:
-            # None behind the last segment: those ahead of the first.
-            ahead = queue.ahead(segments[0])
-            count = segments[0].count
-            if ahead < (keep + 1) * count:
-                return None
-            index, start = _position(chunks, ahead - count)
-            return index, start, count
-        if after[0]:
-            return None
-        index, start = _skip(chunks, keep * most, keep * most_bytes)
-        run = _measure(chunks, index, start, most, most_bytes, tight)
-        return (index, start, run) if run else None
-
-    def _write(self, queue: Queue, urgency: int, jobs: list[Job]) -> bool:
-        """Make a segment of those of ``jobs`` that may go, and put the others back. Return whether
-        there are any."""
-        pages = self.pages
-        store = self._store
-        own = self._replicas.own
-        waiting = store.progress.waiting
-        kept: list[Job] = []
-        records: list[bytes] = []
-        ids: list[bytes] = []
-        segment: Segment | None = None
-        at = 0
-        memory = 0
-        registry = store.jobs
-        shards = registry.shards
-        checksums: list[int] = []
-        timers = store.timers
-        for job in jobs:
-            body = job.body
-            if (
-                job.flags & _STAYING
-                or job.delivered is not None
-                or job.nacks
-                or job.deliveries
-                or job.id[2:10] != own[:8]
-                or body is None
-                or (waiting and job.id in waiting)
-                or at > 2 * pages.most_bytes  # with what ``_measure`` does not know of
-            ):
-                kept.append(job)
-                continue
-            flags = job.flags & FLAGS_IN_FILES
-            whole = body
-            if job.flags & FLAG_TRAILER:
-                trailer = self._trailer_of(job)
-                if not trailer:
-                    kept.append(job)
-                    continue
-                flags |= FLAG_TRAILER
-                whole += trailer
-            payload = self._replicas.serialize(job, flags, job.etime, whole)
-            overhead = len(payload) - len(body) + HEAD_SIZE
-            if segment is None:
-                segment = pages.begin(queue.name, urgency, overhead)
-                segment.ctime, segment.id, segment.etime = job.ctime, job.id, int(job.etime)
-            records.append(pack_record(segment.seed, len(ids), int(job.qtime), payload))
-            at += len(payload) + HEAD_SIZE
-            segment.append(at, overhead)
-            if job.etime < segment.etime:
-                segment.etime = int(job.etime)
-            segment.bodies += len(body)
-            id = job.id
-            ids.append(id)
-            timers.remove(job)
-            if job.flags & FLAG_TRAILER:
-                self._leave_trailer(job)
-            checksum = crc32(id)
-            checksums.append(checksum)
-            del shards[checksum >> SHARD_SHIFT][id]
-            memory += JOB_OVERHEAD + len(body)
-            segment.last_ctime, segment.last_id = job.ctime, id
-        queue.put_in(urgency, kept)
-        if segment is None:
-            return False
-        registry.count -= len(ids)
-        self._memory.used -= memory
-        segment.live = len(ids)
-        segment.bits = bytearray(b"\xff" * (len(ids) + 7 >> 3))
-        lines = queue.paged
-        if lines is None:
-            lines = queue.paged = SegmentLines(
-                queue.name, pages.hungry, pages.dry, store.limits.judge_need
-            )
-        lines.add(segment)
-        pages.add(segment, ids, checksums, b"".join(records))
-        queue.look()
-        store.limits.wake(self.due)
-        return True
-
-    def _trailer_of(self, job: Job) -> bytes:
-        """The trailer of ``job``, as it goes to disk; empty: ``job`` has to stay."""
-        trailer = self._store.trailers.of(job)
-        if trailer is None or trailer.letter or trailer.ending or trailer.reason:
-            return b""
-        return b"" if trailer.attempts else self._store.trailers.carried(job)
-
-    def _leave_trailer(self, job: Job) -> None:
-        """Forget the trailer of ``job``, which goes to disk, but for the key."""
-        store = self._store
-        trailer = store.trailers.of(job)
-        if trailer is not None and trailer.key:
-            self._keys[job.id] = (trailer.added_to or job.queue, trailer.key)
-            self.pages.count(KEY_TAKES + len(trailer.key))
-        store.trailers.drop(job)
-
-    def _key_gone(self, id: bytes) -> Entry | None:
-        """Forget that the job ``id``, which leaves the disk, has a key; return its entry, if it has
-        one."""
-        key = self._keys.pop(id, None)
-        if key is None:
-            return None
-        self.pages.count(-KEY_TAKES - len(key[1]))
-        entry = self._store.uniques.find(*key)
-        return entry if entry is not None and entry.id == id else None
-
     def paged_out(self, number: int, problem: str) -> None:
         """Note that the file ``number`` was written, or, if there is a ``problem``, was not."""
         pages = self.pages
         segment = pages.segments.get(number)
         pages.problem = problem
         if problem:
-            self._retry_at = self._machine.now + RETRY_AFTER
+            self._out.failed()
             if segment is not None and segment.data is not None:
                 self.page_in(segment, segment.data)
         elif segment is not None:
@@ -480,7 +252,7 @@ class Paging:
             job.flags &= ~FLAG_TRAILER
             if trailer is not None:
                 store.trailers.put(job, trailer)
-            self._key_gone(id)
+            self._keys.take(id)
         store.schedule(job)
         if self.dumping and self._machine.journaling:
             # The dump may have passed its place. A job that is loaded twice is only one.
@@ -532,7 +304,7 @@ class Paging:
                 queue.length -= lost - 1
                 queue.jobs_out += lost - 1
                 queue.gone_from_disk(bodies, True)
-                for id in [id for id in self._keys if not self.pages.find(id)]:
+                for id in self._keys.lost():
                     self._end_key(id)
         for other, place in list(self._awaited):
             if other == number:
@@ -543,7 +315,7 @@ class Paging:
         if found.flags & FLAG_TRAILER:
             found.body, self._trailers[found.id] = split_body(found.body)
         job = read_job(found, segment.queue, found.etime, found.ctime, 0)
-        flags = (found.flags | 1 | (2 if job.retry else 0)) & ~_STAYING
+        flags = (found.flags | 1 | (2 if job.retry else 0)) & ~STAYING
         revive(job, flags, self._machine.now + job.retry * 1000 if job.retry else 0, self._store)
         return job
 
@@ -595,8 +367,7 @@ class Paging:
             store.outcomes.note_acked(id)
         lines = queue.paged
         assert lines is not None
-        if self._keys:
-            self._end_key(id)
+        self._end_key(id)
         size = pages.take(segment, lines, place)
         machine = self._machine
         if machine.journaling:
@@ -607,15 +378,14 @@ class Paging:
 
     def _end_key(self, id: bytes) -> None:
         """Update the key of the job ``id``, which has ended."""
-        entry = self._key_gone(id)
+        entry = self._keys.take(id)
         if entry is not None:
             self._store.uniques.end(entry, self._replicas.alone)
 
     def load_end(self, id: bytes) -> bool:
         """Do ``end`` for the job ``id``, whose end is in the append-only file."""
-        key = self._keys.get(id)
-        entry = None if key is None else self._store.uniques.find(*key)
-        if entry is not None and entry.id == id:
+        entry = self._keys.entry(id)
+        if entry is not None:
             self._store.uniques.load_end_of(entry)
         return self.end(id)
 
@@ -655,57 +425,7 @@ class Paging:
         self._keys.clear()
         if self.ready:
             self.wake()
-        self._last = None
-        self._cursor = 0
-        self._passed.clear()
-
-
-def _measure(
-    chunks: list[list[Job]], index: int, start: int, most: int, most_bytes: int, tight: bool
-) -> int:
-    """How many jobs from a place in the line on fit into a segment; 0: fewer than that, or as many
-    again do not follow, and these stay in memory. ``tight``: they need not be so many."""
-    size = 0
-    count = 0
-    first = start
-    for at in range(index, len(chunks)):
-        chunk = chunks[at]
-        for place in range(first, len(chunk)):
-            size += len(chunk[place].body or b"") + _RECORD
-            count += 1
-            if count == most or size >= most_bytes:
-                left = len(chunk) - place - 1
-                wanted = 1 if tight else count
-                while left < wanted:
-                    at += 1
-                    if at >= len(chunks):
-                        return 0
-                    left += len(chunks[at])
-                return count
-        first = 0
-    return 0
-
-
-def _skip(chunks: list[list[Job]], count: int, size: int) -> tuple[int, int]:
-    """The place in the line behind the first ``count`` jobs, or behind fewer if they have ``size``
-    bytes."""
-    for index in range(len(chunks)):
-        chunk = chunks[index]
-        for at in range(len(chunk)):
-            if count <= 0 or size <= 0:
-                return index, at
-            count -= 1
-            size -= len(chunk[at].body or b"") + _RECORD
-    return len(chunks), 0
-
-
-def _position(chunks: list[list[Job]], count: int) -> tuple[int, int]:
-    """The place in the line behind the first ``count`` jobs."""
-    index = 0
-    while count >= len(chunks[index]):
-        count -= len(chunks[index])
-        index += 1
-    return index, count
+        self._out.clear()
 
 
 def _nothing_said(number: int, problem: str) -> None:

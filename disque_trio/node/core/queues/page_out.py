@@ -1,0 +1,348 @@
+"""Moves the middle of long queues to disk: chooses jobs that may go, and makes segments of them."""
+
+from typing import Final
+from zlib import crc32
+
+from disque_trio.node.core.jobs.job import (
+    FLAG_TRAILER,
+    FLAGS_IN_FILES,
+    FLAGS_PRIORITY,
+    JOB_OVERHEAD,
+    Job,
+)
+from disque_trio.node.core.jobs.registry import SHARD_SHIFT
+from disque_trio.node.core.jobs.uniques import Entry
+from disque_trio.node.core.pages.pages import Pages
+from disque_trio.node.core.pages.segment import HEAD_SIZE, Segment, SegmentLines, pack_record
+from disque_trio.node.core.queues.queue import Queue, chunk_after, place_after
+from disque_trio.node.core.queues.store import JobStore
+
+HEAD_KEPT: Final = 2  # segments' worth of jobs that stay at the head of a queue
+QUEUES_A_LOOK: Final = 64
+SEGMENTS_A_TURN: Final = 8
+JOBS_A_TURN: Final = 4_096
+RETRY_AFTER: Final = 1_000  # ms after an error of the disk
+AGAIN_AFTER: Final = 1_000  # ms after a look at all queues that found nothing
+_FRACTION: Final = 64  # of the limit, by which memory grows before the next look
+KEY_TAKES: Final = 200  # bytes of memory for the key of a job on disk, besides the key
+_RECORD: Final = 160  # bytes of a record besides the body, about
+# Those that a job on disk may not have.
+STAYING: Final = ~(1 | 2 | FLAGS_PRIORITY | FLAG_TRAILER)
+
+
+class KeysOnDisk:
+    """The keys of jobs that lie on disk.
+
+    Args:
+        store: the jobs.
+    """
+
+    def __init__(self, store: JobStore) -> None:
+        self._store = store
+        self._pages = store.queues.pages
+        self._keys: dict[bytes, tuple[bytes, bytes]] = {}  # queue and key, by id
+
+    def add(self, id: bytes, queue: bytes, key: bytes) -> None:
+        """Note that the job ``id``, which goes to disk, has this key of ``queue``."""
+        self._keys[id] = (queue, key)
+        self._pages.count(KEY_TAKES + len(key))
+
+    def entry(self, id: bytes) -> Entry | None:
+        """The entry of the key of the job ``id``; None: it has none."""
+        key = self._keys.get(id)
+        entry = None if key is None else self._store.uniques.find(*key)
+        return entry if entry is not None and entry.id == id else None
+
+    def take(self, id: bytes) -> Entry | None:
+        """Forget the job ``id``, which leaves the disk; return the entry of its key, if it has
+        one."""
+        if id not in self._keys:
+            return None
+        entry = self.entry(id)
+        self._pages.count(-KEY_TAKES - len(self._keys.pop(id)[1]))
+        return entry
+
+    def lost(self) -> list[bytes]:
+        """The ids of those jobs that are not on disk any more."""
+        return [id for id in self._keys if not self._pages.find(id)]
+
+    def clear(self) -> None:
+        """Forget all; the memory account was reset."""
+        self._keys.clear()
+
+
+class PageOut:
+    """Moves jobs of ``store`` to disk.
+
+    Args:
+        keys: of jobs on disk.
+    """
+
+    def __init__(self, store: JobStore, keys: KeysOnDisk) -> None:
+        self.pages: Pages = store.queues.pages
+        self.keys = keys
+        self._store = store
+        self._machine = store.machine
+        self._memory = store.machine.memory
+        self._replicas = store.replicas
+        self._last: Queue | None = None  # that jobs were taken from
+        self._cursor = 0
+        self._looked_at_all = False  # since ``_idle`` was reset
+        self._tight = False
+        self._rest_until = 0
+        self._rest_below = 0
+        self._retry_at = 0
+        # Where there are no more jobs that may go, by queue and urgency.
+        self._passed: dict[tuple[bytes, int], tuple[int, bytes]] = {}
+
+    def wake_up(self) -> None:
+        """Look again soon."""
+        self._rest_until = 0
+
+    def failed(self) -> None:
+        """Write nothing for a while."""
+        self._retry_at = self._machine.now + RETRY_AFTER
+
+    def clear(self) -> None:
+        """Start over: there are no jobs any more."""
+        self._last = None
+        self._cursor = 0
+        self._passed.clear()
+
+    def some(self) -> None:
+        """Move the next jobs to disk, if there are any that may go."""
+        pages = self.pages
+        now = self._machine.now
+        if pages.problem and now < self._retry_at:
+            return
+        used = self._memory.used
+        if now < self._rest_until and used < self._rest_below:
+            return
+        before = pages.jobs
+        for _ in range(SEGMENTS_A_TURN):
+            if pages.writing > pages.most_writing or not self._page_out_one():
+                return
+            if self._memory.used <= pages.above or pages.jobs - before > JOBS_A_TURN:
+                return
+
+    def _page_out_one(self) -> bool:
+        """Move the jobs of one segment to disk; return False if no queue has so many."""
+        last = self._last
+        if last is not None and self._page_out(last, False):
+            return True
+        queues = self._store.queues.index
+        started = self._cursor == 0
+        self._cursor, found = queues.scan(self._cursor, QUEUES_A_LOOK)
+        for queue in found:
+            if queue.length and self._page_out(queue, self._tight):
+                self._last = queue
+                self._tight = False
+                self._looked_at_all = False
+                return True
+        if self._cursor == 0:
+            if self._looked_at_all or started:
+                self._rest()
+            self._looked_at_all = True
+        return False
+
+    def _rest(self) -> None:
+        """All queues were looked at in vain: look closer, or rest for a while."""
+        if not self._tight:
+            self._tight = True
+            return
+        self._tight = False
+        self._passed.clear()
+        memory = self._memory
+        self._rest_until = self._machine.now + AGAIN_AFTER
+        self._rest_below = memory.used + memory.limit // _FRACTION
+        self._last = None
+
+    def _page_out(self, queue: Queue, tight: bool) -> bool:
+        """Move jobs of the middle of ``queue`` to disk; return whether there were any. ``tight``:
+        leave fewer in memory."""
+        if queue.groups is not None or queue.grouped or queue.length - queue.on_disk() < 4:
+            return False
+        if self._memory.shares is not None:
+            return False  # what users have is counted by job
+        for urgency in queue.urgencies():
+            run = self._find_run(queue, urgency, tight)
+            if run is not None:
+                index, start, count = run
+                jobs = queue.cut(urgency, index, start, count)
+                if self._write(queue, urgency, jobs):
+                    return True
+                self._passed[queue.name, urgency] = (jobs[-1].ctime, jobs[-1].id)
+        return False
+
+    def _find_run(self, queue: Queue, urgency: int, tight: bool) -> tuple[int, int, int] | None:
+        """Find jobs of ``queue`` that may go: the chunk that they begin in, the place in it, and
+        their number. None: there are too few."""
+        chunks = queue.line(urgency)
+        segments = [] if queue.paged is None else queue.paged.by_urgency.get(urgency, [])
+        most = self.pages.most
+        most_bytes = self.pages.most_bytes
+        keep = 1 if tight else HEAD_KEPT
+        after = self._passed.get((queue.name, urgency), (0, b""))
+        if segments:
+            after = max(after, (segments[-1].last_ctime, segments[-1].last_id))
+        if after[0]:
+            index = chunk_after(chunks, after[0], after[1])
+            start = 0 if index == len(chunks) else place_after(chunks[index], after[0], after[1])
+            run = _measure(chunks, index, start, most, most_bytes, tight)
+            if run:
+                return index, start, run
+        if segments:
+            # None behind the last segment: those ahead of the first.
+            ahead = queue.ahead(segments[0])
+            count = segments[0].count
+            if ahead < (keep + 1) * count:
+                return None
+            index, start = _position(chunks, ahead - count)
+            return index, start, count
+        if after[0]:
+            return None
+        index, start = _skip(chunks, keep * most, keep * most_bytes)
+        run = _measure(chunks, index, start, most, most_bytes, tight)
+        return (index, start, run) if run else None
+
+    def _write(self, queue: Queue, urgency: int, jobs: list[Job]) -> bool:
+        """Make a segment of those of ``jobs`` that may go, and put the others back. Return whether
+        there are any."""
+        pages = self.pages
+        store = self._store
+        own = self._replicas.own
+        waiting = store.progress.waiting
+        kept: list[Job] = []
+        records: list[bytes] = []
+        ids: list[bytes] = []
+        segment: Segment | None = None
+        at = 0
+        memory = 0
+        registry = store.jobs
+        shards = registry.shards
+        checksums: list[int] = []
+        timers = store.timers
+        for job in jobs:
+            body = job.body
+            if (
+                job.flags & STAYING
+                or job.delivered is not None
+                or job.nacks
+                or job.deliveries
+                or job.id[2:10] != own[:8]
+                or body is None
+                or (waiting and job.id in waiting)
+                or at > 2 * pages.most_bytes  # with what ``_measure`` does not know of
+            ):
+                kept.append(job)
+                continue
+            flags = job.flags & FLAGS_IN_FILES
+            whole = body
+            if job.flags & FLAG_TRAILER:
+                trailer = self._trailer_of(job)
+                if not trailer:
+                    kept.append(job)
+                    continue
+                flags |= FLAG_TRAILER
+                whole += trailer
+            payload = self._replicas.serialize(job, flags, job.etime, whole)
+            overhead = len(payload) - len(body) + HEAD_SIZE
+            if segment is None:
+                segment = pages.begin(queue.name, urgency, overhead)
+                segment.ctime, segment.id, segment.etime = job.ctime, job.id, int(job.etime)
+            records.append(pack_record(segment.seed, len(ids), int(job.qtime), payload))
+            at += len(payload) + HEAD_SIZE
+            segment.append(at, overhead)
+            if job.etime < segment.etime:
+                segment.etime = int(job.etime)
+            segment.bodies += len(body)
+            id = job.id
+            ids.append(id)
+            timers.remove(job)
+            if job.flags & FLAG_TRAILER:
+                self._leave_trailer(job)
+            checksum = crc32(id)
+            checksums.append(checksum)
+            del shards[checksum >> SHARD_SHIFT][id]
+            memory += JOB_OVERHEAD + len(body)
+            segment.last_ctime, segment.last_id = job.ctime, id
+        queue.put_in(urgency, kept)
+        if segment is None:
+            return False
+        registry.count -= len(ids)
+        self._memory.used -= memory
+        segment.live = len(ids)
+        segment.bits = bytearray(b"\xff" * (len(ids) + 7 >> 3))
+        lines = queue.paged
+        if lines is None:
+            lines = queue.paged = SegmentLines(
+                queue.name, pages.hungry, pages.dry, store.limits.judge_need
+            )
+        lines.add(segment)
+        pages.add(segment, ids, checksums, b"".join(records))
+        queue.look()
+        store.limits.wake(pages.due)
+        return True
+
+    def _trailer_of(self, job: Job) -> bytes:
+        """The trailer of ``job``, as it goes to disk; empty: ``job`` has to stay."""
+        trailer = self._store.trailers.of(job)
+        if trailer is None or trailer.letter or trailer.ending or trailer.reason:
+            return b""
+        return b"" if trailer.attempts else self._store.trailers.carried(job)
+
+    def _leave_trailer(self, job: Job) -> None:
+        """Forget the trailer of ``job``, which goes to disk, but for the key."""
+        store = self._store
+        trailer = store.trailers.of(job)
+        if trailer is not None and trailer.key:
+            self.keys.add(job.id, trailer.added_to or job.queue, trailer.key)
+        store.trailers.drop(job)
+
+
+def _measure(
+    chunks: list[list[Job]], index: int, start: int, most: int, most_bytes: int, tight: bool
+) -> int:
+    """How many jobs from a place in the line on fit into a segment; 0: fewer than that, or as many
+    again do not follow, and these stay in memory. ``tight``: they need not be so many."""
+    size = 0
+    count = 0
+    first = start
+    for at in range(index, len(chunks)):
+        chunk = chunks[at]
+        for place in range(first, len(chunk)):
+            size += len(chunk[place].body or b"") + _RECORD
+            count += 1
+            if count == most or size >= most_bytes:
+                left = len(chunk) - place - 1
+                wanted = 1 if tight else count
+                while left < wanted:
+                    at += 1
+                    if at >= len(chunks):
+                        return 0
+                    left += len(chunks[at])
+                return count
+        first = 0
+    return 0
+
+
+def _skip(chunks: list[list[Job]], count: int, size: int) -> tuple[int, int]:
+    """The place in the line behind the first ``count`` jobs, or behind fewer if they have ``size``
+    bytes."""
+    for index in range(len(chunks)):
+        chunk = chunks[index]
+        for at in range(len(chunk)):
+            if count <= 0 or size <= 0:
+                return index, at
+            count -= 1
+            size -= len(chunk[at].body or b"") + _RECORD
+    return len(chunks), 0
+
+
+def _position(chunks: list[list[Job]], count: int) -> tuple[int, int]:
+    """The place in the line behind the first ``count`` jobs."""
+    index = 0
+    while count >= len(chunks[index]):
+        count -= len(chunks[index])
+        index += 1
+    return index, count

@@ -200,4 +200,4 @@ class AllJobs:
                 data = self._files.written[segment.number]
             for place in segment.places():
                 qtime, found = segment.read(data, 0, place)
-                yield job_of(segment, qtime, found, self._node.store)
+                yield job_of(segment, place, qtime, found, self._node.store)

@@ -229,11 +229,12 @@ class Promises:
                 self._complain(f"WAITJOB was answered {reply}")
 
     def in_order(self, entries: Sequence[Sequence[bytes]]) -> None:
-        """Check the reply ``entries`` to a GETJOB. More urgent jobs may come between its slices."""
+        """Check the reply ``entries`` to a GETJOB. More urgent jobs may come between its slices, or
+        while it waits for the disk."""
         last: dict[tuple[bytes, bytes], int] = {}
         for number, entry in enumerate(entries):
             queue, id, body = entry[:3]
-            if number % self.world.plan.slice == 0:
+            if number % self.world.plan.slice == 0 or self.world.plan.paging:
                 last.clear()
             line = (queue, expected_group(body) if self.world.plan.groups else b"")
             priority = expected_priority(body)

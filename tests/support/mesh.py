@@ -113,6 +113,8 @@ class Mesh:
         c_nodes: nodes that, like C nodes, neither write nor read the mark of a set of holders.
     """
 
+    make: Callable[..., Bench] = Bench
+
     def __init__(
         self, size: int, seed: int = 1, maxmemory: int = 0, jitter: int | None = 0
     ) -> None:
@@ -125,7 +127,7 @@ class Mesh:
         self.c_nodes: set[int] = set()
         for index in range(size):
             peers = MeshPeers(self, index)
-            bench = Bench(seed * 100 + index, peers=peers, maxmemory=maxmemory, jitter=jitter)
+            bench = self.make(seed * 100 + index, peers=peers, maxmemory=maxmemory, jitter=jitter)
             bench.node.replicas.default_copies = 3  # most tests are about three holders
             self.peers.append(peers)
             self.nodes.append(bench)

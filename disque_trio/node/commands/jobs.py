@@ -285,7 +285,7 @@ def ackjob(node: Node, client: Client, args: list[bytes]) -> None:
         job = node.store.jobs.get(id)
         if job is not None:
             client.out.append(b":1\r\n" if node.ack_gc.acknowledge(job) else b":0\r\n")
-        elif node.paging.end(id, True):
+        elif _ack_on_disk(node, id):
             client.out.append(b":1\r\n")
         else:
             if client.unrestricted or may_end_others(node, client, args):
@@ -328,6 +328,14 @@ def answer_count(
         client.out.append(integer(work(node, args[1:])))
 
 
+def _ack_on_disk(node: Node, id: bytes) -> bool:
+    """Acknowledge the job ``id`` if it is on disk; return whether it was."""
+    if node.paging.end(id, True):
+        return True
+    job = node.paging.ending(id)
+    return job is not None and node.ack_gc.acknowledge(job)
+
+
 def _ack(node: Node, ids: list[bytes]) -> int:
     """Acknowledge the jobs ``ids``; return how many were not acknowledged before."""
     acked = 0
@@ -335,7 +343,7 @@ def _ack(node: Node, ids: list[bytes]) -> int:
     if len(jobs) != len(ids):
         for id in ids:
             if node.store.jobs.get(id) is None:
-                if node.paging.end(id, True):
+                if _ack_on_disk(node, id):
                     acked += 1
                 else:
                     node.ack_gc.remember_ack(id)
@@ -365,6 +373,11 @@ def _delete(tell_holders: bool, tell_all: bool, counted: bool, node: Node, ids: 
     deleted = 0
     for id in ids:
         job = node.store.jobs.get(id)
+        if job is None and not node.paging.end(id, counted):
+            job = node.paging.ending(id)
+        elif job is None:
+            deleted += 1
+            continue
         if job is not None:
             deleted += 1
             if counted and job.state != ACKED:
@@ -377,8 +390,6 @@ def _delete(tell_holders: bool, tell_all: bool, counted: bool, node: Node, ids: 
             if tell_holders:
                 node.replicas.tell_deleted(id, job)
             node.store.delete(job)
-        elif node.paging.end(id, counted):
-            deleted += 1
         elif tell_all:
             if node.notes.noting:
                 unknown = Job(id, b"", None, 0, 0, 0, 0, 0, 0)

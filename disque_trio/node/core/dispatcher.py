@@ -1,6 +1,7 @@
 """Hands packets of other nodes to the objects that handle them."""
 
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from typing import Final
 
@@ -13,12 +14,14 @@ from disque_trio.node.core.lifecycle.requeue import Requeue
 from disque_trio.node.core.queues.core import Core
 from disque_trio.node.core.shared.sharing import SharedMaps
 from disque_trio.protocol import bus
-from disque_trio.protocol.bus import JobMessage, JobsMessage, QueueMessage
+from disque_trio.protocol.bus import JobMessage, JobsMessage, PacketError, QueueMessage
 from disque_trio.protocol.fields import Field
+from disque_trio.protocol.serialjob import ID_LENGTH
 
 # These come for each job. Compiled, a constant of another module costs a look-up.
 _GOTJOB: Final = 5
 _SETACK: Final = 8
+_WILLQUEUE: Final = 9
 _GOTACK: Final = 10
 _DELJOB: Final = 11
 _WORKING: Final = 14
@@ -43,6 +46,8 @@ class Dispatcher:
         self._jobs = core.store.jobs
         self._exports = exports
         self._notices = core.notices
+        self._notes = core.store.notes
+        self._replicas = core.store.replicas
         self._replication = replication
         self._ack_gc = ack_gc
         self._about_job: dict[int, Callable[[bytes, JobMessage], None]] = {
@@ -82,7 +87,13 @@ class Dispatcher:
                 message.id = id
                 self._hand_over(type, sender, message)
         elif type in self._with_jobs:
-            self._with_jobs[type](sender, bus.read_jobs(packet))
+            several = bus.read_jobs(packet)
+            if self._pages.jobs and several.jobs:
+                jobs = [one for one in several.jobs if self._is_here(type, sender, one, several)]
+                several.jobs = jobs
+                if not jobs:
+                    return
+            self._with_jobs[type](sender, several)
         elif type in self._about_queue:
             self._about_queue[type](sender, bus.read_about_queue(packet))
         elif type in self._with_fields:
@@ -97,11 +108,18 @@ class Dispatcher:
                 pass  # it would not be heard anyway
 
     def _hand_over(self, type: int, sender: bytes, message: JobMessage) -> None:
-        """Handle ``message``, in which ``sender`` tells about one job: once it is in memory."""
-        if self._pages.jobs and self._jobs.get(message.id) is None:
+        """Handle ``message``, in which ``sender`` tells about one job: once it is in memory, if it
+        has to be."""
+        if (
+            self._pages.jobs
+            and self._jobs.get(message.id) is None
+            and not self._needs_no_job(type, sender, message)
+        ):
+            if type == _WILLQUEUE and self._answers(sender, message):
+                return
             kept = JobMessage(message.id, message.aux, message.flags, message.mark)
             then = partial(self._hand_over, type, sender, kept)
-            if self._paging.bring(message.id, then):
+            if self._paging.bring(message.id, partial(self._go_on, sender, then)):
                 return
         # Compiled, these comparisons take a fraction of a call through a dict.
         if type == _GOTJOB:
@@ -114,3 +132,33 @@ class Dispatcher:
             self._ack_gc.on_deljob(sender, message)
         else:
             self._about_job[type](sender, message)
+
+    def _needs_no_job(self, type: int, sender: bytes, message: JobMessage) -> bool:
+        """Whether ``message`` can be handled although its job may lie on disk."""
+        if type == _GOTJOB:
+            return True  # jobs of which that matters are in memory
+        if type in (_SETACK, _GOTACK, _DELJOB):
+            return not self._notes.noting and self._paging.ending(message.id) is not None
+        return False
+
+    def _answers(self, sender: bytes, message: JobMessage) -> bool:
+        """Whether ``message``, a WILLQUEUE of ``sender``, was answered without reading the job."""
+        asker = self._replicas.named(message.aux) if message.aux else sender
+        return asker != b"" and self._paging.answer(asker, message.id)
+
+    def _is_here(self, type: int, sender: bytes, data: bytes, message: JobsMessage) -> bool:
+        """Whether the serialised job ``data`` of a ``message`` of ``sender`` does not lie on disk
+        here. If it does, it is handled later."""
+        id = data[4 : 4 + ID_LENGTH]
+        if self._jobs.get(id) is not None:
+            return True
+        alone = JobsMessage([data], message.flags)
+        then = partial(self._with_jobs[type], sender, alone)
+        return not self._paging.bring(id, partial(self._go_on, sender, then))
+
+    def _go_on(self, sender: bytes, then: Callable[[], None]) -> None:
+        """Handle what ``sender`` told about a job that is in memory now."""
+        self._notes.peer = sender
+        with suppress(PacketError):
+            then()
+        self._notes.peer = b""

@@ -102,7 +102,8 @@ class PutOffCommands:
                 return []
             # What is about many ids is done in slices, and waits before each.
             most = self._machine.batches.size
-            return [] if len(args) > most and name != "waitjob" else self.jobs(args[1:])
+            ids = [arg for arg in args[1:] if is_job_id(arg)]
+            return [] if len(ids) > most and name != "waitjob" else self.jobs(ids)
         if name in _TAKES:
             return self._for_getjob(args)
         return []
@@ -112,7 +113,7 @@ class PutOffCommands:
         needs: list[Need] = []
         jobs = self._store.jobs
         for id in dict.fromkeys(ids):
-            if is_job_id(id) and jobs.get(id) is None:
+            if jobs.get(id) is None:
                 needs += [self._pages.at(place) for place in self._pages.find(id)]
         return needs
 

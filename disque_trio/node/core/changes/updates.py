@@ -14,6 +14,7 @@ While a holder is away, there may be a change that it has not confirmed for each
 (see QMOVE), so no turn looks at all of them.
 """
 
+from functools import partial
 from heapq import heappop, heappush
 from typing import Final
 
@@ -262,6 +263,7 @@ class Updates:
         self._trailers = store.trailers
         self._aof_codec = core.aof_codec
         self._codec = core.bus_codec
+        self._paging = core.paging
         self._requeue = requeue
         self._setter = ContentsSetter(core, requeue, exports)
         self._rpc = core.rpc
@@ -484,6 +486,10 @@ class Updates:
         """Handle what ``sender`` ``said`` about the change ``version`` of the job ``id``."""
         if said in (_OFFERED, _WANTED):
             job = self._store.jobs.get(id)
+            if job is None:
+                if self._paging.bring(id, partial(self._on_confirmed, sender, id, version, said)):
+                    return
+                job = self._store.jobs.get(id)
             if job is not None and job.state in (ACTIVE, QUEUED):
                 if said == _WANTED:
                     self._send(job, [sender])

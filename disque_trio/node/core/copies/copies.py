@@ -49,6 +49,7 @@ class Copies:
 
     def __init__(self, core: Core, placement: Placement) -> None:
         self.by_id: dict[bytes, Short] = {}
+        core.paging.keep(self.by_id)
         self._store = core.store
         self._machine = core.machine
         self._placement = placement

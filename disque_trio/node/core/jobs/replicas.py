@@ -210,6 +210,16 @@ class Replicas:
                     packet = packet or self._packets.about_job(type, job.id)
                     self._peers.send(id, packet)
 
+    def tell_of_queued(self, id: bytes, holders: tuple[bytes, ...]) -> None:
+        """Tell ``holders`` that the job ``id`` is in the queue of this node, as ``announce``
+        does."""
+        for node in holders:
+            if node != self.own:
+                if self._peers.understands(node):
+                    self._notices.announce(node, bus.QUEUED, id)
+                else:
+                    self._peers.send(node, self._packets.about_job(bus.QUEUED, id))
+
     def pass_on(self, job: Job, asker: bytes, node: bytes, mark: int) -> None:
         """Ask ``node``, which may have ``job``, on behalf of ``asker``, which is about to queue
         it; not if they know of the same holders, by the ``mark`` of that one: then it asks itself.

@@ -21,6 +21,7 @@ An acknowledgement of a job that this node does not hold is kept as a dummy: a j
 and without holders. All nodes are told until one says that it knows the job, and so takes over.
 """
 
+from functools import partial
 from typing import Final
 
 from disque_trio.eventlog import schema
@@ -68,6 +69,7 @@ class AckGc:
         self._replicas = store.replicas
         self._trailers = store.trailers
         self._aof_codec = core.aof_codec
+        self._paging = core.paging
         self._successors = successors
         self._packets = core.packets
         self._tombstones = core.tombstones
@@ -293,6 +295,10 @@ class AckGc:
             raise PacketError(f"malformed ENDJOB: {problem}") from problem
         ending = message.ending
         job = self._store.jobs.get(message.id)
+        if job is None:
+            if self._paging.bring(message.id, partial(self.on_endjob, sender, fields)):
+                return
+            job = self._store.jobs.get(message.id)
         if job is None or job.delivered == ():
             if message.holders and ending.kind == CANCELLED:
                 # A copy may be on its way here.

@@ -15,6 +15,7 @@ A node whose file was damaged is dead as far as the jobs in the damaged records 
 names them (LOST) to each node to which there is a new connection, and the holders send copies.
 """
 
+from functools import partial
 from typing import Final
 
 from disque_trio.node.core.copies.copies import Copies
@@ -57,6 +58,7 @@ class DeadNodes:
         self._untold: dict[bytes, int] = {}  # the same for nodes that are to hear of all
         self.due = 0  # when to go on, in ms; 0: there is nothing to do
         self._recovery = core.recovery
+        self._paging = core.paging
         self._copies = copies
         core.rpc.handlers[LEFT] = self._on_left
         core.rpc.handlers[LOST] = self._on_lost
@@ -109,7 +111,11 @@ class DeadNodes:
     def linked_to(self, nodes: list[bytes]) -> None:
         """Tell ``nodes``, to which connections are new, of all jobs that clients have, and of those
         that the file has lost."""
-        lost = [id for id in self._recovery.lost if self._store.jobs.get(id) is None]
+        lost = [
+            id
+            for id in self._recovery.lost
+            if self._store.jobs.get(id) is None and not self._paging.knows(id)
+        ]
         for node in nodes:
             if self._peers.understands(node):
                 for at in range(0, len(lost), MOST):
@@ -145,13 +151,20 @@ class DeadNodes:
             if len(ids) % ID_LENGTH:
                 raise FieldsError("a list of ids has the wrong length")
             for id in split_nodes(ids):
-                job = self._store.jobs.get(id)
-                if job is None or not job.retry or sender not in (job.delivered or ()):
-                    continue
-                if self._was_queued_at(sender, job):
-                    self._take_over(sender, job)
-                if job.state in (ACTIVE, QUEUED):
-                    self._copies.lacks(job, sender)
+                if self._store.jobs.get(id) is not None or not self._paging.bring(
+                    id, partial(self._lost_by, sender, id)
+                ):
+                    self._lost_by(sender, id)
+
+    def _lost_by(self, sender: bytes, id: bytes) -> None:
+        """See to it that ``sender``, which has lost the job ``id``, gets a copy."""
+        job = self._store.jobs.get(id)
+        if job is None or not job.retry or sender not in (job.delivered or ()):
+            return
+        if self._was_queued_at(sender, job):
+            self._take_over(sender, job)
+        if job.state in (ACTIVE, QUEUED):
+            self._copies.lacks(job, sender)
 
     # ---- a dead node ----------------------------------------------------------------------------
 

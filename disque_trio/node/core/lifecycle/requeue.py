@@ -13,6 +13,7 @@ or as the policy of its queue says. Nodes with extensions are told for how long 
 as long; the first to ask then queues it. C nodes know no pauses: WORKING keeps them waiting.
 """
 
+from functools import partial
 from hashlib import blake2b
 
 from disque_trio.eventlog import schema
@@ -80,6 +81,7 @@ class Requeue:
         self._pauses = pauses
         self._exports = exports
         self._tombstones = core.tombstones
+        self._paging = core.paging
         self._peers = core.peers
         self._packets = core.packets
 
@@ -313,6 +315,10 @@ class Requeue:
             message = unpack_requeued(fields)
         except FieldsError as problem:
             raise PacketError(f"malformed REQUEUED: {problem}") from problem
+        if self._store.jobs.get(message.id) is None and self._paging.bring(
+            message.id, partial(self.on_requeued, sender, fields)
+        ):
+            return
         job = self._living_job(sender, message.id)
         if job is None:
             return

@@ -75,6 +75,7 @@ class Successors:
         self._aof_codec = core.aof_codec
         self._codec = core.bus_codec
         self._exports = exports
+        self._paging = core.paging
         self._copies = copies
         self._tombstones = core.tombstones
         self._notices = core.notices
@@ -138,8 +139,11 @@ class Successors:
         if ending.letter is None:
             return False
         jobs = self._store.jobs
-        held = [jobs.get(before) for before in predecessor_ids(ending.letter.first, id)]
-        return any(job is not None and job.state != ACKED for job in held)
+        for before in predecessor_ids(ending.letter.first, id):
+            job = jobs.get(before)
+            if self._paging.knows(before) if job is None else job.state != ACKED:
+                return True
+        return False
 
     def look_after(self, job: Job) -> None:
         """See to it that what follows the ended ``job`` has its copies: not all holders have

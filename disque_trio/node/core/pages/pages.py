@@ -27,6 +27,7 @@ REBUILD: Final = 3
 SEGMENT_BYTES: Final = 1 << 20  # of records, after which a segment gets no further job
 MOST_WRITING: Final = 32 << 20  # bytes that may wait for the disk
 ALL_JOBS: Final = -1  # instead of a place
+TELL: Final = -2  # likewise, to tell the other holders of the jobs; these stay on disk
 VIEW: Final = 1 << 16  # added to a place that is read to look at the job, which stays on disk
 ALL: Final = VIEW - 1  # all places, likewise
 _SHARES: Final = 64  # of the limit of memory; a segment takes one of them
@@ -46,7 +47,8 @@ class Order:
         kind: WRITE the file; READ a part of it; DROP it; REBUILD what it had from the append-only
             file.
         number: its name.
-        place: of the job to read; -1: all of them; ``VIEW`` or more: to look at it, or at ``ALL``.
+        place: of the job to read; ``ALL_JOBS``, ``TELL``: all of them; ``VIEW`` or more: to look
+            at it, or at ``ALL``.
         data: what to write.
         start, end: offsets of what to read.
         places: of the jobs to look for, by what the index knows of their ids.
@@ -114,6 +116,7 @@ class Pages:
         self._free: deque[tuple[int, int]] = deque()  # slots: after which pass of sweeps, which
         self._expiries: list[tuple[int, int]] = []  # heap: when (s), which segment
         self._owed = 0  # entries of the index to look at
+        self._untold: list[tuple[int, int]] = []  # heap: when (ms) to tell of which segment
 
     def fit(self, limit: int) -> None:
         """Use segments, and an index, that fit into ``limit`` bytes of memory from now on."""
@@ -155,7 +158,25 @@ class Pages:
     @property
     def due(self) -> int:
         """When to look at a segment next, in ms since the epoch; 0: never."""
-        return self.next_expiry * 1000 + 1000 if self.next_expiry else 0
+        due = self.next_expiry * 1000 + 1000 if self.next_expiry else 0
+        while self._untold and self._untold[0][1] not in self.segments:
+            heappop(self._untold)
+        if self._untold and (not due or self._untold[0][0] < due):
+            return self._untold[0][0]
+        return due
+
+    def take_untold(self, now: int) -> Segment | None:
+        """The next segment of which other nodes are to be told at ``now`` (ms); None: there is
+        none."""
+        while self._untold and self._untold[0][0] <= now:
+            segment = self.segments.get(heappop(self._untold)[1])
+            if segment is not None:
+                return segment
+        return None
+
+    def tell_at(self, segment: Segment, when: int) -> None:
+        """Tell other nodes of ``segment`` at ``when`` (ms)."""
+        heappush(self._untold, (when, segment.number))
 
     def take_expired(self, now: int) -> Segment | None:
         """The next segment with a job that expires by ``now`` (s); None: there is none. It is not
@@ -242,7 +263,7 @@ class Pages:
         self.reads += 1
         order = Order(READ, segment.number, place)
         if place < 0:
-            segment.reading = True
+            segment.reading = segment.reading or place == ALL_JOBS
             order.end = segment.size
         elif place == VIEW + ALL:
             order.end = segment.size
@@ -293,6 +314,7 @@ class Pages:
         self._slots = []
         self._free.clear()
         self._expiries = []
+        self._untold = []
         self._owed = 0
 
 

@@ -53,6 +53,11 @@ class Segment:
         urgency: FLAGS_PRIORITY of its jobs.
         ctime, id: of its first job. last_ctime, last_id: of its last one.
         etime: when the first of its jobs expires, in s since the epoch.
+        holders: the sets of nodes that hold its jobs, as ``Job.delivered``.
+        holder_of: a byte for each job, which of these; None: all have the first.
+        retry: the shortest retry time of those that others hold, too, in s; 0: there are none.
+        told: when these nodes were last told that the jobs are queued here, in ms; 0: not since
+            they are on disk.
         live: how many of its jobs are still there.
         bits: a byte for each 8 jobs; those that are still there.
         offsets: where the records begin, and where the last one ends.
@@ -68,6 +73,8 @@ class Segment:
         "ctime",
         "data",
         "etime",
+        "holder_of",
+        "holders",
         "id",
         "last_ctime",
         "last_id",
@@ -79,8 +86,10 @@ class Segment:
         "queue",
         "reading",
         "rebuilding",
+        "retry",
         "seed",
         "slot",
+        "told",
         "urgency",
     )
 
@@ -97,6 +106,10 @@ class Segment:
         self.last_ctime = 0
         self.last_id = b""
         self.etime = 0
+        self.holders: list[tuple[bytes, ...] | None] = []
+        self.holder_of: bytearray | None = None
+        self.retry = 0
+        self.told = 0
         self.live = 0
         self.bits = bytearray()
         self.offsets: array[int] = array("I", (0,))
@@ -120,7 +133,8 @@ class Segment:
         """Bytes of memory, without the index."""
         held = 0 if self.data is None else len(self.data)
         numbers = len(self.offsets) + len(self.overheads or ())
-        return SEGMENT_TAKES + 4 * numbers + len(self.bits) + held
+        bits = len(self.bits) + len(self.holder_of or b"")
+        return SEGMENT_TAKES + 4 * numbers + bits + held
 
     def has(self, place: int) -> bool:
         """Whether the job at ``place`` is still there."""
@@ -132,9 +146,23 @@ class Segment:
         overhead = self.overhead if self.overheads is None else self.overheads[place]
         return offsets[place + 1] - offsets[place] - overhead
 
-    def append(self, end: int, overhead: int) -> None:
-        """Append a record that ends at offset ``end``, with ``overhead`` bytes that are not
-        body."""
+    def holders_at(self, place: int) -> tuple[bytes, ...] | None:
+        """The nodes that may hold the job at ``place``; None: only this one."""
+        which = 0 if self.holder_of is None else self.holder_of[place]
+        return self.holders[which] if self.holders else None
+
+    def append(self, end: int, overhead: int, holders: tuple[bytes, ...] | None) -> None:
+        """Append a record that ends at offset ``end``, with ``overhead`` bytes that are not body,
+        of a job that may be on ``holders``."""
+        sets = self.holders
+        if not sets:
+            sets.append(holders)
+        if self.holder_of is None and holders is not sets[0] and holders != sets[0]:
+            self.holder_of = bytearray(self.count)
+        if self.holder_of is not None:
+            if holders not in sets:
+                sets.append(holders)
+            self.holder_of.append(sets.index(holders))
         if self.overheads is None and overhead != self.overhead:
             self.overheads = array("I", [self.overhead] * self.count)
         if self.overheads is not None:

@@ -22,9 +22,9 @@ from disque_trio.protocol.trailer import split_body
 KEPT: Final = 10_000  # ms that what was read is kept for whoever asked for it
 
 
-def job_of(segment: Segment, qtime: int, found: SerialJob, store: JobStore) -> Job:
-    """The job that was ``found`` in ``segment``, to be queued again at ``qtime`` (ms), to look
-    at."""
+def job_of(segment: Segment, place: int, qtime: int, found: SerialJob, store: JobStore) -> Job:
+    """The job that was ``found`` at ``place`` of ``segment``, to be queued again at ``qtime`` (ms),
+    to look at."""
     body, trailer = found.body, None
     if found.flags & FLAG_TRAILER:
         body, trailer = split_body(body)
@@ -39,18 +39,22 @@ def job_of(segment: Segment, qtime: int, found: SerialJob, store: JobStore) -> J
         found.retry,
     )
     job.trailer = trailer
-    revive(job, found.flags, qtime, store)
+    job.delivered = segment.holders_at(place)
+    revive(job, segment, found.flags, qtime, store)
     return job
 
 
-def revive(job: Job, flags: int, qtime: int, store: JobStore) -> None:
-    """Set what ``job``, which was on disk with these ``flags``, has besides: as if its timer had
-    gone on."""
+def revive(job: Job, segment: Segment, flags: int, qtime: int, store: JobStore) -> None:
+    """Set what ``job``, which was in ``segment`` with these ``flags``, has besides: as if its timer
+    had gone on."""
     job.state = QUEUED
     job.flags = flags
     job.dump = store.dump_number
     now = store.machine.now
-    if qtime and qtime <= now:
+    if job.delivered is not None:
+        if qtime and segment.told:
+            qtime = segment.told + job.retry * 1000
+    elif qtime and qtime <= now:
         gap = job.retry * 1000
         qtime += (now - qtime) // gap * gap + gap
     job.qtime = qtime
@@ -124,7 +128,7 @@ class DiskViews:
         job = self._store.jobs.get(found.id)
         if job is not None or not self._pages.find(found.id):
             return job
-        job = job_of(segment, qtime, found, self._store)
+        job = job_of(segment, place, qtime, found, self._store)
         gone = job.etime * 1000 + 1000
         job.awake = min(job.qtime, gone) if job.qtime else gone  # as ``JobStore.schedule``
         return job

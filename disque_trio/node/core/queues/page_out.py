@@ -1,6 +1,6 @@
 """Moves the middle of long queues to disk: chooses jobs that may go, and makes segments of them."""
 
-from typing import Final
+from typing import Any, Final
 from zlib import crc32
 
 from disque_trio.node.core.jobs.job import (
@@ -25,6 +25,7 @@ RETRY_AFTER: Final = 1_000  # ms after an error of the disk
 AGAIN_AFTER: Final = 1_000  # ms after a look at all queues that found nothing
 _FRACTION: Final = 64  # of the limit, by which memory grows before the next look
 KEY_TAKES: Final = 200  # bytes of memory for the key of a job on disk, besides the key
+MOST_SETS: Final = 200  # of holders in a segment; a byte has to say which
 _RECORD: Final = 160  # bytes of a record besides the body, about
 # Those that a job on disk may not have.
 STAYING: Final = ~(1 | 2 | FLAGS_PRIORITY | FLAG_TRAILER)
@@ -76,11 +77,15 @@ class PageOut:
 
     Args:
         keys: of jobs on disk.
+
+    Attributes:
+        busy: ids of jobs that have to stay, as other parts of the node refer to them.
     """
 
     def __init__(self, store: JobStore, keys: KeysOnDisk) -> None:
         self.pages: Pages = store.queues.pages
         self.keys = keys
+        self.busy: list[dict[bytes, Any]] = []
         self._store = store
         self._machine = store.machine
         self._memory = store.machine.memory
@@ -212,12 +217,13 @@ class PageOut:
         store = self._store
         own = self._replicas.own
         waiting = store.progress.waiting
+        busy = [ids for ids in self.busy if ids]
         kept: list[Job] = []
         records: list[bytes] = []
         ids: list[bytes] = []
         segment: Segment | None = None
         at = 0
-        memory = 0
+        memory = tell_at = 0
         registry = store.jobs
         shards = registry.shards
         checksums: list[int] = []
@@ -226,12 +232,14 @@ class PageOut:
             body = job.body
             if (
                 job.flags & STAYING
-                or job.delivered is not None
+                or job.place is not None
                 or job.nacks
                 or job.deliveries
                 or job.id[2:10] != own[:8]
                 or body is None
                 or (waiting and job.id in waiting)
+                or (busy and any(job.id in ids for ids in busy))
+                or (segment is not None and len(segment.holders) >= MOST_SETS)
                 or at > 2 * pages.most_bytes  # with what ``_measure`` does not know of
             ):
                 kept.append(job)
@@ -252,7 +260,13 @@ class PageOut:
                 segment.ctime, segment.id, segment.etime = job.ctime, job.id, int(job.etime)
             records.append(pack_record(segment.seed, len(ids), int(job.qtime), payload))
             at += len(payload) + HEAD_SIZE
-            segment.append(at, overhead)
+            holders = job.delivered
+            segment.append(at, overhead, holders)
+            if holders is not None and job.retry:
+                awake = int(job.awake)
+                tell_at = awake if not tell_at or awake < tell_at else tell_at
+                retry = int(job.retry)
+                segment.retry = retry if not segment.retry else min(segment.retry, retry)
             if job.etime < segment.etime:
                 segment.etime = int(job.etime)
             segment.bodies += len(body)
@@ -280,6 +294,8 @@ class PageOut:
             )
         lines.add(segment)
         pages.add(segment, ids, checksums, b"".join(records))
+        if tell_at:
+            pages.tell_at(segment, tell_at)
         queue.look()
         store.limits.wake(pages.due)
         return True
@@ -287,6 +303,8 @@ class PageOut:
     def _trailer_of(self, job: Job) -> bytes:
         """The trailer of ``job``, as it goes to disk; empty: ``job`` has to stay."""
         trailer = self._store.trailers.of(job)
+        if job.delivered is not None and (trailer is None or trailer.updated):
+            return b""  # not all of them may know the change
         if trailer is None or trailer.letter or trailer.ending or trailer.reason:
             return b""
         return b"" if trailer.attempts else self._store.trailers.carried(job)

@@ -1,24 +1,25 @@
 """Moves the middle of long queues to disk while memory is short, and back before it is needed.
 
 The head and the tail of a queue stay jobs in memory. The jobs in between go to disk in segments,
-in their order: those that are held by this node alone, made by it, and never delivered. Others stay
-where they are in the line. They come back with their segment when few jobs are left before it, or
-alone if a command names them. A job on disk still counts in its queue; it has no timer, so a
-segment is read when the first of its jobs expires. Its trailer is on disk, too; if it has a key,
-that stays in memory.
+in their order: those that this node made, and that were never delivered. Others stay where they are
+in the line. They come back with their segment when few jobs are left before it, or alone if a
+command names them. A job on disk still counts in its queue; it has no timer, so a segment is read
+when the first of its jobs expires. Its trailer is on disk, too; if it has a key, that stays in
+memory. Other nodes that hold copies are told in time that all jobs of a segment are queued here.
 """
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from disque_trio.node.core.jobs.job import (
     FLAG_TRAILER,
     FLAGS_IN_FILES,
     JOB_OVERHEAD,
     Job,
+    id_minutes,
     read_job,
 )
-from disque_trio.node.core.pages.pages import VIEW, Pages
+from disque_trio.node.core.pages.pages import TELL, VIEW, Pages
 from disque_trio.node.core.pages.segment import (
     HEAD_SIZE,
     DamagedError,
@@ -27,7 +28,7 @@ from disque_trio.node.core.pages.segment import (
 from disque_trio.node.core.queues.disk_views import DiskViews, job_of, line_order, revive
 from disque_trio.node.core.queues.page_out import STAYING, KeysOnDisk, PageOut
 from disque_trio.node.core.queues.queue import Queue
-from disque_trio.node.core.queues.store import JobStore
+from disque_trio.node.core.queues.store import WARNING_TIME, JobStore
 from disque_trio.protocol.serialjob import HEAD, Head, SerialJob, decode_job, deljob, loadjob
 from disque_trio.protocol.trailer import Trailer, split_body
 from disque_trio.respserver.memory import UNLIMITED
@@ -116,6 +117,10 @@ class Paging:
         due, tidied = self.pages.due, self.views.due
         return min(due, tidied) if due and tidied else due or tidied
 
+    def wake_by_due(self) -> None:
+        """Call ``go_on`` when it has something to do."""
+        self._store.limits.wake(self.due)
+
     def go_on(self, now: int) -> None:
         """Bring jobs back that are still in memory, or that expire; go on with what waited."""
         self.views.tidy(now)
@@ -131,9 +136,79 @@ class Paging:
             elif not segment.reading:
                 self.pages.order_read(segment)
             segment = self.pages.take_expired((now - 1000) // 1000)
+        segment = self.pages.take_untold(now)
+        while segment is not None:
+            if segment.data is not None:
+                self._tell(segment, segment.data)
+            elif not segment.reading:
+                self.pages.order_read(segment, TELL)
+            segment = self.pages.take_untold(now)
         ready, self.ready = self.ready, []
         for then in ready:
             then()
+
+    # ---- other holders ----------------------------------------------------------------------
+
+    def _tell(self, segment: Segment, data: bytes) -> None:
+        """Tell the other holders that the jobs of ``segment``, whose file is ``data``, are in the
+        queue here, before they begin to ask; and again in time."""
+        now = self._machine.now
+        tell = self._replicas.tell_of_queued
+        try:
+            for place in segment.places():
+                holders = segment.holders_at(place)
+                if holders is not None:
+                    segment.check(data, place)
+                    at = segment.offsets[place] + HEAD_SIZE
+                    head: Head = HEAD.unpack_from(data, at)
+                    if head[8]:  # it has a retry time
+                        tell(head[1], holders)
+        except DamagedError as problem:
+            self.rebuild(segment, str(problem))
+            return
+        segment.told = now
+        # As ``JobStore.ahead``, with a sixteenth of the time for the disk.
+        retry = segment.retry * 1000
+        self.pages.tell_at(segment, now + retry - retry // 16 - min(2 * WARNING_TIME, retry // 2))
+        self.wake_by_due()
+
+    def answer(self, asker: bytes, id: bytes) -> bool:
+        """Tell the node ``asker``, which wants to know who has the job ``id``, that it is in the
+        queue here, if it is on disk, and ``asker`` known to hold it, too; return whether it was
+        told."""
+        at = self.pages.index.find_one(id)
+        if at < 0:
+            return False
+        segment, place = self.pages.at(at)
+        holders = segment.holders_at(place)
+        if holders is None or asker not in holders:
+            return False
+        self._replicas.tell_of_queued(id, (asker,))
+        return True
+
+    def ending(self, id: bytes) -> Job | None:
+        """Take the job ``id``, which ends, from the disk, if it is there, without reading it: hold
+        it without its body until the other holders know. It keeps its key no longer."""
+        pages = self.pages
+        at = pages.index.find_one(id) if pages.jobs else -1
+        if at < 0:
+            return None
+        segment, place = pages.at(at)
+        store = self._store
+        queue = store.queues.by_name[segment.queue]
+        lines = queue.paged
+        assert lines is not None
+        now = self._machine.now
+        # The id has whole minutes, rounded down.
+        etime = now // 1000 + (id_minutes(id) + 1) * 60
+        job = Job(id, segment.queue, None, 0, segment.ctime, etime, 0, 0, store.dump_number)
+        job.delivered = segment.holders_at(place)
+        self._end_key(id, self._replicas.of(job))
+        size = pages.take(segment, lines, place)
+        queue.gone_from_disk(size, not segment.live)
+        queue.atime = now
+        store.register(job)
+        return job
 
     # ---- to disk ----------------------------------------------------------------------------
     def paged_out(self, number: int, problem: str) -> None:
@@ -154,6 +229,10 @@ class Paging:
         """Take what was read of the file ``number``: the record at ``place``, or all of it if that
         is -1; None: it could not be read."""
         segment = self.pages.segments.get(number)
+        if place == TELL:
+            if segment is not None and not segment.reading:
+                self._tell(segment, data or b"")
+            return
         if place >= VIEW:
             self.views.take_in(number, place, data or b"")
         elif segment is not None:
@@ -213,7 +292,8 @@ class Paging:
         if flags & FLAG_TRAILER:
             whole = decode_job(segment.job(data, place, start)).body
             self._trailers[id] = split_body(whole)[1]
-        revive(job, flags, qtime, self._store)
+        job.delivered = segment.holders_at(place)
+        revive(job, segment, flags, qtime, self._store)
         return job
 
     def _take_one(self, segment: Segment, place: int, job: Job) -> None:
@@ -293,7 +373,7 @@ class Paging:
         if segment is not None:
             self._trailers.clear()
             places = [place for place in segment.places() if place in found]
-            jobs = [self._remake(segment, decode_job(found[place])) for place in places]
+            jobs = [self._remake(segment, place, decode_job(found[place])) for place in places]
             jobs.sort(key=line_order)
             lost = segment.live - len(jobs)
             queue = self._store.queues.by_name[segment.queue]
@@ -305,18 +385,22 @@ class Paging:
                 queue.jobs_out += lost - 1
                 queue.gone_from_disk(bodies, True)
                 for id in self._keys.lost():
-                    self._end_key(id)
+                    self._end_key(id, self._replicas.alone)
         for other, place in list(self._awaited):
             if other == number:
                 self._is_read(number, place)
 
-    def _remake(self, segment: Segment, found: SerialJob) -> Job:
-        """The job of ``segment`` that was ``found`` in the append-only file."""
+    def _remake(self, segment: Segment, place: int, found: SerialJob) -> Job:
+        """The job at ``place`` of ``segment`` that was ``found`` in the append-only file."""
         if found.flags & FLAG_TRAILER:
             found.body, self._trailers[found.id] = split_body(found.body)
         job = read_job(found, segment.queue, found.etime, found.ctime, 0)
+        job.delivered = segment.holders_at(place)
         flags = (found.flags | 1 | (2 if job.retry else 0)) & ~STAYING
-        revive(job, flags, self._machine.now + job.retry * 1000 if job.retry else 0, self._store)
+        segment.told = 0
+        # Other holders may not have heard of it for long.
+        gap = job.retry * 1000 if job.delivered is None else 1
+        revive(job, segment, flags, self._machine.now + gap if job.retry else 0, self._store)
         return job
 
     # ---- single jobs ------------------------------------------------------------------------
@@ -353,12 +437,16 @@ class Paging:
 
     def end(self, id: bytes, acked: bool = False) -> bool:
         """Forget the job ``id``, which is over, if it is on disk, without reading it; return
-        whether it was. ``acked``: a client acknowledged it."""
+        whether it was. Use ``ending`` if other nodes hold it, too. ``acked``: a client acknowledged
+        it."""
         pages = self.pages
         at = pages.index.find_one(id) if pages.jobs else -1
         if at < 0:
             return False
         segment, place = pages.at(at)
+        holders = segment.holders_at(place)
+        if holders is not None and not self._machine.loading:
+            return False
         store = self._store
         queue = store.queues.by_name[segment.queue]
         if acked:
@@ -367,7 +455,7 @@ class Paging:
             store.outcomes.note_acked(id)
         lines = queue.paged
         assert lines is not None
-        self._end_key(id)
+        self._end_key(id, holders or self._replicas.alone)
         size = pages.take(segment, lines, place)
         machine = self._machine
         if machine.journaling:
@@ -376,11 +464,15 @@ class Paging:
         queue.atime = machine.now
         return True
 
-    def _end_key(self, id: bytes) -> None:
-        """Update the key of the job ``id``, which has ended."""
+    def _end_key(self, id: bytes, holders: tuple[bytes, ...]) -> None:
+        """Update the key of the job ``id``, which has ended, and was on ``holders``."""
         entry = self._keys.take(id)
         if entry is not None:
-            self._store.uniques.end(entry, self._replicas.alone)
+            self._store.uniques.end(entry, holders)
+
+    def keep(self, ids: dict[bytes, Any]) -> None:
+        """Keep the jobs ``ids`` in memory, from now on, whenever there are some."""
+        self._out.busy.append(ids)
 
     def load_end(self, id: bytes) -> bool:
         """Do ``end`` for the job ``id``, whose end is in the append-only file."""
@@ -400,7 +492,7 @@ class Paging:
             if not trailers.all_travel:
                 job = segment.read(data, 0, place)[1]
                 if job.flags & FLAG_TRAILER and not trailers.travels(split_body(job.body)[1]):
-                    view = job_of(segment, 0, job, self._store)
+                    view = job_of(segment, place, 0, job, self._store)
                     flags = job.flags & ~FLAG_TRAILER
                     body = view.body or b""
                     found[-1] = self._replicas.serialize(view, flags, job.etime, body)

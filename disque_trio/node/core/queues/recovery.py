@@ -156,6 +156,12 @@ class Recovery:
     def _resume(self, job: Job, known: JobProgress) -> None:
         """Place ``job``, of which more is ``known``."""
         now = self._machine.now
+        if known.reason or known.attempts:
+            trailers = self._store.trailers
+            trailer = trailers.want(job)
+            trailer.reason = known.reason
+            trailer.attempts = known.attempts
+            trailers.recount(job, trailer)
         job.nacks = known.nacks
         job.deliveries = known.deliveries
         job.flags |= known.flags & FLAGS_KEPT
@@ -227,13 +233,6 @@ class Recovery:
         store = self._store
         found = self._found
         if found is not None:
-            for id, known in self._known.items():
-                job = store.jobs.get(id) if known.reason or known.attempts else None
-                if job is not None:
-                    trailer = store.trailers.want(job)
-                    trailer.reason = known.reason
-                    trailer.attempts = known.attempts
-                    store.trailers.recount(job, trailer)
             for ending in found.endings.values():
                 store.outcomes.remember(ending)
             for job in self._in_hand:
@@ -241,7 +240,12 @@ class Recovery:
                     store.limits.resume(job)
         store.limits.group_all()
         # Another record, before or after the damaged one, may have told of the job.
-        self.lost = {id: None for id in self.lost if is_job_id(id) and store.jobs.get(id) is None}
+        pages = store.queues.pages
+        self.lost = {
+            id: None
+            for id in self.lost
+            if is_job_id(id) and store.jobs.get(id) is None and not pages.find(id)
+        }
         self._found = None
         self._known = {}
         self._in_hand = []

@@ -107,6 +107,10 @@ class Voter:
         is for this node to see to; if not, makes them: that node may not hold it after all, and
         nobody is told that it was added before others do."""
         job = self._store.jobs.get(id)
+        if job is None:
+            if self._paging.bring(id):
+                return False
+            job = self._store.jobs.get(id)
         if job is None or self.status(id) != words.HELD:
             return True
         if not self._completed.has(id):

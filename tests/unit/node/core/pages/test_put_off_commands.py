@@ -110,3 +110,16 @@ def test_who_fetches_what_was_read_late_asks_again() -> None:
     bench.finish(client)
     (peeked,) = bench.replies(client)
     assert bench.ids(peeked) == ids
+
+
+def test_a_command_waits_for_as_many_jobs_as_it_does_at_once() -> None:
+    bench = PagedBench(above=1, late=1)
+    ids = [bench.add("q", f"body{number}") for number in range(100)]
+    bench.settle()
+    bench.node.batches.size = 3
+    chosen = [id for id in ids if bench.node.paging.knows(id)]
+    for count in (2, 3, 4):
+        assert bench("CANCEL", *chosen[:count]) == count
+        del chosen[:count]
+    bench.settle()
+    assert bench.number_queued() == 91

@@ -1,0 +1,177 @@
+"""Jobs that other nodes hold, too, lie on disk where they are queued: the others go on hearing of
+them, and all that is told about them is right."""
+
+import pytest
+
+from disque_trio.protocol import bus
+from tests.support.paged_mesh import PagedMesh
+
+
+def filled(size: int = 3, count: int = 60, *options: str | int) -> tuple[PagedMesh, list[bytes]]:
+    """Nodes of which the first has queued jobs, most of them on disk."""
+    mesh = PagedMesh(size)
+    for index in range(size):
+        mesh.stop_paging(index)
+    ids = [mesh.add(0, "REPLICATE", min(size, 3), *options) for _ in range(count)]
+    mesh.send_to_disk(0)
+    assert mesh[0].pages.jobs > count // 2
+    return mesh, ids
+
+
+def on_disk(mesh: PagedMesh, ids: list[bytes]) -> bytes:
+    """A job of the first node that lies on disk."""
+    return next(id for id in ids if mesh[0].node.paging.knows(id))
+
+
+def take_all(mesh: PagedMesh) -> list[bytes]:
+    mesh.stop_paging(0)
+    found: list[bytes] = []
+    for _ in range(1_000):
+        id = mesh[0].get()
+        if id is not None:
+            found.append(id)
+        elif not mesh[0].number_queued():
+            break
+        mesh.settle()
+    return found
+
+
+@pytest.mark.parametrize("c_node", [False, True])
+def test_other_holders_hear_that_jobs_are_queued_for_as_long_as_they_lie_on_disk(
+    c_node: bool,
+) -> None:
+    mesh, ids = filled(3, 60, "RETRY", 20)
+    if c_node:
+        mesh.peers[0].as_c.add(mesh.ids[2])
+    mesh.told()
+    before = mesh[0].pages.jobs
+    mesh.advance(200)
+    assert mesh[0].pages.jobs >= before
+    assert not [entry for entry in mesh.told("willqueue") if entry[0] != 0]
+    for bench in mesh.nodes[1:]:
+        assert bench.number_queued() == 0
+    assert take_all(mesh) == ids
+    assert mesh[0]("SHOW", ids[0])[13] == 0  # it was not delivered again
+
+
+def test_a_whole_segment_is_told_of_in_few_packets() -> None:
+    mesh, _ = filled(3, 60, "RETRY", 20)
+    mesh.told()
+    mesh.advance(19.5)
+    assert mesh[0].pages.jobs > 30
+    assert 0 < len([entry for entry in mesh.told("queued") if entry[2] == 1]) < 30
+
+
+def test_a_holder_that_asks_is_answered_without_a_read() -> None:
+    mesh, ids = filled(3, 60, "RETRY", 20)
+    id = on_disk(mesh, ids)
+    reads = mesh[0].pages.reads
+    mesh.told()
+    packet = mesh[1].node.packets.about_job(bus.WILLQUEUE, id)
+    mesh[0].node.receive(mesh.ids[1], packet, mesh[0].now)
+    mesh.settle()
+    assert mesh.told("queued") == [(0, "queued", 1)]
+    assert mesh[0].pages.reads == reads
+    assert mesh[0].node.paging.knows(id)
+
+
+def test_a_holder_that_was_not_known_becomes_known() -> None:
+    mesh, ids = filled(4, 60, "RETRY", 20)
+    id = on_disk(mesh, ids)
+    new = next(index for index in range(4) if index not in [0, *mesh.holders(id)])
+    packet = mesh[new].node.packets.about_job(bus.WILLQUEUE, id)
+    mesh[0].node.receive(mesh.ids[new], packet, mesh[0].now)
+    mesh.stop_paging(0)
+    mesh.settle()
+    mesh.advance(0.1)
+    job = mesh[0].node.store.jobs.get(id)
+    assert job is not None
+    assert mesh.ids[new] in (job.delivered or ())
+
+
+@pytest.mark.parametrize("index", [0, 1])
+@pytest.mark.parametrize("size", [2, 3])
+def test_an_acknowledgement_ends_a_job_everywhere_without_a_read(size: int, index: int) -> None:
+    mesh, ids = filled(size, 60)
+    chosen = [id for id in ids if mesh[0].node.paging.knows(id)][:10]
+    reads = mesh[0].pages.reads
+    assert mesh[index]("ACKJOB", *chosen) == 10
+    mesh.settle()
+    mesh.advance(1)
+    assert mesh[0].pages.reads == reads
+    for id in chosen:
+        assert mesh.holders(id) == []
+        assert not mesh[0].node.paging.knows(id)
+    assert mesh[0].number_queued() == 50
+    assert take_all(mesh) == [id for id in ids if id not in chosen]
+    stats = [mesh[at].info("stats")["total_jobs_acked"] for at in range(size)]
+    assert stats[index] == "10"
+
+
+def test_fastack_deletes_the_copies_too() -> None:
+    mesh, ids = filled(3, 60)
+    id = on_disk(mesh, ids)
+    assert mesh[0]("FASTACK", id) == 1
+    mesh.settle()
+    assert mesh.holders(id) == []
+    assert mesh[0]("SHOW", id) is None
+    assert mesh[0].number_queued() == 59
+
+
+def test_a_job_that_another_node_has_queued_too_is_in_one_queue_in_the_end() -> None:
+    mesh, ids = filled(3, 60, "RETRY", 30)
+    chosen = [id for id in ids if mesh[0].node.paging.knows(id)][:10]
+    for id in chosen:
+        mesh[1].node.requeue.enqueue(mesh[1].node.store.jobs.get(id), False, "")
+    mesh.settle()
+    mesh.stop_paging(0)
+    mesh.advance(5)
+    for id in chosen:
+        states = mesh.states(id)
+        assert states.count("queued") == 1, states
+
+
+def test_copies_of_jobs_on_disk_that_come_again_change_nothing() -> None:
+    mesh, ids = filled(3, 60)
+    id = on_disk(mesh, ids)
+    copy = mesh[1].node.bus_codec.encode(mesh[1].node.store.jobs.get(id))
+    for kind in (bus.REPLJOB, bus.YOURJOBS):
+        packet = mesh[1].node.packets.jobs(kind, [copy])
+        mesh[0].node.receive(mesh.ids[1], packet, mesh[0].now)
+        mesh.settle()
+    assert mesh[0].number_queued() == 60
+    assert take_all(mesh) == ids
+
+
+def test_a_cancelled_job_ends_everywhere() -> None:
+    mesh, ids = filled(3, 60)
+    id = on_disk(mesh, ids)
+    assert mesh[1]("CANCEL", id) == 1
+    mesh.settle()
+    mesh.advance(1)
+    assert mesh.holders(id) == []
+    assert not mesh[0].node.paging.knows(id)
+
+
+def test_a_node_that_dies_leaves_its_jobs_on_disk_to_the_others() -> None:
+    mesh, ids = filled(3, 60, "RETRY", 20)
+    mesh.isolate(0)
+    mesh.advance(45)
+    queued = [sum(mesh[index].show(id)[b"state"] == b"queued" for index in (1, 2)) for id in ids]
+    assert queued == [1] * 60
+
+
+def test_a_damaged_file_is_made_again_and_the_others_are_told() -> None:
+    mesh = PagedMesh(3)
+    mesh[0].node.journaling = True
+    for index in range(3):
+        mesh.stop_paging(index)
+    ids = [mesh.add(0, "REPLICATE", 3, "RETRY", 20) for _ in range(60)]
+    mesh.send_to_disk(0)
+    mesh[0].files.clear()
+    mesh.stop_paging(0)
+    mesh.advance(60)
+    assert mesh[0].damaged
+    assert mesh[0].pages.lost == 0
+    assert [bench.number_queued() for bench in mesh.nodes] == [60, 0, 0]
+    assert take_all(mesh) == ids

@@ -20,11 +20,13 @@ from disque_trio.protocol.serialjob import ID_LENGTH
 
 # These come for each job. Compiled, a constant of another module costs a look-up.
 _GOTJOB: Final = 5
+_QUEUED: Final = 7
 _SETACK: Final = 8
 _WILLQUEUE: Final = 9
 _GOTACK: Final = 10
 _DELJOB: Final = 11
 _WORKING: Final = 14
+_INCR: Final = 6  # flags
 
 
 class Dispatcher:
@@ -119,7 +121,8 @@ class Dispatcher:
                 return
             kept = JobMessage(message.id, message.aux, message.flags, message.mark)
             then = partial(self._hand_over, type, sender, kept)
-            if self._paging.bring(message.id, partial(self._go_on, sender, then)):
+            whole = type == _WILLQUEUE  # the others follow
+            if self._paging.bring(message.id, partial(self._go_on, sender, then), whole):
                 return
         # Compiled, these comparisons take a fraction of a call through a dict.
         if type == _GOTJOB:
@@ -137,6 +140,8 @@ class Dispatcher:
         """Whether ``message`` can be handled although its job may lie on disk."""
         if type == _GOTJOB:
             return True  # jobs of which that matters are in memory
+        if type == _QUEUED:
+            return not message.flags & _INCR and self._paging.hears(sender, message.id)
         if type in (_SETACK, _GOTACK, _DELJOB):
             return not self._notes.noting and self._paging.ending(message.id) is not None
         return False

@@ -6,6 +6,7 @@ millisecond in one packet, or sooner if there are enough.
 """
 
 from collections import deque
+from functools import partial
 from typing import Final, NamedTuple
 
 from disque_trio.eventlog import schema
@@ -69,6 +70,7 @@ class Exports:
 
     def __init__(self, core: Core) -> None:
         store = core.store
+        self._paging = core.paging
         self.asked_for: dict[bytes, dict[bytes, Wanted]] = {}
         self.soon: dict[bytes, None] = {}
         self.soon_at = 0
@@ -117,14 +119,20 @@ class Exports:
     def ask_about_given(self, id: bytes) -> None:
         """Queue what the node ``id`` was given just before the last connection to it ended, unless
         it, or who had it from there, has it."""
-        store = self._store
         for _, given in self._given.pop(id, ()):
-            job = store.jobs.get(given)
-            if job is None or job.state != ACTIVE:
+            job = self._store.jobs.get(given)
+            if job is None and self._paging.bring(given, partial(self._ask_about, given)):
                 continue
-            if not job.flags & (FLAG_DELIVERED | FLAG_PAUSED):
-                store.queue_soon_unless_held(job)
-                self._replicas.announce(job, bus.WILLQUEUE)
+            self._ask_about(given)
+
+    def _ask_about(self, id: bytes) -> None:
+        """Queue the job ``id``, which was given away, unless another node has it."""
+        job = self._store.jobs.get(id)
+        if job is None or job.state != ACTIVE:
+            return
+        if not job.flags & (FLAG_DELIVERED | FLAG_PAUSED):
+            self._store.queue_soon_unless_held(job)
+            self._replicas.announce(job, bus.WILLQUEUE)
 
     def stops(self, id: bytes) -> None:
         """Give nothing more to the node ``id``, which is about to stop, until there is a new

@@ -103,6 +103,17 @@ class JobTimers:
             job.awake = 0
         return found
 
+    def numbers(self, below: int) -> list[int]:
+        """The numbers of the buckets, the last one first; those that are less than ``below``, or
+        all if that is 0."""
+        found = [number for number in self._buckets if not below or number < below]
+        found.sort(reverse=True)
+        return found
+
+    def in_bucket(self, number: int) -> list[Job]:
+        """The jobs in a bucket."""
+        return list(self._buckets[number])
+
     def hand_over(self) -> list[list[Job]]:
         """Remove all jobs, which must not be added again, and return them."""
         buckets = list(self._buckets.values())

@@ -63,6 +63,7 @@ class DeadNodes:
         core.rpc.handlers[LEFT] = self._on_left
         core.rpc.handlers[LOST] = self._on_lost
         core.peers.died = self.died
+        core.paging.keep(self._replicas.ask_all)
 
     def _call(self) -> None:
         self.due = max(self._machine.now, 1) if self._dead or self._untold else 0
@@ -122,6 +123,7 @@ class DeadNodes:
                     ids = b"".join(lost[at : at + MOST])
                     self._peers.send(node, self._rpc.notification(LOST, [(LOST_IDS, ids)]))
             self._dead.pop(node, None)
+            self._paging.is_back(node)
             if self._peers.tells(node):
                 self._untold[node] = 0
         self._call()
@@ -134,14 +136,23 @@ class DeadNodes:
             if len(ids) % ID_LENGTH:
                 raise FieldsError("a list of ids has the wrong length")
             for id in split_nodes(ids):
-                job = self._store.jobs.get(id)
-                if job is None or job.state != ACTIVE or job.flags & FLAG_DELIVERED:
-                    continue
-                if type == IN_HAND:
-                    job.place = self._places.in_hand(sender)
-                    self._replicas.add(job, sender)  # it may have got the job from a third node
-                elif job.place is not None and job.place.node == sender:
-                    job.place = None
+                if self._store.jobs.get(id) is None:
+                    if type == IN_HAND and self._paging.leaves(sender, id):
+                        continue
+                    if self._paging.bring(id, partial(self._left, sender, type, id)):
+                        continue
+                self._left(sender, type, id)
+
+    def _left(self, sender: bytes, type: int, id: bytes) -> None:
+        """Note that the job ``id`` is no longer in a queue of ``sender``."""
+        job = self._store.jobs.get(id)
+        if job is None or job.state != ACTIVE or job.flags & FLAG_DELIVERED:
+            return
+        if type == IN_HAND:
+            job.place = self._places.in_hand(sender)
+            self._replicas.add(job, sender)  # it may have got the job from a third node
+        elif job.place is not None and job.place.node == sender:
+            job.place = None
 
     def _on_lost(self, sender: bytes, fields: list[Field]) -> None:
         """Handle LOST: ``sender`` held jobs that it has lost."""
@@ -172,6 +183,7 @@ class DeadNodes:
         """Queue what ``node``, which is dead, had in its queues."""
         self._untold.pop(node, None)
         self._dead[node] = 0
+        self._paging.died(node, partial(self._found_at, node))
         self._call()
 
     def go_on(self, now: int) -> None:
@@ -180,8 +192,7 @@ class DeadNodes:
             return
         for node in list(self._dead):
             for job in self._next_jobs(self._dead, node):
-                if self._was_queued_at(node, job):
-                    self._take_over(node, job)
+                self._found_at(node, job)
         for node in list(self._untold):
             told: dict[bytes, tuple[list[bytes], list[bytes]]] = {}
             for job in self._next_jobs(self._untold, node):
@@ -189,6 +200,11 @@ class DeadNodes:
                     self._note(told, node, job)
             self._send(told)
         self._call()
+
+    def _found_at(self, node: bytes, job: Job) -> None:
+        """Queue ``job`` if the dead ``node`` had it in its queue."""
+        if self._was_queued_at(node, job):
+            self._take_over(node, job)
 
     def _next_jobs(self, cursors: dict[bytes, int], node: bytes) -> list[Job]:
         """The jobs to look at next for ``node``, which is taken from ``cursors`` with the last."""

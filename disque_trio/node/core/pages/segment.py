@@ -56,6 +56,11 @@ class Segment:
         holders: the sets of nodes that hold its jobs, as ``Job.delivered``.
         holder_of: a byte for each job, which of these; None: all have the first.
         retry: the shortest retry time of those that others hold, too, in s; 0: there are none.
+        origin: they are copies of jobs that this node has in its queue, empty: it is not known
+            which; None: they are in the queue here.
+        heard: a bit for each job, whether that node said so since; None: of none. heard_at: when it
+            first did, in ms.
+        left: a bit for each job, whether a client of that node has it; None: of none.
         told: when these nodes were last told that the jobs are queued here, in ms; 0: not since
             they are on disk.
         live: how many of its jobs are still there.
@@ -73,14 +78,18 @@ class Segment:
         "ctime",
         "data",
         "etime",
+        "heard",
+        "heard_at",
         "holder_of",
         "holders",
         "id",
         "last_ctime",
         "last_id",
+        "left",
         "live",
         "number",
         "offsets",
+        "origin",
         "overhead",
         "overheads",
         "queue",
@@ -110,6 +119,10 @@ class Segment:
         self.holder_of: bytearray | None = None
         self.retry = 0
         self.told = 0
+        self.origin: bytes | None = None
+        self.heard: bytearray | None = None
+        self.heard_at = 0
+        self.left: bytearray | None = None
         self.live = 0
         self.bits = bytearray()
         self.offsets: array[int] = array("I", (0,))
@@ -133,7 +146,7 @@ class Segment:
         """Bytes of memory, without the index."""
         held = 0 if self.data is None else len(self.data)
         numbers = len(self.offsets) + len(self.overheads or ())
-        bits = len(self.bits) + len(self.holder_of or b"")
+        bits = len(self.bits) * (1 if self.origin is None else 3) + len(self.holder_of or b"")
         return SEGMENT_TAKES + 4 * numbers + bits + held
 
     def has(self, place: int) -> bool:

@@ -9,13 +9,13 @@ from collections.abc import Callable, Iterator
 from typing import Final
 from zlib import crc32
 
-from disque_trio.node.core.jobs.job import FLAG_TRAILER, QUEUED, Job
+from disque_trio.node.core.jobs.job import ACTIVE, FLAG_TRAILER, QUEUED, Job
 from disque_trio.node.core.jobs.registry import SHARD_SHIFT
 from disque_trio.node.core.jobs.trailers import JobOnDisk
 from disque_trio.node.core.pages.pages import ALL, VIEW
 from disque_trio.node.core.pages.segment import DamagedError, Segment
 from disque_trio.node.core.queues.queue import Queue
-from disque_trio.node.core.queues.store import JobStore
+from disque_trio.node.core.queues.store import TIME_ERROR, JobStore
 from disque_trio.protocol.serialjob import SerialJob
 from disque_trio.protocol.trailer import split_body
 
@@ -39,14 +39,14 @@ def job_of(segment: Segment, place: int, qtime: int, found: SerialJob, store: Jo
         found.retry,
     )
     job.trailer = trailer
-    job.delivered = segment.holders_at(place)
-    revive(job, segment, found.flags, qtime, store)
+    revive(job, segment, place, found.flags, qtime, store)
     return job
 
 
-def revive(job: Job, segment: Segment, flags: int, qtime: int, store: JobStore) -> None:
-    """Set what ``job``, which was in ``segment`` with these ``flags``, has besides: as if its timer
-    had gone on."""
+def revive(job: Job, segment: Segment, place: int, flags: int, qtime: int, store: JobStore) -> None:
+    """Set what ``job``, which was at ``place`` of ``segment`` with these ``flags``, has besides: as
+    if its timer had gone on."""
+    job.delivered = segment.holders_at(place)
     job.state = QUEUED
     job.flags = flags
     job.dump = store.dump_number
@@ -58,6 +58,23 @@ def revive(job: Job, segment: Segment, flags: int, qtime: int, store: JobStore) 
         gap = job.retry * 1000
         qtime += (now - qtime) // gap * gap + gap
     job.qtime = qtime
+    if segment.origin is not None:
+        _revive_copy(job, segment, place, store)
+
+
+def _revive_copy(job: Job, segment: Segment, place: int, store: JobStore) -> None:
+    """Set when ``job``, a copy that was at ``place`` of ``segment``, is queued, and where it is."""
+    heard = segment.told
+    if segment.heard is not None and segment.heard[place >> 3] >> (place & 7) & 1:
+        heard = segment.heard_at
+    if heard:
+        spread = int(store.random() * TIME_ERROR) - TIME_ERROR // 2
+        job.qtime = heard + job.retry * 1000 + spread
+    job.state = ACTIVE
+    if segment.origin:
+        places = store.replicas.places
+        left = segment.left is not None and segment.left[place >> 3] >> (place & 7) & 1
+        job.place = places.in_hand(segment.origin) if left else places.queued(segment.origin)
 
 
 def line_order(job: Job) -> tuple[int, bytes]:

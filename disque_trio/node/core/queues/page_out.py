@@ -1,5 +1,6 @@
 """Moves the middle of long queues to disk: chooses jobs that may go, and makes segments of them."""
 
+from collections.abc import Callable
 from typing import Any, Final
 from zlib import crc32
 
@@ -79,12 +80,14 @@ class PageOut:
         keys: of jobs on disk.
 
     Attributes:
+        more: called if no queue has jobs that may go; returns whether others went.
         busy: ids of jobs that have to stay, as other parts of the node refer to them.
     """
 
     def __init__(self, store: JobStore, keys: KeysOnDisk) -> None:
         self.pages: Pages = store.queues.pages
         self.keys = keys
+        self.more: Callable[[], bool] = _no_more
         self.busy: list[dict[bytes, Any]] = []
         self._store = store
         self._machine = store.machine
@@ -125,7 +128,7 @@ class PageOut:
             return
         before = pages.jobs
         for _ in range(SEGMENTS_A_TURN):
-            if pages.writing > pages.most_writing or not self._page_out_one():
+            if pages.writing > pages.most_writing or not (self._page_out_one() or self.more()):
                 return
             if self._memory.used <= pages.above or pages.jobs - before > JOBS_A_TURN:
                 return
@@ -213,12 +216,35 @@ class PageOut:
     def _write(self, queue: Queue, urgency: int, jobs: list[Job]) -> bool:
         """Make a segment of those of ``jobs`` that may go, and put the others back. Return whether
         there are any."""
+        kept: list[Job] = []
+        segment = self.make(queue.name, urgency, jobs, kept, None)
+        queue.put_in(urgency, kept)
+        if segment is None:
+            return False
+        lines = queue.paged
+        if lines is None:
+            pages = self.pages
+            lines = queue.paged = SegmentLines(
+                queue.name, pages.hungry, pages.dry, self._store.limits.judge_need
+            )
+        lines.add(segment)
+        queue.look()
+        self._store.limits.wake(self.pages.due)
+        return True
+
+    def make(
+        self, name: bytes, urgency: int, jobs: list[Job], kept: list[Job], origin: bytes | None
+    ) -> Segment | None:
+        """Make a segment of those of ``jobs`` that may go, and add the others to ``kept``; None:
+        there are none. They are jobs of the queue ``name`` with this ``urgency``, in order. With an
+        ``origin`` (see ``Segment``) they are copies that may go as far as ``CopiesOnDisk``
+        knows."""
+        copies = origin is not None
         pages = self.pages
         store = self._store
         own = self._replicas.own
         waiting = store.progress.waiting
         busy = [ids for ids in self.busy if ids]
-        kept: list[Job] = []
         records: list[bytes] = []
         ids: list[bytes] = []
         segment: Segment | None = None
@@ -232,10 +258,10 @@ class PageOut:
             body = job.body
             if (
                 job.flags & STAYING
-                or job.place is not None
+                or (job.place is not None and not copies)
                 or job.nacks
                 or job.deliveries
-                or job.id[2:10] != own[:8]
+                or (not copies and job.id[2:10] != own[:8])
                 or body is None
                 or (waiting and job.id in waiting)
                 or (busy and any(job.id in ids for ids in busy))
@@ -256,7 +282,8 @@ class PageOut:
             payload = self._replicas.serialize(job, flags, job.etime, whole)
             overhead = len(payload) - len(body) + HEAD_SIZE
             if segment is None:
-                segment = pages.begin(queue.name, urgency, overhead)
+                segment = pages.begin(name, urgency, overhead)
+                segment.origin = origin
                 segment.ctime, segment.id, segment.etime = job.ctime, job.id, int(job.etime)
             records.append(pack_record(segment.seed, len(ids), int(job.qtime), payload))
             at += len(payload) + HEAD_SIZE
@@ -280,25 +307,16 @@ class PageOut:
             del shards[checksum >> SHARD_SHIFT][id]
             memory += JOB_OVERHEAD + len(body)
             segment.last_ctime, segment.last_id = job.ctime, id
-        queue.put_in(urgency, kept)
         if segment is None:
-            return False
+            return None
         registry.count -= len(ids)
         self._memory.used -= memory
         segment.live = len(ids)
         segment.bits = bytearray(b"\xff" * (len(ids) + 7 >> 3))
-        lines = queue.paged
-        if lines is None:
-            lines = queue.paged = SegmentLines(
-                queue.name, pages.hungry, pages.dry, store.limits.judge_need
-            )
-        lines.add(segment)
         pages.add(segment, ids, checksums, b"".join(records))
-        if tell_at:
+        if tell_at and not copies:
             pages.tell_at(segment, tell_at)
-        queue.look()
-        store.limits.wake(pages.due)
-        return True
+        return segment
 
     def _trailer_of(self, job: Job) -> bytes:
         """The trailer of ``job``, as it goes to disk; empty: ``job`` has to stay."""
@@ -364,3 +382,7 @@ def _position(chunks: list[list[Job]], count: int) -> tuple[int, int]:
         count -= len(chunks[index])
         index += 1
     return index, count
+
+
+def _no_more() -> bool:
+    return False

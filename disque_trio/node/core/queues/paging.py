@@ -6,6 +6,7 @@ in the line. They come back with their segment when few jobs are left before it,
 command names them. A job on disk still counts in its queue; it has no timer, so a segment is read
 when the first of its jobs expires. Its trailer is on disk, too; if it has a key, that stays in
 memory. Other nodes that hold copies are told in time that all jobs of a segment are queued here.
+Copies that this node holds for others go as well (see ``copies_on_disk``).
 """
 
 from collections.abc import Callable
@@ -19,12 +20,14 @@ from disque_trio.node.core.jobs.job import (
     id_minutes,
     read_job,
 )
-from disque_trio.node.core.pages.pages import TELL, VIEW, Pages
+from disque_trio.node.core.pages.pages import ALL_JOBS, TELL, VIEW, Pages
 from disque_trio.node.core.pages.segment import (
     HEAD_SIZE,
     DamagedError,
     Segment,
+    SegmentLines,
 )
+from disque_trio.node.core.queues.copies_on_disk import CopiesOnDisk
 from disque_trio.node.core.queues.disk_views import DiskViews, job_of, line_order, revive
 from disque_trio.node.core.queues.page_out import STAYING, KeysOnDisk, PageOut
 from disque_trio.node.core.queues.queue import Queue
@@ -47,6 +50,7 @@ class Paging:
         ready: what waited for jobs that are now in memory; ``go_on`` calls it.
         dumping: whether a dump of all jobs is under way.
         views: jobs on disk, to look at.
+        copies: those that are held for other nodes.
         damaged: called with the number of a segment that cannot be read, and why.
     """
 
@@ -59,6 +63,9 @@ class Paging:
         self._awaited: dict[tuple[int, int], list[Callable[[], None]]] = {}
         self._keys = KeysOnDisk(store)
         self._out = PageOut(store, self._keys)
+        self.copies = CopiesOnDisk(store, self._out)
+        self._out.more = self.copies.page_out_one
+        self._dead: dict[bytes, Callable[[Job], None]] = {}
         self._trailers: dict[bytes, Trailer] = {}  # of jobs that were read, and are not held yet
         self._store = store
         self._machine = store.machine
@@ -138,11 +145,15 @@ class Paging:
             segment = self.pages.take_expired((now - 1000) // 1000)
         segment = self.pages.take_untold(now)
         while segment is not None:
-            if segment.data is not None:
+            if segment.origin is not None:
+                if not self.copies.look_at(segment):
+                    self.want(segment, ALL_JOBS)
+            elif segment.data is not None:
                 self._tell(segment, segment.data)
             elif not segment.reading:
                 self.pages.order_read(segment, TELL)
             segment = self.pages.take_untold(now)
+        self._go_on_with_dead()
         ready, self.ready = self.ready, []
         for then in ready:
             then()
@@ -172,6 +183,41 @@ class Paging:
         self.pages.tell_at(segment, now + retry - retry // 16 - min(2 * WARNING_TIME, retry // 2))
         self.wake_by_due()
 
+    def died(self, node: bytes, found: Callable[[Job], None]) -> None:
+        """Bring all copies of jobs back that ``node``, which is dead, had queued, a segment at a
+        time; call ``found`` with each."""
+        self._dead[node] = found
+        self.wake()
+
+    def is_back(self, node: bytes) -> None:
+        """Note that ``node`` is not dead after all."""
+        self._dead.pop(node, None)
+
+    def _go_on_with_dead(self) -> None:
+        """Have the next segment read for each dead node."""
+        for node in list(self._dead):
+            segment = self.copies.of_node(node)
+            if segment is None:
+                del self._dead[node]
+            elif segment.data is None:
+                if not segment.reading:
+                    self.pages.order_read(segment)
+            elif self.want(segment, ALL_JOBS):
+                pass
+            else:
+                self.wake()
+
+    def hears(self, node: bytes, id: bytes) -> bool:
+        """Note that ``node`` has the job ``id``, of which a copy is on disk, in its queue. Return
+        False if the copy is needed for that, or there is none."""
+        at = self.pages.index.find_one(id)
+        return at >= 0 and self.copies.hears(*self.pages.at(at), node)
+
+    def leaves(self, node: bytes, id: bytes) -> bool:
+        """The same, if a client of ``node`` has it."""
+        at = self.pages.index.find_one(id) if self.pages.jobs else -1
+        return at >= 0 and self.copies.leaves(*self.pages.at(at), node)
+
     def answer(self, asker: bytes, id: bytes) -> bool:
         """Tell the node ``asker``, which wants to know who has the job ``id``, that it is in the
         queue here, if it is on disk, and ``asker`` known to hold it, too; return whether it was
@@ -181,7 +227,7 @@ class Paging:
             return False
         segment, place = self.pages.at(at)
         holders = segment.holders_at(place)
-        if holders is None or asker not in holders:
+        if segment.origin is not None or holders is None or asker not in holders:
             return False
         self._replicas.tell_of_queued(id, (asker,))
         return True
@@ -195,18 +241,17 @@ class Paging:
             return None
         segment, place = pages.at(at)
         store = self._store
-        queue = store.queues.by_name[segment.queue]
-        lines = queue.paged
-        assert lines is not None
         now = self._machine.now
         # The id has whole minutes, rounded down.
         etime = now // 1000 + (id_minutes(id) + 1) * 60
         job = Job(id, segment.queue, None, 0, segment.ctime, etime, 0, 0, store.dump_number)
         job.delivered = segment.holders_at(place)
         self._end_key(id, self._replicas.of(job))
-        size = pages.take(segment, lines, place)
-        queue.gone_from_disk(size, not segment.live)
-        queue.atime = now
+        size = pages.take(segment, self._lines_of(segment), place)
+        if segment.origin is None:
+            queue = store.queues.by_name[segment.queue]
+            queue.gone_from_disk(size, not segment.live)
+            queue.atime = now
         store.register(job)
         return job
 
@@ -292,30 +337,38 @@ class Paging:
         if flags & FLAG_TRAILER:
             whole = decode_job(segment.job(data, place, start)).body
             self._trailers[id] = split_body(whole)[1]
-        job.delivered = segment.holders_at(place)
-        revive(job, segment, flags, qtime, self._store)
+        revive(job, segment, place, flags, qtime, self._store)
         return job
 
     def _take_one(self, segment: Segment, place: int, job: Job) -> None:
         """Bring ``job``, the one at ``place`` of ``segment``, back into memory."""
-        queue = self._store.queues.by_name[segment.queue]
-        lines = queue.paged
-        assert lines is not None
-        self.pages.take(segment, lines, place)
+        self.pages.take(segment, self._lines_of(segment), place)
         self._hold(job)
-        queue.put_in(segment.urgency, [job])
-        self._changed(queue)
+        if segment.origin is None:
+            queue = self._store.queues.by_name[segment.queue]
+            queue.put_in(segment.urgency, [job])
+            self._changed(queue)
 
     def _put_back(self, segment: Segment, jobs: list[Job]) -> None:
         """Put all ``jobs`` of ``segment`` back into memory."""
-        queue = self._store.queues.by_name[segment.queue]
-        lines = queue.paged
-        assert lines is not None
-        self.pages.drop(segment, lines)
+        self.pages.drop(segment, self._lines_of(segment))
         for job in jobs:
             self._hold(job)
-        queue.put_in(segment.urgency, jobs)
-        self._changed(queue)
+        if segment.origin is None:
+            queue = self._store.queues.by_name[segment.queue]
+            queue.put_in(segment.urgency, jobs)
+            self._changed(queue)
+        elif segment.origin in self._dead:
+            for job in jobs:
+                self._dead[segment.origin](job)
+
+    def _lines_of(self, segment: Segment) -> SegmentLines:
+        """The line that ``segment`` is in."""
+        if segment.origin is not None:
+            return self.copies.lines
+        lines = self._store.queues.by_name[segment.queue].paged
+        assert lines is not None
+        return lines
 
     def _hold(self, job: Job) -> None:
         """Hold ``job``, which was on disk."""
@@ -376,14 +429,15 @@ class Paging:
             jobs = [self._remake(segment, place, decode_job(found[place])) for place in places]
             jobs.sort(key=line_order)
             lost = segment.live - len(jobs)
-            queue = self._store.queues.by_name[segment.queue]
             bodies = segment.bodies - sum([len(job.body or b"") for job in jobs])
             self._put_back(segment, jobs)
             if lost:
                 self.pages.lost += lost
-                queue.length -= lost - 1
-                queue.jobs_out += lost - 1
-                queue.gone_from_disk(bodies, True)
+                if segment.origin is None:
+                    queue = self._store.queues.by_name[segment.queue]
+                    queue.length -= lost - 1
+                    queue.jobs_out += lost - 1
+                    queue.gone_from_disk(bodies, True)
                 for id in self._keys.lost():
                     self._end_key(id, self._replicas.alone)
         for other, place in list(self._awaited):
@@ -395,12 +449,13 @@ class Paging:
         if found.flags & FLAG_TRAILER:
             found.body, self._trailers[found.id] = split_body(found.body)
         job = read_job(found, segment.queue, found.etime, found.ctime, 0)
-        job.delivered = segment.holders_at(place)
         flags = (found.flags | 1 | (2 if job.retry else 0)) & ~STAYING
-        segment.told = 0
         # Other holders may not have heard of it for long.
-        gap = job.retry * 1000 if job.delivered is None else 1
-        revive(job, segment, flags, self._machine.now + gap if job.retry else 0, self._store)
+        holders = segment.holders_at(place)
+        gap = job.retry * 1000 if holders is None or segment.origin is not None else 1
+        if segment.origin is None:
+            segment.told = 0
+        revive(job, segment, place, flags, self._machine.now + gap if job.retry else 0, self._store)
         return job
 
     # ---- single jobs ------------------------------------------------------------------------
@@ -427,12 +482,15 @@ class Paging:
             waiting.append(then)
         return True
 
-    def bring(self, id: bytes, then: Callable[[], None] | None = None) -> bool:
+    def bring(self, id: bytes, then: Callable[[], None] | None = None, whole: bool = False) -> bool:
         """Bring the job ``id`` back if it is on disk; return whether that has yet to happen: then
-        ``then`` will be called, if given."""
+        ``then`` will be called, if given. ``whole``: bring all that are in its segment, if they are
+        copies."""
         for place in self.pages.find(id):
             segment, at = self.pages.at(place)
-            return self.want(segment, at, then)
+            return self.want(
+                segment, ALL_JOBS if whole and segment.origin is not None else at, then
+            )
         return False
 
     def end(self, id: bytes, acked: bool = False) -> bool:
@@ -448,20 +506,20 @@ class Paging:
         if holders is not None and not self._machine.loading:
             return False
         store = self._store
-        queue = store.queues.by_name[segment.queue]
+        queue = store.queues.by_name.get(segment.queue)
         if acked:
             store.total_acked += 1
-            queue.jobs_acked += 1
+            if queue is not None:
+                queue.jobs_acked += 1
             store.outcomes.note_acked(id)
-        lines = queue.paged
-        assert lines is not None
         self._end_key(id, holders or self._replicas.alone)
-        size = pages.take(segment, lines, place)
+        size = pages.take(segment, self._lines_of(segment), place)
         machine = self._machine
         if machine.journaling:
             machine.journal.append(deljob(id))
-        queue.gone_from_disk(size, not segment.live)
-        queue.atime = machine.now
+        if queue is not None and segment.origin is None:
+            queue.gone_from_disk(size, not segment.live)
+            queue.atime = machine.now
         return True
 
     def _end_key(self, id: bytes, holders: tuple[bytes, ...]) -> None:
@@ -518,6 +576,8 @@ class Paging:
         if self.ready:
             self.wake()
         self._out.clear()
+        self.copies.clear()
+        self._dead.clear()
 
 
 def _nothing_said(number: int, problem: str) -> None:

@@ -146,6 +146,7 @@ class JobStore:
             became so: acknowledged jobs, and at-most-once jobs that were delivered.
         evicts: whether maxmemory-policy is acks (otherwise noeviction).
         freeing: flushed objects that still take memory; None: there are none.
+        random: returns a number from 0 to 1.
         dump_number: number of the dump under way, or of the last one (see ``aof_codec``).
         total_added, total_delivered, total_acked, total_requeued, total_evicted, total_updated:
             the counters in INFO stats.
@@ -180,7 +181,7 @@ class JobStore:
         self.dump_number = 0
         self.reset_stats()
         self._memory = machine.memory
-        self._random = services.rng.random
+        self.random = services.rng.random
         self._last_ctime = 0
         self._last_etime = 0
         self._last_retry = 0
@@ -462,7 +463,7 @@ class JobStore:
         """Return when to requeue ``job`` unless acknowledged, in ms since the epoch; 0: never."""
         if job.retry == 0:
             return 0
-        spread = int(self._random() * TIME_ERROR) - TIME_ERROR // 2
+        spread = int(self.random() * TIME_ERROR) - TIME_ERROR // 2
         return self.machine.now + job.retry * 1000 + spread
 
     def postpone(self, job: Job) -> None:

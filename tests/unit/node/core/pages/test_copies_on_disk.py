@@ -1,9 +1,13 @@
 """Jobs that other nodes hold, too, lie on disk where they are queued: the others go on hearing of
 them, and all that is told about them is right."""
 
+from io import BytesIO
+
 import pytest
 
+from disque_trio.aof.format import RecordReader
 from disque_trio.protocol import bus
+from disque_trio.protocol.serialjob import decode_job
 from tests.support.paged_mesh import PagedMesh
 
 
@@ -175,3 +179,117 @@ def test_a_damaged_file_is_made_again_and_the_others_are_told() -> None:
     assert mesh[0].pages.lost == 0
     assert [bench.number_queued() for bench in mesh.nodes] == [60, 0, 0]
     assert take_all(mesh) == ids
+
+
+def holding(count: int = 60, *options: str | int) -> tuple[PagedMesh, list[bytes]]:
+    """Three nodes; the jobs that the first has queued lie on disk on the second, as copies."""
+    mesh = PagedMesh(3)
+    for index in range(3):
+        mesh.stop_paging(index)
+    ids = [mesh.add(0, "REPLICATE", 3, *(options or ("RETRY", 40))) for _ in range(count)]
+    mesh.advance(1.5)
+    mesh.send_to_disk(1)
+    assert mesh[1].pages.jobs == count
+    return mesh, ids
+
+
+def test_copies_stay_on_disk_for_as_long_as_they_are_heard_of() -> None:
+    mesh, ids = holding()
+    mesh.advance(300)
+    assert mesh[1].pages.jobs > 50
+    assert mesh[1].number_queued() == 0
+    assert mesh[0].number_queued() == 60
+    assert [entry for entry in mesh.told("willqueue") if entry[0] == 1] == []
+    assert mesh[1].show(ids[30])[b"state"] == b"active"
+    assert mesh[1].node.memory.used == mesh[1].counted_memory() + mesh[1].pages.taken
+
+
+@pytest.mark.parametrize("index", [0, 1, 2])
+def test_copies_on_disk_end_without_having_been_read(index: int) -> None:
+    mesh, ids = holding()
+    assert mesh[index]("ACKJOB", *ids[:30]) == 30
+    mesh.settle()
+    mesh.advance(1)
+    assert mesh[1].pages.reads == 0
+    for id in ids[:30]:
+        assert mesh.holders(id) == []
+        assert not mesh[1].node.paging.knows(id)
+    assert mesh[0]("ACKJOB", *ids[30:]) == 30
+    mesh.settle()
+    mesh.advance(1)
+    assert (mesh[1].pages.jobs, mesh[1].pages.taken, mesh[1].files) == (0, 0, {})
+
+
+def test_copies_on_disk_are_queued_once_their_node_is_silent() -> None:
+    mesh, ids = holding()
+    mesh.isolate(0)
+    mesh.advance(120)
+    queued = [sum(mesh[at].show(id)[b"state"] == b"queued" for at in (1, 2)) for id in ids]
+    assert queued == [1] * 60
+
+
+def test_copies_on_disk_are_queued_soon_once_their_node_is_dead() -> None:
+    mesh, ids = holding(60, "RETRY", 1000)
+    taken = [mesh[0].get() for _ in range(5)]
+    assert taken == ids[:5]
+    mesh.advance(1)  # the others hear that clients have these
+    assert mesh[1].pages.reads == 0
+    mesh.isolate(0)
+    for peers in mesh.peers[1:]:
+        peers.died(mesh.ids[0])
+    mesh.advance(10)
+    queued = [sum(mesh[at].show(id)[b"state"] == b"queued" for at in (1, 2)) for id in ids]
+    assert queued == [0] * 5 + [1] * 55
+
+
+def test_a_copy_on_disk_of_a_job_that_was_queued_again_counts_the_delivery() -> None:
+    mesh, ids = holding()
+    assert mesh[0].get() == ids[0]
+    assert mesh[0]("NACK", ids[0]) == 1
+    mesh.settle()
+    mesh.stop_paging(1)
+    mesh.advance(0.1)
+    assert mesh[1].show(ids[0])[b"nacks"] == 1
+
+
+def test_a_job_of_which_a_copy_is_on_disk_can_be_given_to_its_holder() -> None:
+    mesh, ids = holding()
+    mesh.stop_paging(1)
+    found: list[bytes] = []
+    for _ in range(200):
+        id = mesh[1].get()
+        mesh.advance(0.1)
+        if id is not None:
+            found.append(id)
+    assert sorted(found) == sorted(ids)
+    assert mesh[0].number_queued() == 0
+
+
+def test_a_restarted_holder_sends_copies_to_disk_and_hears_of_them() -> None:
+    mesh, ids = holding()
+    mesh.stop_paging(1)
+    for id in ids:
+        mesh[1].show(id)
+        job = mesh[1].node.store.jobs.get(id)
+        assert job is not None
+        job.place = None  # as after a start
+    mesh.send_to_disk(1)
+    assert mesh[1].pages.jobs == 60
+    mesh.advance(200)
+    assert mesh[1].number_queued() == 0
+    assert mesh[1].pages.jobs > 50
+    assert mesh[0].number_queued() == 60
+
+
+def test_a_dump_has_the_copies_on_disk() -> None:
+    mesh, ids = holding()
+    node = mesh[1].node
+    node.start_dump()
+    records: list[bytes] = []
+    done = False
+    while not done:
+        more, done = node.dump_step(100, 1 << 20)
+        records += more
+    jobs = [decode_job(record[1]) for record in RecordReader(BytesIO(b"".join(records)))]
+    assert sorted(job.id for job in jobs) == sorted(ids)
+    assert {job.state for job in jobs} == {1}

@@ -1,0 +1,203 @@
+"""Moves copies that a node holds for others to disk while memory is short.
+
+They are in no queue. So their segments go by the node that has the jobs in its queue, as far as
+this one knows, by queue, and by the time at which this node would ask whether it still has. That
+node says in time that it has (QUEUED): memory keeps a bit for each job of which it was heard. When
+the time of the last one has come and all were heard of, the segment stays where it is for a further
+retry time. Otherwise it comes back, and its jobs are asked about one by one. A second bit says that
+a client of that node has the job (LEFT). So a copy on disk is late by a 32nd of its retry time, at
+most, and in most cases it ends without having been read.
+"""
+
+from typing import Final
+
+from disque_trio.node.core.jobs.job import (
+    ACTIVE,
+    FLAG_TRAILER,
+    Job,
+    is_maker,
+)
+from disque_trio.node.core.pages.segment import Segment, SegmentLines
+from disque_trio.node.core.queues.disk_views import line_order
+from disque_trio.node.core.queues.page_out import AGAIN_AFTER, STAYING, PageOut
+from disque_trio.node.core.queues.store import WARNING_TIME, JobStore
+from disque_trio.protocol.keyrecord import PENDING
+
+LEAST_AGE: Final = 1_000  # ms; most jobs end sooner
+LEAST_OF: Final = 128  # of the jobs that a segment may have
+LATENESS: Final = 32  # of the retry time
+LOOKED_AT: Final = 8_192  # jobs at a time
+_FRACTION: Final = 64  # of the limit, by which memory grows before the next look
+
+
+class CopiesOnDisk:
+    """Moves copies of ``store`` to disk.
+
+    Args:
+        out: makes the segments.
+
+    Attributes:
+        lines: the segments of copies.
+    """
+
+    def __init__(self, store: JobStore, out: PageOut) -> None:
+        self.lines = SegmentLines(b"", {}, {}, _nothing)
+        self._store = store
+        self._out = out
+        self._pages = out.pages
+        self._machine = store.machine
+        self._memory = store.machine.memory
+        self._timers = store.timers
+        self._below = 0  # number of the timers' bucket that was looked at last; 0: begin again
+        self._found_any = False
+        self._rest_until = 0
+        self._rest_below = 0
+
+    def clear(self) -> None:
+        """Start over: there are no jobs any more."""
+        self.lines = SegmentLines(b"", {}, {}, _nothing)
+        self._below = 0
+
+    # ---- to disk ----------------------------------------------------------------------------
+
+    def page_out_one(self) -> bool:
+        """Move some copies to disk; return whether there were any that may go."""
+        memory = self._memory
+        now = self._machine.now
+        if memory.shares is not None or (now < self._rest_until and memory.used < self._rest_below):
+            return False
+        found: dict[tuple[bytes, bytes, int], list[Job]] = {}
+        looked = 0
+        # Those that are asked about last: the newest, and those that were heard of just now.
+        for number in self._timers.numbers(self._below):
+            self._below = number
+            for job in self._timers.in_bucket(number):
+                looked += 1
+                if not self._may_go(job, now):
+                    continue
+                key = (_origin(job), job.queue, int(job.retry))
+                jobs = found.get(key)
+                if jobs and int(jobs[0].awake - job.awake) > job.retry * 1000 // LATENESS:
+                    if self._write(key[0], jobs):
+                        return True
+                    jobs = None
+                if jobs is None:
+                    jobs = found[key] = []
+                jobs.append(job)
+                if len(jobs) == self._pages.most:
+                    self._below = number + 1
+                    self._write(key[0], jobs)
+                    return True
+            if looked > LOOKED_AT:
+                break
+        else:
+            self._below = 0
+        written = [self._write(key[0], jobs) for key, jobs in found.items()]
+        self._found_any = self._found_any or any(written)
+        if not self._below:
+            if not self._found_any:
+                self._rest_until = now + AGAIN_AFTER
+                self._rest_below = memory.used + memory.limit // _FRACTION
+            self._found_any = False
+        return any(written)
+
+    def _may_go(self, job: Job, now: int) -> bool:
+        """Whether ``job`` is a copy that may go to disk at ``now`` (ms)."""
+        if (
+            job.state != ACTIVE
+            or not job.retry
+            or job.delivered is None
+            or job.flags & STAYING
+            or int(job.awake) < now + job.retry * 250
+            or job.ctime // 1_000_000 + LEAST_AGE > now
+            or is_maker(self._store.replicas.own, job.id)
+        ):
+            return False
+        place = job.place
+        if place is not None and (place.in_hand or place.node not in job.delivered):
+            return False
+        if job.flags & FLAG_TRAILER:
+            trailer = self._store.trailers.of(job)
+            if trailer is not None and trailer.key:
+                # Somebody may still give it up.
+                entry = self._store.uniques.of(job)
+                return entry is not None and entry.state > PENDING
+        return True
+
+    def _write(self, origin: bytes, jobs: list[Job]) -> bool:
+        """Make a segment of ``jobs``, which ``origin`` has queued, unless they are too few."""
+        if len(jobs) < max(self._pages.most // LEAST_OF, 1):
+            return False
+        last = max([int(job.awake) for job in jobs])
+        jobs.sort(key=line_order)
+        segment = self._out.make(jobs[0].queue, 0, jobs, [], origin)
+        if segment is None:
+            return False
+        self.lines.add(segment)
+        self._pages.tell_at(segment, last)
+        self._store.limits.wake(self._pages.due)
+        return True
+
+    # ---- what other nodes say ---------------------------------------------------------------
+
+    def hears(self, segment: Segment, place: int, node: bytes) -> bool:
+        """Note that ``node`` has the job at ``place`` of ``segment`` in its queue; return False if
+        that is not where it was."""
+        if not node or segment.origin != node:
+            return False
+        heard = segment.heard
+        if heard is None:
+            heard = segment.heard = bytearray(len(segment.bits))
+            segment.heard_at = self._machine.now
+        heard[place >> 3] |= 1 << (place & 7)
+        if segment.left is not None:
+            segment.left[place >> 3] &= ~(1 << (place & 7)) & 255
+        return True
+
+    def leaves(self, segment: Segment, place: int, node: bytes) -> bool:
+        """Note that a client of ``node`` has the job at ``place`` of ``segment``; return False if
+        it was not in a queue of that node."""
+        if not node or segment.origin != node:
+            return False
+        if segment.left is None:
+            segment.left = bytearray(len(segment.bits))
+        segment.left[place >> 3] |= 1 << (place & 7)
+        return True
+
+    def look_at(self, segment: Segment) -> bool:
+        """Return whether ``segment``, whose time has come, may stay where it is, as all its jobs
+        were heard of."""
+        heard = segment.heard
+        if heard is None:
+            return False
+        bits = segment.bits
+        for at in range(len(bits)):
+            if bits[at] & ~heard[at] & (255 if at < len(bits) - 1 else _last_bits(segment.count)):
+                return False
+        segment.told = segment.heard_at
+        segment.heard = None
+        retry = segment.retry * 1000
+        due = segment.told + retry - WARNING_TIME + retry // LATENESS
+        self._pages.tell_at(segment, due)
+        return True
+
+    def of_node(self, node: bytes) -> Segment | None:
+        """A segment of jobs that ``node`` had queued; None: there is none, or it is being read."""
+        for segment in self.lines.by_urgency.get(0, []):
+            if segment.origin == node:
+                return segment
+        return None
+
+
+def _origin(job: Job) -> bytes:
+    """The node that has ``job`` in its queue; empty: it is not known."""
+    return b"" if job.place is None else job.place.node
+
+
+def _last_bits(count: int) -> int:
+    """Those bits of the last byte of a segment with ``count`` jobs that stand for jobs."""
+    return (1 << ((count - 1) % 8 + 1)) - 1
+
+
+def _nothing() -> None:
+    pass

@@ -9,6 +9,8 @@ Nothing is counted before the first user has such a budget. Then what is there i
 and from then on as it changes. The sums of each queue are kept, too: if a user may add to other
 queues than before, its sums are added up again from them, also in slices. Until that is done, it
 has at least what it had before.
+
+A job that lies on disk counts as much as in memory, but for what belongs to it besides its body.
 """
 
 from itertools import islice
@@ -164,6 +166,8 @@ class Budgets(Shares):
         self._policies.on_count = self._count_policy
         self._pauses.on_count = self._count_policy
         store = self._store
+        for segment in store.queues.pages.segments.values():
+            self.add(segment.queue, MEMORY, segment.live * JOB_OVERHEAD + segment.bodies)
         held = store.jobs.count + store.uniques.entries.count + store.queues.index.count
         held += store.outcomes.kept.by_id.count
         self._scanned = 0 if held or self._admissions.held else SHARDS

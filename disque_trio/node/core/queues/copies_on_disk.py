@@ -64,7 +64,7 @@ class CopiesOnDisk:
         """Move some copies to disk; return whether there were any that may go."""
         memory = self._memory
         now = self._machine.now
-        if memory.shares is not None or (now < self._rest_until and memory.used < self._rest_below):
+        if now < self._rest_until and memory.used < self._rest_below:
             return False
         found: dict[tuple[bytes, bytes, int], list[Job]] = {}
         looked = 0

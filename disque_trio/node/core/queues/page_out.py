@@ -17,6 +17,7 @@ from disque_trio.node.core.pages.pages import Pages
 from disque_trio.node.core.pages.segment import HEAD_SIZE, Segment, SegmentLines, pack_record
 from disque_trio.node.core.queues.queue import Queue, chunk_after, place_after
 from disque_trio.node.core.queues.store import JobStore
+from disque_trio.respserver.memory import MEMORY
 
 HEAD_KEPT: Final = 2  # segments' worth of jobs that stay at the head of a queue
 QUEUES_A_LOOK: Final = 64
@@ -170,8 +171,6 @@ class PageOut:
         leave fewer in memory."""
         if queue.groups is not None or queue.grouped or queue.length - queue.on_disk() < 4:
             return False
-        if self._memory.shares is not None:
-            return False  # what users have is counted by job
         for urgency in queue.urgencies():
             run = self._find_run(queue, urgency, tight)
             if run is not None:
@@ -254,6 +253,7 @@ class PageOut:
         shards = registry.shards
         checksums: list[int] = []
         timers = store.timers
+        shares = self._memory.shares
         for job in jobs:
             body = job.body
             if (
@@ -306,6 +306,8 @@ class PageOut:
             checksums.append(checksum)
             del shards[checksum >> SHARD_SHIFT][id]
             memory += JOB_OVERHEAD + len(body)
+            if shares is not None and not shares.counts(id):
+                shares.add(name, MEMORY, JOB_OVERHEAD + len(body))
             segment.last_ctime, segment.last_id = job.ctime, id
         if segment is None:
             return None

@@ -34,7 +34,7 @@ from disque_trio.node.core.queues.queue import Queue
 from disque_trio.node.core.queues.store import WARNING_TIME, JobStore
 from disque_trio.protocol.serialjob import HEAD, Head, SerialJob, decode_job, deljob, loadjob
 from disque_trio.protocol.trailer import Trailer, split_body
-from disque_trio.respserver.memory import UNLIMITED
+from disque_trio.respserver.memory import MEMORY, UNLIMITED
 
 if TYPE_CHECKING:
     from mypy_extensions import i64
@@ -247,7 +247,7 @@ class Paging:
         job = Job(id, segment.queue, None, 0, segment.ctime, etime, 0, 0, store.dump_number)
         job.delivered = segment.holders_at(place)
         self._end_key(id, self._replicas.of(job))
-        size = pages.take(segment, self._lines_of(segment), place)
+        size = self._forget(segment, place)
         if segment.origin is None:
             queue = store.queues.by_name[segment.queue]
             queue.gone_from_disk(size, not segment.live)
@@ -255,7 +255,16 @@ class Paging:
         store.register(job)
         return job
 
+    def _forget(self, segment: Segment, place: int) -> int:
+        """Forget the job at ``place`` of ``segment``, which is over; return the bytes of its
+        body."""
+        size = self.pages.take(segment, self._lines_of(segment), place)
+        if self._memory.shares is not None:
+            self._memory.shares.add(segment.queue, MEMORY, -JOB_OVERHEAD - size)
+        return size
+
     # ---- to disk ----------------------------------------------------------------------------
+
     def paged_out(self, number: int, problem: str) -> None:
         """Note that the file ``number`` was written, or, if there is a ``problem``, was not."""
         pages = self.pages
@@ -378,8 +387,9 @@ class Paging:
         store.jobs.count += 1
         size = JOB_OVERHEAD + len(job.body or b"")
         self._memory.used += size
-        if self._memory.shares is not None:
-            self._memory.shares.job_grew(id, job.queue, size)
+        shares = self._memory.shares
+        if shares is not None and not shares.counts(id):
+            shares.add(job.queue, MEMORY, -size)  # it will be counted with those in memory
         if job.flags & FLAG_TRAILER:
             trailer = self._trailers.pop(id, None)
             job.flags &= ~FLAG_TRAILER
@@ -433,6 +443,9 @@ class Paging:
             self._put_back(segment, jobs)
             if lost:
                 self.pages.lost += lost
+                if self._memory.shares is not None:
+                    size = bodies + lost * JOB_OVERHEAD
+                    self._memory.shares.add(segment.queue, MEMORY, -size)
                 if segment.origin is None:
                     queue = self._store.queues.by_name[segment.queue]
                     queue.length -= lost - 1
@@ -513,7 +526,7 @@ class Paging:
                 queue.jobs_acked += 1
             store.outcomes.note_acked(id)
         self._end_key(id, holders or self._replicas.alone)
-        size = pages.take(segment, self._lines_of(segment), place)
+        size = self._forget(segment, place)
         machine = self._machine
         if machine.journaling:
             machine.journal.append(deljob(id))

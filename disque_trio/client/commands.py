@@ -247,7 +247,8 @@ class Commands:
             NoExtError: a node of the cluster does not support policies.
             TypeError: there is no such option.
         """
-        await self._control("QSET", queue, *policies.words(options))
+        if words := policies.words(options):
+            await self._control("QSET", queue, *words)
 
     async def purge(self, queue: Name) -> int:
         """Cancel all queued jobs (QPURGE) and return how many there were."""

@@ -1,6 +1,6 @@
 """Writes all man pages and completions, in the same directories as below ``/usr``."""
 
-import sys
+import argparse
 from pathlib import Path
 
 from disque_trio.version import VERSION
@@ -25,4 +25,6 @@ def _write(path: Path, text: str) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    parser = argparse.ArgumentParser(prog="python -m tools.manuals", description=__doc__)
+    parser.add_argument("directory", type=Path, help="where to write them, like /usr")
+    main(parser.parse_args().directory)

@@ -286,6 +286,7 @@ async def test_commands_by_id_and_about_queues_send_all_options() -> None:
         await client.set_policy("mail.*", attempts=3, dead="dead", backoff=(1, 60.5), dead_ttl=9)
         await client.set_policy("q", ttl=0, retry=-1, replicate=2, maxlen=9)
         await client.set_policy("q", maxbytes=5, rate="50/s", burst=10, active=3, groups="fair")
+        await client.set_policy("q", ttl=None)  # changes nothing
         assert await client.delete_policy("q")
         assert await client.purge("q") == 1
         assert await client.move("q", "to") == 1

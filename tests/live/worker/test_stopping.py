@@ -71,8 +71,10 @@ def test_processes_stop_cleanly_when_their_parent_is_killed(rig: Rig) -> None:
     rig.add("gate", "a")
     rig.open("a")
     wait_until(lambda: not any(lives(pid) for pid in pids))
-    assert len(rig.notes("ended")) == 2
-    assert counters(rig) == [(0, 0)]
+    assert len(rig.notes("begun")) == len(rig.notes("ended")) == 2
+    # A process that has not noticed yet may take the job, and gives it back then.
+    ((failures, _),) = counters(rig)
+    assert failures == 0
 
 
 def test_a_process_that_gets_a_signal_itself_finishes_and_is_replaced(rig: Rig) -> None:
